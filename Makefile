@@ -1,0 +1,61 @@
+# The door for people: `make setup`, `make train`, `make test`. What is behind each target is one script or one command.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON ?=
+VENV := .venv
+MPCA := $(VENV)/bin/mpca
+PYTEST := $(VENV)/bin/python -m pytest
+JAR := mpca/jars/mpca-spark_2.12.jar
+JVM_SOURCES := jvm/pom.xml $(shell find jvm/src -type f 2>/dev/null)
+
+.PHONY: help setup train test quick junit lint format clean
+
+help:
+	@echo "make setup    .venv with everything in it, and the jar; a JDK too when root on Debian"
+	@echo "make train    train the digits on this machine with four agents; ARGS='--set method.name=sync' changes it"
+	@echo "make test     all tests (JUnit and pytest)"
+	@echo "make quick    the tests that start no Spark, under two minutes"
+	@echo "make lint     ruff, and the rules of this project"
+	@echo "make clean    remove what was built here (not your runs)"
+
+# A stamp or a jar that is newer than its sources is left alone, so that a second `make setup` prints one line.
+setup: $(VENV)/.installed $(JAR)
+	@echo "ready: make train, or $(MPCA) --help"
+
+$(VENV)/.installed: pyproject.toml tools/setup-python
+	@PYTHON="$(PYTHON)" tools/setup-python $(VENV)
+	@touch $@
+
+$(JAR): $(JVM_SOURCES) tools/setup-jdk
+	@tools/setup-jdk
+	@echo "building $(JAR)"
+	@cd jvm && ./mvnw -q -B -DskipTests package
+	@touch $@
+
+train: setup
+	@$(MPCA) train conf/digits.toml $(ARGS)
+
+test: setup junit
+	$(PYTEST) --ignore=tests/bare
+
+quick: setup
+	$(PYTEST) -m "not spark and not slow and not root" --ignore=tests/bare
+
+junit: $(JAR)
+	cd jvm && ./mvnw -q -B test
+
+lint: $(VENV)/.installed
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/python tools/check_real_tests.py
+	$(PYTEST) -q tests/test_layers.py
+
+format: $(VENV)/.installed
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+clean:
+	rm -rf $(VENV) $(JAR) jvm/target dist .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	find mpca tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

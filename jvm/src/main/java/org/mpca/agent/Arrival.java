@@ -1,0 +1,23 @@
+package org.mpca.agent;
+
+/**
+ * A joint shard that was downloaded for an agent.
+ *
+ * <p>Concurrency: immutable, as long as nobody writes to {@code data}.
+ */
+public final class Arrival {
+  public final int shard;
+  /** Exchange number of the shard. */
+  public final long version;
+  /** "install" or "replace". */
+  public final String mode;
+  /** float32, little-endian. Shared between the agents of an executor. */
+  public final byte[] data;
+
+  public Arrival(int shard, long version, String mode, byte[] data) {
+    this.shard = shard;
+    this.version = version;
+    this.mode = mode;
+    this.data = data;
+  }
+}

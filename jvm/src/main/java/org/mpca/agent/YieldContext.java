@@ -1,0 +1,156 @@
+package org.mpca.agent;
+
+import com.esotericsoftware.kryo.DefaultSerializer;
+import java.io.Externalizable;
+import java.io.IOException;
+import java.io.ObjectInput;
+import java.io.ObjectOutput;
+import java.util.Collections;
+
+/**
+ * The state of one shard of one agent <i>after the optimiser is next interrupted</i> (MPCA SGD, section 5.1).
+ *
+ * <p>Making it is free. The first access of any kind, serialisation included, interrupts the agent between two batches,
+ * materialises the shard and freezes it; every later access returns the same bytes until the driver forgets the cycle.
+ * One that is never read never interrupts anybody, and is counted when it is forgotten.
+ *
+ * <p>What travels is always the frozen state, and what arrives elsewhere needs no agent. Java serialisation is told by
+ * Externalizable. Kryo, which clusters set, ignores that; it finds {@link YieldContextKryo} by the annotation, which a JVM
+ * without Kryo skips. Any other serialiser that copies fields finds none, and its copy fails at the first access.
+ *
+ * <p>Concurrency: any thread; the registry's desk freezes it once, everything else waits for that.
+ */
+@DefaultSerializer(YieldContextKryo.class)
+public final class YieldContext implements Externalizable {
+  private static final long serialVersionUID = 1L;
+  /** Longest wait of an access that brings no deadline, such as serialisation. */
+  static final long ACCESS_MILLIS = 30_000;
+
+  private transient AgentRegistry registry;
+  private transient YieldKey key;
+  private transient volatile FrozenYield frozen;
+  private transient volatile boolean touched;
+  private transient volatile boolean forgotten;
+
+  /** For deserialisation only. */
+  public YieldContext() {}
+
+  YieldContext(AgentRegistry registry, YieldKey key) {
+    this.registry = registry;
+    this.key = key;
+  }
+
+  public YieldKey key() {
+    if (key == null) {
+      throw new IllegalStateException("this yield was copied by a serialiser that knows neither Externalizable nor"
+          + " Kryo's annotation: its state did not come along");
+    }
+    return key;
+  }
+
+  /**
+   * The frozen state; interrupts the agent at the first call.
+   *
+   * @param deadlineWallMillis wall clock; the wait ends there
+   * @throws LateAgentException the agent did not answer in time; what it answers later is dropped
+   * @throws AgentGoneException the agent is not here in this incarnation, or died first, or the cycle was forgotten
+   */
+  public FrozenYield freeze(long deadlineWallMillis)
+      throws LateAgentException, AgentGoneException, InterruptedException {
+    YieldKey mine = key();
+    touched = true;
+    if (frozen != null) {
+      return frozen;
+    }
+    if (forgotten || registry == null) {
+      throw new AgentGoneException(ExecutorBook.FORGOTTEN + ": " + mine);
+    }
+    Freezing freezing = registry.freeze(Collections.singletonList(mine), deadlineWallMillis);
+    FrozenYield result = freezing.frozen.get(mine.agent);
+    if (result != null) {
+      return result;
+    }
+    String reason = freezing.late.get(mine.agent);
+    if (ExecutorBook.DEADLINE.equals(reason)) {
+      throw new LateAgentException(reason + ": " + mine);
+    }
+    throw new AgentGoneException(reason + ": " + mine);
+  }
+
+  /** Whether anybody has accessed it. */
+  public boolean touched() {
+    return touched;
+  }
+
+  public boolean frozen() {
+    return frozen != null;
+  }
+
+  /** Asks nobody. */
+  @Override
+  public String toString() {
+    return "YieldContext " + key + (frozen != null ? " frozen" : touched ? " asked" : " unread");
+  }
+
+  void touch() {
+    touched = true;
+  }
+
+  FrozenYield state() {
+    return frozen;
+  }
+
+  /** Called by the desk, once. */
+  void freezeAs(FrozenYield state) {
+    frozen = state;
+  }
+
+  void forget() {
+    forgotten = true;
+  }
+
+  /** For an access without a deadline. */
+  FrozenYield freezeForCopy() throws IOException {
+    try {
+      return freeze(System.currentTimeMillis() + ACCESS_MILLIS);
+    } catch (LateAgentException | AgentGoneException e) {
+      throw new IOException("cannot serialise a yield that was not handed over: " + e.getMessage(), e);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new IOException("interrupted while the agent hands its shard over: " + key, e);
+    }
+  }
+
+  /** The copy's side. */
+  void restore(YieldKey key, FrozenYield frozen) {
+    this.key = key;
+    this.frozen = frozen;
+    this.touched = true;
+  }
+
+  @Override
+  public void writeExternal(ObjectOutput out) throws IOException {
+    FrozenYield state = freezeForCopy();
+    out.writeObject(key);
+    out.writeInt(state.tau);
+    out.writeLong(state.crc);
+    out.writeBoolean(state.finite);
+    out.writeDouble(state.start);
+    out.writeDouble(state.end);
+    out.writeInt(state.data.length);
+    out.write(state.data);
+  }
+
+  @Override
+  public void readExternal(ObjectInput in) throws IOException, ClassNotFoundException {
+    YieldKey key = (YieldKey) in.readObject();
+    int tau = in.readInt();
+    long crc = in.readLong();
+    boolean finite = in.readBoolean();
+    double start = in.readDouble();
+    double end = in.readDouble();
+    byte[] data = new byte[in.readInt()];
+    in.readFully(data);
+    restore(key, new FrozenYield(tau, crc, finite, start, end, data));
+  }
+}

@@ -1,0 +1,85 @@
+package org.mpca.rdd;
+
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * How the blocks of a run are called. Every name carries run, epoch and the order or broadcast that made it, so that a
+ * late push of a dead attempt can never be mistaken for something current.
+ *
+ * <pre>
+ *   mpca_RUN_EPOCH_y_CYCLE_ORDER_CHUNK     a chunk of an executor's frozen part      on its executor, not reported
+ *   mpca_RUN_EPOCH_r_ORDER_CHUNK           a chunk of a sum                          pushed to the driver, reported
+ *   mpca_RUN_EPOCH_b_ID_PIECE              a piece of a broadcast                    on driver and owner, not reported
+ *   mpca_RUN_EPOCH_m_ID_ORDER_OWNER_BATCH  "my batch of pieces is here", one byte    pushed to executors, reported
+ * </pre>
+ * Immutable.
+ */
+final class BlockNames implements Serializable {
+  private static final long serialVersionUID = 1;
+
+  private final String prefix;
+
+  BlockNames(String run, int epoch) {
+    this.prefix = ofRun(run) + epoch + "_";
+  }
+
+  /** What all names of a run start with, whatever the epoch. */
+  static String ofRun(String run) {
+    return "mpca_" + run + "_";
+  }
+
+  String parts(long cycle, long order) {
+    return prefix + "y_" + cycle + "_" + order + "_";
+  }
+
+  String sums() {
+    return prefix + "r_";
+  }
+
+  String sum(long order) {
+    return sums() + order + "_";
+  }
+
+  String pieces(int broadcast) {
+    return prefix + "b_" + broadcast + "_";
+  }
+
+  String marks() {
+    return prefix + "m_";
+  }
+
+  String marks(int broadcast) {
+    return marks() + broadcast + "_";
+  }
+
+  String mark(int broadcast, long order, int owner, int batch) {
+    return marks(broadcast) + order + "_" + owner + "_" + batch;
+  }
+
+  /** Whether a block of a run, name and {@link #ofRun prefix} given, was reported to the driver when it was put. */
+  static boolean isReported(String ofRun, String name) {
+    char kind = name.charAt(name.indexOf('_', ofRun.length()) + 1);
+    return kind == 'r' || kind == 'm';
+  }
+
+  /** Names of the numbers from `first` to before `end` under a stem of this class. */
+  static List<String> numbered(String stem, int first, int end) {
+    List<String> names = new ArrayList<>(Math.max(0, end - first));
+    for (int i = first; i < end; i++) {
+      names.add(stem + i);
+    }
+    return names;
+  }
+
+  /** The last number of a name: chunk, piece or batch. */
+  static int number(String name) {
+    return Integer.parseInt(name.substring(name.lastIndexOf('_') + 1));
+  }
+
+  /** The first number after a stem of this class: the order of a sum's chunk, the broadcast of a mark. */
+  static long numberAfter(String stem, String name) {
+    return Long.parseLong(name.substring(stem.length(), name.indexOf('_', stem.length())));
+  }
+}

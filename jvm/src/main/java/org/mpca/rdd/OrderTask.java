@@ -1,0 +1,161 @@
+package org.mpca.rdd;
+
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+
+import org.apache.spark.TaskContext;
+import org.mpca.agent.AgentRegistry;
+import org.mpca.agent.Freezing;
+import org.mpca.agent.FrozenYield;
+import org.mpca.agent.YieldContext;
+import org.mpca.agent.YieldKey;
+import org.mpca.reduce.ChunkPlan;
+import org.mpca.reduce.WeightedSum;
+import org.mpca.wire.Answer;
+import org.mpca.wire.Order;
+
+/**
+ * What one executor does for one order: forget what no cycle needs any more, begin and stop agents, start downloads in
+ * the background, reduce one shard, then freeze the yields of the cycle after and answer.
+ *
+ * <p>Freezing comes last, so that when the next order reduces, every chunk exists and nobody polls for one. Each part is
+ * idempotent, so a re-run task or the order submitted again gives the same bytes. Every wait ends when Spark kills the
+ * task or at the order's deadline, so that the executor's second core is free again.
+ */
+final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
+  private static final long serialVersionUID = 1;
+  private static final ExecutorService FREEZERS = Threads.pool("mpca-freeze");
+
+  /** Sums inside the tasks of the order itself, or null when the reducer has jobs of its own. */
+  interface ReduceStep extends java.io.Serializable {
+    void run(Order order, OrderPlan plan, Waits waits, Answer answer) throws Exception;
+  }
+
+  private final OrderPlan plan;
+  private final ReduceStep step;
+
+  OrderTask(OrderPlan plan, ReduceStep step) {
+    this.plan = plan;
+    this.step = step;
+  }
+
+  @Override
+  public byte[] run(TaskContext context, Iterator<YieldContext> yields) throws Exception {
+    Order order = plan.order();
+    Waits waits = new Waits(context, order.deadlineMillis());
+    Answer answer = new Answer();
+    answer.executor = ExecutorSide.get().self().executor;
+    answer.host = ExecutorSide.get().self().host;
+    prelude(order, plan);
+    if (order.reduce != null && step != null) {
+      answer.reduceStart = wall();
+      step.run(order, plan, waits, answer);
+      answer.reduceEnd = wall();
+    }
+    if (order.freeze != null) {
+      freeze(order, yields, waits, answer);
+    }
+    return answer.pack();
+  }
+
+  /** The parts of an order that wait for nothing. */
+  static void prelude(Order order, OrderPlan plan) {
+    ExecutorSide side = ExecutorSide.get();
+    AgentRegistry registry = AgentRegistry.get();
+    String here = side.self().executor;
+    registry.forget(order.run, order.epoch, order.forgetCycle);
+    side.parts.forget(order.run, order.epoch, order.forgetCycle);
+    side.downloader.forget(order.run, order.epoch, order.forgetBroadcasts);
+    for (Order.Place place : order.begin) {
+      if (place.executor.equals(here)) {
+        registry.begin(order.run, place.agent, place.incarnation);
+      }
+    }
+    for (Order.Place place : order.stop) {
+      if (place.executor.equals(here)) {
+        registry.stop(order.run, place.agent, place.incarnation, place.reason);
+      }
+    }
+    for (int i = 0; i < order.downloads.size(); i++) {
+      List<Order.Place> agents = new ArrayList<>();
+      for (Order.Place place : order.downloads.get(i).agents) {
+        if (place.executor.equals(here)) {
+          agents.add(place);
+        }
+      }
+      if (!agents.isEmpty()) {
+        side.downloader.begin(order, order.downloads.get(i), plan.sources[i], agents);
+      }
+    }
+  }
+
+  /** The yields of the next cycle: all agents of this executor at once, then their weighted mean as one part. */
+  private void freeze(Order order, Iterator<YieldContext> yields, Waits waits, Answer answer) throws Exception {
+    List<YieldKey> keys = new ArrayList<>();
+    while (yields.hasNext()) {
+      keys.add(yields.next().key());
+    }
+    if (keys.isEmpty()) {
+      return;
+    }
+    Freezing freezing = await(keys, order.deadlineMillis(), waits);
+    answer.late.putAll(freezing.late);
+    List<byte[]> shards = new ArrayList<>();
+    List<Double> taus = new ArrayList<>();
+    for (YieldKey key : keys) {
+      FrozenYield one = freezing.frozen.get(key.agent);
+      if (one == null) {
+        continue;
+      }
+      answer.frozen.add(
+          new Answer.Frozen(key.agent, key.incarnation, one.tau, one.crc, one.finite, one.start, one.end));
+      if (one.finite) {
+        shards.add(one.data);
+        taus.add((double) one.tau);
+        answer.weight += one.tau;
+      }
+    }
+    if (!shards.isEmpty()) {
+      // Without any update there is no mean to weigh; the driver gives such a part no weight, or (x_0) its own.
+      byte[] part = answer.weight > 0 ? WeightedSum.mean(shards, taus) : shards.get(0);
+      ChunkPlan grid = ChunkPlan.of(part.length, plan.freezeRanges);
+      ExecutorSide.get().parts.put(order.run, order.epoch, order.freeze.cycle, order.order, part, grid);
+    }
+  }
+
+  /**
+   * Freezes in a thread of its own and looks after this task meanwhile. When the task is killed that thread is
+   * interrupted; what the agents were asked for stays asked for, and the order submitted again gets it.
+   */
+  private static Freezing await(List<YieldKey> keys, long deadlineMillis, Waits waits) throws Exception {
+    Future<Freezing> freezing = FREEZERS.submit(() -> AgentRegistry.get().freeze(keys, deadlineMillis));
+    try {
+      while (true) {
+        try {
+          return freezing.get(Waits.SLICE_MS, TimeUnit.MILLISECONDS);
+        } catch (TimeoutException e) {
+          // The registry keeps the deadline itself and answers who was late; this one only guards against its bugs.
+          if (System.currentTimeMillis() > deadlineMillis + 1000) {
+            waits.check("freezing", () -> ExecutorSide.get().self().executor);
+          } else {
+            waits.checkKilled();
+          }
+        }
+      }
+    } catch (ExecutionException e) {
+      throw e.getCause() instanceof Exception ? (Exception) e.getCause() : e;
+    } finally {
+      freezing.cancel(true);
+    }
+  }
+
+  static double wall() {
+    return System.currentTimeMillis() / 1000.0;
+  }
+}

@@ -1,0 +1,79 @@
+package org.mpca.rdd;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+
+import org.mpca.reduce.ChunkPlan;
+
+/**
+ * The parts that this executor has frozen: the weighted mean of its agents' shard, one a cycle, until forgotten. Their
+ * chunks lie in the block manager by reference, where peers fetch them.
+ *
+ * <p>Safe from any thread by its own lock; removals happen in the sweeper.
+ */
+final class PartStore {
+  /** One frozen part. Immutable; nobody writes into `data`. */
+  static final class Part {
+    final int order;
+    final byte[] data;
+    private final List<String> names;
+
+    private Part(int order, byte[] data, List<String> names) {
+      this.order = order;
+      this.data = data;
+      this.names = names;
+    }
+  }
+
+  private final Sweeper sweeper;
+  /** By run and epoch, then by cycle. */
+  private final Map<String, TreeMap<Integer, Part>> runs = new HashMap<>();
+
+  PartStore(Sweeper sweeper) {
+    this.sweeper = sweeper;
+  }
+
+  /** Stores a part and its chunks. A later order's part of the same cycle takes the place of an earlier one's. */
+  synchronized void put(String run, int epoch, int cycle, int order, byte[] data, ChunkPlan grid) {
+    String stem = new BlockNames(run, epoch).parts(cycle, order);
+    List<String> names = new ArrayList<>();
+    for (int chunk = 0; chunk < grid.chunks(); chunk++) {
+      names.add(stem + chunk);
+      SparkInternals.put(stem + chunk, data, grid.offset(chunk), grid.length(chunk));
+    }
+    Part before = runs.computeIfAbsent(key(run, epoch), name -> new TreeMap<>()).put(cycle, new Part(order, data, names));
+    // A re-run task of one order stores the same bytes under the same names again.
+    if (before != null && before.order != order) {
+      sweeper.remove(before.names, false);
+    }
+  }
+
+  /** The part of a cycle as `order` froze it, or null. */
+  synchronized Part get(String run, int epoch, int cycle, int order) {
+    TreeMap<Integer, Part> cycles = runs.get(key(run, epoch));
+    Part part = cycles == null ? null : cycles.get(cycle);
+    return part != null && part.order == order ? part : null;
+  }
+
+  /** Drops the parts of this cycle and before. */
+  synchronized void forget(String run, int epoch, int cycle) {
+    TreeMap<Integer, Part> cycles = runs.get(key(run, epoch));
+    if (cycles != null) {
+      Map<Integer, Part> old = cycles.headMap(cycle, true);
+      old.values().forEach(part -> sweeper.remove(part.names, false));
+      old.clear();
+    }
+  }
+
+  /** Forgets a run, of whatever epoch; its blocks are removed by their prefix. */
+  synchronized void endRun(String run) {
+    runs.keySet().removeIf(key -> key.startsWith(run + "/"));
+  }
+
+  private static String key(String run, int epoch) {
+    return run + "/" + epoch;
+  }
+}

@@ -1,0 +1,84 @@
+package org.mpca.rdd;
+
+import java.util.List;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.function.Supplier;
+
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Removes blocks off the data path. Spark's removeBlock waits without limit for a reader (a hang was seen in the
+ * prototype), so each removal runs in a thread that is given up after a deadline of our own.
+ *
+ * <p>One thread, "mpca-sweeper", owns the queue; its helper does the call that may hang. Others only enqueue.
+ */
+final class Sweeper {
+  private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
+  private static final long DEADLINE_S = 10;
+
+  private final LinkedBlockingQueue<Runnable> queue = new LinkedBlockingQueue<>();
+  private ExecutorService helper = newHelper();
+
+  Sweeper() {
+    Threads.daemon("mpca-sweeper", this::work).start();
+  }
+
+  /** Removes the blocks named, some time soon. */
+  void remove(List<String> names, boolean tellMaster) {
+    removeLater(() -> names, tellMaster);
+  }
+
+  /** Removes what `names` says when its turn comes: for names that have to be looked up first. */
+  void removeLater(Supplier<List<String>> names, boolean tellMaster) {
+    queue.add(() -> removeNow(names, tellMaster));
+  }
+
+  /** Waits until everything enqueued before has been done, at most so long. */
+  boolean drain(long millis) throws InterruptedException {
+    java.util.concurrent.CountDownLatch reached = new java.util.concurrent.CountDownLatch(1);
+    queue.add(reached::countDown);
+    return reached.await(millis, TimeUnit.MILLISECONDS);
+  }
+
+  private void work() {
+    while (true) {
+      try {
+        queue.take().run();
+      } catch (InterruptedException e) {
+        return;
+      } catch (RuntimeException e) {
+        LOG.warn("blocks could not be removed: {}", e.toString());
+      }
+    }
+  }
+
+  private void removeNow(Supplier<List<String>> names, boolean tellMaster) {
+    List<String> all = names.get();
+    if (all.isEmpty()) {
+      return;
+    }
+    Future<?> removal = helper.submit(() -> all.forEach(name -> SparkInternals.remove(name, tellMaster)));
+    try {
+      removal.get(DEADLINE_S, TimeUnit.SECONDS);
+    } catch (TimeoutException e) {
+      LOG.warn("a removal hangs and is given up: blocks={}, first={}, waited_s={}", all.size(), all.get(0), DEADLINE_S);
+      helper.shutdownNow();
+      helper = newHelper();
+    } catch (ExecutionException e) {
+      LOG.warn("blocks could not be removed: first={}, cause={}", all.get(0), e.getCause().toString());
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  private static ExecutorService newHelper() {
+    return Executors.newSingleThreadExecutor(work -> Threads.daemon("mpca-remove", work));
+  }
+}

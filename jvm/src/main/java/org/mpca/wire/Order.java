@@ -1,0 +1,173 @@
+package org.mpca.wire;
+
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+
+/**
+ * What the driver tells the executors: one Order a Spark job, carried packed in its closure. The twin of
+ * {@code mpca/wire/orders.py}, where the sequence of the parts inside a task is told.
+ *
+ * <p>Concurrency: immutable.
+ */
+public final class Order {
+  /** Serial number of the job, never reused in a run. */
+  public final int order;
+  public final String run;
+  /** Attempt of the driver. */
+  public final int epoch;
+  public final int cycle;
+  /** Wall clock, seconds since 1970: every wait on an executor ends before it. */
+  public final double deadline;
+  /** One task on each, in this sequence. */
+  public final List<String> executors;
+  public final String description;
+  public final List<Place> begin;
+  public final List<Place> stop;
+  /** Yields and chunks of this cycle and before are dropped. */
+  public final int forgetCycle;
+  public final List<Long> forgetBroadcasts;
+  public final List<Download> downloads;
+  /** Null when nothing is summed. */
+  public final Reduce reduce;
+  /** Null when nothing is frozen. */
+  public final Freeze freeze;
+
+  private Order(Fields fields) throws ProtocolException {
+    order = fields.integer("order");
+    run = fields.text("run");
+    epoch = fields.integer("epoch");
+    cycle = fields.integer("cycle");
+    deadline = fields.real("deadline");
+    executors = texts(fields, "executors");
+    description = fields.text("description");
+    begin = places(fields, "begin");
+    stop = places(fields, "stop");
+    forgetCycle = fields.integer("forget_cycle");
+    forgetBroadcasts = Collections.unmodifiableList(fields.numbers("forget_broadcasts"));
+    List<Download> all = new ArrayList<>();
+    for (Object one : fields.list("downloads")) {
+      all.add(new Download(Fields.parse("Order.downloads", one)));
+    }
+    downloads = Collections.unmodifiableList(all);
+    reduce = fields.has("reduce") ? new Reduce(Fields.parse("Order.reduce", fields.asMap().get("reduce"))) : null;
+    freeze = fields.has("freeze") ? new Freeze(Fields.parse("Order.freeze", fields.asMap().get("freeze"))) : null;
+  }
+
+  /** Reads the packed form that {@code Order.pack} of Python makes. */
+  public static Order unpack(byte[] packed) throws ProtocolException {
+    return new Order(Fields.parse("Order", Msgpack.unpack(packed)));
+  }
+
+  public long deadlineMillis() {
+    return (long) (deadline * 1000.0);
+  }
+
+  /** One agent where the driver believes it: executor, agent, incarnation; with a reason in {@link Order#stop}. */
+  public static final class Place {
+    public final String executor;
+    public final int agent;
+    public final int incarnation;
+    /** Null except in {@link Order#stop}. */
+    public final String reason;
+
+    Place(String executor, int agent, int incarnation, String reason) {
+      this.executor = executor;
+      this.agent = agent;
+      this.incarnation = incarnation;
+      this.reason = reason;
+    }
+  }
+
+  /** What one executor adds to a sum: the tau-weighted mean of its own agents' shard, frozen before. */
+  public static final class Part {
+    public final String executor;
+    /** Sum of tau over its agents; 1.0 when x_0 is read. */
+    public final double weight;
+
+    Part(Fields fields) throws ProtocolException {
+      executor = fields.text("executor");
+      weight = fields.real("weight");
+    }
+  }
+
+  /** R = sum_e (weight_e / sum weight) * part_e, parts added in the order given, float32 with float64 weights. */
+  public static final class Reduce {
+    public final int cycle;
+    public final int shard;
+    /** Bytes. */
+    public final int length;
+    public final List<Part> parts;
+
+    Reduce(Fields fields) throws ProtocolException {
+      cycle = fields.integer("cycle");
+      shard = fields.integer("shard");
+      length = fields.integer("length");
+      List<Part> all = new ArrayList<>();
+      for (Object one : fields.list("parts")) {
+        all.add(new Part(Fields.parse("Order.reduce.parts", one)));
+      }
+      parts = Collections.unmodifiableList(all);
+    }
+  }
+
+  /** Materialise the yield of (cycle, shard) of these agents; those that do not answer by the deadline are late. */
+  public static final class Freeze {
+    public final int cycle;
+    public final int shard;
+    public final List<Place> agents;
+
+    Freeze(Fields fields) throws ProtocolException {
+      cycle = fields.integer("cycle");
+      shard = fields.integer("shard");
+      agents = places(fields, "agents");
+    }
+  }
+
+  /** A broadcast to fetch in the background and hand to agents between two of their batches. */
+  public static final class Download {
+    public final long broadcast;
+    public final int shard;
+    /** Exchange number of the shard. */
+    public final long version;
+    /** "install" or "replace". */
+    public final String mode;
+    /** Bytes. */
+    public final int length;
+    public final List<Place> agents;
+
+    Download(Fields fields) throws ProtocolException {
+      broadcast = fields.number("broadcast");
+      shard = fields.integer("shard");
+      version = fields.number("version");
+      mode = fields.text("mode");
+      length = fields.integer("length");
+      agents = places(fields, "agents");
+    }
+  }
+
+  private static List<String> texts(Fields fields, String name) throws ProtocolException {
+    List<String> texts = new ArrayList<>();
+    for (Object one : fields.list(name)) {
+      if (!(one instanceof String)) {
+        throw new ProtocolException("Order." + name + " holds something that is not text: " + one);
+      }
+      texts.add((String) one);
+    }
+    return Collections.unmodifiableList(texts);
+  }
+
+  private static List<Place> places(Fields fields, String name) throws ProtocolException {
+    List<Place> places = new ArrayList<>();
+    for (Object one : fields.list(name)) {
+      List<?> row = one instanceof List ? (List<?>) one : Collections.emptyList();
+      if (row.size() < 3 || !(row.get(0) instanceof String) || !(row.get(1) instanceof Long)
+          || !(row.get(2) instanceof Long) || (row.size() > 3 && !(row.get(3) instanceof String))) {
+        throw new ProtocolException("Order." + name + " holds no [executor, agent, incarnation]: " + one);
+      }
+      places.add(new Place((String) row.get(0), ((Long) row.get(1)).intValue(), ((Long) row.get(2)).intValue(),
+          row.size() > 3 ? (String) row.get(3) : null));
+    }
+    return Collections.unmodifiableList(places);
+  }
+}

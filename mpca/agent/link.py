@@ -1,0 +1,84 @@
+"""The agent's end of the control pipe: descriptors, frames, session. Not for decisions.
+
+Reading never blocks unless it is asked to; writing may, since the executor always reads.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections import deque
+
+from mpca.wire.codec import FrameReader, encode
+from mpca.wire.messages import Message
+from mpca.wire.session import AGENT, Session
+
+__all__ = ["Link", "LinkClosed"]
+
+_READ_BYTES = 1 << 20
+
+
+class LinkClosed(ConnectionError):
+    """End of file, or a broken pipe: the executor is gone."""
+
+
+class Link:
+    """Two descriptors, for one thread."""
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        self._read_fd, self._write_fd = read_fd, write_fd
+        self._poll = select.poll()
+        self._poll.register(read_fd, select.POLLIN)
+        self._reader = FrameReader()
+        self._session = Session(AGENT)
+        self._inbox: deque[Message] = deque()
+
+    def receive(self, timeout_s: float | None = 0.0) -> list[Message]:
+        """All messages that are here; waits up to `timeout_s` (None: as long as it takes) for the first.
+
+        Raises:
+            LinkClosed: end of file, once what came before it was returned.
+            RemoteProtocolError: bytes or a move that the protocol does not allow.
+        """
+        self._fill(0.0 if self._inbox else timeout_s)
+        messages = list(self._inbox)
+        self._inbox.clear()
+        return messages
+
+    def peek(self, kind: type[Message]) -> Message | None:
+        """Take the first waiting message of this kind out of turn, if there is one; the others stay, in order."""
+        self._fill(0.0)
+        for message in self._inbox:
+            if isinstance(message, kind):
+                self._inbox.remove(message)
+                return message
+        return None
+
+    def send(self, message: Message) -> None:
+        """Send one message.
+
+        Raises:
+            LinkClosed: nobody reads any more.
+            LocalProtocolError: the protocol does not allow it here.
+        """
+        data = memoryview(encode(message))
+        self._session.sending(message)
+        try:
+            while data:
+                data = data[os.write(self._write_fd, data) :]
+        except BrokenPipeError as error:
+            raise LinkClosed("the executor reads no more") from error
+
+    def _fill(self, timeout_s: float | None) -> None:
+        """Read until messages are here, the time is over, or nothing more is there."""
+        while self._poll.poll(None if timeout_s is None else timeout_s * 1000):
+            data = os.read(self._read_fd, _READ_BYTES)
+            if not data:
+                if self._inbox:
+                    return
+                raise LinkClosed("end of file on the control pipe")
+            for message in self._reader.feed(data):
+                self._session.received(message)
+                self._inbox.append(message)
+            if self._inbox:
+                timeout_s = 0.0

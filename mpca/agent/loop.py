@@ -1,0 +1,164 @@
+"""The agent's single-threaded loop: reads the pipe between two batches and does what the state machine says.
+
+It is entered from the optimiser's post-step hook (and from `attach` and `stopping`), so between two batches is where the
+thread happens to be; nothing runs beside the user's training. While the agent waits or holds, the pipe is waited on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from mpca.agent.events import (
+    STEPPED,
+    Attached,
+    EndGroup,
+    LinkLost,
+    Publish,
+    Release,
+    SayFailed,
+    SayFinished,
+    SayHello,
+    Take,
+)
+from mpca.agent.link import Link, LinkClosed
+from mpca.agent.state import HOLDING, STOPPING, WAITING, AgentMachine
+from mpca.agent.trainer import Trainer
+from mpca.clock import Clock
+from mpca.shm import Segment
+from mpca.wire.messages import Failed, Finished, Hello, Installed, Progress, Snapshot, Stop
+
+__all__ = ["PROGRESS_INTERVAL_S", "AgentLoop", "end_group"]
+
+#: "At most twice a second" (wire.messages.Progress).
+PROGRESS_INTERVAL_S = 0.5
+
+
+class AgentLoop:
+    """Carries out the instructions of one `AgentMachine`."""
+
+    def __init__(self, link: Link, machine: AgentMachine, clock: Clock, metrics: Callable[[], dict[str, float]]) -> None:
+        self._link = link
+        self._machine = machine
+        self._clock = clock
+        self._metrics = metrics  # newest values of mpca.log, asked for when a Progress is sent
+        self._trainer: Trainer | None = None
+        self._segment: Segment | None = None
+        self._hello: Hello | None = None
+        self.samples = 0
+        self._pause_s = 0.0
+        self._began: float | None = None
+        self._next_progress = 0.0
+        self._perform_one = {
+            SayHello: self._say_hello,
+            Publish: self._publish,
+            Take: self._take,
+            Release: self._release,
+            SayFinished: self._say_finished,
+            SayFailed: self._say_failed,
+            EndGroup: self._end_group,
+        }
+
+    @property
+    def stopping(self) -> bool:
+        """Whether Stop has come; asks the pipe, and leaves everything else there for the next batch."""
+        if self._machine.stage is not STOPPING:
+            try:
+                stop = self._link.peek(Stop)
+            except LinkClosed:
+                self.tell(LinkLost())
+                return True
+            if stop is not None:
+                self.tell(stop)
+        return self._machine.stage is STOPPING
+
+    def join(self, trainer: Trainer, segment: Segment, hello: Hello) -> None:
+        """Say Hello and wait until x_0 is agreed; it may be read and replaced meanwhile."""
+        self._trainer, self._segment, self._hello = trainer, segment, hello
+        self.tell(Attached())
+        while self._machine.stage is WAITING:
+            self._serve(None)
+        self._began = self._clock.now()
+
+    def between_batches(self) -> None:
+        """After every optimiser update: count it, serve what was asked, hold if the method does, and pull."""
+        machine = self._machine
+        self.tell(STEPPED)
+        self._serve(0.0)
+        if self._clock.now() >= self._next_progress:
+            self._report()
+        while machine.stage is HOLDING:
+            self._serve(None)
+        if machine.pulls:
+            assert self._trainer is not None
+            self._trainer.pull(machine.pulls)
+
+    def tell(self, event: Any) -> None:
+        """Hand an event to the machine and do what it says."""
+        for instruction in self._machine.handle(event, self._clock.now()):
+            try:
+                self._perform_one[type(instruction)](instruction)
+            except LinkClosed:
+                self.tell(LinkLost())
+
+    def _serve(self, timeout_s: float | None) -> None:
+        try:
+            messages = self._link.receive(timeout_s)
+        except LinkClosed:
+            self.tell(LinkLost())
+            return
+        for message in messages:
+            self.tell(message)
+
+    # ---- instructions ----
+
+    def _say_hello(self, _: SayHello) -> None:
+        assert self._hello is not None
+        self._link.send(self._hello)
+
+    def _publish(self, one: Publish) -> None:
+        assert self._trainer is not None and self._segment is not None
+        trainer, start = self._trainer, self._clock.wall()
+        self._segment.write_snapshot(one.shard, one.cycle, one.updates, lambda out: trainer.snapshot(one.shard, out))
+        end = self._clock.wall()
+        self._pause_s += end - start
+        self._link.send(Snapshot(one.cycle, one.shard, one.updates, start, end))
+
+    def _take(self, one: Take) -> None:
+        assert self._trainer is not None and self._segment is not None
+        start = self._clock.wall()
+        data = self._segment.read_arrival(one.shard, one.version, one.mode)
+        self._trainer.install(one.shard, data, one.version, one.mode)
+        end = self._clock.wall()
+        self._pause_s += end - start
+        self._link.send(Installed(one.shard, one.version, one.mode, start, end))
+
+    def _release(self, one: Release) -> None:
+        now = self._clock.wall()
+        self._link.send(Installed(one.shard, one.version, one.mode, now, now))
+
+    def _say_finished(self, one: SayFinished) -> None:
+        self._report()
+        self._link.send(Finished(one.returns))
+
+    def _say_failed(self, one: SayFailed) -> None:
+        self._report()
+        self._link.send(Failed(one.error, one.traceback))
+
+    def _report(self) -> None:
+        now = self._clock.now()
+        self._next_progress = now + PROGRESS_INTERVAL_S
+        train_s = 0.0 if self._began is None else now - self._began
+        self._link.send(Progress(self._machine.updates, self.samples, train_s, self._pause_s, self._metrics()))
+
+    def _end_group(self, _: EndGroup) -> None:
+        end_group()
+
+
+def end_group() -> None:
+    """Kill this process and, if it leads a group of its own, everything in that group. Does not return."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)

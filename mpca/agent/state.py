@@ -1,0 +1,238 @@
+"""The agent's decisions: when it may train, when it publishes and installs, and with which tau. No I/O, no clock.
+
+Every event is handed over between two batches, so an instruction can be carried out at once. Stages:
+
+    STARTING   the user's function runs; `attach` has not been called
+    WAITING    Hello was said; x_0 may be read and replaced; no step yet
+    TRAINING   steps are taken, and interrupted when asked
+    HOLDING    a method in step with others (sync): tau updates are done, the answering joint state is not here yet
+    STOPPING   asked to stop: what is asked is still answered, until the user's function returns
+    CLOSED     the last word is said
+
+What is not obvious. *tau* is updates since the last snapshot of that shard, whatever became of that snapshot. An arrival
+waits for the next exchange or is taken at once, as the method says; one that replaces is always taken at once. The
+order at an exchange is snapshot, then install, except for delay-corrected methods, where that order would never damp.
+A method that holds answers a Yield only when its tau updates are done: not earlier, or its average would be of unequal
+steps. See README.md beside this file for a failure told step by step.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Protocol
+
+from mpca.agent.events import (
+    Attached,
+    EndGroup,
+    LinkLost,
+    Publish,
+    Raised,
+    Release,
+    Returned,
+    SayFailed,
+    SayFinished,
+    SayHello,
+    Stepped,
+    Take,
+)
+from mpca.errors import LocalProtocolError
+from mpca.wire.messages import Begin, Install, Stop, Yield
+
+__all__ = ["CLOSED", "HOLDING", "STARTING", "STOPPING", "TRAINING", "WAITING", "AgentMachine", "AgentMethod"]
+
+_log = logging.getLogger("mpca.agent")
+
+STARTING, WAITING, TRAINING, HOLDING, STOPPING, CLOSED = (
+    "STARTING", "WAITING", "TRAINING", "HOLDING", "STOPPING", "CLOSED",
+)  # fmt: skip
+
+_NOTHING: tuple[Any, ...] = ()
+
+
+class AgentMethod(Protocol):
+    """What the agent asks of its method; `methods.base.Method` has the meanings."""
+
+    @property
+    def arrival(self) -> str: ...
+    @property
+    def install(self) -> str: ...
+    @property
+    def install_first(self) -> bool: ...
+    @property
+    def hold_after(self) -> int: ...
+    def penalty(self, version: int) -> float: ...
+
+
+class AgentMachine:
+    """One incarnation of one agent. Owned by its loop, or by the simulator's."""
+
+    __slots__ = (
+        "_arrived", "_at_snapshot", "_deferred", "_hold_after", "_install_first", "_method", "_on_arrival", "_pending",
+        "_since_install", "_updates", "agent", "incarnation", "installed", "pulls", "shards", "stage", "stage_since",
+        "stop_reason",
+    )  # fmt: skip
+
+    def __init__(self, agent: int, incarnation: int, shards: int, method: AgentMethod) -> None:
+        self.agent = agent
+        self.incarnation = incarnation
+        self.shards = shards
+        self.stage = STARTING
+        self.stage_since = 0.0  # when the stage was entered, as `now` of that event
+        self.stop_reason: str | None = None
+        self.installed = [-1] * shards  # version of each shard's newest installed joint state, -1 before the first
+        #: (shard, alpha) of the pulls before the next gradient; shards with alpha 0 are left out.
+        self.pulls: tuple[tuple[int, float], ...] = _NOTHING
+        self._method = method
+        self._on_arrival = method.install == "arrival"
+        self._install_first = method.install_first
+        self._hold_after = method.hold_after
+        self._updates = 0  # optimiser updates of this incarnation
+        self._at_snapshot = [0] * shards  # `_updates` when each shard was last published
+        self._since_install = 0  # updates since all shards arrived, for methods that hold
+        self._arrived = 0  # bit s: shard s arrived since then
+        self._pending: dict[int, Install] = {}  # arrivals that wait for the next exchange
+        self._deferred: Yield | None = None  # asked of a method that holds, before its tau updates were done
+
+    def handle(self, event: Any, now: float) -> tuple[Any, ...]:
+        """Apply one event at time `now` (seconds, monotonic) and say what to do next, in order.
+
+        Raises:
+            LocalProtocolError: an event that this machine does not know, or not at this stage; nothing was changed.
+        """
+        decide = _DECISIONS.get(type(event))
+        if decide is None:
+            raise LocalProtocolError(f"no such event: {event!r}, agent={self.agent}, stage={self.stage}")
+        if self.stage is CLOSED:  # what was said before our last word was read
+            return _NOTHING
+        return decide(self, event, now)
+
+    @property
+    def updates(self) -> int:
+        """Optimiser updates of this incarnation."""
+        return self._updates
+
+    # ---- the user's function ----
+
+    def _attached(self, event: Attached, now: float) -> tuple[Any, ...]:
+        if self.stage is STOPPING:  # stopped while it built its model: it need not be known any more
+            return _NOTHING
+        if self.stage is not STARTING:
+            raise LocalProtocolError(f"attached twice: agent={self.agent}, stage={self.stage}")
+        self._become(WAITING, now, "attach was called")
+        return (SayHello(),)
+
+    def _stepped(self, event: Stepped, now: float) -> tuple[Any, ...]:
+        count = event[0]
+        self._updates += count
+        if not self._hold_after:
+            return _NOTHING
+        self._since_install += count
+        if self.stage is not TRAINING or self._since_install < self._hold_after:
+            return _NOTHING
+        self._become(HOLDING, now, f"{self._since_install} of {self._hold_after} updates are done")
+        return self._answer_deferred()
+
+    def _returned(self, event: Returned, now: float) -> tuple[Any, ...]:
+        self._become(CLOSED, now, "the train function returned")
+        return (SayFinished(event.returns),)
+
+    def _raised(self, event: Raised, now: float) -> tuple[Any, ...]:
+        self._become(CLOSED, now, event.error)
+        return (SayFailed(event.error, event.traceback),)
+
+    # ---- the executor ----
+
+    def _begin(self, event: Begin, now: float) -> tuple[Any, ...]:
+        if self.stage is WAITING:  # a second Begin comes with an order that was submitted again
+            self._become(TRAINING, now, "x_0 is agreed")
+        return _NOTHING
+
+    def _yield(self, event: Yield, now: float) -> tuple[Any, ...]:
+        if self._hold_after and self.stage is TRAINING:
+            self._deferred = event
+            return _NOTHING
+        return self._exchange(event)
+
+    def _install(self, event: Install, now: float) -> tuple[Any, ...]:
+        if self._stale(event):
+            return (Release(event.shard, event.version, event.mode),)
+        older = self._pending.pop(event.shard, None)
+        freed = _NOTHING if older is None else (Release(older.shard, older.version, older.mode),)
+        if event.mode == "replace" or self._on_arrival or self.stage is HOLDING:
+            taken = self._take(event)
+            self._count_arrival(event.shard, now)
+            return (*freed, taken)
+        self._pending[event.shard] = event
+        return freed
+
+    def _stop(self, event: Stop, now: float) -> tuple[Any, ...]:
+        if self.stage is STOPPING:
+            return _NOTHING
+        self.stop_reason = event.reason
+        self._become(STOPPING, now, event.reason)
+        return self._answer_deferred()
+
+    def _lost(self, event: LinkLost, now: float) -> tuple[Any, ...]:
+        self._become(CLOSED, now, "the executor is gone")
+        return (EndGroup(),)
+
+    # ---- rules ----
+
+    def _exchange(self, asked: Yield) -> tuple[Any, ...]:
+        """Publish one shard and take in what waits, in the method's order."""
+        shard = asked.shard
+        published = Publish(asked.cycle, shard, self._updates - self._at_snapshot[shard])
+        self._at_snapshot[shard] = self._updates
+        if not self._pending:
+            return (published,)
+        taken = [self._take(self._pending[waiting]) for waiting in sorted(self._pending)]
+        self._pending.clear()
+        return (*taken, published) if self._install_first else (published, *taken)
+
+    def _answer_deferred(self) -> tuple[Any, ...]:
+        asked, self._deferred = self._deferred, None
+        return _NOTHING if asked is None else self._exchange(asked)
+
+    def _stale(self, event: Install) -> bool:
+        """The newest version wins; a replacement of the same version is the driver's own decision and wins too."""
+        waiting = self._pending.get(event.shard)
+        newest = self.installed[event.shard] if waiting is None else waiting.version
+        return event.version < newest or (event.version == newest and event.mode != "replace")
+
+    def _take(self, event: Install) -> Take:
+        shard, version, mode = event.shard, event.version, event.mode
+        self.installed[shard] = version
+        pulled = mode == "install" and self._method.arrival == "target"
+        alpha = self._method.penalty(version) if pulled else 0.0  # a joiner starts at the joint state, unpulled
+        others = [pull for pull in self.pulls if pull[0] != shard]
+        self.pulls = tuple(sorted([*others, (shard, alpha)])) if alpha else tuple(others)
+        return Take(shard, version, mode)
+
+    def _count_arrival(self, shard: int, now: float) -> None:
+        """For methods that hold: with the last shard of a joint state the next tau updates begin."""
+        if not self._hold_after:
+            return
+        self._arrived |= 1 << shard
+        if self._arrived != (1 << self.shards) - 1:
+            return
+        self._arrived, self._since_install = 0, 0
+        if self.stage is HOLDING:
+            self._become(TRAINING, now, f"joint state {self.installed[shard]} is installed")
+
+    def _become(self, stage: str, now: float, reason: str) -> None:
+        if _log.isEnabledFor(logging.INFO):
+            _log.info('agent=%d stage %s -> %s reason="%s"', self.agent, self.stage, stage, reason)
+        self.stage, self.stage_since = stage, now
+
+
+_DECISIONS: dict[type, Any] = {
+    Attached: AgentMachine._attached,
+    Stepped: AgentMachine._stepped,
+    Returned: AgentMachine._returned,
+    Raised: AgentMachine._raised,
+    LinkLost: AgentMachine._lost,
+    Begin: AgentMachine._begin,
+    Yield: AgentMachine._yield,
+    Install: AgentMachine._install,
+    Stop: AgentMachine._stop,
+}

@@ -1,0 +1,34 @@
+"""The equations of MPCA SGD as pure functions on numpy arrays: no Spark, no torch, no threads, no clock.
+
+They are the reference for the agents' fused torch versions, for the JVM's sums and for the simulator. Vectors are
+float32 as on the wire; float64 works too, and keeps float64. Equation numbers are those of the MPCA SGD paper.
+"""
+
+from __future__ import annotations
+
+from mpca.algorithm.averaging import local_mean, weighted_sum
+from mpca.algorithm.codecs import Codec, Identity
+from mpca.algorithm.joint import JointShard, blend, extrapolate, init, trajectory, update
+from mpca.algorithm.penalty import correct, pull, tilt
+from mpca.algorithm.schedules import alpha_at, beta_at, gamma_at
+from mpca.algorithm.sharding import ShardPlan
+
+__all__ = [
+    "Codec",
+    "Identity",
+    "JointShard",
+    "ShardPlan",
+    "alpha_at",
+    "beta_at",
+    "blend",
+    "correct",
+    "extrapolate",
+    "gamma_at",
+    "init",
+    "local_mean",
+    "pull",
+    "tilt",
+    "trajectory",
+    "update",
+    "weighted_sum",
+]

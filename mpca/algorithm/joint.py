@@ -1,0 +1,129 @@
+"""The joint model of one shard on the driver: blend (eq. 8), trajectory (eq. 4), extrapolation (eq. 5).
+
+State is an immutable tuple: `init` makes it, `update` returns the next one. Buffers (BatchNorm statistics) come after the
+parameters of a shard; they are blended like parameters but have no trajectory, so the trajectory is shorter than the
+state by the buffers. What is evaluated and saved is `x`, never the extrapolated state.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mpca.algorithm.averaging import Vector
+
+__all__ = ["JointShard", "blend", "extrapolate", "init", "trajectory", "update"]
+
+
+class JointShard(NamedTuple):
+    """Joint state of one shard after k exchanges. Nobody writes to its arrays; k is also its version."""
+
+    x: Vector  # float32[n]: the parameters of the shard, then its buffers
+    v: Vector  # float32[p], p <= n: trajectory of the parameters
+    k: int  # exchanges that moved it; 0 is x_0
+
+
+def init(x0: Vector, parameters: int) -> JointShard:
+    r"""The state before any exchange: :math:`\tilde{x}_0 = x_0`, :math:`\tilde{v}_0 = 0`, copied from `x0`.
+
+    Example:
+        >>> init(np.float32([1, 2, 3]), parameters=2)
+        JointShard(x=array([1., 2., 3.], dtype=float32), v=array([0., 0.], dtype=float32), k=0)
+    """
+    if not 0 <= parameters <= x0.size:
+        raise ValueError(f"parameters must lie in 0..n: parameters={parameters}, n={x0.size}")
+    x = x0.copy()
+    return JointShard(x, np.zeros_like(x[:parameters]), 0)
+
+
+def blend(x: Vector, mean: Vector, beta: float) -> Vector:
+    r"""Move the joint model towards the average of the local ones.
+
+    .. math:: \tilde{x}_t = (1 - \beta)\,\tilde{x}_{t-1} + \beta\, R(x^{1 \dots K})       (MPCA SGD, eq. 8)
+
+    Args:
+        x: :math:`\tilde{x}_{t-1}`, float32[n].
+        mean: :math:`R`, float32[n], of `averaging.weighted_sum`.
+        beta: rate at which the joint model is replaced, in [0, 1]; at 1 the result is `mean` to the bit.
+
+    Returns:
+        float32[n], a new array.
+
+    Example:
+        >>> blend(np.float32([0, 8]), np.float32([4, 0]), beta=0.75)
+        array([3., 2.], dtype=float32)
+    """
+    moved = mean * beta
+    moved += x * (1.0 - beta)
+    return moved
+
+
+def trajectory(v: Vector, before: Vector, after: Vector, delta: float) -> Vector:
+    r"""Follow where the joint model is heading, as a moving average of its changes.
+
+    .. math:: \tilde{v}_t = \delta\,\tilde{v}_{t-1} + (1 - \delta)(\tilde{x}_t - \tilde{x}_{t-1})      (MPCA SGD, eq. 4)
+
+    Readings: :math:`\tilde{v}_0 = 0`, the first difference counts, and there is no bias correction. The arguments are
+    joint states; the extrapolated :math:`\tilde{x}^*` never enters, which would feed the extrapolation back into itself.
+
+    Args:
+        v: :math:`\tilde{v}_{t-1}`, float32[p].
+        before: parameters of :math:`\tilde{x}_{t-1}`, float32[p].
+        after: parameters of :math:`\tilde{x}_t`, float32[p].
+        delta: share of the old trajectory that stays, in [0, 1].
+
+    Returns:
+        float32[p], a new array.
+
+    Example:
+        >>> trajectory(np.float32([4]), np.float32([1]), np.float32([3]), delta=0.5)
+        array([3.], dtype=float32)
+    """
+    step = after - before
+    step *= 1.0 - delta
+    step += v * delta
+    return step
+
+
+def extrapolate(state: JointShard, gamma: float) -> Vector:
+    r"""Guess where the joint model will be when agents work with it; this is what is broadcast.
+
+    .. math:: \tilde{x}^*_{t+\gamma} = \tilde{x}_t + \gamma\,\tilde{v}_t       (MPCA SGD, eq. 5)
+
+    Buffers have no trajectory: there the result is `state.x`.
+
+    Args:
+        state: joint state of one shard.
+        gamma: how far ahead in units of the trajectory; 0 switches it off, 1 is one exchange.
+
+    Returns:
+        float32[n]; a new array, or `state.x` itself when gamma is 0.
+
+    Example:
+        >>> extrapolate(JointShard(np.float32([1, 5]), np.float32([2]), k=3), gamma=0.5)
+        array([2., 5.], dtype=float32)
+    """
+    if gamma == 0:
+        return state.x
+    ahead = state.x.copy()
+    ahead[: state.v.size] += state.v * gamma
+    return ahead
+
+
+def update(state: JointShard, mean: Vector, beta: float, delta: float) -> JointShard:
+    """One exchange: blend `mean` in (eq. 8), then follow the trajectory (eq. 4).
+
+    Raises:
+        ValueError: `mean` is of another shape or dtype than the state.
+
+    Example:
+        >>> update(init(np.float32([0, 0]), parameters=1), np.float32([2, 2]), beta=1.0, delta=0.5)
+        JointShard(x=array([2., 2.], dtype=float32), v=array([1.], dtype=float32), k=1)
+    """
+    x, v, k = state
+    if mean.shape != x.shape or mean.dtype != x.dtype:
+        raise ValueError(f"mean is not of this shard: {mean.dtype}{mean.shape}, state {x.dtype}{x.shape}")
+    moved = blend(x, mean, beta)
+    p = v.size
+    return JointShard(moved, trajectory(v, x[:p], moved[:p], delta), k + 1)

@@ -1,0 +1,141 @@
+"""Where the flat vector of a model is cut into shards (section 4.2). Not for moving bytes, nor for who sends what.
+
+The flat vector is all trainable parameters (a tied one once) and then all floating-point buffers. A cut may fall inside
+a tensor, so that shards are equal to the byte: with cuts at layer edges only, VGG-A, whose largest tensor is 77 % of
+the model, exchanges 1.55 times slower. Layer-aligned cuts remain an option, since the paper's misalignment argument
+(section 4.4, figure 10b) speaks for them on models without such a tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from mpca.errors import ConfigError
+from mpca.units import format_size
+
+__all__ = ["ELEMENT_BYTES", "SHARD_LIMIT_BYTES", "ShardPlan"]
+
+ELEMENT_BYTES = 4  # float32
+#: A shard travels as one Java byte array, whose length is an int; a page is left for headers.
+SHARD_LIMIT_BYTES = (1 << 31) - 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPlan:
+    """Shard j is elements ``bounds[j]`` to ``bounds[j + 1]`` of the flat vector.
+
+    Make one with `equal` or `layer_aligned`. A shard is empty when there are fewer elements (or layers) than shards;
+    it is exchanged like any other, as zero bytes.
+    """
+
+    total: int  # elements of the flat vector
+    parameters: int  # elements before this index are parameters, the rest are buffers
+    shards: int
+    bounds: tuple[int, ...]  # S + 1 edges, the first 0, the last `total`
+
+    def __post_init__(self) -> None:
+        if self.shards < 1:
+            raise ConfigError(f"method.shards = {self.shards}: must be at least 1")
+        if not 0 <= self.parameters <= self.total:
+            raise ValueError(f"parameters must lie in 0..total: parameters={self.parameters}, total={self.total}")
+        edges = self.bounds
+        if len(edges) != self.shards + 1 or edges[0] != 0 or edges[-1] != self.total or list(edges) != sorted(edges):
+            raise ValueError(f"not the edges of {self.shards} shards of {self.total} elements: {edges}")
+        largest = max(self.sizes) * ELEMENT_BYTES
+        if largest > SHARD_LIMIT_BYTES:
+            least = -(-self.total * ELEMENT_BYTES // SHARD_LIMIT_BYTES)
+            raise ConfigError(
+                f"a shard is over 2 GiB: largest={format_size(largest)}, limit={format_size(SHARD_LIMIT_BYTES)}, "
+                f"model={format_size(self.total * ELEMENT_BYTES)}, method.shards={self.shards}; "
+                f"set method.shards to {least} or more, with method.layer_aligned=false"
+            )
+
+    @classmethod
+    def equal(cls, total: int, parameters: int, shards: int) -> ShardPlan:
+        r"""Shards equal in bytes, to one element.
+
+        .. math:: \text{bounds}_j = \lfloor j N / S \rfloor, \quad j = 0 \dots S
+
+        Raises:
+            ConfigError: a shard would be over 2 GiB, or there are no shards.
+
+        Example:
+            >>> ShardPlan.equal(total=10, parameters=8, shards=3).bounds
+            (0, 3, 6, 10)
+        """
+        return cls(total, parameters, shards, tuple(j * total // max(shards, 1) for j in range(max(shards, 0) + 1)))
+
+    @classmethod
+    def layer_aligned(cls, sizes: Sequence[int], parameters: int, shards: int) -> ShardPlan:
+        """Shards that end where a tensor ends, the largest as small as possible; ties go to the cut nearest j N / S.
+
+        Args:
+            sizes: elements of each tensor, in the order of the flat vector.
+            parameters: as in `ShardPlan`.
+            shards: how many; trailing or inner ones are empty when there are fewer tensors.
+
+        Raises:
+            ConfigError: a shard would be over 2 GiB.
+
+        Example:
+            >>> ShardPlan.layer_aligned([1, 1, 6, 1, 1], parameters=10, shards=3).bounds
+            (0, 2, 8, 10)
+        """
+        edges = list(accumulate(sizes, initial=0))
+        total = edges[-1]
+        cuts = [0]
+        for j, cut in enumerate(_smallest_largest(edges, shards), start=1):
+            cuts.append(cut if j < shards else total)
+        return cls(total, parameters, shards, tuple(cuts))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Elements of each shard."""
+        return tuple(end - start for start, end in zip(self.bounds, self.bounds[1:], strict=False))
+
+    def slice(self, shard: int) -> slice:
+        """The shard's elements of the flat vector."""
+        return slice(self.bounds[shard], self.bounds[shard + 1])
+
+    def parameters_in(self, shard: int) -> int:
+        """How many elements of the shard are parameters; they come first, its buffers follow.
+
+        Example:
+            >>> plan = ShardPlan.equal(total=10, parameters=8, shards=3)
+            >>> [plan.parameters_in(shard) for shard in range(3)]
+            [3, 3, 2]
+        """
+        start, end = self.bounds[shard], self.bounds[shard + 1]
+        return min(max(self.parameters - start, 0), end - start)
+
+
+def _smallest_largest(edges: list[int], shards: int) -> list[int]:
+    """Ends of `shards` runs of layers with the smallest largest run.
+
+    ``best[e]`` is the size of the largest of j runs that cover the layers before edge e; run j + 1 starts at the edge
+    that makes the larger of it and of what came before smallest. O(S L^2) for L layers, which is milliseconds.
+    """
+    last, total = len(edges) - 1, edges[-1]
+    best = list(edges)
+    starts: list[list[int]] = []
+    for j in range(1, shards):
+        ideal = j * total / shards
+        row, chosen = [], []
+        for end in range(last + 1):
+            start = min(
+                range(end + 1),
+                key=lambda s, end=end, before=best, ideal=ideal: (  # type: ignore[misc]
+                    max(before[s], edges[end] - edges[s]),
+                    abs(edges[s] - ideal),
+                ),
+            )
+            row.append(max(best[start], edges[end] - edges[start]))
+            chosen.append(start)
+        best = row
+        starts.append(chosen)
+    ends = [last]
+    for chosen in reversed(starts):
+        ends.append(chosen[ends[-1]])
+    return [edges[end] for end in reversed(ends)]

@@ -1,0 +1,443 @@
+"""The configuration of a run: one frozen dataclass an owner, read from TOML, Spark and the command line, in that order.
+
+Each section's class says its keys, their meaning and unit; what a section refuses is refused here, before anything is
+asked of a cluster, with the key, the value, where it was set and the remedy. This module is also the only reader of the
+environment. Not for what needs a cluster, data or a model to be known: their owners check that.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from mpca.checks import build, knobs, nearest, parse, refused
+from mpca.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = [
+    "ORIGINS",
+    "SPARK_PREFIX",
+    "BackupConfig",
+    "ClusterConfig",
+    "DataConfig",
+    "ModelConfig",
+    "ObjectivesConfig",
+    "OptimizerConfig",
+    "Resolved",
+    "RunConfig",
+    "child_environment",
+    "environment",
+    "load",
+]
+
+#: Words of the [origin] table of a run's config.toml, later ones win.
+ORIGINS = ("default", "file", "Spark", "command line")
+SPARK_PREFIX = "spark.mpca."
+
+
+def _duration(default: float) -> Any:
+    return field(default=default, metadata={"quantity": "duration"})
+
+
+def _size(default: int) -> Any:
+    return field(default=default, metadata={"quantity": "size"})
+
+
+def _at_least(section: str, config: object, least: float, *keys: str) -> None:
+    for key in keys:
+        if not getattr(config, key) >= least:
+            raise refused(f"{section}.{key}", getattr(config, key), f"must be {least} or more")
+
+
+def _one_of(section: str, config: object, key: str, allowed: Iterable[str]) -> None:
+    value = getattr(config, key)
+    if value not in allowed:
+        raise refused(f"{section}.{key}", value, f"must be one of {', '.join(allowed)}; {nearest(value, allowed)}")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """[run]: what the run is called and where it writes."""
+
+    name: str = "run"
+    """Part of the run folder's name and of what Spark shows; letters, digits, dot, dash, underscore."""
+    seed: int = 0
+    """Seed of x_0; seeds of the data differ by agent and incarnation. 0 to 2^63 - 1."""
+    dir: str = ""
+    """The run folder itself; empty: runs/<name>-<time>."""
+
+    def __post_init__(self) -> None:
+        if not self.name or not all(c.isalnum() or c in "._-" for c in self.name) or self.name.startswith("."):
+            raise refused("run.name", self.name, "must be letters, digits, dot, dash or underscore: it names a folder")
+        if not 0 <= self.seed < 1 << 63:
+            raise refused("run.seed", self.seed, "must lie in 0 .. 2^63 - 1")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """[model]: which model; other keys of the section are the model's own and its creator checks them."""
+
+    name: str = "digits_convnet"
+    """A name of mpca.models.MODELS."""
+    options: dict[str, Any] = field(default_factory=dict, metadata={"open": True})
+    """The section's other keys."""
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """[data]: what is trained on."""
+
+    name: str = "digits"
+    """A name of mpca.data.DATA_SETS."""
+    batch_size: int = 32
+    """Samples of one agent's batch."""
+    max_bad_fraction: float = 0.0
+    """Share of unreadable records, in [0, 1], above which the run ends with exit code 4."""
+
+    def __post_init__(self) -> None:
+        _at_least("data", self, 1, "batch_size")
+        if not 0 <= self.max_bad_fraction <= 1:
+            raise refused("data.max_bad_fraction", self.max_bad_fraction, "must lie in [0, 1]")
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """[optimizer]: each agent's own; its state is never exchanged."""
+
+    name: str = "adam"
+    """A name of mpca.models.training.OPTIMIZERS."""
+    lr: float = 1e-3
+    """Learning rate, above 0."""
+    weight_decay: float = 0.0
+    """Coupled L2: the paper's lambda ||x||^2 is a weight_decay of 2 lambda."""
+    momentum: float = 0.0
+    """Of sgd alone, in [0, 1)."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.lr < float("inf"):
+            raise refused("optimizer.lr", self.lr, "must be above 0")
+        _at_least("optimizer", self, 0, "weight_decay")
+        if not 0 <= self.momentum < 1:
+            raise refused("optimizer.momentum", self.momentum, "must lie in [0, 1)")
+        if self.momentum and self.name != "sgd":
+            raise refused("optimizer.momentum", self.momentum, f"is for sgd; optimizer.name is {self.name!r}")
+
+
+@dataclass(frozen=True)
+class ObjectivesConfig:
+    """[objectives]: when a run ends; the first one reached ends it."""
+
+    target_error: float = 0.0
+    """Error of the joint model on the test set, a share in [0, 1); 0: none."""
+    max_time: float = _duration(0.0)
+    """Seconds since the first optimiser update, over all attempts of the run; 0: none."""
+    max_cycles: int = 0
+    """Cycles over all attempts; 0: none."""
+    evaluate_every: float = _duration(1.0)
+    """Seconds between two evaluations of the joint model, which go on beside training; 0: one after the other."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.target_error < 1:
+            raise refused("objectives.target_error", self.target_error, "must lie in [0, 1): 0.025 is 2.5 %")
+        _at_least("objectives", self, 0, "max_time", "max_cycles", "evaluate_every")
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    """[cluster]: agents, where they run, and how their bytes move."""
+
+    agents: int = 2
+    """How many agents to start, one a GPU or CPU share."""
+    min_agents: int = 1
+    """The run pauses while fewer are alive."""
+    agents_per_executor: int = 1
+    """Agents in one executor, which needs two cores for each of them."""
+    executor_memory: int = _size(1 << 30)
+    """Bytes of one executor JVM's heap."""
+    cycle_deadline: float = _duration(30.0)
+    """Seconds that a cycle waits for an agent before it goes on without it."""
+    start_timeout: float = _duration(180.0)
+    """Seconds from the start of the run to the first step."""
+    device: str = "cpu"
+    """What agents train on: "cpu" or "cuda"."""
+    threads: int = 1
+    """Threads of one agent's computations."""
+    reducer: str = "ranges"
+    """How sums are made: "ranges" (one job, in pieces) or "tree" (Spark's)."""
+    broadcast: str = "relay"
+    """How joint states are sent: "relay" (executors pass pieces on) or "torrent" (Spark's)."""
+    chunk: int = _size(256 << 10)
+    """Bytes of one piece of a shard, 16 KiB to 1 MiB."""
+    python: str = ""
+    """Interpreter of the agents on their machines; empty: the driver's."""
+
+    def __post_init__(self) -> None:
+        _at_least("cluster", self, 1, "agents", "min_agents", "agents_per_executor", "threads")
+        if self.min_agents > self.agents:
+            raise refused("cluster.min_agents", self.min_agents, f"must be at most cluster.agents = {self.agents}")
+        if self.agents_per_executor > self.agents:
+            raise refused(
+                "cluster.agents_per_executor", self.agents_per_executor, f"must be at most cluster.agents = {self.agents}"
+            )
+        for key in ("cycle_deadline", "start_timeout"):
+            if not getattr(self, key) > 0:
+                raise refused(f"cluster.{key}", getattr(self, key), "must be above 0, such as '30s'")
+        if self.executor_memory < 256 << 20:
+            raise refused("cluster.executor_memory", self.executor_memory, "must be 256MiB or more")
+        if not 16 << 10 <= self.chunk <= 1 << 20:
+            raise refused("cluster.chunk", self.chunk, "must lie between 16KiB and 1MiB")
+        _one_of("cluster", self, "reducer", ("ranges", "tree"))
+        _one_of("cluster", self, "broadcast", ("relay", "torrent"))
+        _one_of("cluster", self, "device", ("cpu", "cuda"))
+
+
+@dataclass(frozen=True)
+class BackupConfig:
+    """[backup]: what a run can go on from."""
+
+    interval: float = _duration(60.0)
+    """Seconds between two backups; 0: only at the end."""
+    keep: int = 3
+    """How many of the newest are kept, 1 or more."""
+    path: str = ""
+    """Folder of the backups; empty: backups/ in the run folder."""
+
+    def __post_init__(self) -> None:
+        _at_least("backup", self, 0, "interval")
+        _at_least("backup", self, 1, "keep")
+
+
+_SECTIONS: dict[str, type] = {
+    "run": RunConfig,
+    "model": ModelConfig,
+    "data": DataConfig,
+    "optimizer": OptimizerConfig,
+    "objectives": ObjectivesConfig,
+    "cluster": ClusterConfig,
+    "backup": BackupConfig,
+}
+_DEFAULT_METHOD = "mpca"
+_ALL = (*_SECTIONS, "method", "spark")
+_OFF_REQUIRED = {
+    "spark.speculation": "a second copy of a task would ask the same agent twice",
+    "spark.dynamicAllocation.enabled": "executors that hold agents would be taken away",
+}
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A whole configuration, with where each key came from."""
+
+    run: RunConfig
+    model: ModelConfig
+    data: DataConfig
+    optimizer: OptimizerConfig
+    method: Any  # a mpca.methods.Method; this row of the layers does not know methods
+    objectives: ObjectivesConfig
+    cluster: ClusterConfig
+    backup: BackupConfig
+    spark: dict[str, str]  # full names of Spark's settings, passed through
+    origins: dict[str, str]  # "section.key" -> one of ORIGINS
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """Every section as TOML and msgpack can say it; durations and sizes as text with their unit."""
+        tables: dict[str, dict[str, Any]] = {name: _table(getattr(self, name)) for name in _SECTIONS}
+        tables["method"] = self.method.to_dict()
+        tables["spark"] = dict(self.spark)
+        return tables
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write ``config.toml``: the sections, and a table [origin] that says of each key where it came from.
+
+        `load` reads the file as a configuration like any other; it passes [origin] over.
+        """
+        Path(path).write_bytes(tomli_w.dumps({**self.to_dict(), "origin": dict(self.origins)}).encode())
+
+
+def load(
+    path: str | os.PathLike[str] | None,
+    sets: Iterable[str] = (),
+    spark_conf: Mapping[str, str] | None = None,
+    *,
+    method: Callable[[Mapping[str, Any]], Any],
+) -> Resolved:
+    """Resolve a configuration: defaults, then the file, then ``spark.mpca.*``, then ``--set``.
+
+    A source that names another method than the sources before it also drops their numbers of the former method, so that
+    ``--set method.name=sync`` works on a file that tunes mpca.
+
+    Args:
+        path: a TOML file, or None for defaults alone.
+        sets: ``section.key=bare text``, parsed by the key's type.
+        spark_conf: settings of the Spark session; those without the prefix are only checked for what a run forbids.
+        method: makes a method of a [method] section: ``mpca.methods.from_dict``.
+
+    Raises:
+        ConfigError: with the key, the value, the place and what is allowed; for TOML with line and column.
+    """
+    given = _Given()
+    if path is not None:
+        _read_file(given, path)
+    session = spark_conf or {}
+    for key in sorted((key for key in session if key.startswith(SPARK_PREFIX)), key=_method_name_first):
+        given.put(key.removeprefix(SPARK_PREFIX), session[key], "Spark", f"Spark setting {key}")
+    for one in sorted(sets, key=_method_name_first):
+        key, equals, text = one.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {one}: must be section.key=value, such as --set objectives.max_time=75s")
+        given.put(key.strip(), text, "command line", f"--set {key.strip()}")
+    try:
+        sections = {name: _section(cls, name, given.values.get(name, {})) for name, cls in _SECTIONS.items()}
+        chosen = method(given.values["method"])
+        spark = _spark(given.values.get("spark", {}))
+        _check_spark(spark, session, sections["cluster"])
+    except ConfigError as error:
+        place = given.places.get(error.key or "")
+        if place is None:
+            raise
+        placed = ConfigError(f"{error} (set by {place})")
+        placed.key = error.key
+        raise placed from None
+    resolved = Resolved(**sections, method=chosen, spark=spark, origins={})
+    for name, table in resolved.to_dict().items():
+        for key in table:
+            full = f"{name}.{key}" if name != "spark" else key
+            resolved.origins[full] = given.origins.get(full, "default")
+    return resolved
+
+
+@dataclass
+class _Given:
+    """What the sources say so far; a later source replaces an earlier one's value of the same key."""
+
+    values: dict[str, dict[str, Any]] = field(default_factory=lambda: {"method": {"name": _DEFAULT_METHOD}})
+    origins: dict[str, str] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+
+    def put(self, full: str, value: Any, origin: str, place: str) -> None:
+        section, dot, key = full.partition(".")
+        if section not in _ALL:
+            raise ConfigError(f"unknown section of {full} ({place}): {nearest(section, _ALL)}")
+        if not dot or not key:
+            raise ConfigError(f"{place}: {section} is a section; name one of its keys as {section}.key")
+        if section == "spark":  # [spark] executor.cores and [spark] "spark.executor.cores" are one setting
+            key = full = key if key.startswith("spark.") else full
+        if full == "method.name" and value != self.values["method"]["name"]:
+            self.values["method"] = {}
+        self.values.setdefault(section, {})[key] = value
+        self.origins[full] = origin
+        self.places[full] = place
+
+
+def _method_name_first(key: str) -> bool:
+    """Sorts a source's keys: the method's name before its numbers, else as they came."""
+    return not key.removeprefix(SPARK_PREFIX).startswith("method.name")
+
+
+def _read_file(given: _Given, path: str | os.PathLike[str]) -> None:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        tables = tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError(f"configuration cannot be read: {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"configuration is not UTF-8 text: {path}: byte {error.start}") from None
+    except tomllib.TOMLDecodeError as error:  # its text ends "(at line 3, column 7)"
+        raise ConfigError(f"configuration is not TOML: {path}: {error}") from None
+    for section, table in tables.items():
+        if section == "origin":  # a run's own config.toml: what is in it is "file" now
+            continue
+        if section not in _ALL:
+            raise ConfigError(f"unknown section [{section}] ({path}): {nearest(section, _ALL)}")
+        if not isinstance(table, dict):
+            raise ConfigError(f"{section} = {table!r} ({path}): is a section; write [{section}] and its keys below it")
+        pairs = dict(_flat(table)) if section == "spark" else table
+        for key in sorted(pairs, key=lambda key, section=section: _method_name_first(f"{section}.{key}")):  # type: ignore[misc]
+            given.put(f"{section}.{key}", pairs[key], "file", f"{path}: {section}.{key}")
+
+
+def _section(cls: type, name: str, values: Mapping[str, Any]) -> Any:
+    known = {key: knob for key, knob in knobs(cls).items() if "open" not in knob.metadata}
+    if len(known) == len(knobs(cls)):
+        return build(cls, name, values)
+    own = {key: parse(f"{name}.{key}", known[key], value) for key, value in values.items() if key in known}
+    return cls(**own, options={key: value for key, value in values.items() if key not in known})
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Spark's dotted names, which TOML reads as tables within tables."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _spark(values: Mapping[str, Any]) -> dict[str, str]:
+    """Values as Spark writes them."""
+    settings = {}
+    for key, value in values.items():
+        if isinstance(value, (list, tuple)):
+            value = ",".join(str(one) for one in value)
+        settings[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    return settings
+
+
+def _check_spark(own: Mapping[str, str], session: Mapping[str, str], cluster: ClusterConfig) -> None:
+    both = {**session, **own}
+    for key, why in _OFF_REQUIRED.items():
+        if both.get(key, "false").strip().lower() == "true":
+            raise refused(key, both[key], f"must be false: {why}")
+    for key in own:
+        if key.startswith(SPARK_PREFIX):
+            raise refused(key, own[key], "write it in its own section instead of [spark]")
+    cores, needed = both.get("spark.executor.cores"), 2 * cluster.agents_per_executor
+    if cores is not None and cores.strip().isdigit() and int(cores) < needed:
+        raise refused(
+            "spark.executor.cores",
+            int(cores),
+            f"must be {needed} or more: an agent needs two cores of its executor, one that holds it and one for the "
+            f"exchange, and cluster.agents_per_executor is {cluster.agents_per_executor}",
+        )
+
+
+def _table(config: Any) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for one in fields(config):
+        value = getattr(config, one.name)
+        if "open" in one.metadata:
+            table.update(value)
+        elif one.metadata.get("quantity") == "duration":
+            table[one.name] = f"{value:.9f}".rstrip("0").rstrip(".") + "s"
+        elif one.metadata.get("quantity") == "size":
+            table[one.name] = _size_text(value)
+        else:
+            table[one.name] = value
+    return table
+
+
+def _size_text(size_bytes: int) -> str:
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size_bytes and size_bytes % factor == 0:
+            return f"{size_bytes // factor}{unit}"
+    return f"{size_bytes}B"
+
+
+def environment(name: str, default: str = "") -> str:
+    """One variable of the environment. Nothing else in mpca reads it."""
+    return os.environ.get(name, default)
+
+
+def child_environment(**changes: str) -> dict[str, str]:
+    """A copy of the environment with changes, for a process that we start."""
+    return {**os.environ, **changes}

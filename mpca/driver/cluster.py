@@ -1,0 +1,218 @@
+"""The port to whatever holds the agents: Spark executors (`spark.cluster`) or a simulated network (`sim.cluster`).
+
+Calls return at once; what comes of them arrives as events from `poll`. The two implementations pass the same tests
+(`tests/cluster_contract.py`). Nothing here assumes that the joint model is one array: sums and broadcasts go by shard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from mpca.wire.messages import Hello
+from mpca.wire.orders import Answer, Order, Rediscovered
+
+__all__ = [
+    "Acknowledged",
+    "AgentBack",
+    "AgentDied",
+    "AgentFailedEvent",
+    "AgentFinished",
+    "AgentHello",
+    "AgentProgress",
+    "AgentSpec",
+    "AgentsFound",
+    "Cluster",
+    "ClusterEvent",
+    "ExecutorLost",
+    "ExecutorReady",
+    "HoldEnded",
+    "OrderDone",
+    "OrderFailed",
+    "Output",
+]
+
+
+class ClusterEvent:
+    """Base of what `poll` returns."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorReady(ClusterEvent):
+    executor: str
+    host: str
+    cores: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorLost(ClusterEvent):
+    executor: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentHello(ClusterEvent):
+    executor: str
+    host: str
+    hello: Hello
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDied(ClusterEvent):
+    """The process ended: by signal or exit code; not by an exception of the user's code (AgentFailedEvent)."""
+
+    executor: str
+    agent: int
+    incarnation: int
+    pid: int
+    exit_code: int  # as Java reports it: 128 + signal for a signal
+    tail: str  # last lines of its output
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFailedEvent(ClusterEvent):
+    executor: str
+    host: str
+    agent: int
+    incarnation: int
+    error: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFinished(ClusterEvent):
+    executor: str
+    agent: int
+    incarnation: int
+    returns: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AgentProgress(ClusterEvent):
+    agent: int
+    incarnation: int
+    steps: int
+    samples: int
+    train_s: float
+    pause_s: float
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentBack(ClusterEvent):
+    """An agent that had been late answered after all; its late yield was dropped on the executor."""
+
+    executor: str
+    agent: int
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Output(ClusterEvent):
+    """Lines that an agent printed."""
+
+    agent: int
+    incarnation: int
+    lines: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged(ClusterEvent):
+    """Executor has the whole broadcast and handed it to `agent` (it lies in its slot, or waits for the slot)."""
+
+    broadcast: int
+    executor: str
+    agent: int
+    incarnation: int
+    start: float  # wall clock: download began
+    end: float
+    bytes_in: int  # counted once an executor: 0 for its second agent
+    from_driver: int = 0  # of those, bytes that came from the driver itself
+
+
+@dataclass(frozen=True, slots=True)
+class OrderDone(ClusterEvent):
+    order: int
+    answers: list[Answer]
+    start: float  # wall clock seconds
+    end: float
+    driver_in: int  # bytes of sums that reached the driver
+
+
+@dataclass(frozen=True, slots=True)
+class OrderFailed(ClusterEvent):
+    """The job was cancelled at its first failed task."""
+
+    order: int
+    executor: str | None  # the executor that the failed task was pinned to, if known
+    reason: str
+    unfinished: list[str] = field(default_factory=list)  # executors of the order whose task had not ended
+
+
+@dataclass(frozen=True, slots=True)
+class HoldEnded(ClusterEvent):
+    """A holding job ended; the agent may live on (cancelled, aborted, excluded): rediscover."""
+
+    agent: int
+    incarnation: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentsFound(ClusterEvent):
+    """Answer to `rediscover`."""
+
+    agents: list[Rediscovered]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSpec:
+    """What an agent process is started with. `start` is the packed Start message but for agent and incarnation."""
+
+    python: str  # interpreter
+    env: dict[str, str]
+    start: dict[str, Any]  # fields of wire.messages.Start
+
+
+class Cluster(Protocol):
+    """See the module's text."""
+
+    def start_agent(self, agent: int, incarnation: int, executor: str, spec: AgentSpec) -> None:
+        """Submit the holding job of one agent, pinned to `executor`. Events: AgentHello, AgentDied, HoldEnded, ..."""
+        ...
+
+    def submit(self, order: Order) -> None:
+        """Events: OrderDone, or OrderFailed at the first failed task; Acknowledged for its downloads."""
+        ...
+
+    def cancel(self, order: int, reason: str) -> None:
+        """End a job that is over its deadline; OrderFailed follows."""
+        ...
+
+    def take_sum(self, order: int, length: int) -> np.ndarray:
+        """The sum that a finished order's reduce made: float32, a copy. Frees it in the cluster."""
+        ...
+
+    def publish(self, vector: np.ndarray) -> int:
+        """Make a broadcast of float32 `vector` ready for download; returns its id (unique in the run)."""
+        ...
+
+    def withdraw(self, broadcast: int) -> None:
+        """Free a broadcast on the driver; executors drop it by `Order.forget_broadcasts`."""
+        ...
+
+    def rediscover(self) -> None:
+        """Ask every executor's registry which agents live. Event: AgentsFound."""
+        ...
+
+    def poll(self, timeout_s: float) -> list[ClusterEvent]:
+        """Events since the last call, oldest first; waits up to `timeout_s` for the first."""
+        ...
+
+    def close(self) -> None:
+        """Kill what is left and free everything; safe to call twice."""
+        ...

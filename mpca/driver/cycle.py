@@ -1,0 +1,567 @@
+"""The driver's cycle as a state machine: which order goes out when, who is in it, what a failure changes.
+
+It opens nothing, reads no clock and holds no parameters: `handle(event, now)` returns instructions for the shell.
+
+Stages of a run::
+
+    STARTING --all said hello--> READING --x_0 is known--> RUNNING <--> PAUSED
+        |                           |                         |            |
+        +-------- StopRequested ----+-------------------------+------------+--> STOPPING --> CLOSED
+
+A cycle n, with S shards (shard n mod S) and P phases::
+
+    P = 3   one job {reduce n, download of n-2, freeze n+1}; the sum of n-1 is prepared while it runs
+    P = 2   one job {reduce n, download of n-1, freeze n+1}; then n is prepared
+    P = 1   job {reduce n}; n is prepared; job {download of n, freeze n+1}
+
+*Freeze n+1* materialises the yields of the next cycle at the end of this one, so that a reduce begins with every chunk
+in place and with every contributor known to the driver: agent, incarnation, tau, checksum, finite. A cycle ends when
+its jobs, its preparation and the acknowledgements of its download have ended, or the late ones were declared late.
+
+Irregular flow. *A job fails*: the executors known to be lost are left out and the same cycle is submitted again; frozen
+yields make that free. Nobody known to be lost after a moment's grace: the executor that failed is left out as late, and
+asked again by rediscovery. *An agent is late*: it was not frozen at the deadline; it is in nothing until it answers.
+*Fewer than `min_agents`*: no order that commits goes out, PAUSED says why, and the cycle begins again with a new freeze
+(idempotent for those frozen already). *A yield is not finite*: it never enters; its agent takes the joint model as its
+own. *An agent joins*: see `joining.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from mpca.driver import cluster as c
+from mpca.driver import instructions as i
+from mpca.driver.desk import EVERYTHING, Desk, Draft
+from mpca.driver.joining import Joining
+from mpca.driver.ledger import FrozenSet, Ledger, Ready, RunShape, Sum
+from mpca.driver.roster import ABSENT, ACTIVE, FINISHED, JOINING, LATE, READY, STARTING, Agent, Roster
+from mpca.wire.orders import Answer, Freeze, Part, Reduce
+
+__all__ = ["CycleMachine"]
+
+log = logging.getLogger("mpca.cycle")
+
+# How long a stop waits for the job in flight, and then for the train functions to return.
+STOP_JOB_S = 2.0
+STOP_AGENTS_S = 4.0
+# How often executors that were left out are asked whether their agents live.
+ASK_AGAIN_S = 5.0
+
+
+class CycleMachine:
+    """See the module's text."""
+
+    def __init__(self, shape: RunShape, roster: Roster, now: float) -> None:
+        self.shape = shape
+        self.roster = roster
+        self.stage = "STARTING"
+        self.cycle = shape.first_cycle
+        self.versions: list[int] = [0] * shape.shards  # exchanges of each shard so far
+        self.lengths: list[int] = []  # bytes of each shard
+        self.ended: i.End | None = None
+        self._started = now
+        self._desk = Desk(shape, roster)
+        self._joining = Joining(roster)
+        self._phase = ""  # "" between cycles, "reduce", "broadcast"
+        self._waiting = False  # for the shell's answer to AdoptInitial, Prepare or PublishJoint
+        self._frozen = FrozenSet(EVERYTHING)
+        self._sum: Sum | None = None
+        self._ready: Ready | None = None  # published, to be downloaded in the next cycle (in this one if P = 1)
+        self._outgoing: Ready | None = None  # being downloaded
+        self._ack_deadline = 0.0
+        self._ledger = Ledger()
+        self._suspects: set[str] = set()  # executors left out though nobody said they were lost
+        self._ask_at: float | None = None
+        self._paused = (0.0, "")
+        self._ending: tuple[str, str] | None = None
+        self._stop_deadline = 0.0
+        self._stop_sent = False
+        self._handlers: dict[type, Callable[[Any, float], list]] = {
+            c.ExecutorReady: self._on_executor_ready,
+            c.ExecutorLost: self._on_executor_lost,
+            c.AgentHello: self._on_hello,
+            c.AgentDied: self._on_died,
+            c.AgentFailedEvent: self._on_failed,
+            c.AgentFinished: self._on_finished,
+            c.AgentBack: self._on_back,
+            c.HoldEnded: self._on_hold_ended,
+            c.AgentsFound: self._on_found,
+            c.OrderDone: self._on_order_done,
+            c.OrderFailed: self._on_order_failed,
+            c.Acknowledged: self._on_acknowledged,
+            i.Initial: self._on_initial,
+            i.Prepared: self._on_prepared,
+            i.JointPublished: self._on_joint_published,
+            i.StopRequested: self._on_stop,
+            i.Tick: self._on_tick,
+        }
+        self._advances: dict[str, Callable[[float], list | None]] = {
+            "STARTING": self._advance_starting,
+            "READING": self._advance_reading,
+            "RUNNING": self._advance_running,
+            "PAUSED": self._advance_running,
+            "STOPPING": self._advance_stopping,
+        }
+
+    def handle(self, event: Any, now: float) -> list:
+        """Apply one event at time `now` (seconds, monotonic) and say what to do next."""
+        if self.stage == "CLOSED":
+            return []
+        handler = self._handlers.get(type(event))
+        if handler is None:
+            return []  # AgentProgress and Output are the shell's
+        out = handler(event, now)
+        while self.stage != "CLOSED" and self._desk.job is None and not self._waiting and self._desk.retry_at is None:
+            step = self._advances[self.stage](now)
+            if step is None:
+                break
+            out += step
+        return out
+
+    # ---- executors and agents ----------------------------------------------------------------------------------------
+
+    def _on_executor_ready(self, event: c.ExecutorReady, now: float) -> list:
+        if self.stage == "STOPPING":
+            return []
+        return self.roster.executor_ready(event.executor, event.host, event.cores, now)
+
+    def _on_executor_lost(self, event: c.ExecutorLost, now: float) -> list:
+        self._suspects.discard(event.executor)
+        for agent in self.roster.agents:
+            if agent.executor == event.executor and agent.state != ABSENT:
+                self._leave_out(agent.index, f"executor {event.executor} lost")
+        self._frozen.weights.pop(event.executor, None)
+        stopping = self.stage == "STOPPING"
+        out = self.roster.executor_lost(event.executor, event.reason, now, refill=not stopping)
+        if self._desk.job is not None and event.executor in self._desk.job.executors:
+            out += self._desk.cancel(f"executor {event.executor} lost")
+        if self._desk.retry_at is not None:
+            self._desk.retry_at = now  # the news it was waiting for
+            out += self._retry(now)
+        if self.stage in ("RUNNING", "PAUSED"):
+            out.append(i.Rediscover())
+        return out
+
+    def _on_hello(self, event: c.AgentHello, now: float) -> list:
+        hello = event.hello
+        if self.roster.find(hello.agent, hello.incarnation) is None:
+            return []
+        reason = self._joining.greet(hello)
+        if reason:
+            return self._on_stop(i.StopRequested("failed", reason), now)
+        self.lengths = [4 * (b - a) for a, b in zip(hello.bounds, hello.bounds[1:], strict=False)]
+        return self.roster.hello(hello.agent, hello.incarnation, event.host, hello.pid, now)
+
+    def _on_died(self, event: c.AgentDied, now: float) -> list:
+        found = self.roster.find(event.agent, event.incarnation)
+        if found is None:
+            return []
+        tail = event.tail.strip()
+        reason = f"exit code {event.exit_code}" + (f"; last output: {tail.splitlines()[-1]}" if tail else "")
+        if self.stage == "STOPPING":
+            if found.state != FINISHED:
+                self.roster.move(found, ABSENT, now, reason)
+            return []
+        out = self.roster.died(event.agent, event.incarnation, reason, now)
+        executor = self.roster.executors.get(event.executor)
+        if self.stage == "STARTING" and executor is not None and executor.quarantined_until > now:
+            why = f"agent {event.agent} on executor {event.executor} cannot start: {reason}\n{tail}"
+            out += self._on_stop(i.StopRequested("failed", why), now)
+        return out
+
+    def _on_failed(self, event: c.AgentFailedEvent, now: float) -> list:
+        if self.roster.find(event.agent, event.incarnation) is None:
+            return []
+        where = f"agent {event.agent} (host {event.host}, executor {event.executor})"
+        return self._on_stop(i.StopRequested("failed", f"{where} raised {event.error}\n{event.traceback}"), now)
+
+    def _on_finished(self, event: c.AgentFinished, now: float) -> list:
+        return self.roster.finished(event.agent, event.incarnation, now)
+
+    def _on_back(self, event: c.AgentBack, now: float) -> list:
+        return self.roster.back(event.agent, event.incarnation, now, "it answered again")
+
+    def _on_hold_ended(self, event: c.HoldEnded, now: float) -> list:
+        found = self.roster.find(event.agent, event.incarnation)
+        if found is None or found.state == FINISHED or self.stage == "STOPPING":
+            return []
+        # lost with its executor: that event says the rest
+        return [i.Rediscover()] if found.executor in self.roster.executors else []
+
+    def _on_found(self, event: c.AgentsFound, now: float) -> list:
+        out: list = []
+        for one in event.agents:
+            found = self.roster.find(one.agent, one.incarnation)
+            if found is None or found.executor != one.executor or found.state in (STARTING, FINISHED):
+                continue
+            if found.state == LATE and one.executor in self._suspects:
+                out += self.roster.back(one.agent, one.incarnation, now, "its executor answered again")
+            elif found.state == ACTIVE:
+                out += self.roster.hold_again(one.agent, one.incarnation, one.executor)
+        self._suspects.clear()
+        return out
+
+    # ---- the start -----------------------------------------------------------------------------------------------------
+
+    def _advance_starting(self, now: float) -> list | None:
+        """What to do next; None: nothing until the next event."""
+        hellos, wanted = self.roster.count(JOINING), len(self.roster.agents)
+        timed_out = now - self._started >= self.shape.start_timeout_s
+        if hellos == wanted or (timed_out and hellos >= self.shape.min_agents):
+            if self.shape.resumed:
+                self._enter("RUNNING", "the joint model comes from a backup")
+            else:
+                self._enter("READING", f"{hellos}/{wanted} agents said hello")
+                self._joining.choose_source()
+            return []
+        if not timed_out:
+            return None
+        why = (
+            f"{hellos}/{wanted} agents said hello within cluster.start_timeout={self.shape.start_timeout_s:.0f}s, "
+            f"{len(self.roster.executors)} executors are there and min_agents={self.shape.min_agents}; "
+            "look at the executors' logs, or raise cluster.start_timeout"
+        )
+        return self._on_stop(i.StopRequested("failed", why), now)
+
+    def _advance_reading(self, now: float) -> list | None:
+        """x_0 of one agent, one shard an order, with weight 1 since its tau is still 0. Its cycles are -S to -1."""
+        source, shard = self._joining.source, self._joining.read
+        if source is None or source.state != JOINING:
+            if not self._joining.choose_source():
+                self._enter("STARTING", "the agent whose x_0 was being read is gone")
+            return []
+        if self._sum is not None:
+            done, self._sum = self._sum, None
+            self._waiting = True
+            return [i.AdoptInitial(done.order, done.shard, done.length)]
+        if shard == self.shape.shards:
+            self._joining.agree(now)
+            self._enter("RUNNING", "x_0 is known")
+            return []
+        cycle = shard - self.shape.shards
+        draft = Draft(f"read x_0 of agent {source.index}, shard {shard}")
+        if self._frozen.cycle == cycle and source.index in self._frozen.frozen:
+            draft.reduce = Reduce(cycle, shard, self.lengths[shard], [Part(source.executor or "", 1.0)])
+        else:
+            draft.freeze = (cycle, shard, [source])
+        return self._desk.submit(draft, cycle, now)
+
+    def _on_initial(self, event: i.Initial, now: float) -> list:
+        self._waiting = False
+        self._joining.read = event.shard + 1
+        return []
+
+    # ---- one cycle -----------------------------------------------------------------------------------------------------
+
+    def _advance_running(self, now: float) -> list | None:
+        if self._unacknowledged():
+            return None
+        if self._phase == "reduce" and self.shape.phases == 1:
+            self._phase = "broadcast"
+            self._outgoing, self._ready = self._ready, None
+            self._ack_deadline = now + self.shape.deadline_s
+            return self._submit_cycle(now)
+        if self._phase:
+            return self._end_cycle()
+        out = self._desk.drop(self._joining.take_done())
+        if self.roster.count(JOINING) and not self._joining.joint:
+            self._waiting = True
+            return [*out, i.PublishJoint()]
+        if self.roster.count(FINISHED) == len(self.roster.agents):
+            return out + self._on_stop(i.StopRequested("reached", "every train function returned"), now)
+        there = self.roster.count(ACTIVE, READY)
+        if there < self._needed:
+            out += self._pause(there, now)
+            if self._joining.targets():
+                return out + self._desk.submit(self._with_joiners(Draft("joint model for joining agents")), self.cycle, now)
+            return out or None
+        if self.stage == "PAUSED":
+            self._enter("RUNNING", f"{there} agents alive")
+            out.append(i.Write("pause", {"start": self._paused[0], "end": now, "reason": self._paused[1]}))
+        return out + self._begin_cycle(now)
+
+    @property
+    def _needed(self) -> int:
+        """Agents that a commit needs: `min_agents`, less those whose train function has returned."""
+        return max(1, min(self.shape.min_agents, len(self.roster.agents) - self.roster.count(FINISHED)))
+
+    def _pause(self, there: int, now: float) -> list:
+        if self.stage == "PAUSED":
+            return []
+        reason = f"{there} of {len(self.roster.agents)} agents alive, min_agents={self.shape.min_agents}"
+        self._enter("PAUSED", reason)
+        self._paused = (now, reason)
+        return [i.Write("pause", {"start": now, "end": None, "reason": reason})]
+
+    def _begin_cycle(self, now: float) -> list:
+        usable = self._frozen.contributors() if self._frozen.cycle == self.cycle else []
+        if len(usable) < self._needed:
+            # the first cycle, or after a pause: take (again) what the agents have
+            everyone = [*self.roster.in_state(ACTIVE, READY)]
+            draft = Draft(f"cycle {self.cycle}: freeze", freeze=(self.cycle, self.cycle % self.shape.shards, everyone))
+            return self._desk.submit(self._with_joiners(draft), self.cycle, now)
+        self._phase = "reduce"
+        if self.shape.phases > 1:
+            self._outgoing, self._ready = self._ready, None
+        self._ack_deadline = now + self.shape.deadline_s
+        return self._submit_cycle(now)
+
+    def _submit_cycle(self, now: float) -> list:
+        """The order of the present phase, built from what is true now: also after a failure."""
+        n, shards = self.cycle, self.shape.shards
+        draft = Draft(f"cycle {n}: {self._phase} shard {n % shards}", download=self._outgoing)
+        if self._phase == "reduce":
+            contributors = self._contributors()
+            if len(contributors) < self._needed:
+                # not enough for a commit: back to the beginning of this cycle, which pauses and freezes again
+                self._phase = ""
+                if self._outgoing is not None:
+                    self._ready, self._outgoing = self._outgoing, None
+                return []
+            frozen = self._frozen.frozen
+            self._ledger.contributors = {
+                a: {"incarnation": frozen[a].incarnation, "tau": frozen[a].tau, "crc": frozen[a].crc} for a in contributors
+            }
+            draft.reduce = self._reduce(contributors)
+        if self.shape.phases > 1 or self._phase == "broadcast":
+            draft.freeze = (n + 1, (n + 1) % shards, [*self.roster.in_state(ACTIVE, READY)])
+        self._ledger.submissions += 1
+        out = self._desk.submit(self._with_joiners(draft), n, now)
+        if self.shape.phases == 3 and self._sum is not None:
+            out += self._prepare()
+        return out
+
+    def _contributors(self) -> list[int]:
+        executor = self._frozen.executor
+        return sorted(a for a in self._frozen.contributors() if executor[a] in self.roster.executors)
+
+    def _reduce(self, contributors: list[int]) -> Reduce | None:
+        """Parts in the order of their lowest agent, whatever arrived first. None: every tau is 0, nothing moves."""
+        names = dict.fromkeys(self._frozen.executor[a] for a in contributors)
+        parts = [Part(name, self._frozen.weights[name]) for name in names if self._frozen.weights[name] > 0]
+        shard = self.cycle % self.shape.shards
+        return Reduce(self.cycle, shard, self.lengths[shard], parts) if parts else None
+
+    def _with_joiners(self, draft: Draft) -> Draft:
+        draft.joint, draft.joiners = self._joining.joint, self._joining.targets()
+        draft.begin = draft.freeze is not None
+        draft.forget_cycle = self.cycle - 1
+        return draft
+
+    def _prepare(self) -> list:
+        done, self._sum = self._sum, None
+        assert done is not None
+        self._waiting = True
+        return [i.Prepare(done.order, done.cycle, done.shard, done.length)]
+
+    def _end_cycle(self) -> list:
+        out = self._write_cycle()
+        if self._outgoing is not None:
+            out += self._desk.drop([self._outgoing])
+            self._outgoing = None
+        self._phase = ""
+        self.cycle += 1
+        return out
+
+    def _write_cycle(self) -> list:
+        ledger, self._ledger = self._ledger, Ledger()
+        shard = self.cycle % self.shape.shards
+        alpha, beta, gamma = self.shape.numbers(self.versions[shard] + (self._sum is not None))
+        fields = {
+            "cycle": self.cycle,
+            "shard": shard,
+            "contributors": ledger.contributors,
+            "left_out": {a: why for a, why in sorted(ledger.left_out.items()) if a not in ledger.contributors},
+            "alpha": alpha,
+            "beta": beta,
+            "gamma": gamma,
+            "stages": ledger.stages,
+            "bytes": ledger.bytes,
+            "submissions": ledger.submissions,
+            "pauses": dict(sorted(ledger.pauses.items())),
+        }
+        # who was left out when the next cycle was frozen is known already
+        if self._frozen.cycle == self.cycle + 1:
+            self._ledger.left_out = dict(self._frozen.left_out)
+        return [i.Write("cycle", fields)]
+
+    def _leave_out(self, agent: int, reason: str) -> None:
+        self._frozen.left_out[agent] = reason
+        if self._frozen.cycle == self.cycle:
+            self._ledger.left_out[agent] = reason
+
+    # ---- what became of an order ---------------------------------------------------------------------------------------
+
+    def _on_order_done(self, event: c.OrderDone, now: float) -> list:
+        order = self._desk.done(event.order)
+        if order is None or order.stop:
+            return []
+        out: list = []
+        if order.reduce is not None:
+            reduce = order.reduce
+            self._sum = Sum(order.order, reduce.cycle, reduce.shard, reduce.length)
+            starts = [a.reduce_start for a in event.answers if a.reduce_start] or [event.start]
+            ends = [a.reduce_end for a in event.answers if a.reduce_end] or [event.end]
+            self._ledger.stretch("reduce", reduce.shard, min(starts), max(ends))
+        for answer in event.answers:
+            self._ledger.bytes["in"] += answer.bytes_in
+            self._ledger.bytes["out"] += answer.bytes_out
+        self._ledger.bytes["driver_in"] += event.driver_in
+        if order.freeze is not None:
+            out += self._take_frozen(order.freeze, event.answers, now)
+        if self._sum is not None and self.stage == "RUNNING" and self.shape.phases < 3:
+            out += self._prepare()
+        return out
+
+    def _take_frozen(self, freeze: Freeze, answers: list[Answer], now: float) -> list:
+        out: list = []
+        kept = FrozenSet(freeze.cycle)
+        wanted = {agent: incarnation for _, agent, incarnation in freeze.agents}
+        for answer in answers:
+            for one in answer.frozen:
+                if wanted.get(one.agent) != one.incarnation:
+                    continue  # fenced: not an incarnation that was asked
+                kept.frozen[one.agent] = one
+                kept.executor[one.agent] = answer.executor
+                self._ledger.pauses[one.agent] = [one.start, one.end]
+                if not one.finite:
+                    kept.left_out[one.agent] = "not finite"
+                    found = self.roster.find(one.agent, one.incarnation)
+                    if found is not None and found.state == ACTIVE:
+                        self.roster.move(found, JOINING, now, "its parameters are not finite: it takes the joint model")
+            if answer.executor in self.roster.executors:
+                kept.weights[answer.executor] = answer.weight
+            for agent, reason in answer.late.items():
+                kept.left_out[agent] = reason
+                out += self.roster.late(agent, wanted.get(agent, -1), reason, now)
+        for executor, agent, _ in freeze.agents:
+            if agent not in kept.frozen:
+                kept.left_out.setdefault(agent, f"executor {executor} lost")
+        self._frozen = kept
+        if freeze.cycle == self.cycle:
+            self._ledger.left_out.update(kept.left_out)
+        return out
+
+    def _on_order_failed(self, event: c.OrderFailed, now: float) -> list:
+        order = self._desk.done(event.order)
+        if order is None or order.stop or self.stage == "STOPPING":
+            return []
+        log.warning("order=%d failed executor=%s reason=%s", event.order, event.executor, event.reason)
+        self._desk.keep_failed(event, order, now)
+        return self._retry(now)
+
+    def _retry(self, now: float) -> list:
+        """The failed order once more, without what is known to be lost."""
+        failed = self._desk.take_failed(now)
+        if failed is None:
+            return []
+        event, order = failed
+        out = [] if self._desk.lost_one(order) else self._suspect(event, now)
+        if self.stage in ("RUNNING", "PAUSED") and self._phase:
+            out += self._submit_cycle(now)
+        return out  # otherwise the order is built anew from what is true now
+
+    def _suspect(self, event: c.OrderFailed, now: float) -> list:
+        """Nobody is known to be lost: leave the executors out that failed or did not end, and ask them later."""
+        out: list = []
+        culprits = event.unfinished or ([event.executor] if event.executor else [])
+        if not culprits or self._ledger.submissions > len(self.roster.agents) + 3:
+            why = f"cycle {self.cycle} failed {self._ledger.submissions} times: {event.reason}"
+            return self._on_stop(i.StopRequested("failed", why), now)
+        for name in culprits:
+            self._suspects.add(name)
+            self._frozen.weights.pop(name, None)
+            for agent in list(self.roster.in_state(ACTIVE)):
+                if agent.executor == name:
+                    self._leave_out(agent.index, event.reason)
+                    out += self.roster.late(agent.index, agent.incarnation, event.reason, now)
+        self._ask_at = now + ASK_AGAIN_S
+        return out
+
+    # ---- preparation and broadcasts --------------------------------------------------------------------------------------
+
+    def _on_prepared(self, event: i.Prepared, now: float) -> list:
+        self._waiting = False
+        self.versions[event.shard] = event.version
+        self._ledger.stretch("prepare", event.shard, event.start, event.end)
+        if event.broadcast is not None:
+            self._ready = Ready(event.cycle, event.shard, event.broadcast, event.version, self.lengths[event.shard])
+        return []
+
+    def _on_joint_published(self, event: i.JointPublished, now: float) -> list:
+        self._waiting = False
+        self._joining.published(event, self.cycle)
+        return []
+
+    def _on_acknowledged(self, event: c.Acknowledged, now: float) -> list:
+        self._ledger.bytes["in"] += event.bytes_in
+        self._ledger.bytes["driver_out"] += event.from_driver
+        if self._outgoing is not None and event.broadcast == self._outgoing.broadcast:
+            self._outgoing.acked.add((event.agent, event.incarnation))
+            self._ledger.stretch("broadcast", self._outgoing.shard, event.start, event.end)
+        self._joining.acknowledged(event, now)
+        return []
+
+    def _unacknowledged(self) -> list[Agent]:
+        """Agents that were told to download this cycle's broadcast and have not acknowledged it."""
+        one = self._outgoing
+        if one is None or not self._phase or len(one.asked) == len(one.acked):
+            return []
+        return [a for a in self.roster.in_state(ACTIVE) if (a.index, a.incarnation) in one.asked - one.acked]
+
+    # ---- time and the end ------------------------------------------------------------------------------------------------
+
+    def _on_tick(self, event: i.Tick, now: float) -> list:
+        out = self._retry(now)
+        if self.stage == "STOPPING" and now > self._stop_deadline:
+            out += self._desk.cancel("the run is stopping")
+            self._desk.job = None  # whatever becomes of it is of no interest any more
+        if self._desk.overdue(now):
+            out += self._desk.cancel(f"no answer within cluster.cycle_deadline={self.shape.deadline_s:.0f}s")
+        if self._desk.job is None and self._phase and now > self._ack_deadline:
+            for agent in self._unacknowledged():
+                out += self.roster.late(agent.index, agent.incarnation, "its download was not acknowledged in time", now)
+        if self.stage in ("RUNNING", "PAUSED"):
+            out += self.roster.fill(now)
+            if self._ask_at is not None and now >= self._ask_at:
+                self._ask_at = now + ASK_AGAIN_S if self._suspects else None
+                out += [i.Rediscover()] if self._suspects else []
+        return out
+
+    def _on_stop(self, event: i.StopRequested, now: float) -> list:
+        if self._ending is not None:
+            return []
+        self._ending = (event.status, event.reason)
+        self._stop_deadline = now + STOP_JOB_S
+        self._enter("STOPPING", event.reason.splitlines()[0])
+        self._desk.clear()
+        self._waiting = False
+        return []
+
+    def _advance_stopping(self, now: float) -> list | None:
+        """Nothing accepted is lost: a sum that was made is prepared first; then the agents are told to stop."""
+        assert self._ending is not None
+        if self._sum is not None and self._sum.cycle >= 0:  # cycles below 0 are the reading of x_0
+            return self._prepare()
+        out: list = []
+        if self._ledger.contributors and "reduce" in self._ledger.stages:
+            out += self._write_cycle()
+        living = [a for a in self.roster.in_state(ACTIVE, READY, JOINING, LATE) if a.executor in self.roster.executors]
+        reason = self._ending[1].splitlines()[0]
+        if not self._stop_sent:
+            self._stop_sent = True
+            self._stop_deadline = now + STOP_AGENTS_S
+            stop = [[*agent.key, reason] for agent in living]
+            return out + (self._desk.submit(Draft("stop", stop=stop), self.cycle, now) if stop else [])
+        if living and now < self._stop_deadline:
+            return out or None
+        self._enter("CLOSED", reason)
+        self.ended = i.End(*self._ending)
+        return [*out, self.ended]
+
+    def _enter(self, stage: str, reason: str) -> None:
+        log.info("driver stage %s -> %s reason=%r", self.stage, stage, reason)
+        self.stage = stage

@@ -1,0 +1,146 @@
+"""The driver's desk: it writes orders, knows the one in flight, and holds a failed one until it may go out again.
+
+One job at a time: an executor has one core for orders, and two jobs in flight hung the prototype. Which order is right is
+decided in `cycle.py`; this file knows how to write it down and what became of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mpca.driver import instructions as i
+from mpca.driver.cluster import OrderFailed
+from mpca.driver.ledger import Ready, RunShape
+from mpca.driver.roster import ABSENT, ACTIVE, FINISHED, LATE, READY, STARTING, Agent, Roster
+from mpca.wire.orders import Download, Freeze, Order, Reduce
+
+__all__ = ["CANCEL_AFTER_S", "EVERYTHING", "GRACE_S", "Desk", "Draft"]
+
+# How long a failed job waits for news of a lost executor before the executor that failed is taken to be the culprit.
+GRACE_S = 1.0
+# A job is cancelled this long after its deadline: executors end their waits at the deadline itself.
+CANCEL_AFTER_S = 2.0
+# `forget_cycle` of an order that forgets nothing.
+EVERYTHING = -(1 << 30)
+
+
+@dataclass(slots=True)
+class Draft:
+    """What an order is to do; the desk adds who does it and what else is due."""
+
+    description: str
+    reduce: Reduce | None = None
+    freeze: tuple[int, int, list[Agent]] | None = None  # cycle, shard, agents
+    download: Ready | None = None
+    joint: list[Ready] | None = None  # the joint model, for `joiners`
+    joiners: list[list[Any]] | None = None
+    begin: bool = False  # READY agents begin with this order
+    stop: list[list[Any]] | None = None
+    forget_cycle: int = EVERYTHING
+
+
+class Desk:
+    """Orders of one run. `job` is the order in flight, with its deadline in machine time."""
+
+    def __init__(self, shape: RunShape, roster: Roster) -> None:
+        self.job: Order | None = None
+        self.retry_at: float | None = None  # a failed order waits until then
+        self._shape, self._roster = shape, roster
+        self._failed: tuple[OrderFailed, Order] | None = None
+        self._cancelled = False
+        self._serial = 0
+        self._waste: list[int] = []
+
+    def submit(self, draft: Draft, cycle: int, now: float) -> list:
+        """One order on every executor that has an agent, with begins, joiners and clean-up in it."""
+        living = [
+            a
+            for a in self._roster.agents
+            if a.state not in (ABSENT, STARTING, FINISHED) and a.executor in self._roster.executors
+        ]
+        begin = [a.key for a in living if a.state == READY] if draft.begin else []
+        for agent in living:
+            if begin and agent.state == READY:
+                self._roster.move(agent, ACTIVE, now, "begin")
+        names = dict.fromkeys(a.executor or "" for a in living if a.state != LATE or draft.stop)
+        names.update(dict.fromkeys(part.executor for part in draft.reduce.parts) if draft.reduce else {})
+        if not names:
+            return []
+        self._serial += 1
+        freeze = draft.freeze
+        order = Order(
+            order=self._serial,
+            run=self._shape.run,
+            epoch=self._shape.epoch,
+            cycle=cycle,
+            deadline=now + self._shape.deadline_s,
+            executors=list(names),
+            description=draft.description,
+            begin=begin,
+            stop=draft.stop or [],
+            forget_cycle=draft.forget_cycle,
+            forget_broadcasts=self._waste,
+            downloads=self._downloads(draft, living),
+            reduce=draft.reduce,
+            freeze=None if freeze is None else Freeze(freeze[0], freeze[1], [a.key for a in freeze[2]]),
+        )
+        self._waste = []
+        self.job, self._cancelled = order, False
+        return [i.SubmitOrder(order)]
+
+    @staticmethod
+    def _downloads(draft: Draft, living: list[Agent]) -> list[Download]:
+        downloads = []
+        one = draft.download
+        if one is not None:
+            targets = [a.key for a in living if a.state == ACTIVE and (a.index, a.incarnation) not in one.acked]
+            if targets:
+                one.asked.update((agent, incarnation) for _, agent, incarnation in targets)
+                downloads.append(Download(one.broadcast, one.shard, one.version, "install", one.length, targets))
+        for joint in draft.joint or ():
+            targets = [key for key in draft.joiners or () if (key[1], key[2]) not in joint.acked]
+            if targets:
+                downloads.append(Download(joint.broadcast, joint.shard, joint.version, "replace", joint.length, targets))
+        return downloads
+
+    def drop(self, broadcasts: list[Ready]) -> list:
+        """Withdraw broadcasts here; executors forget them with the next order."""
+        self._waste += [one.broadcast for one in broadcasts]
+        return [i.Withdraw(one.broadcast) for one in broadcasts]
+
+    def done(self, order: int) -> Order | None:
+        """The order in flight, if it is this one; it is no longer in flight."""
+        if self.job is None or self.job.order != order:
+            return None
+        job, self.job = self.job, None
+        return job
+
+    def cancel(self, reason: str) -> list:
+        if self.job is None or self._cancelled:
+            return []
+        self._cancelled = True
+        return [i.CancelOrder(self.job.order, reason)]
+
+    def overdue(self, now: float) -> bool:
+        return self.job is not None and now > self.job.deadline + CANCEL_AFTER_S
+
+    # ---- after a failure -------------------------------------------------------------------------------------------
+
+    def keep_failed(self, event: OrderFailed, order: Order, now: float) -> None:
+        """Known losses explain a failure at once; otherwise news of one may be on its way."""
+        self._failed = (event, order)
+        self.retry_at = now if self.lost_one(order) else now + GRACE_S
+
+    def lost_one(self, order: Order) -> bool:
+        return any(name not in self._roster.executors for name in order.executors)
+
+    def take_failed(self, now: float) -> tuple[OrderFailed, Order] | None:
+        """The failed order, once its grace is over."""
+        if self.retry_at is None or now < self.retry_at:
+            return None
+        failed, self._failed, self.retry_at = self._failed, None, None
+        return failed
+
+    def clear(self) -> None:
+        self._failed, self.retry_at = None, None

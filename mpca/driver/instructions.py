@@ -1,0 +1,140 @@
+"""What the driver's state machine is told besides cluster events, and what it asks its shell to do.
+
+The shell (`runner.py` in production, the same runner over virtual time in the simulator) carries each instruction out
+and feeds the named event back. Times are the machine's own (`now`, seconds); the shell turns them into wall clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mpca.wire.orders import Order
+
+__all__ = [
+    "AdoptInitial",
+    "CancelOrder",
+    "End",
+    "Initial",
+    "JointPublished",
+    "Prepare",
+    "Prepared",
+    "PublishJoint",
+    "Rediscover",
+    "StartAgent",
+    "StopRequested",
+    "SubmitOrder",
+    "Tick",
+    "Withdraw",
+    "Write",
+]
+
+# ---- events ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed; deadlines are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested:
+    status: str  # "reached", "max_time", "max_cycles", "interrupted", "failed"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Initial:
+    """The shell holds x_0 of this shard."""
+
+    shard: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The sum of (cycle, shard) is in the joint model, and its outgoing form is published."""
+
+    cycle: int
+    shard: int
+    broadcast: int | None  # None: the method never broadcasts
+    version: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class JointPublished:
+    """The joint model lies ready, shard by shard, for agents that take it as their own."""
+
+    broadcasts: list[tuple[int, int, int, int]]  # (shard, broadcast, version, bytes)
+
+
+# ---- instructions ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StartAgent:
+    """Start the agent, or take hold of it again when its process lives."""
+
+    agent: int
+    incarnation: int
+    executor: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitOrder:
+    order: Order  # its deadline in machine time
+
+
+@dataclass(frozen=True, slots=True)
+class CancelOrder:
+    order: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptInitial:
+    """Take the sum of `order` as x_0 of `shard`. Answer: Initial."""
+
+    order: int
+    shard: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Blend the sum of `order` into the joint model, extrapolate, publish. Answer: Prepared."""
+
+    order: int
+    cycle: int
+    shard: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishJoint:
+    """Publish the joint state of every shard for agents that join. Answer: JointPublished."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    broadcast: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rediscover:
+    """Ask every executor which agents live. Answer: AgentsFound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A record for the run folder. Stages of a cycle hold wall clock, a pause machine time; the shell makes both `t`."""
+
+    kind: str
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    status: str
+    reason: str

@@ -1,0 +1,97 @@
+"""How agents come in: they say hello, x_0 is agreed or the joint model handed to them, and then they begin.
+
+At the start, x_0 is read from one agent, shard by shard, and agents whose hash is the same need nothing. Everyone else
+(another x_0, a replacement, a resumed run, parameters that were not finite) takes the joint model as its own: it is
+published once for all who are waiting, and a later joiner gets a newer one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpca.driver.cluster import Acknowledged
+from mpca.driver.instructions import JointPublished
+from mpca.driver.ledger import Ready
+from mpca.driver.roster import JOINING, READY, Agent, Roster
+from mpca.wire.messages import Hello
+
+__all__ = ["Joining"]
+
+
+class Joining:
+    """Hellos, the reading of x_0, and the joint model on its way to those who join."""
+
+    def __init__(self, roster: Roster) -> None:
+        self.hello: Hello | None = None  # the first one: what is trained
+        self.source: Agent | None = None  # whose x_0 is read
+        self.read = 0  # shards of x_0 that are known
+        self.joint: list[Ready] = []
+        self._for: set[tuple[int, int]] = set()  # (agent, incarnation) that take this joint model
+        self._hashes: dict[int, str] = {}
+        self._roster = roster
+
+    def greet(self, hello: Hello) -> str:
+        """Remember a Hello; the answer says what is wrong with it, or is empty."""
+        if self.hello is None:
+            self.hello = hello
+        self._hashes[hello.agent] = hello.x0_hash
+        first = self.hello
+        if hello.layout == first.layout and hello.bounds == first.bounds:
+            return ""
+        ours, theirs = f"{len(first.layout)} tensors", f"{len(hello.layout)}"
+        for one, other in zip(first.layout, hello.layout, strict=False):
+            if one != other:
+                ours, theirs = f"{one[0]} {one[1]}", f"{other[0]} {other[1]}"
+                break
+        return (
+            f"agents build different models: agent {first.agent} has {ours}, agent {hello.agent} has {theirs}; "
+            "the train function must build the same model everywhere"
+        )
+
+    # ---- x_0 -------------------------------------------------------------------------------------------------------
+
+    def choose_source(self) -> bool:
+        """Read x_0 from the first agent that waits, from its first shard on."""
+        self.read = 0
+        self.source = next(self._roster.in_state(JOINING), None)
+        return self.source is not None
+
+    def agree(self, now: float) -> None:
+        """x_0 is known: those who have the same are ready, the others will take it."""
+        assert self.source is not None
+        same = self._hashes[self.source.index]
+        for agent in list(self._roster.in_state(JOINING)):
+            if self._hashes[agent.index] == same:
+                self._roster.move(agent, READY, now, "x_0 agreed")
+
+    # ---- the joint model for joiners -------------------------------------------------------------------------------
+
+    def published(self, event: JointPublished, cycle: int) -> None:
+        self._for = {(a.index, a.incarnation) for a in self._roster.in_state(JOINING)}
+        self.joint = [Ready(cycle, shard, broadcast, version, length) for shard, broadcast, version, length in event.broadcasts]
+
+    def targets(self) -> list[list[Any]]:
+        """Keys of agents that still wait for some shard of it."""
+        return [
+            a.key
+            for a in self._roster.in_state(JOINING)
+            if (a.index, a.incarnation) in self._for and a.executor in self._roster.executors
+        ]
+
+    def acknowledged(self, event: Acknowledged, now: float) -> None:
+        key = (event.agent, event.incarnation)
+        for one in self.joint:
+            if one.broadcast == event.broadcast:
+                one.acked.add(key)
+        found = self._roster.find(*key)
+        if found is None or found.state != JOINING or key not in self._for or not self.joint:
+            return
+        if all(key in one.acked for one in self.joint):
+            self._roster.move(found, READY, now, "it has the joint model")
+
+    def take_done(self) -> list[Ready]:
+        """The joint model's broadcasts once nobody waits for them any more."""
+        if not self.joint or self.targets():
+            return []
+        done, self.joint = self.joint, []
+        return done

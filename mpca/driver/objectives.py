@@ -1,0 +1,141 @@
+"""What a run is to reach, and what is done beside it: the objectives of section 5.3, as plain values.
+
+They are evaluated beside training and never stop it from going on: the runner looks at them between two events, the
+evaluator is a process of its own, backups are written by a thread of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from mpca.errors import ConfigError
+from mpca.units import parse_duration
+
+__all__ = ["DumpModel", "Evaluate", "Goals", "MaxCycles", "MaxTime", "Objective", "TargetError"]
+
+
+class Objective:
+    """Base of all objectives."""
+
+    __slots__ = ()
+
+
+def _seconds(value: str | float, where: str) -> float:
+    try:
+        seconds = parse_duration(value)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    if not seconds > 0:
+        raise ConfigError(f"{where}: must be longer than 0 s, got {value!r}")
+    return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class TargetError(Objective):
+    """The run ends when an evaluation of the joint model is at or below this error (share of wrong answers)."""
+
+    error: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.error < 1:
+            raise ConfigError(f"TargetError: error must lie between 0 and 1, got {self.error}")
+
+
+@dataclass(frozen=True, slots=True)
+class MaxTime(Objective):
+    """The run ends this long after the first optimiser update, all attempts of the run added up."""
+
+    seconds: str | float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seconds", _seconds(self.seconds, "MaxTime"))
+
+
+@dataclass(frozen=True, slots=True)
+class MaxCycles(Objective):
+    """The run ends after this many cycles (jobs; 3 shards: 20 exchanges are 60 cycles)."""
+
+    cycles: int
+
+    def __post_init__(self) -> None:
+        if self.cycles < 1:
+            raise ConfigError(f"MaxCycles: must be at least 1, got {self.cycles}")
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate(Objective):
+    """`function(state_dict) -> {"error": ..., "loss": ...}`, called in the evaluator process at most once in `every`.
+
+    `state_dict` maps the model's own names to numpy arrays; it is the joint model with its buffers, never extrapolated.
+    """
+
+    function: Callable[[dict[str, Any]], dict[str, float]]
+    every: str | float = "2s"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "every", _seconds(self.every, "Evaluate"))
+
+
+@dataclass(frozen=True, slots=True)
+class DumpModel(Objective):
+    """Write a backup of the joint model every `interval`, and keep the newest `keep`. None: in the run folder."""
+
+    path: str | None = None
+    interval: str | float = "60s"
+    keep: int = 3
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "interval", _seconds(self.interval, "DumpModel"))
+        if self.keep < 1:
+            raise ConfigError(f"DumpModel: keep must be at least 1, got {self.keep}")
+
+
+@dataclass(frozen=True, slots=True)
+class Goals:
+    """The objectives of one run, one of each kind at most."""
+
+    target_error: float = 0.0  # 0: none
+    max_time: float | None = None  # seconds
+    max_cycles: int | None = None
+    evaluate: Evaluate | None = None
+    dump: DumpModel | None = None
+
+    @classmethod
+    def of(cls, objectives: Iterable[Objective]) -> Goals:
+        """Raises ConfigError for two of a kind, for something else, and for a target that nothing evaluates."""
+        by_kind: dict[type, Objective] = {}
+        for one in objectives:
+            if not isinstance(one, Objective):
+                raise ConfigError(f"not an objective: {one!r}; use TargetError, MaxTime, MaxCycles, Evaluate or DumpModel")
+            if type(one) in by_kind:
+                raise ConfigError(f"two objectives of one kind: {by_kind[type(one)]} and {one}; leave one out")
+            by_kind[type(one)] = one
+        target, time, cycles = by_kind.get(TargetError), by_kind.get(MaxTime), by_kind.get(MaxCycles)
+        evaluate, dump = by_kind.get(Evaluate), by_kind.get(DumpModel)
+        if target is not None and evaluate is None:
+            raise ConfigError("TargetError needs an evaluation: add Evaluate(function) to the objectives")
+        return cls(
+            target.error if isinstance(target, TargetError) else 0.0,
+            float(time.seconds) if isinstance(time, MaxTime) else None,
+            cycles.cycles if isinstance(cycles, MaxCycles) else None,
+            evaluate if isinstance(evaluate, Evaluate) else None,
+            dump if isinstance(dump, DumpModel) else None,
+        )
+
+    def reached(self, error: float | None, trained_s: float | None, cycles: int) -> tuple[str, str] | None:
+        """(status, reason) when the run should end.
+
+        Args:
+            error: newest evaluation of the joint model, if there was one.
+            trained_s: seconds since the first optimiser update, over all attempts.
+            cycles: cycles that have ended, over all attempts.
+        """
+        if self.target_error and error is not None and error <= self.target_error:
+            return "reached", f"error {error:.4f} is at or below the target of {self.target_error:.4f}"
+        if self.max_cycles is not None and cycles >= self.max_cycles:
+            return "max_cycles", f"{cycles} cycles"
+        if self.max_time is not None and trained_s is not None and trained_s >= self.max_time:
+            return "max_time", f"{self.max_time:.0f} s of training"
+        return None

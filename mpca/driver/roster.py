@@ -1,0 +1,242 @@
+"""Who trains where: executors, the places they offer, the agents on them, their incarnations and their deaths.
+
+A *place* is room for one agent on one executor (two of its cores). An agent that died is started again at its place, an
+agent whose executor is gone at any free place, each time as a new incarnation. The third death of a place within ten
+minutes quarantines it for ten minutes. Pure: events in, instructions out, the time is an argument.
+
+States of an agent::
+
+    ABSENT --start--> STARTING --hello--> JOINING --joint installed--> READY --begin--> ACTIVE <--> LATE
+       ^                  |                  |                           |               |          |
+       +------ died or executor lost --------+---------------------------+---------------+----------+
+    ACTIVE --train function returned--> FINISHED
+
+LATE agents are left out of everything until they answer again (AgentBack, or found by rediscovery): same process, same
+incarnation, since what they owed was dropped by key on their executor.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from mpca.driver.instructions import StartAgent, Write
+
+__all__ = [
+    "ABSENT",
+    "ACTIVE",
+    "FINISHED",
+    "JOINING",
+    "LATE",
+    "QUARANTINE_DEATHS",
+    "QUARANTINE_S",
+    "READY",
+    "STARTING",
+    "Agent",
+    "Executor",
+    "Roster",
+]
+
+log = logging.getLogger("mpca.roster")
+
+ABSENT = "ABSENT"
+STARTING = "STARTING"
+JOINING = "JOINING"
+READY = "READY"
+ACTIVE = "ACTIVE"
+LATE = "LATE"
+FINISHED = "FINISHED"
+
+QUARANTINE_DEATHS = 3
+QUARANTINE_S = 600.0
+
+
+@dataclass(slots=True)
+class Agent:
+    index: int
+    state: str = ABSENT
+    incarnation: int = -1  # the first one is 0
+    executor: str | None = None
+    host: str = ""
+    pid: int = 0
+    since: float = 0.0  # when it came into this state
+
+    @property
+    def key(self) -> list:
+        return [self.executor, self.index, self.incarnation]
+
+
+@dataclass(slots=True)
+class Executor:
+    name: str
+    host: str
+    places: int
+    deaths: list[float] = field(default_factory=list)
+    quarantined_until: float = 0.0
+
+
+Instruction = StartAgent | Write
+
+
+class Roster:
+    """See the module's text. `wanted` agents, at most `per_executor` on one executor."""
+
+    def __init__(self, wanted: int, per_executor: int) -> None:
+        self.agents = [Agent(index) for index in range(wanted)]
+        self.executors: dict[str, Executor] = {}
+        self._per_executor = per_executor
+        self.lost = 0
+        self.replaced = 0
+
+    # ---- questions ---------------------------------------------------------------------------------------------------
+
+    def in_state(self, *states: str) -> Iterator[Agent]:
+        return (agent for agent in self.agents if agent.state in states)
+
+    def count(self, *states: str) -> int:
+        return sum(1 for agent in self.agents if agent.state in states)
+
+    def find(self, agent: int, incarnation: int) -> Agent | None:
+        """The agent, if this incarnation is the current one: the fence against whatever an older one still says."""
+        if not 0 <= agent < len(self.agents):
+            return None
+        found = self.agents[agent]
+        return found if found.incarnation == incarnation and found.state != ABSENT else None
+
+    # ---- executors ---------------------------------------------------------------------------------------------------
+
+    def executor_ready(self, name: str, host: str, cores: int, now: float) -> list[Instruction]:
+        if name in self.executors:
+            return []
+        self.executors[name] = Executor(name, host, min(cores // 2, self._per_executor))
+        return self.fill(now)
+
+    def executor_lost(self, name: str, reason: str, now: float, refill: bool = True) -> list[Instruction]:
+        if self.executors.pop(name, None) is None:
+            return []
+        out: list[Instruction] = []
+        for agent in self.agents:
+            if agent.executor == name and agent.state not in (ABSENT, FINISHED):
+                out += self._lost(agent, f"executor {name} lost: {reason}", now)
+        return out + self.fill(now) if refill else out
+
+    def fill(self, now: float) -> list[Instruction]:
+        """Start absent agents wherever a place is free and not quarantined."""
+        out: list[Instruction] = []
+        for agent in self.agents:
+            if agent.state != ABSENT:
+                continue
+            place = self._free_place(agent, now)
+            if place is None:
+                continue
+            out.append(self._start(agent, place, now))
+        return out
+
+    def _free_place(self, agent: Agent, now: float) -> Executor | None:
+        used: dict[str, int] = {}
+        for other in self.agents:
+            if other.state not in (ABSENT, FINISHED) and other.executor is not None:
+                used[other.executor] = used.get(other.executor, 0) + 1
+        free = [
+            executor
+            for executor in self.executors.values()
+            if executor.quarantined_until <= now and used.get(executor.name, 0) < executor.places
+        ]
+        # its own executor first, where its data may be cached; then the emptiest, in order of arrival
+        return min(free, key=lambda e: (e.name != agent.executor, used.get(e.name, 0)), default=None)
+
+    # ---- agents ------------------------------------------------------------------------------------------------------
+
+    def hello(self, agent: int, incarnation: int, host: str, pid: int, now: float) -> list[Instruction]:
+        found = self.find(agent, incarnation)
+        if found is None or found.state != STARTING:
+            return []
+        found.host, found.pid = host, pid
+        self.move(found, JOINING, now, "hello")
+        event = "started" if incarnation == 0 else "replaced"
+        self.replaced += incarnation > 0
+        return [self.record(found, event)]
+
+    def died(self, agent: int, incarnation: int, reason: str, now: float) -> list[Instruction]:
+        found = self.find(agent, incarnation)
+        if found is None or found.state == FINISHED:
+            return []
+        executor = self.executors.get(found.executor or "")
+        out = self._lost(found, reason, now)
+        if executor is not None:
+            executor.deaths = [t for t in executor.deaths if now - t < QUARANTINE_S] + [now]
+            if len(executor.deaths) >= QUARANTINE_DEATHS:
+                executor.quarantined_until = now + QUARANTINE_S
+                executor.deaths = []
+                log.warning("executor=%s quarantined for %.0f s: %d deaths", executor.name, QUARANTINE_S, QUARANTINE_DEATHS)
+        return out + self.fill(now)
+
+    def late(self, agent: int, incarnation: int, reason: str, now: float) -> list[Instruction]:
+        found = self.find(agent, incarnation)
+        if found is None or found.state != ACTIVE:
+            return []
+        self.move(found, LATE, now, reason)
+        self.lost += 1
+        return [self.record(found, "lost", reason)]
+
+    def back(self, agent: int, incarnation: int, now: float, reason: str) -> list[Instruction]:
+        found = self.find(agent, incarnation)
+        if found is None or found.state != LATE:
+            return []
+        self.move(found, ACTIVE, now, reason)
+        return [self.record(found, "rediscovered", reason)]
+
+    def finished(self, agent: int, incarnation: int, now: float) -> list[Instruction]:
+        found = self.find(agent, incarnation)
+        if found is None or found.state == FINISHED:
+            return []
+        self.move(found, FINISHED, now, "its train function returned")
+        return [self.record(found, "finished")]
+
+    def hold_again(self, agent: int, incarnation: int, executor: str) -> list[Instruction]:
+        """A holding job ended but the process lives: a new holding job takes it up, optimiser undisturbed."""
+        found = self.find(agent, incarnation)
+        if found is None or found.state == FINISHED:
+            return []
+        return [
+            StartAgent(agent, incarnation, executor),
+            self.record(found, "rediscovered", "its holding job had ended"),
+        ]
+
+    # ---- inside ------------------------------------------------------------------------------------------------------
+
+    def move(self, agent: Agent, state: str, now: float, reason: str) -> None:
+        log.debug("agent=%d stage %s -> %s reason=%r", agent.index, agent.state, state, reason)
+        agent.state = state
+        agent.since = now
+
+    def _start(self, agent: Agent, place: Executor, now: float) -> StartAgent:
+        agent.incarnation += 1
+        agent.executor, agent.host, agent.pid = place.name, place.host, 0
+        self.move(agent, STARTING, now, f"a place on executor {place.name}")
+        return StartAgent(agent.index, agent.incarnation, place.name)
+
+    def _lost(self, agent: Agent, reason: str, now: float) -> list[Instruction]:
+        record = self.record(agent, "lost", reason)
+        already_told = agent.state == LATE
+        self.move(agent, ABSENT, now, reason)
+        if already_told:
+            return []
+        self.lost += 1
+        return [record]
+
+    @staticmethod
+    def record(agent: Agent, event: str, reason: str = "") -> Write:
+        return Write(
+            "agent",
+            {
+                "event": event,
+                "index": agent.index,
+                "incarnation": agent.incarnation,
+                "host": agent.host,
+                "executor_id": agent.executor or "",
+                "pid": agent.pid,
+                "reason": reason,
+            },
+        )

@@ -1,0 +1,69 @@
+"""Sums over a run that the summary and the progress line need: steps, samples, pauses and bytes, over incarnations."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from mpca.driver.cluster import AgentProgress
+
+__all__ = ["Tally"]
+
+# images/s is the slope over this many seconds: long enough for agents that report twice a second.
+RATE_WINDOW_S = 5.0
+
+
+@dataclass(slots=True)
+class Tally:
+    agents: int
+    first_step: float | None = None  # machine time of the first optimiser update seen
+    cycles: int = 0  # that ended in this attempt
+    bytes_in_driver: int = 0
+    bytes_out_driver: int = 0
+    tau: float | None = None  # mean over the contributors of the newest cycle
+    history: list[dict[str, Any]] = field(default_factory=list)  # evaluations
+    _progress: dict[tuple[int, int], AgentProgress] = field(default_factory=dict)
+    _rate: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def progress(self, event: AgentProgress, now: float) -> None:
+        if event.steps > 0:
+            began = now - event.train_s
+            self.first_step = began if self.first_step is None else min(self.first_step, began)
+        self._progress[(event.agent, event.incarnation)] = event
+        self._rate.append((now, self.samples))
+        while now - self._rate[0][0] > RATE_WINDOW_S and len(self._rate) > 2:
+            self._rate.popleft()
+
+    def cycle(self, fields: dict[str, Any]) -> None:
+        self.cycles += 1
+        self.bytes_in_driver += fields["bytes"]["driver_in"]
+        self.bytes_out_driver += fields["bytes"]["driver_out"]
+        taus = [one["tau"] for one in fields["contributors"].values()]
+        if taus:
+            self.tau = sum(taus) / len(taus)
+
+    @property
+    def steps(self) -> list[int]:
+        totals = [0] * self.agents
+        for (agent, _), event in self._progress.items():
+            totals[agent] += event.steps
+        return totals
+
+    @property
+    def samples(self) -> int:
+        return sum(event.samples for event in self._progress.values())
+
+    @property
+    def samples_per_s(self) -> float | None:
+        if len(self._rate) < 2 or self._rate[-1][0] <= self._rate[0][0]:
+            return None
+        (t0, n0), (t1, n1) = self._rate[0], self._rate[-1]
+        return (n1 - n0) / (t1 - t0)
+
+    @property
+    def pause_share(self) -> float | None:
+        """Seconds that agents were interrupted over seconds that they trained."""
+        trained = sum(event.train_s for event in self._progress.values())
+        paused = sum(event.pause_s for event in self._progress.values())
+        return paused / trained if trained > 0 else None

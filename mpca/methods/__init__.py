@@ -1,0 +1,14 @@
+"""Methods: what is done with snapshots and arrivals. One small file each, and a table of names.
+
+To add one, write its file after `sync.py`'s example and add a row to `table.METHODS`; the common tests then cover it.
+"""
+
+from __future__ import annotations
+
+from mpca.methods.base import Method
+from mpca.methods.mpca import MPCA
+from mpca.methods.single import Single
+from mpca.methods.sync import Sync
+from mpca.methods.table import METHODS, from_dict
+
+__all__ = ["METHODS", "MPCA", "Method", "Single", "Sync", "from_dict"]

@@ -1,0 +1,120 @@
+"""What a method is: a few decisions of the driver and of the agent. It decides *what*, never how bytes move.
+
+A method is a frozen dataclass of its numbers, so that it travels to the agents as a plain map. The
+defaults here are those of a method that exchanges one shard in one phase, pulls nobody and projects nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from mpca.algorithm import JointShard, init
+from mpca.algorithm.averaging import Vector
+
+__all__ = ["ARRIVALS", "INSTALLS", "Method"]
+
+#: What an agent does with an arrival: make it the target of the penalty; take it as its own state, buffers included;
+#: or add to its parameters what the arrival has beyond the snapshot that it answers (`algorithm.penalty.correct`).
+ARRIVALS = ("target", "replace", "correct")
+#: When an agent takes an arrival in: at its next interruption for that shard, or between any two batches.
+INSTALLS = ("exchange", "arrival")
+
+
+@dataclass(frozen=True)
+class Method(ABC):
+    """One way to train together. Vectors are float32 and belong to one shard: parameters first, then buffers."""
+
+    name: ClassVar[str]
+
+    # ---- both sides ----
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"name": ..., its numbers}``; `table.from_dict` reads it back as an equal method."""
+        return {"name": self.name, **asdict(self)}
+
+    @property
+    def shards(self) -> int:
+        """S: into how many shards the model is cut."""
+        return 1
+
+    @property
+    def phases(self) -> int:
+        """P: how many of reduce, prepare and broadcast run at once, 1 <= P <= min(S, 3)."""
+        return 1
+
+    @property
+    def layer_aligned(self) -> bool:
+        """Whether shards end at tensor edges (`ShardPlan.layer_aligned`) instead of being equal in bytes."""
+        return False
+
+    # ---- driver ----
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether joint states are broadcast; if not, the driver only reads the agents."""
+        return True
+
+    def agents(self, wanted: int) -> int:
+        """How many agents to start when the user wants so many."""
+        return wanted
+
+    def start(self, x0: Vector, parameters: int) -> JointShard:
+        """Joint state of a shard before its first exchange; `parameters` of its elements are parameters."""
+        return init(x0, parameters)
+
+    @abstractmethod
+    def merge(self, state: JointShard, mean: Vector) -> JointShard:
+        """The joint state after an exchange whose contributions average (eq. 9) to `mean`, which is given away.
+
+        Not called when the weights sum to 0: then there is no mean, nothing moves and no version is made.
+        """
+
+    def outgoing(self, state: JointShard) -> Vector:
+        """What is broadcast for a joint state: float32[n], not to be written to. `state.x` unless projected."""
+        return state.x
+
+    # ---- agent ----
+
+    @property
+    def arrival(self) -> str:
+        """One of `ARRIVALS`."""
+        return "target"
+
+    @property
+    def install(self) -> str:
+        """One of `INSTALLS`."""
+        return "exchange"
+
+    @property
+    def install_first(self) -> bool:
+        """Order at an interruption: whether a waiting arrival is installed before the snapshot is taken."""
+        return False
+
+    @property
+    def hold_after(self) -> int:
+        """0: the agent never waits. n: an exchange every n updates, in step with the others.
+
+        The agent answers a Yield when it has done exactly n updates since its last install (or since x_0), then takes
+        no further step until the answering joint state is installed.
+        """
+        return 0
+
+    def penalty(self, version: int) -> float:
+        """alpha of eq. 7 before the next gradient, for a shard whose installed joint state has this version; 0: none."""
+        return self.alpha_at(version)
+
+    # ---- ledger: the numbers in force, as `records.Cycle` shows them ----
+
+    def alpha_at(self, version: int) -> float:
+        """alpha that agents use once version `version` is installed."""
+        return 0.0
+
+    def beta_at(self, exchange: int) -> float:
+        """beta of exchange `exchange` of a shard, counted from 0."""
+        return 1.0
+
+    def gamma_at(self, exchange: int) -> float:
+        """gamma of the joint state that exchange `exchange` makes."""
+        return 0.0

@@ -1,0 +1,118 @@
+"""MPCA SGD: coordinated asynchronous training in one, two or three phases (sections 4.1 to 4.6 of the paper).
+
+Agents never stop: the joint model, blended (eq. 8) and projected along its trajectory (eq. 4, 5), pulls them a little
+before every gradient (eq. 7). With `correction` an arrival is instead added once, less what the agent had handed over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mpca.algorithm import JointShard, alpha_at, beta_at, extrapolate, gamma_at, update
+from mpca.algorithm.averaging import Vector
+from mpca.checks import refused
+from mpca.methods.base import INSTALLS, Method
+
+__all__ = ["MPCA"]
+
+_STAGES = 3  # broadcast, reduce, prepare: "only three atomic operations" (section 4.2)
+
+
+@dataclass(frozen=True)
+class MPCA(Method):
+    """Multi-phase coordinated asynchronous SGD.
+
+    Example:
+        >>> method = MPCA(alpha=0.1)
+        >>> method.phases, method.penalty(version=0), method.penalty(version=50)
+        (3, 0.0, 0.1)
+    """
+
+    name: ClassVar[str] = "mpca"
+
+    alpha: float = 0.05
+    """Share of the distance to the projected joint model taken before every gradient, in [0, 1] (eq. 7)."""
+    beta: float = 0.9
+    """Rate at which an exchange replaces the joint model, in [0, 1] (eq. 8)."""
+    beta_ramp: int = 20
+    """Exchanges of a shard over which beta falls from 1.0."""
+    gamma: float = 0.7
+    """How far the joint model is projected, in exchanges (eq. 5); 0 switches it off; below 1 with `correction`."""
+    gamma_ramp: int = 20
+    """Exchanges of a shard over which gamma rises from 0."""
+    delta: float = 0.8
+    """Share of the old trajectory that stays, in [0, 1) (eq. 4)."""
+    alpha_start: float = 0.5
+    """alpha at the first joint state, in [0, 1] (section 6.3)."""
+    alpha_decay: float = 0.7
+    """Factor by which alpha falls to its value at each following version, in [0, 1]."""
+    shards: int = 3
+    """Shards of the model; more than three make every exchange shorter and the overhead larger (section 4.2)."""
+    phases: int = 0
+    """Stages that overlap, at most min(shards, 3); 0 takes that largest number and is replaced by it."""
+    layer_aligned: bool = False
+    """Cut shards at tensor edges instead of equal in bytes."""
+    install: str = "exchange"
+    """When an agent takes an arrival in: "exchange" (section 5.2, figure 12) or "arrival" (section 5.3)."""
+    correction: bool = False
+    """Delay-corrected install instead of the pull (beyond the paper; alpha is not used)."""
+
+    def __post_init__(self) -> None:
+        for key in ("alpha", "beta", "alpha_start", "alpha_decay"):
+            if not 0 <= getattr(self, key) <= 1:
+                raise refused(f"method.{key}", getattr(self, key), "must lie in [0, 1]")
+        if not 0 <= self.delta < 1:
+            raise refused("method.delta", self.delta, "must lie in [0, 1): at 1 the trajectory never moves")
+        if not 0 <= self.gamma < float("inf"):
+            raise refused("method.gamma", self.gamma, "must be 0 or more")
+        if self.correction and self.gamma >= 1:
+            raise refused(
+                "method.gamma",
+                self.gamma,
+                "must be below 1 with method.correction (delay-corrected): the projection feeds back into itself and "
+                "diverges; set method.gamma to 0.7 or less, or method.correction to false",
+            )
+        for key in ("beta_ramp", "gamma_ramp", "phases"):
+            if getattr(self, key) < 0:
+                raise refused(f"method.{key}", getattr(self, key), "must be 0 or more")
+        if self.shards < 1:
+            raise refused("method.shards", self.shards, "must be 1 or more")
+        most = min(self.shards, _STAGES)
+        if self.phases > most:
+            raise refused(
+                "method.phases",
+                self.phases,
+                f"must be at most {most} with method.shards = {self.shards}: a phase needs a shard of its own, and "
+                f"there are {_STAGES} stages; raise method.shards or lower method.phases",
+            )
+        if self.install not in INSTALLS:
+            raise refused("method.install", self.install, f"must be one of {', '.join(INSTALLS)}")
+        if self.phases == 0:
+            object.__setattr__(self, "phases", most)
+
+    def merge(self, state: JointShard, mean: Vector) -> JointShard:
+        return update(state, mean, self.beta_at(state.k), self.delta)
+
+    def outgoing(self, state: JointShard) -> Vector:
+        return extrapolate(state, self.gamma_at(state.k - 1))
+
+    @property
+    def arrival(self) -> str:
+        return "correct" if self.correction else "target"
+
+    @property
+    def install_first(self) -> bool:
+        # Elastic: snapshot, then install (section 5.2). Delay-corrected needs the other order: `penalty.correct`.
+        return self.correction
+
+    def alpha_at(self, version: int) -> float:
+        if self.correction:
+            return 0.0
+        return alpha_at(version, self.alpha, self.alpha_start, self.alpha_decay)
+
+    def beta_at(self, exchange: int) -> float:
+        return beta_at(exchange, self.beta, self.beta_ramp)
+
+    def gamma_at(self, exchange: int) -> float:
+        return gamma_at(exchange, self.gamma, self.gamma_ramp)

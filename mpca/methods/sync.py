@@ -1,0 +1,54 @@
+"""Synchronous model averaging, as SparkNet and DL4J do it (section 3.1 of the paper): stop, average, replace, go on.
+
+With tau = 1, plain SGD and equal batches it is one machine with a K times larger batch (DL4J's identity).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mpca.algorithm import JointShard
+from mpca.algorithm.averaging import Vector
+from mpca.checks import refused
+from mpca.methods.base import Method
+
+__all__ = ["Sync"]
+
+
+@dataclass(frozen=True)
+class Sync(Method):
+    """Every tau updates all agents wait until they have been replaced by their mean, buffers included.
+
+    The mean is weighted by the updates done (eq. 9), which all are tau here; the whole model is one shard, since a
+    replaced part of a model would be misaligned with the rest (figure 10b).
+
+    Example:
+        >>> Sync(tau=5).hold_after
+        5
+    """
+
+    name: ClassVar[str] = "sync"
+
+    tau: int = 10
+    """Optimiser updates between two exchanges, 1 or more."""
+
+    def __post_init__(self) -> None:
+        if self.tau < 1:
+            raise refused("method.tau", self.tau, "must be 1 or more")
+
+    def merge(self, state: JointShard, mean: Vector) -> JointShard:
+        return JointShard(mean, state.v, state.k + 1)
+
+    @property
+    def arrival(self) -> str:
+        return "replace"
+
+    @property
+    def install(self) -> str:
+        # It waits for the arrival; there is nothing to be gained from its next exchange.
+        return "arrival"
+
+    @property
+    def hold_after(self) -> int:
+        return self.tau

@@ -1,0 +1,35 @@
+"""Names of methods, and methods as plain maps: what a file's [method] section and an agent's Start message hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mpca.checks import build, nearest, refused
+from mpca.methods.base import Method
+from mpca.methods.mpca import MPCA
+from mpca.methods.single import Single
+from mpca.methods.sync import Sync
+
+__all__ = ["METHODS", "from_dict"]
+
+#: A method is what it is called in a file, and its class, whose fields are the section's keys.
+METHODS: dict[str, type[Method]] = {cls.name: cls for cls in (MPCA, Single, Sync)}
+
+
+def from_dict(values: Mapping[str, Any]) -> Method:
+    """The method that a plain map (`Method.to_dict`) describes; text is read by the key's type.
+
+    Raises:
+        ConfigError: unknown name or key (with the nearest known one), wrong type, or a value that the method refuses.
+
+    Example:
+        >>> from_dict({"name": "sync", "tau": "5"})
+        Sync(tau=5)
+    """
+    rest = dict(values)
+    name = rest.pop("name", MPCA.name)
+    if name not in METHODS:
+        raise refused("method.name", name, f"no such method; {nearest(str(name), METHODS)}")
+    method: Method = build(METHODS[name], "method", rest)
+    return method

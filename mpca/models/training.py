@@ -1,0 +1,54 @@
+"""One optimiser update and one evaluation of a classifier. Loops, data and agents are the caller's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from mpca.errors import ConfigError
+
+__all__ = ["OPTIMIZERS", "create_optimizer", "evaluate_classifier", "train_step"]
+
+#: `optimizer.name` of a configuration -> class. Weight decay is coupled (L2 in the loss), hence no AdamW (design, 3).
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": torch.optim.Adam,
+    "sgd": torch.optim.SGD,
+}
+
+
+def create_optimizer(model: nn.Module, name: str, **settings: float) -> torch.optim.Optimizer:
+    """Optimiser over the parameters of `model` that require gradients; `settings` are torch's own keywords."""
+    if name not in OPTIMIZERS:
+        raise ConfigError(f"unknown optimizer: optimizer.name={name!r}; one of {', '.join(sorted(OPTIMIZERS))}")
+    return OPTIMIZERS[name]([p for p in model.parameters() if p.requires_grad], **settings)
+
+
+def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, images: torch.Tensor, labels: torch.Tensor) -> float:
+    """One update on one batch; returns the batch's loss."""
+    optimizer.zero_grad(set_to_none=True)
+    loss = functional.cross_entropy(model(images), labels)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+def evaluate_classifier(
+    model: nn.Module,
+    state: Mapping[str, torch.Tensor],
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    batch_size: int = 1024,
+) -> dict[str, float]:
+    """Load `state` and return ``{"error": share of wrong answers, "loss": mean cross entropy}``."""
+    model.load_state_dict(dict(state))
+    model.eval()
+    wrong, loss = 0, 0.0
+    with torch.inference_mode():
+        for some, answers in zip(images.split(batch_size), labels.split(batch_size), strict=True):
+            logits = model(some)
+            wrong += int((logits.argmax(dim=1) != answers).sum())
+            loss += float(functional.cross_entropy(logits, answers, reduction="sum"))
+    return {"error": wrong / len(labels), "loss": loss / len(labels)}

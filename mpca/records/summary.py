@@ -1,0 +1,74 @@
+"""``summary.json``: what came of a run, in one object, written at every end, failed ones too."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from mpca.records.kinds import plain
+
+__all__ = ["STATUSES", "Summary", "read_summary", "write_summary"]
+
+#: How a run can end.
+STATUSES = ("reached", "max_time", "max_cycles", "interrupted", "failed")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The keys of ``summary.json``, in their order. Errors are shares of wrong answers, 0 to 1; null: not evaluated."""
+
+    status: str  # one of STATUSES
+    reason: str
+    method: str
+    num_agents: int
+    seed: int
+    seconds: float  # from the first optimiser update to the end, over all attempts
+    seconds_to_first_step: float | None  # from the start of this attempt; null: no step was taken
+    submit_seconds: dict[str, float] = field(default_factory=dict)  # by stage of starting
+    cycles: int = 0
+    steps: list[int] = field(default_factory=list)  # optimiser updates by agent, over incarnations
+    samples: int = 0
+    final_error: float | None = None  # of the saved model
+    best_error: float | None = None
+    target_error: float = 0.0  # 0: none was set
+    seconds_to_target: float | None = None
+    evaluations: int = 0
+    pause_share: float = 0.0  # of the agents' training time, spent in snapshots and installs
+    model_bytes: int = 0
+    bytes_in_driver: int = 0
+    bytes_out_driver: int = 0
+    agents_lost: int = 0
+    agents_replaced: int = 0
+    backups: int = 0
+    attempts: int = 1
+    resumed_from: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.status not in STATUSES:
+            raise ValueError(f"no such end of a run: {self.status!r}, known: {', '.join(STATUSES)}")
+
+
+def write_summary(path: str | os.PathLike[str], summary: Summary) -> None:
+    """Replace the file at once: a reader sees the old one or the whole new one."""
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(plain(asdict(summary)), file, indent=2, allow_nan=False)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(target)
+
+
+def read_summary(path: str | os.PathLike[str]) -> Summary:
+    """Raises ValueError when the file is not a summary; keys of a later version are passed over."""
+    values: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    known = {one.name for one in fields(Summary)}
+    try:
+        return Summary(**{name: value for name, value in values.items() if name in known})
+    except TypeError as error:
+        raise ValueError(f"not a summary: path={path}: {error}") from None

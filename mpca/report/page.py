@@ -1,0 +1,413 @@
+"""`report.html`: one file that opens without a network and without a script, drawn from what the run recorded.
+
+The numbers that are drawn are embedded as JSON (``<script type="application/json" id="mpca-data">``, which no browser
+runs), so that a script reads the same page that a person looks at.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib import resources
+from itertools import accumulate, pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from mpca.records import to_json
+from mpca.report import svg
+from mpca.report.load import RunRecords, load_run
+from mpca.report.series import STAGES, Series, extract
+from mpca.units import format_duration, format_size
+
+__all__ = ["render", "write_report"]
+
+#: Cycles that the timeline draws; of a longer run the newest ones, the embedded data has all.
+_TIMELINE_CYCLES = 400
+_COLUMNS = 320  # of the grid of tau
+_COLOURS = 6  # .s0 to .s5 of page.css
+_COUNTERS = (
+    ("driver_in", "into the driver"),
+    ("driver_out", "out of the driver"),
+    ("fetched", "into executors"),
+    ("sent", "out of executors"),
+)
+_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
+_BADGES = {"reached": "good", "max_time": "good", "max_cycles": "good", "failed": "bad"}
+
+
+def write_report(run_dir: Path) -> Path:
+    """Draw the report of a run folder into ``report.html`` there, whole or not at all; returns its path."""
+    page = render(load_run(run_dir))
+    target = run_dir / "report.html"
+    handle, temporary = tempfile.mkstemp(prefix=".report-", dir=run_dir)
+    with os.fdopen(handle, "w", encoding="utf-8") as out:
+        out.write(page)
+    os.chmod(temporary, 0o644)
+    os.replace(temporary, target)
+    return target
+
+
+def render(records: RunRecords) -> str:
+    """The whole page."""
+    series = extract(records)
+    data = {
+        "name": records.name,
+        "attempts": [to_json(one) for one in records.attempts],
+        "end": to_json(records.end) if records.end else None,
+        "summary": records.summary,
+        **series.to_dict(),
+    }
+    embedded = json.dumps(data, separators=(",", ":"), default=str).replace("<", "\\u003c")
+    style = resources.files("mpca.report").joinpath("page.css").read_text(encoding="utf-8")
+    sections = [
+        _head(records),
+        _figures(records, series),
+        _error(records, series),
+        _timeline(series),
+        _losses(series),
+        _tau(series),
+        _agents(series),
+        _bytes(series),
+        _pauses(records, series),
+        _backups(series),
+        _summary(records),
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>mpca: {escape(records.name)}</title><style>{style}</style></head>\n<body><main>\n"
+        + "\n".join(section for section in sections if section)
+        + f'\n</main><script type="application/json" id="mpca-data">{embedded}</script></body></html>\n'
+    )
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.2f} %"
+
+
+def _seconds(value: float) -> str:
+    return format_duration(value) if value >= 1 or value == 0 else f"{value * 1000:.0f}ms"
+
+
+def _axis_seconds(value: float) -> str:
+    return f"{value:g} s" if value < 120 or value % 60 else f"{value / 60:g} min"
+
+
+def _section(title: str, note: str, *body: str) -> str:
+    return f'<section><h2>{escape(title)}</h2><p class="note">{escape(note)}</p>{"".join(body)}</section>'
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[Any]], numeric: frozenset[str] = frozenset()) -> str:
+    css = [' class="n"' if head in numeric else ' class="wide"' for head in heads]
+    top = "".join(f"<th{c}>{escape(head)}</th>" for head, c in zip(heads, css, strict=True))
+    body = "".join(
+        "<tr>" + "".join(f"<td{c}>{escape(str(cell))}</td>" for cell, c in zip(row, css, strict=True)) + "</tr>" for row in rows
+    )
+    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _legend(entries: Iterable[tuple[str, str]]) -> str:
+    return (
+        '<div class="legend">'
+        + "".join(f'<span><i class="{css}"></i>{escape(name)}</span>' for css, name in entries)
+        + "</div>"
+    )
+
+
+def _head(records: RunRecords) -> str:
+    ended = records.end
+    status = ended.status if ended else str(records.summary.get("status", "not ended"))
+    reason = ended.reason if ended else str(records.summary.get("reason", ""))
+    if not ended and not records.summary:
+        reason = f"The records stop {format_duration(records.last_t)} after the start: the run goes on, or was cut off."
+    badge = f'<span class="badge {_BADGES.get(status, "")}">{escape(status)}</span>'
+    return f'<header><h1>{escape(records.name)}</h1>{badge}</header><p class="reason">{escape(reason)}</p>'
+
+
+def _figures(records: RunRecords, series: Series) -> str:
+    summary = records.summary
+    errors = [point.error for point in series.curve]
+    figures = [
+        (_percent(summary.get("final_error", errors[-1] if errors else None)), "error of the joint model"),
+        (_percent(summary.get("best_error", min(errors, default=None))), "best error"),
+        (format_duration(summary.get("seconds", records.last_t)), "run time"),
+        (f"{len(records.cycles):,}", "cycles"),
+        (str(len(series.agents)), "agents"),
+        (
+            f"{len(series.losses)} / {sum(loss.replaced_after_s is not None for loss in series.losses)}",
+            "lost / came again",
+        ),
+        (format_size(sum(b.driver_in + b.driver_out for b in series.bytes)), "through the driver"),
+    ]
+    if summary.get("seconds_to_target") is not None:
+        figures.insert(2, (format_duration(summary["seconds_to_target"]), "to the target"))
+    if summary.get("pause_share") is not None:
+        figures.append((_percent(summary["pause_share"]), "paused for exchange"))
+    cards = "".join(f'<div class="figure"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for value, name in figures)
+    return f'<div class="figures">{cards}</div>'
+
+
+def _loss_marks(series: Series) -> list[tuple[float, str]]:
+    return [(loss.seconds, f"agent {loss.agent} lost at {loss.seconds:.1f} s: {loss.reason}") for loss in series.losses]
+
+
+def _error(records: RunRecords, series: Series) -> str:
+    if not series.curve:
+        return _section("Error over time", "No evaluation was recorded.")
+    target = records.attempts[-1].target_error if records.attempts else 0.0
+    line = svg.Line(
+        "error",
+        "s0",
+        [(point.t, point.error) for point in series.curve],
+        [f"{_percent(p.error)} at {p.t:.1f} s, cycle {p.cycle}" for p in series.curve],
+    )
+    chart = svg.line_chart(
+        "Error of the joint model over time",
+        [line],
+        "seconds since the run began",
+        _axis_seconds,
+        lambda value: f"{100 * value:g} %",
+        y_ceiling=1.0,
+        level=(target, f"target {_percent(target)}") if target else None,
+        marks=_loss_marks(series),
+        bands=[
+            (p["start"], records.last_t if p.get("end") is None else p["end"], f"paused: {p.get('reason', '')}")
+            for p in series.pauses
+        ],
+    )
+    return _section(
+        "Error over time", "Share of wrong answers of the joint model, one dot an evaluation. Red: agents lost, pauses.", chart
+    )
+
+
+def _timeline(series: Series) -> str:
+    if not series.bars:
+        return _section("Cycles", "No cycle was committed.")
+    cycles = sorted({bar.cycle for bar in series.bars})
+    shown = set(cycles[-_TIMELINE_CYCLES:])
+    bars = [bar for bar in series.bars if bar.cycle in shown]
+    low, high = min(bar.start for bar in bars), max(bar.end for bar in bars)
+    starts = _starts(bars)
+    period = median(b - a for a, b in pairwise(starts)) if len(starts) > 1 else high - low
+    pixels = min(46 / max(period, 1e-3), 16_000 / max(high - low, 1e-3))
+    pixels = max(pixels, 880 / max(high - low, 1e-3))
+    drawn = [
+        (
+            STAGES.index(bar.stage),
+            bar.start,
+            bar.end,
+            f"s{bar.shard % _COLOURS}",
+            str(bar.cycle),
+            f"cycle {bar.cycle}: {bar.stage} of shard {bar.shard}, {_seconds(bar.end - bar.start)}",
+        )
+        for bar in bars
+    ]
+    shards = sorted({bar.shard for bar in bars})
+    note = "Stages by shard, as in figure 9 of the paper; a number is the cycle. It scrolls sideways."
+    if len(shown) < len(cycles):
+        note += f" The newest {len(shown)} of {len(cycles)} cycles."
+    return _section(
+        "Cycles: reduce, prepare, broadcast",
+        note,
+        _legend((f"s{shard % _COLOURS}", f"shard {shard}") for shard in shards),
+        '<div class="scroll">',
+        svg.lanes("Stages of the cycles over time", STAGES, drawn, _loss_marks(series), _axis_seconds, pixels, low, high),
+        "</div>",
+    )
+
+
+def _starts(bars: Sequence[Any]) -> list[float]:
+    first: dict[int, float] = {}
+    for bar in bars:
+        first[bar.cycle] = min(bar.start, first.get(bar.cycle, bar.start))
+    return sorted(first.values())
+
+
+def _losses(series: Series) -> str:
+    if not series.losses:
+        return _section("Agents lost and replaced", "None was lost.")
+    rows = [
+        (
+            f"{loss.seconds:.1f} s",
+            f"{loss.agent} (incarnation {loss.incarnation})",
+            loss.host,
+            loss.executor,
+            "–" if loss.pid is None else loss.pid,
+            loss.reason,
+            "nobody came"
+            if loss.replaced_after_s is None
+            else f"after {format_duration(loss.replaced_after_s)} on executor {loss.replaced_on}",
+        )
+        for loss in series.losses
+    ]
+    return _section(
+        "Agents lost and replaced",
+        "Red marks in the charts above.",
+        _table(("when", "agent", "host", "executor", "pid", "reason", "replaced"), rows),
+    )
+
+
+def _tau(series: Series) -> str:
+    if not series.contributions:
+        return ""
+    agents = sorted({row.agent for row in series.contributions})
+    cycles = sorted({row.cycle for row in series.contributions})
+    columns = min(len(cycles), _COLUMNS)
+    column_of = {cycle: place * columns // len(cycles) for place, cycle in enumerate(cycles)}
+    high = max((row.tau or 0 for row in series.contributions), default=0) or 1
+    bins: dict[tuple[int, int], list[Any]] = {}
+    for row in series.contributions:
+        bins.setdefault((agents.index(row.agent), column_of[row.cycle]), []).append(row)
+    values: list[tuple[int, int, float | None, str]] = []
+    for (line, column), members in bins.items():
+        out = [row for row in members if row.tau is None]
+        if out:
+            title = f"agent {agents[line]}, cycle {out[0].cycle}: left out, {out[0].reason}"
+            values.append((line, column, None, title))
+            continue
+        mean = sum(row.tau for row in members) / len(members)
+        title = f"agent {agents[line]}, cycle {members[0].cycle}: tau {mean:.0f}, shard {members[0].shard}"
+        values.append((line, column, mean / high, title))
+    names = [(column_of[int(n)], f"{int(n)}") for n in svg.ticks(cycles[0], cycles[-1], 10) if int(n) in column_of]
+    return _section(
+        "tau: updates of each agent between two refreshes of a shard",
+        f"Darker is more, up to {high}; red: left out of that cycle; nothing: the agent was not there.",
+        svg.cells("tau by agent and cycle", [f"agent {a}" for a in agents], columns, values, names, "cycle"),
+    )
+
+
+def _agents(series: Series) -> str:
+    if not series.agents:
+        return ""
+    heads = (
+        "agent",
+        "incarnations",
+        "host",
+        "executor",
+        "exchanges",
+        "left out",
+        "tau mean",
+        "least",
+        "most",
+        "pause mean",
+        "longest",
+    )
+    rows = [
+        (
+            row.agent,
+            row.incarnations,
+            row.host,
+            row.executor,
+            row.exchanges,
+            row.left_out,
+            *("–" if value is None else f"{value:.0f}" for value in (row.tau_mean, row.tau_min, row.tau_max)),
+            *("–" if value is None else f"{1000 * value:.2f} ms" for value in (row.pause_mean_s, row.pause_max_s)),
+        )
+        for row in series.agents
+    ]
+    numeric = frozenset(heads) - {"host", "executor", "agent"}
+    return _section("Agents", "Over all incarnations; host and executor are the last ones.", _table(heads, rows, numeric))
+
+
+def _bytes(series: Series) -> str:
+    if not series.bytes:
+        return ""
+    totals = {key: list(accumulate(getattr(row, key) for row in series.bytes)) for key, _ in _COUNTERS}
+    unit, name = next((u, n) for u, n in _UNITS if u == 1 or max(t[-1] for t in totals.values()) >= u)
+    times = [row.seconds for row in series.bytes]
+    lines = [
+        svg.Line(
+            f"{words}: {format_size(totals[key][-1])}",
+            f"s{place}",
+            [(times[0], 0.0), *((t, total / unit) for t, total in zip(times, totals[key], strict=True))],
+        )
+        for place, (key, words) in enumerate(_COUNTERS)
+    ]
+    chart = svg.line_chart(
+        "Bytes moved since the start",
+        lines,
+        "seconds since the run began",
+        _axis_seconds,
+        lambda value: f"{value:g} {name}",
+        height=240,
+    )
+    note = "Added up over the cycles; a byte between two executors counts once in and once out."
+    return _section("Bytes", note, _legend((line.css, line.label) for line in lines), chart)
+
+
+def _pauses(records: RunRecords, series: Series) -> str:
+    body = []
+    by_cycle: dict[int, list[float]] = {}
+    for row in series.contributions:
+        if row.pause_s is not None:
+            by_cycle.setdefault(row.cycle, []).append(1000 * row.pause_s)
+    if by_cycle:
+        lines = [
+            svg.Line("longest of the agents", "s1", [(float(n), max(pauses)) for n, pauses in by_cycle.items()]),
+            svg.Line("mean of the agents", "s0", [(float(n), sum(p) / len(p)) for n, p in by_cycle.items()]),
+        ]
+        body.append(_legend((line.css, line.label) for line in lines))
+        body.append(
+            svg.line_chart(
+                "Interruption of the agents by cycle",
+                lines,
+                "cycle",
+                lambda value: f"{value:g}",
+                lambda value: f"{value:g} ms",
+                height=200,
+            )
+        )
+    share = records.summary.get("pause_share")
+    note = "How long agents stood still to hand over a shard."
+    if share is not None:
+        note += f" Over the whole run: {_percent(share)} of their time, installs included."
+    if series.pauses:
+        rows = [
+            (
+                f"{one['start']:.1f} s",
+                "not ended" if one["end"] is None else format_duration(one["end"] - one["start"]),
+                one["reason"],
+            )
+            for one in series.pauses
+        ]
+        body.append('<p class="note">The run as a whole was paused:</p>')
+        body.append(_table(("when", "for", "reason"), rows))
+    else:
+        note += " The run as a whole was never paused."
+    return _section("Pause", note, *body)
+
+
+def _backups(series: Series) -> str:
+    if not series.backups:
+        return ""
+    rows = [
+        (
+            f"{b['t']:.1f} s",
+            b["cycle"],
+            format_size(b.get("bytes") or 0),
+            _seconds(b.get("seconds") or 0.0),
+            "ok" if b.get("ok") else b.get("reason", "failed"),
+            b["path"],
+        )
+        for b in series.backups
+    ]
+    return _section(
+        "Backups",
+        "Newest last.",
+        _table(("when", "cycle", "size", "took", "result", "path"), rows, frozenset({"cycle"})),
+    )
+
+
+def _summary(records: RunRecords) -> str:
+    if not records.summary:
+        return ""
+    rows = [
+        (key, json.dumps(value) if isinstance(value, (dict, list)) else "–" if value is None else value)
+        for key, value in records.summary.items()
+    ]
+    torn = " The last line of records.jsonl was cut off and is left out." if records.torn else ""
+    return _section("Summary", f"As in summary.json.{torn}", _table(("key", "value"), rows))

@@ -1,0 +1,83 @@
+"""The progress of a run: one live line on a terminal, one plain line per evaluation in a log.
+
+Agents' output goes through here too (`[agent 3] text`), because whoever owns the live line must move it out of the way.
+Called from the driver's thread only.
+"""
+
+from __future__ import annotations
+
+from typing import IO
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from mpca.driver.status import RunStatus
+from mpca.units import format_duration
+
+__all__ = ["ProgressLine", "status_line"]
+
+_REFRESHES_PER_S = 4
+
+
+def status_line(status: RunStatus) -> str:
+    """Cycle, error, images/s, tau since the last refresh, agents alive of wanted, time to the objective.
+
+    Example:
+        >>> status_line(RunStatus(seconds=12.0, cycle=41, error=0.081, agents_alive=3, agents_wanted=4))
+        'cycle 41 | error 8.10 % | 3/4 agents | 12s'
+    """
+    parts = [f"cycle {status.cycle}"]
+    if status.stage != "training":
+        parts.insert(0, status.stage + (f" ({status.reason})" if status.reason else ""))
+    if status.error is not None:
+        goal = f" (target {100 * status.target_error:g} %)" if status.target_error else ""
+        parts.append(f"error {100 * status.error:.2f} %{goal}")
+    if status.images_per_s is not None:
+        parts.append(f"{status.images_per_s:,.0f} images/s")
+    if status.tau is not None:
+        parts.append(f"tau {status.tau:.0f}")
+    parts.append(f"{status.agents_alive}/{status.agents_wanted} agents")
+    parts.append(format_duration(status.seconds))
+    if status.seconds_left is not None:
+        parts[-1] += f", at most {format_duration(max(status.seconds_left, 0.0))} left"
+    return " | ".join(parts)
+
+
+class ProgressLine:
+    """Shows `RunStatus` on a stream; a context manager, so that the terminal is whole again whatever happens."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._console = Console(file=stream, highlight=False, markup=False, soft_wrap=True)
+        self._live: Live | None = None
+        self._evaluations = 0
+        self._stage = ""
+
+    def __enter__(self) -> ProgressLine:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, refresh_per_second=_REFRESHES_PER_S, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def update(self, status: RunStatus) -> None:
+        """Show the newest status. A log gets a line for each evaluation and for each change of stage."""
+        line = status_line(status)
+        if self._live is not None:
+            self._live.update(Text(line, no_wrap=True, overflow="ellipsis"))
+            return
+        if status.evaluations != self._evaluations or status.stage != self._stage:
+            self._console.print(line)
+        self._evaluations, self._stage = status.evaluations, status.stage
+
+    def say(self, text: str) -> None:
+        """A line that stays, above the live one."""
+        self._console.print(Text(text))
+
+    def output(self, agent: int, line: str) -> None:
+        """A line that an agent printed."""
+        self.say(f"[agent {agent}] {line}")

@@ -1,0 +1,206 @@
+"""From records to what is drawn: plain lists of numbers. The page embeds them, so that a script reads what an eye sees.
+
+Nothing is computed here that the records do not say; means are over the records shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mpca.records import to_json
+from mpca.report.load import RunRecords
+
+__all__ = ["STAGES", "AgentRow", "Bar", "Bytes", "Contribution", "Loss", "Point", "Series", "extract"]
+
+#: Lanes of the timeline, in the order of a refresh.
+STAGES = ("reduce", "prepare", "broadcast")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One evaluation of the joint model."""
+
+    t: float  # seconds since the run began
+    cycle: int
+    error: float
+    loss: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One stage of one cycle, seconds since the run began."""
+
+    cycle: int
+    stage: str
+    shard: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """Bytes that one cycle moved; `fetched` and `sent` are sums over executors."""
+
+    cycle: int
+    seconds: float
+    driver_in: int
+    driver_out: int
+    fetched: int
+    sent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """One agent in one cycle: its tau, or why it was left out."""
+
+    cycle: int
+    shard: int
+    agent: int
+    incarnation: int | None
+    tau: int | None
+    pause_s: float | None  # that the agent stood still to hand over
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """An agent that was lost, and what came in its place."""
+
+    agent: int
+    incarnation: int
+    seconds: float
+    host: str
+    executor: str
+    pid: int | None
+    reason: str
+    replaced_after_s: float | None
+    replaced_on: str  # executor; empty: nobody came
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRow:
+    """All incarnations of one agent."""
+
+    agent: int
+    incarnations: int
+    host: str
+    executor: str
+    exchanges: int
+    left_out: int
+    tau_mean: float | None
+    tau_min: int | None
+    tau_max: int | None
+    pause_mean_s: float | None
+    pause_max_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    curve: list[Point]
+    bars: list[Bar]
+    bytes: list[Bytes]
+    contributions: list[Contribution]
+    losses: list[Loss]
+    agents: list[AgentRow]
+    events: list[dict[str, Any]]
+    pauses: list[dict[str, Any]]
+    backups: list[dict[str, Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def extract(records: RunRecords) -> Series:
+    """Everything that the page draws."""
+    contributions = _contributions(records)
+    return Series(
+        curve=[Point(one.t, one.cycle, one.error, one.loss) for one in records.evaluations if one.error is not None],
+        bars=_bars(records),
+        bytes=[
+            Bytes(one.cycle, one.t, *(int(one.bytes.get(key, 0)) for key in ("driver_in", "driver_out", "in", "out")))
+            for one in records.cycles
+        ],
+        contributions=contributions,
+        losses=_losses(records),
+        agents=_agents(records, contributions),
+        events=[to_json(one) for one in records.agents],
+        pauses=[to_json(one) for one in records.pauses],
+        backups=[to_json(one) for one in records.backups],
+    )
+
+
+def _bars(records: RunRecords) -> list[Bar]:
+    return [
+        Bar(one.cycle, stage, int(spec["shard"]), spec["start"], spec["end"])
+        for one in records.cycles
+        for stage, spec in sorted(one.stages.items(), key=lambda item: STAGES.index(item[0]))
+        # the first cycles of a run have nothing to prepare or to broadcast
+        if spec
+    ]
+
+
+def _contributions(records: RunRecords) -> list[Contribution]:
+    rows = []
+    for one in records.cycles:
+        for agent, given in one.contributors.items():
+            pause = one.pauses.get(agent)
+            pause_s = pause[1] - pause[0] if pause else None
+            rows.append(Contribution(one.cycle, one.shard, agent, given["incarnation"], given["tau"], pause_s, ""))
+        for agent, reason in one.left_out.items():
+            rows.append(Contribution(one.cycle, one.shard, agent, None, None, None, reason))
+    return sorted(rows, key=lambda row: (row.cycle, row.agent))
+
+
+def _losses(records: RunRecords) -> list[Loss]:
+    losses = []
+    for place, event in enumerate(records.agents):
+        if event.event != "lost":
+            continue
+        successor = next(
+            (
+                later
+                for later in records.agents[place + 1 :]
+                if later.index == event.index and later.event in ("replaced", "started")
+            ),
+            None,
+        )
+        losses.append(
+            Loss(
+                agent=event.index,
+                incarnation=event.incarnation,
+                seconds=event.t,
+                host=event.host,
+                executor=event.executor_id,
+                pid=event.pid,
+                reason=event.reason or "",
+                replaced_after_s=successor.t - event.t if successor else None,
+                replaced_on=successor.executor_id if successor else "",
+            )
+        )
+    return losses
+
+
+def _agents(records: RunRecords, contributions: list[Contribution]) -> list[AgentRow]:
+    rows = []
+    for agent in sorted({event.index for event in records.agents} | {row.agent for row in contributions}):
+        events = [event for event in records.agents if event.index == agent]
+        mine = [row for row in contributions if row.agent == agent]
+        taus = [row.tau for row in mine if row.tau is not None]
+        pauses = [row.pause_s for row in mine if row.pause_s is not None]
+        rows.append(
+            AgentRow(
+                agent=agent,
+                incarnations=len({event.incarnation for event in events}),
+                host=events[-1].host if events else "",
+                executor=events[-1].executor_id if events else "",
+                exchanges=len(taus),
+                left_out=len(mine) - len(taus),
+                tau_mean=sum(taus) / len(taus) if taus else None,
+                tau_min=min(taus, default=None),
+                tau_max=max(taus, default=None),
+                pause_mean_s=sum(pauses) / len(pauses) if pauses else None,
+                pause_max_s=max(pauses, default=None),
+            )
+        )
+    return rows

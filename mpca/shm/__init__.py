@@ -1,0 +1,8 @@
+"""The mapped segment between an agent and its executor: made, sized and filled here; its layout is `wire.slots`."""
+
+from __future__ import annotations
+
+from mpca.shm.memory import available_bytes
+from mpca.shm.segment import Segment
+
+__all__ = ["Segment", "available_bytes"]

@@ -1,0 +1,103 @@
+"""The mapped segment: one memfd of the agent with a slot for snapshots and one for the arrivals of each shard.
+
+The agent makes it, so there is no name that somebody would have to remove, whoever is killed: the kernel frees it with
+the last of its users. The executor opens it as ``/proc/<pid>/fd/<fd>``. It is allocated whole when it is made, so that
+writing to it can neither fail nor raise SIGBUS later. Where the slots lie and what their headers say is `wire.slots`.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from mpca.errors import EnvironmentRefused, RemoteProtocolError
+from mpca.shm.memory import available_bytes
+from mpca.units import format_size
+from mpca.wire.slots import HEADER_BYTES, MODES, SlotHeader, slot_offsets
+
+__all__ = ["Segment"]
+
+_WIRE = np.dtype("<f4")
+
+
+class Segment:
+    """Slots of one agent. Written and read between two batches, by the one thread of the agent."""
+
+    def __init__(self, bounds: Sequence[int], agent: int, have_bytes: Callable[[], int] = available_bytes) -> None:
+        """Make the segment for shards with these edges (elements of the flat vector).
+
+        Raises:
+            EnvironmentRefused: the machine or the container has too little memory left for it.
+        """
+        self._shard_bytes = [(end - start) * _WIRE.itemsize for start, end in zip(bounds, bounds[1:], strict=False)]
+        self.slots, self.size_bytes = slot_offsets(self._shard_bytes)
+        have = have_bytes()
+        if have < self.size_bytes:
+            raise EnvironmentRefused(
+                f"too little memory for the parameter slots: need_bytes={self.size_bytes}, have_bytes={have}, "
+                f"agent={agent}; the slots take {format_size(self.size_bytes)} beside the model itself: "
+                "give the executors more memory (spark.executor.memoryOverhead) or run fewer agents on a host"
+            )
+        self.fd = os.memfd_create(f"mpca-agent-{agent}", os.MFD_CLOEXEC)
+        try:
+            os.posix_fallocate(self.fd, 0, self.size_bytes)
+            self._map = mmap.mmap(self.fd, self.size_bytes)
+        except OSError as error:
+            os.close(self.fd)
+            raise EnvironmentRefused(
+                f"the parameter slots could not be allocated: need_bytes={self.size_bytes}, have_bytes={have}, "
+                f"agent={agent}: {error}"
+            ) from error
+        self._snapshot_seq = 0
+        for slot in range(len(self.slots)):
+            self._write_header(slot, SlotHeader(max(slot - 1, 0), 0, 0, 0, 0, MODES["snapshot" if slot == 0 else "install"]))
+
+    def shard_view(self, shard: int, slot: int = 0) -> npt.NDArray[np.float32]:
+        """The elements of `shard` as they lie in the snapshot slot (0) or in its arrival slot (``1 + shard``)."""
+        return np.frombuffer(
+            self._map, _WIRE, self._shard_bytes[shard] // _WIRE.itemsize, offset=self.slots[slot] + HEADER_BYTES
+        )
+
+    def write_snapshot(
+        self, shard: int, cycle: int, updates: int, fill: Callable[[npt.NDArray[np.float32]], None]
+    ) -> None:
+        """Let `fill` write the shard into the snapshot slot; the header's seq is odd meanwhile.
+
+        A cycle may be negative (x_0 is read before cycle 0); the unsigned field holds it modulo 2^64.
+        """
+        length, mode = self._shard_bytes[shard], MODES["snapshot"]
+        self._snapshot_seq += 1
+        self._write_header(0, SlotHeader(shard, self._snapshot_seq, cycle % (1 << 64), updates, length, mode))
+        fill(self.shard_view(shard))
+        self._snapshot_seq += 1
+        self._write_header(0, SlotHeader(shard, self._snapshot_seq, cycle % (1 << 64), updates, length, mode))
+
+    def read_arrival(self, shard: int, version: int, mode: str) -> npt.NDArray[np.float32]:
+        """The arrival that an Install has named, in the mapped slot itself: copy it before saying Installed.
+
+        Raises:
+            RemoteProtocolError: the slot holds something else, or is being written.
+        """
+        offset = self.slots[1 + shard]
+        try:
+            header = SlotHeader.unpack(self._map[offset : offset + HEADER_BYTES])
+        except ValueError as error:
+            raise RemoteProtocolError(f"arrival slot of shard {shard}: {error}") from error
+        expected = SlotHeader(shard, header.seq, version, header.updates, self._shard_bytes[shard], MODES[mode])
+        if header.seq % 2 or header != expected:
+            raise RemoteProtocolError(f"arrival slot of shard {shard} is not what Install said: {header}, not {expected}")
+        return self.shard_view(shard, slot=1 + shard)
+
+    def close(self) -> None:
+        """Close the descriptor; the mapping goes with the last array that looks into it."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def _write_header(self, slot: int, header: SlotHeader) -> None:
+        offset = self.slots[slot]
+        self._map[offset : offset + HEADER_BYTES] = header.pack()

@@ -1,0 +1,65 @@
+"""Sizes and durations as people write them ("64 MiB", "500 ms"), to and from plain numbers. Not for arithmetic."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["format_duration", "format_size", "parse_duration", "parse_size"]
+
+_SIZES = {
+    "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
+    "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40,  # Spark's letters, which are binary
+    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+}  # fmt: skip
+_DURATIONS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-z]*)\s*\Z")
+
+
+def _parse(text: str, table: dict[str, float], example: str, what: str) -> float:
+    match = _QUANTITY.match(text)
+    if match is None or match[2].lower() not in table:
+        raise ValueError(f"not a {what}: {text!r}; write a number with its unit, such as {example}")
+    return float(match[1]) * table[match[2].lower()]
+
+
+def parse_size(text: str | int) -> int:
+    """Bytes of a size such as ``"16MiB"``, ``"1.5 GiB"`` or ``"900m"``; an int is bytes already.
+
+    Raises:
+        ValueError: no number, no unit, or an unknown unit.
+    """
+    if isinstance(text, int):
+        return text
+    return int(_parse(text, _SIZES, "64MiB", "size"))
+
+
+def parse_duration(text: str | int | float) -> float:
+    """Seconds of a duration such as ``"75s"``, ``"500 ms"`` or ``"2h"``; a number is seconds already.
+
+    Raises:
+        ValueError: no number, no unit, or an unknown unit.
+    """
+    if isinstance(text, (int, float)):
+        return float(text)
+    return _parse(text, _DURATIONS, "90s", "duration")
+
+
+def format_size(size_bytes: int) -> str:
+    """``1536 -> "1.5 KiB"``."""
+    value = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def format_duration(seconds: float) -> str:
+    """``75 -> "1m15s"``, ``0.25 -> "250ms"``."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 60:
+        return f"{seconds:.1f}".removesuffix(".0") + "s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"

@@ -1,0 +1,179 @@
+"""Control messages between an executor's JVM and its agent, one frozen dataclass each.
+
+The executor writes to the agent's stdin, the agent to its stdout (both moved to other descriptors before user code
+runs). A frame is a four-byte big-endian length and a msgpack array ``[code, {field: value}]``; `codec.py` does that.
+Bulk never travels here: a message names a slot of the mapped segment (`slots.py`). The Java twin is
+``org.mpca.wire.Message``; both read the same bytes from ``tests/golden/wire/``.
+
+What can be out of order: an Install may arrive while the agent is asked for a Yield (the method says which goes
+first); a Yield may be asked before Begin (the reading of x_0); Stop may come at any time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = [
+    "CODES",
+    "Begin",
+    "Failed",
+    "Finished",
+    "Hello",
+    "Install",
+    "Installed",
+    "Message",
+    "Progress",
+    "Snapshot",
+    "Start",
+    "Stop",
+    "Yield",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Base of all messages."""
+
+
+# ---- executor to agent ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Start(Message):
+    """First message: who the agent is and what it is to do."""
+
+    agent: int
+    incarnation: int
+    agents: int  # how many the run wants
+    run: str
+    seed: int
+    shards: int
+    layer_aligned: bool
+    method: dict[str, Any]  # MethodSpec.to_dict(): name and its numbers
+    task: str  # "train"
+    payload: bytes  # cloudpickle of (function, args, kwargs)
+    device: str = "cpu"  # "cpu", "cuda:0"
+    threads: int = 1  # torch.set_num_threads
+    conf: dict[str, Any] = field(default_factory=dict)  # resolved configuration, for mpca.data() and built-in trainers
+
+
+@dataclass(frozen=True, slots=True)
+class Begin(Message):
+    """x_0 is agreed: the first step may be taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Yield(Message):
+    """Interrupt between two batches and publish one shard into the snapshot slot."""
+
+    cycle: int
+    shard: int
+
+
+@dataclass(frozen=True, slots=True)
+class Install(Message):
+    """The arrival slot of `shard` holds a joint state; read it between two batches, then say Installed."""
+
+    shard: int
+    version: int  # exchange number of this shard, 1 for the first
+    mode: str  # "install": what the method does with an arrival; "replace": take it as one's own (x_0, joiners)
+
+
+@dataclass(frozen=True, slots=True)
+class Stop(Message):
+    """Finish: the data iterator ends and `mpca.stopping()` becomes true."""
+
+    reason: str
+
+
+# ---- agent to executor ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Hello(Message):
+    """`attach` was called: what is trained, a hash of x_0, and where the mapped segment is.
+
+    The segment is a memfd of the agent, which the executor opens as ``/proc/<pid>/fd/<segment_fd>``: it has no name,
+    so nothing is left behind whoever is killed, and it is not bounded by the size of /dev/shm.
+    """
+
+    agent: int
+    incarnation: int
+    pid: int
+    python: str
+    torch: str
+    mpca: str
+    x0_hash: str  # sha256 hex of the flat vector, float buffers included
+    layout: list[list[Any]]  # [[name, shape, kind, offset], ...]; kind "parameter" or "buffer"; offset in elements
+    local: dict[str, Any]  # what stays local but belongs to a state_dict: {name: [numpy dtype, shape, bytes]}
+    tied: dict[str, str]  # {alias: name} of tied tensors
+    bounds: list[int]  # shard edges in elements of the flat vector, S + 1 of them
+    parameters: int  # elements of the flat vector that are parameters; the rest are float buffers
+    segment_fd: int
+    segment_bytes: int
+    slots: list[int]  # byte offset of each slot in the segment: [snapshot, arrival of shard 0, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot(Message):
+    """The snapshot slot holds `shard` for `cycle`; the executor reads it before it asks for the next."""
+
+    cycle: int
+    shard: int
+    updates: int  # tau: optimiser updates completed since the last snapshot of this shard
+    start: float  # wall clock seconds: the interruption began
+    end: float  # ... and training went on
+
+
+@dataclass(frozen=True, slots=True)
+class Installed(Message):
+    """The arrival slot of `shard` was read and may be written again."""
+
+    shard: int
+    version: int
+    mode: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress(Message):
+    """At most twice a second, and before Finished. Counters are totals of this incarnation."""
+
+    steps: int
+    samples: int
+    train_s: float  # seconds since the first step began, pauses included
+    pause_s: float  # seconds spent in snapshots and installs
+    metrics: dict[str, float]  # newest values of mpca.log
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Message):
+    """The train function returned."""
+
+    returns: bytes  # cloudpickle of its value
+
+
+@dataclass(frozen=True, slots=True)
+class Failed(Message):
+    """The user's code raised. The run ends with this traceback."""
+
+    error: str  # "ValueError: ..."
+    traceback: str
+
+
+#: Codes travel; they are never reused. Executor to agent from 1, agent to executor from 17.
+CODES: dict[int, type[Message]] = {
+    1: Start,
+    2: Begin,
+    3: Yield,
+    4: Install,
+    5: Stop,
+    17: Hello,
+    18: Snapshot,
+    19: Installed,
+    20: Progress,
+    21: Finished,
+    22: Failed,
+}

@@ -1,0 +1,128 @@
+"""What the driver tells the executors: one Order a Spark job, carried in its closure, and what each task answers.
+
+An order bundles, in this sequence on every executor: forget what no cycle needs any more, deliver Begin and Stop, start
+the download of broadcasts in the background, reduce one shard, then freeze the yields of the next cycle. Freezing at the
+end of the job before means that when a reduce starts every chunk exists (no ready mark, no polling, no miss), and that
+the driver knows every contributor, its tau and that it is finite *before* it orders a sum.
+
+Every part is idempotent: a re-run task, or the order submitted again without a lost executor, gives the same bytes.
+The Java twin is ``org.mpca.wire.Order``; both travel as msgpack maps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import msgpack
+
+__all__ = ["Answer", "Download", "Freeze", "Frozen", "Order", "Part", "Reduce", "Rediscovered"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one executor adds to a sum: the tau-weighted mean of its own agents' shard, frozen before."""
+
+    executor: str
+    weight: float  # sum of tau over its agents (float64); 1.0 when x_0 is read
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """R = sum_e (weight_e / sum weight) * part_e, parts added in the order given, float32 with float64 weights."""
+
+    cycle: int
+    shard: int
+    length: int  # bytes
+    parts: list[Part]
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """Materialise the yield of (cycle, shard) of these agents; those that do not answer by the deadline are late."""
+
+    cycle: int
+    shard: int
+    agents: list[list[Any]]  # [[executor, agent, incarnation], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A broadcast to fetch in the background and hand to agents between two of their batches."""
+
+    broadcast: int  # id, from Cluster.publish
+    shard: int
+    version: int
+    mode: str  # "install" | "replace"
+    length: int  # bytes
+    agents: list[list[Any]]  # [[executor, agent, incarnation], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    order: int  # serial number of the job, never reused in a run
+    run: str
+    epoch: int  # attempt of the driver; D of the reliability reference
+    cycle: int
+    deadline: float  # wall clock seconds; every wait on an executor ends before it
+    executors: list[str]  # one task on each, in this sequence
+    description: str = ""  # what the Spark UI shows
+    begin: list[list[Any]] = field(default_factory=list)  # [[executor, agent, incarnation], ...]
+    stop: list[list[Any]] = field(default_factory=list)  # [[executor, agent, incarnation, reason], ...]
+    forget_cycle: int = -(1 << 30)  # yields and chunks of this cycle and before are dropped
+    forget_broadcasts: list[int] = field(default_factory=list)
+    downloads: list[Download] = field(default_factory=list)
+    reduce: Reduce | None = None
+    freeze: Freeze | None = None
+
+    def pack(self) -> bytes:
+        return msgpack.packb(asdict(self), use_bin_type=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """One agent's frozen yield."""
+
+    agent: int
+    incarnation: int
+    tau: int
+    crc: int  # CRC-32 of the shard's float32 bytes, little-endian
+    finite: bool
+    start: float  # wall clock of the interruption
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the task of one executor answers.
+
+    `weight` is the sum of tau of the finite yields that its part holds; `late` says why an expected agent is not in it.
+    """
+
+    executor: str
+    host: str
+    frozen: list[Frozen]
+    late: dict[int, str]  # agent -> reason
+    weight: float
+    reduce_start: float  # wall clock; 0 when the order had no reduce
+    reduce_end: float
+    bytes_in: int  # bytes this executor fetched for the reduction
+    bytes_out: int  # ... and pushed to the driver
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Answer:
+        fields = msgpack.unpackb(data, raw=False, strict_map_key=False)
+        fields["frozen"] = [Frozen(**one) for one in fields["frozen"]]
+        fields["late"] = {int(agent): reason for agent, reason in fields["late"].items()}
+        return cls(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Rediscovered:
+    """A living agent, as its executor's registry knows it."""
+
+    executor: str
+    host: str
+    agent: int
+    incarnation: int
+    pid: int

@@ -1,0 +1,161 @@
+"""Who may say what when, on the pipe between an executor and its agent. No bytes, no clock, no I/O.
+
+Two roles, EXECUTOR and AGENT. Each end keeps one `Session` of its own role and tells it every message that it sends or
+receives. The stages are those of the agent as this end knows them, so that the two ends may differ while messages cross:
+
+    STARTING   the process was started; it knows nothing
+    LOADING    Start is on its way or there: the user's function runs, `attach` has not been called
+    WAITING    Hello was said: x_0 is known, the first step is not allowed yet
+    TRAINING   Begin was said
+    STOPPING   Stop was said: the agent ends when its function returns; it still answers
+    CLOSED     Finished or Failed was said, the last word of an agent
+
+What can be out of order. The executor may ask for a Yield, offer Installs and say Stop while the agent's last word is
+on its way: an agent that is CLOSED drops what it receives. Stop may cross Hello. A Begin may come twice (an order that
+was submitted again), as may Stop. Yield and Install may come in WAITING: x_0 is read, and a joiner gets its state.
+
+Beside the table each end keeps what is owed: one Yield at a time and one Install per shard, each answered by the
+Snapshot or Installed of the same numbers. The answer frees the slot, so an answer to nothing would hand the other side
+a slot that somebody is writing to.
+
+An illegal move raises and changes nothing: `LocalProtocolError` when this end made it, `RemoteProtocolError` when the
+peer did.
+"""
+
+from __future__ import annotations
+
+from mpca.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
+from mpca.wire.messages import (
+    Begin,
+    Failed,
+    Finished,
+    Hello,
+    Install,
+    Installed,
+    Message,
+    Progress,
+    Snapshot,
+    Start,
+    Stop,
+    Yield,
+)
+
+__all__ = [
+    "AGENT",
+    "CLOSED",
+    "EXECUTOR",
+    "LOADING",
+    "STARTING",
+    "STOPPING",
+    "TRAINING",
+    "TRANSITIONS",
+    "WAITING",
+    "Session",
+]
+
+EXECUTOR, AGENT = "EXECUTOR", "AGENT"
+STARTING, LOADING, WAITING, TRAINING, STOPPING, CLOSED = (
+    "STARTING", "LOADING", "WAITING", "TRAINING", "STOPPING", "CLOSED",
+)  # fmt: skip
+
+_ENDINGS = {Finished: CLOSED, Failed: CLOSED}
+
+#: Role -> stage -> message -> next stage, for the messages that the role sends and for those that it receives.
+TRANSITIONS: dict[str, dict[str, dict[type[Message], str]]] = {
+    EXECUTOR: {
+        STARTING: {Start: LOADING, Failed: CLOSED},
+        LOADING: {Hello: WAITING, Stop: STOPPING, Progress: LOADING, **_ENDINGS},
+        WAITING: {
+            Begin: TRAINING, Stop: STOPPING,
+            Yield: WAITING, Snapshot: WAITING, Install: WAITING, Installed: WAITING, Progress: WAITING, **_ENDINGS,
+        },
+        TRAINING: {
+            Begin: TRAINING, Stop: STOPPING,
+            Yield: TRAINING, Snapshot: TRAINING, Install: TRAINING, Installed: TRAINING, Progress: TRAINING, **_ENDINGS,
+        },
+        STOPPING: {
+            Begin: STOPPING, Stop: STOPPING, Hello: STOPPING,  # Hello: it was on its way when Stop was said
+            Yield: STOPPING, Snapshot: STOPPING, Install: STOPPING, Installed: STOPPING, Progress: STOPPING, **_ENDINGS,
+        },
+        CLOSED: {},
+    },
+    AGENT: {
+        STARTING: {Start: LOADING, Failed: CLOSED},
+        LOADING: {Hello: WAITING, Stop: STOPPING, Progress: LOADING, **_ENDINGS},
+        WAITING: {
+            Begin: TRAINING, Stop: STOPPING,
+            Yield: WAITING, Snapshot: WAITING, Install: WAITING, Installed: WAITING, Progress: WAITING, **_ENDINGS,
+        },
+        TRAINING: {
+            Begin: TRAINING, Stop: STOPPING,
+            Yield: TRAINING, Snapshot: TRAINING, Install: TRAINING, Installed: TRAINING, Progress: TRAINING, **_ENDINGS,
+        },
+        STOPPING: {
+            Begin: STOPPING, Stop: STOPPING,
+            Yield: STOPPING, Snapshot: STOPPING, Install: STOPPING, Installed: STOPPING, Progress: STOPPING, **_ENDINGS,
+        },
+        # What the executor said before it had read the last word; nobody acts on it.
+        CLOSED: {Begin: CLOSED, Yield: CLOSED, Install: CLOSED, Stop: CLOSED},
+    },
+}  # fmt: skip
+
+_SENT_BY_EXECUTOR = frozenset({Start, Begin, Yield, Install, Stop})
+
+
+class Session:
+    """One end's view of the conversation with one agent."""
+
+    def __init__(self, role: str) -> None:
+        self.role = role
+        self.stage = STARTING
+        self._table = TRANSITIONS[role]
+        self._yield: tuple[int, int] | None = None  # (cycle, shard) asked and not answered
+        self._offers: dict[int, tuple[int, str]] = {}  # shard -> (version, mode) offered and not answered
+
+    def sending(self, message: Message) -> None:
+        """This end is about to send `message`. Raises LocalProtocolError when it may not."""
+        if (type(message) in _SENT_BY_EXECUTOR) != (self.role == EXECUTOR):
+            raise LocalProtocolError(f"{self.role} does not send {type(message).__name__}")
+        self._move(message, LocalProtocolError)
+
+    def received(self, message: Message) -> None:
+        """`message` has come from the peer. Raises RemoteProtocolError when it should not have."""
+        if (type(message) in _SENT_BY_EXECUTOR) == (self.role == EXECUTOR):
+            raise RemoteProtocolError(f"{self.role} does not receive {type(message).__name__}")
+        self._move(message, RemoteProtocolError)
+
+    def _move(self, message: Message, error: type[ProtocolError]) -> None:
+        after = self._table[self.stage].get(type(message))
+        if after is None:
+            raise error(f"{type(message).__name__} is illegal here: role={self.role}, stage={self.stage}")
+        if self.stage != CLOSED:
+            self._settle(message, error)
+        self.stage = after
+
+    def _settle(self, message: Message, error: type[ProtocolError]) -> None:
+        """Keep what is owed: every answer has its question, and a slot has one owner."""
+        if isinstance(message, Yield):
+            if self._yield is not None:
+                raise error(f"a second Yield while one is unanswered: role={self.role}, open={self._yield}")
+            self._yield = (message.cycle, message.shard)
+        elif isinstance(message, Snapshot):
+            if self._yield != (message.cycle, message.shard):
+                raise error(
+                    f"Snapshot without its Yield: role={self.role}, cycle={message.cycle}, shard={message.shard}, "
+                    f"open={self._yield}"
+                )
+            self._yield = None
+        elif isinstance(message, Install):
+            if message.shard in self._offers:
+                raise error(
+                    f"a second Install of a shard whose slot is taken: role={self.role}, shard={message.shard}, "
+                    f"version={message.version}, open={self._offers[message.shard]}"
+                )
+            self._offers[message.shard] = (message.version, message.mode)
+        elif isinstance(message, Installed):
+            if self._offers.get(message.shard) != (message.version, message.mode):
+                raise error(
+                    f"Installed without its Install: role={self.role}, shard={message.shard}, version={message.version}, "
+                    f"mode={message.mode}, open={self._offers.get(message.shard)}"
+                )
+            del self._offers[message.shard]

@@ -1,0 +1,163 @@
+"""What the page shows and embeds equals what the records say, whatever became of the run."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpca.errors import ConfigError
+from mpca.report import write_report
+from tests.report.synthetic import KILLED_AT, synthetic_records, write_run
+
+
+class Page(HTMLParser):
+    """Embedded data, table rows, and the titles and classes of SVG marks."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.embedded = ""
+        self.titles: list[str] = []
+        self.rows: list[list[str]] = []
+        self.bars = 0
+        self.addresses: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.data: dict[str, Any] = json.loads(self.embedded)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        self.addresses += [value or "" for key, value in attrs if key in ("src", "href")]
+        self._open.append("data" if attributes.get("id") == "mpca-data" else tag)
+        if tag == "rect" and "bar" in (attributes.get("class") or "").split():
+            self.bars += 1
+        if tag == "tr":
+            self.rows.append([])
+        if tag == "title":
+            self.titles.append("")
+        if tag == "td":
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open.pop()
+
+    def handle_data(self, text: str) -> None:
+        if self._open and self._open[-1] == "data":
+            self.embedded += text
+        elif self._open and self._open[-1] == "title":
+            self.titles[-1] += text
+        elif self._open and self._open[-1] == "td":
+            self.rows[-1][-1] += text
+
+
+def page_of(run_dir: Path) -> Page:
+    # void elements would unbalance the parser's stack
+    text = re.sub(r"<meta[^>]*>", "", write_report(run_dir).read_text(encoding="utf-8"))
+    return Page(text)
+
+
+def test_curve_bars_and_lost_agents_equal_the_records(tmp_path: Path) -> None:
+    records = synthetic_records()
+    page = page_of(write_run(tmp_path / "run", records))
+
+    evaluations = [r for r in records if r["kind"] == "evaluation"]
+    assert [(p["t"], p["cycle"], p["error"]) for p in page.data["curve"]] == [
+        (r["t"], r["cycle"], r["error"]) for r in evaluations
+    ]
+    stages = [
+        (r["cycle"], stage, spec["shard"], spec["start"], spec["end"])
+        for r in records
+        if r["kind"] == "cycle"
+        for stage, spec in r["stages"].items()
+    ]
+    assert [(b["cycle"], b["stage"], b["shard"], b["start"], b["end"]) for b in page.data["bars"]] == stages
+    assert page.bars == len(stages), "every stage is drawn"
+    lost = [r for r in records if r["kind"] == "agent" and r["event"] == "lost"]
+    assert [(x["agent"], x["incarnation"], x["seconds"], x["reason"]) for x in page.data["losses"]] == [
+        (r["index"], r["incarnation"], r["t"], r["reason"]) for r in lost
+    ]
+
+
+def test_a_lost_agent_is_in_the_table_with_its_successor(tmp_path: Path) -> None:
+    page = page_of(write_run(tmp_path / "run", synthetic_records()))
+    row = next(row for row in page.rows if "killed by signal 9" in row)
+    assert row[0] == f"{KILLED_AT} s"
+    assert row[1] == "2 (incarnation 0)"
+    assert row[-1] == "after 2.4s on executor 5"
+    assert any("agent 2 lost at 9.3 s" in title for title in page.titles)
+
+
+def test_tau_and_bytes_equal_the_records(tmp_path: Path) -> None:
+    records = synthetic_records(cycles=20)
+    page = page_of(write_run(tmp_path / "run", records))
+    cycles = [r for r in records if r["kind"] == "cycle"]
+    taus = {(c["cycle"], c["agent"]): c["tau"] for c in page.data["contributions"] if c["tau"] is not None}
+    assert taus == {(r["cycle"], int(a)): g["tau"] for r in cycles for a, g in r["contributors"].items()}
+    out = {(c["cycle"], c["agent"]): c["reason"] for c in page.data["contributions"] if c["tau"] is None}
+    assert out == {(r["cycle"], int(a)): why for r in cycles for a, why in r["left_out"].items()}
+    assert [b["driver_in"] for b in page.data["bytes"]] == [r["bytes"]["driver_in"] for r in cycles]
+
+
+def test_a_run_cut_off_in_the_middle_of_a_line_still_has_a_page(tmp_path: Path) -> None:
+    records = [r for r in synthetic_records() if r["kind"] != "end"]
+    page = page_of(write_run(tmp_path / "run", records, tail='{"kind": "cycle", "t": 25.1, "cyc'))
+    assert len(page.data["curve"]) == 12
+    assert "not ended" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_run_that_failed_before_its_first_cycle_has_a_page(tmp_path: Path) -> None:
+    records = [
+        {**synthetic_records()[0], "name": "early"},
+        {"kind": "end", "t": 3.0, "status": "failed", "reason": "agent 1 exited with code 3 <before> Hello"},
+    ]
+    summary = {"status": "failed", "reason": "agent 1 exited", "final_error": None, "best_error": None, "seconds": 3.0}
+    page = page_of(write_run(tmp_path / "run", records, summary))
+    assert page.data["end"]["reason"] == "agent 1 exited with code 3 <before> Hello"
+    assert page.data["bars"] == []
+
+
+def test_the_page_needs_no_network_and_runs_no_script(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run", synthetic_records())
+    page = page_of(run_dir)
+    text = (run_dir / "report.html").read_text(encoding="utf-8")
+    assert page.addresses == []
+    assert "url(" not in text
+    assert "@import" not in text
+    assert re.findall(r"<script[^>]*>", text) == ['<script type="application/json" id="mpca-data">']
+
+
+def test_text_from_a_run_cannot_break_out_of_the_page(tmp_path: Path) -> None:
+    records = synthetic_records(cycles=3)
+    records[0]["name"] = "</script><script>alert(1)</script>"
+    text = write_report(write_run(tmp_path / "run", records)).read_text(encoding="utf-8")
+    assert "<script>alert" not in text
+
+
+def test_pauses_of_agents_and_of_the_run_equal_the_records(tmp_path: Path) -> None:
+    records = synthetic_records(cycles=20)
+    page = page_of(write_run(tmp_path / "run", records))
+    expected = {
+        (r["cycle"], int(agent)): end - start
+        for r in records
+        if r["kind"] == "cycle"
+        for agent, (start, end) in r["pauses"].items()
+    }
+    assert {(c["cycle"], c["agent"]): c["pause_s"] for c in page.data["contributions"] if c["tau"] is not None} == expected
+    assert [(p["start"], p["end"]) for p in page.data["pauses"]] == [(17.0, 18.5)], "one pause, though it was written twice"
+
+
+def test_the_end_of_an_earlier_attempt_is_not_the_end_of_the_run(tmp_path: Path) -> None:
+    records = synthetic_records(cycles=5)
+    again = {**records[0], "t": 30.0, "attempt": 2}
+    page = page_of(write_run(tmp_path / "run", [*records, again]))
+    assert page.data["end"] is None
+    assert [one["attempt"] for one in page.data["attempts"]] == [1, 2]
+
+
+def test_a_folder_without_records_is_refused_with_its_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"not a run folder: .*no records\.jsonl"):
+        write_report(tmp_path)
