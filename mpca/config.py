@@ -397,7 +397,8 @@ def _check_spark(own: Mapping[str, str], session: Mapping[str, str], cluster: Cl
     both = {**session, **own}
     for key, why in _OFF_REQUIRED.items():
         if both.get(key, "false").strip().lower() == "true":
-            raise refused(key, both[key], f"must be false: {why}")
+            by = "" if key in own else " (set by the Spark session)"
+            raise refused(key, both[key], f"must be false: {why}{by}")
     for key in own:
         if key.startswith(SPARK_PREFIX):
             raise refused(key, own[key], "write it in its own section instead of [spark]")

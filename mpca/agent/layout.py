@@ -66,7 +66,8 @@ class Layout:
     parameters: int  # elements that are parameters; the rest are buffers
     total: int
     device: torch.device
-    local: dict[str, Any]  # as in Hello: name -> [dtype, shape, bytes]; and "tied" -> {alias: name}
+    local: dict[str, list[Any]]  # as in Hello: name -> [dtype, shape, bytes]
+    tied: dict[str, str]  # as in Hello: alias -> name
 
     def plan(self, shards: int, layer_aligned: bool) -> ShardPlan:
         """Where the shards are cut."""
@@ -108,7 +109,7 @@ def read_layout(model: nn.Module) -> Layout:
             entries.append(Entry(name, tuple(tensor.shape), kind, offset, tensor.numel(), source))
             offset += tensor.numel()
     count = sum(p.numel() for _, p in parameters)
-    return Layout(tuple(entries), count, offset, device, _local(model, {entry.name for entry in entries}, tied))
+    return Layout(tuple(entries), count, offset, device, _local(model, {*tied, *(entry.name for entry in entries)}), tied)
 
 
 def _trainable(model: nn.Module, tied: dict[str, str]) -> Iterator[tuple[str, nn.Parameter]]:
@@ -179,12 +180,12 @@ def _one_device(named: list[tuple[str, Tensor]]) -> torch.device:
     return tensor.device
 
 
-def _local(model: nn.Module, exchanged: set[str], tied: dict[str, str]) -> dict[str, Any]:
+def _local(model: nn.Module, exchanged: set[str]) -> dict[str, list[Any]]:
     """What a state_dict holds beside the flat vector."""
-    local: dict[str, Any] = {"tied": dict(tied)}
+    local: dict[str, list[Any]] = {}
     left = LOCAL_LIMIT_BYTES
     for name, value in model.state_dict().items():
-        if name in exchanged or name in tied or not isinstance(value, Tensor) or value.layout is not torch.strided:
+        if name in exchanged or not isinstance(value, Tensor) or value.layout is not torch.strided:
             continue
         size = value.numel() * value.element_size()
         if size > left:

@@ -6,8 +6,6 @@ thread happens to be; nothing runs beside the user's training. While the agent w
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -24,13 +22,14 @@ from mpca.agent.events import (
     Take,
 )
 from mpca.agent.link import Link, LinkClosed
+from mpca.agent.process import end_group
 from mpca.agent.state import HOLDING, STOPPING, WAITING, AgentMachine
 from mpca.agent.trainer import Trainer
 from mpca.clock import Clock
 from mpca.shm import Segment
 from mpca.wire.messages import Failed, Finished, Hello, Installed, Progress, Snapshot, Stop
 
-__all__ = ["PROGRESS_INTERVAL_S", "AgentLoop", "end_group"]
+__all__ = ["PROGRESS_INTERVAL_S", "AgentLoop"]
 
 #: "At most twice a second" (wire.messages.Progress).
 PROGRESS_INTERVAL_S = 0.5
@@ -119,7 +118,8 @@ class AgentLoop:
         self._link.send(self._hello)
 
     def _publish(self, one: Publish) -> None:
-        assert self._trainer is not None and self._segment is not None
+        assert self._trainer is not None
+        assert self._segment is not None
         trainer, start = self._trainer, self._clock.wall()
         self._segment.write_snapshot(one.shard, one.cycle, one.updates, lambda out: trainer.snapshot(one.shard, out))
         end = self._clock.wall()
@@ -127,7 +127,8 @@ class AgentLoop:
         self._link.send(Snapshot(one.cycle, one.shard, one.updates, start, end))
 
     def _take(self, one: Take) -> None:
-        assert self._trainer is not None and self._segment is not None
+        assert self._trainer is not None
+        assert self._segment is not None
         start = self._clock.wall()
         data = self._segment.read_arrival(one.shard, one.version, one.mode)
         self._trainer.install(one.shard, data, one.version, one.mode)
@@ -155,10 +156,3 @@ class AgentLoop:
 
     def _end_group(self, _: EndGroup) -> None:
         end_group()
-
-
-def end_group() -> None:
-    """Kill this process and, if it leads a group of its own, everything in that group. Does not return."""
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os._exit(1)

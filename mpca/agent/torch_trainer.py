@@ -8,6 +8,7 @@ flat tensor, cut into views of the same lengths. All of it in float32.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +48,7 @@ class TorchTrainer:
         self._carrier = carrier_for(layout.device, max(plan.sizes))
         #: x* for the pull, or y (the state that the next arrival answers) for the correction; nothing for "replace".
         kept = torch.zeros(layout.parameters if arrival != "replace" else 0, device=layout.device)
-        self._kept = [kept[min(a, kept.numel()) : min(b, kept.numel())] for a, b in zip(self.bounds, self.bounds[1:])]
+        self._kept = [kept[min(a, kept.numel()) : min(b, kept.numel())] for a, b in pairwise(self.bounds)]
         self._pointers: tuple[int, ...] = ()
         self._views: list[list[Tensor]] = []  # by shard, of its parameters
         self._targets: list[list[Tensor]] = []  # by shard, views of `_kept` of the same lengths
@@ -122,12 +123,9 @@ class TorchTrainer:
                     f"a tensor changed after attach: {entry.kind}={entry.name}, shape={list(tensor.shape)}, "
                     f"device={tensor.device}; it was {list(entry.shape)} on {self._layout.device}"
                 )
-        self._views = [
-            [self._view(cut) for cut in cuts if self._entries[cut.entry].kind == "parameter"] for cuts in self._cuts
-        ]
+        self._views = [[self._view(cut) for cut in cuts if self._entries[cut.entry].kind == "parameter"] for cuts in self._cuts]
         self._targets = [
-            _split_like(kept, views) if kept.numel() else []
-            for kept, views in zip(self._kept, self._views, strict=True)
+            _split_like(kept, views) if kept.numel() else [] for kept, views in zip(self._kept, self._views, strict=True)
         ]
         self._pointers = pointers
 

@@ -8,9 +8,11 @@ the model, exchanges 1.55 times slower. Layer-aligned cuts remain an option, sin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
+from math import inf
+from operator import add
 
 from mpca.errors import ConfigError
 from mpca.units import format_size
@@ -69,7 +71,7 @@ class ShardPlan:
 
     @classmethod
     def layer_aligned(cls, sizes: Sequence[int], parameters: int, shards: int) -> ShardPlan:
-        """Shards that end where a tensor ends, the largest as small as possible; ties go to the cut nearest j N / S.
+        """Shards that end where a tensor ends, the largest as small as possible and then the sizes alike.
 
         Args:
             sizes: elements of each tensor, in the order of the flat vector.
@@ -84,16 +86,17 @@ class ShardPlan:
             (0, 2, 8, 10)
         """
         edges = list(accumulate(sizes, initial=0))
-        total = edges[-1]
-        cuts = [0]
-        for j, cut in enumerate(_smallest_largest(edges, shards), start=1):
-            cuts.append(cut if j < shards else total)
-        return cls(total, parameters, shards, tuple(cuts))
+        if shards < 1:  # refused by the constructor
+            return cls(edges[-1], parameters, shards, (0, edges[-1]))
+        ends = _cheapest_cuts(edges, shards, cost=float, join=max)
+        largest = max(end - start for start, end in pairwise([0, *ends]))
+        ends = _cheapest_cuts(edges, shards, lambda size: size**2 if size <= largest else inf, join=add)
+        return cls(edges[-1], parameters, shards, (0, *ends))
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Elements of each shard."""
-        return tuple(end - start for start, end in zip(self.bounds, self.bounds[1:], strict=False))
+        return tuple(end - start for start, end in pairwise(self.bounds))
 
     def slice(self, shard: int) -> slice:
         """The shard's elements of the flat vector."""
@@ -111,31 +114,22 @@ class ShardPlan:
         return min(max(self.parameters - start, 0), end - start)
 
 
-def _smallest_largest(edges: list[int], shards: int) -> list[int]:
-    """Ends of `shards` runs of layers with the smallest largest run.
+def _cheapest_cuts(
+    edges: list[int], shards: int, cost: Callable[[int], float], join: Callable[[float, float], float]
+) -> list[int]:
+    """Ends of `shards` runs of layers whose joined costs are least, by dynamic programming in O(S L^2).
 
-    ``best[e]`` is the size of the largest of j runs that cover the layers before edge e; run j + 1 starts at the edge
-    that makes the larger of it and of what came before smallest. O(S L^2) for L layers, which is milliseconds.
+    ``best[e]`` is what the first j runs cost at least when they cover the layers before edge e, and ``starts[j][e]`` is
+    where the last of them begins.
     """
-    last, total = len(edges) - 1, edges[-1]
-    best = list(edges)
+    last = len(edges) - 1
+    best = [cost(edge) for edge in edges]
     starts: list[list[int]] = []
-    for j in range(1, shards):
-        ideal = j * total / shards
-        row, chosen = [], []
-        for end in range(last + 1):
-            start = min(
-                range(end + 1),
-                key=lambda s, end=end, before=best, ideal=ideal: (  # type: ignore[misc]
-                    max(before[s], edges[end] - edges[s]),
-                    abs(edges[s] - ideal),
-                ),
-            )
-            row.append(max(best[start], edges[end] - edges[start]))
-            chosen.append(start)
-        best = row
-        starts.append(chosen)
+    for _ in range(1, shards):
+        rows = [[join(best[s], cost(edges[e] - edges[s])) for s in range(e + 1)] for e in range(last + 1)]
+        starts.append([min(range(len(row)), key=row.__getitem__) for row in rows])
+        best = [min(row) for row in rows]
     ends = [last]
-    for chosen in reversed(starts):
-        ends.append(chosen[ends[-1]])
+    for row in reversed(starts):
+        ends.append(row[ends[-1]])
     return [edges[end] for end in reversed(ends)]

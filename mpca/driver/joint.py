@@ -1,6 +1,7 @@
-"""The joint model on the driver: one state a shard, moved by the method, and its view as a model's own `state_dict`.
+"""The joint model on the driver: one state a shard, moved by the method.
 
-Where a shard's numbers come from and go to is not decided here (`cycle.py`), nor what the equations are (`algorithm`).
+Where a shard's numbers come from and go to is not decided here (`cycle.py`), nor what the equations are (`algorithm`),
+nor how the flat vector maps to a model's own `state_dict` (`storage.layout`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import numpy as np
 from mpca.algorithm.joint import JointShard
 from mpca.errors import BackupError
 from mpca.methods.base import Method
+from mpca.storage.layout import ModelLayout
 from mpca.wire.messages import Hello
 
 __all__ = ["JointModel"]
@@ -22,9 +24,7 @@ class JointModel:
         self.method = method
         self.bounds = list(hello.bounds)
         self.parameters = hello.parameters
-        self._layout = hello.layout
-        self._local = hello.local
-        self._tied = hello.tied
+        self.layout = ModelLayout.of(hello.layout, hello.parameters, hello.local, hello.tied)
         self.states: list[JointShard | None] = [None] * (len(self.bounds) - 1)
 
     @property
@@ -62,19 +62,6 @@ class JointModel:
 
     def versions(self) -> list[int]:
         return [self.state(s).k for s in range(len(self.states))]
-
-    def state_dict(self) -> dict[str, np.ndarray]:
-        """The joint model under the model's own names: parameters, buffers, tied aliases, and agent 0's integer buffers."""
-        flat = self.vector()
-        tensors: dict[str, np.ndarray] = {}
-        for name, shape, _, offset in self._layout:
-            count = int(np.prod(shape, dtype=np.int64))
-            tensors[name] = flat[offset : offset + count].reshape(shape)
-        for name, (dtype, shape, data) in self._local.items():
-            tensors[name] = np.frombuffer(data, dtype=dtype).reshape(shape).copy()
-        for alias, name in self._tied.items():
-            tensors[alias] = tensors[name]
-        return tensors
 
     def restore(self, vector: np.ndarray, trajectory: np.ndarray, versions: list[int]) -> None:
         """Take up the states of a backup, whatever its number of agents or shards was.

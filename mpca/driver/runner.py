@@ -15,25 +15,21 @@ from typing import Any, Protocol
 from mpca.clock import Clock
 from mpca.driver import cluster as c
 from mpca.driver import instructions as i
+from mpca.driver.backups import BackupWriter
 from mpca.driver.cycle import CycleMachine
 from mpca.driver.joint import JointModel
 from mpca.driver.objectives import Goals
 from mpca.driver.status import RunStatus
 from mpca.driver.tally import Tally
 from mpca.methods.base import Method
+from mpca.records import Sink, make
 
-__all__ = ["Backups", "Evaluation", "Evaluator", "Recorder", "Runner"]
+__all__ = ["Evaluation", "Evaluator", "Runner"]
 
 log = logging.getLogger("mpca.run")
 
 POLL_S = 0.02
 STATUS_EVERY_S = 0.5
-
-
-class Recorder(Protocol):
-    """Where records go; `fields` are those of the record's kind (records/)."""
-
-    def write(self, kind: str, t: float, fields: dict[str, Any]) -> None: ...
 
 
 class Evaluation(Protocol):
@@ -48,17 +44,8 @@ class Evaluator(Protocol):
 
     @property
     def busy(self) -> bool: ...
-    def submit(self, cycle: int, tensors: dict[str, Any]) -> None: ...
+    def submit(self, cycle: int, joint: JointModel) -> None: ...
     def poll(self) -> list[Evaluation]: ...
-
-
-class Backups(Protocol):
-    """Writes beside training; one at a time."""
-
-    @property
-    def busy(self) -> bool: ...
-    def submit(self, joint: JointModel, cycle: int) -> None: ...
-    def poll(self) -> list[dict[str, Any]]: ...
 
 
 class Runner:
@@ -71,10 +58,10 @@ class Runner:
         method: Method,
         spec: c.AgentSpec,
         goals: Goals,
-        recorder: Recorder,
+        records: Sink,
         clock: Clock,
         evaluator: Evaluator | None = None,
-        backups: Backups | None = None,
+        backups: BackupWriter | None = None,
         restore: Callable[[JointModel], None] | None = None,
         on_status: Callable[[RunStatus], None] = lambda status: None,
         on_output: Callable[[int, str], None] = lambda agent, line: None,
@@ -82,7 +69,7 @@ class Runner:
         earlier_t: float = 0.0,  # t at which this attempt begins: records of an earlier attempt go on
     ) -> None:
         self.machine, self.cluster, self.clock = machine, cluster, clock
-        self.method, self.goals, self.recorder = method, goals, recorder
+        self.method, self.goals, self.records = method, goals, records
         self.joint: JointModel | None = None
         self.tally = Tally(len(machine.roster.agents))
         self.returns: dict[int, bytes] = {}
@@ -91,7 +78,7 @@ class Runner:
         self._spec = spec
         self._evaluator, self._backups, self._restore = evaluator, backups, restore
         self._on_status, self._on_output = on_status, on_output
-        self._earlier_s = earlier_s
+        self.earlier_s = earlier_s
         self._wall0 = clock.wall() - earlier_t
         self._now0 = clock.now() - earlier_t
         self._next_evaluation = 0.0
@@ -114,12 +101,10 @@ class Runner:
 
     # ---- the loop ------------------------------------------------------------------------------------------------------
 
-    def run(self) -> i.End:
-        """Until the machine has ended. The caller closes the cluster."""
-        while self.machine.ended is None:
-            self.step(self.cluster.poll(POLL_S))
-            self.beside()
-        return self.machine.ended
+    def once(self) -> None:
+        """One turn of the loop: events, then what goes on beside."""
+        self.step(self.cluster.poll(POLL_S))
+        self.beside()
 
     def stop(self, status: str, reason: str) -> None:
         """Ask for an orderly end: Ctrl-C, SIGTERM, a failure beside the engine."""
@@ -152,12 +137,16 @@ class Runner:
     def trained_s(self) -> float | None:
         """Seconds since the first optimiser update, earlier attempts included."""
         if self.tally.first_step is None:
-            return self._earlier_s or None
-        return self._earlier_s + self.clock.now() - self.tally.first_step
+            return self.earlier_s or None
+        return self.earlier_s + self.clock.now() - self.tally.first_step
 
     def t(self) -> float:
         """Seconds since the run began."""
-        return self.clock.now() - self._now0
+        return self.t_of(self.clock.now())
+
+    def t_of(self, now: float) -> float:
+        """Machine time as seconds since the run began."""
+        return now - self._now0
 
     # ---- events the machine does not need --------------------------------------------------------------------------------
 
@@ -225,7 +214,7 @@ class Runner:
             fields["start"] -= self._now0
             fields["end"] = None if fields["end"] is None else fields["end"] - self._now0
             self._paused_reason = fields["reason"] if fields["end"] is None else ""
-        self.recorder.write(one.kind, self.t(), fields)
+        self.records.write(make(one.kind, self.t(), fields))
         return ()
 
     # ---- beside training -------------------------------------------------------------------------------------------------
@@ -240,26 +229,42 @@ class Runner:
         if due and not evaluator.busy and self.joint is not None and self.joint.complete:
             self._next_evaluation = now + float(wanted.every)
             self._evaluated_cycle = self.machine.cycle
-            evaluator.submit(self.machine.cycle, self.joint.state_dict())
+            evaluator.submit(self.machine.cycle, self.joint)
 
     def take_evaluation(self, done: Evaluation) -> None:
         self.error, self.loss = done.error, done.loss
         fields = {"cycle": done.cycle, "seconds": done.seconds, "error": done.error, "loss": done.loss}
         t = self.t()
         self.tally.history.append({"t": t, **fields})
-        self.recorder.write("evaluation", t, fields)
+        self.records.write(make("evaluation", t, fields))
         self._next_status = 0.0
 
     def _back_up(self, now: float) -> None:
         backups = self._backups
         if backups is None or self.goals.dump is None:
             return
-        for fields in backups.poll():
-            self.recorder.write("backup", self.t(), fields)
+        self.take_backups()
         due = self.machine.stage == "RUNNING" and now >= self._next_backup
         if due and not backups.busy and self.joint is not None and self.joint.complete:
             self._next_backup = now + float(self.goals.dump.interval)
-            backups.submit(self.joint, self.machine.cycle)
+            backups.submit(self.joint, self.machine.cycle, self.progress())
+
+    def take_backups(self) -> None:
+        """Records of backups that have ended since."""
+        for fields in self._backups.poll() if self._backups is not None else ():
+            self.tally.backups += fields["ok"]
+            self.records.write(make("backup", self.t(), fields))
+
+    def progress(self) -> dict[str, Any]:
+        """What a later attempt needs besides the model, in a backup's `progress`."""
+        errors = [one["error"] for one in self.tally.history if one["error"] is not None]
+        return {
+            "trained_s": self.trained_s or 0.0,
+            "t": self.t(),
+            "steps": self.tally.steps,
+            "samples": self.tally.samples,
+            "best_error": min(errors, default=None),
+        }
 
     def status(self) -> RunStatus:
         stages = {

@@ -21,6 +21,7 @@ class Tally:
     cycles: int = 0  # that ended in this attempt
     bytes_in_driver: int = 0
     bytes_out_driver: int = 0
+    backups: int = 0
     tau: float | None = None  # mean over the contributors of the newest cycle
     history: list[dict[str, Any]] = field(default_factory=list)  # evaluations
     _progress: dict[tuple[int, int], AgentProgress] = field(default_factory=dict)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from mpca.errors import ConfigError
+from mpca.checks import nearest, refused
 
 __all__ = ["OPTIMIZERS", "create_optimizer", "evaluate_classifier", "train_step"]
 
@@ -22,28 +23,28 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 def create_optimizer(model: nn.Module, name: str, **settings: float) -> torch.optim.Optimizer:
     """Optimiser over the parameters of `model` that require gradients; `settings` are torch's own keywords."""
     if name not in OPTIMIZERS:
-        raise ConfigError(f"unknown optimizer: optimizer.name={name!r}; one of {', '.join(sorted(OPTIMIZERS))}")
+        raise refused("optimizer.name", name, f"no such optimizer; {nearest(name, OPTIMIZERS)}")
     return OPTIMIZERS[name]([p for p in model.parameters() if p.requires_grad], **settings)
 
 
-def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, images: torch.Tensor, labels: torch.Tensor) -> float:
-    """One update on one batch; returns the batch's loss."""
+def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """One update on one batch; returns the batch's loss, still on its device."""
     optimizer.zero_grad(set_to_none=True)
     loss = functional.cross_entropy(model(images), labels)
     loss.backward()
     optimizer.step()
-    return loss.item()
+    return loss.detach()
 
 
 def evaluate_classifier(
     model: nn.Module,
-    state: Mapping[str, torch.Tensor],
+    state: Mapping[str, Any],
     images: torch.Tensor,
     labels: torch.Tensor,
     batch_size: int = 1024,
 ) -> dict[str, float]:
-    """Load `state` and return ``{"error": share of wrong answers, "loss": mean cross entropy}``."""
-    model.load_state_dict(dict(state))
+    """Load `state`, tensors or numpy arrays by name, and return ``{"error": share of wrong answers, "loss": mean}``."""
+    model.load_state_dict({name: torch.as_tensor(value) for name, value in state.items()})
     model.eval()
     wrong, loss = 0, 0.0
     with torch.inference_mode():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +34,7 @@ class Segment:
         Raises:
             EnvironmentRefused: the machine or the container has too little memory left for it.
         """
-        self._shard_bytes = [(end - start) * _WIRE.itemsize for start, end in zip(bounds, bounds[1:], strict=False)]
+        self._shard_bytes = [(end - start) * _WIRE.itemsize for start, end in pairwise(bounds)]
         self.slots, self.size_bytes = slot_offsets(self._shard_bytes)
         have = have_bytes()
         if have < self.size_bytes:
@@ -62,9 +63,7 @@ class Segment:
             self._map, _WIRE, self._shard_bytes[shard] // _WIRE.itemsize, offset=self.slots[slot] + HEADER_BYTES
         )
 
-    def write_snapshot(
-        self, shard: int, cycle: int, updates: int, fill: Callable[[npt.NDArray[np.float32]], None]
-    ) -> None:
+    def write_snapshot(self, shard: int, cycle: int, updates: int, fill: Callable[[npt.NDArray[np.float32]], None]) -> None:
         """Let `fill` write the shard into the snapshot slot; the header's seq is odd meanwhile.
 
         A cycle may be negative (x_0 is read before cycle 0); the unsigned field holds it modulo 2^64.

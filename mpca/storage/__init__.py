@@ -1,0 +1,24 @@
+"""Where bytes outlive a run: the `Store` port, its local and in-memory stores, and backups in their final form."""
+
+from __future__ import annotations
+
+from mpca.storage.backup import BackupInfo, Backups, BackupState, Found, model_file
+from mpca.storage.layout import ModelLayout
+from mpca.storage.local import LocalStore
+from mpca.storage.lock import RunLock
+from mpca.storage.memory import Crash, MemoryStore
+from mpca.storage.store import Store
+
+__all__ = [
+    "BackupInfo",
+    "BackupState",
+    "Backups",
+    "Crash",
+    "Found",
+    "LocalStore",
+    "MemoryStore",
+    "ModelLayout",
+    "RunLock",
+    "Store",
+    "model_file",
+]

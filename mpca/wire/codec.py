@@ -55,10 +55,11 @@ _CHECKS: dict[Any, Callable[[Any], bool]] = {
     str: lambda value: type(value) is str,
     bytes: lambda value: type(value) is bytes,
     list[int]: lambda value: type(value) is list and all(map(_is_int, value)),
-    list[list[Any]]: lambda value: (
-        type(value) is list and all(type(row) is list for row in value) and _nesting_fits(value)
-    ),
+    list[list[Any]]: lambda value: type(value) is list and all(type(row) is list for row in value) and _nesting_fits(value),
     dict[str, Any]: lambda value: type(value) is dict and _nesting_fits(value),
+    dict[str, str]: lambda value: (
+        type(value) is dict and all(type(key) is str and type(item) is str for key, item in value.items())
+    ),
     dict[str, float]: lambda value: (
         type(value) is dict and all(type(key) is str and _is_float(item) for key, item in value.items())
     ),

@@ -1,64 +1,245 @@
 package org.mpca.agent;
 
+import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.function.Predicate;
+import java.util.logging.Logger;
 
-/** STUB: signatures. */
+/**
+ * The agents of this executor: where tasks start them, find them, and ask for their shards.
+ *
+ * <p>A door only. Decisions are {@link ExecutorBook}'s, bytes are {@link ExecutorDesk}'s (one a run), each process is
+ * {@link AgentConductor}'s.
+ *
+ * <p>Concurrency: any thread may call anything; no call waits longer than it says.
+ */
 public final class AgentRegistry {
+  private static final Logger LOG = Logger.getLogger("mpca.agent");
+  /** For the desk to do what it never waits for anybody to do. */
+  private static final long DESK_MILLIS = 10_000;
+  private static final long CLOSE_MILLIS = 8_000;
+
+  private static AgentRegistry instance;
+
+  private final Map<String, AgentConductor> agents = new ConcurrentHashMap<>();
+  private final Map<String, ExecutorDesk> desks = new ConcurrentHashMap<>();
+  private volatile boolean closed;
+
   public AgentRegistry() {}
 
   /** The one of this executor's JVM; a new one after {@link #shutdown}. */
-  public static AgentRegistry get() {
-    throw new UnsupportedOperationException();
+  public static synchronized AgentRegistry get() {
+    if (instance == null || instance.closed) {
+      instance = new AgentRegistry();
+    }
+    return instance;
   }
 
-  public void start(LaunchSpec spec, AgentEvents events) {
-    throw new UnsupportedOperationException();
+  /**
+   * Starts the process and returns at once; what comes of it, a failed start included, comes as events. An agent that
+   * lives already in this incarnation is only bound to {@code events}; one that lives in an older one is killed.
+   */
+  public synchronized void start(LaunchSpec spec, AgentEvents events) {
+    if (closed) {
+      throw new IllegalStateException("registry is shut down: run=" + spec.run + ", agent=" + spec.agent);
+    }
+    agents.values().removeIf(one -> !one.alive());
+    for (AgentConductor other : agents.values()) {
+      if (other.spec.run.equals(spec.run) && other.spec.agent == spec.agent) {
+        if (other.spec.incarnation == spec.incarnation) {
+          other.rebind(events);
+          return;
+        }
+        LOG.warning("older incarnation is killed: agent=" + spec.agent + " incarnation=" + other.spec.incarnation);
+        other.kill(true);
+      }
+    }
+    ExecutorDesk desk = desks.computeIfAbsent(spec.run, ExecutorDesk::new);
+    AgentConductor conductor = new AgentConductor(spec, events, desk);
+    agents.put(name(spec.run, spec.agent, spec.incarnation), conductor);
+    conductor.start();
   }
 
+  /** Waits until the process is gone and all that it had to say was reported. True as well when it was never here. */
   public boolean awaitEnd(String run, int agent, int incarnation, long millis) throws InterruptedException {
-    throw new UnsupportedOperationException();
+    AgentConductor conductor = find(run, agent, incarnation);
+    return conductor == null || conductor.awaitEnd(millis);
   }
 
   public boolean alive(String run, int agent, int incarnation) {
-    throw new UnsupportedOperationException();
+    AgentConductor conductor = find(run, agent, incarnation);
+    return conductor != null && conductor.alive();
   }
 
+  /** For rediscovery. */
   public List<AgentStatus> living(String run) {
-    throw new UnsupportedOperationException();
+    List<AgentStatus> living = new ArrayList<>();
+    for (AgentConductor one : agents.values()) {
+      if (one.spec.run.equals(run) && one.alive()) {
+        living.add(one.status());
+      }
+    }
+    return living;
   }
 
+  /** Idempotent at the agent. An agent that is not here needs none. */
   public void begin(String run, int agent, int incarnation) {
-    throw new UnsupportedOperationException();
+    AgentConductor conductor = find(run, agent, incarnation);
+    if (conductor != null) {
+      conductor.begin();
+    }
   }
 
   public void stop(String run, int agent, int incarnation, String reason) {
-    throw new UnsupportedOperationException();
+    AgentConductor conductor = find(run, agent, incarnation);
+    if (conductor != null) {
+      conductor.stop(reason);
+    }
   }
 
-  /** Free: interrupts nobody. The same object for the same key. */
+  /** Free: interrupts nobody. The same object for the same key, until its cycle is forgotten. */
   public YieldContext yield(YieldKey key) {
-    throw new UnsupportedOperationException();
+    ExecutorDesk desk = desks.get(key.run);
+    if (desk == null) {
+      return new YieldContext(this, key); // no agent of this run was ever here: freezing it says so
+    }
+    return desk.yields.computeIfAbsent(key, made -> {
+      desk.made(made);
+      return new YieldContext(this, made);
+    });
   }
 
-  /** Freezes several yields of one (run, epoch, cycle, shard) at once; the agents are interrupted side by side. */
+  /**
+   * Freezes the yields of several agents at once: they are interrupted side by side, and nobody throws for one of them.
+   *
+   * @param keys of one (run, epoch, cycle, shard), one an agent
+   * @param deadlineWallMillis what is not frozen then is closed for good, with the reason in {@link Freezing#late}
+   */
   public Freezing freeze(List<YieldKey> keys, long deadlineWallMillis) throws InterruptedException {
-    throw new UnsupportedOperationException();
+    checkAlike(keys);
+    YieldKey first = keys.get(0);
+    ExecutorDesk desk = desks.get(first.run);
+    if (desk == null) {
+      return ExecutorDesk.noneOf(keys, ExecutorBook.NO_SUCH_INCARNATION);
+    }
+    for (YieldKey key : keys) {
+      this.yield(key).touch();
+    }
+    CompletableFuture<Freezing> answer = desk.freeze(keys);
+    try {
+      return answer.get(Math.max(0, deadlineWallMillis - System.currentTimeMillis()), TimeUnit.MILLISECONDS);
+    } catch (TimeoutException late) {
+      desk.deadline(first.epoch, first.cycle);
+      return settled(answer, "freeze of " + first);
+    } catch (ExecutionException e) {
+      throw new IllegalStateException("freeze failed: " + first, e);
+    }
   }
 
+  /** Drops the yields of that cycle and of those before it. */
   public void forget(String run, int epoch, int cycle) {
-    throw new UnsupportedOperationException();
+    ExecutorDesk desk = desks.get(run);
+    if (desk != null) {
+      desk.forget(epoch, cycle);
+    }
   }
 
-  /** @return whether to acknowledge: the bytes lie in the agent's slot, wait for it, or a newer version does */
-  public boolean offer(String run, int agent, int incarnation, Arrival arrival) {
-    throw new UnsupportedOperationException();
+  /**
+   * Hands a downloaded joint shard over.
+   *
+   * @return whether to acknowledge: it lies in the agent's slot or waits for it, or a newer one does. False: no such agent
+   */
+  public boolean offer(String run, int agent, int incarnation, Arrival arrival) throws InterruptedException {
+    ExecutorDesk desk = desks.get(run);
+    return desk != null && settled(desk.offer(agent, incarnation, arrival), "offer to agent " + agent);
   }
 
+  /** Reports of all agents go to {@code events} from now on. */
   public void rebind(AgentEvents events) {
-    throw new UnsupportedOperationException();
+    agents.values().forEach(one -> one.rebind(events));
   }
 
+  /** Yields of a run that were made and forgotten, and that nobody read. */
+  public long unread(String run) {
+    ExecutorDesk desk = desks.get(run);
+    return desk == null ? 0 : desk.unread.get();
+  }
+
+  /** Arrivals of a run that a newer one made useless before their agent took them. */
+  public long superseded(String run) {
+    ExecutorDesk desk = desks.get(run);
+    return desk == null ? 0 : desk.superseded.get();
+  }
+
+  /** Ends a run here: kills its agents, without reports, and ends its threads, within seconds. */
+  public void close(String run) {
+    closeAll(run::equals);
+  }
+
+  /** Ends all runs and refuses new ones. All threads end but mpca-spawner. Safe to call twice. */
   public void shutdown() {
-    throw new UnsupportedOperationException();
+    synchronized (this) {
+      closed = true; // whoever was inside start() has put its agent in by now
+    }
+    closeAll(run -> true);
+  }
+
+  private void closeAll(Predicate<String> which) {
+    long by = System.currentTimeMillis() + CLOSE_MILLIS;
+    List<AgentConductor> ending = new ArrayList<>(agents.values());
+    ending.removeIf(one -> !which.test(one.spec.run));
+    ending.forEach(one -> one.kill(true));
+    try {
+      for (AgentConductor one : ending) {
+        if (!one.awaitEnd(Math.max(1, by - System.currentTimeMillis()))) {
+          LOG.warning("agent outlives its run: agent=" + one.spec.agent + " incarnation=" + one.spec.incarnation);
+        }
+      }
+      for (String run : new ArrayList<>(desks.keySet())) {
+        if (which.test(run)) {
+          desks.remove(run).close(Math.max(1, by - System.currentTimeMillis()));
+        }
+      }
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+    agents.values().removeAll(ending);
+  }
+
+  private AgentConductor find(String run, int agent, int incarnation) {
+    return agents.get(name(run, agent, incarnation));
+  }
+
+  private static String name(String run, int agent, int incarnation) {
+    return run + "/" + agent + "/" + incarnation;
+  }
+
+  private static void checkAlike(List<YieldKey> keys) {
+    if (keys.isEmpty()) {
+      throw new IllegalArgumentException("nothing to freeze");
+    }
+    YieldKey first = keys.get(0);
+    HashSet<Integer> seen = new HashSet<>();
+    for (YieldKey key : keys) {
+      if (!key.run.equals(first.run) || key.epoch != first.epoch || key.cycle != first.cycle
+          || key.shard != first.shard || !seen.add(key.agent)) {
+        throw new IllegalArgumentException("yields of one freeze differ in more than their agent: " + first + ", " + key);
+      }
+    }
+  }
+
+  private static <T> T settled(CompletableFuture<T> answer, String what) throws InterruptedException {
+    try {
+      return answer.get(DESK_MILLIS, TimeUnit.MILLISECONDS);
+    } catch (ExecutionException | TimeoutException e) {
+      throw new IllegalStateException("the desk does not answer: " + what, e);
+    }
   }
 }

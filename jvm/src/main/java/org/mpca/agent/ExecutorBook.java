@@ -315,6 +315,11 @@ public final class ExecutorBook {
     return out;
   }
 
+  /** Whether this is the incarnation that an agent lives in. */
+  boolean lives(int agent, int incarnation) {
+    return seat(agent, incarnation) != null;
+  }
+
   /** Whether a snapshot of this key was accepted: its bytes are to be kept. */
   boolean isFrozen(int cycle, int agent, int incarnation) {
     Entry entry = entries.getOrDefault(cycle, Collections.emptyMap()).get(place(agent, incarnation));

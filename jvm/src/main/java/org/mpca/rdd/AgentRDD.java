@@ -5,7 +5,6 @@ import java.nio.charset.StandardCharsets;
 import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Map;
 
 import org.apache.spark.SparkContext;
 import org.apache.spark.TaskContext;
@@ -73,10 +72,8 @@ final class AgentRDD extends PinnedRDD<byte[]> {
     return said.next();
   }
 
-  static Map<String, String> environment(Map<?, ?> raw) {
-    Map<String, String> env = new LinkedHashMap<>();
-    raw.forEach((key, value) -> env.put((String) key, (String) value));
-    return env;
+  static String text(byte[] result) {
+    return new String(result, StandardCharsets.UTF_8);
   }
 
   private static List<byte[]> says(String text) {

@@ -1,7 +1,5 @@
 package org.mpca.rdd;
 
-import java.util.ArrayList;
-import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
@@ -53,24 +51,13 @@ public final class ExecutorSide {
 
   /** Ends a run on this executor: kills its agents, drops all it stored, and waits a little for the sweeper. */
   void endRun(String run, long millis) throws InterruptedException {
-    AgentRegistry.get().end(run);
+    AgentRegistry.get().close(run);
     parts.endRun(run);
     downloader.endRun(run);
     String prefix = BlockNames.ofRun(run);
-    sweeper.removeLater(() -> named(prefix, false), false);
-    sweeper.removeLater(() -> named(prefix, true), true);
+    sweeper.removeLater(() -> Inventory.blocks(prefix, false), false);
+    sweeper.removeLater(() -> Inventory.blocks(prefix, true), true);
     sweeper.drain(millis);
     uplinks.remove(run);
-  }
-
-  /** Blocks of a run that were reported to the driver (marks), or that were not. */
-  private static List<String> named(String prefix, boolean reported) {
-    List<String> names = new ArrayList<>();
-    for (String name : SparkInternals.matching(prefix)) {
-      if (BlockNames.isReported(prefix, name) == reported) {
-        names.add(name);
-      }
-    }
-    return names;
   }
 }

@@ -32,7 +32,7 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
   private static final long serialVersionUID = 1;
   private static final ExecutorService FREEZERS = Threads.pool("mpca-freeze");
 
-  /** Sums inside the tasks of the order itself, or null when the reducer has jobs of its own. */
+  /** What a task does for the sum; fills times and bytes of the answer. Null for an order that sums nothing. */
   interface ReduceStep extends java.io.Serializable {
     void run(Order order, OrderPlan plan, Waits waits, Answer answer) throws Exception;
   }
@@ -53,10 +53,8 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
     answer.executor = ExecutorSide.get().self().executor;
     answer.host = ExecutorSide.get().self().host;
     prelude(order, plan);
-    if (order.reduce != null && step != null) {
-      answer.reduceStart = wall();
+    if (order.reduce != null) {
       step.run(order, plan, waits, answer);
-      answer.reduceEnd = wall();
     }
     if (order.freeze != null) {
       freeze(order, yields, waits, answer);

@@ -7,6 +7,7 @@ import java.util.Map;
 import java.util.TreeMap;
 
 import org.mpca.reduce.ChunkPlan;
+import org.mpca.wire.Order;
 
 /**
  * The parts that this executor has frozen: the weighted mean of its agents' shard, one a cycle, until forgotten. Their
@@ -51,11 +52,17 @@ final class PartStore {
     }
   }
 
-  /** The part of a cycle as `order` froze it, or null. */
-  synchronized Part get(String run, int epoch, int cycle, int order) {
-    TreeMap<Integer, Part> cycles = runs.get(key(run, epoch));
-    Part part = cycles == null ? null : cycles.get(cycle);
-    return part != null && part.order == order ? part : null;
+  /** This executor's part of an order's reduce, as the order `frozenBy` froze it. */
+  synchronized Part need(Order order, int frozenBy) throws ExecutorFault {
+    TreeMap<Integer, Part> cycles = runs.get(key(order.run, order.epoch));
+    Part part = cycles == null ? null : cycles.get(order.reduce.cycle);
+    if (part == null || part.order != frozenBy || part.data.length != order.reduce.length) {
+      String here = SparkInternals.executorId();
+      throw new ExecutorFault(here, "executor " + here + " has no such part: cycle=" + order.reduce.cycle + ", frozen_by="
+          + frozenBy + ", bytes=" + order.reduce.length
+          + (part == null ? "" : "; it has frozen_by=" + part.order + ", bytes=" + part.data.length));
+    }
+    return part;
   }
 
   /** Drops the parts of this cycle and before. */

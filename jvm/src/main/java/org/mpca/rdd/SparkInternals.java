@@ -30,6 +30,7 @@ import org.apache.spark.storage.TestBlockId;
 import org.apache.spark.util.io.ChunkedByteBuffer;
 
 import scala.Option;
+import scala.Tuple2;
 import scala.collection.JavaConverters;
 import scala.collection.immutable.List$;
 import scala.concurrent.ExecutionContext;
@@ -127,6 +128,11 @@ public final class SparkInternals {
       names.add(id.name().substring(PREFIX.length()));
     }
     return names;
+  }
+
+  /** How many blocks of Spark's own broadcasts this JVM holds, task binaries included. */
+  static int broadcastBlocks() {
+    return blocks().getMatchingBlockIds(new StartsWith("broadcast_")).size();
   }
 
   // ---- blocks of others ---------------------------------------------------------------------------------------------
@@ -237,6 +243,16 @@ public final class SparkInternals {
 
   static <T> scala.collection.Iterator<T> iterator(List<T> items) {
     return JavaConverters.asScalaIterator(items.iterator());
+  }
+
+  /** The class of pairs, with the types that the compiler cannot know. */
+  @SuppressWarnings("unchecked")
+  static <K, V> Class<Tuple2<K, V>> pairClass() {
+    return (Class<Tuple2<K, V>>) (Class<?>) Tuple2.class;
+  }
+
+  static <K, V> ClassTag<Tuple2<K, V>> pairTag() {
+    return classTag(SparkInternals.<K, V>pairClass());
   }
 
   static <T> ClassTag<T> classTag(Class<T> type) {

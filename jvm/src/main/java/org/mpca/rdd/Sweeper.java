@@ -26,8 +26,18 @@ final class Sweeper {
   private final LinkedBlockingQueue<Runnable> queue = new LinkedBlockingQueue<>();
   private ExecutorService helper = newHelper();
 
+  private volatile boolean closed;
+
   Sweeper() {
     Threads.daemon("mpca-sweeper", this::work).start();
+  }
+
+  /** Lets the threads go once everything enqueued before is done. */
+  void close() {
+    queue.add(() -> {
+      closed = true;
+      helper.shutdown();
+    });
   }
 
   /** Removes the blocks named, some time soon. */
@@ -48,7 +58,7 @@ final class Sweeper {
   }
 
   private void work() {
-    while (true) {
+    while (!closed) {
       try {
         queue.take().run();
       } catch (InterruptedException e) {

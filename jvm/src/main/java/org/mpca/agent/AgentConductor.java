@@ -1,0 +1,329 @@
+package org.mpca.agent;
+
+import java.io.IOException;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import java.util.logging.Level;
+import java.util.logging.Logger;
+import org.mpca.shm.AgentSegment;
+import org.mpca.wire.Fields;
+import org.mpca.wire.FrameReader;
+import org.mpca.wire.FrameWriter;
+import org.mpca.wire.Message;
+import org.mpca.wire.ProtocolException;
+
+/**
+ * Conducts one agent from the start of its process to its end: writes its messages, reads and dispatches what it says,
+ * moves bytes in and out of its segment, and reports.
+ *
+ * <pre>
+ *   STARTING --Hello--&gt; ATTACHED --Finished, Failed--&gt; ENDING --process gone--&gt; ENDED
+ *       +-----------------Finished, Failed-----------------^
+ *   any of them --process gone--&gt; ENDED, and died is reported unless ENDING
+ * </pre>
+ *
+ * Begin makes no difference here: a Yield may be asked before it. An agent that breaks the protocol is killed. What it
+ * had sent before its end is handled before the desk hears that it is gone, so a snapshot that was handed over counts.
+ *
+ * <p>Concurrency: all state belongs to the thread mpca-agent-N; others add commands to its queue. It must not be
+ * interrupted: that would close the segment. mpca-agent-N-frames only reads frames into the queue.
+ */
+final class AgentConductor implements Runnable {
+  private static final Logger LOG = Logger.getLogger("mpca.agent");
+  /** How soon a death is noticed that no end of stream tells, since forked data workers hold the pipe too. */
+  private static final long LOOK_MILLIS = 50;
+  /** For the process to end after its last message, or after it closed its pipe. */
+  private static final long LEAVE_MILLIS = 10_000;
+  private static final long DRAIN_MILLIS = 2_000;
+
+  private enum Stage { STARTING, ATTACHED, ENDING, ENDED }
+
+  /** May throw what makes the agent unusable. */
+  private interface Command {
+    void run() throws IOException;
+  }
+
+  final LaunchSpec spec;
+  private final ExecutorDesk desk;
+  private final String name;
+  private final LinkedBlockingQueue<Command> commands = new LinkedBlockingQueue<>();
+  private final CountDownLatch ended = new CountDownLatch(1);
+  private volatile AgentEvents events;
+  private volatile AgentProcess process;
+  private volatile boolean attached;
+  /** Set by a shutdown: nobody wants to hear of this end. */
+  private volatile boolean dismissed;
+
+  private Stage stage = Stage.STARTING;
+  private FrameWriter writer;
+  private AgentSegment segment;
+  private boolean streamEnded;
+  private long leaveBy = Long.MAX_VALUE;
+  private String fault = "";
+  private int askedCycle;
+  private int askedShard = -1;
+
+  AgentConductor(LaunchSpec spec, AgentEvents events, ExecutorDesk desk) {
+    this.spec = spec;
+    this.events = events;
+    this.desk = desk;
+    this.name = "mpca-agent-" + spec.agent;
+  }
+
+  void start() {
+    Thread thread = new Thread(this, name);
+    thread.setDaemon(true);
+    thread.start();
+  }
+
+  // ---- called by other threads ----
+
+  void rebind(AgentEvents newEvents) {
+    events = newEvents;
+  }
+
+  boolean alive() {
+    return ended.getCount() > 0;
+  }
+
+  boolean awaitEnd(long millis) throws InterruptedException {
+    return ended.await(millis, TimeUnit.MILLISECONDS);
+  }
+
+  AgentStatus status() {
+    AgentProcess child = process;
+    return new AgentStatus(spec.agent, spec.incarnation, child == null ? 0 : child.pid(), attached);
+  }
+
+  void begin() {
+    commands.add(() -> writer.write(Message.begin().pack()));
+  }
+
+  void stop(String reason) {
+    commands.add(() -> writer.write(Message.stop(reason).pack()));
+  }
+
+  void interrupt(int cycle, int shard) {
+    commands.add(() -> {
+      askedCycle = cycle;
+      askedShard = shard;
+      writer.write(Message.yield(cycle, shard).pack());
+    });
+  }
+
+  void write(Arrival arrival) {
+    commands.add(() -> {
+      segment.writeArrival(arrival.shard, arrival.version, arrival.mode, arrival.data);
+      writer.write(Message.install(arrival.shard, arrival.version, arrival.mode).pack());
+    });
+  }
+
+  void reportBack() {
+    commands.add(() -> tell(to -> to.back(spec.agent, spec.incarnation)));
+  }
+
+  /** Ends the agent; {@code quietly}: without reporting a death. */
+  void kill(boolean quietly) {
+    dismissed |= quietly;
+    commands.add(() -> leaveBy = 0); // if the process is not even started yet
+    AgentProcess child = process;
+    if (child != null) {
+      child.kill(); // at once: the conductor may be writing to a stopped agent
+    }
+  }
+
+  // ---- the conductor's thread ----
+
+  @Override
+  public void run() {
+    int exitCode = -1;
+    try {
+      exitCode = conduct();
+    } catch (InterruptedException | RuntimeException e) {
+      LOG.log(Level.SEVERE, name + " ends by our own error: " + spec.run, e);
+      fault = e.toString();
+    } finally {
+      finish(exitCode);
+    }
+  }
+
+  private int conduct() throws InterruptedException {
+    try {
+      process = AgentProcess.launch(spec, name, lines -> tell(to -> to.output(spec.agent, spec.incarnation, lines)));
+    } catch (IOException e) {
+      fault = e.getMessage();
+      return 127; // what a shell says when there is no such program
+    }
+    writer = new FrameWriter(process.toAgent());
+    Thread reader = new Thread(this::readFrames, name + "-frames");
+    reader.setDaemon(true);
+    reader.start();
+    perform(() -> writer.write(spec.startMessage)); // before whatever is in the queue by now
+    while (process.isAlive() && System.currentTimeMillis() < leaveBy) {
+      perform(commands.poll(LOOK_MILLIS, TimeUnit.MILLISECONDS));
+    }
+    int exitCode = process.end(); // the group too: now the stream ends, whoever held it
+    long drainBy = System.currentTimeMillis() + DRAIN_MILLIS;
+    while (!streamEnded && System.currentTimeMillis() < drainBy) {
+      perform(commands.poll(LOOK_MILLIS, TimeUnit.MILLISECONDS));
+    }
+    return exitCode;
+  }
+
+  private void perform(Command command) {
+    if (command == null) {
+      return;
+    }
+    try {
+      command.run();
+    } catch (IOException | RuntimeException e) {
+      // Writing to a process that just died fails too: its end is what counts then, and the loop sees it.
+      if (process.isAlive() && stage != Stage.ENDING) {
+        LOG.log(Level.WARNING, name + " is killed: " + e.getMessage(), e);
+        fault = e.getMessage();
+        leaveBy = 0;
+      }
+    }
+  }
+
+  private void readFrames() {
+    FrameReader reader = new FrameReader(process.fromAgent());
+    try {
+      for (byte[] body = reader.read(); body != null; body = reader.read()) {
+        byte[] frame = body;
+        commands.add(() -> receive(Message.unpack(frame)));
+      }
+    } catch (IOException e) {
+      commands.add(() -> {
+        throw e;
+      });
+    }
+    commands.add(() -> {
+      streamEnded = true;
+      leaveBy = Math.min(leaveBy, System.currentTimeMillis() + LEAVE_MILLIS);
+    });
+  }
+
+  private void receive(Message message) throws IOException {
+    Fields fields = message.fields;
+    switch (message.kind) {
+      case HELLO:
+        expect(stage == Stage.STARTING, message);
+        hello(fields);
+        break;
+      case SNAPSHOT:
+        expect(stage == Stage.ATTACHED && askedShard == fields.integer("shard")
+            && askedCycle == fields.integer("cycle"), message);
+        snapshot(fields);
+        break;
+      case INSTALLED:
+        expect(stage == Stage.ATTACHED, message);
+        desk.installed(this, fields.integer("shard"), fields.number("version"));
+        break;
+      case PROGRESS:
+        tell(to -> to.progress(spec.agent, spec.incarnation, fields.asMap()));
+        break;
+      case FINISHED:
+        leave(message);
+        byte[] returns = fields.bytes("returns");
+        tell(to -> to.finished(spec.agent, spec.incarnation, returns));
+        break;
+      case FAILED:
+        leave(message);
+        String error = fields.text("error");
+        String traceback = fields.text("traceback");
+        tell(to -> to.failed(spec.agent, spec.incarnation, error, traceback));
+        break;
+      default:
+        expect(false, message);
+    }
+  }
+
+  private void hello(Fields fields) throws IOException {
+    int pid = fields.integer("pid");
+    if (fields.integer("agent") != spec.agent || fields.integer("incarnation") != spec.incarnation
+        || (process.pid() != 0 && process.pid() != pid)) {
+      throw new ProtocolException("Hello of somebody else: agent=" + fields.integer("agent") + ", incarnation="
+          + fields.integer("incarnation") + ", pid=" + pid + ", our child=" + process.pid());
+    }
+    segment = AgentSegment.open(pid, fields.integer("segment_fd"), fields.number("segment_bytes"),
+        fields.numbers("slots"), fields.numbers("bounds"));
+    enter(Stage.ATTACHED, "Hello");
+    attached = true;
+    desk.up(this);
+    tell(to -> to.hello(fields.asMap()));
+  }
+
+  private void snapshot(Fields fields) throws IOException {
+    AgentSegment.Read read = segment.readSnapshot(askedShard, askedCycle);
+    FrozenYield state = new FrozenYield(fields.integer("updates"), read.crc, read.finite, fields.real("start"),
+        fields.real("end"), read.data);
+    desk.snapshot(this, askedCycle, askedShard, state);
+    askedShard = -1;
+  }
+
+  private void leave(Message message) throws ProtocolException {
+    expect(stage == Stage.STARTING || stage == Stage.ATTACHED, message);
+    enter(Stage.ENDING, message.kind.name());
+    leaveBy = System.currentTimeMillis() + LEAVE_MILLIS;
+  }
+
+  private void expect(boolean allowed, Message message) throws ProtocolException {
+    if (!allowed) {
+      throw new ProtocolException("message not allowed now: agent=" + spec.agent + ", message=" + message + ", stage="
+          + stage + ", asked shard=" + askedShard + " of cycle=" + askedCycle);
+    }
+  }
+
+  private void enter(Stage next, String reason) {
+    LOG.fine(() -> "agent=" + spec.agent + " stage " + stage + " -> " + next + " reason=\"" + reason + "\"");
+    stage = next;
+  }
+
+  private void finish(int exitCode) {
+    Stage last = stage;
+    enter(Stage.ENDED, "exit code " + exitCode);
+    attached = false;
+    desk.gone(this);
+    AgentProcess child = process;
+    String tail = fault;
+    if (child != null) {
+      child.kill(); // dead by now, unless our own error brought us here
+      tail = tailOf(child);
+      child.close();
+    }
+    if (segment != null) {
+      try {
+        segment.close();
+      } catch (IOException e) {
+        LOG.log(Level.WARNING, name + ": segment does not close", e);
+      }
+    }
+    if (last != Stage.ENDING && !dismissed) {
+      String lines = tail;
+      int pid = child == null ? 0 : child.pid();
+      tell(to -> to.died(spec.agent, spec.incarnation, pid, exitCode, lines));
+    }
+    ended.countDown();
+  }
+
+  private String tailOf(AgentProcess child) {
+    try {
+      String printed = child.tail();
+      return fault.isEmpty() ? printed : printed.isEmpty() ? fault : printed + "\n" + fault;
+    } catch (InterruptedException e) {
+      return fault;
+    }
+  }
+
+  /** A listener's error is its own. */
+  private void tell(Consumer<AgentEvents> report) {
+    try {
+      report.accept(events);
+    } catch (RuntimeException e) {
+      LOG.log(Level.WARNING, name + ": a report failed", e);
+    }
+  }
+}

@@ -1,0 +1,123 @@
+package org.mpca.bridge;
+
+import java.io.IOException;
+import java.io.Serializable;
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.Map;
+
+import org.apache.spark.SparkContext;
+import org.apache.spark.api.plugin.DriverPlugin;
+import org.apache.spark.api.plugin.ExecutorPlugin;
+import org.apache.spark.api.plugin.PluginContext;
+import org.apache.spark.api.plugin.SparkPlugin;
+import org.mpca.agent.AgentRegistry;
+import org.mpca.rdd.ExecutorSide;
+import org.mpca.rdd.JobWatch;
+import org.mpca.rdd.Peer;
+import org.mpca.rdd.SparkInternals;
+import org.mpca.rdd.Uplink;
+import org.mpca.wire.Msgpack;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * What {@code spark.plugins} names. Its messages carry events from the executors to the driver, over Spark's own RPC
+ * with its authentication; there is no way back, orders go down in the closures of tasks. They are for control only:
+ * half a millisecond for a small one, a second for a megabyte.
+ */
+public final class MpcaPlugin implements SparkPlugin {
+  private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
+
+  @Override
+  public DriverPlugin driverPlugin() {
+    return new OnDriver();
+  }
+
+  @Override
+  public ExecutorPlugin executorPlugin() {
+    return new OnExecutor();
+  }
+
+  /** An executor is there: it can be reached and answers. */
+  private static final class Hello implements Serializable {
+    private static final long serialVersionUID = 1;
+
+    final Peer peer;
+
+    Hello(Peer peer) {
+      this.peer = peer;
+    }
+  }
+
+  /** An event of a run, packed, so that the receiver need not look into it. */
+  private static final class Event implements Serializable {
+    private static final long serialVersionUID = 1;
+
+    final String run;
+    final byte[] packed;
+
+    Event(String run, byte[] packed) {
+      this.run = run;
+      this.packed = packed;
+    }
+  }
+
+  /** Runs in one thread of Spark's for all executors: it enqueues and never works. */
+  private static final class OnDriver implements DriverPlugin {
+    private Inbox inbox;
+
+    @Override
+    public Map<String, String> init(SparkContext context, PluginContext plugin) {
+      inbox = Inbox.open();
+      JobWatch.watch(context, inbox);
+      return Collections.emptyMap();
+    }
+
+    @Override
+    public Object receive(Object message) {
+      if (message instanceof Hello) {
+        inbox.hello(((Hello) message).peer);
+      } else if (message instanceof Event) {
+        inbox.post(((Event) message).run, ((Event) message).packed);
+      } else {
+        LOG.warn("message of an unknown kind: class={}", message.getClass().getName());
+      }
+      return null;
+    }
+  }
+
+  /** Kills the agents when the executor stops; when it is killed they die by their parent-death signal. */
+  private static final class OnExecutor implements ExecutorPlugin, Uplink {
+    private PluginContext plugin;
+
+    @Override
+    public void init(PluginContext context, Map<String, String> conf) {
+      plugin = context;
+      Peer self = SparkInternals.self();
+      ExecutorSide.start(self, this);
+      try {
+        context.send(new Hello(self));
+      } catch (IOException e) {
+        throw new IllegalStateException("the driver could not be told that executor " + self.executor + " is there", e);
+      }
+    }
+
+    @Override
+    public void send(String run, String kind, Map<String, Object> fields) {
+      Map<String, Object> event = new LinkedHashMap<>(fields);
+      event.put("kind", kind);
+      try {
+        plugin.send(new Event(run, Msgpack.pack(event)));
+      } catch (IOException | RuntimeException e) {
+        // The driver is gone or going: the executor will follow, and its agents with it.
+        LOG.warn("event could not be sent: kind={} run={} cause={}", kind, run, e.toString());
+      }
+    }
+
+    @Override
+    public void shutdown() {
+      AgentRegistry.get().shutdown();
+    }
+  }
+}

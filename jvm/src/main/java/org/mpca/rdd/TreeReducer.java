@@ -1,0 +1,231 @@
+package org.mpca.rdd;
+
+import java.io.IOException;
+import java.io.Serializable;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+
+import org.apache.spark.Partitioner;
+import org.apache.spark.SparkContext;
+import org.apache.spark.TaskContext;
+import org.apache.spark.api.java.JavaPairRDD;
+import org.apache.spark.api.java.JavaRDD;
+import org.mpca.reduce.WeightedSum;
+import org.mpca.wire.Order;
+import org.mpca.wire.ProtocolException;
+
+import scala.Tuple2;
+
+/**
+ * The paper's reduction: a tree over Spark's own shuffle, two levels deep. About sqrt(K) groups of neighbouring executors
+ * are summed by one task each; the driver adds the groups' sums. The yardstick for {@link RangesReducer}, which moves
+ * half as much.
+ *
+ * <p>Spark's treeReduce adds in the order of arrival; here a group sorts its parts by position and the driver adds groups
+ * in partition order, so the same contributors give the same bytes (other bytes than ranges: sums of sums round
+ * otherwise). An order with a reduce becomes two jobs: the first one's map tasks begin the downloads and read the frozen
+ * parts, the second freezes and answers.
+ *
+ * <p>Guarded by its own lock.
+ */
+final class TreeReducer implements Reducer {
+  private final Map<Integer, byte[]> sums = new HashMap<>();
+  private final Map<Integer, Long> received = new HashMap<>();
+
+  @Override
+  public void run(OrderJob job) {
+    if (job.order.reduce == null) {
+      job.answer(null);
+      return;
+    }
+    double start = OrderTask.wall();
+    int parts = job.order.reduce.parts.size();
+    int groups = (int) Math.ceil(Math.sqrt(parts));
+    JavaPairRDD<Integer, byte[]> shuffled =
+        JavaPairRDD.fromJavaRDD(new JavaRDD<>(new PartsRDD(job.jobs().context(), job.order, job.plan),
+            SparkInternals.pairTag())).partitionBy(new Neighbours(groups, parts));
+    double[] weights = job.order.reduce.parts.stream().mapToDouble(part -> part.weight).toArray();
+    job.jobs().submit(token(job.order.order), job.order.description + " (tree)", true, shuffled.rdd(), groups,
+        new GroupSum(job.order.reduce.length, weights), (sumsOfGroups, failure) -> {
+          shuffled.rdd().cleanShuffleDependencies(false);
+          if (failure != null) {
+            job.outcome.failed(failure);
+          } else {
+            keep(job.order.order, job.order.reduce.length, sumsOfGroups);
+            double end = OrderTask.wall();
+            // Submitting waits for Spark's scheduler, whose thread this is.
+            Threads.daemon("mpca-tree", () -> answer(job, start, end)).start();
+          }
+        });
+  }
+
+  private static void answer(OrderJob job, double start, double end) {
+    try {
+      job.jobs().inSubmitter(() -> job.answer(new Stamp(start, end)));
+    } catch (RuntimeException e) {
+      job.outcome.failed(e);
+    }
+  }
+
+  private synchronized void keep(int order, int length, byte[][] groups) {
+    WeightedSum sum = new WeightedSum(length);
+    long bytes = 0;
+    for (byte[] group : groups) {
+      sum.add(group, 1.0);
+      bytes += group.length;
+    }
+    sums.put(order, sum.result());
+    received.put(order, bytes);
+  }
+
+  @Override
+  public synchronized void takeSum(int order, int length, FileChannel to) throws IOException {
+    byte[] sum = sums.remove(order);
+    if (sum == null || sum.length != length) {
+      throw new IOException("no sum of that order and length: order=" + order + ", expected=" + length
+          + (sum == null ? "" : ", bytes=" + sum.length));
+    }
+    ByteBuffer bytes = ByteBuffer.wrap(sum);
+    while (bytes.hasRemaining()) {
+      to.write(bytes, bytes.position());
+    }
+    received.remove(order);
+  }
+
+  @Override
+  public synchronized long bytesIn(int order, long pushed) {
+    return received.getOrDefault(order, 0L);
+  }
+
+  @Override
+  public synchronized void discard(int order) {
+    sums.remove(order);
+    received.remove(order);
+  }
+
+  @Override
+  public void cancel(int order, Jobs jobs, String reason) {
+    jobs.cancel(token(order), reason);
+    jobs.cancel(OrderJob.token(order), reason);
+  }
+
+  private static String token(int order) {
+    return "order/" + order + "/tree";
+  }
+
+  /** Stage 1: the frozen part of each executor, under its position. */
+  private static final class PartsRDD extends PinnedRDD<Tuple2<Integer, byte[]>> {
+    private static final long serialVersionUID = 1;
+
+    private final OrderPlan plan;
+
+    PartsRDD(SparkContext context, Order order, OrderPlan plan) {
+      super(context, peers(order, plan), SparkInternals.pairClass());
+      this.plan = plan;
+    }
+
+    @Override
+    List<Tuple2<Integer, byte[]>> here(int index, TaskContext context) {
+      try {
+        Order order = plan.order();
+        OrderTask.prelude(order, plan);
+        String here = ExecutorSide.get().self().executor;
+        List<Tuple2<Integer, byte[]>> own = new ArrayList<>();
+        for (int p = 0; p < order.reduce.parts.size(); p++) {
+          if (order.reduce.parts.get(p).executor.equals(here)) {
+            own.add(new Tuple2<>(p, ExecutorSide.get().parts.need(order, plan.partOrders[p]).data));
+          }
+        }
+        return own;
+      } catch (ProtocolException | ExecutorFault e) {
+        throw SparkInternals.unchecked(e);
+      }
+    }
+
+    /** The order's executors, and those that hold a part without being asked for anything else. */
+    private static List<Peer> peers(Order order, OrderPlan plan) {
+      List<String> ids = new ArrayList<>(order.executors);
+      order.reduce.parts.stream().map(part -> part.executor).filter(id -> !ids.contains(id)).forEach(ids::add);
+      List<Peer> peers = new ArrayList<>();
+      ids.forEach(id -> peers.add(plan.peers.get(id)));
+      return peers;
+    }
+  }
+
+  /** Neighbouring positions come into one group. */
+  private static final class Neighbours extends Partitioner {
+    private static final long serialVersionUID = 1;
+
+    private final int groups;
+    private final int parts;
+
+    Neighbours(int groups, int parts) {
+      this.groups = groups;
+      this.parts = parts;
+    }
+
+    @Override
+    public int numPartitions() {
+      return groups;
+    }
+
+    @Override
+    public int getPartition(Object position) {
+      return (Integer) position * groups / parts;
+    }
+  }
+
+  /** Stage 2: the weighted sum of one group, in the order of positions whatever arrived first. */
+  private static final class GroupSum implements SparkInternals.TaskBody<Tuple2<Integer, byte[]>> {
+    private static final long serialVersionUID = 1;
+
+    private final int length;
+    private final double[] weights;
+
+    GroupSum(int length, double[] weights) {
+      this.length = length;
+      this.weights = weights;
+    }
+
+    @Override
+    public byte[] run(TaskContext context, Iterator<Tuple2<Integer, byte[]>> parts) {
+      List<Tuple2<Integer, byte[]>> sorted = new ArrayList<>();
+      parts.forEachRemaining(sorted::add);
+      Collections.sort(sorted, (a, b) -> Integer.compare(a._1(), b._1()));
+      double total = 0;
+      for (double weight : weights) {
+        total += weight;
+      }
+      WeightedSum sum = new WeightedSum(length);
+      for (Tuple2<Integer, byte[]> part : sorted) {
+        sum.add(part._2(), weights[part._1()] / total);
+      }
+      return sum.result();
+    }
+  }
+
+  /** The second job sums nothing; its answers say when the first one did. */
+  private static final class Stamp implements OrderTask.ReduceStep, Serializable {
+    private static final long serialVersionUID = 1;
+
+    private final double start;
+    private final double end;
+
+    Stamp(double start, double end) {
+      this.start = start;
+      this.end = end;
+    }
+
+    @Override
+    public void run(Order order, OrderPlan plan, Waits waits, org.mpca.wire.Answer answer) {
+      answer.reduceStart = start;
+      answer.reduceEnd = end;
+    }
+  }
+}

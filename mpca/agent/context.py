@@ -1,0 +1,52 @@
+"""Who this process is: the one agent context of an agent process, or none when the user's code runs alone.
+
+`main` sets it before the user's function is called; `attach` and its neighbours look here. Not for decisions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mpca.agent.link import Link
+from mpca.agent.loop import AgentLoop
+from mpca.agent.state import AgentMachine
+from mpca.clock import SystemClock
+from mpca.methods import Method, from_dict
+from mpca.wire.messages import Start
+
+__all__ = ["AgentContext", "current", "enter"]
+
+
+@dataclass
+class AgentContext:
+    """What an agent process knows of itself."""
+
+    start: Start
+    method: Method
+    loop: AgentLoop
+    metrics: dict[str, Any]  # newest values of `log`, as they were given
+    attached: bool = field(default=False)
+
+    @classmethod
+    def make(cls, start: Start, link: Link) -> AgentContext:
+        """Put machine and loop together for the agent that `start` describes."""
+        method = from_dict(start.method)
+        metrics: dict[str, Any] = {}
+        machine = AgentMachine(start.agent, start.incarnation, start.shards, method)
+        loop = AgentLoop(link, machine, SystemClock(), lambda: {name: float(value) for name, value in metrics.items()})
+        return cls(start, method, loop, metrics)
+
+
+_current: AgentContext | None = None
+
+
+def current() -> AgentContext | None:
+    """The context of this agent process; None outside of one."""
+    return _current
+
+
+def enter(context: AgentContext | None) -> None:
+    """Become that agent. Called once, by `main`."""
+    global _current
+    _current = context

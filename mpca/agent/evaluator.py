@@ -1,0 +1,100 @@
+"""The evaluator's process: ``python -m mpca.agent.evaluator``, a child of the driver with a share of nobody's time.
+
+It gets a function ``evaluate(state_dict) -> {"error": ..., "loss": ...}`` and then paths of safetensors files (or of memory
+files, ``/proc/<pid>/fd/<n>``), and answers each with the result and how long it took. Frames as in `wire.codec`, bodies are
+msgpack maps; the driver's end is `evaluator_client.EvaluatorProcess`::
+
+    {"do": "load", "payload": bytes, "threads": n}     once, first
+    {"do": "evaluate", "id": n, "path": text}    ->    {"id": n, "result": {...}, "seconds": s}
+                                                 or    {"id": n, "failed": traceback}
+
+The end of its stdin ends it, in the middle of an evaluation too: a thread waits for that and does nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgpack
+
+from mpca.agent.process import end_group, lead_own_group, move_control_pipe
+from mpca.wire.codec import FrameBuffer, frame
+
+__all__ = ["main"]
+
+_NICE = 10
+
+
+def _die_at_end_of_file(read_fd: int) -> None:
+    def wait() -> None:
+        poll = select.poll()
+        poll.register(read_fd, 0)  # hang-up alone is reported; what is to be read does not wake it
+        poll.poll()
+        end_group()
+
+    threading.Thread(target=wait, name="mpca-end-of-file", daemon=True).start()
+
+
+def _requests(read_fd: int) -> Iterator[dict[str, Any]]:
+    buffer = FrameBuffer()
+    while data := os.read(read_fd, 1 << 20):
+        for body in buffer.feed(data):
+            yield msgpack.unpackb(body)
+
+
+def _evaluate(function: Callable[[Any], dict[str, float]], path: str) -> dict[str, float]:
+    from safetensors.torch import load_file
+
+    return {name: float(value) for name, value in function(load_file(path)).items()}
+
+
+def _answer(function: Callable[[Any], dict[str, float]] | str, request: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(function, str):  # it could not be loaded
+        return {"id": request["id"], "failed": function}
+    began = time.monotonic()
+    try:
+        result = _evaluate(function, request["path"])
+    except Exception:
+        return {"id": request["id"], "failed": traceback.format_exc()}
+    return {"id": request["id"], "result": result, "seconds": time.monotonic() - began}
+
+
+def _load(payload: bytes, threads: int) -> Callable[[Any], dict[str, float]] | str:
+    import cloudpickle
+    import torch
+
+    torch.set_num_threads(threads)
+    try:
+        function: Callable[[Any], dict[str, float]] = cloudpickle.loads(payload)
+    except Exception:
+        return traceback.format_exc()
+    return function
+
+
+def main() -> int:
+    """Answer until stdin ends."""
+    read_fd, write_fd = move_control_pipe()
+    lead_own_group()
+    _die_at_end_of_file(read_fd)
+    os.nice(_NICE)
+    function: Callable[[Any], dict[str, float]] | str = "no function was loaded"
+    for request in _requests(read_fd):
+        if request["do"] == "load":
+            os.environ["OMP_NUM_THREADS"] = str(request["threads"])
+            function = _load(request["payload"], request["threads"])
+            continue
+        data = memoryview(frame(msgpack.packb(_answer(function, request))))
+        while data:
+            data = data[os.write(write_fd, data) :]
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""The agent process: ``python -m mpca.agent.main``, a direct child of its executor's JVM.
+
+In this order, since each step protects the next: the control pipe is moved away from descriptors 0 and 1 (so that `print`
+stays harmless), the kernel is asked to kill this process with its parent, a process group of its own is made (so that data
+workers go with it), and only then is anything imported that takes time. Then it reads Start, calls the user's function,
+and says Finished or Failed. At an end of file it kills its group.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Any
+
+from mpca.agent.process import die_with_parent, end_group, lead_own_group, move_control_pipe
+
+__all__ = ["main"]
+
+_TRACEBACK_LIMIT = 64 << 10  # characters; a deep recursion's is cut in the middle
+_EXIT_FAILED = 1
+
+
+def _user_traceback(error: BaseException) -> str:
+    """The traceback without our frames at its top."""
+    tb = error.__traceback__
+    while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
+        tb = tb.tb_next
+    text = "".join(traceback.format_exception(type(error), error, tb))
+    if len(text) > _TRACEBACK_LIMIT:
+        half = _TRACEBACK_LIMIT // 2
+        text = f"{text[:half]}\n  ... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
+    return text
+
+
+def _describe(error: BaseException) -> str:
+    return "".join(traceback.format_exception_only(type(error), error)).strip()
+
+
+def _load(payload: bytes) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    import cloudpickle
+
+    try:
+        function, args, kwargs = cloudpickle.loads(payload)
+    except Exception as error:
+        raise RuntimeError(
+            f"the train function cannot be loaded here: {_describe(error)}; are the modules that it uses on this node?"
+        ) from error
+    return function, args, kwargs
+
+
+def _ship(value: Any) -> bytes:
+    import cloudpickle
+
+    from mpca.wire.codec import MAX_FRAME_BYTES
+
+    try:
+        returns: bytes = cloudpickle.dumps(value)
+    except Exception as error:
+        raise TypeError(
+            f"what the train function returned cannot be shipped: {type(value).__name__}: {_describe(error)}"
+        ) from error
+    if len(returns) > MAX_FRAME_BYTES - 1024:
+        raise ValueError(
+            f"what the train function returned is too large: bytes={len(returns)}, limit={MAX_FRAME_BYTES - 1024}; "
+            "write it to a file and return the path"
+        )
+    return returns
+
+
+def _run(payload: bytes, seed: int, threads: int, device: str) -> bytes:
+    import torch
+
+    from mpca.agent.seeds import seed_everything
+
+    torch.set_num_threads(threads)
+    if device.startswith("cuda"):
+        torch.cuda.set_device(device)
+    seed_everything(seed)  # the same in all agents, so that they make the same x_0; `attach` seeds each anew
+    function, args, kwargs = _load(payload)
+    return _ship(function(*args, **kwargs))
+
+
+def main() -> int:
+    """Be an agent; returns the exit code."""
+    read_fd, write_fd = move_control_pipe()
+    die_with_parent(read_fd)
+    lead_own_group()
+
+    import faulthandler
+
+    from mpca.agent.link import Link, LinkClosed
+    from mpca.wire.messages import Start
+
+    faulthandler.enable()  # a crash in native code leaves a traceback in the tail of the output
+    link = Link(read_fd, write_fd)
+    try:
+        (start,) = link.receive(None)
+    except LinkClosed:
+        end_group()
+    assert isinstance(start, Start)
+    # Before torch and numpy are imported: their thread pools read these once.
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[name] = str(start.threads)
+
+    from mpca.agent.context import AgentContext, enter
+    from mpca.agent.events import Raised, Returned
+
+    context = AgentContext.make(start, link)
+    enter(context)
+    try:
+        returns = _run(start.payload, start.seed, start.threads, start.device)
+    except BaseException as error:  # SystemExit too: an agent that leaves early says so
+        if isinstance(error, SystemExit) and error.code in (None, 0):
+            context.loop.tell(Returned(_ship(None)))
+            return 0
+        sys.stdout.flush()
+        context.loop.tell(Raised(_describe(error), _user_traceback(error)))
+        return _EXIT_FAILED
+    sys.stdout.flush()
+    context.loop.tell(Returned(returns))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

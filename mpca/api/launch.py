@@ -1,0 +1,310 @@
+"""One door for every run: put the pieces together, run, and leave nothing behind.
+
+`mpca train`, `mpca.Distributor` and later `mpca submit` come through here. This file knows what a run is made of and in
+which order it comes and goes; what the pieces do is theirs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+
+from mpca import __version__
+from mpca.api.evaluation import JointEvaluator
+from mpca.api.finish import evaluate_last, exit_code, save_model, summarise, write_report
+from mpca.api.resume import Resumed, find_backup
+from mpca.clock import SystemClock
+from mpca.config import Resolved, load
+from mpca.driver.backups import BackupWriter
+from mpca.driver.cluster import AgentSpec
+from mpca.driver.cycle import CycleMachine
+from mpca.driver.instructions import End
+from mpca.driver.ledger import RunShape
+from mpca.driver.objectives import DumpModel, Evaluate, Goals
+from mpca.driver.roster import Roster
+from mpca.driver.runner import Runner
+from mpca.driver.status import RunStatus
+from mpca.errors import MpcaError
+from mpca.methods import from_dict, to_dict
+from mpca.records import LineWriter, RunFolder, RunRecord
+from mpca.storage import Backups, LocalStore, RunLock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Ended", "Job", "Shows", "launch", "resolve"]
+
+log = logging.getLogger("mpca.run")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be run."""
+
+    config: Resolved
+    payload: bytes  # cloudpickle of (function, args, kwargs), from api.shipping
+    evaluate: Evaluate | None = None
+    run_dir: Path | None = None  # the folder itself; None: run.dir, or runs/<name>-<time>
+    resume: str | None = None  # "auto", or the folder of a backup
+    session: SparkSession | None = None  # None: executors on this machine
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What came of it."""
+
+    run_dir: Path
+    summary: dict[str, Any]
+    reason: str
+    exit_code: int
+    model_state: dict[str, Any]  # numpy arrays by the model's own names
+    history: list[dict[str, Any]]  # evaluations
+    returns: dict[int, Any] = field(default_factory=dict)  # what train functions returned, by agent
+
+
+@dataclass(frozen=True)
+class Shows:
+    """Who is told while a run goes on."""
+
+    on_status: Callable[[RunStatus], None] = lambda status: None
+    on_output: Callable[[int, str], None] = lambda agent, line: None
+    on_stage: Callable[[str], None] = lambda text: None
+
+
+def resolve(path: Path | None, sets: Iterable[str] = (), spark_conf: dict[str, str] | None = None) -> Resolved:
+    """A configuration with the methods of this version; see `config.load`."""
+    return load(path, sets, spark_conf, method=from_dict)
+
+
+def launch(
+    job: Job,
+    on_status: Callable[[RunStatus], None] = lambda status: None,
+    on_output: Callable[[int, str], None] = lambda agent, line: None,
+    on_stage: Callable[[str], None] = lambda text: None,
+) -> Ended:
+    """Run a job to its end.
+
+    Raises:
+        ConfigError, EnvironmentRefused: refused before an executor was asked for.
+        BackupError: the backup to resume from is not usable.
+    """
+    with ExitStack() as stack:
+        return _Launch(job, Shows(on_status, on_output, on_stage), stack).run()
+
+
+class _Launch:
+    """One run, from its folder to its summary. What it opens is closed by `stack`, last first."""
+
+    def __init__(self, job: Job, shows: Shows, stack: ExitStack) -> None:
+        self._job, self._shows, self._stack = job, shows, stack
+        self._clock = SystemClock()
+        self._began = self._clock.now()
+        config = job.config
+        self._agents = config.method.agents(config.cluster.agents)
+        chosen = job.run_dir or (Path(config.run.dir) if config.run.dir else None)
+        self._folder = RunFolder(chosen) if chosen else RunFolder.named(config.run.name, self._clock.wall())
+        self._backup_at = Path(config.backup.path) if config.backup.path else self._folder.backups
+        self._resumed: Resumed | None = find_backup(job.resume, self._backup_at) if job.resume else None
+        self._seconds: dict[str, float] = {}  # by stage of starting
+        self._signal: int | None = None
+
+    def run(self) -> Ended:
+        from mpca.spark.cluster import SparkCluster
+        from mpca.spark.session import use_session
+
+        job, config = self._job, self._job.config
+        self._catch_signals()
+        records, epoch = self._open_folder()
+        self._shows.on_stage(f"run folder {self._folder.path}")
+        settings = SparkSettings.of(config, self._agents)
+        session = self._stack.enter_context(use_session(job.session, settings, self._folder.path / "spark"))
+        self._stage("session")
+        self._catch_signals()  # Spark took SIGINT for itself
+        run_name = f"{self._folder.path.name}-{epoch}"
+        cluster = SparkCluster(session, run_name, epoch, config.cluster.reducer, config.cluster.broadcast, config.cluster.chunk)
+        self._stack.callback(cluster.close)
+        evaluator = None
+        if job.evaluate is not None:
+            evaluator = JointEvaluator(job.evaluate.function)
+            self._stack.callback(evaluator.close)
+        backups = BackupWriter(
+            Backups(LocalStore(self._backup_at.parent), self._backup_at.name, config.backup.keep),
+            config.run.name,
+            epoch,
+            config.run.seed,
+            _versions(),
+        )
+        self._stack.callback(backups.close, 0.0)
+        runner = Runner(
+            self._machine(run_name, epoch),
+            cluster,
+            config.method,
+            self._agent_spec(run_name),
+            self._goals(),
+            records,
+            self._clock,
+            evaluator=evaluator,
+            backups=backups,
+            restore=self._resumed.restore if self._resumed else None,
+            on_status=self._shows.on_status,
+            on_output=self._shows.on_output,
+            earlier_s=self._resumed.trained_s if self._resumed else 0.0,
+            earlier_t=self._resumed.t if self._resumed else 0.0,
+        )
+        end = self._train(runner)
+        return self._finish(runner, end, evaluator, backups)
+
+    # ---- in the order of a run -----------------------------------------------------------------------------------------
+
+    def _open_folder(self) -> tuple[LineWriter, int]:
+        config, resumed = self._job.config, self._resumed
+        self._folder.create(resume=resumed is not None)
+        lock = RunLock(LocalStore(self._folder.path))
+        epoch = lock.claim(f"pid {os.getpid()} on {platform.node()}", _lives)
+        self._stack.callback(lock.release)
+        config.write(self._folder.config)
+        records = LineWriter(self._folder.records)
+        self._stack.callback(records.close)
+        record = RunRecord(
+            t=resumed.t if resumed else 0.0,
+            name=config.run.name,
+            method=to_dict(config.method),
+            num_agents=self._agents,
+            seed=config.run.seed,
+            attempt=epoch,
+            resumed_from=resumed.path if resumed else None,
+            versions=_versions(),
+        )
+        records.write(record)
+        return records, epoch
+
+    def _machine(self, run_name: str, epoch: int) -> CycleMachine:
+        config, method = self._job.config, self._job.config.method
+        shape = RunShape(
+            run=run_name,
+            epoch=epoch,
+            shards=method.shards,
+            phases=method.phases,
+            exchanges=method.exchanges,
+            min_agents=min(config.cluster.min_agents, self._agents),
+            deadline_s=config.cluster.cycle_deadline,
+            start_timeout_s=config.cluster.start_timeout,
+            first_cycle=self._resumed.cycle if self._resumed else 0,
+            resumed=self._resumed is not None,
+            numbers=lambda version: (
+                method.alpha_at(version),
+                method.beta_at(max(0, version - 1)),
+                method.gamma_at(max(0, version - 1)),
+            ),
+        )
+        return CycleMachine(shape, Roster(self._agents, config.cluster.agents_per_executor), self._clock.now())
+
+    def _agent_spec(self, run_name: str) -> AgentSpec:
+        config, method = self._job.config, self._job.config.method
+        start = {
+            "agents": self._agents,
+            "run": run_name,
+            "seed": config.run.seed,
+            "shards": method.shards,
+            "layer_aligned": method.layer_aligned,
+            "method": to_dict(method),
+            "task": "train",
+            "payload": self._job.payload,
+            "device": config.cluster.device,
+            "threads": config.cluster.threads,
+            "conf": config.to_dict(),
+        }
+        python = config.cluster.python or sys.executable
+        environment = {"OMP_NUM_THREADS": str(config.cluster.threads), "MKL_NUM_THREADS": str(config.cluster.threads)}
+        return AgentSpec(python=python, env=environment, start=start)
+
+    def _goals(self) -> Goals:
+        objectives, backup = self._job.config.objectives, self._job.config.backup
+        return Goals(
+            target_error=objectives.target_error if self._job.evaluate is not None else 0.0,
+            max_time=objectives.max_time or None,
+            max_cycles=objectives.max_cycles or None,
+            evaluate=self._job.evaluate,
+            dump=DumpModel(str(self._backup_at), backup.interval, backup.keep) if backup.interval else None,
+        )
+
+    def _train(self, runner: Runner) -> End:
+        """The loop, with signals and failures beside the engine turned into an orderly end."""
+        machine = runner.machine
+        try:
+            while machine.ended is None:
+                if self._signal is not None:
+                    runner.stop("interrupted", signal.Signals(self._signal).name)
+                runner.once()
+                if "agents" not in self._seconds and machine.stage != "STARTING":
+                    self._stage("agents")
+                if "first_step" not in self._seconds and runner.tally.first_step is not None:
+                    self._seconds["first_step"] = runner.tally.first_step - self._began
+        except MpcaError as error:  # of the user's evaluation, a backup of another model, the cluster
+            runner.stop("failed", str(error))
+            while machine.ended is None:
+                runner.step(runner.cluster.poll(0.02))
+        return machine.ended
+
+    def _finish(self, runner: Runner, end: End, evaluator: JointEvaluator | None, backups: BackupWriter) -> Ended:
+        self._shows.on_stage("saving the joint model")
+        error = None
+        try:
+            error = evaluate_last(runner, evaluator)
+        except MpcaError as failure:
+            log.warning("the last joint model was not evaluated: %s", failure)
+        state = save_model(runner, self._folder, backups)
+        resumed_from = self._resumed.path if self._resumed else None
+        summary = summarise(runner, end, self._job.config.run.seed, error, self._seconds, resumed_from, _versions())
+        return Ended(
+            run_dir=self._folder.path,
+            summary=write_report(runner, self._folder, end, summary),
+            reason=end.reason,
+            exit_code=exit_code(end, self._signal),
+            model_state=state,
+            history=runner.tally.history,
+            returns={agent: cloudpickle.loads(data) for agent, data in sorted(runner.returns.items())},
+        )
+
+    # ---- small things --------------------------------------------------------------------------------------------------
+
+    def _stage(self, name: str) -> None:
+        self._seconds[name] = self._clock.now() - self._began
+
+    def _catch_signals(self) -> None:
+        """SIGINT and SIGTERM end the run in order, wherever it is; only the main thread can be told."""
+
+        def note(number: int, frame: Any) -> None:
+            self._signal = number
+
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                before = signal.signal(number, note)
+                self._stack.callback(signal.signal, number, before)
+        except ValueError:
+            log.debug("not the main thread: signals are left to the caller")
+
+
+def _versions() -> dict[str, str]:
+    """By the installed packages' own word: importing torch would cost the driver two seconds for nothing."""
+    packages = {name: metadata.version(name) for name in ("numpy", "pyspark", "torch")}
+    return {"mpca": __version__, "python": platform.python_version(), **packages}
+
+
+def _lives(owner: str) -> bool:
+    """Whether the driver that a lock names, "pid N on HOST", still runs; on another host it is believed to."""
+    words = owner.split()
+    if len(words) != 4 or words[3] != platform.node():
+        return bool(owner)
+    return os.path.exists(f"/proc/{words[1]}")

@@ -1,0 +1,101 @@
+"""How a train function gets to the agents: by cloudpickle, once, inside each agent's Start message.
+
+A function that cannot be shipped is refused here, before an executor is asked for, with the name of what it drags along.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from mpca.errors import ConfigError
+
+__all__ = ["run_script", "ship"]
+
+TrainFunction = Callable[..., Any]
+
+
+def ship(train: TrainFunction | str | Path, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    """Pack ``(function, args, kwargs)`` for the agents; `train` is a function, or the path of a script.
+
+    Raises:
+        ConfigError: no such script, not a function, arguments that it does not take, or something that cannot be packed.
+    """
+    function, args, kwargs = _called(train, tuple(args), dict(kwargs))
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise ConfigError(f"train function {_name(function)}: {error}; pass its arguments to run(train, ...)") from None
+    except ValueError:
+        pass  # a built-in without a signature: the agents will tell
+    try:
+        return cloudpickle.dumps((function, args, kwargs))
+    except Exception as error:  # pickle raises whatever the objects raise
+        culprit = _culprit(function, args, kwargs)
+        where = f"{culprit} cannot be pickled" if culprit else "it cannot be pickled"
+        raise ConfigError(
+            f"train function {_name(function)} cannot be shipped to the agents: {where} ({type(error).__name__}: {error}); "
+            "make it inside the function"
+        ) from error
+
+
+def run_script(name: str, source: str, arguments: Sequence[str]) -> None:
+    """What an agent runs for a script: as `python name arguments...` would, from the text that the driver read."""
+    sys.argv = [name, *arguments]
+    exec(compile(source, name, "exec"), {"__name__": "__main__", "__file__": name, "__builtins__": __builtins__})
+
+
+def _called(train: TrainFunction | str | Path, args: tuple, kwargs: dict) -> tuple[TrainFunction, tuple, dict]:
+    if callable(train):
+        return train, args, kwargs
+    if not isinstance(train, (str, Path)):
+        raise ConfigError(f"not a train function: {train!r}; give a function, or the path of a script")
+    path = Path(train)
+    if not path.is_file():
+        raise ConfigError(f"no such script: {path}")
+    if kwargs:
+        raise ConfigError(
+            f"a script takes words, not keywords: {', '.join(kwargs)}; pass them as run(script, '--key', 'value')"
+        )
+    return run_script, (str(path), path.read_text(encoding="utf-8"), [str(one) for one in args]), {}
+
+
+def _name(function: TrainFunction) -> str:
+    return repr(getattr(function, "__qualname__", type(function).__name__))
+
+
+def _culprit(function: TrainFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Which of the values that travel with the function cannot be pickled alone; empty if none of them."""
+    for what, value in _luggage(function, args, kwargs):
+        try:
+            cloudpickle.dumps(value)
+        except Exception:
+            return f"{what} ({type(value).__module__}.{type(value).__qualname__})"
+    return ""
+
+
+def _luggage(function: TrainFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for place, value in enumerate(args):
+        yield f"argument {place}", value
+    for name, value in kwargs.items():
+        yield f"argument {name!r}", value
+    plain = inspect.unwrap(function)
+    if inspect.ismethod(plain):
+        yield "the object whose method it is", plain.__self__
+        plain = plain.__func__
+    if not inspect.isfunction(plain):
+        return
+    captured = inspect.getclosurevars(plain)
+    for name, value in captured.nonlocals.items():
+        yield f"its captured variable {name!r}", value
+    for name, value in captured.globals.items():
+        yield f"the global variable {name!r}", value
+    for place, value in enumerate(plain.__defaults__ or ()):
+        yield f"the default of its argument {place}", value
+    for name, value in (plain.__kwdefaults__ or {}).items():
+        yield f"the default of its argument {name!r}", value

@@ -1,0 +1,41 @@
+"""`mpca bench CASE`: the figures of design section 8, each from one call, as one JSON object with `--json`.
+
+A case is imported only when it is asked for: most of them need Spark or torch, and `mpca --help` should need neither.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+__all__ = ["bench"]
+
+#: Name -> (module that has its click command as `command`, what it says in the list).
+_CASES = {
+    "exchange": ("mpca.cli.bench.exchange", "The exchange on real executors behind shaped links, beside plain TCP."),
+    "pause": ("mpca.cli.bench.pause", "What exchanges cost an agent that trains: pauses, and steps per second."),
+    "sim": ("mpca.cli.bench_sim", "Simulated fault schedules per minute."),
+    "step": ("mpca.cli.bench.step", "A training step with `attach` over the plain step."),
+    "tcp": ("mpca.cli.bench.tcp_case", "Plain TCP on shaped links: what any exchange could reach there."),
+}
+
+
+class _Cases(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_CASES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _CASES:
+            return None
+        command: click.Command = import_module(_CASES[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in sorted(_CASES.items())])
+
+
+@click.group(cls=_Cases)
+def bench() -> None:
+    """Measure a part of the engine; the keys and the goals are those of the design's section 8."""

@@ -1,0 +1,58 @@
+"""How a case tells its result: one JSON object, or a table with the goals of design section 8 beside the figures."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+__all__ = ["GOALS", "json_option", "show"]
+
+#: Key -> (word, limit); K = 8 where K matters.
+GOALS: dict[str, tuple[str, float]] = {
+    "kappa": ("<=", 3.3),
+    "period_over_b": ("<=", 2.2),
+    "fixed_s": ("<=", 0.05),
+    "driver_in_over_m": ("<=", 1.10),
+    "driver_out_over_m": ("<=", 1.10),
+    "period_over_tcp": ("<=", 1.1),
+    "driver_rss_over_m": ("<=", 5),
+    "pause_share": ("<=", 0.01),
+    "steps_ratio": (">=", 0.97),
+    "attach_ratio": ("<=", 1.02),
+    "schedules_per_minute": (">=", 2000),
+}
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else on stdout.")
+
+
+def show(result: dict[str, Any], as_json: bool) -> None:
+    """Print the result of one case."""
+    click.echo(json.dumps(result) if as_json else "\n".join(_lines(result, "")))
+
+
+def _lines(result: dict[str, Any], indent: str) -> list[str]:
+    lines = []
+    for key, value in result.items():
+        if isinstance(value, dict):
+            lines += [f"{indent}{key}", *_lines(value, indent + "  ")]
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            lines += [f"{indent}{key}", *("  " + indent + _row(one) for one in value)]
+        else:
+            word, limit = GOALS.get(key, ("", 0))
+            goal = f"   goal {word} {limit:g}" if word else ""
+            lines.append(f"{indent}{key:24} {_text(value)}{goal}")
+    return lines
+
+
+def _row(values: dict[str, Any]) -> str:
+    return "  ".join(f"{key}={_text(value)}" for key, value in values.items())
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list):
+        return " ".join(map(_text, value))
+    return str(value)

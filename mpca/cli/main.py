@@ -1,0 +1,69 @@
+"""`mpca`: the group of commands, and the one place where an error becomes an exit code.
+
+Exit codes (they are an interface, see the README): 0 an objective was reached or a limit met, 1 the run failed, 2 refused
+before anything was started, 4 too many bad records, 130 SIGINT, 143 SIGTERM. The last line on stderr is the root cause.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from mpca import __version__
+from mpca.cli.bench import bench
+from mpca.cli.report import report
+from mpca.cli.train import train
+from mpca.errors import ConfigError, EnvironmentRefused, MpcaError
+
+__all__ = ["cli", "main"]
+
+_SIGINT = 130
+_FAILED = 1
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="mpca")
+@click.option("-v", "--verbose", count=True, help="Log more: -v what the driver decides, -vv everything.")
+def cli(verbose: int) -> None:
+    """Train PyTorch models on a Spark cluster: MPCA SGD, over ordinary Ethernet."""
+    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("mpca").setLevel(level)
+
+
+cli.add_command(train)
+cli.add_command(report)
+cli.add_command(bench)
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit."""
+    try:
+        code = cli.main(args=None if args is None else list(args), prog_name="mpca", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        code = _say("interrupted", _SIGINT)
+    except (ConfigError, EnvironmentRefused) as error:
+        code = _say(f"refused: {error}", error.exit_code)
+    except MpcaError as error:
+        code = _say(str(error), error.exit_code)
+    except Exception as error:  # a bug of ours: all of it, and its last line last
+        traceback.print_exc()
+        code = _say(f"{type(error).__name__}: {error}", _FAILED)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(text: str, code: int) -> int:
+    """Long texts (a traceback of an agent) whole, then the root cause in one line."""
+    lines = text.strip().splitlines() or [""]
+    if len(lines) > 1:
+        print(text.strip(), file=sys.stderr)
+    print(f"mpca: {lines[0]}", file=sys.stderr)
+    return code

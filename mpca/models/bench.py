@@ -1,0 +1,79 @@
+"""Nets for the benches: of a wanted size or a wanted number of tensors, with batches of noise. Nothing is learnt in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+__all__ = ["SHAPES", "Shape", "Weights", "chain"]
+
+_FLOAT_BYTES = 4
+
+
+class Weights(nn.Module):
+    """One parameter of exactly so many bytes and no computation: for what is exchanged and never trained."""
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(size_bytes // _FLOAT_BYTES))
+
+
+class _Residual(nn.Module):
+    """A 3 x 3 convolution with BatchNorm beside the identity, two of them a block, as in a ResNet for small images."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+            nn.BatchNorm2d(channels),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+            nn.BatchNorm2d(channels),
+        )
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return torch.relu(images + self.body(images))
+
+
+def residual(channels: int, blocks: int) -> nn.Module:
+    """A residual net of one width: float32[n, 3, h, w] -> logits float32[n, 10]."""
+    stem = nn.Conv2d(3, channels, 3, padding=1, bias=False)
+    tail = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10))
+    return nn.Sequential(stem, *(_Residual(channels) for _ in range(blocks)), *tail)
+
+
+def chain(width: int, layers: int) -> nn.Module:
+    """Linear layers of one width: float32[n, width] -> logits float32[n, 10]. Few operations for each parameter."""
+    body = [one for _ in range(layers) for one in (nn.Linear(width, width), nn.ReLU(inplace=True))]
+    return nn.Sequential(*body, nn.Linear(width, 10))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A net with the batch that one step of it takes."""
+
+    name: str
+    create: Callable[[], nn.Module]
+    batch: tuple[int, ...]
+
+    def inputs(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """One batch of noise with its labels, always the same."""
+        generator = torch.Generator().manual_seed(1)
+        return torch.randn(self.batch, generator=generator), torch.randint(10, self.batch[:1], generator=generator)
+
+
+def _shapes(*shapes: Shape) -> dict[str, Shape]:
+    return {shape.name: shape for shape in shapes}
+
+
+#: What `bench step` and `bench pause` train. The sizes are those of their parameters.
+SHAPES: dict[str, Shape] = _shapes(
+    Shape("residual-1M", lambda: residual(32, 14), (16, 3, 16, 16)),
+    Shape("residual-7M", lambda: residual(96, 11), (8, 3, 16, 16)),
+    Shape("residual-100M", lambda: residual(384, 10), (4, 3, 8, 8)),
+    Shape("residual-110-layers", lambda: residual(16, 54), (8, 3, 32, 32)),
+    Shape("chain-7M", lambda: chain(604, 5), (128, 604)),
+)

@@ -1,0 +1,338 @@
+"""What one executor knows of the yields and arrivals of its agents, and what it decides: the Python twin of
+``org.mpca.agent.ExecutorBook``. Events in, instructions out; no I/O, no clock, no bytes.
+
+One set of scripts, in ``tests/golden/executor``, is run on both, so a rule that is changed here is changed there.
+
+*Yields.* A yield, of one agent for one cycle, goes through these states::
+
+    MADE ----freeze----> ASKED ----snapshot----> FROZEN      read again: the same values, no second interruption
+      |                    |
+      |                    +--deadline, agent_gone, forget--> CLOSED, with a reason
+      +----freeze, but no such incarnation------------------> CLOSED
+
+An agent has at most one interruption outstanding; a second yield of it waits until the first was answered, even if that
+one is closed by then: its late bytes are discarded, and the agent is back. A frozen yield counts whatever becomes of its
+agent. A freeze is answered as soon as each of its yields is frozen or closed. What is forgotten while merely MADE was
+never read, and is counted.
+
+*Arrivals.* The slot of one shard of one agent is free, or offered from its writing until the agent's Installed. An
+arrival at an offered slot waits for it, and is superseded by a newer one. Acknowledged is whatever the executor holds for
+the agent, and whatever came too late to be of use.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+__all__ = [
+    "Acknowledge",
+    "Answered",
+    "Back",
+    "Discard",
+    "Drop",
+    "ExecutorBook",
+    "Interrupt",
+    "Supersede",
+    "Taken",
+    "Write",
+]
+
+NO_SUCH_INCARNATION = "no such incarnation"
+DEADLINE = "no answer before the deadline"
+DIED = "died before it handed over"
+FORGOTTEN = "its cycle was forgotten"
+
+MADE, ASKED, FROZEN, CLOSED = "MADE", "ASKED", "FROZEN", "CLOSED"
+
+
+class Taken(NamedTuple):
+    """A frozen yield, without its bytes."""
+
+    agent: int
+    incarnation: int
+    tau: int
+    crc: int
+    finite: bool
+
+
+class Interrupt(NamedTuple):
+    """Send the agent a Yield."""
+
+    agent: int
+    cycle: int
+    shard: int
+
+
+class Answered(NamedTuple):
+    """A freeze is complete; both in agent order."""
+
+    ticket: int
+    cycle: int
+    shard: int
+    frozen: list[Taken]
+    late: dict[int, str]
+
+
+class Back(NamedTuple):
+    """A late agent answered after all: report it."""
+
+    agent: int
+    incarnation: int
+
+
+class Discard(NamedTuple):
+    """Drop the bytes of a snapshot that nobody waits for."""
+
+    agent: int
+    cycle: int
+    shard: int
+
+
+class Write(NamedTuple):
+    """Put an arrival into its slot and send Install."""
+
+    agent: int
+    shard: int
+    version: int
+    mode: str
+
+
+class Supersede(NamedTuple):
+    """Drop the bytes of an arrival that a newer one made useless."""
+
+    agent: int
+    shard: int
+    version: int
+
+
+class Acknowledge(NamedTuple):
+    """The executor has this arrival for the agent."""
+
+    agent: int
+    shard: int
+    version: int
+
+
+class Drop(NamedTuple):
+    """Drop all yields of a cycle; `unread` of them were never asked for."""
+
+    cycle: int
+    unread: int
+
+
+@dataclass(slots=True)
+class _Entry:
+    cycle: int
+    shard: int
+    agent: int
+    incarnation: int
+    state: str = MADE
+    taken: Taken | None = None
+    reason: str = ""
+
+    def close(self, reason: str) -> None:
+        self.state, self.reason = CLOSED, reason
+
+
+@dataclass(slots=True)
+class _Slot:
+    newest: int | None = None
+    offered: int | None = None
+    waiting: int | None = None
+    waiting_mode: str = ""
+
+
+@dataclass(slots=True)
+class _Seat:
+    """A living agent."""
+
+    incarnation: int
+    outstanding: _Entry | None = None  # the interruption that it has not answered yet; may be closed or forgotten
+    queue: deque[_Entry] = field(default_factory=deque)
+    slots: dict[int, _Slot] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Request:
+    ticket: int
+    cycle: int
+    shard: int
+    entries: list[_Entry]  # by agent
+
+
+class ExecutorBook:
+    """See the module's text."""
+
+    def __init__(self) -> None:
+        self._seats: dict[int, _Seat] = {}
+        self._entries: dict[int, dict[tuple[int, int], _Entry]] = {}  # cycle -> (agent, incarnation)
+        self._requests: list[_Request] = []
+
+    def agent_up(self, agent: int, incarnation: int) -> list[Any]:
+        """An agent said Hello. An older incarnation of it is gone by that."""
+        seat = self._seats.get(agent)
+        if seat is not None and seat.incarnation >= incarnation:
+            return []
+        out = [] if seat is None else self.agent_gone(agent, seat.incarnation)
+        self._seats[agent] = _Seat(incarnation)
+        return out
+
+    def agent_gone(self, agent: int, incarnation: int) -> list[Any]:
+        """The process of an agent ended; everything that it had sent was handled before."""
+        out: list[Any] = []
+        if self._seat(agent, incarnation) is None:
+            return out
+        del self._seats[agent]
+        for entries in self._entries.values():
+            entry = entries.get((agent, incarnation))
+            if entry is not None and entry.state == ASKED:
+                entry.close(DIED)
+        self._answer_settled(out)
+        return out
+
+    def made(self, cycle: int, shard: int, agent: int, incarnation: int) -> list[Any]:
+        """A yield was made; nobody is interrupted."""
+        self._entry(cycle, shard, agent, incarnation)
+        return []
+
+    def freeze(self, ticket: int, cycle: int, shard: int, agents: Iterable[Any]) -> list[Any]:
+        """Yields of (agent, incarnation) pairs are to be frozen."""
+        out: list[Any] = []
+        wanted = []
+        for agent, incarnation in agents:
+            entry = self._entry(cycle, shard, agent, incarnation)
+            wanted.append(entry)
+            if entry.state != MADE:
+                continue
+            seat = self._seat(agent, incarnation)
+            if seat is None:
+                entry.close(NO_SUCH_INCARNATION)
+                continue
+            entry.state = ASKED
+            seat.queue.append(entry)
+            self._interrupt_next(seat, out)
+        wanted.sort(key=lambda entry: entry.agent)
+        self._requests.append(_Request(ticket, cycle, shard, wanted))
+        self._answer_settled(out)
+        return out
+
+    def snapshot(
+        self, agent: int, incarnation: int, cycle: int, shard: int, tau: int, crc: int, finite: bool
+    ) -> list[Any]:
+        """An agent handed a shard over, and its bytes were read whole."""
+        seat = self._seat(agent, incarnation)
+        entry = None if seat is None else seat.outstanding
+        if seat is None or entry is None or entry.cycle != cycle or entry.shard != shard:
+            return [Discard(agent, cycle, shard)]
+        out: list[Any] = []
+        seat.outstanding = None
+        if entry.state == ASKED:
+            entry.state = FROZEN
+            entry.taken = Taken(agent, incarnation, tau, crc, finite)
+            self._answer_settled(out)
+        else:
+            out += [Discard(agent, cycle, shard), Back(agent, incarnation)]
+        self._interrupt_next(seat, out)
+        return out
+
+    def deadline(self, cycle: int) -> list[Any]:
+        """The time of a cycle is over: what was not handed over is late, and its bytes will never be accepted."""
+        out: list[Any] = []
+        self._close_asked(self._entries.get(cycle, {}), DEADLINE)
+        self._answer_settled(out)
+        return out
+
+    def forget(self, cycle: int) -> list[Any]:
+        """Nobody needs the yields of this cycle and those before it any more."""
+        out: list[Any] = []
+        old = sorted(one for one in self._entries if one <= cycle)
+        for one in old:
+            self._close_asked(self._entries[one], FORGOTTEN)
+        self._answer_settled(out)
+        for one in old:
+            unread = sum(1 for entry in self._entries.pop(one).values() if entry.state == MADE)
+            out.append(Drop(one, unread))
+        return out
+
+    def offer(self, agent: int, incarnation: int, shard: int, version: int, mode: str) -> list[Any]:
+        """A joint shard was downloaded for an agent."""
+        out: list[Any] = []
+        seat = self._seat(agent, incarnation)
+        if seat is None:
+            return out
+        slot = seat.slots.setdefault(shard, _Slot())
+        if slot.newest is not None and version < slot.newest:
+            out.append(Supersede(agent, shard, version))
+        elif slot.newest is None or version > slot.newest:
+            slot.newest = version
+            if slot.offered is None:
+                slot.offered = version
+                out.append(Write(agent, shard, version, mode))
+            else:
+                if slot.waiting is not None:
+                    out.append(Supersede(agent, shard, slot.waiting))
+                slot.waiting, slot.waiting_mode = version, mode
+        out.append(Acknowledge(agent, shard, version))
+        return out
+
+    def installed(self, agent: int, incarnation: int, shard: int, version: int) -> list[Any]:
+        """An agent has read the arrival slot of a shard."""
+        seat = self._seat(agent, incarnation)
+        slot = None if seat is None else seat.slots.get(shard)
+        if slot is None or slot.offered != version:
+            return []
+        slot.offered, slot.waiting = slot.waiting, None
+        return [] if slot.offered is None else [Write(agent, shard, slot.offered, slot.waiting_mode)]
+
+    # ---- questions ---------------------------------------------------------------------------------------------------
+
+    def is_frozen(self, cycle: int, agent: int, incarnation: int) -> bool:
+        """Whether a snapshot of this key was accepted: its bytes are to be kept."""
+        entry = self._entries.get(cycle, {}).get((agent, incarnation))
+        return entry is not None and entry.state == FROZEN
+
+    @property
+    def cycles(self) -> list[int]:
+        """Cycles of which there are yields."""
+        return sorted(self._entries)
+
+    # ---- rules -------------------------------------------------------------------------------------------------------
+
+    def _entry(self, cycle: int, shard: int, agent: int, incarnation: int) -> _Entry:
+        entries = self._entries.setdefault(cycle, {})
+        entry = entries.get((agent, incarnation))
+        if entry is None:
+            entry = entries[(agent, incarnation)] = _Entry(cycle, shard, agent, incarnation)
+        if entry.shard != shard:
+            raise ValueError(f"a cycle has one shard: cycle={cycle}, shard={entry.shard}, then shard={shard}")
+        return entry
+
+    def _seat(self, agent: int, incarnation: int) -> _Seat | None:
+        seat = self._seats.get(agent)
+        return seat if seat is not None and seat.incarnation == incarnation else None
+
+    @staticmethod
+    def _interrupt_next(seat: _Seat, out: list[Any]) -> None:
+        while seat.outstanding is None and seat.queue:
+            entry = seat.queue.popleft()
+            if entry.state == ASKED:
+                seat.outstanding = entry
+                out.append(Interrupt(entry.agent, entry.cycle, entry.shard))
+
+    @staticmethod
+    def _close_asked(entries: dict[tuple[int, int], _Entry], reason: str) -> None:
+        for entry in entries.values():
+            if entry.state == ASKED:
+                entry.close(reason)
+
+    def _answer_settled(self, out: list[Any]) -> None:
+        for request in list(self._requests):
+            if any(entry.state in (MADE, ASKED) for entry in request.entries):
+                continue
+            self._requests.remove(request)
+            frozen = [entry.taken for entry in request.entries if entry.taken is not None]
+            late = {entry.agent: entry.reason for entry in request.entries if entry.state == CLOSED}
+            out.append(Answered(request.ticket, request.cycle, request.shard, frozen, late))

@@ -1,0 +1,131 @@
+"""What stands in for a model and its optimiser: three trainers of the port `agent.trainer.Trainer`, without torch.
+
+`advance` takes many updates at once, since a simulated agent is only looked at when something is asked of it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from mpca.algorithm.penalty import pull
+
+__all__ = ["TRAINERS", "IntegerTrainer", "LinearTrainer", "QuadraticTrainer", "SimTrainer"]
+
+
+class SimTrainer(Protocol):
+    bounds: list[int]
+    parameters: int
+
+    def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None: ...
+    def snapshot(self, shard: int, out: np.ndarray) -> None: ...
+    def install(self, shard: int, data: np.ndarray, version: int, mode: str) -> None: ...
+
+
+class _Flat:
+    """A flat float32 vector; parameters, then buffers that count updates."""
+
+    def __init__(self, bounds: list[int], parameters: int, arrival: str) -> None:
+        self.bounds, self.parameters = bounds, parameters
+        self.x = np.zeros(bounds[-1], np.float32)
+        self._arrival = arrival
+        self._targets: dict[int, np.ndarray] = {}
+        self._snapshots: dict[int, np.ndarray] = {}
+        # where the parameters of each shard lie
+        self._spans = [slice(a, max(a, min(b, parameters))) for a, b in zip(bounds, bounds[1:], strict=False)]
+
+    def snapshot(self, shard: int, out: np.ndarray) -> None:
+        out[:] = self.x[self.bounds[shard] : self.bounds[shard + 1]]
+        if self._arrival == "correct":
+            self._snapshots[shard] = out.copy()
+
+    def install(self, shard: int, data: np.ndarray, version: int, mode: str) -> None:
+        span = self._spans[shard]
+        count = span.stop - span.start
+        if mode == "replace" or self._arrival == "replace":
+            self.x[self.bounds[shard] : self.bounds[shard + 1]] = self._taken(data)
+            self._targets.pop(shard, None)
+            self._snapshots.pop(shard, None)
+        elif self._arrival == "correct":
+            mine = self._snapshots.get(shard)
+            if mine is not None:
+                self.x[span] += self._taken(data[:count] - mine[:count])
+        else:
+            self._targets[shard] = data[:count].copy()
+
+    @staticmethod
+    def _taken(values: np.ndarray) -> np.ndarray:
+        return values
+
+
+class IntegerTrainer(_Flat):
+    """Whole numbers only, so that a weighted sum of contributions is an equality of integers and never a tolerance.
+
+    A pull moves every parameter by the nearest whole number of what n pulls in a row would move it. Values wrap around,
+    so that they stay small enough for exact sums however long a run pauses.
+    """
+
+    wrap = np.float32(512)
+
+    def __init__(self, bounds: list[int], parameters: int, arrival: str, agent: int, incarnation: int) -> None:
+        super().__init__(bounds, parameters, arrival)
+        # no two agents, nor two incarnations of one, do the same
+        self._gradient = np.float32([(agent * 3 + incarnation * 5 + j * 7) % 7 - 3 for j in range(bounds[-1])])
+        self._gradient[parameters:] = 1
+
+    @staticmethod
+    def _taken(values: np.ndarray) -> np.ndarray:
+        return np.rint(values)
+
+    def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None:
+        x = self.x
+        for shard, alpha in pulls:
+            target = self._targets.get(shard)
+            if target is not None:
+                part = x[self._spans[shard]]
+                part -= np.rint((part - target) * np.float32(1 - (1 - alpha) ** updates))
+        x += self._gradient * np.float32(updates % 512)
+        np.fmod(x, self.wrap, out=x)
+
+
+class LinearTrainer(_Flat):
+    """x -= lr g with a constant gradient: what torch's plain SGD does with the loss <g, x>, to the bit if lr is a power of 2."""
+
+    lr = np.float32(0.25)
+
+    def __init__(self, bounds: list[int], parameters: int, arrival: str, agent: int, incarnation: int) -> None:
+        super().__init__(bounds, parameters, arrival)
+        self.gradient = self.gradient_of(bounds[-1], agent)
+        self.gradient[parameters:] = 0
+
+    @staticmethod
+    def gradient_of(elements: int, agent: int) -> np.ndarray:
+        return np.float32([(agent * 5 + j * 3) % 9 - 4 for j in range(elements)])
+
+    def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None:
+        for _ in range(updates):
+            for shard, alpha in pulls:
+                pull(self.x[self._spans[shard]], self._targets[shard], alpha)
+            self.x -= self.lr * self.gradient
+
+
+class QuadraticTrainer(_Flat):
+    """Every agent has an optimum of its own; the mean of them is the joint optimum, at `agent` = (K-1)/2."""
+
+    lr = 0.05
+
+    def __init__(self, bounds: list[int], parameters: int, arrival: str, agent: int, incarnation: int) -> None:
+        super().__init__(bounds, parameters, arrival)
+        self._optimum = np.float32([agent + j % 3 for j in range(parameters)])
+
+    def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None:
+        mine = self.x[: self.parameters]
+        for _ in range(updates):
+            for shard, alpha in pulls:
+                if shard in self._targets:
+                    pull(self.x[self._spans[shard]], self._targets[shard], alpha)
+            mine -= np.float32(self.lr) * (mine - self._optimum)
+
+
+TRAINERS = {"integer": IntegerTrainer, "linear": LinearTrainer, "quadratic": QuadraticTrainer}

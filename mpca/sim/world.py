@@ -1,0 +1,46 @@
+"""Virtual time: one heap of what happens when, one clock, one source of chance. Not for what happens."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from mpca.clock import ManualClock
+
+__all__ = ["World"]
+
+
+class World:
+    """Things that happen at the same time happen in the order in which they were planned."""
+
+    def __init__(self, seed: int) -> None:
+        self.clock = ManualClock()
+        self.random = Random(seed)
+        self.now = 0.0
+        self.happened = 0
+        self._serial = 0
+        self._heap: list[tuple[float, int, Callable[..., Any], tuple[Any, ...]]] = []
+
+    def after(self, delay_s: float, act: Callable[..., Any], *arguments: Any) -> None:
+        """`act(*arguments)` once `delay_s` has passed. There is no way to cancel: `act` looks whether it still applies."""
+        self._serial += 1
+        heapq.heappush(self._heap, (self.now + delay_s, self._serial, act, arguments))
+
+    def run(self, until: float, wanted: list[Any]) -> None:
+        """Let time pass to `until`, or to the moment when `wanted` is no longer empty."""
+        heap = self._heap
+        while heap and heap[0][0] <= until and not wanted:
+            now = heap[0][0]
+            if now > self.now:
+                self.now = now
+                self.clock.set(now)
+            # all of one moment, so that the reader sees them together
+            while heap and heap[0][0] == now:
+                _, _, act, arguments = heapq.heappop(heap)
+                self.happened += 1
+                act(*arguments)
+        if not wanted and until > self.now:
+            self.now = until
+            self.clock.set(until)

@@ -1,0 +1,165 @@
+"""A `Store` in memory that fails on order: for the simulator, and to crash a writer at each of its steps.
+
+It keeps two pictures: what a reader sees now, and what would be left after a crash of the machine. `sync` copies from the
+first into the second. Operations that change something are numbered from 0; `faults` says which of them fails, and how:
+
+========  ===========================================================================================
+crash     nothing happens; the writer is gone (`Crash`), and so is every later call, until `reboot`
+torn      half of the data is written, then as `crash`; with an operation that writes nothing, as `crash`
+full      half of the data is written, then ENOSPC; the writer lives
+lost      the operation is done, but the writer is told EIO (a lost reply)
+========  ===========================================================================================
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+
+__all__ = ["Crash", "MemoryStore"]
+
+
+class Crash(BaseException):
+    """The process died here. Not an Exception, so that no handler of the code under test outlives it."""
+
+
+class MemoryStore:
+    """See the module's text. `fired` lists the faults that happened, for a test to assert."""
+
+    def __init__(self, faults: Mapping[int, str] | None = None) -> None:
+        self.faults = dict(faults or {})
+        self.fired: list[tuple[int, str, str]] = []  # (operation number, fault, what was asked)
+        self.operations = 0
+        self._seen: dict[str, bytes] = {}
+        self._kept: dict[str, bytes] = {}
+        self._pending: list[tuple[str, str]] = []  # renames that are not synced yet
+        self._dead = False
+
+    # ---- the port ----
+
+    def create_exclusive(self, path: str, data: bytes) -> None:
+        if self.exists(path):
+            raise FileExistsError(errno.EEXIST, "already there", path)
+        self._put("create_exclusive", path, data)
+
+    def write(self, path: str, data: bytes) -> None:
+        self._put("write", path, data)
+
+    def sync(self, path: str) -> None:
+        if self._fault("sync", path):
+            return
+        if path in self._seen:
+            self._kept[path] = self._seen[path]
+        else:
+            for old, new in self._pending:
+                self._move(self._kept, old, new)
+            self._pending.clear()
+        self._reply()
+
+    def rename(self, old: str, new: str) -> None:
+        self._alive()
+        if not self.exists(old):
+            raise FileNotFoundError(errno.ENOENT, "no such file", old)
+        if self.exists(new):
+            raise FileExistsError(errno.EEXIST, "already there", new)
+        if self._fault("rename", old):
+            return
+        self._move(self._seen, old, new)
+        self._pending.append((old, new))
+        self._reply()
+
+    def names(self, path: str) -> list[str]:
+        self._alive()
+        start = f"{path}/" if path else ""
+        return sorted({name[len(start) :].split("/")[0] for name in self._seen if name.startswith(start)})
+
+    def read(self, path: str) -> bytes:
+        self._alive()
+        if path not in self._seen:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return self._seen[path]
+
+    def size(self, path: str) -> int:
+        return len(self.read(path))
+
+    def exists(self, path: str) -> bool:
+        self._alive()
+        return path in self._seen or any(name.startswith(f"{path}/") for name in self._seen)
+
+    def delete(self, path: str) -> None:
+        if self._fault("delete", path):
+            return
+        for files in (self._seen, self._kept):
+            for name in [name for name in files if name == path or name.startswith(f"{path}/")]:
+                del files[name]
+        self._reply()
+
+    def describe(self, path: str) -> str:
+        return f"memory:{path}"
+
+    # ---- what a test does to it ----
+
+    def reboot(self, machine: bool = False, renames_kept: bool = False) -> None:
+        """Let calls work again. With `machine`, what was not synced is lost, renames if not `renames_kept`."""
+        self._dead = False
+        self.faults = {}
+        if machine:
+            for old, new in self._pending if renames_kept else ():
+                self._move(self._kept, old, new)
+            self._seen = dict(self._kept)
+        self._pending.clear()
+
+    def damage(self, path: str, data: bytes | None) -> None:
+        """Replace what is stored, past every rule; None removes it."""
+        for files in (self._seen, self._kept):
+            if data is None:
+                files.pop(path, None)
+            else:
+                files[path] = data
+
+    def paths(self) -> list[str]:
+        """Every file."""
+        return sorted(self._seen)
+
+    # ---- inside ----
+
+    def _put(self, what: str, path: str, data: bytes) -> None:
+        if self._fault(what, path, data):
+            return
+        self._seen[path] = bytes(data)
+        self._reply()
+
+    def _fault(self, what: str, path: str, data: bytes = b"") -> bool:
+        """Count the operation and carry out its fault; True: it is done with."""
+        self._alive()
+        number, self.operations = self.operations, self.operations + 1
+        fault = self.faults.get(number)
+        if fault is None:
+            return False
+        self.fired.append((number, fault, f"{what} {path}"))
+        if fault in ("torn", "full") and what in ("write", "create_exclusive"):
+            self._seen[path] = bytes(data[: len(data) // 2])
+        if fault in ("crash", "torn"):
+            self._dead = True
+            raise Crash(f"operation {number}: {what} {path}")
+        if fault == "full":
+            raise OSError(errno.ENOSPC, "no space left", path)
+        assert fault == "lost", fault
+        self._lost = True
+        return False
+
+    _lost = False
+
+    def _reply(self) -> None:
+        if self._lost:
+            self._lost = False
+            raise OSError(errno.EIO, "reply lost")
+
+    def _alive(self) -> None:
+        if self._dead:
+            raise Crash("this writer is dead")
+
+    @staticmethod
+    def _move(files: dict[str, bytes], old: str, new: str) -> None:
+        for name in [name for name in files if name == old or name.startswith(f"{old}/")]:
+            files[new + name[len(old) :]] = files.pop(name)

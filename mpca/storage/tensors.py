@@ -1,0 +1,96 @@
+"""The safetensors format, of which the package's own writer changed its arguments between the versions that we support.
+
+::
+
+    0          8                 8 + H
+    +----------+-----------------+---------------------------------
+    | H (u64)  | JSON of H bytes | the tensors, one after the other
+    +----------+-----------------+---------------------------------
+
+The JSON maps a name to ``{"dtype": "F32", "shape": [...], "data_offsets": [begin, end]}``, offsets from the end of the
+header, which is padded with spaces to a multiple of 8. Tensors of wide elements come first, so that all are aligned.
+Tests read the files with the safetensors package. Raw bytes are used since numpy lacks bfloat16.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["RawTensor", "dump", "parse"]
+
+#: numpy's and torch's names -> (safetensors' name, bytes of an element).
+_DTYPES = {
+    "float64": ("F64", 8),
+    "int64": ("I64", 8),
+    "uint64": ("U64", 8),
+    "float32": ("F32", 4),
+    "int32": ("I32", 4),
+    "uint32": ("U32", 4),
+    "float16": ("F16", 2),
+    "bfloat16": ("BF16", 2),
+    "int16": ("I16", 2),
+    "uint16": ("U16", 2),
+    "int8": ("I8", 1),
+    "uint8": ("U8", 1),
+    "bool": ("BOOL", 1),
+}
+_NAMES = {code: (name, width) for name, (code, width) in _DTYPES.items()}
+
+
+@dataclass(frozen=True)
+class RawTensor:
+    """Elements in row order, little-endian."""
+
+    dtype: str  # as numpy and torch name it: "float32", "bfloat16", "int64", ...
+    shape: tuple[int, ...]
+    data: bytes | memoryview
+
+
+def dump(tensors: Mapping[str, RawTensor], metadata: Mapping[str, str] | None = None) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        ValueError: an element type that the format does not have, or data that is not of its shape.
+    """
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    position, parts = 0, []
+    for name, one in sorted(tensors.items(), key=lambda item: (-_DTYPES.get(item[1].dtype, ("", 0))[1], item[0])):
+        if one.dtype not in _DTYPES:
+            raise ValueError(f"safetensors has no such type: tensor={name}, dtype={one.dtype}")
+        code, width = _DTYPES[one.dtype]
+        length = len(one.data) if isinstance(one.data, bytes) else one.data.nbytes
+        if length != math.prod(one.shape) * width:
+            raise ValueError(f"data is not of its shape: tensor={name}, shape={one.shape}, bytes={length}")
+        header[name] = {"dtype": code, "shape": list(one.shape), "data_offsets": [position, position + length]}
+        position += length
+        parts.append(one.data)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join((len(text).to_bytes(8, "little"), text, *parts))
+
+
+def parse(data: bytes) -> dict[str, RawTensor]:
+    """The tensors of a file, as views of `data`.
+
+    Raises:
+        ValueError: not a safetensors file, or cut off.
+    """
+    begin = 8 + int.from_bytes(data[:8], "little")
+    if len(data) < 8 or begin > len(data):
+        raise ValueError(f"not a safetensors file: bytes={len(data)}")
+    header = json.loads(data[8:begin])
+    view, tensors = memoryview(data)[begin:], {}
+    for name, one in header.items():
+        if name == "__metadata__":
+            continue
+        dtype, width = _NAMES[one["dtype"]]
+        first, last = one["data_offsets"]
+        shape = tuple(one["shape"])
+        if not 0 <= first <= last <= len(view) or last - first != math.prod(shape) * width:
+            raise ValueError(f"not a safetensors file: tensor={name}, offsets={one['data_offsets']}, shape={shape}")
+        tensors[name] = RawTensor(dtype, shape, view[first:last])
+    return tensors

@@ -1,0 +1,238 @@
+"""The real agent process, seen from the executor's end of its pipe."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import cloudpickle
+import numpy as np
+import pytest
+
+from mpca.algorithm import pull
+from mpca.wire.messages import Failed, Finished, Installed, Snapshot, Stop, Yield
+from tests.agent import jobs
+from tests.support.fake_executor import FakeExecutor, wait_until
+
+SLOW_STEP_S = 0.02
+SIZE = 10
+X0 = np.concatenate([np.arange(SIZE, dtype=np.float32), np.zeros(2, np.float32)])  # weight, then the buffer
+
+
+def test_hello_tells_layout_hash_and_segment() -> None:
+    with FakeExecutor(jobs.count_down, SIZE, SLOW_STEP_S, agent=3, incarnation=2, shards=3) as executor:
+        hello = executor.meet()
+        assert (hello.agent, hello.incarnation, hello.pid) == (3, 2, executor.process.pid)
+        assert hello.layout == [["weight", [10], "parameter", 0], ["seen", [2], "buffer", 10]]
+        assert (hello.bounds, hello.parameters) == ([0, 4, 8, 12], 10)
+        assert hello.x0_hash == hashlib.sha256(X0.tobytes()).hexdigest()
+        assert hello.segment_bytes == 4 * 4096
+
+
+def test_x0_is_read_and_replaced_before_the_first_step() -> None:
+    with FakeExecutor(jobs.count_down, SIZE, SLOW_STEP_S, shards=2) as executor:
+        executor.meet()
+        for shard, part in ((0, X0[:6]), (1, X0[6:])):
+            answer, values = executor.snapshot(cycle=shard - 2, shard=shard)
+            assert answer.updates == 0
+            np.testing.assert_array_equal(values, part)
+        other = X0 * 2 + 1
+        assert executor.install(0, 0, other[:6], mode="replace").mode == "replace"
+        executor.install(1, 0, other[6:], mode="replace")
+        np.testing.assert_array_equal(executor.snapshot(-1, 1)[1], other[6:])  # buffers were replaced, too
+        executor.begin()
+        answer, values = executor.snapshot(0, 0)
+        np.testing.assert_array_equal(values, other[:6] - answer.updates)
+
+
+def test_yields_come_between_batches_with_tau_since_the_last_of_the_same_shard() -> None:
+    with FakeExecutor(jobs.count_down, SIZE, 0.001, shards=2) as executor:
+        executor.meet()
+        executor.begin()
+        done = [0, 0]
+        for cycle in range(6):
+            shard = cycle % 2
+            answer, values = executor.snapshot(cycle, shard)
+            done[shard] += answer.updates
+            weights = values if shard == 0 else values[:4]
+            np.testing.assert_array_equal(weights, X0[shard * 6 : shard * 6 + len(weights)] - done[shard])
+            assert answer.start <= answer.end <= time.time()
+        assert min(done) > 0
+
+
+def test_pull_equals_the_numpy_algorithm() -> None:
+    method = {"name": "mpca", "shards": 1, "alpha": 0.25, "alpha_start": 0.25, "install": "arrival"}
+    with FakeExecutor(jobs.count_down, SIZE, SLOW_STEP_S, method=method) as executor:
+        executor.meet()
+        target = np.linspace(-50, 50, SIZE + 2, dtype=np.float32)
+        assert executor.install(0, 1, target).version == 1  # while it waits: the target of the very first pull
+        executor.begin()
+        answer, values = executor.snapshot(0, 0)
+        local = X0[:SIZE].copy()
+        for step in range(answer.updates):
+            local -= 1  # the update
+            if step + 1 < answer.updates:  # served between the update and the next pull
+                pull(local, target[:SIZE], 0.25)
+        np.testing.assert_allclose(values[:SIZE], local, rtol=1e-6)
+        # The buffer goes its own way; it is added to after the hook, once less than there were updates.
+        np.testing.assert_array_equal(values[SIZE:], [answer.updates - 1] * 2)
+
+
+def test_arrival_waits_for_the_next_exchange_and_comes_after_its_snapshot() -> None:
+    with FakeExecutor(jobs.count_down, SIZE, 0.001) as executor:
+        executor.meet()
+        executor.begin()
+        executor.snapshot(0, 0)
+        executor.offer(0, 1, X0)
+        executor.send(Yield(1, 0))
+        answer, _ = executor.read_snapshot(1, 0)
+        taken = executor.expect(Installed)
+        assert (taken.shard, taken.version) == (0, 1)
+        assert answer.end <= taken.start
+
+
+def test_method_that_holds_takes_exactly_tau_updates_between_arrivals() -> None:
+    method = {"name": "sync", "tau": 3}
+    with FakeExecutor(jobs.count_down, SIZE, 0.001, method=method) as executor:
+        executor.meet()
+        executor.begin()
+        state = X0
+        for cycle in range(3):
+            executor.send(Yield(cycle, 0))  # asked early; answered when three updates are done
+            answer, values = executor.read_snapshot(cycle, 0)
+            assert answer.updates == 3
+            np.testing.assert_array_equal(values[:SIZE], state[:SIZE] - 3)
+            state = values + 100
+            executor.install(0, cycle + 1, state)
+        executor.snapshot(3, 0)
+        executor.send(Stop("enough"))  # while it holds
+        assert cloudpickle.loads(executor.expect(Finished).returns) == 12
+        assert executor.end() == 0
+
+
+def test_stop_ends_the_loop_and_the_last_progress_counts_everything() -> None:
+    with FakeExecutor(jobs.count_down, SIZE, 0.001) as executor:
+        executor.meet()
+        executor.begin()
+        executor.snapshot(0, 0)
+        executor.send(Stop("target reached"))
+        done = cloudpickle.loads(executor.expect(Finished).returns)
+        assert executor.end() == 0
+        progress = executor.progress
+        assert progress is not None
+        assert (progress.steps, progress.samples, progress.metrics) == (done, 4 * done, {"loss": float(done)})
+        assert 0 < progress.pause_s < progress.train_s
+
+
+def test_a_function_that_returns_early_has_finished() -> None:
+    with FakeExecutor(jobs.count_down, SIZE, 0.0, 5) as executor:
+        executor.meet()
+        executor.begin()
+        assert cloudpickle.loads(executor.expect(Finished).returns) == 5
+        assert executor.end() == 0
+
+
+def test_what_is_printed_never_reaches_the_control_pipe() -> None:
+    with FakeExecutor(jobs.chatter, agent=1, agents=4) as executor:
+        assert cloudpickle.loads(executor.expect(Finished).returns) == {"agent": 1, "agents": 4, "read": 0}
+        executor.end()
+        for said in ("print", "descriptor 1", "a shell"):
+            assert f"hello from {said}\n" in executor.stderr
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        (jobs.fail_in_step, "ValueError: the user's own mistake"),
+        (jobs.refused, r"mpca\.errors\.ConfigError: a parameter has half precision: parameter=weight, .* torch\.autocast"),
+        (jobs.unshippable, "TypeError: what the train function returned cannot be shipped: generator"),
+    ],
+)
+def test_failure_carries_the_users_frames_and_ends_with_exit_code_1(function, error: str) -> None:
+    with FakeExecutor(function) as executor:
+        failed = executor.expect(Failed)
+        assert executor.end() == 1
+    assert re.match(error, failed.error), failed.error
+    assert "mpca/agent/main.py" not in failed.traceback.split("The above exception")[-1].replace("_ship", "")[:200] or (
+        function is jobs.unshippable
+    )
+    if function is jobs.fail_in_step:
+        first_frame = failed.traceback.splitlines()[1]
+        assert "fail_in_step" in first_frame
+
+
+def test_agents_make_the_same_x0_and_draw_other_numbers_afterwards() -> None:
+    drawn = []
+    for agent in (0, 1):
+        with FakeExecutor(jobs.first_numbers, agent=agent, agents=2, seed=7) as executor:
+            executor.meet()
+            executor.begin()
+            drawn.append(cloudpickle.loads(executor.expect(Finished).returns))
+    assert drawn[0][0] == drawn[1][0]
+    assert drawn[0][1] != drawn[1][1]
+
+
+def test_end_of_file_kills_the_group_data_workers_included() -> None:
+    with FakeExecutor(jobs.with_child, 0.001) as executor:
+        executor.meet()
+        executor.begin()
+        executor.snapshot(0, 0)
+        child = int(re.search(r"child=(\d+)", executor.stderr)[1])
+        executor.hang_up()
+        assert executor.end() == -signal.SIGKILL
+        wait_until(lambda: not _running(child), f"end of data worker {child}")
+
+
+def test_stopped_agent_dies_with_its_parent() -> None:
+    """A stopped process cannot read an end of file: the parent-death signal is what ends it."""
+    script = (
+        "import sys, time\n"
+        "from tests.agent import jobs\n"
+        "from tests.support.fake_executor import FakeExecutor\n"
+        "executor = FakeExecutor(jobs.count_down, 4, 0.001)\n"
+        "executor.meet()\n"
+        "print(executor.process.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    agent = int(parent.stdout.readline())
+    os.kill(agent, signal.SIGSTOP)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    wait_until(lambda: not _running(agent), f"end of agent {agent}", deadline_s=10)
+
+
+def test_interrupt_from_the_terminal_is_ignored() -> None:
+    with FakeExecutor(jobs.count_down, SIZE, 0.001) as executor:
+        executor.meet()
+        executor.begin()
+        os.kill(executor.process.pid, signal.SIGINT)
+        executor.snapshot(0, 0)
+        executor.snapshot(1, 0)
+
+
+def test_late_words_of_the_executor_find_the_agent_leaving() -> None:
+    with FakeExecutor(jobs.count_down, SIZE, 0.0, 3) as executor:
+        executor.meet()
+        executor.begin()
+        executor.send(Yield(0, 0))  # may or may not be served before the function returns
+        kinds = set()
+        while Finished not in kinds:
+            kinds.add(type(executor.expect(object)))  # type: ignore[type-var]
+        assert kinds <= {Snapshot, Finished}
+        assert executor.end() == 0
+
+
+def _running(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -1,0 +1,186 @@
+"""Properties of the arithmetic: order, dtypes, bits, what is left unchanged and what is refused."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from mpca.algorithm import Identity, JointShard, blend, correct, extrapolate, init, local_mean, pull, tilt, update, weighted_sum
+
+floats = st.floats(-1e6, 1e6, width=32)
+vectors = hnp.arrays(np.float32, st.integers(1, 20), elements=floats)
+shares = st.floats(0, 1)
+
+
+def single(value: float) -> float:
+    """A double rounded to float32, by C and not by numpy."""
+    return float(struct.unpack("<f", struct.pack("<f", value))[0])
+
+
+@given(st.data())
+def test_sum_has_the_bits_of_the_scalar_rule(data: st.DataObject) -> None:
+    n, parts = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 5))
+    xs = [data.draw(hnp.arrays(np.float32, n, elements=floats)) for _ in range(parts)]
+    weights = data.draw(st.lists(st.integers(0, 1000), min_size=parts, max_size=parts))
+    total = float(sum(weights))
+    result = weighted_sum(xs, weights)
+    if total == 0:
+        assert result is None
+        return
+    expected = []
+    for element in range(n):
+        acc = 0.0
+        for x, weight in zip(xs, weights, strict=True):
+            acc = single(acc + (weight / total) * float(x[element]))
+        expected.append(acc)
+    assert result is not None
+    assert result.dtype == np.float32
+    assert result.tobytes() == np.array(expected, np.float32).tobytes()
+
+
+@given(vectors, st.integers(1, 10**9))
+def test_one_contributor_is_passed_through_to_the_bit(x: np.ndarray, weight: int) -> None:
+    result = weighted_sum([x], [weight])
+    assert result is not None
+    np.testing.assert_array_equal(result, x)
+    assert local_mean([x], [0]) is x
+
+
+def test_large_vectors_have_the_bits_of_small_ones() -> None:
+    # numpy buffers casts in blocks; a block edge must not show.
+    rng = np.random.default_rng(7)
+    xs = [rng.standard_normal(100_003, np.float32) for _ in range(3)]
+    whole = weighted_sum(xs, [3, 5, 9])
+    pieces = [weighted_sum([x[i : i + 997] for x in xs], [3, 5, 9]) for i in range(0, 100_003, 997)]
+    assert whole is not None
+    assert whole.tobytes() == b"".join(piece.tobytes() for piece in pieces if piece is not None)
+
+
+def test_float64_and_integers_are_averaged_in_float64() -> None:
+    for dtype in (np.float64, np.int64):
+        result = weighted_sum([np.array([1, 10], dtype), np.array([4, 20], dtype)], [1, 3])
+        assert result is not None
+        assert result.dtype == np.float64
+        np.testing.assert_array_equal(result, [3.25, 17.5])
+
+
+@pytest.mark.parametrize(
+    ("parts", "weights"),
+    [([], []), ([np.zeros(2)], [1, 2]), ([np.zeros(2), np.zeros(3)], [1, 1]), ([np.zeros(2)], [-1])],
+    ids=["none", "count", "shape", "negative"],
+)
+def test_sum_refuses(parts: list[np.ndarray], weights: list[float]) -> None:
+    with pytest.raises(ValueError, match=r"part|shapes|negative"):
+        weighted_sum(parts, weights)
+
+
+def test_not_a_number_is_not_hidden_by_a_weight() -> None:
+    with pytest.raises(ValueError, match="negative"):
+        weighted_sum([np.zeros(1)], [float("nan")])
+
+
+@given(vectors, shares, shares)
+def test_update_changes_nothing_it_was_given(x: np.ndarray, beta: float, delta: float) -> None:
+    state = update(init(x, x.size // 2), x[::-1].copy(), 1.0, 0.5)
+    kept = (state.x.tobytes(), state.v.tobytes(), state.k)
+    mean = (x + 1).astype(np.float32)
+    held = mean.tobytes()
+    after = update(state, mean, beta, delta)
+    extrapolate(after, 0.7)
+    assert (state.x.tobytes(), state.v.tobytes(), state.k) == kept
+    assert mean.tobytes() == held
+    assert after.k == state.k + 1
+    assert after.x.dtype == after.v.dtype == np.float32
+
+
+@given(vectors)
+def test_beta_one_absorbs_the_mean_to_the_bit(x: np.ndarray) -> None:
+    np.testing.assert_array_equal(blend(x[::-1].copy(), x, beta=1.0), x)
+
+
+@given(vectors, shares)
+def test_blend_stays_between_old_and_new(x: np.ndarray, beta: float) -> None:
+    mean = x[::-1].copy()
+    result = blend(x, mean, beta)
+    slack = 1e-6 * np.maximum(np.abs(x), np.abs(mean)) + 1e-30
+    assert np.all(result >= np.minimum(x, mean) - slack)
+    assert np.all(result <= np.maximum(x, mean) + slack)
+
+
+@given(vectors, st.floats(0, 2))
+def test_buffers_are_blended_but_never_extrapolated(x: np.ndarray, gamma: float) -> None:
+    parameters = x.size // 2
+    state = update(init(x, parameters), (x + 3).astype(np.float32), 0.5, 0.5)
+    ahead = extrapolate(state, gamma)
+    assert state.v.size == parameters
+    np.testing.assert_array_equal(ahead[parameters:], state.x[parameters:])
+    assert ahead.shape == x.shape
+
+
+def test_gamma_zero_sends_the_joint_state_itself() -> None:
+    state = JointShard(np.float32([1]), np.float32([5]), 3)
+    assert extrapolate(state, 0.0) is state.x
+
+
+@given(vectors)
+def test_pull_ends_and_edges(x: np.ndarray) -> None:
+    target = np.zeros_like(x)
+    np.testing.assert_array_equal(pull(x.copy(), target, 0.0), x)
+    np.testing.assert_array_equal(pull(x.copy(), target, 1.0), target)
+    local = x.copy()
+    assert pull(local, target, 0.5) is local
+
+
+def test_tilt_is_the_gradient_of_the_regulariser() -> None:
+    local, target, alpha, h = np.array([1.0, -2.0]), np.array([0.5, 3.0]), 0.3, 1e-6
+
+    def regulariser(x: np.ndarray) -> float:
+        return alpha / 2 * sum((a - b) ** 2 for a, b in zip(x, target, strict=True))
+
+    numeric = [(regulariser(local + h * e) - regulariser(local - h * e)) / (2 * h) for e in np.eye(2)]
+    np.testing.assert_allclose(tilt(np.zeros(2), local, target, alpha), numeric, rtol=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [-0.1, 1.1, float("nan")])
+def test_alpha_outside_its_range_is_refused_with_its_value(alpha: float) -> None:
+    with pytest.raises(ValueError, match=str(alpha)):
+        pull(np.zeros(1), np.zeros(1), alpha)
+
+
+def test_shapes_that_differ_are_refused() -> None:
+    one, two = np.zeros(1), np.zeros(2)
+    with pytest.raises(ValueError, match="shapes differ"):
+        pull(one, two, 0.5)
+    with pytest.raises(ValueError, match="shapes differ"):
+        tilt(two, one, one, 0.5)
+    with pytest.raises(ValueError, match="shapes differ"):
+        correct(one, one, two)
+    with pytest.raises(ValueError, match="not of this shard"):
+        update(init(one, 1), two, 1.0, 0.5)
+    with pytest.raises(ValueError, match="not of this shard"):
+        update(init(np.zeros(1, np.float32), 1), one, 1.0, 0.5)
+    with pytest.raises(ValueError, match="parameters=3"):
+        init(two, 3)
+
+
+def test_alpha_vanishes_in_bf16_and_not_in_fp32() -> None:
+    # Why pulls are done in fp32: bf16 has 8 bits of mantissa, so x - 0.002 x rounds back to x.
+    x = np.float32([1.0])
+    moved = pull(x.copy(), np.float32([0.998]), alpha=0.05)
+    assert moved[0] < 1.0
+    bf16 = (moved.view(np.uint32) + 0x8000) & 0xFFFF0000
+    assert bf16.view(np.float32)[0] == 1.0
+
+
+@given(vectors)
+def test_identity_codec_is_exact_and_little_endian(x: np.ndarray) -> None:
+    data = Identity().encode(x, held=None)
+    assert data == b"".join(struct.pack("<f", one) for one in x)
+    assert Identity().decode(data, held=x).tobytes() == x.tobytes()
+    with pytest.raises(ValueError, match="bytes="):
+        Identity().decode(data[:-1], held=None)

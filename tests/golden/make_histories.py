@@ -1,0 +1,163 @@
+"""Writes tests/golden/histories/*.json: what the equations give, computed in exact fractions and never by mpca.
+
+Run it by hand (``python tests/golden/make_histories.py``) when a rule changes, and explain the diff. Inputs are dyadic, so
+that the float32 arithmetic of the wire differs from the exact values by rounding alone; what a test allows is in the file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction as F
+from pathlib import Path
+
+HERE = Path(__file__).parent / "histories"
+
+
+def numbers(values: list[F]) -> list[float]:
+    return [float(value) for value in values]
+
+
+def write(name: str, story: str, **content: object) -> None:
+    text = json.dumps({"name": name, "story": story, **content}, indent=1)
+    (HERE / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def averages() -> None:
+    """Eq. 9 over agents in one step, and over executors in two."""
+    agents = [[F(1), F(-2), F(1, 4)], [F(3), F(6), F(-1, 2)], [F(-5), F(0), F(2)], [F(7), F(1, 8), F(0)]]
+    cases = []
+    for taus in ([1, 1, 1, 1], [3, 5, 7, 1], [0, 4, 0, 12], [13, 17, 15, 14], [0, 0, 0, 0]):
+        total = sum(taus)
+        mean = None
+        if total:
+            mean = numbers([sum(F(t) * x[e] for t, x in zip(taus, agents, strict=True)) / total for e in range(3)])
+        cases.append({"taus": taus, "executors": [[0, 1], [2, 3]], "mean": mean})
+    write(
+        "averages",
+        "Four agents, two on each executor; the mean weighted by updates (eq. 9). A sum of 0 moves nothing.",
+        agents=[numbers(x) for x in agents],
+        cases=cases,
+        relative_error=1e-6,
+    )
+
+
+def joint() -> None:
+    """Eq. 8, 4 and 5 over 24 exchanges of a shard with three parameters and one buffer, with the schedules of the readings."""
+    delta, gamma, ramp = F(4, 5), F(7, 10), 20
+    x = [F(0), F(1), F(-1, 2), F(4)]
+    v = [F(0)] * 3
+    steps = []
+    for k in range(24):
+        mean = [F((3 * k + 5 * e) % 11 - 5, 4) + x[e] / 2 for e in range(4)]
+        # beta_k = 0.9^(k/20) has no exact value; a double is taken as it is, so both sides use one number
+        beta = F(0.9 ** (k / ramp)) if k < ramp else F(9, 10)
+        before = x
+        x = [(1 - beta) * old + beta * new for old, new in zip(x, mean, strict=True)]
+        v = [delta * old + (1 - delta) * (x[e] - before[e]) for e, old in enumerate(v)]
+        ahead = gamma * min(F(1), F(k, ramp))
+        outgoing = [x[e] + ahead * v[e] for e in range(3)] + [x[3]]
+        steps.append(
+            {
+                "mean": numbers(mean),
+                "beta": float(beta),
+                "gamma": float(ahead),
+                "x": numbers(x),
+                "v": numbers(v),
+                "outgoing": numbers(outgoing),
+            }
+        )
+    write(
+        "joint",
+        "One shard, three parameters and a buffer, 24 exchanges of method mpca with its default numbers (eq. 8, 4, 5).",
+        x0=[0.0, 1.0, -0.5, 4.0],
+        parameters=3,
+        steps=steps,
+        relative_error=1e-5,
+    )
+
+
+def pulls() -> None:
+    """Eq. 7 alone in closed form: the distance to a target at rest shrinks by 1 - alpha each time."""
+    local, target = [F(8), F(-3), F(0)], [F(0), F(1), F(0)]
+    cases = []
+    for alpha in (F(0), F(1, 20), F(1, 2), F(1)):
+        history = [numbers([t + (1 - alpha) ** n * (x - t) for x, t in zip(local, target, strict=True)]) for n in range(8)]
+        cases.append({"alpha": float(alpha), "history": history})
+    write(
+        "pulls",
+        "The pull without gradients (eq. 7): x_n - x* = (1 - alpha)^n (x_0 - x*).",
+        local=numbers(local),
+        target=numbers(target),
+        cases=cases,
+        relative_error=1e-5,
+    )
+
+
+def schedules() -> None:
+    """alpha by repeated multiplication, beta by logarithms, gamma by thirds of integers."""
+    alpha, value = [0.0], F(1, 2)
+    for _ in range(1, 30):
+        alpha.append(float(max(F(1, 20), value)))
+        value *= F(7, 10)
+    write(
+        "schedules",
+        "alpha by version, beta and gamma by exchange, with the default numbers of method mpca.",
+        alpha=alpha,
+        beta=[max(0.9, math.exp(math.log(0.9) * k / 20)) for k in range(30)],
+        gamma=[float(F(7, 10) * min(F(k), F(20)) / 20) for k in range(30)],
+        relative_error=1e-12,
+    )
+
+
+def training() -> None:
+    """Two agents on quadratic losses, four updates between exchanges: eq. 7, 9, 8, 4, 5 together, one phase."""
+    rate, alpha, beta, delta, gamma = F(1, 4), F(1, 8), F(3, 4), F(1, 2), F(1, 2)
+    minima = [F(2), F(-1)]
+    updates = [4, 2]  # of each agent between two exchanges
+    x, v = F(1), F(0)
+    agents = [x, x]
+    target: F | None = None
+    cycles = []
+    for _ in range(6):
+        for i, minimum in enumerate(minima):
+            for _ in range(updates[i]):
+                if target is not None:
+                    agents[i] -= alpha * (agents[i] - target)
+                agents[i] -= rate * (agents[i] - minimum)  # the gradient at the displaced point
+        snapshots = list(agents)
+        mean = (updates[0] * agents[0] + updates[1] * agents[1]) / sum(updates)
+        before, x = x, (1 - beta) * x + beta * mean
+        v = delta * v + (1 - delta) * (x - before)
+        target = x + gamma * v
+        cycles.append(
+            {"snapshots": numbers(snapshots), "mean": float(mean), "x": float(x), "v": float(v), "target": float(target)}
+        )
+    write(
+        "training",
+        "Two agents, losses (x - m)^2 / 2, plain SGD; snapshot, then install; every number of six exchanges.",
+        numbers={"rate": 0.25, "alpha": 0.125, "beta": 0.75, "delta": 0.5, "gamma": 0.5},
+        minima=[2.0, -1.0],
+        updates=updates,
+        x0=1.0,
+        cycles=cycles,
+        relative_error=1e-5,
+    )
+
+
+def corrections() -> None:
+    """Deviations of a delay-corrected agent from a joint model at rest, in both orders, by their recurrences."""
+    wrong = [F(1), F(1)]  # snapshot first: d(m+1) = d(m) - d(m-1)
+    while len(wrong) < 14:
+        wrong.append(wrong[-1] - wrong[-2])
+    write(
+        "corrections",
+        "x* at rest at 0, no gradient, the answer to snapshot m arrives before interruption m + 1.",
+        install_then_snapshot=[1.0] + [0.0] * 13,
+        snapshot_then_install=numbers(wrong),
+    )
+
+
+if __name__ == "__main__":
+    for make in (averages, joint, pulls, schedules, training, corrections):
+        make()

@@ -1,0 +1,174 @@
+"""The common battery of every method in the table, and what each one is."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import FrozenInstanceError, fields
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mpca.errors import ConfigError
+from mpca.methods import METHODS, MPCA, Method, Single, Sync, from_dict
+from mpca.methods.base import ARRIVALS, INSTALLS
+
+
+@pytest.fixture(params=sorted(METHODS))
+def method(request: pytest.FixtureRequest) -> Method:
+    return METHODS[request.param]()
+
+
+def test_travels_as_a_plain_map(method: Method) -> None:
+    values = method.to_dict()
+    assert from_dict(json.loads(json.dumps(values))) == method
+    assert values["name"] == method.name
+    assert from_dict({key: str(value) for key, value in values.items()}) == method
+
+
+def test_every_number_says_what_it_means(method: Method) -> None:
+    source = inspect.getsource(type(method))
+    for one in fields(method):
+        after = source.split(f"    {one.name}: ")[1].split("\n", 2)[1]
+        assert after.strip().startswith('"""'), one.name
+
+
+def test_is_frozen(method: Method) -> None:
+    with pytest.raises(FrozenInstanceError):
+        method.name = "other"  # type: ignore[misc]
+
+
+def test_answers_are_among_those_that_agents_know(method: Method) -> None:
+    assert method.arrival in ARRIVALS
+    assert method.install in INSTALLS
+    assert 1 <= method.phases <= min(method.shards, 3)
+    assert method.hold_after >= 0
+    assert method.agents(4) in (1, 4)
+
+
+def test_first_exchange_takes_the_mean_whole(method: Method) -> None:
+    x0, mean = np.float32([1, 2, 3]), np.float32([4, 4, 4])
+    state = method.start(x0, parameters=2)
+    assert state.k == 0
+    np.testing.assert_array_equal(method.outgoing(state), x0)
+    state = method.merge(state, mean)
+    assert state.k == 1
+    np.testing.assert_array_equal(state.x, mean)
+    np.testing.assert_array_equal(x0, [1, 2, 3])
+
+
+def test_merges_and_sends_float32_and_leaves_states_alone(method: Method) -> None:
+    rng = np.random.default_rng(3)
+    state = method.start(rng.standard_normal(6).astype(np.float32), parameters=4)
+    for k in range(30):
+        kept = (state, state.x.tobytes(), state.v.tobytes())
+        after = method.merge(state, rng.standard_normal(6).astype(np.float32))
+        sent = method.outgoing(after)
+        assert (state, state.x.tobytes(), state.v.tobytes()) == kept
+        assert after.k == k + 1
+        assert after.x.dtype == sent.dtype == np.float32
+        np.testing.assert_array_equal(sent[4:], after.x[4:])
+        state = after
+
+
+def test_nobody_is_pulled_before_a_joint_state_is_installed(method: Method) -> None:
+    assert method.penalty(0) == 0.0
+    assert all(0 <= method.penalty(v) <= 1 for v in range(100))
+
+
+# ---- mpca ----------------------------------------------------------------------------------------------------------
+
+
+def test_mpca_defaults_are_the_papers() -> None:
+    method = MPCA()
+    assert (method.alpha, method.beta, method.gamma, method.delta) == (0.05, 0.9, 0.7, 0.8)
+    assert (method.beta_ramp, method.gamma_ramp, method.shards, method.phases) == (20, 20, 3, 3)
+    assert not method.install_first
+    assert method.arrival == "target"
+
+
+@given(st.integers(1, 9))
+def test_phases_are_as_many_as_possible_unless_said(shards: int) -> None:
+    assert MPCA(shards=shards).phases == min(shards, 3)
+    assert MPCA(shards=shards, phases=1).phases == 1
+
+
+def test_outgoing_is_projected_with_the_gamma_of_the_exchange_that_made_it() -> None:
+    method = MPCA(gamma=0.5, gamma_ramp=2, beta=1.0, delta=0.0)
+    state = method.start(np.float32([0]), 1)
+    sent = []
+    for value in (1, 2, 3, 4):
+        state = method.merge(state, np.float32([value]))
+        sent.append(float(method.outgoing(state)[0]))
+    # v is 1 each time; gamma 0, then a quarter, then a half
+    assert sent == [1.0, 2.25, 3.5, 4.5]
+    assert [method.gamma_at(k) for k in range(4)] == [0.0, 0.25, 0.5, 0.5]
+
+
+def test_correction_installs_first_and_pulls_nobody() -> None:
+    method = MPCA(correction=True)
+    assert method.install_first
+    assert method.arrival == "correct"
+    assert {method.penalty(v) for v in range(50)} == {0.0}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"alpha": 1.5}, r"method.alpha = 1.5: must lie in \[0, 1\]"),
+        ({"alpha": -0.1}, r"method.alpha = -0.1"),
+        ({"alpha": float("nan")}, r"method.alpha = nan"),
+        ({"beta": 2.0}, r"method.beta = 2.0"),
+        ({"delta": 1.0}, r"method.delta = 1.0"),
+        ({"alpha_start": 1.1}, r"method.alpha_start = 1.1"),
+        ({"gamma": -1.0}, r"method.gamma = -1.0"),
+        ({"gamma": 1.0, "correction": True}, r"method.gamma = 1.0: must be below 1 with method.correction.*set"),
+        ({"gamma_ramp": -1}, r"method.gamma_ramp = -1"),
+        ({"shards": 0}, r"method.shards = 0"),
+        ({"shards": 2, "phases": 3}, r"method.phases = 3: must be at most 2 with method.shards = 2.*raise"),
+        ({"shards": 9, "phases": 4}, r"method.phases = 4: must be at most 3"),
+        ({"install": "later"}, r"method.install = 'later': must be one of exchange, arrival"),
+        ({"alfa": 0.1}, r"unknown key method.alfa: did you mean 'alpha'"),
+        ({"alpha": "much"}, r"method.alpha = 'much': must be a number"),
+        ({"shards": 2.5}, r"method.shards = 2.5: must be a whole number"),
+        ({"correction": "perhaps"}, r"method.correction = 'perhaps': must be true or false"),
+        ({"name": "mcpa"}, r"method.name = 'mcpa': no such method; did you mean 'mpca'"),
+        ({"name": "sync", "tau": 0}, r"method.tau = 0"),
+        ({"name": "sync", "alpha": 0.1}, r"unknown key method.alpha"),
+    ],
+)
+def test_refused_values_name_key_value_and_what_is_allowed(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        from_dict(values)
+    assert caught.value.key is not None
+    assert caught.value.key.removeprefix("method.") in values
+
+
+def test_gamma_above_one_is_allowed_without_correction() -> None:
+    assert MPCA(gamma=1.5).gamma == 1.5
+
+
+def test_a_method_made_in_python_is_checked_too() -> None:
+    with pytest.raises(ConfigError, match=r"method.alpha"):
+        MPCA(alpha=3)
+
+
+# ---- single and sync -----------------------------------------------------------------------------------------------
+
+
+def test_single_reads_one_agent_and_never_broadcasts() -> None:
+    assert Single().agents(8) == 1
+    assert not Single().exchanges
+    assert MPCA().exchanges
+
+
+def test_sync_replaces_by_the_mean_and_holds() -> None:
+    method = Sync(tau=7)
+    assert method.arrival == "replace"
+    assert method.hold_after == 7
+    state = method.start(np.float32([0, 0]), 1)
+    for value in (3, 5):
+        state = method.merge(state, np.float32([value, value]))
+        np.testing.assert_array_equal(method.outgoing(state), [value, value])

@@ -1,0 +1,52 @@
+"""The small nets: names, sizes, and that they can learn what they are for."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from mpca import data, models
+from mpca.errors import ConfigError
+from mpca.models.training import create_optimizer, evaluate_classifier, train_step
+
+
+@pytest.mark.parametrize("name", sorted(models.MODELS))
+def test_every_named_model_takes_a_batch_of_digits(name: str) -> None:
+    assert models.create(name)(torch.zeros(5, 1, 8, 8)).shape == (5, 10)
+
+
+def test_the_convnet_has_buffers_and_is_small() -> None:
+    model = models.create("digits_convnet")
+    # 9*32 + 9*32*64 + 9*64*64 weights, two numbers a channel of BatchNorm, 256*10 + 10 of the last layer
+    assert sum(p.numel() for p in model.parameters()) == 288 + 18432 + 36864 + 2 * (32 + 64 + 64) + 2570
+    assert any("running_mean" in name for name, _ in model.named_buffers())
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "hint"),
+    [
+        ("digits_convent", {}, "did you mean 'digits_convnet'"),
+        ("digits_mlp", {"hiden": 3}, "unknown key model.hiden: did you mean 'hidden'"),
+    ],
+)
+def test_an_unknown_model_or_option_names_the_nearest(name: str, options: dict, hint: str) -> None:
+    with pytest.raises(ConfigError, match=hint):
+        models.check(name, options)
+
+
+def test_an_unknown_optimizer_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'adam'"):
+        create_optimizer(models.create("digits_mlp"), "adan", lr=0.1)
+
+
+def test_two_hundred_updates_on_one_core_reach_five_percent() -> None:
+    torch.manual_seed(0)
+    model, (images, labels) = models.create("digits_convnet"), data.load("digits", "train").tensors
+    optimizer = create_optimizer(model, "adam", lr=1e-3)
+    for _ in range(200):
+        batch = torch.randint(len(labels), (32,))
+        train_step(model, optimizer, images[batch], labels[batch])
+    state = {name: value.numpy() for name, value in model.state_dict().items()}
+    result = evaluate_classifier(models.create("digits_convnet"), state, *data.load("digits", "test").tensors)
+    assert result["error"] < 0.05
+    assert result["loss"] < 0.2
