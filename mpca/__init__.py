@@ -53,6 +53,9 @@ class _CallablePackage(ModuleType):
         function = getattr(import_module("mpca.agent.attach"), self.__name__.rpartition(".")[2])
         return function(*args, **kwargs)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return import_module, (self.__name__,)  # as plain modules pickle: a train function that calls us is shipped
+
 
 # Before anything else can import them, since importing a package binds its name here.
 for _name in ("agent", "data"):

@@ -59,7 +59,7 @@ def parse(key: str, knob: Field[Any], value: object) -> Any:
     assert default is not MISSING, f"{key} has no default to tell its type"
     kind = type(default)
     if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
-        return value
+        return value.strip() if isinstance(value, str) else value
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if isinstance(value, str):

@@ -47,9 +47,7 @@ class EvaluatorProcess:
     function and runs at a low priority. An evaluator that died is started again by the next `submit`.
     """
 
-    def __init__(
-        self, evaluate: Callable[[Any], dict[str, float]], threads: int = 1, python: str = sys.executable
-    ) -> None:
+    def __init__(self, evaluate: Callable[[Any], dict[str, float]], threads: int = 1, python: str = sys.executable) -> None:
         self._python = python
         self._load = {"do": "load", "payload": cloudpickle.dumps(evaluate), "threads": threads}
         self._open: dict[int, int] = {}  # cycle -> descriptor of its state

@@ -128,9 +128,9 @@ def _trainable(model: nn.Module, tied: dict[str, str]) -> Iterator[tuple[str, nn
 
 
 def _check_parameter(name: str, parameter: Tensor) -> None:
-    where = f"parameter={name}, dtype={parameter.dtype}, shape={list(parameter.shape)}"
     if parameter.is_meta or isinstance(parameter, nn.parameter.UninitializedParameter):
         raise ConfigError(f"a parameter has no storage yet: parameter={name}; run one batch through the model, or load it")
+    where = f"parameter={name}, dtype={parameter.dtype}, shape={list(parameter.shape)}"
     if parameter.layout is not torch.strided:
         raise ConfigError(f"a parameter is sparse: {where}, layout={parameter.layout}; use a dense parameter")
     if parameter.is_complex():

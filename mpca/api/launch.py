@@ -27,7 +27,7 @@ from mpca.api.resume import Resumed, find_backup
 from mpca.clock import SystemClock
 from mpca.config import Resolved, load
 from mpca.driver.backups import BackupWriter
-from mpca.driver.cluster import AgentSpec
+from mpca.driver.cluster import AgentSpec, Cluster
 from mpca.driver.cycle import CycleMachine
 from mpca.driver.instructions import End
 from mpca.driver.ledger import RunShape
@@ -35,7 +35,7 @@ from mpca.driver.objectives import DumpModel, Evaluate, Goals
 from mpca.driver.roster import Roster
 from mpca.driver.runner import Runner
 from mpca.driver.status import RunStatus
-from mpca.errors import MpcaError
+from mpca.errors import JvmError, MpcaError
 from mpca.methods import from_dict, to_dict
 from mpca.records import LineWriter, RunFolder, RunRecord
 from mpca.storage import Backups, LocalStore, RunLock
@@ -116,30 +116,36 @@ class _Launch:
         self._folder = RunFolder(chosen) if chosen else RunFolder.named(config.run.name, self._clock.wall())
         self._backup_at = Path(config.backup.path) if config.backup.path else self._folder.backups
         self._resumed: Resumed | None = find_backup(job.resume, self._backup_at) if job.resume else None
+        self._lock = RunLock(LocalStore(self._folder.path))
         self._seconds: dict[str, float] = {}  # by stage of starting
         self._signal: int | None = None
 
     def run(self) -> Ended:
         from mpca.spark.cluster import SparkCluster
-        from mpca.spark.session import use_session
 
         job, config = self._job, self._job.config
         self._catch_signals()
         records, epoch = self._open_folder()
         self._shows.on_stage(f"run folder {self._folder.path}")
-        settings = SparkSettings.of(config, self._agents)
-        session = self._stack.enter_context(use_session(job.session, settings, self._folder.path / "spark"))
+        session = self._session()
         self._stage("session")
         self._catch_signals()  # Spark took SIGINT for itself
         run_name = f"{self._folder.path.name}-{epoch}"
-        cluster = SparkCluster(session, run_name, epoch, config.cluster.reducer, config.cluster.broadcast, config.cluster.chunk)
-        self._stack.callback(cluster.close)
+        cluster = SparkCluster(
+            session,
+            run_name,
+            epoch=epoch,
+            reducer=config.cluster.reducer,
+            broadcast=config.cluster.broadcast,
+            chunk_bytes=config.cluster.chunk,
+        )
+        self._stack.callback(_close, cluster)
         evaluator = None
         if job.evaluate is not None:
             evaluator = JointEvaluator(job.evaluate.function)
             self._stack.callback(evaluator.close)
         backups = BackupWriter(
-            Backups(LocalStore(self._backup_at.parent), self._backup_at.name, config.backup.keep),
+            Backups(LocalStore(self._backup_at.parent), self._backup_at.name, config.backup.keep, self._lock.check),
             config.run.name,
             epoch,
             config.run.seed,
@@ -170,7 +176,7 @@ class _Launch:
     def _open_folder(self) -> tuple[LineWriter, int]:
         config, resumed = self._job.config, self._resumed
         self._folder.create(resume=resumed is not None)
-        lock = RunLock(LocalStore(self._folder.path))
+        lock = self._lock
         epoch = lock.claim(f"pid {os.getpid()} on {platform.node()}", _lives)
         self._stack.callback(lock.release)
         config.write(self._folder.config)
@@ -179,15 +185,41 @@ class _Launch:
         record = RunRecord(
             t=resumed.t if resumed else 0.0,
             name=config.run.name,
-            method=to_dict(config.method),
+            method=config.method.name,
             num_agents=self._agents,
             seed=config.run.seed,
+            shards=config.method.shards,
+            phases=config.method.phases,
+            target_error=self._goals().target_error,
             attempt=epoch,
             resumed_from=resumed.path if resumed else None,
             versions=_versions(),
         )
         records.write(record)
         return records, epoch
+
+    def _session(self) -> SparkSession:
+        """The caller's session, if it can hold a run, or executors on this machine."""
+        from mpca.spark.session import check_session, session
+
+        cluster = self._job.config.cluster
+        given = self._job.session
+        if given is not None:
+            conf = dict(given.sparkContext.getConf().getAll())
+            check_session(conf, agents=self._agents, agents_per_executor=cluster.agents_per_executor, reducer=cluster.reducer)
+            return given
+        per_executor = min(cluster.agents_per_executor, self._agents)
+        executors = -(-self._agents // per_executor)
+        self._shows.on_stage(f"starting {executors} executors on this machine")
+        own = session(
+            self._folder.path,
+            executors=executors,
+            agents_per_executor=per_executor,
+            executor_memory=cluster.executor_memory,
+            conf=self._job.config.spark,
+            name=f"mpca {self._job.config.run.name}",
+        )
+        return self._stack.enter_context(own)
 
     def _machine(self, run_name: str, epoch: int) -> CycleMachine:
         config, method = self._job.config, self._job.config.method
@@ -294,6 +326,14 @@ class _Launch:
                 self._stack.callback(signal.signal, number, before)
         except ValueError:
             log.debug("not the main thread: signals are left to the caller")
+
+
+def _close(cluster: Cluster) -> None:
+    """A driver JVM that is gone has nothing left to free: its executors and their agents end with it."""
+    try:
+        cluster.close()
+    except JvmError as error:
+        log.warning("%s", error)
 
 
 def _versions() -> dict[str, str]:

@@ -57,8 +57,8 @@ def _job(conf: Path, sets: tuple[str, ...], run_dir: Path | None, resume: str | 
     resolved = resolve(conf, sets)
     tables = resolved.to_dict()
     builtin.check(tables)
-    evaluate = Evaluate(partial(builtin.evaluate, tables), every=resolved.objectives.evaluate_every)
-    return Job(resolved, ship(builtin.train, (tables,), {}), evaluate, run_dir=run_dir, resume=resume)
+    evaluate = Evaluate(partial(builtin.evaluate, tables), every=resolved.objectives.evaluate_every or "1ms")
+    return Job(resolved, ship(builtin.train, (tables,), {}), evaluate, run_dir, resume)
 
 
 def _run(job: Job) -> Ended:
@@ -107,5 +107,3 @@ def _json_stdout(wanted: bool) -> Iterator[IO[str] | None]:
         sys.stdout.flush()
         os.dup2(kept, 1)
         os.close(kept)
-
-

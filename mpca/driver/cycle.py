@@ -37,7 +37,7 @@ from mpca.driver import instructions as i
 from mpca.driver.desk import EVERYTHING, Desk, Draft
 from mpca.driver.joining import Joining
 from mpca.driver.ledger import FrozenSet, Ledger, Ready, RunShape, Sum
-from mpca.driver.roster import ABSENT, ACTIVE, FINISHED, JOINING, LATE, READY, STARTING, Agent, Roster
+from mpca.driver.roster import ABSENT, ACTIVE, BEGUN, FINISHED, JOINING, LATE, READY, STARTING, Agent, Roster
 from mpca.wire.orders import Answer, Freeze, Part, Reduce
 
 __all__ = ["CycleMachine"]
@@ -68,6 +68,7 @@ class CycleMachine:
         self._phase = ""  # "" between cycles, "reduce", "broadcast"
         self._waiting = False  # for the shell's answer to AdoptInitial, Prepare or PublishJoint
         self._frozen = FrozenSet(EVERYTHING)
+        self._asked_again = EVERYTHING  # the cycle whose yields were asked for by an order of its own
         self._sum: Sum | None = None
         self._ready: Ready | None = None  # published, to be downloaded in the next cycle (in this one if P = 1)
         self._outgoing: Ready | None = None  # being downloaded
@@ -87,6 +88,7 @@ class CycleMachine:
             c.AgentFailedEvent: self._on_failed,
             c.AgentFinished: self._on_finished,
             c.AgentBack: self._on_back,
+            c.AgentProgress: self._on_progress,
             c.HoldEnded: self._on_hold_ended,
             c.AgentsFound: self._on_found,
             c.OrderDone: self._on_order_done,
@@ -112,7 +114,7 @@ class CycleMachine:
             return []
         handler = self._handlers.get(type(event))
         if handler is None:
-            return []  # AgentProgress and Output are the shell's
+            return []  # Output is the shell's
         out = handler(event, now)
         while self.stage != "CLOSED" and self._desk.job is None and not self._waiting and self._desk.retry_at is None:
             step = self._advances[self.stage](now)
@@ -184,6 +186,11 @@ class CycleMachine:
     def _on_back(self, event: c.AgentBack, now: float) -> list:
         return self.roster.back(event.agent, event.incarnation, now, "it answered again")
 
+    def _on_progress(self, event: c.AgentProgress, now: float) -> list:
+        if event.steps > 0:
+            self.roster.trains(event.agent, event.incarnation, now)
+        return []
+
     def _on_hold_ended(self, event: c.HoldEnded, now: float) -> list:
         found = self.roster.find(event.agent, event.incarnation)
         if found is None or found.state == FINISHED or self.stage == "STOPPING":
@@ -242,7 +249,7 @@ class CycleMachine:
             self._enter("RUNNING", "x_0 is known")
             return []
         cycle = shard - self.shape.shards
-        draft = Draft(f"read x_0 of agent {source.index}, shard {shard}")
+        draft = Draft(f"read x_0 of agent {source.index}, shard {shard}", forget_cycle=cycle - 1)
         if self._frozen.cycle == cycle and source.index in self._frozen.frozen:
             draft.reduce = Reduce(cycle, shard, self.lengths[shard], [Part(source.executor or "", 1.0)])
         else:
@@ -257,7 +264,8 @@ class CycleMachine:
     # ---- one cycle -----------------------------------------------------------------------------------------------------
 
     def _advance_running(self, now: float) -> list | None:
-        if self._unacknowledged():
+        joiners_wait = self._joining.waits()
+        if self._unacknowledged() or (joiners_wait and now <= self._ack_deadline):
             return None
         if self._phase == "reduce" and self.shape.phases == 1:
             self._phase = "broadcast"
@@ -266,22 +274,24 @@ class CycleMachine:
             return self._submit_cycle(now)
         if self._phase:
             return self._end_cycle()
-        out = self._desk.drop(self._joining.take_done())
+        out = self._desk.drop(self._joining.take_done(given_up=joiners_wait))
         if self.roster.count(JOINING) and not self._joining.joint:
             self._waiting = True
             return [*out, i.PublishJoint()]
         if self.roster.count(FINISHED) == len(self.roster.agents):
             return out + self._on_stop(i.StopRequested("reached", "every train function returned"), now)
-        there = self.roster.count(ACTIVE, READY)
+        there = self.roster.count(ACTIVE, BEGUN, READY)
         if there < self._needed:
             out += self._pause(there, now)
             if self._joining.targets():
+                self._ack_deadline = now + self.shape.deadline_s
                 return out + self._desk.submit(self._with_joiners(Draft("joint model for joining agents")), self.cycle, now)
             return out or None
         if self.stage == "PAUSED":
             self._enter("RUNNING", f"{there} agents alive")
             out.append(i.Write("pause", {"start": self._paused[0], "end": now, "reason": self._paused[1]}))
-        return out + self._begin_cycle(now)
+        step = self._begin_cycle(now)
+        return out + step if step else out or None
 
     @property
     def _needed(self) -> int:
@@ -296,17 +306,21 @@ class CycleMachine:
         self._paused = (now, reason)
         return [i.Write("pause", {"start": now, "end": None, "reason": reason})]
 
-    def _begin_cycle(self, now: float) -> list:
+    def _begin_cycle(self, now: float) -> list | None:
         usable = self._frozen.contributors() if self._frozen.cycle == self.cycle else []
         if len(usable) < self._needed:
-            # the first cycle, or after a pause: take (again) what the agents have
-            everyone = [*self.roster.in_state(ACTIVE, READY)]
+            # the first cycle, or after a pause: take (again) what the agents have, once enough of them train
+            everyone = [*self.roster.in_state(ACTIVE)]
+            first = self.cycle == self.shape.first_cycle and now - self._started < self.shape.start_timeout_s
+            if len(everyone) < self._needed or (first and self.roster.count(BEGUN, READY)):
+                return (
+                    self._desk.submit(self._with_joiners(Draft("begin")), self.cycle, now) if self.roster.count(READY) else None
+                )
             draft = Draft(f"cycle {self.cycle}: freeze", freeze=(self.cycle, self.cycle % self.shape.shards, everyone))
             return self._desk.submit(self._with_joiners(draft), self.cycle, now)
         self._phase = "reduce"
         if self.shape.phases > 1:
             self._outgoing, self._ready = self._ready, None
-        self._ack_deadline = now + self.shape.deadline_s
         return self._submit_cycle(now)
 
     def _submit_cycle(self, now: float) -> list:
@@ -327,7 +341,7 @@ class CycleMachine:
             }
             draft.reduce = self._reduce(contributors)
         if self.shape.phases > 1 or self._phase == "broadcast":
-            draft.freeze = (n + 1, (n + 1) % shards, [*self.roster.in_state(ACTIVE, READY)])
+            draft.freeze = (n + 1, (n + 1) % shards, [*self.roster.in_state(ACTIVE)])
         self._ledger.submissions += 1
         out = self._desk.submit(self._with_joiners(draft), n, now)
         if self.shape.phases == 3 and self._sum is not None:
@@ -347,7 +361,7 @@ class CycleMachine:
 
     def _with_joiners(self, draft: Draft) -> Draft:
         draft.joint, draft.joiners = self._joining.joint, self._joining.targets()
-        draft.begin = draft.freeze is not None
+        draft.begin = True
         draft.forget_cycle = self.cycle - 1
         return draft
 
@@ -467,7 +481,7 @@ class CycleMachine:
     def _suspect(self, event: c.OrderFailed, now: float) -> list:
         """Nobody is known to be lost: leave the executors out that failed or did not end, and ask them later."""
         out: list = []
-        culprits = event.unfinished or ([event.executor] if event.executor else [])
+        culprits = [event.executor] if event.executor else event.unfinished  # a failed task ends all others
         if not culprits or self._ledger.submissions > len(self.roster.agents) + 3:
             why = f"cycle {self.cycle} failed {self._ledger.submissions} times: {event.reason}"
             return self._on_stop(i.StopRequested("failed", why), now)
@@ -549,7 +563,7 @@ class CycleMachine:
         out: list = []
         if self._ledger.contributors and "reduce" in self._ledger.stages:
             out += self._write_cycle()
-        living = [a for a in self.roster.in_state(ACTIVE, READY, JOINING, LATE) if a.executor in self.roster.executors]
+        living = [a for a in self.roster.in_state(ACTIVE, BEGUN, READY, JOINING, LATE) if a.executor in self.roster.executors]
         reason = self._ending[1].splitlines()[0]
         if not self._stop_sent:
             self._stop_sent = True

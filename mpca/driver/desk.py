@@ -12,7 +12,7 @@ from typing import Any
 from mpca.driver import instructions as i
 from mpca.driver.cluster import OrderFailed
 from mpca.driver.ledger import Ready, RunShape
-from mpca.driver.roster import ABSENT, ACTIVE, FINISHED, LATE, READY, STARTING, Agent, Roster
+from mpca.driver.roster import ABSENT, ACTIVE, BEGUN, FINISHED, LATE, READY, STARTING, Agent, Roster
 from mpca.wire.orders import Download, Freeze, Order, Reduce
 
 __all__ = ["CANCEL_AFTER_S", "EVERYTHING", "GRACE_S", "Desk", "Draft"]
@@ -62,7 +62,7 @@ class Desk:
         begin = [a.key for a in living if a.state == READY] if draft.begin else []
         for agent in living:
             if begin and agent.state == READY:
-                self._roster.move(agent, ACTIVE, now, "begin")
+                self._roster.move(agent, BEGUN, now, "begin")
         names = dict.fromkeys(a.executor or "" for a in living if a.state != LATE or draft.stop)
         names.update(dict.fromkeys(part.executor for part in draft.reduce.parts) if draft.reduce else {})
         if not names:
@@ -101,6 +101,7 @@ class Desk:
         for joint in draft.joint or ():
             targets = [key for key in draft.joiners or () if (key[1], key[2]) not in joint.acked]
             if targets:
+                joint.asked.update((agent, incarnation) for _, agent, incarnation in targets)
                 downloads.append(Download(joint.broadcast, joint.shard, joint.version, "replace", joint.length, targets))
         return downloads
 
@@ -129,6 +130,10 @@ class Desk:
 
     def keep_failed(self, event: OrderFailed, order: Order, now: float) -> None:
         """Known losses explain a failure at once; otherwise news of one may be on its way."""
+        for _, agent, incarnation in order.begin:  # whether it heard is not known, and it may be told twice
+            found = self._roster.find(agent, incarnation)
+            if found is not None and found.state == BEGUN:
+                self._roster.move(found, READY, now, "the order that said begin failed")
         self._failed = (event, order)
         self.retry_at = now if self.lost_one(order) else now + GRACE_S
 

@@ -87,11 +87,21 @@ class Joining:
         if found is None or found.state != JOINING or key not in self._for or not self.joint:
             return
         if all(key in one.acked for one in self.joint):
+            self._for.discard(key)  # should it have to join again, it takes a newer one
             self._roster.move(found, READY, now, "it has the joint model")
 
-    def take_done(self) -> list[Ready]:
-        """The joint model's broadcasts once nobody waits for them any more."""
-        if not self.joint or self.targets():
+    def waits(self) -> bool:
+        """Whether somebody was told to download the joint model and has not acknowledged all of it.
+
+        The cycle waits for that, as for every download: a joint model that arrives cycles later is an old one.
+        """
+        return any(
+            (agent, incarnation) in one.asked - one.acked for _, agent, incarnation in self.targets() for one in self.joint
+        )
+
+    def take_done(self, given_up: bool) -> list[Ready]:
+        """The joint model's broadcasts once nobody waits for them any more, or their time is over: then a newer one follows."""
+        if not self.joint or (self.targets() and not given_up):
             return []
         done, self.joint = self.joint, []
         return done

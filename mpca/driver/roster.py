@@ -6,11 +6,12 @@ minutes quarantines it for ten minutes. Pure: events in, instructions out, the t
 
 States of an agent::
 
-    ABSENT --start--> STARTING --hello--> JOINING --joint installed--> READY --begin--> ACTIVE <--> LATE
-       ^                  |                  |                           |               |          |
-       +------ died or executor lost --------+---------------------------+---------------+----------+
-    ACTIVE --train function returned--> FINISHED
+    ABSENT --start--> STARTING --hello--> JOINING --joint installed--> READY --begin--> BEGUN --first update--> ACTIVE <--> LATE
+       ^                  |                  |                           |               |                       |          |
+       +------ died or executor lost --------+---------------------------+---------------+-----------------------+----------+
+    BEGUN, ACTIVE, LATE --train function returned--> FINISHED
 
+BEGUN agents are asked for nothing: what comes before a first step (loading data, compiling) may take longer than a cycle.
 LATE agents are left out of everything until they answer again (AgentBack, or found by rediscovery): same process, same
 incarnation, since what they owed was dropped by key on their executor.
 """
@@ -26,6 +27,7 @@ from mpca.driver.instructions import StartAgent, Write
 __all__ = [
     "ABSENT",
     "ACTIVE",
+    "BEGUN",
     "FINISHED",
     "JOINING",
     "LATE",
@@ -44,6 +46,7 @@ ABSENT = "ABSENT"
 STARTING = "STARTING"
 JOINING = "JOINING"
 READY = "READY"
+BEGUN = "BEGUN"
 ACTIVE = "ACTIVE"
 LATE = "LATE"
 FINISHED = "FINISHED"
@@ -171,6 +174,12 @@ class Roster:
                 executor.deaths = []
                 log.warning("executor=%s quarantined for %.0f s: %d deaths", executor.name, QUARANTINE_S, QUARANTINE_DEATHS)
         return out + self.fill(now)
+
+    def trains(self, agent: int, incarnation: int, now: float) -> None:
+        """The agent has taken a step."""
+        found = self.find(agent, incarnation)
+        if found is not None and found.state == BEGUN:
+            self.move(found, ACTIVE, now, "first update")
 
     def late(self, agent: int, incarnation: int, reason: str, now: float) -> list[Instruction]:
         found = self.find(agent, incarnation)

@@ -286,7 +286,7 @@ class Runner:
             target_error=self.goals.target_error,
             images_per_s=self.tally.samples_per_s,
             tau=self.tally.tau,
-            agents_alive=self.machine.roster.count("ACTIVE", "READY", "JOINING"),
+            agents_alive=self.machine.roster.count("ACTIVE", "BEGUN", "READY", "JOINING"),
             agents_wanted=len(self.machine.roster.agents),
             seconds_left=None if limit is None or trained is None else max(0.0, limit - trained),
         )

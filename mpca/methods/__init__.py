@@ -9,6 +9,6 @@ from mpca.methods.base import Method
 from mpca.methods.mpca import MPCA
 from mpca.methods.single import Single
 from mpca.methods.sync import Sync
-from mpca.methods.table import METHODS, from_dict
+from mpca.methods.table import METHODS, from_dict, to_dict
 
-__all__ = ["METHODS", "MPCA", "Method", "Single", "Sync", "from_dict"]
+__all__ = ["METHODS", "MPCA", "Method", "Single", "Sync", "from_dict", "to_dict"]

@@ -11,7 +11,7 @@ from mpca.methods.mpca import MPCA
 from mpca.methods.single import Single
 from mpca.methods.sync import Sync
 
-__all__ = ["METHODS", "from_dict"]
+__all__ = ["METHODS", "from_dict", "to_dict"]
 
 #: A method is what it is called in a file, and its class, whose fields are the section's keys.
 METHODS: dict[str, type[Method]] = {cls.name: cls for cls in (MPCA, Single, Sync)}
@@ -33,3 +33,13 @@ def from_dict(values: Mapping[str, Any]) -> Method:
         raise refused("method.name", name, f"no such method; {nearest(str(name), METHODS)}")
     method: Method = build(METHODS[name], "method", rest)
     return method
+
+
+def to_dict(method: Method) -> dict[str, Any]:
+    """The reverse of `from_dict`, beside it for those who use both.
+
+    Example:
+        >>> to_dict(from_dict({"name": "sync"}))
+        {'name': 'sync', 'tau': 10}
+    """
+    return method.to_dict()

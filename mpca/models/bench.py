@@ -73,7 +73,7 @@ def _shapes(*shapes: Shape) -> dict[str, Shape]:
 SHAPES: dict[str, Shape] = _shapes(
     Shape("residual-1M", lambda: residual(32, 14), (16, 3, 16, 16)),
     Shape("residual-7M", lambda: residual(96, 11), (8, 3, 16, 16)),
-    Shape("residual-100M", lambda: residual(384, 10), (4, 3, 8, 8)),
+    Shape("residual-100M", lambda: residual(384, 10), (16, 3, 8, 8)),
     Shape("residual-110-layers", lambda: residual(16, 54), (8, 3, 32, 32)),
     Shape("chain-7M", lambda: chain(604, 5), (128, 604)),
 )

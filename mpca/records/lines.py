@@ -104,7 +104,7 @@ def read_records(path: str | os.PathLike[str]) -> RecordFile:
 
 
 def _cut_torn_tail(path: Path) -> None:
-    if not path.exists():
+    if not path.is_file():
         return
     data = path.read_bytes()
     keep = data.rfind(b"\n") + 1

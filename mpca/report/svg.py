@@ -54,7 +54,7 @@ def ticks(low: float, high: float, about: int = 6) -> list[float]:
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
-    return [round(n * step, 12) for n in range(first, last + 1)]
+    return [round(float(n * step), 12) for n in range(first, last + 1)]
 
 
 def _svg(width: float, height: float, label: str, body: Sequence[str], fixed: bool = False) -> str:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpca.agent import events as e
-from mpca.agent.state import CLOSED, HOLDING, STARTING, STOPPING, TRAINING, AgentMachine
+from mpca.agent.state import CLOSED, STOPPING, TRAINING, AgentMachine
 from mpca.methods.base import Method
 from mpca.sim.trainers import SimTrainer
 from mpca.sim.world import World
-from mpca.wire.messages import Begin, Install, Yield
+from mpca.wire.messages import Install
 
 if TYPE_CHECKING:
     from mpca.sim.nodes import Node
@@ -25,7 +25,7 @@ __all__ = ["SimAgent"]
 
 
 class SimAgent:
-    """One process. `node` is its executor; `holds` counts its holding jobs."""
+    """One process on one executor (`node`)."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class SimAgent:
         self._steps_to_hold = method.hold_after
         self._lazy = method.install == "exchange" and not method.hold_after
         self._inbox: list[Any] = []
-        self._trained_to = 0.0  # the end of the last batch that was accounted for
+        self._trained_to = 0.0  # when the batch began that is running now
         self._awake = False  # a look is planned
 
     # ---- what befalls the process --------------------------------------------------------------------------------------
@@ -108,28 +108,20 @@ class SimAgent:
         if not self.alive or self.stopped:
             return
         machine, now = self.machine, self._world.now
-        training = machine.stage is TRAINING
-        if training:
-            self._train_to(now - self._copy_s)
+        self._train_to(now - self._copy_s)
         inbox, self._inbox = self._inbox, []
         for message in inbox:
             if type(message) is e.Attached:
                 self.boot()
-                continue
-            self._perform(machine.handle(message, now), now)
-            if type(message) is Begin and machine.stage is TRAINING and not training:
-                training = True
-                self._trained_to = now
-        if machine.stage is TRAINING and self._trained_to < now - self._copy_s:
-            self._trained_to = now  # it was held until now
-        elif training:
-            self._trained_to = max(self._trained_to, now - self._copy_s) + self._copy_s
+            else:
+                self._perform(machine.handle(message, now), now)
         if machine.stage is STOPPING:
             self._world.after(self._step_s, self._return)
-        elif self._steps_to_hold and machine.stage is TRAINING:
-            # in step with others: its machine wants to know of every update
-            self._awake = True
-            self._world.after(self._step_s + self._copy_s, self._look)
+        elif machine.stage is TRAINING:
+            self._trained_to = now
+            if self._steps_to_hold:  # in step with others: its machine wants to know of every update
+                self._awake = True
+                self._world.after(self._step_s + self._copy_s, self._look)
 
     def _train_to(self, now: float) -> None:
         machine = self.machine
@@ -166,7 +158,7 @@ class SimAgent:
                 self.trainer.install(one.shard, data, one.version, one.mode)
                 if one.mode == "replace":
                     self.poisoned = False
-                self._node.took(self, one, data)
+                self._node.installed(self, one.shard, one.version)
             elif kind is e.Release:
                 self._node.installed(self, one.shard, one.version)
             elif kind is e.SayHello:
@@ -186,11 +178,3 @@ class SimAgent:
         tau = self.updates - self.updates_at[one.shard]
         self.updates_at[one.shard] = self.updates
         self._node.snapshot(self, one, data, tau, now - self._copy_s, now)
-
-    @property
-    def waits(self) -> bool:
-        """Whether it takes no steps at the moment."""
-        return self.machine.stage in (STARTING, HOLDING) or self.stopped
-
-    def asked(self) -> list[Yield]:
-        return [one for one in self._inbox if isinstance(one, Yield)]

@@ -266,7 +266,8 @@ class ExecutorBook:
         slot = seat.slots.setdefault(shard, _Slot())
         if slot.newest is not None and version < slot.newest:
             out.append(Supersede(agent, shard, version))
-        elif slot.newest is None or version > slot.newest:
+        elif slot.newest is None or version > slot.newest or mode == "replace":
+            # a replacement is written though its version is there already: the agent's own state was not finite
             slot.newest = version
             if slot.offered is None:
                 slot.offered = version

@@ -45,7 +45,7 @@ class BackupState:
     exchanges: list[int]  # by shard: its position in the schedules, and its version
     run: str
     epoch: int  # attempt of the driver that wrote it
-    cycle: int  # the last one that is in it
+    cycle: int  # the one that was running: a run that goes on begins with it
     method: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)  # position in the data
     seeds: dict[str, Any] = field(default_factory=dict)
@@ -193,6 +193,8 @@ class Backups:
     def _manifest(self, name: str) -> dict[str, Any]:
         text = self._store.read(f"{self._at(name)}/{MANIFEST}")
         manifest: dict[str, Any] = json.loads(text)
+        if not isinstance(manifest, dict):
+            raise ValueError(f"{MANIFEST} is not a map: {text[:40]!r}")
         claimed = manifest.pop("sha256", None)
         if claimed != hashlib.sha256(_canonical(manifest)).hexdigest():
             raise ValueError(f"{MANIFEST} does not match its own sha256")

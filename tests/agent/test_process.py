@@ -47,8 +47,12 @@ def test_x0_is_read_and_replaced_before_the_first_step() -> None:
         executor.install(1, 0, other[6:], mode="replace")
         np.testing.assert_array_equal(executor.snapshot(-1, 1)[1], other[6:])  # buffers were replaced, too
         executor.begin()
-        answer, values = executor.snapshot(0, 0)
-        np.testing.assert_array_equal(values, other[:6] - answer.updates)
+        done = 0
+        for cycle in (0, 2):
+            answer, values = executor.snapshot(cycle, 0)
+            done += answer.updates
+        assert done > 0
+        np.testing.assert_array_equal(values, other[:6] - done)
 
 
 def test_yields_come_between_batches_with_tau_since_the_last_of_the_same_shard() -> None:
@@ -56,7 +60,7 @@ def test_yields_come_between_batches_with_tau_since_the_last_of_the_same_shard()
         executor.meet()
         executor.begin()
         done = [0, 0]
-        for cycle in range(6):
+        for cycle in range(8):
             shard = cycle % 2
             answer, values = executor.snapshot(cycle, shard)
             done[shard] += answer.updates
@@ -68,30 +72,31 @@ def test_yields_come_between_batches_with_tau_since_the_last_of_the_same_shard()
 
 def test_pull_equals_the_numpy_algorithm() -> None:
     method = {"name": "mpca", "shards": 1, "alpha": 0.25, "alpha_start": 0.25, "install": "arrival"}
-    with FakeExecutor(jobs.count_down, SIZE, SLOW_STEP_S, method=method) as executor:
+    with FakeExecutor(jobs.count_down, SIZE, SLOW_STEP_S, None, True, method=method) as executor:
         executor.meet()
         target = np.linspace(-50, 50, SIZE + 2, dtype=np.float32)
         assert executor.install(0, 1, target).version == 1  # while it waits: the target of the very first pull
         executor.begin()
-        answer, values = executor.snapshot(0, 0)
-        local = X0[:SIZE].copy()
-        for step in range(answer.updates):
+        local, done = X0[:SIZE].copy(), 0
+        for cycle in range(3):  # the first may be served before the first step
+            answer, values = executor.snapshot(cycle, 0)
+            done += answer.updates
+        for step in range(done):
             local -= 1  # the update
-            if step + 1 < answer.updates:  # served between the update and the next pull
+            if step + 1 < done:  # a Yield is served between the update and the next pull
                 pull(local, target[:SIZE], 0.25)
-        np.testing.assert_allclose(values[:SIZE], local, rtol=1e-6)
+        np.testing.assert_allclose(values[:SIZE], local, rtol=1e-5)
         # The buffer goes its own way; it is added to after the hook, once less than there were updates.
-        np.testing.assert_array_equal(values[SIZE:], [answer.updates - 1] * 2)
+        np.testing.assert_array_equal(values[SIZE:], [done - 1] * 2)
 
 
 def test_arrival_waits_for_the_next_exchange_and_comes_after_its_snapshot() -> None:
     with FakeExecutor(jobs.count_down, SIZE, 0.001) as executor:
         executor.meet()
-        executor.begin()
-        executor.snapshot(0, 0)
+        cycle = executor.train_some()
         executor.offer(0, 1, X0)
-        executor.send(Yield(1, 0))
-        answer, _ = executor.read_snapshot(1, 0)
+        executor.send(Yield(cycle, 0))
+        answer, _ = executor.read_snapshot(cycle, 0)
         taken = executor.expect(Installed)
         assert (taken.shard, taken.version) == (0, 1)
         assert answer.end <= taken.start
@@ -119,8 +124,8 @@ def test_method_that_holds_takes_exactly_tau_updates_between_arrivals() -> None:
 def test_stop_ends_the_loop_and_the_last_progress_counts_everything() -> None:
     with FakeExecutor(jobs.count_down, SIZE, 0.001) as executor:
         executor.meet()
-        executor.begin()
-        executor.snapshot(0, 0)
+        os.kill(executor.process.pid, signal.SIGINT)  # Ctrl-C in a terminal: for the driver to act on, not for the agent
+        executor.train_some()
         executor.send(Stop("target reached"))
         done = cloudpickle.loads(executor.expect(Finished).returns)
         assert executor.end() == 0
@@ -159,12 +164,9 @@ def test_failure_carries_the_users_frames_and_ends_with_exit_code_1(function, er
         failed = executor.expect(Failed)
         assert executor.end() == 1
     assert re.match(error, failed.error), failed.error
-    assert "mpca/agent/main.py" not in failed.traceback.split("The above exception")[-1].replace("_ship", "")[:200] or (
-        function is jobs.unshippable
-    )
+    assert failed.traceback.rstrip().endswith(failed.error)
     if function is jobs.fail_in_step:
-        first_frame = failed.traceback.splitlines()[1]
-        assert "fail_in_step" in first_frame
+        assert "in fail_in_step" in failed.traceback.splitlines()[1], "our own frames come first"
 
 
 def test_agents_make_the_same_x0_and_draw_other_numbers_afterwards() -> None:
@@ -181,8 +183,7 @@ def test_agents_make_the_same_x0_and_draw_other_numbers_afterwards() -> None:
 def test_end_of_file_kills_the_group_data_workers_included() -> None:
     with FakeExecutor(jobs.with_child, 0.001) as executor:
         executor.meet()
-        executor.begin()
-        executor.snapshot(0, 0)
+        executor.train_some()
         child = int(re.search(r"child=(\d+)", executor.stderr)[1])
         executor.hang_up()
         assert executor.end() == -signal.SIGKILL
@@ -208,15 +209,6 @@ def test_stopped_agent_dies_with_its_parent() -> None:
     parent.wait()
     parent.stdout.close()
     wait_until(lambda: not _running(agent), f"end of agent {agent}", deadline_s=10)
-
-
-def test_interrupt_from_the_terminal_is_ignored() -> None:
-    with FakeExecutor(jobs.count_down, SIZE, 0.001) as executor:
-        executor.meet()
-        executor.begin()
-        os.kill(executor.process.pid, signal.SIGINT)
-        executor.snapshot(0, 0)
-        executor.snapshot(1, 0)
 
 
 def test_late_words_of_the_executor_find_the_agent_leaving() -> None:

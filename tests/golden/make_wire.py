@@ -4,7 +4,7 @@ It uses msgpack and struct alone, neither `mpca.wire.codec` nor `mpca.wire.slots
 into the bytes that it is tested with. In the JSON files bytes are hex; a value that is bytes is ``{"hex": "..."}``.
 
 ``messages.json``: every message, as a whole frame. ``bad_frames.json``: what a reader must refuse, with the reason in words.
-``slots.json``: slot headers. ``orders.json``: packed orders and an answer.
+``slots.json``: slot headers. ``orders.json``: packed orders and an answer. ``sums.json``: weighted sums, as numpy adds them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgpack
+import numpy as np
 
 HERE = Path(__file__).parent / "wire"
 
@@ -76,6 +77,7 @@ MESSAGES = [
         x0_hash="9f" * 32,
         layout=[["conv.weight", [8, 1, 3, 3], "parameter", 0], ["norm.running_mean", [8], "buffer", 72]],
         local={"norm.num_batches_tracked": ["int64", [], b"\x05\x00\x00\x00\x00\x00\x00\x00"]},
+        tied={"head.weight": "conv.weight"},
         bounds=[0, 26, 53, 80],
         parameters=72,
         segment_fd=11,
@@ -217,6 +219,18 @@ def packed(name: str, value: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "fields": plain(value), "bytes": msgpack.packb(value, use_bin_type=True).hex()}
 
 
+def weighted_sum(weights: list[float], elements: int) -> dict[str, Any]:
+    """acc = float32(acc + w * float64(part)), in the order given, over elements of all magnitudes."""
+    rng = np.random.default_rng(len(weights))
+    scale = 10.0 ** rng.integers(-44, 37, elements)  # from below the normal numbers up
+    parts = [(rng.standard_normal(elements) * scale).astype(np.float32) for _ in weights]
+    total = np.zeros(elements, np.float32)
+    for weight, part in zip(weights, parts, strict=True):
+        total = (total.astype(np.float64) + np.float64(weight) * part.astype(np.float64)).astype(np.float32)
+    hexes = [part.astype("<f4").tobytes().hex() for part in parts]
+    return {"weights": weights, "parts": hexes, "sum": total.astype("<f4").tobytes().hex()}
+
+
 def write(name: str, content: Any) -> None:
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     (HERE / name).write_text(text, encoding="utf-8")
@@ -228,3 +242,4 @@ if __name__ == "__main__":
     write("bad_frames.json", BAD_FRAMES)
     write("slots.json", SLOTS)
     write("orders.json", [packed("empty", EMPTY_ORDER), packed("full", FULL_ORDER), packed("answer", ANSWER)])
+    write("sums.json", [weighted_sum([1.0], 33), weighted_sum([131 / 251, 120 / 251], 64), weighted_sum([0.1] * 10, 100)])

@@ -48,6 +48,7 @@ class FakeExecutor:
     def __init__(self, function: Callable[..., Any], *args: Any, **start: Any) -> None:
         """Start an agent on `function(*args)`; `start` replaces fields of the Start message."""
         cloudpickle.register_pickle_by_value(inspect.getmodule(function))
+        payload = cloudpickle.dumps((function, args, {}))
         self._errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "mpca.agent.main"],
@@ -65,7 +66,7 @@ class FakeExecutor:
         fields = {
             "agent": 0, "incarnation": 0, "agents": 1, "run": "test", "seed": 1, "shards": 1, "layer_aligned": False,
             "method": {"name": "mpca", "shards": 1}, "task": "train",
-            "payload": cloudpickle.dumps((function, args, {})),
+            "payload": payload,
         }  # fmt: skip
         self.send(Start(**{**fields, **start}))
 
@@ -115,6 +116,14 @@ class FakeExecutor:
         """Ask for a shard, wait for it and read it."""
         self.send(Yield(cycle, shard))
         return self.read_snapshot(cycle, shard)
+
+    def train_some(self, shard: int = 0) -> int:
+        """Begin, and ask until updates were made (the first Yield may be served before the first step); the next cycle."""
+        self.begin()
+        for cycle in range(1000):
+            if self.snapshot(cycle, shard)[0].updates:
+                return cycle + 1
+        raise AssertionError(f"the agent makes no updates\n{self.stderr}")
 
     def read_snapshot(self, cycle: int, shard: int) -> tuple[Snapshot, npt.NDArray[np.float32]]:
         answer = self.expect(Snapshot)

@@ -16,8 +16,8 @@ import java.util.logging.Logger;
 /**
  * The operating system's side of one agent: started, read, killed with its whole process group, waited for.
  *
- * <p>The agent is a direct child. It leads a process group of its own (it calls setpgid itself), so that data workers go
- * with it. Its stdin and stdout carry frames, its stderr what it prints.
+ * <p>The agent is a direct child. It leads a process group of its own (it calls setpgid itself), so that data workers
+ * go with it. Its stdin and stdout carry frames, its stderr what it prints.
  *
  * <p>Concurrency: owned by the agent's conductor; {@link #kill} may be called by any thread.
  */
@@ -106,13 +106,16 @@ final class AgentProcess {
     closeQuietly(process.getErrorStream());
   }
 
-  /** Java has no call for it. The group's number stays taken while one of its processes lives, so no other is hit. */
+  /**
+   * Java has no call for it, and the kill of dash takes "--" after "-s KILL" only. The number of the group stays taken
+   * while one of its processes lives, so no other is hit.
+   */
   private void killGroup() throws InterruptedException {
     if (pid <= 1) {
       return;
     }
     try {
-      Process kill = new ProcessBuilder("/bin/sh", "-c", "kill -9 -- -" + pid)
+      Process kill = new ProcessBuilder("/bin/sh", "-c", "kill -s KILL -- -" + pid)
           .redirectErrorStream(true).redirectOutput(NOWHERE).redirectInput(NOWHERE).start();
       if (!kill.waitFor(END_MILLIS, TimeUnit.MILLISECONDS)) {
         kill.destroyForcibly();

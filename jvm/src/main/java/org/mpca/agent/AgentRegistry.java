@@ -154,7 +154,8 @@ public final class AgentRegistry {
   /**
    * Hands a downloaded joint shard over.
    *
-   * @return whether to acknowledge: it lies in the agent's slot or waits for it, or a newer one does. False: no such agent
+   * @return whether to acknowledge: it lies in the agent's slot or waits for it, or a newer one does. False: no such
+   * agent
    */
   public boolean offer(String run, int agent, int incarnation, Arrival arrival) throws InterruptedException {
     ExecutorDesk desk = desks.get(run);
@@ -230,7 +231,8 @@ public final class AgentRegistry {
     for (YieldKey key : keys) {
       if (!key.run.equals(first.run) || key.epoch != first.epoch || key.cycle != first.cycle
           || key.shard != first.shard || !seen.add(key.agent)) {
-        throw new IllegalArgumentException("yields of one freeze differ in more than their agent: " + first + ", " + key);
+        throw new IllegalArgumentException(
+            "yields of one freeze differ in more than their agent, or not even there: " + first + ", " + key);
       }
     }
   }

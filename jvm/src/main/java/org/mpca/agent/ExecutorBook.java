@@ -26,9 +26,9 @@ import java.util.TreeMap;
  * </pre>
  *
  * An agent has at most one interruption outstanding; a second yield of it waits until the first was answered, even if
- * that one is closed by then: its late bytes are discarded, and the agent is back. A frozen yield counts whatever becomes
- * of its agent. A freeze is answered as soon as each of its yields is frozen or closed. What is forgotten while merely
- * MADE was never read, and is counted.
+ * that one is closed by then: its late bytes are discarded, and the agent is back. A frozen yield counts whatever
+ * becomes of its agent. A freeze is answered as soon as each of its yields is frozen or closed. What is forgotten while
+ * merely MADE was never read, and is counted.
  *
  * <p><b>Arrivals.</b> The slot of one shard of one agent is free, or offered from its writing until the agent's
  * Installed. An arrival at an offered slot waits for it, and is superseded by a newer one. Acknowledged is whatever the

@@ -16,14 +16,14 @@ import org.mpca.agent.ExecutorBook.Instruction;
 import org.mpca.agent.ExecutorBook.Taken;
 
 /**
- * Keeps one run's {@link ExecutorBook} and the bytes that its entries stand for: feeds it events, carries its instructions
- * out.
+ * Keeps one run's {@link ExecutorBook} and the bytes that its entries stand for: feeds it events, carries its
+ * instructions out.
  *
  * <p>Cycles are numbered anew by a later attempt of the driver. The first yield of a later epoch drops all of the one
  * before; a yield of an earlier one is refused.
  *
- * <p>Concurrency: book and bytes belong to the thread mpca-desk; all methods but the yields' map are commands to it, which
- * return at once. It never waits for anybody.
+ * <p>Concurrency: book and bytes belong to the thread mpca-desk; all methods but the yields' map are commands to it,
+ * which return at once. It never waits for anybody.
  */
 final class ExecutorDesk implements Runnable, ExecutorBook.Performer {
   private static final Logger LOG = Logger.getLogger("mpca.agent");

@@ -8,8 +8,8 @@ import java.util.concurrent.LinkedBlockingQueue;
 /**
  * Starts processes, all from one thread that lives as long as the JVM.
  *
- * <p>Linux sends the parent-death signal that an agent asks for when the <i>thread</i> that started it ends; from a task's
- * thread, agents would die with the task.
+ * <p>Linux sends the parent-death signal that an agent asks for when the <i>thread</i> that started it ends; from a
+ * task's thread, agents would die with the task.
  *
  * <p>Concurrency: any thread may call; the daemon thread mpca-spawner starts, and never ends.
  */

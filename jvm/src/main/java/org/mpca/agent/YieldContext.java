@@ -15,8 +15,8 @@ import java.util.Collections;
  * One that is never read never interrupts anybody, and is counted when it is forgotten.
  *
  * <p>What travels is always the frozen state, and what arrives elsewhere needs no agent. Java serialisation is told by
- * Externalizable. Kryo, which clusters set, ignores that; it finds {@link YieldContextKryo} by the annotation, which a JVM
- * without Kryo skips. Any other serialiser that copies fields finds none, and its copy fails at the first access.
+ * Externalizable. Kryo, which clusters set, ignores that; it finds {@link YieldContextKryo} by the annotation, which a
+ * JVM without Kryo skips. Any other serialiser that copies fields finds none, and its copy fails at the first access.
  *
  * <p>Concurrency: any thread; the registry's desk freezes it once, everything else waits for that.
  */

@@ -8,8 +8,8 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 
 /**
- * How Kryo writes a {@link YieldContext}: as its frozen state. The one class outside rdd and bridge that uses a library of
- * Spark's; it is loaded by Kryo alone.
+ * How Kryo writes a {@link YieldContext}: as its frozen state. The one class outside rdd and bridge that uses a library
+ * of Spark's; it is loaded by Kryo alone.
  *
  * <p>Concurrency: stateless.
  */

@@ -32,15 +32,21 @@ public final class MpcaBridge {
    * @param epoch attempt of the driver
    * @param reducer "ranges" or "tree"
    * @param broadcast "relay" or "torrent"
+   * @param chunkBytes what a shard is cut into, at most; smaller where a range would get fewer than eight
    * @param segmentPath where the segment can be opened: /proc/PID/fd/N
    */
-  public MpcaBridge(SparkContext context, String run, int epoch, String reducer, String broadcast, String segmentPath)
-      throws IOException {
+  public MpcaBridge(SparkContext context, String run, int epoch, String reducer, String broadcast, int chunkBytes,
+      String segmentPath) throws IOException {
     this.run = run;
     this.inbox = Inbox.current();
+    this.driver = new RunDriver(context, run, epoch, reducer, broadcast, chunkBytes, inbox::executors, this::post);
     this.segment = new RandomAccessFile(segmentPath, "rw");
-    this.driver = new RunDriver(context, run, epoch, reducer, broadcast, inbox::executors, this::post);
-    inbox.subscribe(run);
+    try {
+      inbox.subscribe(run);
+    } catch (RuntimeException e) {
+      segment.close();
+      throw e;
+    }
   }
 
   private void post(String ofRun, String kind, Map<String, Object> fields) {
@@ -99,7 +105,7 @@ public final class MpcaBridge {
     return Msgpack.pack(inbox.poll(run, timeoutMs));
   }
 
-  /** What of this run lies on the driver and each executor: msgpack [{executor, blocks, broadcasts, threads, ...}]. */
+  /** What of any run lies on the driver and each executor: msgpack [{executor, blocks, broadcasts, threads, ...}]. */
   public byte[] inventory() throws Exception {
     return Msgpack.pack(driver.inventory());
   }

@@ -25,9 +25,12 @@ final class BlockNames implements Serializable {
     this.prefix = ofRun(run) + epoch + "_";
   }
 
+  /** What all our names start with. */
+  static final String ALL = "mpca_";
+
   /** What all names of a run start with, whatever the epoch. */
   static String ofRun(String run) {
-    return "mpca_" + run + "_";
+    return ALL + run + "_";
   }
 
   String parts(long cycle, long order) {

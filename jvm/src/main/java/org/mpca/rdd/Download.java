@@ -50,6 +50,7 @@ final class Download {
   private boolean queued;
   private boolean forgotten;
   private long bytesIn;
+  private long bytesFromDriver;
   private double start;
   private final Set<String> offered = new HashSet<>();
 
@@ -125,9 +126,10 @@ final class Download {
   }
 
   /** Takes the whole at once. */
-  synchronized void adopt(byte[] all) {
+  synchronized void adopt(byte[] all, long fromDriver) {
     data = all;
     bytesIn = all.length;
+    bytesFromDriver = fromDriver;
     whole = true;
   }
 
@@ -137,11 +139,12 @@ final class Download {
   }
 
   /** Copies a piece in; false if it was there already. */
-  synchronized boolean fill(int piece, int offset, java.nio.ByteBuffer bytes) {
+  synchronized boolean fill(int piece, int offset, java.nio.ByteBuffer bytes, boolean fromDriver) {
     if (have.get(piece)) {
       return false;
     }
     bytesIn += bytes.remaining();
+    bytesFromDriver += fromDriver ? bytes.remaining() : 0;
     bytes.get(data(), offset, bytes.remaining());
     have.set(piece);
     return true;
@@ -168,6 +171,13 @@ final class Download {
   synchronized long takeBytesIn() {
     long bytes = bytesIn;
     bytesIn = 0;
+    return bytes;
+  }
+
+  /** Those of them that the driver sent itself, counted once as well. */
+  synchronized long takeBytesFromDriver() {
+    long bytes = bytesFromDriver;
+    bytesFromDriver = 0;
     return bytes;
   }
 }

@@ -144,6 +144,7 @@ final class Downloader {
       event.put("start", download.start());
       event.put("end", end);
       event.put("bytes_in", download.takeBytesIn());
+      event.put("from_driver", download.takeBytesFromDriver());
       uplink.send(download.run, "Acknowledged", event);
     }
   }

@@ -7,14 +7,14 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeSet;
 
-/** What of a run lies in this JVM: its blocks, and how many threads and descriptors the JVM has. Looks, changes nothing. */
+/** What of any run lies in this JVM: blocks, and how many threads and descriptors the JVM has. Looks, changes nothing. */
 final class Inventory {
   private Inventory() {}
 
-  static Map<String, Object> of(String executor, String prefix) {
+  static Map<String, Object> of(String executor) {
     Map<String, Object> found = new LinkedHashMap<>();
     found.put("executor", executor);
-    found.put("blocks", new ArrayList<>(new TreeSet<>(SparkInternals.matching(prefix))));
+    found.put("blocks", new ArrayList<>(new TreeSet<>(SparkInternals.matching(BlockNames.ALL))));
     found.put("broadcasts", SparkInternals.broadcastBlocks());
     found.put("threads", threads());
     String[] descriptors = new File("/proc/self/fd").list();

@@ -15,7 +15,6 @@ import org.mpca.agent.Freezing;
 import org.mpca.agent.FrozenYield;
 import org.mpca.agent.YieldContext;
 import org.mpca.agent.YieldKey;
-import org.mpca.reduce.ChunkPlan;
 import org.mpca.reduce.WeightedSum;
 import org.mpca.wire.Answer;
 import org.mpca.wire.Order;
@@ -122,8 +121,8 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
     if (!shards.isEmpty()) {
       // Without any update there is no mean to weigh; the driver gives such a part no weight, or (x_0) its own.
       byte[] part = answer.weight > 0 ? WeightedSum.mean(shards, taus) : shards.get(0);
-      ChunkPlan grid = ChunkPlan.of(part.length, plan.freezeRanges);
-      ExecutorSide.get().parts.put(order.run, order.epoch, order.freeze.cycle, order.order, part, grid);
+      ExecutorSide.get().parts.put(order.run, order.epoch, order.freeze.cycle, order.order, part,
+          plan.freezeGrid(part.length));
     }
   }
 

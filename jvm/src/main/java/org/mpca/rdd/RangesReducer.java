@@ -7,7 +7,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-import org.mpca.reduce.ChunkPlan;
 
 /**
  * One single-stage job: every executor sums one range of the shard and pushes it here ({@link RangesStep}). The driver
@@ -30,7 +29,7 @@ final class RangesReducer implements Reducer {
   public void run(OrderJob job) {
     if (job.order.reduce != null) {
       synchronized (this) {
-        chunks.put(job.order.order, ChunkPlan.of(job.order.reduce.length, job.plan.reduceRanges).chunks());
+        chunks.put(job.order.order, job.plan.reduceGrid(job.order.reduce.length).chunks());
       }
     }
     job.answer(new RangesStep());

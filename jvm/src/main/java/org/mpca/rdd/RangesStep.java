@@ -53,7 +53,7 @@ final class RangesStep implements OrderTask.ReduceStep {
     Range(Order order, OrderPlan plan) {
       this.order = order;
       this.plan = plan;
-      this.grid = ChunkPlan.of(order.reduce.length, plan.reduceRanges);
+      this.grid = plan.reduceGrid(order.reduce.length);
       this.names = new BlockNames(order.run, order.epoch);
       this.here = ExecutorSide.get().self().executor;
       int me = order.executors.indexOf(here);

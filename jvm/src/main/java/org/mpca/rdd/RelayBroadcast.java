@@ -17,42 +17,47 @@ import org.mpca.reduce.ChunkPlan;
 final class RelayBroadcast implements Broadcaster {
   private final BlockNames names;
   private final Sweeper sweeper;
+  private final int mostBytes;
   private final Map<Integer, Integer> lengths = new HashMap<>();
 
-  RelayBroadcast(BlockNames names, Sweeper sweeper) {
+  RelayBroadcast(BlockNames names, Sweeper sweeper, int mostBytes) {
     this.names = names;
     this.sweeper = sweeper;
+    this.mostBytes = mostBytes;
   }
 
-  /** Bytes of a piece, from the length alone: who takes part is known only later. Eight owners get eight pieces each. */
-  static int pieceBytes(int length) {
-    return Math.max(ChunkPlan.MIN_BYTES, Math.min(ChunkPlan.DEFAULT_BYTES, length / 64));
+  /** From the length alone, since who takes part is known only later: eight owners get eight pieces each. */
+  private int pieceBytes(int length) {
+    return Math.max(ChunkPlan.MIN_BYTES, Math.min(mostBytes, length / 64));
   }
 
-  static int pieces(int length) {
-    int piece = pieceBytes(length);
+  static int pieces(int length, int piece) {
     return (length + piece - 1) / piece;
   }
 
   @Override
   public synchronized void publish(int broadcast, byte[] data) {
     int piece = pieceBytes(data.length);
-    for (int p = 0; p < pieces(data.length); p++) {
+    for (int p = 0; p < pieces(data.length, piece); p++) {
       SparkInternals.put(names.pieces(broadcast) + p, data, p * piece, Math.min(piece, data.length - p * piece));
     }
     lengths.put(broadcast, data.length);
   }
 
   @Override
-  public BroadcastSource source(int broadcast, int order, List<Peer> owners, Peer driver) {
-    return new Source(names, order, new ArrayList<>(owners), driver);
+  public synchronized BroadcastSource source(int broadcast, int order, List<Peer> owners, Peer driver) {
+    Integer length = lengths.get(broadcast);
+    if (length == null) {
+      throw new IllegalArgumentException("no such broadcast, or withdrawn: broadcast=" + broadcast);
+    }
+    return new Source(names, order, new ArrayList<>(owners), driver, pieceBytes(length));
   }
 
   @Override
   public synchronized void withdraw(int broadcast) {
     Integer length = lengths.remove(broadcast);
     if (length != null) {
-      sweeper.remove(BlockNames.numbered(names.pieces(broadcast), 0, pieces(length)), false);
+      sweeper.remove(BlockNames.numbered(names.pieces(broadcast), 0, pieces(length, pieceBytes(length))), false);
     }
   }
 
@@ -69,12 +74,14 @@ final class RelayBroadcast implements Broadcaster {
     final int order;
     final ArrayList<Peer> owners;
     final Peer driver;
+    final int pieceBytes;
 
-    Source(BlockNames names, int order, ArrayList<Peer> owners, Peer driver) {
+    Source(BlockNames names, int order, ArrayList<Peer> owners, Peer driver, int pieceBytes) {
       this.names = names;
       this.order = order;
       this.owners = owners;
       this.driver = driver;
+      this.pieceBytes = pieceBytes;
     }
 
     @Override

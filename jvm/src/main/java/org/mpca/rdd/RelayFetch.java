@@ -58,8 +58,8 @@ final class RelayFetch {
     this.source = source;
     this.download = download;
     this.attempt = attempt;
-    this.piece = RelayBroadcast.pieceBytes(download.length);
-    this.count = RelayBroadcast.pieces(download.length);
+    this.piece = source.pieceBytes;
+    this.count = RelayBroadcast.pieces(download.length, piece);
     this.me = indexOf(source.owners, ExecutorSide.get().self().executor);
     this.passedOver = new boolean[source.owners.size()];
     int owners = source.owners.size();
@@ -178,7 +178,7 @@ final class RelayFetch {
   private void ask(Batch batch) {
     List<Integer> wanted = missing(batch);
     if (!wanted.isEmpty()) {
-      call(batch.owner, () -> SparkInternals.fetch(source.owners.get(batch.owner), names(wanted), new Filler() {
+      call(batch.owner, () -> SparkInternals.fetch(source.owners.get(batch.owner), names(wanted), new Filler(false) {
         @Override
         public void failed(String name, Throwable cause) {
           passOver(batch.owner);
@@ -193,7 +193,7 @@ final class RelayFetch {
     }
     CALLERS.execute(() -> {
       try {
-        SparkInternals.fetch(source.driver, names(wanted), new Filler() {
+        SparkInternals.fetch(source.driver, names(wanted), new Filler(true) {
           @Override
           public void failed(String name, Throwable cause) {
             driverFailed(cause);
@@ -267,6 +267,12 @@ final class RelayFetch {
 
   /** Copies what arrives into the download. */
   private abstract class Filler implements SparkInternals.FetchListener {
+    private final boolean fromDriver;
+
+    Filler(boolean fromDriver) {
+      this.fromDriver = fromDriver;
+    }
+
     @Override
     public void arrived(String name, ByteBuffer bytes) {
       int p = BlockNames.number(name);
@@ -274,7 +280,7 @@ final class RelayFetch {
         failed(name, new IOException("piece of another length: bytes=" + bytes.remaining() + ", expected=" + size(p)));
         return;
       }
-      download.fill(p, p * piece, bytes);
+      download.fill(p, p * piece, bytes, fromDriver);
       signal.release();
     }
   }

@@ -1,7 +1,6 @@
 package org.mpca.rdd;
 
 import java.io.IOException;
-import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -42,6 +41,7 @@ public final class RunDriver {
   private final SparkContext context;
   private final String run;
   private final int epoch;
+  private final int chunkBytes;
   private final Executors executors;
   private final Uplink events;
   private final Jobs jobs;
@@ -59,18 +59,19 @@ public final class RunDriver {
    * @param reducer "ranges" or "tree"
    * @param broadcaster "relay" or "torrent"
    */
-  public RunDriver(SparkContext context, String run, int epoch, String reducer, String broadcaster, Executors executors,
-      Uplink events) {
+  public RunDriver(SparkContext context, String run, int epoch, String reducer, String broadcaster, int chunkBytes,
+      Executors executors, Uplink events) {
     this.context = context;
     this.run = run;
     this.epoch = epoch;
+    this.chunkBytes = chunkBytes;
     this.executors = executors;
     this.events = events;
     JobWatch.get(context);
     this.jobs = new Jobs(context, run);
     BlockNames names = new BlockNames(run, epoch);
     this.reducer = choose("reducer", reducer, "ranges", () -> new RangesReducer(names, sweeper), "tree", TreeReducer::new);
-    this.broadcaster = choose("broadcast", broadcaster, "relay", () -> new RelayBroadcast(names, sweeper), "torrent",
+    this.broadcaster = choose("broadcast", broadcaster, "relay", () -> new RelayBroadcast(names, sweeper, chunkBytes), "torrent",
         () -> new TorrentBroadcast(context));
   }
 
@@ -208,7 +209,7 @@ public final class RunDriver {
       }
       sources[d] = broadcaster.source((int) download.broadcast, order.order, owners, driver);
     }
-    return new OrderPlan(packed, peers, driver, partOrders, reduceRanges, freezeRanges, sources);
+    return new OrderPlan(packed, peers, driver, partOrders, reduceRanges, freezeRanges, chunkBytes, sources);
   }
 
   private static Peer present(Map<String, Peer> now, String executor) throws ExecutorFault {
@@ -262,17 +263,12 @@ public final class RunDriver {
 
   /** Reads a vector from the channel's start and makes it ready for download. */
   public int publish(int length, FileChannel from) throws IOException {
-    ByteBuffer bytes = ByteBuffer.allocate(length);
-    while (bytes.hasRemaining()) {
-      if (from.read(bytes, bytes.position()) < 0) {
-        throw new IOException("segment is shorter than the vector: bytes=" + bytes.position() + ", expected=" + length);
-      }
-    }
+    byte[] data = Channels.read(from, length);
     int broadcast;
     synchronized (this) {
       broadcast = ++broadcasts;
     }
-    broadcaster.publish(broadcast, bytes.array());
+    broadcaster.publish(broadcast, data);
     return broadcast;
   }
 
@@ -282,13 +278,12 @@ public final class RunDriver {
 
   // ---- the end ------------------------------------------------------------------------------------------------------
 
-  /** What lies about on the driver and on every executor: for tests and for people who look for a leak. */
+  /** What of any run lies about on the driver and on every executor: for tests and for people who look for a leak. */
   public List<?> inventory() throws Exception {
-    String prefix = BlockNames.ofRun(run);
     List<Object> all = new ArrayList<>();
-    all.add(Inventory.of("driver", prefix));
+    all.add(Inventory.of("driver"));
     all.addAll(onAll("inventory", "mpca: what is stored", true, new ArrayList<>(executors.now().values()),
-        side -> Collections.singletonList(Inventory.of(side.self().executor, prefix))).get(30, TimeUnit.SECONDS));
+        side -> Collections.singletonList(Inventory.of(side.self().executor))).get(30, TimeUnit.SECONDS));
     return all;
   }
 

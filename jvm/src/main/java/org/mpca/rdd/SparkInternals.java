@@ -101,12 +101,7 @@ public final class SparkInternals {
       return -1;
     }
     try {
-      ByteBuffer bytes = found.get().toByteBuffer();
-      long at = position;
-      while (bytes.hasRemaining()) {
-        at += channel.write(bytes, at);
-      }
-      return at - position;
+      return Channels.write(channel, position, found.get().toByteBuffer());
     } finally {
       blocks.releaseLock(id, Option.<TaskContext>empty());
     }

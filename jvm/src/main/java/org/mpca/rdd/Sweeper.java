@@ -1,6 +1,7 @@
 package org.mpca.rdd;
 
 import java.util.List;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -24,20 +25,28 @@ final class Sweeper {
   private static final long DEADLINE_S = 10;
 
   private final LinkedBlockingQueue<Runnable> queue = new LinkedBlockingQueue<>();
-  private ExecutorService helper = newHelper();
+  private ExecutorService helper;
 
-  private volatile boolean closed;
-
-  Sweeper() {
-    Threads.daemon("mpca-sweeper", this::work).start();
-  }
+  private Thread worker;
+  private boolean closed;
 
   /** Lets the threads go once everything enqueued before is done. */
   void close() {
-    queue.add(() -> {
+    enqueue(() -> {
       closed = true;
-      helper.shutdown();
+      if (helper != null) {
+        helper.shutdown();
+      }
     });
+  }
+
+  /** The thread begins with the first task. */
+  private synchronized void enqueue(Runnable task) {
+    if (worker == null) {
+      worker = Threads.daemon("mpca-sweeper", this::work);
+      worker.start();
+    }
+    queue.add(task);
   }
 
   /** Removes the blocks named, some time soon. */
@@ -47,13 +56,13 @@ final class Sweeper {
 
   /** Removes what `names` says when its turn comes: for names that have to be looked up first. */
   void removeLater(Supplier<List<String>> names, boolean tellMaster) {
-    queue.add(() -> removeNow(names, tellMaster));
+    enqueue(() -> removeNow(names, tellMaster));
   }
 
   /** Waits until everything enqueued before has been done, at most so long. */
   boolean drain(long millis) throws InterruptedException {
-    java.util.concurrent.CountDownLatch reached = new java.util.concurrent.CountDownLatch(1);
-    queue.add(reached::countDown);
+    CountDownLatch reached = new CountDownLatch(1);
+    enqueue(reached::countDown);
     return reached.await(millis, TimeUnit.MILLISECONDS);
   }
 
@@ -74,13 +83,16 @@ final class Sweeper {
     if (all.isEmpty()) {
       return;
     }
+    if (helper == null) {
+      helper = newHelper();
+    }
     Future<?> removal = helper.submit(() -> all.forEach(name -> SparkInternals.remove(name, tellMaster)));
     try {
       removal.get(DEADLINE_S, TimeUnit.SECONDS);
     } catch (TimeoutException e) {
       LOG.warn("a removal hangs and is given up: blocks={}, first={}, waited_s={}", all.size(), all.get(0), DEADLINE_S);
       helper.shutdownNow();
-      helper = newHelper();
+      helper = null;
     } catch (ExecutionException e) {
       LOG.warn("blocks could not be removed: first={}, cause={}", all.get(0), e.getCause().toString());
     } catch (InterruptedException e) {

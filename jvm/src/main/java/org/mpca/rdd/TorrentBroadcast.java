@@ -29,7 +29,11 @@ final class TorrentBroadcast implements Broadcaster {
 
   @Override
   public synchronized BroadcastSource source(int broadcast, int order, List<Peer> owners, Peer driver) {
-    return new Source(broadcasts.get(broadcast));
+    Broadcast<byte[]> handle = broadcasts.get(broadcast);
+    if (handle == null) {
+      throw new IllegalArgumentException("no such broadcast, or withdrawn: broadcast=" + broadcast);
+    }
+    return new Source(handle, owners.size());
   }
 
   @Override
@@ -45,13 +49,28 @@ final class TorrentBroadcast implements Broadcaster {
     new ArrayList<>(broadcasts.keySet()).forEach(this::withdraw);
   }
 
+  /**
+   * Spark does not say where pieces came from. Expected: the c-th to ask for a piece finds c holders and picks one at
+   * random, so that of K copies 1 + 1/2 + ... + 1/K come from the driver.
+   */
+  private static long expectedFromDriver(int length, int owners) {
+    double copies = 0;
+    for (int c = 1; c <= owners; c++) {
+      copies += 1.0 / c;
+    }
+    return (long) (length * copies / owners);
+  }
+
   private static final class Source implements BroadcastSource {
     private static final long serialVersionUID = 1;
 
     private final Broadcast<byte[]> handle;
 
-    Source(Broadcast<byte[]> handle) {
+    private final int owners;
+
+    Source(Broadcast<byte[]> handle, int owners) {
       this.handle = handle;
+      this.owners = owners;
     }
 
     @Override
@@ -66,7 +85,7 @@ final class TorrentBroadcast implements Broadcaster {
       } catch (Exception e) { // Scala's method throws IOException without declaring it.
         throw e instanceof IOException ? (IOException) e : new IOException(e);
       }
-      download.adopt(whole);
+      download.adopt(whole, expectedFromDriver(whole.length, owners));
     }
   }
 }

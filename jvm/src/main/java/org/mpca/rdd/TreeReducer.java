@@ -91,10 +91,7 @@ final class TreeReducer implements Reducer {
       throw new IOException("no sum of that order and length: order=" + order + ", expected=" + length
           + (sum == null ? "" : ", bytes=" + sum.length));
     }
-    ByteBuffer bytes = ByteBuffer.wrap(sum);
-    while (bytes.hasRemaining()) {
-      to.write(bytes, bytes.position());
-    }
+    Channels.write(to, 0, ByteBuffer.wrap(sum));
     received.remove(order);
   }
 

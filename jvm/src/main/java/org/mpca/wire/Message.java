@@ -11,7 +11,8 @@ import java.util.Map;
  * A control message between this executor and an agent; the twin of {@code mpca/wire/messages.py}, where every field is
  * explained. The body of a frame is a msgpack array {@code [code, {field: value}]}.
  *
- * <p>One class for all kinds, unlike Python: the executor makes four small ones and passes most fields of the others on.
+ * <p>One class for all kinds, unlike Python: the executor makes four small ones and passes most fields of the others
+ * on.
  *
  * <p>Concurrency: immutable.
  */
@@ -30,8 +31,8 @@ public final class Message {
     /** Finish. */
     STOP(5, "reason"),
     /** attach was called; where the segment is. */
-    HELLO(17, "agent", "incarnation", "pid", "python", "torch", "mpca", "x0_hash", "layout", "local", "bounds",
-        "parameters", "segment_fd", "segment_bytes", "slots"),
+    HELLO(17, "agent", "incarnation", "pid", "python", "torch", "mpca", "x0_hash", "layout", "local", "tied",
+        "bounds", "parameters", "segment_fd", "segment_bytes", "slots"),
     /** The snapshot slot holds the shard. */
     SNAPSHOT(18, "cycle", "shard", "updates", "start", "end"),
     /** The arrival slot of the shard may be written again. */

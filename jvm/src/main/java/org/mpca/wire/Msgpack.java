@@ -16,9 +16,9 @@ import org.msgpack.value.ValueType;
  * Plain values to msgpack bytes and back. Knows nothing of messages.
  *
  * <p>To bytes: null, Boolean, Integer, Long, Float, Double, String, byte[], List, Map, int[], long[]. Back: null,
- * Boolean, Long, Double, String, byte[], List, Map in the order of the bytes. A map's keys are strings or whole numbers.
- * What a peer says is not believed: bytes, nesting and declared sizes have limits, and nothing is allocated for a
- * declared size before so many bytes are there.
+ * Boolean, Long, Double, String, byte[], List, Map in the order of the bytes. A map's keys are strings or whole
+ * numbers. What a peer says is not believed: bytes, nesting and declared sizes have limits, and nothing is allocated
+ * for a declared size before so many bytes are there.
  *
  * <p>Concurrency: stateless.
  */
@@ -56,7 +56,8 @@ public final class Msgpack {
     try (MessageUnpacker unpacker = MessagePack.newDefaultUnpacker(bytes)) {
       Object value = read(unpacker, bytes.length, 0);
       if (unpacker.hasNext()) {
-        throw new ProtocolException("bytes after the value: at=" + unpacker.getTotalReadBytes() + ", bytes=" + bytes.length);
+        throw new ProtocolException(
+            "bytes after the value: at=" + unpacker.getTotalReadBytes() + ", bytes=" + bytes.length);
       }
       return value;
     } catch (ProtocolException e) {

@@ -1,0 +1,156 @@
+"""`Distributor(...).run(train)`: a user's own train function, or script, on many agents."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mpca.api.launch import Ended, Job, launch, resolve
+from mpca.api.shipping import ship
+from mpca.driver.objectives import DumpModel, Evaluate, Goals, MaxCycles, MaxTime, Objective, TargetError
+from mpca.errors import RunFailed
+from mpca.methods import Method
+
+__all__ = ["Distributor", "Result"]
+
+_SIGNALLED = 128
+_SIGINT = 130
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run brought."""
+
+    status: str
+    """"reached", "max_time", "max_cycles" or "interrupted"."""
+    reason: str
+    run_dir: Path
+    summary: dict[str, Any]
+    """As in summary.json."""
+    history: list[dict[str, Any]] = field(repr=False)
+    """Evaluations of the joint model, oldest first: t, cycle, seconds, error, loss."""
+    returns: dict[int, Any] = field(repr=False)
+    """What the train function returned, by agent; agents that were stopped in the middle are not in it."""
+    model_state: dict[str, Any] | None = field(repr=False)
+    """The joint model as tensors under the model's own names, ready for `load_state_dict`."""
+
+
+class Distributor:
+    """Trains one model on many agents, on executors of this machine or of a Spark session.
+
+    Args:
+        num_agents: how many agents; each trains on its own share of the data.
+        use_gpu: train on a GPU each.
+        method: how they train together, such as ``mpca.MPCA(alpha=0.05)``, which is the default.
+        objectives: what is to be reached and done beside: TargetError, MaxTime, MaxCycles, Evaluate, DumpModel.
+        min_agents: the run pauses while fewer are alive.
+        run_dir: the run's folder itself; ``runs/<name>-<time>`` if not given. One that exists is refused.
+        name: of the run, in the folder's name and in the Spark UI.
+        seed: of the initial parameters and, with the agent's number, of its data.
+        conf: a TOML file, or ``{"section.key": value}``, for everything else; see the README.
+        resume: "auto", or the path of a backup to go on from.
+        spark: a SparkSession; None starts executors on this machine.
+
+    Example:
+        >>> Distributor(num_agents=4, objectives=[MaxTime("60s")]).conf.objectives.max_time
+        60.0
+    """
+
+    def __init__(
+        self,
+        num_agents: int | None = None,
+        use_gpu: bool = False,
+        method: Method | None = None,
+        objectives: Iterable[Objective] = (),
+        min_agents: int | None = None,
+        run_dir: str | Path | None = None,
+        name: str | None = None,
+        seed: int | None = None,
+        conf: str | Path | Mapping[str, Any] | None = None,
+        resume: str | None = None,
+        spark: Any = None,
+    ) -> None:
+        goals = list(objectives)
+        Goals.of(goals)  # what cannot be is refused here, where the caller wrote it
+        values: dict[str, Any] = dict(conf) if isinstance(conf, Mapping) else {}
+        arguments = {"cluster.agents": num_agents, "cluster.min_agents": min_agents, "run.name": name, "run.seed": seed}
+        values.update({key: value for key, value in arguments.items() if value is not None})
+        if use_gpu:
+            values["cluster.device"] = "cuda"
+        if method is not None:
+            values.update({f"method.{key}": value for key, value in method.to_dict().items()})
+        for one in goals:
+            values.update(_settings(one))
+        path = None if conf is None or isinstance(conf, Mapping) else conf
+        session = dict(spark.sparkContext.getConf().getAll()) if spark is not None else None
+        self.conf = resolve(path, [f"{key}={_text(value)}" for key, value in values.items()], session)
+        self._evaluate = next((one for one in goals if isinstance(one, Evaluate)), None)
+        self._spark, self._resume = spark, resume
+        self._run_dir = None if run_dir is None else Path(run_dir)
+
+    def run(self, train: Callable[..., Any] | str | Path, *args: Any, **kwargs: Any) -> Result:
+        """Run ``train(*args, **kwargs)`` in every agent until an objective is reached or all have returned.
+
+        Args:
+            train: a function, which should import what it needs inside; or the path of a script.
+
+        Raises:
+            ConfigError, EnvironmentRefused: refused before an agent was started.
+            RunFailed: the run failed; the text begins with the root cause, an agent's traceback follows.
+            KeyboardInterrupt: Ctrl-C; the joint model is in the run folder.
+        """
+        from mpca.report import ProgressLine
+
+        job = Job(self.conf, ship(train, args, kwargs), self._evaluate, self._run_dir, self._resume, self._spark)
+        with ProgressLine(sys.stdout) as progress:
+            ended = launch(job, on_status=progress.update, on_output=progress.output, on_stage=progress.say)
+        return _result(ended)
+
+
+def _result(ended: Ended) -> Result:
+    if ended.exit_code == _SIGINT:
+        raise KeyboardInterrupt(f"the joint model is in {ended.run_dir}")
+    if ended.exit_code > _SIGNALLED:
+        raise SystemExit(ended.exit_code)
+    if ended.exit_code:
+        raise RunFailed(f"{ended.reason}\nrun folder: {ended.run_dir}")
+    return Result(
+        status=ended.summary["status"],
+        reason=ended.reason,
+        run_dir=ended.run_dir,
+        summary=ended.summary,
+        history=ended.history,
+        returns=ended.returns,
+        model_state=_tensors(ended.run_dir / "model.safetensors"),
+    )
+
+
+def _tensors(path: Path) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    from safetensors.torch import load_file
+
+    state: dict[str, Any] = load_file(path)
+    return state
+
+
+def _text(value: Any) -> str:
+    """A value as `--set` would be given it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _settings(one: Objective) -> dict[str, str]:
+    """The configuration's keys that an objective stands for."""
+    if isinstance(one, TargetError):
+        return {"objectives.target_error": str(one.error)}
+    if isinstance(one, MaxTime):
+        return {"objectives.max_time": f"{one.seconds:.6f}s"}
+    if isinstance(one, MaxCycles):
+        return {"objectives.max_cycles": str(one.cycles)}
+    if isinstance(one, Evaluate):
+        return {"objectives.evaluate_every": f"{one.every:.6f}s"}
+    assert isinstance(one, DumpModel)
+    return {"backup.path": one.path or "", "backup.interval": f"{one.interval:.6f}s", "backup.keep": str(one.keep)}

@@ -1,0 +1,167 @@
+"""One run of the engine for a bench: the runner, the machine and the cluster of production, with no evaluator or folder.
+
+What a bench wants beside the cycles' records is read at the moment each cycle is written: bytes of the driver's link and
+idle CPU, so that every figure is a difference between two cycles and no start or end is in it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mpca.cli.bench.load import Ticks, cpu_ticks, interface_bytes
+from mpca.clock import SystemClock
+from mpca.driver.cluster import AgentSpec, Cluster
+from mpca.driver.cycle import CycleMachine
+from mpca.driver.ledger import RunShape
+from mpca.driver.objectives import Goals
+from mpca.driver.roster import Roster
+from mpca.driver.runner import Runner
+from mpca.errors import MpcaError
+from mpca.methods import MPCA, to_dict
+from mpca.records import Record, to_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Case", "Mark", "Marks", "Opened", "open_run", "steady"]
+
+START_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run: what is exchanged, and how."""
+
+    name: str
+    agents: int
+    shards: int
+    phases: int
+    cycles: int
+    function: Callable[..., Any]  # what every agent calls
+    args: tuple[Any, ...] = ()
+    reducer: str = "ranges"
+    broadcast: str = "relay"
+    deadline_s: float = 60.0
+    install: str = "exchange"
+    pull: bool = False  # whether agents are pulled: waiting ones need not be
+
+    def method(self) -> MPCA:
+        strength: dict[str, float] = {} if self.pull else {"alpha": 0.0, "alpha_start": 0.0}
+        return MPCA(shards=self.shards, phases=self.phases, install=self.install, **strength)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The moment a cycle was written."""
+
+    cycle: int
+    at: float  # monotonic seconds
+    received: int  # bytes of the driver's link
+    sent: int
+    ticks: Ticks
+    fields: dict[str, Any]  # of the cycle's record; stages in seconds since the run began
+
+
+@dataclass
+class Marks:
+    """A sink of records that keeps a mark of every cycle."""
+
+    interface: str
+    marks: list[Mark] = field(default_factory=list)
+
+    def write(self, record: Record) -> None:
+        fields = to_json(record)
+        if fields["kind"] == "cycle":
+            received, sent = interface_bytes(self.interface)
+            self.marks.append(Mark(fields["cycle"], time.monotonic(), received, sent, cpu_ticks(), fields))
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class Opened:
+    """A run that can be stepped; `finish` runs it to its end."""
+
+    runner: Runner
+    cluster: Cluster
+    marks: Marks
+
+    def finish(self) -> list[Mark]:
+        """To the end of the run.
+
+        Raises:
+            MpcaError: it failed.
+        """
+        while self.runner.machine.ended is None:
+            self.runner.once()
+        end = self.runner.machine.ended
+        if end.status == "failed":
+            raise MpcaError(f"bench run failed: {end.reason}")
+        return self.marks.marks
+
+
+def open_run(spark: SparkSession, case: Case, interface: str = "eth0", output: Callable[[int, str], None] | None = None) -> Opened:
+    """Put a run together on a session; the caller closes its cluster."""
+    from mpca.api.shipping import ship
+    from mpca.spark.cluster import SparkCluster
+
+    clock, method = SystemClock(), case.method()
+    shape = RunShape(
+        run=f"bench-{case.name}-{int(clock.wall())}",
+        epoch=0,
+        shards=method.shards,
+        phases=method.phases,
+        exchanges=True,
+        min_agents=case.agents,
+        deadline_s=case.deadline_s,
+        start_timeout_s=START_TIMEOUT_S,
+    )
+    start = {
+        "agents": case.agents,
+        "run": shape.run,
+        "seed": 0,
+        "shards": method.shards,
+        "layer_aligned": False,
+        "method": to_dict(method),
+        "task": "train",
+        "payload": ship(case.function, case.args, {}),
+        "device": "cpu",
+        "threads": 1,
+        "conf": {},
+    }
+    cluster = SparkCluster(spark, shape.run, reducer=case.reducer, broadcast=case.broadcast)
+    marks = Marks(interface)
+    runner = Runner(
+        CycleMachine(shape, Roster(case.agents, 1), clock.now()),
+        cluster,
+        method,
+        AgentSpec(python=sys.executable, env=_ONE_THREAD, start=start),
+        Goals(max_cycles=case.cycles),
+        marks,
+        clock,
+        on_output=output or _to_stderr,
+    )
+    return Opened(runner, cluster, marks)
+
+
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def _to_stderr(agent: int, line: str) -> None:
+    print(f"[agent {agent}] {line}", file=sys.stderr)
+
+
+def steady(marks: Sequence[Mark], skip: int) -> Sequence[Mark]:
+    """The marks between which figures are taken: the first cycles fill the pipeline.
+
+    Raises:
+        MpcaError: too few cycles ended.
+    """
+    if len(marks) < skip + 2:
+        raise MpcaError(f"too few cycles for a figure: ended={len(marks)}, needed={skip + 2}")
+    return marks[skip:]

@@ -1,0 +1,116 @@
+"""The driver of `bench exchange`, a process of its own since it runs on a node of its own: ``python -m ... SPEC``.
+
+SPEC is JSON, the fields of `Spec`. What it says are lines of JSON on stdout: ``{"ready": true}`` when every executor is
+there, then, told ``{"b_s": seconds or null}`` on stdin, one line a case, of which the figures are made elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import psutil
+
+from mpca.cli.bench.engine import Case, open_run
+from mpca.cli.bench.load import Sampler, rss_bytes
+from mpca.cli.bench.waiting import wait
+from mpca.errors import MpcaError
+from mpca.spark.session import session
+
+__all__ = ["SHARDS", "SMALL_BYTES", "Spec", "main"]
+
+SHARDS = 3
+#: A model whose bytes take no time: what is left of a cycle is its fixed cost.
+SMALL_BYTES = 30 << 10
+SMALL_CYCLES = 60
+EXECUTORS_S = 240.0
+RSS_EVERY_S = 0.1
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What the driver is to measure."""
+
+    work_dir: str
+    agents: int
+    size_bytes: int
+    reducer: str
+    broadcast: str
+    phases: int
+    cycles: int  # of the overlapped case
+    exchanges: int  # of the blocking case
+    master: str = ""  # empty: executors on this machine, over loopback
+    address: str = "127.0.0.1"
+
+    def cases(self, deadline_s: float) -> list[Case]:
+        """The small one first: it warms the JVMs, and what it leaves is the start that memory is compared with."""
+
+        def case(name: str, size: int, shards: int, phases: int, cycles: int) -> Case:
+            return Case(
+                name, self.agents, shards, phases, cycles, wait, (size,), self.reducer, self.broadcast, deadline_s
+            )
+
+        return [
+            case("small", SMALL_BYTES, SHARDS, self.phases, SMALL_CYCLES),
+            case("blocking", self.size_bytes, 1, 1, self.exchanges),
+            case("overlapped", self.size_bytes, SHARDS, self.phases, self.cycles),
+        ]
+
+
+def main(spec: Spec) -> None:
+    conf = {
+        # Nothing of a bench is worth a page; what is in memory is what a run holds.
+        "spark.eventLog.enabled": "false",
+    }
+    if spec.master:
+        conf |= {
+            "spark.master": spec.master,
+            "spark.driver.host": spec.address,
+            "spark.driver.bindAddress": spec.address,
+            "spark.executor.cores": "2",
+            "spark.executor.instances": str(spec.agents),
+        }
+    # A shard of the blocking case is the whole model, and up to four of them lie in an executor.
+    memory = max(768 << 20, 600 * (1 << 20) + 8 * spec.size_bytes)
+    with session(spec.work_dir, executors=spec.agents, executor_memory=memory, conf=conf, name="mpca bench") as spark:
+        _wait_for_executors(spark, spec.agents)
+        say({"ready": True})
+        b_s = json.loads(sys.stdin.readline())["b_s"] or 0.0
+        pids = [os.getpid(), *(one.pid for one in psutil.Process().children() if one.name() == "java")]
+        for case in spec.cases(deadline_s=60.0 + 15 * b_s):
+            with Sampler(lambda: rss_bytes(pids), RSS_EVERY_S) as memory_use:
+                opened = open_run(spark, case, "eth0" if spec.master else "")
+                try:
+                    marks = opened.finish()
+                finally:
+                    opened.cluster.close()
+            say(
+                {
+                    "case": case.name,
+                    "marks": [asdict(mark) for mark in marks],
+                    "rss_peak": max(value for _, value in memory_use.samples),
+                    "rss_end": rss_bytes(pids),
+                }
+            )
+
+
+def _wait_for_executors(spark: Any, count: int) -> None:
+    deadline = time.monotonic() + EXECUTORS_S
+    scala = spark.sparkContext._jsc.sc()
+    while scala.getExecutorMemoryStatus().size() <= count:  # the driver is in it too
+        if time.monotonic() > deadline:
+            there = scala.getExecutorMemoryStatus().size() - 1
+            raise MpcaError(f"{there}/{count} executors were there after {EXECUTORS_S:.0f} s")
+        time.sleep(0.1)
+
+
+def say(what: dict[str, Any]) -> None:
+    print(json.dumps(what), flush=True)
+
+
+if __name__ == "__main__":
+    main(Spec(**json.loads(sys.argv[1])))

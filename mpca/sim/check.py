@@ -1,0 +1,309 @@
+"""Invariants, looked at after every event: what must hold whatever is killed, stopped or late.
+
+    I1  a contribution (cycle, agent, incarnation) is in at most one sum, once
+    I2  joint model = model before + exactly the listed contributions, weighted by tau (eq. 8, 9): with whole numbers an
+        equality of integers; the trajectory is that of joint states and never of x* (eq. 4); tau is what was trained
+    I4  a frozen yield that is read again has the same bytes
+    I5  the joint model is finite
+    I6  cycles strictly increase; order numbers grow
+    I9  a commit has at least min_agents contributors
+    I10 who begins has a committed joint model, not extrapolated, whose shards are at most one exchange old
+    I11 a quarantined place gets no agent
+    I12 nothing piles up while the run goes on, nothing is left at its end
+    fence  only the newest incarnation of an agent is asked, and only one that was asked contributes
+    live   when faults have stopped, the run ends in time, and all who live contribute again
+
+I3 (all ranges of a commit have the same contributors) follows from I2 here, since every element is compared. I7 and I8
+are about backups, which the simulator does not write.
+
+The numbers are computed here another way than the engine does it: from what the trainers handed over, in float64.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+
+from mpca.driver import cluster as c
+from mpca.methods.base import Method
+from mpca.methods.mpca import MPCA
+from mpca.records import CycleRecord, Record
+from mpca.wire.orders import Frozen, Order
+
+if TYPE_CHECKING:
+    from mpca.driver.joint import JointModel
+    from mpca.sim.agents import SimAgent
+    from mpca.sim.cluster import SimCluster
+    from mpca.sim.world import World
+
+__all__ = ["Checker", "Violation"]
+
+QUARANTINE_S, QUARANTINE_DEATHS = 600.0, 3
+
+
+class Violation(AssertionError):
+    """An invariant does not hold. `invariant` is its name; the message has seed and story."""
+
+    def __init__(self, invariant: str, what: str, seed: int, story: Iterable[str]) -> None:
+        super().__init__(f"{invariant}: {what}\nseed={seed}\n" + "\n".join(story))
+        self.invariant = invariant
+
+
+class Checker:
+    """See the module's text. The cluster tells it what happens; `look` is called after every step of the driver."""
+
+    def __init__(self, world: World, seed: int, method: Method, agents: int, min_agents: int) -> None:
+        self._world, self._seed, self._method = world, seed, method
+        self._agents, self._min_agents = agents, min_agents
+        self._story: deque[tuple[Any, ...]] = deque(maxlen=80)
+        self._delta = method.delta if isinstance(method, MPCA) else None
+        self._newest = [-1] * agents  # incarnation started last
+        self._finished: set[int] = set()
+        self._deaths: dict[str, list[float]] = {}
+        self._quarantined: dict[str, float] = {}
+        self._processes: list[SimAgent] = []
+        self._order, self._cycle = 0, -1
+        self._asked: dict[int, set[tuple[int, int]]] = {}  # cycle -> (agent, incarnation)
+        self._frozen: dict[tuple[int, int, int], tuple[Frozen, np.ndarray]] = {}
+        self._used: set[tuple[int, int, int]] = set()
+        self._offered: dict[tuple[int, int], dict[int, int]] = {}  # (agent, incarnation) -> shard -> version
+        self._states: list[Any] = []
+        self._committed: dict[tuple[int, int], Any] = {}  # (shard, version) -> state
+        self._records: dict[int, deque[tuple[int, int, np.ndarray, float]]] = {}
+        self._merges: dict[int, deque[tuple[Any, Any]]] = {}
+        self.joint: Callable[[], JointModel | None] = lambda: None
+        self.last_contributors: set[int] = set()
+
+    # ---- what it is told ---------------------------------------------------------------------------------------------
+
+    def tell(self, *what: Any) -> None:
+        self._story.append((self._world.now, *what))
+
+    def process(self, process: SimAgent) -> None:
+        self._processes.append(process)
+
+    def started(self, agent: int, incarnation: int, executor: str) -> None:
+        self.tell("start", agent, incarnation, executor)
+        if incarnation < self._newest[agent]:
+            self._broken("fence", f"agent {agent} is started as incarnation {incarnation} after {self._newest[agent]}")
+        if incarnation > self._newest[agent] and self._quarantined.get(executor, 0.0) > self._world.now:
+            self._broken("I11", f"agent {agent} is started on executor {executor}, which is quarantined")
+        self._newest[agent] = incarnation
+
+    def events(self, events: list[Any]) -> None:
+        """What the driver is about to hear."""
+        for event in events:
+            kind = type(event)
+            if kind is c.AgentDied and event.incarnation == self._newest[event.agent]:
+                now = self._world.now
+                recent = [t for t in self._deaths.get(event.executor, []) if now - t < QUARANTINE_S]
+                self._deaths[event.executor] = [*recent, now]
+                if len(recent) + 1 >= QUARANTINE_DEATHS:
+                    self._quarantined[event.executor] = now + QUARANTINE_S
+                    self._deaths[event.executor] = []
+            elif kind is c.AgentFinished and event.incarnation == self._newest[event.agent]:
+                self._finished.add(event.agent)
+            if kind is not c.AgentHello and kind is not c.OrderDone and kind is not c.Acknowledged:
+                self.tell(event)
+
+    def ordered(self, order: Order) -> None:
+        self.tell("order", order.order, order.description)
+        self._look_at_joint()
+        if order.order <= self._order:
+            self._broken("I6", f"order {order.order} after order {self._order}")
+        self._order = order.order
+        for _, agent, incarnation in order.begin:
+            self._base(agent, incarnation)
+        if order.freeze is not None:
+            asked = self._asked.setdefault(order.freeze.cycle, set())
+            for _, agent, incarnation in order.freeze.agents:
+                if incarnation != self._newest[agent]:
+                    self._broken("fence", f"asked: agent {agent} as {incarnation}, the newest is {self._newest[agent]}")
+                asked.add((agent, incarnation))
+
+    def frozen(self, cycle: int, shard: int, frozen: Frozen, data: np.ndarray, tau: int) -> None:
+        """A snapshot was accepted. `data` and `tau` are the trainer's own."""
+        key = (cycle, frozen.agent, frozen.incarnation)
+        if key in self._frozen:
+            self._broken("I4", f"a second snapshot of {key} was accepted")
+        if frozen.tau != tau:
+            self._broken("I2", f"tau of {key}, shard {shard}: said {frozen.tau}, trained {tau}")
+        self._frozen[key] = (frozen, data)
+
+    def answered(self, executor: str, order: Order, frozen: list[Frozen], weight: float) -> None:
+        assert order.freeze is not None
+        for one in frozen:
+            kept, data = self._frozen[(order.freeze.cycle, one.agent, one.incarnation)]
+            if kept != one or crc32(data.data) != one.crc:
+                self._broken("I4", f"read again on {executor}, cycle {order.freeze.cycle}: {one}, first {kept}")
+
+    def offered(self, agent: int, incarnation: int, shard: int, version: int, mode: str, data: np.ndarray) -> None:
+        """A download is handed to an agent."""
+        state = self._committed.get((shard, version))
+        if state is None:
+            self._broken("I10", f"agent {agent} gets version {version} of shard {shard}, which was never committed")
+        expected = state.x.astype(np.float64)
+        if mode == "install" and version > 0 and self._delta is not None:
+            expected[: state.v.size] += self._method.gamma_at(version - 1) * state.v.astype(np.float64)
+        if not _close(data, expected):
+            self._broken("I10", f"agent {agent} gets other numbers than version {version} of shard {shard} ({mode})")
+        self._offered.setdefault((agent, incarnation), {})[shard] = version
+
+    def record(self, record: Record) -> None:
+        """A line of the ledger."""
+        self.tell(record)
+        if not isinstance(record, CycleRecord):
+            return
+        cycle, contributors = record.cycle, record.contributors
+        if cycle <= self._cycle:
+            self._broken("I6", f"cycle {cycle} after cycle {self._cycle}")
+        self._cycle = cycle
+        needed = max(1, min(self._min_agents, self._agents - len(self._finished)))
+        if len(contributors) < needed:
+            self._broken("I9", f"cycle {cycle} has {len(contributors)} contributors, min_agents={needed}")
+        if set(contributors) & set(record.left_out):
+            self._broken("I2", f"cycle {cycle}: contributors {set(contributors)} and left out {record.left_out}")
+        total, weight, size = None, 0, 0.0
+        for agent, one in contributors.items():
+            key = (cycle, agent, one["incarnation"])
+            if key in self._used:
+                self._broken("I1", f"{key} contributes twice")
+            self._used.add(key)
+            if (agent, one["incarnation"]) not in self._asked.get(cycle, ()):
+                self._broken("fence", f"{key} contributes and was not asked")
+            if key not in self._frozen:
+                self._broken("I2", f"{key} contributes, and nothing that it handed over in time was accepted")
+            frozen, data = self._frozen[key]
+            if (frozen.tau, frozen.crc) != (one["tau"], one["crc"]):
+                self._broken("I2", f"{key} is listed as {one}, it handed over {frozen}")
+            if not np.isfinite(data).all():
+                self._broken("I5", f"{key} contributes and is not finite")
+            part = data.astype(np.float64) * frozen.tau
+            total = part if total is None else total + part
+            weight += frozen.tau
+            size = max(size, float(np.abs(data).max(initial=0.0)))
+        self.last_contributors = set(contributors)
+        for old in [key for key in self._frozen if key[0] < cycle]:
+            del self._frozen[old]
+        if weight:
+            waiting = self._records.setdefault(record.shard, deque())
+            assert total is not None
+            waiting.append((cycle, weight, total, size))
+            if len(waiting) > 1 and not self._merges.get(record.shard):
+                self._broken("I2", f"cycle {waiting[0][0]} is in the ledger and never came into the joint model")
+
+    # ---- after every event -----------------------------------------------------------------------------------------------
+
+    def look(self, cluster: SimCluster) -> None:
+        self._look_at_joint()
+        shards = self._method.shards
+        if len(cluster.broadcasts) > 2 + 2 * shards or len(cluster.sums) > 1:
+            self._broken("I12", f"{len(cluster.broadcasts)} broadcasts, {len(cluster.sums)} sums on the driver")
+        for node in cluster.nodes.values():
+            if len(node.blocks) > 3 or len(node.broadcasts) > 3 + 2 * shards or len(node.book.cycles) > 4:
+                self._broken(
+                    "I12",
+                    f"executor {node.name} holds blocks of cycles {sorted(node.blocks)}, broadcasts "
+                    f"{sorted(node.broadcasts)}, yields of cycles {node.book.cycles}",
+                )
+
+    def _look_at_joint(self) -> None:
+        joint, states = self.joint(), self._states
+        if joint is None:
+            return
+        if not states:
+            states += [None] * len(joint.states)
+        for shard, state in enumerate(joint.states):
+            if state is not states[shard]:
+                self._moved(shard, states[shard], state)
+                states[shard] = state
+
+    def _moved(self, shard: int, before: Any, after: Any) -> None:
+        if not np.isfinite(after.x).all():
+            self._broken("I5", f"shard {shard} is not finite at version {after.k}")
+        self._committed[(shard, after.k)] = after
+        if before is None or after.k == 0:
+            return
+        if after.k != before.k + 1:
+            self._broken("I6", f"shard {shard} goes from version {before.k} to {after.k}")
+        self._committed.pop((shard, after.k - 4), None)
+        self._merges.setdefault(shard, deque()).append((before, after))
+        self._compare(shard)
+
+    def _compare(self, shard: int) -> None:
+        merges, records = self._merges.get(shard), self._records.get(shard)
+        while merges and records:
+            before, after = merges.popleft()
+            cycle, weight, total, size = records.popleft()
+            beta = self._method.beta_at(before.k)
+            x = before.x.astype(np.float64)
+            # R, as eq. 8 must have taken it in; times its weights it is a sum of whole numbers
+            mean = (after.x.astype(np.float64) - (1 - beta) * x) / beta
+            rounding = weight * max(size, float(np.abs(x).max(initial=0.0)), 1.0) * 2.0**-20 / beta
+            error = np.abs(mean * weight - total)
+            if error.size and error.max() >= max(rounding, 0.0):
+                worst = int(error.argmax())
+                self._broken(
+                    "I2",
+                    f"cycle {cycle}, shard {shard}, element {worst}: the joint model took in {mean[worst] * weight:.3f} / "
+                    f"{weight}, the listed contributions are {total[worst]:.3f} / {weight}",
+                )
+            if rounding < 0.5 and not np.array_equal(np.rint(mean * weight), np.rint(total)):
+                self._broken("I2", f"cycle {cycle}, shard {shard}: another whole number than the listed contributions")
+            if self._delta is not None:
+                p = before.v.size
+                moved = after.x[:p].astype(np.float64) - x[:p]
+                if not _close(after.v, self._delta * before.v + (1 - self._delta) * moved):
+                    self._broken("I2", f"cycle {cycle}, shard {shard}: the trajectory is not that of the joint states")
+
+    def _base(self, agent: int, incarnation: int) -> None:
+        """Whoever begins stands at x_0 or at a joint model of age 1 at most."""
+        has = self._offered.get((agent, incarnation))
+        for shard, state in enumerate(self._states):
+            version = 0 if has is None else has.get(shard, -1)
+            if state is not None and state.k - version > 1:
+                self._broken(
+                    "I10", f"agent {agent}, incarnation {incarnation} begins at version {version} of shard {shard}; "
+                    f"the joint model is at {state.k}"
+                )  # fmt: skip
+
+    # ---- the end -------------------------------------------------------------------------------------------------------
+
+    def ended(self) -> None:
+        """The driver has closed; the cluster not yet."""
+        for shard, records in self._records.items():
+            self._compare(shard)
+            if records:
+                self._broken("I2", f"cycle {records[0][0]} is in the ledger and never came into the joint model")
+        for shard, merges in self._merges.items():
+            if merges:
+                self._broken("I2", f"version {merges[0][1].k} of shard {shard} is of no cycle in the ledger")
+
+    def all_contribute(self, expected: set[int]) -> None:
+        if self.last_contributors != expected:
+            missing = sorted(expected - self.last_contributors)
+            self._broken("live", f"long after the last fault, agents {missing} do not contribute")
+
+    def closed(self, cluster: SimCluster) -> None:
+        left = [process.agent for process in self._processes if process.alive]
+        if left or cluster.broadcasts or cluster.sums or cluster.nodes:
+            self._broken("I12", f"left at the end: agents {left}, broadcasts {list(cluster.broadcasts)}")
+
+    def stuck(self, why: str) -> None:
+        self._broken("live", why)
+
+    def _broken(self, invariant: str, what: str) -> Any:
+        story = [" ".join([f"{one[0]:9.3f}", *(str(part) for part in one[1:])]) for one in self._story]
+        raise Violation(invariant, what, self._seed, story)
+
+
+def _close(mine: np.ndarray, theirs: np.ndarray) -> bool:
+    """To float32, with a few operations in between."""
+    if not mine.size:
+        return True
+    scale = float(np.abs(theirs).max()) + 1.0
+    return bool(np.abs(mine - theirs).max() <= scale * 1e-5)

@@ -1,0 +1,441 @@
+"""A cluster in virtual time: the port `driver.cluster.Cluster` over simulated executors, links and jobs.
+
+It behaves as Spark and our JVM part do: a job fails at its first failed task, and its other tasks with it; a lost executor
+takes its agents without a word from them, and may be replaced; a task may run twice; a holding job may end while the
+agent lives; a broadcast that was withdrawn cannot be downloaded. Faults come in by its methods (`kill_agent`, ...) at the
+points that it passes (`reach`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mpca.algorithm.averaging import weighted_sum
+from mpca.driver import cluster as c
+from mpca.methods.base import Method
+from mpca.sim.agents import SimAgent
+from mpca.sim.costs import Costs
+from mpca.sim.nodes import Node
+from mpca.sim.trainers import SimTrainer
+from mpca.sim.check import Checker
+from mpca.sim.world import World
+from mpca.wire.messages import Hello
+from mpca.wire.orders import Answer, Download, Frozen, Order, Reduce
+
+__all__ = ["SimCluster"]
+
+SIGKILL = 137  # 128 + 9, as Java says it
+CORES = 2  # of each place
+
+
+@dataclass(slots=True)
+class _Job:
+    order: Order
+    start: float
+    pending: set[str]  # executors whose task has not ended
+    answers: dict[str, Answer] = field(default_factory=dict)
+    over: bool = False
+    reduced: tuple[float, float] = (0.0, 0.0)  # wall clock
+    freezing: bool = False
+
+
+class SimCluster:
+    """See the module's text. `make_trainer(agent, incarnation)`; `reach(point, cycle)` is called as work proceeds."""
+
+    def __init__(
+        self,
+        world: World,
+        costs: Costs,
+        method: Method,
+        bounds: list[int],
+        parameters: int,
+        agents: int,
+        per_executor: int,
+        make_trainer: Callable[[int, int], SimTrainer],
+        watch: Checker,
+    ) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.watch = watch
+        self.wall0 = world.clock.wall() - world.now
+        self.reach: Callable[[str, int], None] = lambda point, cycle: None
+        self.misplaced: set[str] = set()  # executors of which the next task will be run elsewhere
+        self.echo_s = 0.0  # messages of agents that died arrive once more after so long
+        self.events: list[Any] = []
+        self.broadcasts: dict[int, np.ndarray] = {}
+        self.sums: dict[int, np.ndarray] = {}
+        self._world, self._costs, self._method = world, costs, method
+        self._bounds, self._parameters = bounds, parameters
+        self._agents, self._per_executor = agents, per_executor
+        self._make_trainer = make_trainer
+        self._jobs: dict[int, _Job] = {}
+        self._tickets: dict[int, _Job] = {}
+        self._serial = {"executor": 0, "pid": 1000, "broadcast": 0, "ticket": 0}
+        self._closed = False
+
+    def _next(self, name: str) -> int:
+        self._serial[name] += 1
+        return self._serial[name]
+
+    # ---- the port ------------------------------------------------------------------------------------------------------
+
+    def start_agent(self, agent: int, incarnation: int, executor: str, spec: c.AgentSpec) -> None:
+        self.watch.started(agent, incarnation, executor)
+        self._world.after(self._costs.dispatch_s, self._hold, agent, incarnation, executor)
+
+    def submit(self, order: Order) -> None:
+        self.watch.ordered(order)
+        job = _Job(order, self.wall0 + self._world.now, set(order.executors))
+        self._jobs[order.order] = job
+        self.reach("submit", order.cycle)
+        self._world.after(self._costs.dispatch_s, self._run_tasks, job)
+
+    def cancel(self, order: int, reason: str) -> None:
+        job = self._jobs.get(order)
+        if job is not None:
+            self._fail(job, None, reason)
+
+    def take_sum(self, order: int, length: int) -> np.ndarray:
+        taken = self.sums.pop(order)
+        assert taken.nbytes == length, (taken.nbytes, length)
+        return taken
+
+    def publish(self, vector: np.ndarray) -> int:
+        number = self._next("broadcast")
+        self.broadcasts[number] = vector.copy()
+        return number
+
+    def withdraw(self, broadcast: int) -> None:
+        self.broadcasts.pop(broadcast, None)
+
+    def rediscover(self) -> None:
+        self._world.after(self._costs.latency_s * 2, self._find_living)
+
+    def poll(self, timeout_s: float) -> list[Any]:
+        self._world.run(self._world.now + timeout_s, self.events)
+        events, self.events = self.events, []
+        self.watch.events(events)
+        return events
+
+    def close(self) -> None:
+        self._closed = True
+        for node in self.nodes.values():
+            for agent in list(node.agents.values()):
+                agent.die()
+            node.alive = False
+        self.nodes.clear()
+        self.broadcasts.clear()
+        self.sums.clear()
+        self._jobs.clear()
+
+    # ---- executors and processes -------------------------------------------------------------------------------------------
+
+    def add_executor(self) -> None:
+        name = f"e{self._next('executor')}"
+        self.nodes[name] = Node(name, f"host-{name}", self)
+        self.emit(c.ExecutorReady(name, f"host-{name}", CORES * self._per_executor))
+
+    def _hold(self, agent: int, incarnation: int, executor: str) -> None:
+        """The holding job's task begins: start the process, or take hold of the living one."""
+        node = self.nodes.get(executor)
+        if node is None or self._closed:
+            self.emit(c.HoldEnded(agent, incarnation, f"executor {executor} is gone"))
+            return
+        there = node.agents.get(agent)
+        if there is not None and there.incarnation == incarnation:
+            return
+        trainer = self._make_trainer(agent, incarnation)
+        step_s = self._costs.step_of(agent, self._agents)
+        pid, method = self._next("pid"), self._method
+        process = SimAgent(self._world, node, agent, incarnation, pid, method, trainer, step_s, self._costs.copy_s)
+        node.agents[agent] = process
+        self.watch.process(process)
+        self._world.after(self._costs.boot_s * self._world.random.uniform(0.8, 1.2), process.boot)
+
+    def hello(self, node: Node, agent: SimAgent) -> None:
+        bounds, parameters = self._bounds, self._parameters
+        layout = [["weight", [parameters], "parameter", 0], ["buffer", [bounds[-1] - parameters], "buffer", parameters]]
+        hello = Hello(
+            agent=agent.agent, incarnation=agent.incarnation, pid=agent.pid, python="3", torch="none", mpca="sim",
+            x0_hash="x0", layout=layout, local={}, tied={}, bounds=bounds, parameters=parameters, segment_fd=0,
+            segment_bytes=0, slots=[],
+        )  # fmt: skip
+        self.emit(c.AgentHello(node.name, node.host, hello))
+
+    def emit(self, event: Any) -> None:
+        if not self._closed:
+            self.events.append(event)
+
+    def _find_living(self) -> None:
+        self.emit(c.AgentsFound([one for node in self.nodes.values() for one in node.living()]))
+
+    # ---- jobs ----------------------------------------------------------------------------------------------------------
+
+    def _run_tasks(self, job: _Job) -> None:
+        order, failed = job.order, None
+        if job.over:
+            return
+        for name in order.executors:
+            node = self.nodes.get(name)
+            if node is None or name in self.misplaced:
+                self.misplaced.discard(name)
+                failed = failed or name
+                continue
+            node.forget(order.forget_cycle, order.forget_broadcasts)
+        for name, agent, incarnation in order.begin:
+            self._on(name, lambda node, a=agent, i=incarnation: node.begin(a, i))
+        for name, agent, incarnation, reason in order.stop:
+            self._on(name, lambda node, a=agent, i=incarnation, r=reason: node.stop(a, i, r))
+        for download in order.downloads:
+            self._download(download, order.cycle)
+        if failed is not None:
+            self._fail(job, failed, f"WrongExecutor: the task of executor {failed} was run elsewhere")
+            return
+        self.reach("started", order.cycle)
+        if order.reduce is None:
+            self._freeze(job)
+        else:
+            duration = self._costs.reduce_s(order.reduce.length // 4, len(order.executors))
+            job.reduced = (self.wall0 + self._world.now, self.wall0 + self._world.now + duration)
+            self._world.after(duration / 2, self.reach, "reducing", order.cycle)
+            self._world.after(duration, self._reduce, job, order.reduce)
+
+    def _on(self, name: str, act: Callable[[Node], None]) -> None:
+        node = self.nodes.get(name)
+        if node is not None:
+            act(node)
+
+    def _reduce(self, job: _Job, reduce: Reduce) -> None:
+        if job.over:
+            return
+        parts, weights = [], []
+        for part in reduce.parts:
+            node = self.nodes.get(part.executor)
+            block = None if node is None else node.blocks.get(reduce.cycle)
+            if block is None:
+                self._fail(job, part.executor, f"no block of cycle {reduce.cycle} on executor {part.executor}")
+                return
+            parts.append(block[1])
+            weights.append(part.weight)
+        total = weighted_sum(parts, weights)
+        assert total is not None, "an order whose weights are all zero"
+        self.sums[job.order.order] = total
+        self.reach("reduced", job.order.cycle)
+        if not job.over:
+            self._freeze(job)
+
+    def _freeze(self, job: _Job) -> None:
+        order = job.order
+        if order.freeze is None:
+            for name in order.executors:
+                self._answer(job, name, [], {}, 0.0)
+            return
+        job.freezing = True
+        by_node: dict[str, list[tuple[int, int]]] = {name: [] for name in order.executors}
+        for name, agent, incarnation in order.freeze.agents:
+            by_node.setdefault(name, []).append((agent, incarnation))
+        wait = max(0.0, order.deadline - self.wall0 - self._world.now)
+        self._world.after(wait, self._deadline, job)
+        self._world.after(self._costs.copy_s, self.reach, "freezing", order.cycle)
+        for name in order.executors:
+            node = self.nodes.get(name)
+            if node is not None and not job.over:
+                self._freeze_on(job, node, by_node[name])
+
+    def _freeze_on(self, job: _Job, node: Node, agents: list[tuple[int, int]]) -> None:
+        freeze = job.order.freeze
+        assert freeze is not None
+        ticket = self._next("ticket")
+        self._tickets[ticket] = job
+        node.freeze(ticket, freeze.cycle, freeze.shard, agents)
+
+    def _deadline(self, job: _Job) -> None:
+        freeze = job.order.freeze
+        if job.over or freeze is None:
+            return
+        for name in list(job.pending):
+            self._on(name, lambda node: node.deadline(freeze.cycle))
+
+    def frozen(self, node: Node, ticket: int, frozen: list[Frozen], late: dict[int, str], weight: float) -> None:
+        """A node answers a freeze."""
+        job = self._tickets.pop(ticket)
+        self.watch.answered(node.name, job.order, frozen, weight)
+        if not job.over and node.name in job.pending:
+            self._answer(job, node.name, frozen, late, weight)
+
+    def _answer(self, job: _Job, name: str, frozen: list[Frozen], late: dict[int, str], weight: float) -> None:
+        job.pending.discard(name)
+        length = 0 if job.order.reduce is None else job.order.reduce.length
+        job.answers[name] = Answer(name, f"host-{name}", frozen, late, weight, *job.reduced, length, length // 4)
+        if job.pending:
+            return
+        self.reach("frozen", job.order.cycle)
+        if not job.over:
+            job.over = True
+            self._world.after(self._costs.latency_s, self._done, job)
+
+    def _done(self, job: _Job) -> None:
+        order = self._jobs.pop(job.order.order).order
+        answers = [job.answers[name] for name in order.executors]
+        length = 0 if order.reduce is None else order.reduce.length
+        self.emit(c.OrderDone(order.order, answers, job.start, self.wall0 + self._world.now, length))
+
+    def _fail(self, job: _Job, executor: str | None, reason: str) -> None:
+        if job.over:
+            return
+        job.over = True
+        unfinished = [name for name in job.order.executors if name in job.pending]
+        self._jobs.pop(job.order.order, None)
+        self.sums.pop(job.order.order, None)
+        event = c.OrderFailed(job.order.order, executor, reason, unfinished)
+        self._world.after(self._costs.latency_s, self.emit, event)
+
+    # ---- downloads -----------------------------------------------------------------------------------------------------
+
+    def _download(self, one: Download, cycle: int) -> None:
+        by_node: dict[str, list[tuple[int, int]]] = {}
+        for name, agent, incarnation in one.agents:
+            by_node.setdefault(name, []).append((agent, incarnation))
+        base = self._costs.download_s(one.length // 4)
+        start = self._world.now
+        first = True
+        for name, agents in by_node.items():
+            duration = base * self._world.random.uniform(1.0, 1.5)
+            self._world.after(duration, self._downloaded, one, name, agents, start, first)
+            first = False
+        self._world.after(base / 2, self.reach, "downloading", cycle)
+
+    def _downloaded(self, one: Download, name: str, agents: list[tuple[int, int]], start: float, first: bool) -> None:
+        node, data = self.nodes.get(name), self.broadcasts.get(one.broadcast)
+        if node is None or data is None:
+            return  # lost, or withdrawn meanwhile: nobody is acknowledged
+        node.broadcasts.add(one.broadcast)
+        bytes_in = one.length
+        for agent, incarnation in agents:
+            if not node.offer(agent, incarnation, one.shard, one.version, one.mode, data):
+                continue
+            ack = c.Acknowledged(
+                one.broadcast, name, agent, incarnation, self.wall0 + start, self.wall0 + self._world.now, bytes_in,
+                one.length if first else 0,
+            )  # fmt: skip
+            bytes_in = 0
+            self.emit(ack)
+
+    # ---- faults --------------------------------------------------------------------------------------------------------
+
+    def process(self, agent: int) -> tuple[Node, SimAgent] | None:
+        """The newest living process of an agent."""
+        found = [(node, node.agents[agent]) for node in self.nodes.values() if agent in node.agents]
+        return max(found, key=lambda pair: pair[1].incarnation, default=None)
+
+    def kill_agent(self, agent: int) -> bool:
+        found = self.process(agent)
+        if found is None:
+            return False
+        node, one = found
+        node.died(one)
+        event = c.AgentDied(node.name, one.agent, one.incarnation, one.pid, SIGKILL, "")
+        self._world.after(self._costs.latency_s, self.emit, event)
+        self._echo(event, c.AgentBack(node.name, agent, one.incarnation), c.AgentFinished(node.name, agent, one.incarnation, b""))
+        return True
+
+    def kill_executor(self, agent: int, replace: bool = True) -> bool:
+        """The executor of `agent` is lost, whole."""
+        found = self.process(agent)
+        if found is None:
+            return False
+        node = found[0]
+        node.alive = False
+        del self.nodes[node.name]
+        for one in node.agents.values():
+            one.die()
+            self._after_notice(c.HoldEnded(one.agent, one.incarnation, f"executor {node.name} lost"))
+            self._echo(c.AgentDied(node.name, one.agent, one.incarnation, one.pid, SIGKILL, ""))
+        for job in list(self._jobs.values()):
+            if node.name in job.pending or self._needs(job, node.name):
+                delay = self._world.random.uniform(0, self._costs.notice_s)
+                self._world.after(delay, self._fail, job, node.name, f"executor {node.name} lost")
+        self._after_notice(c.ExecutorLost(node.name, "exited with code 137"))
+        if replace:
+            self._world.after(self._costs.respawn_s, self._respawn)
+        return True
+
+    @staticmethod
+    def _needs(job: _Job, name: str) -> bool:
+        """Whether a sum that is not made yet has a part on that executor."""
+        reduce = job.order.reduce
+        return reduce is not None and not job.answers and any(part.executor == name for part in reduce.parts)
+
+    def _respawn(self) -> None:
+        if not self._closed:
+            self.add_executor()
+
+    def _after_notice(self, event: Any) -> None:
+        self._world.after(self._world.random.uniform(0, self._costs.notice_s), self.emit, event)
+
+    def _echo(self, *events: Any) -> None:
+        """What an incarnation said last reaches the driver once more, when there is a newer one."""
+        if self.echo_s:
+            for event in events:
+                self._world.after(self.echo_s, self.emit, event)
+
+    def stop_agent(self, agent: int, for_s: float) -> bool:
+        found = self.process(agent)
+        if found is None or found[1].stopped:
+            return False
+        found[1].stop_process()
+        self._world.after(for_s, self._continue, found[1])
+        return True
+
+    @staticmethod
+    def _continue(agent: SimAgent) -> None:
+        if agent.alive and agent.stopped:
+            agent.continue_process()
+
+    def continue_agent(self, agent: int) -> bool:
+        found = self.process(agent)
+        if found is None or not found[1].stopped:
+            return False
+        found[1].continue_process()
+        return True
+
+    def poison(self, agent: int) -> bool:
+        found = self.process(agent)
+        if found is None:
+            return False
+        found[1].poisoned = True
+        return True
+
+    def end_hold(self, agent: int) -> bool:
+        """A holding job ends; process and executor live on."""
+        found = self.process(agent)
+        if found is None or not found[1].attached:
+            return False
+        self.emit(c.HoldEnded(agent, found[1].incarnation, "the holding job was cancelled"))
+        return True
+
+    def retry_task(self, agent: int) -> bool:
+        """The task of that agent's executor is run a second time by Spark."""
+        found = self.process(agent)
+        jobs = [job for job in self._jobs.values() if job.freezing and not job.over]
+        if found is None or not jobs:
+            return False
+        job, node = jobs[-1], found[0]
+        freeze = job.order.freeze
+        assert freeze is not None
+        agents = [(a, i) for name, a, i in freeze.agents if name == node.name]
+        if node.name not in job.order.executors or not agents:
+            return False
+        self._freeze_on(job, node, agents)
+        return True
+
+    def misplace(self, agent: int) -> bool:
+        """Spark runs the next task of that agent's executor on another one."""
+        found = self.process(agent)
+        if found is None:
+            return False
+        self.misplaced.add(found[0].name)
+        return True

@@ -1,0 +1,164 @@
+"""One simulated executor: its registry (`executor.ExecutorBook`), the bytes behind it, its agents, its block storage.
+
+What in production is spread over the executor's threads. The cluster gives it orders; it reports to the cluster.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+
+from mpca.agent.events import Publish
+from mpca.algorithm.averaging import local_mean
+from mpca.driver import cluster as c
+from mpca.sim import executor as book
+from mpca.sim.agents import SimAgent
+from mpca.wire.messages import Begin, Install, Stop, Yield
+from mpca.wire.orders import Frozen, Rediscovered
+
+if TYPE_CHECKING:
+    from mpca.sim.cluster import SimCluster
+
+__all__ = ["Node"]
+
+_BEGIN = Begin()
+
+
+class Node:
+    """See the module's text."""
+
+    def __init__(self, name: str, host: str, cluster: SimCluster) -> None:
+        self.name, self.host = name, host
+        self.alive = True
+        self.book = book.ExecutorBook()
+        self.agents: dict[int, SimAgent] = {}
+        #: What left a freeze: the executor's part of a sum, by cycle.
+        self.blocks: dict[int, tuple[float, np.ndarray]] = {}
+        self.yields: dict[tuple[int, int, int], tuple[np.ndarray, Frozen]] = {}
+        self.broadcasts: set[int] = set()
+        self._slots: dict[tuple[int, int], np.ndarray] = {}
+        self._waiting: dict[tuple[int, int, int], np.ndarray] = {}
+        self._offered: np.ndarray | None = None
+        self._cluster = cluster
+
+    # ---- orders --------------------------------------------------------------------------------------------------------
+
+    def forget(self, cycle: int, broadcasts: list[int]) -> None:
+        self._perform(self.book.forget(cycle))
+        for old in [one for one in self.blocks if one <= cycle]:
+            del self.blocks[old]
+        self.broadcasts.difference_update(broadcasts)
+
+    def begin(self, agent: int, incarnation: int) -> None:
+        found = self._find(agent, incarnation)
+        if found is not None:
+            found.receive(_BEGIN)
+
+    def stop(self, agent: int, incarnation: int, reason: str) -> None:
+        found = self._find(agent, incarnation)
+        if found is not None:
+            found.receive(Stop(reason))
+
+    def freeze(self, ticket: int, cycle: int, shard: int, agents: list[tuple[int, int]]) -> None:
+        """The cluster hears of it when all of them are frozen or late: `SimCluster.frozen`."""
+        self._perform(self.book.freeze(ticket, cycle, shard, agents))
+
+    def deadline(self, cycle: int) -> None:
+        self._perform(self.book.deadline(cycle))
+
+    def offer(self, agent: int, incarnation: int, shard: int, version: int, mode: str, data: np.ndarray) -> bool:
+        """Whether the executor took it: it acknowledges what it takes."""
+        self._cluster.watch.offered(agent, incarnation, shard, version, mode, data)
+        self._offered = data
+        out = self.book.offer(agent, incarnation, shard, version, mode)
+        waits = bool(out) and not any(isinstance(one, (book.Write, book.Supersede)) and one.version == version for one in out)
+        if waits:
+            self._waiting[(agent, shard, version)] = data
+        self._perform(out)
+        self._offered = None
+        return bool(out)
+
+    def living(self) -> list[Rediscovered]:
+        return [
+            Rediscovered(self.name, self.host, one.agent, one.incarnation, one.pid)
+            for one in self.agents.values()
+            if one.attached
+        ]
+
+    def _find(self, agent: int, incarnation: int) -> SimAgent | None:
+        found = self.agents.get(agent)
+        return found if found is not None and found.incarnation == incarnation else None
+
+    # ---- what agents say -------------------------------------------------------------------------------------------------
+
+    def hello(self, agent: SimAgent) -> None:
+        self._perform(self.book.agent_up(agent.agent, agent.incarnation))
+        self._cluster.hello(self, agent)
+
+    def snapshot(self, agent: SimAgent, one: Publish, data: np.ndarray, tau: int, start: float, end: float) -> None:
+        crc = crc32(data.data)
+        finite = bool(np.isfinite(data).all())
+        cycle, shard, updates = one
+        instructions = self.book.snapshot(agent.agent, agent.incarnation, cycle, shard, updates, crc, finite)
+        if self.book.is_frozen(cycle, agent.agent, agent.incarnation):
+            wall = self._cluster.wall0
+            frozen = Frozen(agent.agent, agent.incarnation, updates, crc, finite, wall + start, wall + end)
+            self.yields.setdefault((cycle, agent.agent, agent.incarnation), (data, frozen))
+            self._cluster.watch.frozen(cycle, shard, frozen, data, tau)
+        self._perform(instructions)
+
+    def arrival(self, agent: int, shard: int) -> np.ndarray:
+        return self._slots[(agent, shard)]
+
+    def installed(self, agent: SimAgent, shard: int, version: int) -> None:
+        self._perform(self.book.installed(agent.agent, agent.incarnation, shard, version))
+
+    def finished(self, agent: SimAgent) -> None:
+        self._leave(agent)
+        self._cluster.emit(c.AgentProgress(agent.agent, agent.incarnation, agent.updates, agent.updates, 0.0, 0.0, {}))
+        self._cluster.emit(c.AgentFinished(self.name, agent.agent, agent.incarnation, b""))
+
+    def died(self, agent: SimAgent) -> None:
+        agent.die()
+        self._leave(agent)
+
+    def _leave(self, agent: SimAgent) -> None:
+        if self.agents.get(agent.agent) is agent:
+            del self.agents[agent.agent]
+        for key in [key for key in self._waiting if key[0] == agent.agent]:
+            del self._waiting[key]
+        self._perform(self.book.agent_gone(agent.agent, agent.incarnation))
+
+    # ---- instructions of the registry --------------------------------------------------------------------------------------
+
+    def _perform(self, instructions: list[Any]) -> None:
+        for one in instructions:
+            kind = type(one)
+            if kind is book.Interrupt:
+                self.agents[one.agent].receive(Yield(one.cycle, one.shard))
+            elif kind is book.Answered:
+                self._answer(one)
+            elif kind is book.Back:
+                self._cluster.emit(c.AgentBack(self.name, one.agent, one.incarnation))
+            elif kind is book.Write:
+                data = self._waiting.pop((one.agent, one.shard, one.version), self._offered)
+                assert data is not None
+                self._slots[(one.agent, one.shard)] = data
+                self.agents[one.agent].receive(Install(one.shard, one.version, one.mode))
+            elif kind is book.Supersede:
+                self._waiting.pop((one.agent, one.shard, one.version), None)
+            elif kind is book.Drop:
+                for key in [key for key in self.yields if key[0] == one.cycle]:
+                    del self.yields[key]
+
+    def _answer(self, one: book.Answered) -> None:
+        """Put the executor's part into block storage, then answer. Read again it is the same part."""
+        kept = [self.yields[(one.cycle, taken.agent, taken.incarnation)] for taken in one.frozen]
+        finite = [(data, frozen.tau) for data, frozen in kept if frozen.finite]
+        weight = float(sum(tau for _, tau in finite))
+        part = local_mean([data for data, _ in finite], [tau for _, tau in finite]) if finite else None
+        if part is not None:
+            self.blocks[one.cycle] = (weight, part)
+        self._cluster.frozen(self, one.ticket, [frozen for _, frozen in kept], one.late, weight)

@@ -1,0 +1,199 @@
+"""One simulated run: the production driver, agents and methods over a cluster in virtual time. Same seed, same ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from mpca import methods, records
+from mpca.algorithm.sharding import ShardPlan
+from mpca.driver.cluster import AgentSpec
+from mpca.driver.cycle import CycleMachine
+from mpca.driver.ledger import RunShape
+from mpca.driver.objectives import Goals
+from mpca.driver.roster import ACTIVE, Roster
+from mpca.driver.runner import Runner
+from mpca.sim.check import Checker
+from mpca.sim.cluster import SimCluster
+from mpca.sim.costs import Costs
+from mpca.sim.faults import Fault, FaultScript, random_faults
+from mpca.sim.trainers import TRAINERS
+from mpca.sim.world import World
+
+__all__ = ["Outcome", "Scenario", "random_scenario", "simulate", "standard_scenario"]
+
+POLL_S = 0.25  # of virtual time, when nothing happens
+SETTLE_CYCLES = 8  # after the last fault: long enough for a replacement to contribute
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is simulated. Everything else follows from the seed."""
+
+    agents: int = 8
+    per_executor: int = 1
+    executors: int = 0  # at the start; 0: as many as the agents need
+    method: Mapping[str, Any] = field(default_factory=lambda: {"name": "mpca", "gamma_ramp": 0, "beta_ramp": 5})
+    min_agents: int = 1
+    cycles: int = 30
+    deadline_s: float = 5.0
+    start_timeout_s: float = 60.0
+    parameters: int = 21
+    buffers: int = 3
+    trainer: str = "integer"  # one of trainers.TRAINERS
+    costs: Costs = field(default_factory=Costs)
+    faults: tuple[Fault, ...] = ()
+    echo_s: float = 0.0  # > 0: what a dead incarnation said last is heard again after so long
+    patience_s: float = 900.0  # of virtual time: the run must have ended
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Scenario:
+        values = json.loads(text)
+        values["costs"] = Costs(**values.get("costs", {}))
+        values["faults"] = tuple(Fault(**one) for one in values.get("faults", ()))
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    records: list[records.Record]
+    joint: list[np.ndarray]  # by shard
+    status: str
+    events: int  # that the world saw
+    cycles: int
+    faults: list[Fault]  # that happened
+    seconds: float  # of virtual time
+
+    @property
+    def ledger(self) -> list[str]:
+        """The lines of `records.jsonl`."""
+        return [json.dumps(records.to_json(one)) for one in self.records]
+
+    @property
+    def commits(self) -> list[records.CycleRecord]:
+        return [one for one in self.records if isinstance(one, records.CycleRecord)]
+
+
+class _Ledger:
+    """The recorder of a simulated run."""
+
+    def __init__(self, watch: Checker) -> None:
+        self.written: list[records.Record] = []
+        self._watch = watch
+
+    def write(self, record: records.Record) -> None:
+        self.written.append(record)
+        self._watch.record(record)
+
+
+def simulate(scenario: Scenario, seed: int) -> Outcome:
+    """Run it to its end.
+
+    Raises:
+        Violation: an invariant does not hold; its message has the seed and the story.
+    """
+    world = World(seed)
+    method = methods.from_dict(scenario.method)
+    plan = ShardPlan.equal(scenario.parameters + scenario.buffers, scenario.parameters, method.shards)
+    bounds = list(plan.bounds)
+    watch = Checker(world, seed, method, scenario.agents, scenario.min_agents)
+
+    def trainer(agent: int, incarnation: int) -> Any:
+        return TRAINERS[scenario.trainer](bounds, scenario.parameters, method.arrival, agent, incarnation)
+
+    cluster = SimCluster(
+        world, scenario.costs, method, bounds, scenario.parameters, scenario.agents, scenario.per_executor, trainer, watch
+    )
+    cluster.echo_s = scenario.echo_s
+    script = FaultScript(world, cluster, scenario.faults)
+    cluster.reach = script.reach
+    shape = RunShape(
+        run="sim",
+        epoch=1,
+        shards=method.shards,
+        phases=method.phases,
+        exchanges=method.exchanges,
+        min_agents=scenario.min_agents,
+        deadline_s=scenario.deadline_s,
+        start_timeout_s=scenario.start_timeout_s,
+        numbers=lambda version: (method.alpha_at(version), method.beta_at(version), method.gamma_at(version)),
+    )
+    machine = CycleMachine(shape, Roster(scenario.agents, scenario.per_executor), world.clock.now())
+    ledger = _Ledger(watch)
+    spec = AgentSpec("python", {}, {})
+    runner = Runner(machine, cluster, method, spec, Goals(max_cycles=scenario.cycles), ledger, world.clock)
+    watch.joint = lambda: runner.joint
+    for _ in range(scenario.executors or -(-scenario.agents // scenario.per_executor)):
+        cluster.add_executor()
+    while machine.ended is None:
+        runner.step(cluster.poll(POLL_S))
+        watch.look(cluster)
+        runner.beside()
+        if world.now > scenario.patience_s:
+            watch.stuck(f"the run has not ended after {world.now:.0f} s; stage {machine.stage}, cycle {machine.cycle}")
+    watch.look(cluster)
+    watch.ended()
+    _settled(scenario, machine, script, watch)
+    cluster.close()
+    watch.closed(cluster)
+    assert runner.joint is not None
+    return Outcome(
+        ledger.written,
+        [state.x for state in runner.joint.states if state is not None],
+        machine.ended.status,
+        world.happened,
+        machine.cycle,
+        script.fired,
+        world.now,
+    )
+
+
+def _settled(scenario: Scenario, machine: CycleMachine, script: FaultScript, watch: Checker) -> None:
+    """Long after the last fault everyone is back."""
+    last = max((fault.cycle for fault in script.fired), default=0)
+    if machine.ended is None or machine.ended.status != "max_cycles" or scenario.cycles - last < SETTLE_CYCLES:
+        return
+
+
+def standard_scenario(seed: int) -> Scenario:
+    """A schedule as the bench counts it: 8 agents, 3 shards, 30 cycles, on average three faults that happen."""
+    random = Random(seed)
+    base = Scenario(min_agents=random.choice((1, 4, 6)), echo_s=random.choice((0.0, 2.5)))
+    return replace(base, faults=random_faults(random, base.agents, base.cycles, 4.0, base.deadline_s))
+
+
+def random_scenario(seed: int) -> Scenario:
+    """As different from the next one as the engine allows: methods, phases, agents on one executor, links."""
+    random = Random(seed)
+    method = random.choice(
+        (
+            {"name": "mpca", "shards": 3, "phases": random.randint(1, 3)},
+            {"name": "mpca", "shards": random.randint(1, 5), "install": "arrival"},
+            {"name": "mpca", "correction": True, "shards": random.randint(1, 3)},
+            {"name": "sync", "tau": random.randint(1, 5)},
+        )
+    )
+    if method["name"] == "mpca":
+        method |= {"gamma_ramp": random.choice((0, 20)), "beta": random.choice((1.0, 0.9, 0.5)), "gamma": 0.7}
+    agents = random.randint(2, 8)
+    per_executor = random.choice((1, 1, 2))
+    base = Scenario(
+        agents=agents,
+        per_executor=per_executor,
+        executors=max(1, -(-agents // per_executor) - random.choice((0, 0, 0, 1))),
+        method=method,
+        min_agents=random.randint(1, max(1, agents - 1)),
+        deadline_s=random.choice((2.0, 5.0)),
+        start_timeout_s=20.0,
+        costs=Costs(rate=random.choice((2e6, 1e7, 1e8)), step_s=random.choice((0.005, 0.02, 0.1))),
+        echo_s=random.choice((0.0, 2.5)),
+    )
+    return replace(base, faults=random_faults(random, agents, base.cycles, 3.0, base.deadline_s))

@@ -1,0 +1,228 @@
+"""Spark sessions for runs: the embedded one, several executor JVMs on this machine, and the settings that any one needs.
+
+The embedded session is a ``local-cluster``: executors are real JVMs that are killed and replaced like a cluster's. Spark
+writes their files under SPARK_HOME, which for a pip installation lies inside site-packages; so it gets a SPARK_HOME of its
+own, a folder of links in the caller's work folder, and nothing is written anywhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mpca.config import child_environment
+from mpca.errors import EnvironmentRefused
+from mpca.spark.bridge import JAR, PLUGIN
+from mpca.spark.checks import check_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SETTINGS", "check_session", "session"]
+
+#: What any session needs for a run, submitted by hand too.
+SETTINGS: Mapping[str, str] = {
+    "spark.plugins": PLUGIN,
+    # Pinned tasks wait for their executor. Only this level: the general one would hold up the user's own stages.
+    "spark.locality.wait.process": "1h",
+    "spark.speculation": "false",
+    "spark.dynamicAllocation.enabled": "false",
+    # Random floats do not compress; pieces of 4 MiB make the driver send nearly everything itself.
+    "spark.broadcast.compress": "false",
+    "spark.broadcast.blockSize": "1m",
+    # A peer that is gone is passed over, not waited for.
+    "spark.shuffle.io.retryWait": "1s",
+    # Every job broadcasts its tasks' code; what is unused goes when the driver collects garbage, which is seldom by itself.
+    "spark.cleaner.periodicGC.interval": "1min",
+    # A run has thousands of small jobs; the driver keeps every one of these in memory.
+    "spark.ui.retainedJobs": "200",
+    "spark.ui.retainedStages": "200",
+    "spark.ui.retainedTasks": "2000",
+}
+_STOP_S = 10.0
+_LOG_CONF = """\
+rootLogger.level = {level}
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{{HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+logger.mpca.name = mpca
+logger.mpca.level = INFO
+"""
+
+
+@contextmanager
+def session(
+    work_dir: str | os.PathLike[str],
+    *,
+    executors: int,
+    agents_per_executor: int = 1,
+    executor_memory: int = 1 << 30,
+    driver_memory: int = 1 << 30,
+    conf: Mapping[str, str] | None = None,
+    name: str = "mpca",
+    ui: bool = False,
+    log_level: str = "WARN",
+) -> Iterator[SparkSession]:
+    """An embedded session, ended with everything it started and wrote.
+
+    Args:
+        work_dir: an existing folder; Spark's files go into ``spark/`` in it, which is removed at the end.
+        executors: executor JVMs on this machine.
+        agents_per_executor: each agent takes two cores of its executor (they are slots, not real cores).
+        executor_memory: bytes of an executor's heap.
+        driver_memory: bytes of the driver's heap.
+        conf: more Spark settings; they win.
+        name: what Spark calls the application.
+        ui: whether Spark's web page is served.
+        log_level: of Spark's own logs, which go to ``spark/driver.log`` and the executors' folders.
+
+    Raises:
+        EnvironmentRefused: our jar is not built, Java is missing, or another session lives in this process.
+        ConfigError: a setting in `conf` that a run cannot stand.
+    """
+    from pyspark import SparkConf, SparkContext
+
+    if not JAR.is_file():
+        raise EnvironmentRefused(f"the JVM part is not built: {JAR} is missing; run `make setup`, or `mvn package` in jvm/")
+    if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:
+        raise EnvironmentRefused("this process has a Spark session already; stop it, or run on it by mpca.Distributor")
+    home = Path(work_dir).resolve() / "spark"
+    mebibytes = executor_memory >> 20
+    settings = {
+        **SETTINGS,
+        "spark.app.name": name,
+        "spark.master": f"local-cluster[{executors},{2 * agents_per_executor},{mebibytes}]",
+        "spark.executor.memory": f"{mebibytes}m",
+        "spark.driver.memory": f"{driver_memory >> 20}m",
+        "spark.driver.extraClassPath": str(JAR),
+        "spark.executor.extraClassPath": str(JAR),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(home / "local"),
+        "spark.sql.warehouse.dir": str(home / "warehouse"),
+        "spark.ui.enabled": str(ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+        # Many small JVMs share this machine: one collector thread each, and no files in /tmp.
+        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -XX:-UsePerfData -Djava.io.tmpdir={home / 'local'}",
+        "spark.executor.extraJavaOptions": f"-XX:+UseSerialGC -XX:-UsePerfData -Djava.io.tmpdir={home / 'local'}",
+        # However often executors are killed, the application goes on.
+        "spark.deploy.maxExecutorRetries": "-1",
+        **(conf or {}),
+    }
+    check_session(settings, agents=executors * agents_per_executor, agents_per_executor=agents_per_executor)
+    _make_home(home, log_level)
+    gateway = None
+    try:
+        gateway = _launch(home, SparkConf(loadDefaults=False).setAll(list(settings.items())))
+        yield _open(gateway, settings)
+    finally:
+        _stop(gateway)
+        _remove(home)
+
+
+def _make_home(home: Path, log_level: str) -> None:
+    import pyspark
+
+    try:
+        home.mkdir()
+    except FileExistsError:
+        raise EnvironmentRefused(f"Spark's work folder exists: {home}; remove it, or choose another run folder") from None
+    for entry in Path(pyspark.__file__).resolve().parent.iterdir():
+        if entry.name in ("jars", "bin", "sbin", "python"):
+            (home / entry.name).symlink_to(entry)
+    (home / "local").mkdir()
+    (home / "conf").mkdir()
+    (home / "conf" / "log4j2.properties").write_text(_LOG_CONF.format(level=log_level.lower()))
+
+
+@contextmanager
+def _environment(**changes: str) -> Iterator[None]:
+    """Changes of the environment that pyspark's launcher reads, taken back afterwards."""
+    before = child_environment()
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name in changes:
+            if name in before:
+                os.environ[name] = before[name]
+            else:
+                del os.environ[name]
+
+
+def _launch(home: Path, conf: Any) -> Any:
+    """The driver's JVM, with its output in driver.log."""
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+
+    log = home / "driver.log"
+    with (
+        log.open("wb") as sink,
+        _environment(
+            SPARK_HOME=str(home), SPARK_CONF_DIR=str(home / "conf"), SPARK_LOCAL_IP="127.0.0.1", SPARK_LOCAL_HOSTNAME="localhost"
+        ),
+    ):
+        try:
+            # A session of its own: a signal to the terminal's group must end the run in order, not its JVMs.
+            return launch_gateway(conf, {"stdout": sink, "stderr": sink, "start_new_session": True})
+        except PySparkException as error:
+            tail = " | ".join(log.read_text(errors="replace").splitlines()[-5:])
+            raise EnvironmentRefused(
+                f"the driver's JVM did not start: {tail or error}; Java 8, 11 or 17 must be on PATH or in JAVA_HOME"
+            ) from error
+
+
+def _open(gateway: Any, settings: Mapping[str, str]) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm).setAll(list(settings.items()))
+    return SparkSession(SparkContext(conf=conf, gateway=gateway))
+
+
+def _stop(gateway: Any) -> None:
+    """End the session, its JVM, and what pyspark keeps of them for a next one, which would have another class path."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    active = SparkContext._active_spark_context
+    if active is not None:
+        with suppress(Exception):  # the JVM may be dead already; it is ended below in any case
+            active.stop()
+    for cls, attribute in (
+        (SparkContext, "_active_spark_context"),
+        (SparkContext, "_gateway"),
+        (SparkContext, "_jvm"),
+        (SparkSession, "_instantiatedSession"),
+        (SparkSession, "_activeSession"),
+    ):
+        setattr(cls, attribute, None)
+    if gateway is None:
+        return
+    with suppress(Exception):
+        gateway.shutdown()
+    process = gateway.proc
+    process.stdin.close()
+    try:
+        process.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _remove(home: Path) -> None:
+    """Remove the folder; executors that are still ending may write into it for a moment."""
+    until = time.monotonic() + _STOP_S
+    while home.exists() and time.monotonic() < until:
+        shutil.rmtree(home, ignore_errors=True)
+        if home.exists():
+            time.sleep(0.1)

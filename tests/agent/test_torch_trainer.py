@@ -1,0 +1,264 @@
+"""Tricky models behind the Trainer port, against the algorithm in numpy on one flat vector."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from mpca.agent.layout import read_layout
+from mpca.agent.torch_trainer import TorchTrainer
+from mpca.algorithm import correct, pull
+from mpca.errors import ConfigError
+
+
+class Tricky(nn.Module):
+    """BatchNorm, a tied pair, a frozen layer, a parameter that is never used, a scalar, and a buffer that is reassigned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 3)
+        self.norm = nn.BatchNorm1d(3)
+        self.back = nn.Linear(4, 3, bias=False)
+        self.back.weight = self.first.weight
+        self.frozen = nn.Linear(3, 3).requires_grad_(False)
+        self.unused = nn.Parameter(torch.randn(2))
+        self.scale = nn.Parameter(torch.tensor(1.5))
+        self.register_buffer("average", torch.zeros(2))
+        self.register_buffer("scratch", torch.zeros(2), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.average = self.average * 0.5 + 1  # a new tensor under the same name
+        return self.frozen(self.norm(self.first(x))) * self.scale + self.back(x)
+
+
+def flat(model: nn.Module) -> np.ndarray:
+    """The flat vector, written down name by name."""
+    names = ["unused", "scale", "first.weight", "first.bias", "norm.weight", "norm.bias"]
+    buffers = ["average", "norm.running_mean", "norm.running_var"]
+    state = model.state_dict()
+    return np.concatenate([state[name].numpy().reshape(-1) for name in names + buffers])
+
+
+PARAMETERS = 2 + 1 + 12 + 3 + 3 + 3
+TOTAL = PARAMETERS + 2 + 3 + 3
+
+
+def make(arrival: str = "target", shards: int = 3, layer_aligned: bool = False) -> tuple[nn.Module, TorchTrainer]:
+    torch.manual_seed(3)
+    model = Tricky()
+    layout = read_layout(model)
+    return model, TorchTrainer(layout, layout.plan(shards, layer_aligned), arrival)
+
+
+def snapshot(trainer: TorchTrainer, shard: int) -> np.ndarray:
+    out = np.full(trainer.bounds[shard + 1] - trainer.bounds[shard], np.nan, np.float32)
+    trainer.snapshot(shard, out)
+    return out
+
+
+def whole(trainer: TorchTrainer) -> np.ndarray:
+    return np.concatenate([snapshot(trainer, shard) for shard in range(len(trainer.bounds) - 1)])
+
+
+def step(model: nn.Module) -> None:
+    model(torch.randn(5, 4)).square().sum().backward()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter -= 0.01 * parameter.grad
+                parameter.grad = None
+
+
+def vector(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=TOTAL).astype(np.float32)
+
+
+def test_layout_of_a_tricky_model() -> None:
+    model = Tricky()
+    layout = read_layout(model)
+    assert [(entry.name, entry.kind) for entry in layout.entries] == [
+        ("unused", "parameter"), ("scale", "parameter"), ("first.weight", "parameter"), ("first.bias", "parameter"),
+        ("norm.weight", "parameter"), ("norm.bias", "parameter"),
+        ("average", "buffer"), ("norm.running_mean", "buffer"), ("norm.running_var", "buffer"),
+    ]  # fmt: skip
+    assert (layout.parameters, layout.total) == (PARAMETERS, TOTAL)
+    assert layout.tied == {"back.weight": "first.weight"}
+    assert sorted(layout.local) == ["frozen.bias", "frozen.weight", "norm.num_batches_tracked"]
+    assert layout.local["norm.num_batches_tracked"] == ["int64", [], bytes(8)]
+    assert layout.local["frozen.weight"] == ["float32", [3, 3], model.frozen.weight.numpy().tobytes()]
+    everything = {entry.name for entry in layout.entries} | set(layout.local) | set(layout.tied)
+    assert everything == set(model.state_dict())
+
+
+def test_hash_is_of_values_buffers_included() -> None:
+    model, _ = make()
+    before = read_layout(model).sha256()
+    assert before == read_layout(make()[0]).sha256()
+    model.norm.running_mean[0] = 1
+    assert read_layout(model).sha256() != before
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3, 7, 50])
+@pytest.mark.parametrize("layer_aligned", [False, True])
+def test_snapshot_is_the_flat_vector_wherever_it_is_cut(shards: int, layer_aligned: bool) -> None:
+    model, trainer = make(shards=shards, layer_aligned=layer_aligned)
+    step(model)
+    np.testing.assert_array_equal(whole(trainer), flat(model))
+
+
+@pytest.mark.parametrize("shards", [1, 3, 7])
+def test_replacement_takes_everything_and_keeps_ties(shards: int) -> None:
+    model, trainer = make(shards=shards)
+    step(model)
+    new = vector(1)
+    for shard in range(shards):
+        trainer.install(shard, new[trainer.bounds[shard] : trainer.bounds[shard + 1]], 5, "replace")
+    np.testing.assert_array_equal(flat(model), new)
+    assert model.back.weight is model.first.weight
+    np.testing.assert_array_equal(model.state_dict()["back.weight"].numpy().reshape(-1), new[3:15])
+
+
+def test_pull_is_that_of_the_algorithm_and_leaves_buffers_and_other_shards_alone() -> None:
+    model, trainer = make(shards=3)
+    step(model)
+    target, expected = vector(2), flat(model)
+    for shard in (0, 1, 2):
+        trainer.install(shard, target[trainer.bounds[shard] : trainer.bounds[shard + 1]], 1, "install")
+    np.testing.assert_array_equal(flat(model), expected, "an arrival becomes the target, and moves nothing yet")
+    for alphas in (((0, 0.5), (2, 0.05)), ((2, 0.7),)):
+        trainer.pull(alphas)
+        for shard, alpha in alphas:
+            part = slice(trainer.bounds[shard], min(trainer.bounds[shard + 1], PARAMETERS))
+            pull(expected[part], target[part], alpha)
+    np.testing.assert_allclose(flat(model), expected, rtol=1e-6, atol=1e-7)
+
+
+def test_target_was_copied_out_of_the_slot() -> None:
+    model, trainer = make(shards=1)
+    slot = vector(2)
+    trainer.install(0, slot, 1, "install")
+    slot[:] = np.nan  # the executor writes the next arrival
+    trainer.pull(((0, 0.5),))
+    assert np.isfinite(flat(model)).all()
+
+
+def test_correction_is_that_of_the_algorithm_and_answers_the_last_snapshot() -> None:
+    model, trainer = make(arrival="correct", shards=1)
+    for arrival in (vector(4), vector(5)):
+        handed_over = snapshot(trainer, 0)
+        step(model)
+        expected = flat(model)
+        correct(expected[:PARAMETERS], arrival[:PARAMETERS], handed_over[:PARAMETERS])
+        trainer.install(0, arrival, 1, "install")
+        np.testing.assert_allclose(flat(model), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_correction_without_a_snapshot_answers_the_start_or_the_last_arrival() -> None:
+    model, trainer = make(arrival="correct", shards=1)
+    start, one, two = flat(model), vector(4), vector(5)
+    step(model)
+    moved = flat(model)
+    for shard_state in (one, two):
+        trainer.install(0, shard_state, 1, "install")
+    progress = moved[:PARAMETERS] - start[:PARAMETERS]
+    np.testing.assert_allclose(flat(model)[:PARAMETERS], two[:PARAMETERS] + progress, rtol=1e-4, atol=1e-5)
+
+
+def test_method_that_replaces_takes_buffers_too() -> None:
+    model, trainer = make(arrival="replace", shards=1)
+    trainer.install(0, vector(6), 1, "install")
+    np.testing.assert_array_equal(flat(model), vector(6))
+
+
+def test_views_follow_parameters_that_were_moved() -> None:
+    model, trainer = make(shards=2)
+    for parameter in model.parameters():
+        parameter.data = parameter.data.clone() + 1
+    np.testing.assert_array_equal(whole(trainer), flat(model))
+    for shard in (0, 1):
+        trainer.install(shard, vector(7)[trainer.bounds[shard] : trainer.bounds[shard + 1]], 0, "replace")
+    np.testing.assert_array_equal(flat(model), vector(7))
+
+
+def test_parameter_of_another_shape_after_attach_is_an_error() -> None:
+    model, trainer = make()
+    model.unused.data = torch.zeros(5)
+    with pytest.raises(ValueError, match=r"a tensor changed after attach: parameter=unused, shape=\[5\]"):
+        trainer.pull(((0, 0.5),))
+
+
+def test_training_goes_on_after_pulls_and_installs() -> None:
+    """Changes in place must not trip autograd, nor lose a gradient that is being accumulated."""
+    model, trainer = make(shards=1)
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=1e-3)
+    for version in range(1, 4):
+        trainer.install(0, vector(version), version, "install")
+        functional.mse_loss(model(torch.randn(5, 4)), torch.zeros(5, 3)).backward()
+        optimizer.step()
+        trainer.pull(((0, 0.1),))
+    assert model.unused.grad is None
+    assert np.isfinite(flat(model)).all()
+
+
+def test_parameters_that_share_memory_without_being_one_are_exchanged_once() -> None:
+    model = nn.ModuleDict({"a": nn.Linear(2, 2, bias=False), "b": nn.Linear(2, 2, bias=False)})
+    model["b"].weight.data = model["a"].weight.data
+    layout = read_layout(model)
+    assert ([entry.name for entry in layout.entries], layout.tied) == (["a.weight"], {"b.weight": "a.weight"})
+
+
+def test_buffer_of_another_float_type_travels_as_float32() -> None:
+    model = nn.Linear(1, 1, bias=False)
+    model.register_buffer("wide", torch.tensor([0.5, 2.0], dtype=torch.float64))
+    layout = read_layout(model)
+    trainer = TorchTrainer(layout, layout.plan(1, False), "target")
+    out = np.empty(3, np.float32)
+    trainer.snapshot(0, out)
+    assert out[1:].tolist() == [0.5, 2.0]
+    trainer.install(0, np.float32([1, 2, 3]), 0, "replace")
+    assert model.wide.tolist() == [2.0, 3.0]
+    assert model.wide.dtype == torch.float64
+
+
+def _with(parameter: torch.Tensor) -> nn.Module:
+    model = nn.Module()
+    model.odd = nn.Parameter(parameter)
+    return model
+
+
+def _strided_buffer() -> nn.Module:
+    model = nn.Linear(1, 1)
+    model.register_buffer("mask", torch.zeros(1).expand(3))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        (nn.ReLU(), "the model has no trainable parameters: parameters=0"),
+        (nn.Linear(1, 1).requires_grad_(False), "the model has no trainable parameters"),
+        (_with(torch.zeros(2, dtype=torch.bfloat16)), "half precision: parameter=odd, dtype=torch.bfloat16"),
+        (_with(torch.zeros(2, dtype=torch.float16)), "half precision: parameter=odd"),
+        (_with(torch.zeros(2, dtype=torch.float64)), r"not float32: parameter=odd.*model\.float\(\)"),
+        (_with(torch.zeros(2, dtype=torch.complex64)), "complex: parameter=odd"),
+        (_with(torch.eye(2).to_sparse()), "sparse: parameter=odd"),
+        (_with(torch.zeros(3, 2).t()), "not contiguous: parameter=odd.*channels_last"),
+        (_with(torch.zeros(2, device="meta")), "no storage yet: parameter=odd"),
+        (nn.LazyLinear(2), "no storage yet: parameter=weight"),
+        (_strided_buffer(), "a buffer is not contiguous: buffer=mask"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_what_cannot_be_exchanged_is_refused_by_name(model: nn.Module, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        read_layout(model)
+
+
+def test_large_frozen_tensors_are_left_out_with_a_warning(monkeypatch, caplog) -> None:
+    monkeypatch.setattr("mpca.agent.layout.LOCAL_LIMIT_BYTES", 40)
+    layout = read_layout(Tricky())
+    assert sorted(layout.local) == ["frozen.bias", "norm.num_batches_tracked"]
+    assert "left out of saved models: tensor=frozen.weight, bytes=36, limit_bytes=40" in caplog.text

@@ -1,0 +1,100 @@
+"""The command line without a cluster: help, refusals with their exit codes and one root-cause line, reports."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpca.cli import main
+from tests.report.synthetic import synthetic_records, write_run
+
+ROOT = Path(__file__).resolve().parents[2]
+DIGITS = str(ROOT / "conf" / "digits.toml")
+
+
+def run(capfd: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, list[str]]:
+    """Exit code, stdout, and the lines of stderr."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(args))
+    out, err = capfd.readouterr()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, out, err.strip().splitlines()
+
+
+def test_help_names_every_command(capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capfd, "--help")
+    assert code == 0
+    assert all(name in out for name in ("train", "report", "bench"))
+
+
+def test_help_imports_neither_torch_nor_spark() -> None:
+    program = (
+        "import sys\nfrom mpca.cli import main\ntry:\n    main(['train', '--help'])\nexcept SystemExit:\n    pass\n"
+        "bad = {'torch', 'pyspark', 'py4j', 'numpy'} & set(sys.modules)\nassert not bad, bad"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["train", "nowhere.toml"], ["nowhere.toml", "No such file"]),
+        (["train", DIGITS, "--set", "cluster.agnets=3"], ["cluster.agnets", "did you mean 'agents'"]),
+        (["train", DIGITS, "--set", "method.alpha=1.5"], ["method.alpha", "1.5", "[0, 1]"]),
+        (["train", DIGITS, "--set", "model.name=digits_convnot"], ["model.name", "did you mean 'digits_convnet'"]),
+        (["train", DIGITS, "--set", "cluster.agents=2000"], ["fewer samples than agents", "2000", "1437"]),
+        (["train", DIGITS, "--set", "optimizer.name=adan"], ["optimizer.name", "did you mean 'adam'"]),
+        (["train", DIGITS, "--set", "objectives.max_time=90"], ["objectives.max_time", "90s"]),
+        (["report", "/nowhere"], ["not a run folder", "records.jsonl"]),
+    ],
+)
+def test_a_refusal_exits_with_2_and_one_line_that_says_what_and_where(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], words: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capfd, *args)
+    assert code == 2
+    assert out == ""
+    assert err[-1].startswith("mpca: refused: ")
+    for word in words:
+        assert word in err[-1]
+    assert list(tmp_path.iterdir()) == [], "a refusal leaves nothing behind"
+
+
+def test_a_run_folder_that_exists_is_refused_with_the_remedy(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, err = run(capfd, "train", DIGITS, "--run-dir", str(tmp_path))
+    assert code == 2
+    assert str(tmp_path) in err[-1]
+    assert "--resume auto" in err[-1]
+
+
+def test_an_unknown_option_exits_with_2(capfd: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capfd, "train", DIGITS, "--quick")
+    assert code == 2
+    assert "--quick" in err[-1]
+
+
+def test_with_json_stdout_is_one_object_even_for_a_refusal(capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capfd, "train", DIGITS, "--json", "--set", "method.name=magic")
+    assert code == 2
+    assert json.loads(out)["status"] == "failed"
+    assert "method.name" in json.loads(out)["reason"]
+    assert err[-1].startswith("mpca: refused: ")
+
+
+def test_report_draws_the_page_and_says_where_it_is(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run", synthetic_records(cycles=5))
+    code, out, _ = run(capfd, "report", str(run_dir))
+    assert code == 0
+    assert Path(out.strip()) == run_dir / "report.html"
+    assert (run_dir / "report.html").is_file()
+
+
+def test_an_unknown_bench_case_exits_with_2_and_names_it(capfd: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capfd, "bench", "nothing")
+    assert code == 2
+    assert "nothing" in err[-1]

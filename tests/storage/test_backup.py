@@ -1,0 +1,373 @@
+"""Backups appear whole or not at all, whatever the moment of the crash; the newest valid one is found, whatever is damaged."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import safetensors.torch
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mpca.errors import BackupError
+from mpca.storage import Backups, BackupState, Crash, LocalStore, MemoryStore, ModelLayout, model_file
+from mpca.storage.tensors import RawTensor, dump, parse
+
+LAYOUT = ModelLayout.of(
+    [
+        ["conv.weight", [40, 64], "parameter", 0],
+        ["conv.bias", [], "parameter", 2560],
+        ["bn.running_mean", [3], "buffer", 2561],
+        ["empty", [0, 2], "buffer", 2564],
+    ],
+    parameters=2561,
+    local={
+        "bn.num_batches_tracked": ["int64", [], (7).to_bytes(8, "little")],
+        "mask": ["bool", [3], b"\x01\x00\x01"],
+        "frozen": ["bfloat16", [2], b"\x80\x3f\x00\x40"],
+    },
+    tied={"head.weight": "conv.weight"},
+)
+
+
+def state(cycle: int, epoch: int = 1, **changes: Any) -> BackupState:
+    rng = np.random.default_rng(cycle)
+    whole = BackupState(
+        layout=LAYOUT,
+        vector=rng.standard_normal(2564, np.float32),
+        trajectory=rng.standard_normal(2561, np.float32),
+        bounds=[0, 1282, 2564],
+        exchanges=[cycle // 2, (cycle + 1) // 2],
+        run="digits",
+        epoch=epoch,
+        cycle=cycle,
+        method={"name": "mpca", "alpha": 0.05},
+        data={"0": 17},
+        seeds={"run": 3},
+        software={"mpca": "0.1.0"},
+        progress={"seconds": 12.5},
+    )
+    return replace(whole, **changes)
+
+
+def same(one: BackupState, other: BackupState) -> bool:
+    plain = ("bounds", "exchanges", "run", "epoch", "cycle", "method", "data", "seeds", "software", "progress", "layout")
+    arrays = one.vector.tobytes() == other.vector.tobytes() and one.trajectory.tobytes() == other.trajectory.tobytes()
+    return arrays and all(getattr(one, key) == getattr(other, key) for key in plain)
+
+
+def backups(store: Any, **options: Any) -> Backups:
+    return Backups(store, "run/backups", **options)
+
+
+# ---- form ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_written_is_read_to_the_bit(tmp_path: Path) -> None:
+    one = backups(LocalStore(tmp_path))
+    info = one.write(state(5))
+    assert same(one.read(info.name), state(5))
+    found = one.newest()
+    assert found.info == info
+    assert found.passed_over == []
+    assert info.path == str(tmp_path / "run" / "backups" / "epoch-0001-cycle-00000005")
+    assert info.size_bytes > 2 * 4 * 2561
+
+
+def test_the_model_opens_without_mpca_under_its_own_names(tmp_path: Path) -> None:
+    info = backups(LocalStore(tmp_path)).write(state(5))
+    named = safetensors.torch.load_file(Path(info.path) / "model.safetensors")
+    assert set(named) == {*(row[0] for row in LAYOUT.tensors), *LAYOUT.local, "head.weight"}
+    vector = state(5).vector
+    np.testing.assert_array_equal(named["conv.weight"].numpy(), vector[:2560].reshape(40, 64))
+    np.testing.assert_array_equal(named["head.weight"].numpy(), named["conv.weight"].numpy())
+    assert named["bn.num_batches_tracked"].item() == 7
+    assert named["mask"].tolist() == [True, False, True]
+    assert named["frozen"].dtype == torch.bfloat16
+    assert named["frozen"].tolist() == [1.0, 2.0]
+    moving = safetensors.numpy.load_file(Path(info.path) / "trajectory.safetensors")
+    assert set(moving) == {"conv.weight", "conv.bias"}
+
+
+def test_a_torch_model_takes_its_file() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+    rows, offset = [], 0
+    for name, kind in (("0.weight", "parameter"), ("0.bias", "parameter"), ("1.weight", "parameter"), ("1.bias", "parameter")):
+        shape = list(model.state_dict()[name].shape)
+        rows.append([name, shape, kind, offset])
+        offset += int(np.prod(shape))
+    for name in ("1.running_mean", "1.running_var"):
+        rows.append([name, [2], "buffer", offset])
+        offset += 2
+    layout = ModelLayout.of(rows, offset - 4, {"1.num_batches_tracked": ["int64", [], bytes(8)]})
+    model.load_state_dict(safetensors.torch.load(model_file(layout, np.arange(offset, dtype=np.float32))))
+    assert model[0].bias.tolist() == [6.0, 7.0]
+    assert model[1].running_var.tolist() == [14.0, 15.0]
+
+
+def test_state_dict_as_arrays_widens_what_numpy_lacks() -> None:
+    named = LAYOUT.state_dict(state(1).vector)
+    assert named["frozen"].tolist() == [1.0, 2.0]
+    assert named["head.weight"] is named["conv.weight"]
+    assert named["empty"].shape == (0, 2)
+    with pytest.raises(ValueError, match="not of this model"):
+        LAYOUT.state_dict(np.zeros(3, np.float32))
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(codec="utf-8"), min_size=1, max_size=5).filter(lambda name: name != "__metadata__"),
+        st.sampled_from([np.float64, np.float32, np.float16, np.int64, np.int8, np.bool_]).flatmap(
+            lambda dtype: st.tuples(st.just(dtype), st.lists(st.integers(0, 4), max_size=3))
+        ),
+        max_size=5,
+    )
+)
+def test_the_format_is_the_packages_own(shapes: dict[str, tuple[type, list[int]]]) -> None:
+    arrays = {name: np.arange(np.prod(shape)).reshape(shape).astype(dtype) for name, (dtype, shape) in shapes.items()}
+    raw = {name: RawTensor(one.dtype.name, one.shape, one.tobytes()) for name, one in arrays.items()}
+    data = dump(raw, {"format": "pt"})
+    theirs = safetensors.numpy.load(data)
+    assert set(theirs) == set(arrays)
+    for name, one in arrays.items():
+        np.testing.assert_array_equal(theirs[name], one)
+        assert theirs[name].dtype == one.dtype
+    ours = parse(safetensors.numpy.save(arrays))
+    assert {name: (one.dtype, one.shape, bytes(one.data)) for name, one in ours.items()} == {
+        name: (one.dtype, one.shape, one.data) for name, one in raw.items()
+    }
+
+
+def test_the_format_refuses_what_it_cannot_say() -> None:
+    with pytest.raises(ValueError, match="dtype=complex64"):
+        dump({"a": RawTensor("complex64", (1,), bytes(8))})
+    with pytest.raises(ValueError, match="not of its shape"):
+        dump({"a": RawTensor("int8", (3,), bytes(2))})
+    for data in (b"", b"\xff" * 8, dump({"a": RawTensor("int8", (3,), bytes(3))})[:-1]):
+        with pytest.raises(ValueError, match="not a safetensors file"):
+            parse(data)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [["a", [2], "parameter", 1]],
+        [["a", [2], "buffer", 0]],
+        [["a", [3], "parameter", 0]],
+        [["a", [2], "other", 0]],
+    ],
+)
+def test_a_layout_that_is_none_is_refused(rows: list[list[Any]]) -> None:
+    with pytest.raises(ValueError, match="not a layout"):
+        ModelLayout.of(rows, parameters=2)
+
+
+# ---- keeping ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_are_kept_and_none_goes_before_the_next_is_there() -> None:
+    store = MemoryStore()
+    one = backups(store, keep=3)
+    for cycle in range(1, 7):
+        one.write(state(cycle))
+        assert [info.cycle for info in one.found()] == list(range(cycle, max(cycle - 3, 0), -1))
+    assert not [path for path in store.paths() if "/." in path]
+
+
+def test_a_later_epoch_is_newer_than_a_higher_cycle() -> None:
+    one = backups(MemoryStore())
+    one.write(state(40, epoch=1))
+    one.write(state(30, epoch=2))
+    assert one.newest().state.cycle == 30
+
+
+def test_the_same_cycle_again_is_left_as_it_is() -> None:
+    store = MemoryStore()
+    one = backups(store)
+    info = one.write(state(4))
+    operations = store.operations
+    assert one.write(state(4)) == info
+    assert store.operations == operations
+
+
+def test_damaged_ones_do_not_count_as_kept() -> None:
+    store = MemoryStore()
+    one = backups(store, keep=2)
+    for cycle in (1, 2):
+        one.write(state(cycle))
+    store.damage("run/backups/epoch-0001-cycle-00000002/manifest.json", b"")
+    one.write(state(3))
+    assert [info.cycle for info in one.found()] == [3, 1]
+
+
+def test_a_writer_that_lost_its_right_makes_nothing_visible() -> None:
+    def guard() -> None:
+        raise BackupError("another driver writes here")
+
+    store = MemoryStore()
+    with pytest.raises(BackupError, match="another driver"):
+        backups(store, guard=guard).write(state(1))
+    assert backups(store).found() == []
+    assert store.paths() == []
+
+
+# ---- crashes (P18): at each step, of the process and of the machine ---------------------------------------------------
+
+
+def written_before(store: MemoryStore) -> int:
+    one = backups(store, keep=2)
+    for cycle in (1, 2):
+        one.write(state(cycle))
+    return store.operations
+
+
+STEPS = range(written_before(probe := MemoryStore()), backups(probe, keep=2).write(state(3)) and probe.operations)
+
+
+@pytest.mark.parametrize("fault", ["crash", "torn", "full", "lost"])
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("after", ["process", "machine", "machine, renames kept"])
+def test_a_fault_at_any_step_leaves_whole_backups_alone(step: int, fault: str, after: str) -> None:
+    store = MemoryStore({step: fault})
+    written_before(store)
+    told = None
+    with contextlib.suppress(BackupError, Crash):
+        told = backups(store, keep=2).write(state(3))
+    assert len(store.fired) == 1, "the fault did not happen"
+    store.reboot(machine=after != "process", renames_kept="kept" in after)
+
+    one = backups(store, keep=2)
+    found = one.newest()
+    assert found.passed_over == [], "half a backup was visible"
+    assert same(found.state, state(found.state.cycle))
+    assert found.state.cycle in (2, 3)
+    if told is not None:
+        assert found.state.cycle == 3, "a backup that was reported is gone"
+    whole = [info.cycle for info in one.found()]
+    assert len(whole) >= 2, "an older one was deleted before the next was complete"
+
+    one.write(state(4))
+    assert one.found()[0].cycle == 4
+    assert not [path for path in store.paths() if "/." in path], "left-overs of the killed writer"
+
+
+def test_steps_are_all_there() -> None:
+    # write and sync of three files, sync of the folder, two renames, sync, delete
+    assert len(STEPS) == 11
+
+
+def test_storage_that_lies_is_found_out_by_reading_back() -> None:
+    class Liar(MemoryStore):
+        def write(self, path: str, data: bytes) -> None:
+            super().write(path, data[:-1] + b"?" if path.endswith("trajectory.safetensors") else data)
+
+    with pytest.raises(BackupError, match=r"read back differs: path=.*trajectory.safetensors"):
+        backups(Liar()).write(state(1))
+
+
+def test_a_failure_names_path_and_size() -> None:
+    with pytest.raises(BackupError, match=r"not written: path=memory:run/backups/epoch-0001-cycle-00000001, size=.*no space"):
+        backups(MemoryStore({2: "full"})).write(state(1))
+
+
+# ---- damage (P19) ----------------------------------------------------------------------------------------------------
+
+
+def damages() -> dict[str, tuple[str, Callable[[bytes], bytes | None], str]]:
+    """name -> (file, what becomes of it, words of the warning)."""
+    cases: dict[str, tuple[str, Callable[[bytes], bytes | None], str]] = {
+        "manifest missing": ("manifest.json", lambda data: None, "manifest.json is missing"),
+        "manifest empty": ("manifest.json", lambda data: b"", "manifest.json is not JSON"),
+        "manifest half": ("manifest.json", lambda data: data[: len(data) // 2], "manifest.json is not JSON"),
+        "manifest no map": ("manifest.json", lambda data: b"[]", "manifest.json is not a map"),
+        "manifest edited": ("manifest.json", lambda data: data.replace(b'"cycle": 2', b'"cycle": 3'), "own sha256"),
+        "manifest later": ("manifest.json", later_format, "format 2, this mpca reads 1"),
+    }
+    for file in ("model.safetensors", "trajectory.safetensors"):
+        cases[f"{file} missing"] = (file, lambda data: None, f"{file} is missing")
+        cases[f"{file} longer"] = (file, lambda data: data + b"\0", f"{file} has ")
+        size = {"model.safetensors": 21_000, "trajectory.safetensors": 10_500}[file]
+        for at in range(0, size, 4096):
+            cut = f"{file} has {at} bytes instead of"
+            cases[f"{file} cut at {at}"] = (file, lambda data, at=at: data[:at], cut)  # type: ignore[misc]
+            cases[f"{file} flipped at {at}"] = (file, lambda data, at=at: flip(data, at), f"{file} does not match")  # type: ignore[misc]
+    return cases
+
+
+def flip(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def later_format(data: bytes) -> bytes:
+    manifest = json.loads(data)
+    del manifest["sha256"]
+    manifest["format"] = 2
+    text = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
+    return json.dumps({**manifest, "sha256": hashlib.sha256(text).hexdigest()}).encode()
+
+
+@pytest.mark.parametrize("case", damages())
+def test_a_damaged_newest_one_is_passed_over_with_a_warning(case: str, caplog: pytest.LogCaptureFixture) -> None:
+    file, change, words = damages()[case]
+    store = MemoryStore()
+    one = backups(store)
+    for cycle in (1, 2):
+        one.write(state(cycle))
+    path = f"run/backups/epoch-0001-cycle-00000002/{file}"
+    store.damage(path, change(store.read(path)))
+    with caplog.at_level(logging.WARNING, "mpca.backup"):
+        found = one.newest()
+    assert found.state.cycle == 1
+    assert same(found.state, state(1))
+    assert len(found.passed_over) == 1
+    assert words in found.passed_over[0]
+    assert len(caplog.records) == 1
+    assert "epoch-0001-cycle-00000002" in caplog.text
+
+
+def test_a_flip_anywhere_in_a_manifest_is_seen_or_means_the_same() -> None:
+    store = MemoryStore()
+    one = backups(store)
+    info = one.write(state(1))
+    path = f"run/backups/{info.name}/manifest.json"
+    data = store.read(path)
+    for at in range(len(data)):
+        store.damage(path, data[:at] + bytes([data[at] ^ 1 << at % 7]) + data[at + 1 :])
+        try:
+            read = one.read(info.name)
+        except BackupError:
+            continue
+        assert same(read, state(1))  # white space, or another spelling of the same text
+
+
+def test_none_that_is_valid_says_what_is_wrong_with_each() -> None:
+    store = MemoryStore()
+    one = backups(store)
+    with pytest.raises(BackupError, match=r"no valid backup: path=memory:run/backups: there is none"):
+        one.newest()
+    for cycle in (1, 2):
+        one.write(state(cycle))
+        store.damage(f"run/backups/epoch-0001-cycle-{cycle:08d}/model.safetensors", b"")
+    with pytest.raises(BackupError, match=r"cycle-00000002: model.* has 0 bytes.*cycle-00000001: model.* has 0 bytes"):
+        one.newest()
+
+
+def test_hidden_and_foreign_names_are_not_backups() -> None:
+    store = MemoryStore()
+    one = backups(store)
+    one.write(state(1))
+    store.write("run/backups/.tmp-epoch-0001-cycle-00000009/manifest.json", b"{}")
+    store.write("run/backups/notes.txt", b"")
+    assert one.newest().passed_over == []
+    one.write(state(2))
+    assert store.names("run/backups") == ["epoch-0001-cycle-00000001", "epoch-0001-cycle-00000002", "notes.txt"]

@@ -1,0 +1,177 @@
+"""One set of promises, kept by every store; and the faults of the in-memory one."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from mpca.errors import BackupError
+from mpca.storage import Crash, LocalStore, MemoryStore, RunLock, Store
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return LocalStore(tmp_path / "root") if request.param == "local" else MemoryStore()
+
+
+def test_what_is_written_is_read(store: Store) -> None:
+    store.write("a/b/c", b"123")
+    store.sync("a/b/c")
+    store.sync("a/b")
+    assert store.read("a/b/c") == b"123"
+    assert store.size("a/b/c") == 3
+    store.write("a/b/c", b"")
+    assert store.read("a/b/c") == b""
+    assert store.names("a") == ["b"]
+    assert store.exists("a/b")
+    assert not store.exists("a/x")
+    assert "a/b/c" in store.describe("a/b/c")
+
+
+def test_missing_things_are_missing(store: Store) -> None:
+    assert store.names("nowhere") == []
+    with pytest.raises(FileNotFoundError):
+        store.read("nowhere")
+    with pytest.raises(FileNotFoundError):
+        store.size("nowhere")
+    with pytest.raises(FileNotFoundError):
+        store.rename("nowhere", "there")
+    store.delete("nowhere")
+
+
+def test_only_one_makes_an_exclusive_file(store: Store) -> None:
+    store.create_exclusive("d/lock", b"one")
+    with pytest.raises(FileExistsError):
+        store.create_exclusive("d/lock", b"two")
+    assert store.read("d/lock") == b"one"
+
+
+def test_rename_moves_files_and_folders_but_never_replaces(store: Store) -> None:
+    store.write("t/x", b"1")
+    store.write("t/y", b"2")
+    store.write("f", b"3")
+    store.rename("t", "u/v")
+    assert store.names("u/v") == ["x", "y"]
+    assert not store.exists("t")
+    store.write("t/x", b"4")
+    with pytest.raises(FileExistsError):
+        store.rename("t", "u/v")
+    with pytest.raises(FileExistsError):
+        store.rename("f", "t/x")
+    assert store.read("t/x") == b"4"
+    store.rename("f", "t/z")
+    assert store.read("t/z") == b"3"
+
+
+def test_delete_takes_a_folder_with_all_in_it(store: Store) -> None:
+    store.write("a/b/c", b"1")
+    store.write("ab", b"2")
+    store.delete("a")
+    assert store.names("") == ["ab"]
+
+
+def test_a_local_path_cannot_leave_its_root(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "root")
+    for path in ("../x", "a/../../x", "/etc/passwd"):
+        with pytest.raises(ValueError, match="leaves the store"):
+            store.read(path)
+
+
+# ---- faults of the in-memory store -----------------------------------------------------------------------------------
+
+
+def test_a_torn_write_leaves_half_and_a_dead_writer() -> None:
+    store = MemoryStore({1: "torn"})
+    store.write("a", b"1234")
+    with pytest.raises(Crash):
+        store.write("b", b"1234")
+    with pytest.raises(Crash):
+        store.read("a")
+    store.reboot()
+    assert store.read("b") == b"12"
+    assert store.fired == [(1, "torn", "write b")]
+
+
+def test_a_full_disk_fails_one_write_and_the_writer_lives() -> None:
+    store = MemoryStore({0: "full"})
+    with pytest.raises(OSError, match="no space") as caught:
+        store.write("a", b"1234")
+    assert caught.value.errno == errno.ENOSPC
+    store.write("a", b"5")
+    assert store.read("a") == b"5"
+
+
+def test_a_lost_reply_is_an_error_of_something_done() -> None:
+    store = MemoryStore({1: "lost"})
+    store.write("a", b"1")
+    with pytest.raises(OSError, match="reply lost"):
+        store.rename("a", "b")
+    assert store.read("b") == b"1"
+
+
+@pytest.mark.parametrize("renames_kept", [True, False])
+def test_a_crash_of_the_machine_loses_what_was_not_synced(renames_kept: bool) -> None:
+    store = MemoryStore()
+    store.write("d/a", b"1")
+    store.sync("d/a")
+    store.write("d/b", b"2")
+    store.rename("d/a", "d/c")
+    store.reboot(machine=True, renames_kept=renames_kept)
+    assert store.paths() == (["d/c"] if renames_kept else ["d/a"])
+
+
+# ---- the lock --------------------------------------------------------------------------------------------------------
+
+
+def test_one_of_two_drivers_gets_the_lock_and_the_other_hears_its_name(store: Store) -> None:
+    assert RunLock(store, "r/lock").claim("app-1", alive=lambda owner: True) == 1
+    with pytest.raises(BackupError, match=r"owner=app-1, epoch=1; stop it"):
+        RunLock(store, "r/lock").claim("app-2", alive=lambda owner: owner == "app-1")
+
+
+def test_a_dead_owner_is_taken_over_from_and_then_refused(store: Store) -> None:
+    first, second = RunLock(store, "r/lock"), RunLock(store, "r/lock")
+    first.claim("app-1", alive=lambda owner: True)
+    first.check()
+    assert second.claim("app-2", alive=lambda owner: False) == 2
+    second.check()
+    with pytest.raises(BackupError, match="owner=app-2, epoch=2"):
+        first.check()
+    first.release()  # not ours any more: nothing happens
+    second.check()
+
+
+def test_epochs_rise_over_releases(store: Store) -> None:
+    for epoch in (1, 2, 3):
+        lock = RunLock(store, "lock")
+        assert lock.claim("app", alive=lambda owner: True) == epoch
+        lock.release()
+    lock = RunLock(store, "lock")
+    lock.claim("app", alive=lambda owner: True)
+    store.delete("lock")
+    with pytest.raises(BackupError, match="owner=nobody"):
+        lock.check()
+
+
+def test_a_lock_torn_in_its_making_belongs_to_nobody() -> None:
+    store = MemoryStore()
+    store.write("lock", b'{"own')
+    assert RunLock(store).claim("app", alive=lambda owner: owner != "") == 2
+
+
+def test_two_that_take_over_at_once_do_not_both_win() -> None:
+    # Both saw the same dead owner; between the look and the rename of the first, the second did it all.
+    store = MemoryStore()
+    RunLock(store).claim("dead", alive=lambda owner: True)
+    second = RunLock(store)
+
+    def meanwhile(owner: str) -> bool:
+        if owner == "dead" and store.names("") == ["lock"]:
+            second.claim("second", alive=lambda owner: False)
+        return False
+
+    with pytest.raises(BackupError, match="owner=second"):
+        RunLock(store).claim("first", alive=meanwhile)
+    second.check()

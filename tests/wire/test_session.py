@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import pytest
+
+from mpca.errors import LocalProtocolError, RemoteProtocolError
+from mpca.wire.messages import Begin, Failed, Finished, Install, Installed, Message, Progress, Snapshot, Stop, Yield
+from mpca.wire.session import AGENT, CLOSED, EXECUTOR, STOPPING, TRAINING, TRANSITIONS, WAITING, Session
+from tests.wire.test_codec import HELLO, MESSAGES, START
+
+
+class SessionPair:
+    """Two real ends with a link that delivers at once: what one sends, the other must have received."""
+
+    def __init__(self) -> None:
+        self.executor, self.agent = Session(EXECUTOR), Session(AGENT)
+
+    def say(self, *messages: Message) -> None:
+        for message in messages:
+            ours = type(message) in (type(START), Begin, Yield, Install, Stop)
+            sender, receiver = (self.executor, self.agent) if ours else (self.agent, self.executor)
+            sender.sending(message)
+            receiver.received(message)
+            assert self.executor.stage == self.agent.stage
+
+
+def training() -> SessionPair:
+    pair = SessionPair()
+    pair.say(START, HELLO, Begin())
+    assert pair.agent.stage == TRAINING
+    return pair
+
+
+def test_normal_flow() -> None:
+    pair = SessionPair()
+    pair.say(START, HELLO, Yield(-1, 0), Snapshot(-1, 0, 0, 0.0, 0.0))
+    pair.say(Install(0, 0, "replace"), Installed(0, 0, "replace", 0.0, 0.0))
+    assert pair.executor.stage == WAITING
+    pair.say(Begin(), Install(0, 1, "install"), Install(1, 1, "install"), Yield(0, 0))
+    pair.say(Snapshot(0, 0, 5, 0.0, 0.0), Installed(1, 1, "install", 0.0, 0.0), Installed(0, 1, "install", 0.0, 0.0))
+    pair.say(Begin(), Stop("enough"), Progress(5, 5, 1.0, 0.0, {}), Finished(b""))
+    assert pair.executor.stage == CLOSED
+
+
+def test_words_that_cross_the_agents_last_one_are_dropped() -> None:
+    pair = training()
+    pair.agent.sending(Finished(b""))
+    for message in (Yield(1, 0), Install(0, 1, "install"), Begin(), Stop("enough")):
+        pair.executor.sending(message)
+        pair.agent.received(message)
+    pair.executor.received(Finished(b""))
+    assert pair.executor.stage == pair.agent.stage == CLOSED
+
+
+def test_stop_may_cross_hello() -> None:
+    pair = SessionPair()
+    pair.say(START)
+    pair.executor.sending(Stop("enough"))
+    pair.agent.sending(HELLO)
+    pair.executor.received(HELLO)
+    pair.agent.received(Stop("enough"))
+    pair.say(Finished(b""))
+
+
+@pytest.mark.parametrize("role", [EXECUTOR, AGENT])
+def test_every_illegal_move_names_role_stage_and_message_and_changes_nothing(role: str) -> None:
+    for stage, legal in TRANSITIONS[role].items():
+        for message in MESSAGES:
+            if type(message) in legal:
+                continue
+            session = Session(role)
+            session.stage = stage
+            from_executor = type(message) in (type(START), Begin, Yield, Install, Stop)
+            sends = from_executor == (role == EXECUTOR)
+            error = LocalProtocolError if sends else RemoteProtocolError
+            with pytest.raises(error, match=rf"{type(message).__name__} is illegal here: role={role}, stage={stage}"):
+                (session.sending if sends else session.received)(message)
+            assert session.stage == stage
+
+
+def test_nobody_says_the_other_sides_words() -> None:
+    with pytest.raises(LocalProtocolError, match="AGENT does not send Begin"):
+        Session(AGENT).sending(Begin())
+    with pytest.raises(RemoteProtocolError, match="EXECUTOR does not receive Stop"):
+        Session(EXECUTOR).received(Stop("enough"))
+
+
+@pytest.mark.parametrize(
+    ("before", "message", "says"),
+    [
+        ([Yield(4, 1)], Yield(5, 2), r"a second Yield while one is unanswered: role=EXECUTOR, open=\(4, 1\)"),
+        ([], Snapshot(4, 1, 0, 0.0, 0.0), "Snapshot without its Yield: role=AGENT, cycle=4"),
+        ([Yield(4, 1)], Snapshot(4, 2, 0, 0.0, 0.0), "Snapshot without its Yield"),
+        ([Install(1, 7, "install")], Install(1, 8, "install"), r"slot is taken: role=EXECUTOR, shard=1, version=8"),
+        ([], Installed(1, 7, "install", 0.0, 0.0), "Installed without its Install"),
+        ([Install(1, 7, "install")], Installed(1, 7, "replace", 0.0, 0.0), "Installed without its Install"),
+    ],
+)
+def test_every_answer_has_its_question(before: list[Message], message: Message, says: str) -> None:
+    pair = training()
+    pair.say(*before)
+    sender, receiver = (pair.executor, pair.agent) if isinstance(message, (Yield, Install)) else (pair.agent, pair.executor)
+    with pytest.raises(LocalProtocolError, match=says):
+        sender.sending(message)
+    with pytest.raises(RemoteProtocolError):
+        receiver.received(message)
+    assert pair.executor.stage == pair.agent.stage == TRAINING
+
+
+def test_failed_may_come_before_start() -> None:
+    session = Session(EXECUTOR)
+    session.received(Failed("ImportError", "..."))
+    assert session.stage == CLOSED
+
+
+def test_a_stopping_agent_still_answers() -> None:
+    pair = training()
+    pair.say(Yield(1, 0), Install(0, 1, "install"), Stop("enough"), Snapshot(1, 0, 3, 0.0, 0.0))
+    pair.say(Installed(0, 1, "install", 0.0, 0.0), Yield(2, 1), Snapshot(2, 1, 1, 0.0, 0.0))
+    assert pair.agent.stage == STOPPING
