@@ -67,8 +67,8 @@ class AgentMachine:
     """One incarnation of one agent. Owned by its loop, or by the simulator's."""
 
     __slots__ = (
-        "_arrived", "_at_snapshot", "_deferred", "_hold_after", "_install_first", "_method", "_on_arrival", "_pending",
-        "_since_install", "_updates", "agent", "incarnation", "installed", "pulls", "shards", "stage", "stage_since",
+        "_alphas", "_arrived", "_at_snapshot", "_deferred", "_hold_after", "_install_first", "_method", "_on_arrival",
+        "_pending", "_pulled", "_since_install", "_updates", "agent", "incarnation", "installed", "pulls", "shards", "stage", "stage_since",
         "stop_reason",
     )  # fmt: skip
 
@@ -83,6 +83,8 @@ class AgentMachine:
         #: (shard, alpha) of the pulls before the next gradient; shards with alpha 0 are left out.
         self.pulls: tuple[tuple[int, float], ...] = _NOTHING
         self._method = method
+        self._pulled = method.arrival == "target"
+        self._alphas = [0.0] * shards  # of the newest installed joint states
         self._on_arrival = method.install == "arrival"
         self._install_first = method.install_first
         self._hold_after = method.hold_after
@@ -202,10 +204,10 @@ class AgentMachine:
     def _take(self, event: Install) -> Take:
         shard, version, mode = event.shard, event.version, event.mode
         self.installed[shard] = version
-        pulled = mode == "install" and self._method.arrival == "target"
-        alpha = self._method.penalty(version) if pulled else 0.0  # a joiner starts at the joint state, unpulled
-        others = [pull for pull in self.pulls if pull[0] != shard]
-        self.pulls = tuple(sorted([*others, (shard, alpha)])) if alpha else tuple(others)
+        if self._pulled:
+            # A joiner starts at the joint state, unpulled.
+            self._alphas[shard] = self._method.penalty(version) if mode == "install" else 0.0
+            self.pulls = tuple([(number, alpha) for number, alpha in enumerate(self._alphas) if alpha])
         return Take(shard, version, mode)
 
     def _count_arrival(self, shard: int, now: float) -> None:

@@ -14,7 +14,7 @@ from mpca.driver.runner import Runner
 from mpca.records import EndRecord, RunFolder, Summary, write_summary
 from mpca.storage import model_file
 
-__all__ = ["evaluate_last", "exit_code", "save_model", "summarise", "write_report"]
+__all__ = ["evaluate_last", "exit_code", "save_model", "summarise", "take_reached", "write_report"]
 
 log = logging.getLogger("mpca.run")
 
@@ -30,6 +30,13 @@ def exit_code(end: End, signal_number: int | None) -> int:
     if end.status == "interrupted":
         return _SIGNALLED + (signal_number or 2)
     return _EXIT_CODES[end.status]
+
+
+def take_reached(runner: Runner) -> float | None:
+    """The result of a run that reached its target is the model that did, not what a few cycles more made of it."""
+    assert runner.joint is not None and runner.reached is not None
+    runner.joint.states = runner.reached
+    return runner.error
 
 
 def evaluate_last(runner: Runner, evaluator: JointEvaluator | None) -> float | None:

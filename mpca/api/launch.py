@@ -22,7 +22,7 @@ import cloudpickle
 
 from mpca import __version__
 from mpca.api.evaluation import JointEvaluator
-from mpca.api.finish import evaluate_last, exit_code, save_model, summarise, write_report
+from mpca.api.finish import evaluate_last, exit_code, save_model, summarise, take_reached, write_report
 from mpca.api.resume import Resumed, find_backup
 from mpca.clock import SystemClock
 from mpca.config import Resolved, load
@@ -165,6 +165,7 @@ class _Launch:
             restore=self._resumed.restore if self._resumed else None,
             on_status=self._shows.on_status,
             on_output=self._shows.on_output,
+            software=_versions(),
             earlier_s=self._resumed.trained_s if self._resumed else 0.0,
             earlier_t=self._resumed.t if self._resumed else 0.0,
         )
@@ -291,9 +292,9 @@ class _Launch:
 
     def _finish(self, runner: Runner, end: End, evaluator: JointEvaluator | None, backups: BackupWriter) -> Ended:
         self._shows.on_stage("saving the joint model")
-        error = None
+        error = take_reached(runner) if runner.reached else None
         try:
-            error = evaluate_last(runner, evaluator)
+            error = error if error is not None else evaluate_last(runner, evaluator)
         except MpcaError as failure:
             log.warning("the last joint model was not evaluated: %s", failure)
         state = save_model(runner, self._folder, backups)

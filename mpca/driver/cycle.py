@@ -37,7 +37,7 @@ from mpca.driver import instructions as i
 from mpca.driver.desk import EVERYTHING, Desk, Draft
 from mpca.driver.joining import Joining
 from mpca.driver.ledger import FrozenSet, Ledger, Ready, RunShape, Sum
-from mpca.driver.roster import ABSENT, ACTIVE, BEGUN, FINISHED, JOINING, LATE, READY, STARTING, Agent, Roster
+from mpca.driver.roster import ABSENT, ACTIVE, BEGUN, FINISHED, JOINING, LATE, READY, Agent, Roster
 from mpca.wire.orders import Answer, Freeze, Part, Reduce
 
 __all__ = ["CycleMachine"]
@@ -74,8 +74,12 @@ class CycleMachine:
         self._outgoing: Ready | None = None  # being downloaded
         self._ack_deadline = 0.0
         self._ledger = Ledger()
-        self._suspects: set[str] = set()  # executors left out though nobody said they were lost
-        self._ask_at: float | None = None
+        #: (agent, incarnation): left out though nobody said that they were lost, to be asked for again ...
+        self._suspects: set[tuple[int, int]] = set()
+        self._ask_at = 0.0
+        self._unheld: set[tuple[int, int]] = set()  # ... whose holding job ended ...
+        self._back: set[tuple[int, int]] = set()  # ... who answered late before they were known to be late
+        self._failures = 0  # of orders, in a row, that nobody's loss explains
         self._paused = (0.0, "")
         self._ending: tuple[str, str] | None = None
         self._stop_deadline = 0.0
@@ -131,7 +135,6 @@ class CycleMachine:
         return self.roster.executor_ready(event.executor, event.host, event.cores, now)
 
     def _on_executor_lost(self, event: c.ExecutorLost, now: float) -> list:
-        self._suspects.discard(event.executor)
         for agent in self.roster.agents:
             if agent.executor == event.executor and agent.state != ABSENT:
                 self._leave_out(agent.index, f"executor {event.executor} lost")
@@ -184,6 +187,9 @@ class CycleMachine:
         return self.roster.finished(event.agent, event.incarnation, now)
 
     def _on_back(self, event: c.AgentBack, now: float) -> list:
+        found = self.roster.find(event.agent, event.incarnation)
+        if found is not None and found.state == ACTIVE:
+            self._back.add((event.agent, event.incarnation))
         return self.roster.back(event.agent, event.incarnation, now, "it answered again")
 
     def _on_progress(self, event: c.AgentProgress, now: float) -> list:
@@ -195,20 +201,27 @@ class CycleMachine:
         found = self.roster.find(event.agent, event.incarnation)
         if found is None or found.state == FINISHED or self.stage == "STOPPING":
             return []
-        # lost with its executor: that event says the rest
-        return [i.Rediscover()] if found.executor in self.roster.executors else []
+        if found.executor not in self.roster.executors:
+            return []  # lost with its executor: that event says the rest
+        self._unheld.add((event.agent, event.incarnation))
+        return [i.Rediscover()]
 
     def _on_found(self, event: c.AgentsFound, now: float) -> list:
         out: list = []
+        living = {(one.agent, one.incarnation) for one in event.agents}
         for one in event.agents:
-            found = self.roster.find(one.agent, one.incarnation)
-            if found is None or found.executor != one.executor or found.state in (STARTING, FINISHED):
+            key = (one.agent, one.incarnation)
+            found = self.roster.find(*key)
+            if found is None or found.executor != one.executor or found.state == FINISHED:
                 continue
-            if found.state == LATE and one.executor in self._suspects:
-                out += self.roster.back(one.agent, one.incarnation, now, "its executor answered again")
-            elif found.state == ACTIVE:
-                out += self.roster.hold_again(one.agent, one.incarnation, one.executor)
-        self._suspects.clear()
+            if key in self._unheld:  # only then: a second holding job would take the core that orders need
+                out += self.roster.hold_again(*key, one.executor)
+            if key in self._suspects:
+                out += self.roster.back(*key, now, "its executor answered again")
+        for key in self._unheld - living:
+            out += self.roster.died(*key, "its holding job ended, and its process with it", now)
+        self._unheld.clear()
+        self._suspects -= living
         return out
 
     # ---- the start -----------------------------------------------------------------------------------------------------
@@ -308,6 +321,7 @@ class CycleMachine:
 
     def _begin_cycle(self, now: float) -> list | None:
         usable = self._frozen.contributors() if self._frozen.cycle == self.cycle else []
+        self._ack_deadline = now + self.shape.deadline_s
         if len(usable) < self._needed:
             # the first cycle, or after a pause: take (again) what the agents have, once enough of them train
             everyone = [*self.roster.in_state(ACTIVE)]
@@ -316,6 +330,12 @@ class CycleMachine:
                 return (
                     self._desk.submit(self._with_joiners(Draft("begin")), self.cycle, now) if self.roster.count(READY) else None
                 )
+            spent = self._frozen.cycle == self.cycle and any(a.index in self._frozen.left_out for a in everyone)
+            if spent or self._asked_again == self.cycle:
+                # a yield that was late or not finite stays so for its cycle, whose number is given up
+                self.cycle += 1
+                self._ledger.left_out = {}
+            self._asked_again = self.cycle
             draft = Draft(f"cycle {self.cycle}: freeze", freeze=(self.cycle, self.cycle % self.shape.shards, everyone))
             return self._desk.submit(self._with_joiners(draft), self.cycle, now)
         self._phase = "reduce"
@@ -413,6 +433,7 @@ class CycleMachine:
         order = self._desk.done(event.order)
         if order is None or order.stop:
             return []
+        self._failures = 0
         out: list = []
         if order.reduce is not None:
             reduce = order.reduce
@@ -439,6 +460,7 @@ class CycleMachine:
                 if wanted.get(one.agent) != one.incarnation:
                     continue  # fenced: not an incarnation that was asked
                 kept.frozen[one.agent] = one
+                self._back.discard((one.agent, one.incarnation))
                 kept.executor[one.agent] = answer.executor
                 self._ledger.pauses[one.agent] = [one.start, one.end]
                 if not one.finite:
@@ -450,7 +472,11 @@ class CycleMachine:
                 kept.weights[answer.executor] = answer.weight
             for agent, reason in answer.late.items():
                 kept.left_out[agent] = reason
-                out += self.roster.late(agent, wanted.get(agent, -1), reason, now)
+                key = (agent, wanted.get(agent, -1))
+                if key in self._back:
+                    self._back.discard(key)  # it owes no answer any more
+                else:
+                    out += self.roster.late(*key, reason, now)
         for executor, agent, _ in freeze.agents:
             if agent not in kept.frozen:
                 kept.left_out.setdefault(agent, f"executor {executor} lost")
@@ -482,18 +508,23 @@ class CycleMachine:
         """Nobody is known to be lost: leave the executors out that failed or did not end, and ask them later."""
         out: list = []
         culprits = [event.executor] if event.executor else event.unfinished  # a failed task ends all others
-        if not culprits or self._ledger.submissions > len(self.roster.agents) + 3:
-            why = f"cycle {self.cycle} failed {self._ledger.submissions} times: {event.reason}"
+        self._failures += 1
+        if not culprits or self._failures > len(self.roster.agents) + 3:
+            why = f"cycle {self.cycle} failed {self._failures} times: {event.reason}"
             return self._on_stop(i.StopRequested("failed", why), now)
         for name in culprits:
-            self._suspects.add(name)
             self._frozen.weights.pop(name, None)
             for agent in list(self.roster.in_state(ACTIVE)):
                 if agent.executor == name:
                     self._leave_out(agent.index, event.reason)
-                    out += self.roster.late(agent.index, agent.incarnation, event.reason, now)
-        self._ask_at = now + ASK_AGAIN_S
+                    out += self._late_for_now(agent, event.reason, now)
         return out
+
+    def _late_for_now(self, agent: Agent, reason: str, now: float) -> list:
+        """Late, and it owes no answer that would bring it back: it is asked for."""
+        self._suspects.add((agent.index, agent.incarnation))
+        self._ask_at = now + ASK_AGAIN_S
+        return self.roster.late(agent.index, agent.incarnation, reason, now)
 
     # ---- preparation and broadcasts --------------------------------------------------------------------------------------
 
@@ -517,7 +548,8 @@ class CycleMachine:
             self._outgoing.acked.add((event.agent, event.incarnation))
             self._ledger.stretch("broadcast", self._outgoing.shard, event.start, event.end)
         self._joining.acknowledged(event, now)
-        return []
+        key = (event.agent, event.incarnation)
+        return self.roster.back(*key, now, "its download came after all") if key in self._suspects else []
 
     def _unacknowledged(self) -> list[Agent]:
         """Agents that were told to download this cycle's broadcast and have not acknowledged it."""
@@ -537,11 +569,12 @@ class CycleMachine:
             out += self._desk.cancel(f"no answer within cluster.cycle_deadline={self.shape.deadline_s:.0f}s")
         if self._desk.job is None and self._phase and now > self._ack_deadline:
             for agent in self._unacknowledged():
-                out += self.roster.late(agent.index, agent.incarnation, "its download was not acknowledged in time", now)
+                out += self._late_for_now(agent, "its download was not acknowledged in time", now)
         if self.stage in ("RUNNING", "PAUSED"):
             out += self.roster.fill(now)
-            if self._ask_at is not None and now >= self._ask_at:
-                self._ask_at = now + ASK_AGAIN_S if self._suspects else None
+            if self._suspects and now >= self._ask_at:
+                self._ask_at = now + ASK_AGAIN_S
+                self._suspects = {key for key in self._suspects if self.roster.is_late(*key)}
                 out += [i.Rediscover()] if self._suspects else []
         return out
 

@@ -107,6 +107,10 @@ class Roster:
         found = self.agents[agent]
         return found if found.incarnation == incarnation and found.state != ABSENT else None
 
+    def is_late(self, agent: int, incarnation: int) -> bool:
+        found = self.find(agent, incarnation)
+        return found is not None and found.state == LATE
+
     # ---- executors ---------------------------------------------------------------------------------------------------
 
     def executor_ready(self, name: str, host: str, cores: int, now: float) -> list[Instruction]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Protocol
 
+from mpca.algorithm.joint import JointShard
 from mpca.clock import Clock
 from mpca.driver import cluster as c
 from mpca.driver import instructions as i
@@ -21,6 +22,7 @@ from mpca.driver.joint import JointModel
 from mpca.driver.objectives import Goals
 from mpca.driver.status import RunStatus
 from mpca.driver.tally import Tally
+from mpca.errors import EnvironmentRefused
 from mpca.methods.base import Method
 from mpca.records import Sink, make
 
@@ -65,6 +67,7 @@ class Runner:
         restore: Callable[[JointModel], None] | None = None,
         on_status: Callable[[RunStatus], None] = lambda status: None,
         on_output: Callable[[int, str], None] = lambda agent, line: None,
+        software: dict[str, str] | None = None,  # versions that executors must have too
         earlier_s: float = 0.0,  # training time of earlier attempts
         earlier_t: float = 0.0,  # t at which this attempt begins: records of an earlier attempt go on
     ) -> None:
@@ -73,16 +76,19 @@ class Runner:
         self.joint: JointModel | None = None
         self.tally = Tally(len(machine.roster.agents))
         self.returns: dict[int, bytes] = {}
+        self.reached: list[JointShard | None] | None = None  # the states that reached the target, which are the result
         self.error: float | None = None
         self.loss: float | None = None
         self._spec = spec
         self._evaluator, self._backups, self._restore = evaluator, backups, restore
         self._on_status, self._on_output = on_status, on_output
+        self._software = software or {}
         self.earlier_s = earlier_s
         self._wall0 = clock.wall() - earlier_t
         self._now0 = clock.now() - earlier_t
         self._next_evaluation = 0.0
         self._evaluated_cycle = -1
+        self._evaluated: list[JointShard | None] = []  # the states that the newest evaluation is of
         self._next_backup = clock.now() + (float(goals.dump.interval) if goals.dump else 0.0)
         self._next_status = 0.0
         self._paused_reason = ""
@@ -128,6 +134,7 @@ class Runner:
         if self.machine.stage in ("RUNNING", "PAUSED"):
             ended = self.goals.reached(self.error, self.trained_s, self.machine.cycle)
             if ended is not None:
+                self.reached = self._evaluated if ended[0] == "reached" else None
                 self.stop(*ended)
         if now >= self._next_status:
             self._next_status = now + STATUS_EVERY_S
@@ -158,11 +165,25 @@ class Runner:
                 self._on_output(event.agent, line)
         elif isinstance(event, c.AgentFinished):
             self.returns[event.agent] = event.returns
-        elif isinstance(event, c.AgentHello) and self.joint is None:
-            self.joint = JointModel(self.method, event.hello)
-            if self._restore is not None:
-                self._restore(self.joint)
-                self.machine.versions = self.joint.versions()
+        elif isinstance(event, c.AgentHello):
+            self._check_hello(event)
+            if self.joint is None:
+                self.joint = JointModel(self.method, event.hello)
+                if self._restore is not None:
+                    self._restore(self.joint)
+                    self.machine.versions = self.joint.versions()
+
+    def _check_hello(self, event: c.AgentHello) -> None:
+        """An executor with another Python or torch would unpickle, or compute, something else than the driver means."""
+        hello = event.hello
+        for what, theirs in (("python", hello.python), ("torch", hello.torch), ("mpca", hello.mpca)):
+            ours = self._software.get(what, theirs)
+            digits = 2 if what == "python" else 3
+            if ours.split("+")[0].split(".")[:digits] != theirs.split("+")[0].split(".")[:digits]:
+                raise EnvironmentRefused(
+                    f"{what} differs: the driver has {ours}, agent {hello.agent} on host {event.host} (executor "
+                    f"{event.executor}) has {theirs}; use one environment everywhere, or set cluster.python"
+                )
 
     # ---- instructions ----------------------------------------------------------------------------------------------------
 
@@ -229,6 +250,7 @@ class Runner:
         if due and not evaluator.busy and self.joint is not None and self.joint.complete:
             self._next_evaluation = now + float(wanted.every)
             self._evaluated_cycle = self.machine.cycle
+            self._evaluated = list(self.joint.states)
             evaluator.submit(self.machine.cycle, self.joint)
 
     def take_evaluation(self, done: Evaluation) -> None:

@@ -7,6 +7,7 @@ writing to it can neither fail nor raise SIGBUS later. Where the slots lie and w
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 from collections.abc import Callable, Sequence
@@ -92,10 +93,12 @@ class Segment:
         return self.shard_view(shard, slot=1 + shard)
 
     def close(self) -> None:
-        """Close the descriptor; the mapping goes with the last array that looks into it."""
+        """Close descriptor and mapping; if an array still looks into the mapping, that goes with the array."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+            with contextlib.suppress(BufferError):
+                self._map.close()
 
     def _write_header(self, slot: int, header: SlotHeader) -> None:
         offset = self.slots[slot]

@@ -16,7 +16,7 @@ from mpca.agent.state import CLOSED, STOPPING, TRAINING, AgentMachine
 from mpca.methods.base import Method
 from mpca.sim.trainers import SimTrainer
 from mpca.sim.world import World
-from mpca.wire.messages import Install
+from mpca.wire.messages import Begin, Install
 
 if TYPE_CHECKING:
     from mpca.sim.nodes import Node
@@ -43,6 +43,7 @@ class SimAgent:
         self.machine = AgentMachine(agent, incarnation, method.shards, method)
         self.trainer = trainer
         self.alive = True
+        self.held = True  # a holding job waits for its end
         self.stopped = False
         self.attached = False
         self.poisoned = False  # its next snapshot is not finite, nor any after it, until it takes a joint model
@@ -56,6 +57,7 @@ class SimAgent:
         self._inbox: list[Any] = []
         self._trained_to = 0.0  # when the batch began that is running now
         self._awake = False  # a look is planned
+        self._told = False  # the driver knows of its first update
 
     # ---- what befalls the process --------------------------------------------------------------------------------------
 
@@ -86,6 +88,8 @@ class SimAgent:
         self.stopped = False
         self._trained_to = self._world.now
         self._plan_look()
+        if self.machine.stage is TRAINING and not self._told:
+            self._world.after(self._step_s, self._tell_first_step)
 
     def die(self) -> None:
         self.alive = False
@@ -108,6 +112,7 @@ class SimAgent:
         if not self.alive or self.stopped:
             return
         machine, now = self.machine, self._world.now
+        begun = any(type(message) is Begin for message in self._inbox)
         self._train_to(now - self._copy_s)
         inbox, self._inbox = self._inbox, []
         for message in inbox:
@@ -119,9 +124,20 @@ class SimAgent:
             self._world.after(self._step_s, self._return)
         elif machine.stage is TRAINING:
             self._trained_to = now
+            if begun:
+                self._world.after(self._step_s + self._copy_s, self._tell_first_step)
             if self._steps_to_hold:  # in step with others: its machine wants to know of every update
                 self._awake = True
                 self._world.after(self._step_s + self._copy_s, self._look)
+
+    def _tell_first_step(self) -> None:
+        """The driver asks an agent for nothing before it knows of its first update."""
+        if not self.alive or self.stopped:
+            return
+        self._train_to(self._world.now)
+        if self.updates:
+            self._told = True
+            self._node.progress(self)
 
     def _train_to(self, now: float) -> None:
         machine = self.machine

@@ -10,6 +10,7 @@
     I10 who begins has a committed joint model, not extrapolated, whose shards are at most one exchange old
     I11 a quarantined place gets no agent
     I12 nothing piles up while the run goes on, nothing is left at its end
+    hold   an agent has one holding job
     fence  only the newest incarnation of an agent is asked, and only one that was asked contributes
     live   when faults have stopped, the run ends in time, and all who live contribute again
 
@@ -85,6 +86,11 @@ class Checker:
 
     def process(self, process: SimAgent) -> None:
         self._processes.append(process)
+
+    def held_again(self, process: SimAgent) -> None:
+        if process.held:
+            self._broken("hold", f"agent {process.agent} has two holding jobs: the second takes the core that orders need")
+        process.held = True
 
     def started(self, agent: int, incarnation: int, executor: str) -> None:
         self.tell("start", agent, incarnation, executor)

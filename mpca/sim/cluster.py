@@ -62,6 +62,7 @@ class SimCluster:
         self.watch = watch
         self.wall0 = world.clock.wall() - world.now
         self.reach: Callable[[str, int], None] = lambda point, cycle: None
+        self._refused: set[int] = set()  # agents whose next holding job fails before it starts a process
         self.misplaced: set[str] = set()  # executors of which the next task will be run elsewhere
         self.echo_s = 0.0  # messages of agents that died arrive once more after so long
         self.events: list[Any] = []
@@ -141,11 +142,13 @@ class SimCluster:
     def _hold(self, agent: int, incarnation: int, executor: str) -> None:
         """The holding job's task begins: start the process, or take hold of the living one."""
         node = self.nodes.get(executor)
-        if node is None or self._closed:
+        if node is None or self._closed or agent in self._refused:
+            self._refused.discard(agent)
             self.emit(c.HoldEnded(agent, incarnation, f"executor {executor} is gone"))
             return
         there = node.agents.get(agent)
         if there is not None and there.incarnation == incarnation:
+            self.watch.held_again(there)
             return
         trainer = self._make_trainer(agent, incarnation)
         step_s = self._costs.step_of(agent, self._agents)
@@ -412,9 +415,15 @@ class SimCluster:
     def end_hold(self, agent: int) -> bool:
         """A holding job ends; process and executor live on."""
         found = self.process(agent)
-        if found is None or not found[1].attached:
+        if found is None or not found[1].held:
             return False
+        found[1].held = False
         self.emit(c.HoldEnded(agent, found[1].incarnation, "the holding job was cancelled"))
+        return True
+
+    def refuse_start(self, agent: int) -> bool:
+        """The next holding job of the agent ends before it has started a process."""
+        self._refused.add(agent)
         return True
 
     def retry_task(self, agent: int) -> bool:

@@ -10,9 +10,12 @@ One set of scripts, in ``tests/golden/executor``, is run on both, so a rule that
       |                    +--deadline, agent_gone, forget--> CLOSED, with a reason
       +----freeze, but no such incarnation------------------> CLOSED
 
+    CLOSED ---freeze again, of an agent that lives---> ASKED
+
 An agent has at most one interruption outstanding; a second yield of it waits until the first was answered, even if that
-one is closed by then: its late bytes are discarded, and the agent is back. A frozen yield counts whatever becomes of its
-agent. A freeze is answered as soon as each of its yields is frozen or closed. What is forgotten while merely MADE was
+one is closed by then: its late bytes are discarded, and the agent is back. Asking again for a cycle (the driver paused, or
+an order was submitted again) opens what was closed: only an accepted yield is final. A frozen yield counts whatever becomes
+of its agent. A freeze is answered as soon as each of its yields is frozen or closed. What is forgotten while merely MADE was
 never read, and is counted.
 
 *Arrivals.* The slot of one shard of one agent is free, or offered from its writing until the agent's Installed. An
@@ -205,15 +208,16 @@ class ExecutorBook:
         for agent, incarnation in agents:
             entry = self._entry(cycle, shard, agent, incarnation)
             wanted.append(entry)
-            if entry.state != MADE:
+            if entry.state in (ASKED, FROZEN):
                 continue
             seat = self._seat(agent, incarnation)
-            if seat is None:
+            if seat is not None:
+                entry.state = ASKED
+                if seat.outstanding is not entry:
+                    seat.queue.append(entry)
+                    self._interrupt_next(seat, out)
+            elif entry.state == MADE:
                 entry.close(NO_SUCH_INCARNATION)
-                continue
-            entry.state = ASKED
-            seat.queue.append(entry)
-            self._interrupt_next(seat, out)
         wanted.sort(key=lambda entry: entry.agent)
         self._requests.append(_Request(ticket, cycle, shard, wanted))
         self._answer_settled(out)

@@ -84,7 +84,7 @@ class Node:
         return [
             Rediscovered(self.name, self.host, one.agent, one.incarnation, one.pid)
             for one in self.agents.values()
-            if one.attached
+            if one.alive
         ]
 
     def _find(self, agent: int, incarnation: int) -> SimAgent | None:
@@ -115,9 +115,12 @@ class Node:
     def installed(self, agent: SimAgent, shard: int, version: int) -> None:
         self._perform(self.book.installed(agent.agent, agent.incarnation, shard, version))
 
+    def progress(self, agent: SimAgent) -> None:
+        self._cluster.emit(c.AgentProgress(agent.agent, agent.incarnation, agent.updates, agent.updates, 0.0, 0.0, {}))
+
     def finished(self, agent: SimAgent) -> None:
         self._leave(agent)
-        self._cluster.emit(c.AgentProgress(agent.agent, agent.incarnation, agent.updates, agent.updates, 0.0, 0.0, {}))
+        self.progress(agent)
         self._cluster.emit(c.AgentFinished(self.name, agent.agent, agent.incarnation, b""))
 
     def died(self, agent: SimAgent) -> None:

@@ -45,7 +45,7 @@ class MpcaBridge:
             EnvironmentRefused: the session has not our jar.
             JvmError: the JVM refuses, such as for a session without our plug-in.
         """
-        context = spark.sparkContext
+        context: Any = spark.sparkContext
         java_class = context._jvm.org.mpca.bridge.MpcaBridge
         if isinstance(java_class, JavaPackage):
             raise EnvironmentRefused(
@@ -55,7 +55,9 @@ class MpcaBridge:
         with jvm_errors(f"opening run {run}"):
             self._java = java_class(context._jsc.sc(), run, epoch, reducer, broadcast, chunk_bytes, segment_path)
 
-    def start_agent(self, agent: int, incarnation: int, executor: str, command: list[str], env: dict[str, str], start: bytes) -> None:
+    def start_agent(
+        self, agent: int, incarnation: int, executor: str, command: list[str], env: dict[str, str], start: bytes
+    ) -> None:
         """Submit the holding job of one agent; `start` is the body of its Start frame."""
         spec = msgpack.packb({"command": command, "env": env, "start": start}, use_bin_type=True)
         with jvm_errors(f"starting agent {agent}"):

@@ -70,7 +70,9 @@ def _check_cores(conf: Mapping[str, str], agents: int, agents_per_executor: int)
     cluster = _LOCAL_CLUSTER.fullmatch(master)
     if master.startswith("local") and cluster is None:
         raise refused(
-            "spark.master", master, f"must have executors of their own {_PLACE}: use local-cluster[{agents},2,1024], or mpca.session()"
+            "spark.master",
+            master,
+            f"must have executors of their own {_PLACE}: use local-cluster[{agents},2,1024], or mpca.session()",
         )
     per_task = int(conf.get("spark.task.cpus", "1"))
     needed = 2 * agents_per_executor * per_task
@@ -108,7 +110,8 @@ def _check_results(conf: Mapping[str, str], agents: int, reducer: str, shard_byt
         raise refused(
             "spark.driver.maxResultSize",
             conf["spark.driver.maxResultSize"],
-            f"must be {format_size(_RESULTS_BYTES + sums)} or more, or 0 for no limit {_PLACE}: the tasks of one cycle answer that much",
+            f"must be {format_size(_RESULTS_BYTES + sums)} or more, or 0 for no limit {_PLACE}: the tasks of one cycle "
+            "answer that much",
         )
 
 

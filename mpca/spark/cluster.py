@@ -109,7 +109,7 @@ class SparkCluster:
         return [_event(packed) for packed in self._bridge.poll(max(0, round(timeout_s * 1000)))]
 
     def inventory(self) -> list[dict[str, Any]]:
-        """What of any run of the session lies on the driver and on each executor; for tests and for people who look for a leak."""
+        """What of any run of the session lies on the driver and on each executor: for whoever looks for a leak."""
         return self._bridge.inventory()
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ class Segment:
 
     def write(self, vector: npt.NDArray[np.float32]) -> int:
         """Copy a vector in; its bytes."""
-        data = memoryview(np.ascontiguousarray(vector)).cast("B")
+        data = np.ascontiguousarray(vector).view(np.uint8).data
         self.reserve(len(data))
         done = 0
         while done < len(data):  # one call moves at most 2 GiB
@@ -48,7 +48,7 @@ class Segment:
     def read(self, length: int) -> npt.NDArray[np.float32]:
         """A copy of the first `length` bytes."""
         vector = np.empty(length // 4, dtype="<f4")
-        data = memoryview(vector).cast("B")
+        data = vector.view(np.uint8).data
         done = 0
         while done < length:
             got = os.preadv(self._fd, [data[done:]], done)

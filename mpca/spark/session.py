@@ -168,7 +168,10 @@ def _launch(home: Path, conf: Any) -> Any:
     with (
         log.open("wb") as sink,
         _environment(
-            SPARK_HOME=str(home), SPARK_CONF_DIR=str(home / "conf"), SPARK_LOCAL_IP="127.0.0.1", SPARK_LOCAL_HOSTNAME="localhost"
+            SPARK_HOME=str(home),
+            SPARK_CONF_DIR=str(home / "conf"),
+            SPARK_LOCAL_IP="127.0.0.1",
+            SPARK_LOCAL_HOSTNAME="localhost",
         ),
     ):
         try:

@@ -48,7 +48,7 @@ def test_a_captured_variable_that_cannot_travel_is_named() -> None:
 
 
 def test_an_argument_that_cannot_travel_is_named() -> None:
-    with pytest.raises(ConfigError, match="argument 'guard' .*cannot be pickled"):
+    with pytest.raises(ConfigError, match=r"argument 'guard' .*cannot be pickled"):
         ship(lambda guard: None, (), {"guard": threading.Lock()})
 
 
@@ -56,7 +56,7 @@ def test_a_global_that_cannot_travel_is_named() -> None:
     code = "def train():\n    return LOCK"
     space = {"LOCK": LOCK_OF_THE_MODULE, "__name__": "__main__"}
     exec(code, space)
-    with pytest.raises(ConfigError, match="the global variable 'LOCK' .*cannot be pickled"):
+    with pytest.raises(ConfigError, match=r"the global variable 'LOCK' .*cannot be pickled"):
         ship(space["train"], (), {})
 
 

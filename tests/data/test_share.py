@@ -78,7 +78,7 @@ def test_tensor_data_set_gives_what_the_loader_gives() -> None:
 
 def test_endless_share_ends_when_the_run_is_stopping() -> None:
     seen: list[int] = []
-    for numbers, _ in share(Squares(6), 3, epochs=None, stopping=lambda: len(seen) >= 30, count=lambda n: None):
+    for numbers, _ in share(Squares(6), 3, epochs=None, stopping=lambda: len(seen) >= 30):  # noqa: B023
         seen += numbers.tolist()
     assert len(seen) == 30
     assert all(sorted(seen[at : at + 6]) == list(range(6)) for at in range(0, 30, 6))

@@ -14,7 +14,16 @@ from tests.spark.support import HandDriver, alive, java_pids
 
 MIB = 1 << 20
 #: Threads of ours that live as long as their JVM, or linger for a minute in a pool.
-LASTING = ("mpca-spawner", "mpca-sweeper", "mpca-remove", "mpca-download", "mpca-fetch", "mpca-relay", "mpca-freeze", "mpca-desk")
+LASTING = (
+    "mpca-spawner",
+    "mpca-sweeper",
+    "mpca-remove",
+    "mpca-download",
+    "mpca-fetch",
+    "mpca-relay",
+    "mpca-freeze",
+    "mpca-desk",
+)
 _runs = itertools.count(1)
 
 

@@ -56,7 +56,7 @@ class HandDriver:
             for event in self.events[seen:]:
                 if isinstance(event, kind) and condition(event):
                     return event
-                if isinstance(event, AgentDied) and event.tail and AgentDied not in _kinds(kind):
+                if isinstance(event, AgentDied) and "Traceback" in event.tail and AgentDied not in _kinds(kind):
                     raise AssertionError(f"an agent died: {event.tail}")
             seen = len(self.events)
             if time.monotonic() > until:

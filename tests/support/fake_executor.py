@@ -49,7 +49,7 @@ class FakeExecutor:
         """Start an agent on `function(*args)`; `start` replaces fields of the Start message."""
         cloudpickle.register_pickle_by_value(inspect.getmodule(function))
         payload = cloudpickle.dumps((function, args, {}))
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in __exit__)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "mpca.agent.main"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0,

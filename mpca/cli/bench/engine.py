@@ -105,7 +105,9 @@ class Opened:
         return self.marks.marks
 
 
-def open_run(spark: SparkSession, case: Case, interface: str = "eth0", output: Callable[[int, str], None] | None = None) -> Opened:
+def open_run(
+    spark: SparkSession, case: Case, interface: str = "eth0", output: Callable[[int, str], None] | None = None
+) -> Opened:
     """Put a run together on a session; the caller closes its cluster."""
     from mpca.api.shipping import ship
     from mpca.spark.cluster import SparkCluster

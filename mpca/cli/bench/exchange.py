@@ -46,10 +46,14 @@ KEYS = (
 @click.command()
 @click.option("--agents", default=4, show_default=True, help="K: agents, each on an executor and a node of its own.")
 @click.option("--size", default="16MiB", show_default=True, help="M: bytes of the whole model.")
-@click.option("--shape", "rate", help="Rate of every link, such as 30mbit (root). Without it: loopback, which counts for nothing.")
+@click.option(
+    "--shape", "rate", help="Rate of every link, such as 30mbit (root). Without it: loopback, which counts for nothing."
+)
 @click.option("--reducer", type=click.Choice(["ranges", "tree"]), default="ranges", show_default=True)
 @click.option("--broadcast", type=click.Choice(["relay", "torrent"]), default="relay", show_default=True)
-@click.option("--phases", type=click.IntRange(1, 3), default=3, show_default=True, help="Of the overlapped run; it has three shards.")
+@click.option(
+    "--phases", type=click.IntRange(1, 3), default=3, show_default=True, help="Of the overlapped run; it has three shards."
+)
 @click.option("--cycles", type=click.IntRange(min=6), default=15, show_default=True, help="Cycles of the overlapped run.")
 @json_option
 def command(
@@ -141,7 +145,9 @@ class _Driver:
         self._log = Path(spec.work_dir) / "driver-output.log"
         command = [*prefix, sys.executable, "-m", "mpca.cli.bench.exchange_driver", json.dumps(asdict(spec))]
         sink = stack.enter_context(self._log.open("wb"))
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink, text=True, bufsize=1)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink, text=True, bufsize=1
+        )
         stack.callback(self._end)
         self._ready = False
 

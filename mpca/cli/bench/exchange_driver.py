@@ -50,9 +50,7 @@ class Spec:
         """The small one first: it warms the JVMs, and what it leaves is the start that memory is compared with."""
 
         def case(name: str, size: int, shards: int, phases: int, cycles: int) -> Case:
-            return Case(
-                name, self.agents, shards, phases, cycles, wait, (size,), self.reducer, self.broadcast, deadline_s
-            )
+            return Case(name, self.agents, shards, phases, cycles, wait, (size,), self.reducer, self.broadcast, deadline_s)
 
         return [
             case("small", SMALL_BYTES, SHARDS, self.phases, SMALL_CYCLES),

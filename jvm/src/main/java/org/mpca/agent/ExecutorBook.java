@@ -23,11 +23,14 @@ import java.util.TreeMap;
  *     |                    |
  *     |                    +--deadline, agent_gone, forget--&gt; CLOSED, with a reason
  *     +----freeze, but no such incarnation------------------&gt; CLOSED
+ *
+ *   CLOSED ---freeze again, of an agent that lives---&gt; ASKED
  * </pre>
  *
  * An agent has at most one interruption outstanding; a second yield of it waits until the first was answered, even if
- * that one is closed by then: its late bytes are discarded, and the agent is back. A frozen yield counts whatever
- * becomes of its agent. A freeze is answered as soon as each of its yields is frozen or closed. What is forgotten while
+ * that one is closed by then: its late bytes are discarded, and the agent is back. Asking again for a cycle (the driver
+ * paused, or an order was submitted again) opens what was closed: only an accepted yield is final. A frozen yield counts
+ * whatever becomes of its agent. A freeze is answered as soon as each of its yields is frozen or closed. What is forgotten while
  * merely MADE was never read, and is counted.
  *
  * <p><b>Arrivals.</b> The slot of one shard of one agent is free, or offered from its writing until the agent's
@@ -204,17 +207,19 @@ public final class ExecutorBook {
     for (int[] pair : agents) {
       Entry entry = entry(cycle, shard, pair[0], pair[1]);
       request.entries.put(entry.agent, entry);
-      if (entry.state != State.MADE) {
+      if (entry.state == State.ASKED || entry.state == State.FROZEN) {
         continue;
       }
       Seat seat = seat(entry.agent, entry.incarnation);
-      if (seat == null) {
+      if (seat != null) {
+        entry.state = State.ASKED;
+        if (seat.outstanding != entry) {
+          seat.queue.add(entry);
+          interruptNext(seat, out);
+        }
+      } else if (entry.state == State.MADE) {
         entry.close(NO_SUCH_INCARNATION);
-        continue;
       }
-      entry.state = State.ASKED;
-      seat.queue.add(entry);
-      interruptNext(seat, out);
     }
     requests.add(request);
     answerSettled(out);
@@ -279,7 +284,8 @@ public final class ExecutorBook {
     Slot slot = seat.slots.computeIfAbsent(shard, key -> new Slot());
     if (version < slot.newest) {
       out.add(performer -> performer.supersede(agent, shard, version));
-    } else if (version > slot.newest) {
+    } else if (version > slot.newest || mode.equals("replace")) {
+      // A replacement is written though its version is there already: the agent's own state was not finite.
       slot.newest = version;
       if (slot.offered == Slot.NONE) {
         slot.offered = version;

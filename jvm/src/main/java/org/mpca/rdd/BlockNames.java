@@ -30,7 +30,8 @@ final class BlockNames implements Serializable {
 
   /** What all names of a run start with, whatever the epoch. */
   static String ofRun(String run) {
-    return ALL + run + "_";
+    // An underscore ends a field here, so that no run's prefix is another one's; a run's name has no tilde.
+    return ALL + run.replace('_', '~') + "_";
   }
 
   String parts(long cycle, long order) {

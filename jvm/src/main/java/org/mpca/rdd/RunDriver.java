@@ -181,6 +181,9 @@ public final class RunDriver {
     int[] partOrders = new int[order.reduce == null ? 0 : order.reduce.parts.size()];
     int reduceRanges = 0;
     if (order.reduce != null) {
+      if (order.reduce.parts.isEmpty()) {
+        throw new IllegalArgumentException("a sum of nothing was ordered: order=" + order.order);
+      }
       Map<String, Integer> by = frozenBy.getOrDefault(order.reduce.cycle, Collections.emptyMap());
       for (int p = 0; p < partOrders.length; p++) {
         String executor = order.reduce.parts.get(p).executor;

@@ -1,0 +1,73 @@
+"""Which sessions are refused, and in which words. No Spark is started here."""
+
+from __future__ import annotations
+
+import pytest
+
+from mpca.errors import ConfigError, EnvironmentRefused
+from mpca.spark.bridge import JAR, PLUGIN
+from mpca.spark.checks import check_session
+
+GOOD = {"spark.plugins": PLUGIN, "spark.jars": str(JAR), "spark.master": "local-cluster[4,2,1024]"}
+
+
+def refusal(conf: dict[str, str], **wanted) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        check_session({**GOOD, **conf}, **wanted)
+    return caught.value
+
+
+def test_a_session_with_room_passes() -> None:
+    check_session(GOOD, agents=4)
+    check_session({**GOOD, "spark.master": "local-cluster[2, 4, 1024]"}, agents=4, agents_per_executor=2)
+    check_session({**GOOD, "spark.master": "yarn", "spark.executor.cores": "2", "spark.executor.instances": "4"}, agents=4)
+    check_session({**GOOD, "spark.master": "spark://host:7077"}, agents=4)  # its executors say how many cores they have
+
+
+def test_other_plugins_beside_ours_pass() -> None:
+    check_session({**GOOD, "spark.plugins": f"com.example.Other, {PLUGIN}"})
+
+
+@pytest.mark.parametrize(("key", "value"), [("spark.speculation", "true"), ("spark.dynamicAllocation.enabled", "TRUE")])
+def test_what_would_take_a_run_apart_is_refused(key, value) -> None:
+    error = refusal({key: value})
+    assert str(error).startswith(f"{key} = {value!r}: must be false (Spark session): ")
+    assert error.key == key
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[4]"])
+def test_a_master_without_executors_of_their_own_is_refused(master) -> None:
+    assert str(refusal({"spark.master": master}, agents=4)) == (
+        f"spark.master = {master!r}: must have executors of their own (Spark session): "
+        "use local-cluster[4,2,1024], or mpca.session()"
+    )
+
+
+def test_one_core_for_an_agent_is_refused() -> None:
+    assert "gives an executor 1 cores and must give 2" in str(refusal({"spark.master": "local-cluster[4,1,1024]"}))
+    assert "gives an executor 1 cores and must give 2" in str(refusal({"spark.master": "yarn"}))  # YARN's default
+    error = refusal({"spark.master": "yarn", "spark.executor.cores": "2"}, agents_per_executor=2)
+    assert str(error).startswith("spark.executor.cores = '2': gives an executor 2 cores and must give 4")
+    assert "must give 4" in str(refusal({"spark.task.cpus": "2"}))
+
+
+def test_more_agents_than_there_is_room_for_is_refused() -> None:
+    assert "has room for 4 agents and the run wants 5" in str(refusal({}, agents=5))
+    error = refusal({"spark.master": "yarn", "spark.executor.cores": "2", "spark.executor.instances": "2"}, agents=3)
+    assert error.key == "spark.executor.instances"
+    assert "ask for 3 executors or fewer agents" in str(error)
+
+
+def test_too_small_a_limit_on_results_is_refused_with_what_is_needed() -> None:
+    assert "must be 16.0 MiB or more" in str(refusal({"spark.driver.maxResultSize": "1m"}))
+    error = refusal({"spark.driver.maxResultSize": "256m"}, agents=4, reducer="tree", shard_bytes=100 << 20)
+    assert "must be 316.0 MiB or more, or 0 for no limit" in str(error)
+    check_session({**GOOD, "spark.driver.maxResultSize": "256m"}, agents=4, reducer="ranges", shard_bytes=100 << 20)
+    check_session({**GOOD, "spark.driver.maxResultSize": "0"}, agents=4, reducer="tree", shard_bytes=100 << 20)
+    check_session({**GOOD, "spark.driver.maxResultSize": "1073741824"})
+
+
+def test_a_session_without_plugin_or_jar_is_refused_with_what_to_add() -> None:
+    for conf in ({**GOOD, "spark.plugins": ""}, {**GOOD, "spark.jars": "other.jar"}):
+        with pytest.raises(EnvironmentRefused, match=f"start the session with spark.plugins={PLUGIN} and spark.jars="):
+            check_session(conf)

@@ -1,0 +1,213 @@
+"""Losing agents and executors, on real ones: what fails, how fast, and what goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from mpca.driver.cluster import AgentBack, AgentDied, AgentsFound, ExecutorLost, ExecutorReady, HoldEnded
+from mpca.wire.orders import Part, Reduce
+from tests.spark.support import alive, java_pids, kill, plain_value, weighted_sum
+
+pytestmark = pytest.mark.spark
+
+
+def test_an_executor_killed_between_freezing_and_summing(drive, work_dir) -> None:
+    """The order fails within a second; without the lost one it gives the same frozen bytes, and nobody else notices."""
+    driver = drive()
+    executors = driver.executors(3)
+    driver.start_agents(executors)
+    driver.done(driver.submit(begin=driver.everyone()))
+    time.sleep(0.2)
+    answers = driver.done(driver.submit(freeze=driver.freeze(0))).answers
+    lost = executors[1]
+    kill(java_pids(work_dir)[lost])
+    killed = time.monotonic()
+    failed = driver.failed(driver.submit(reduce=driver.reduce(0, answers), freeze=driver.freeze(1)))
+    assert time.monotonic() - killed < 1.0
+    assert failed.executor == lost
+    driver.wait(ExecutorLost, lambda event: event.executor == lost, new=False)
+
+    del driver.places[1]
+    living = [answer for answer in answers if answer.executor != lost]
+    order = driver.submit(reduce=driver.reduce(0, living), freeze=driver.freeze(1))
+    done = driver.done(order)
+    got = driver.cluster.take_sum(order, driver.shard_bytes(0))
+    expected = [
+        (plain_value(driver.elements, 3, 0, one.agent, one.tau), answer.weight) for answer in living for one in answer.frozen
+    ]
+    assert got.tobytes() == weighted_sum(expected).tobytes()
+    assert sorted(one.agent for answer in done.answers for one in answer.frozen) == [0, 2]
+
+    driver.cluster.rediscover()
+    found = driver.wait(AgentsFound, new=False).agents
+    assert {one.agent: one.pid for one in found} == {0: driver.pids[0], 2: driver.pids[2]}
+    assert not alive(driver.pids[1])
+    # Its replacement takes an agent, which takes part like the others.
+    replacement = driver.wait(ExecutorReady, lambda event: event.executor not in executors, new=False).executor
+    driver.start_agent(1, replacement, incarnation=2)
+    driver.done(driver.submit(begin=[[replacement, 1, 2]]))
+    answers = driver.done(driver.submit(freeze=driver.freeze(2))).answers
+    order = driver.submit(reduce=driver.reduce(2, answers))
+    assert len(driver.done(order).answers) == 3
+
+
+def test_an_executor_killed_while_its_agent_is_awaited(drive, work_dir) -> None:
+    driver = drive()
+    executors = driver.executors(3)
+    driver.start_agents(executors)
+    driver.done(driver.submit(begin=driver.everyone()))
+    os.kill(driver.pids[2], signal.SIGSTOP)
+    order = driver.submit(freeze=driver.freeze(0))
+    time.sleep(0.5)
+    kill(java_pids(work_dir)[executors[2]])
+    killed = time.monotonic()
+    failed = driver.failed(order)
+    assert time.monotonic() - killed < 1.0
+    assert failed.executor == executors[2]
+    del driver.places[2]
+    # The survivors' tasks of the failed order have let go of their cores, and what they froze is what they froze.
+    again = driver.done(driver.submit(freeze=driver.freeze(0)))
+    assert sorted(one.agent for answer in again.answers for one in answer.frozen) == [0, 1]
+
+
+def test_an_agent_killed_is_reported_with_its_exit_code(drive) -> None:
+    driver = drive()
+    executors = driver.executors(3)
+    driver.start_agents(executors)
+    driver.done(driver.submit(begin=driver.everyone()))
+    handed_over = driver.done(driver.submit(freeze=driver.freeze(0))).answers
+    kill(driver.pids[1])
+    died = driver.wait(AgentDied, new=False)
+    assert (died.executor, died.agent, died.incarnation, died.pid) == (executors[1], 1, 1, driver.pids[1])
+    assert died.exit_code == 128 + signal.SIGKILL
+    assert driver.wait(HoldEnded, new=False).agent == 1
+    # What it had handed over counts; what it is asked for now does not come.
+    order = driver.submit(reduce=driver.reduce(0, handed_over), freeze=driver.freeze(1))
+    done = driver.done(order)
+    assert driver.cluster.take_sum(order, driver.shard_bytes(0)).size
+    assert [sorted(answer.late) for answer in done.answers] == [[], [1], []]
+    # Another incarnation on the same executor.
+    driver.start_agent(1, executors[1], incarnation=2)
+    assert driver.pids[1] != died.pid
+
+
+def test_a_stopped_agent_is_late_and_comes_back(drive) -> None:
+    driver = drive()
+    executors = driver.executors(3)
+    driver.start_agents(executors)
+    driver.done(driver.submit(begin=driver.everyone()))
+    os.kill(driver.pids[0], signal.SIGSTOP)
+    began = time.monotonic()
+    answers = driver.done(driver.submit(freeze=driver.freeze(0), deadline_s=1.5)).answers
+    assert time.monotonic() - began < 3
+    assert list(answers[0].late) == [0]
+    assert answers[0].frozen == []
+    order = driver.submit(reduce=driver.reduce(0, answers))
+    driver.done(order)
+    got = driver.cluster.take_sum(order, driver.shard_bytes(0))
+    assert len(driver.reduce(0, answers).parts) == 2
+    assert np.all(np.isfinite(got))
+    os.kill(driver.pids[0], signal.SIGCONT)
+    back = driver.wait(AgentBack, new=False)
+    assert (back.executor, back.agent, back.incarnation) == (executors[0], 0, 1)
+    answers = driver.done(driver.submit(freeze=driver.freeze(3))).answers
+    assert [list(answer.late) for answer in answers] == [[], [], []]
+
+
+def test_a_stopped_executor_holds_an_order_until_its_deadline_at_most(drive, work_dir) -> None:
+    driver = drive()
+    executors = driver.executors(3)
+    driver.start_agents(executors)
+    driver.done(driver.submit(begin=driver.everyone()))
+    answers = driver.done(driver.submit(freeze=driver.freeze(0))).answers
+    stopped = java_pids(work_dir)[executors[2]]
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        failed = driver.failed(driver.submit(reduce=driver.reduce(0, answers), deadline_s=2))
+        assert time.monotonic() - began < 4
+        assert failed.executor == executors[2]
+        del driver.places[2]
+        living = [answer for answer in answers if answer.executor != executors[2]]
+        order = driver.submit(reduce=driver.reduce(0, living))
+        driver.done(order)
+        driver.cluster.take_sum(order, driver.shard_bytes(0))
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+
+
+def test_a_holding_job_that_is_cancelled_leaves_its_agent_alone(drive, spark) -> None:
+    driver = drive()
+    executors = driver.executors(3)
+    driver.start_agents(executors)
+    driver.done(driver.submit(begin=driver.everyone()))
+    spark.sparkContext.cancelJobGroup(f"mpca {driver.run} hold/1/1")
+    ended = driver.wait(HoldEnded, new=False)
+    assert (ended.agent, "cancelled" in ended.reason) == (1, True)
+    answers = driver.done(driver.submit(freeze=driver.freeze(0))).answers
+    assert [one.agent for answer in answers for one in answer.frozen] == [0, 1, 2]
+    # Held again: the same process.
+    driver.start_agent(1, executors[1], wait=False)
+    driver.cluster.rediscover()
+    assert {one.pid for one in driver.wait(AgentsFound, new=False).agents} == set(driver.pids.values())
+
+
+def test_a_holding_job_for_a_lost_executor_starts_nothing(drive, work_dir) -> None:
+    driver = drive()
+    executors = driver.executors(3)
+    driver.start_agent(0, executors[0])
+    kill(java_pids(work_dir)[executors[0]])
+    ended = driver.wait(HoldEnded, new=False)
+    assert ended.agent == 0
+    assert "gone" in ended.reason
+    driver.wait(ExecutorLost, new=False)
+    driver.start_agent(0, executors[0], incarnation=2, wait=False)
+    ended = driver.wait(HoldEnded, lambda event: event.incarnation == 2, new=False)
+    assert ended.reason == f"executor {executors[0]} is gone"
+
+
+def test_an_order_over_its_time_can_be_cancelled(drive) -> None:
+    driver = drive()
+    driver.start_agents(driver.executors(3))
+    driver.done(driver.submit(begin=driver.everyone()))
+    os.kill(driver.pids[1], signal.SIGSTOP)
+    order = driver.submit(freeze=driver.freeze(0))
+    time.sleep(0.5)
+    began = time.monotonic()
+    driver.cluster.cancel(order, "enough")
+    assert "enough" in driver.failed(order).reason
+    assert time.monotonic() - began < 1.0
+    os.kill(driver.pids[1], signal.SIGCONT)
+    # The same yields, asked for again.
+    assert len(driver.done(driver.submit(freeze=driver.freeze(0))).answers[1].frozen) == 1
+
+
+def test_an_owner_killed_while_it_relays_is_passed_over(drive, work_dir) -> None:
+    """Survivors get their broadcast whole, the lost owner's pieces from the driver."""
+    driver = drive(elements=3_000_000)
+    executors = driver.executors(3)
+    driver.start_agents(executors, step_s=0.05)
+    driver.done(driver.submit(begin=driver.everyone()))
+    vector = np.arange(driver.shard_bytes(0) // 4, dtype=np.float32)
+    broadcast = driver.cluster.publish(vector)
+    os.kill(java_pids(work_dir)[executors[1]], signal.SIGSTOP)
+    driver.submit(downloads=[driver.download(broadcast, 0, 1)])
+    time.sleep(0.5)
+    kill(java_pids(work_dir)[executors[1]])
+    acknowledged = driver.acknowledged(broadcast, 2)
+    assert {event.agent for event in acknowledged} == {0, 2}
+    del driver.places[1]
+    answers = driver.done(driver.submit(freeze=driver.freeze(0), forget_broadcasts=[broadcast])).answers
+    driver.cluster.withdraw(broadcast)
+    order = driver.submit(reduce=Reduce(0, 0, driver.shard_bytes(0), [Part(executors[0], 1.0)]))
+    driver.done(order)
+    installed = driver.cluster.take_sum(order, driver.shard_bytes(0))
+    # What agent 0 made of it: ones added to every element since it was installed.
+    assert [one.agent for one in answers[0].frozen] == [0]
+    steps = installed[0] - vector[0]
+    assert np.allclose(installed, vector + steps, rtol=1e-6)
