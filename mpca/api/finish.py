@@ -34,7 +34,8 @@ def exit_code(end: End, signal_number: int | None) -> int:
 
 def take_reached(runner: Runner) -> float | None:
     """The result of a run that reached its target is the model that did, not what a few cycles more made of it."""
-    assert runner.joint is not None and runner.reached is not None
+    assert runner.joint is not None
+    assert runner.reached is not None
     runner.joint.states = runner.reached
     return runner.error
 

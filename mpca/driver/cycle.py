@@ -327,9 +327,9 @@ class CycleMachine:
             everyone = [*self.roster.in_state(ACTIVE)]
             first = self.cycle == self.shape.first_cycle and now - self._started < self.shape.start_timeout_s
             if len(everyone) < self._needed or (first and self.roster.count(BEGUN, READY)):
-                return (
-                    self._desk.submit(self._with_joiners(Draft("begin")), self.cycle, now) if self.roster.count(READY) else None
-                )
+                if self.roster.count(READY) or self._joining.targets():
+                    return self._desk.submit(self._with_joiners(Draft("begin")), self.cycle, now)
+                return None
             spent = self._frozen.cycle == self.cycle and any(a.index in self._frozen.left_out for a in everyone)
             if spent or self._asked_again == self.cycle:
                 # a yield that was late or not finite stays so for its cycle, whose number is given up

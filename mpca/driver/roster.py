@@ -182,7 +182,7 @@ class Roster:
     def trains(self, agent: int, incarnation: int, now: float) -> None:
         """The agent has taken a step."""
         found = self.find(agent, incarnation)
-        if found is not None and found.state == BEGUN:
+        if found is not None and found.state in (READY, BEGUN):  # READY: it heard Begin from an order that failed
             self.move(found, ACTIVE, now, "first update")
 
     def late(self, agent: int, incarnation: int, reason: str, now: float) -> list[Instruction]:

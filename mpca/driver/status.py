@@ -1,6 +1,6 @@
 """What a run says about itself while it runs: one plain snapshot, made by the runner, drawn by whoever shows it.
 
-Not a record (`mpca.records` is what is kept) and not the driver's state (`driver.cycle` decides): a reader may drop any of them.
+Not a record (`mpca.records` is what is kept) and not the driver's state (`driver.cycle` decides): a reader may drop any.
 """
 
 from __future__ import annotations

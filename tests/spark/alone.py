@@ -17,19 +17,11 @@ from tests.spark.support import HandDriver, java_pids, plain_value, weighted_sum
 MIB = 1 << 20
 
 
-def main(work_dir: str, conf: str, end: str = "end") -> None:
-    settings = json.loads(conf)
-    with (
-        session(work_dir, executors=2, executor_memory=700 * MIB, driver_memory=700 * MIB, conf=settings) as spark,
-        HandDriver(spark, "alone") as driver,
-    ):
-        executors = driver.executors(2)
-        driver.start_agents(executors)
+def exchange(spark, reducer: str, broadcast: str) -> dict:
+    """One exchange of one shard, there and back."""
+    with HandDriver(spark, f"alone-{reducer}", reducer=reducer, broadcast=broadcast) as driver:
+        driver.start_agents(driver.executors(2))
         driver.done(driver.submit(begin=driver.everyone()))
-        if end == "hang":
-            pids = [os.getpid(), *java_pids(Path(work_dir)).values(), *driver.all_pids()]
-            print(json.dumps({"pids": pids}), flush=True)
-            time.sleep(600)
         time.sleep(0.2)
         answers = driver.done(driver.submit(freeze=driver.freeze(0))).answers
         order = driver.submit(reduce=driver.reduce(0, answers))
@@ -40,18 +32,35 @@ def main(work_dir: str, conf: str, end: str = "end") -> None:
             for answer in answers
             for one in answer.frozen
         ]
-        broadcast = driver.cluster.publish(got)
-        driver.done(driver.submit(downloads=[driver.download(broadcast, 0, 1)]))
-        acknowledged = driver.acknowledged(broadcast, 2)
-        print(
-            json.dumps(
-                {
-                    "same_bytes": got.tobytes() == weighted_sum(parts).tobytes(),
-                    "acknowledged": sorted(event.agent for event in acknowledged),
-                    "serializer": spark.sparkContext.getConf().get("spark.serializer", "java"),
-                }
-            )
-        )
+        # Two parts come into two groups of the tree, so that its sum has the same bytes here.
+        expected = weighted_sum(parts)
+        published = driver.cluster.publish(got)
+        driver.done(driver.submit(downloads=[driver.download(published, 0, 1)]))
+        acknowledged = driver.acknowledged(published, 2)
+        return {
+            "same_bytes": got.tobytes() == expected.tobytes(),
+            "acknowledged": sorted(event.agent for event in acknowledged),
+        }
+
+
+def hang(spark, work_dir: str) -> None:
+    """Says which processes there are, and waits to be killed."""
+    with HandDriver(spark, "alone") as driver:
+        driver.start_agents(driver.executors(2))
+        driver.done(driver.submit(begin=driver.everyone()))
+        pids = [os.getpid(), *java_pids(Path(work_dir)).values(), *driver.all_pids()]
+        print(json.dumps({"pids": pids}), flush=True)
+        time.sleep(600)
+
+
+def main(work_dir: str, conf: str, end: str = "end") -> None:
+    memory = {"executor_memory": 700 * MIB, "driver_memory": 700 * MIB}
+    with session(work_dir, executors=2, conf=json.loads(conf), **memory) as spark:
+        if end == "hang":
+            hang(spark, work_dir)
+        said = {pair[0]: exchange(spark, *pair) for pair in (("ranges", "relay"), ("tree", "torrent"))}
+        said["serializer"] = spark.sparkContext.getConf().get("spark.serializer", "java")
+        print(json.dumps(said))
 
 
 if __name__ == "__main__":

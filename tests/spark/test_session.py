@@ -45,8 +45,8 @@ def test_under_kryo_authentication_and_encryption(tmp_path) -> None:
     output, errors = process.communicate(timeout=200)
     assert process.returncode == 0, errors
     assert json.loads(output) == {
-        "same_bytes": True,
-        "acknowledged": [0, 1],
+        "ranges": {"same_bytes": True, "acknowledged": [0, 1]},
+        "tree": {"same_bytes": True, "acknowledged": [0, 1]},
         "serializer": STRICT["spark.serializer"],
     }
     assert list(tmp_path.iterdir()) == []
@@ -69,7 +69,7 @@ def test_nothing_lives_on_after_a_killed_driver(tmp_path) -> None:
 
 def test_a_bad_setting_is_refused_before_anything_is_started(tmp_path) -> None:
     with (
-        pytest.raises(ConfigError, match="spark.speculation"),
+        pytest.raises(ConfigError, match=r"spark\.speculation"),
         session(tmp_path, executors=1, conf={"spark.speculation": "true"}),
     ):
         pass
