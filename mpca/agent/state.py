@@ -68,8 +68,8 @@ class AgentMachine:
 
     __slots__ = (
         "_alphas", "_arrived", "_at_snapshot", "_deferred", "_hold_after", "_install_first", "_method", "_on_arrival",
-        "_pending", "_pulled", "_since_install", "_updates", "agent", "incarnation", "installed", "pulls", "shards", "stage", "stage_since",
-        "stop_reason",
+        "_pending", "_pulled", "_since_install", "_updates", "agent", "incarnation", "installed", "pulls", "shards",
+        "stage", "stage_since", "stop_reason",
     )  # fmt: skip
 
     def __init__(self, agent: int, incarnation: int, shards: int, method: AgentMethod) -> None:

@@ -259,6 +259,7 @@ class CycleMachine:
             return [i.AdoptInitial(done.order, done.shard, done.length)]
         if shard == self.shape.shards:
             self._joining.agree(now)
+            self._ledger = Ledger()  # the first cycle's line says nothing of the reading
             self._enter("RUNNING", "x_0 is known")
             return []
         cycle = shard - self.shape.shards

@@ -1,39 +1,69 @@
-"""Python's half of the golden bytes; JUnit reads the same files."""
+"""Python's half of the golden bytes (`tests/golden/make_wire.py`); JUnit reads the same files."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mpca.wire.codec import decode, encode
+from mpca.errors import RemoteProtocolError
+from mpca.wire.codec import FrameReader, encode
+from mpca.wire.messages import CODES
 from mpca.wire.slots import SlotHeader
-from tests.wire.test_codec import MESSAGES
 
 FOLDER = Path(__file__).parents[1] / "golden" / "wire"
-FRAMES = json.loads((FOLDER / "messages.json").read_text())
-SLOTS = json.loads((FOLDER / "slots.json").read_text())
 
 
-@pytest.mark.parametrize(("row", "message"), zip(FRAMES, MESSAGES, strict=True), ids=[row["message"] for row in FRAMES])
-def test_message_has_its_bytes(row, message) -> None:
+def golden(name: str) -> Any:
+    return json.loads((FOLDER / name).read_text(encoding="utf-8"))
+
+
+def value(plain: Any) -> Any:
+    """From the JSON form: bytes are ``{"hex": ...}``."""
+    if isinstance(plain, dict):
+        return bytes.fromhex(plain["hex"]) if plain.keys() == {"hex"} else {key: value(one) for key, one in plain.items()}
+    return [value(one) for one in plain] if isinstance(plain, list) else plain
+
+
+@pytest.mark.parametrize("row", golden("messages.json"), ids=lambda row: row["name"])
+def test_message_has_its_bytes(row) -> None:
     frame = bytes.fromhex(row["frame"])
-    assert type(message).__name__ == row["message"]
-    assert decode(frame[4:]) == message
+    reader = FrameReader()
+    (message,) = reader.feed(frame)
+    assert not reader.partial
+    assert type(message).__name__ == row["name"]
+    assert CODES[row["code"]] is type(message)
+    assert dataclasses.asdict(message) == value(row["fields"])
     assert encode(message) == frame
 
 
-@pytest.mark.parametrize("row", SLOTS, ids=[row["slot"] for row in SLOTS])
+def test_every_message_has_golden_bytes() -> None:
+    assert {row["code"] for row in golden("messages.json")} == set(CODES)
+
+
+@pytest.mark.parametrize("row", golden("bad_frames.json"), ids=lambda row: row["name"])
+def test_bad_frame_is_refused_or_stays_partial(row) -> None:
+    reader = FrameReader()
+    try:
+        assert reader.feed(bytes.fromhex(row["bytes"])) == [], row["why"]
+    except RemoteProtocolError:
+        return
+    assert reader.partial, f"accepted: {row['why']}"
+
+
+@pytest.mark.parametrize("row", golden("slots.json")["good"], ids=lambda row: row["bytes"][8:24])
 def test_slot_header_has_its_bytes(row) -> None:
-    header = SlotHeader(*(int(row[name]) for name in ("shard", "seq", "version", "updates", "length", "mode")))
-    assert header.pack().hex() == row["header"]
-    assert SlotHeader.unpack(bytes.fromhex(row["header"])) == header
+    header = SlotHeader(**row["fields"])
+    assert header.pack().hex() == row["bytes"]
+    assert SlotHeader.unpack(bytes.fromhex(row["bytes"])) == header
 
 
 @pytest.mark.parametrize("at", [0, 4])
 def test_foreign_magic_or_layout_is_refused(at: int) -> None:
-    data = bytearray.fromhex(SLOTS[0]["header"])
+    data = bytearray.fromhex(golden("slots.json")["good"][0]["bytes"])
     data[at] ^= 1
     with pytest.raises(ValueError, match="not a slot of layout 1"):
         SlotHeader.unpack(bytes(data))
