@@ -38,7 +38,7 @@ def test_a_mock_or_a_patch_of_mpca_is_found(rule: ModuleType, source: str) -> No
 
 
 def test_environment_variables_and_faults_by_signal_are_allowed(rule: ModuleType) -> None:
-    source = "import os\nfrom mpca.api import Distributor\ndef test(monkeypatch):\n    monkeypatch.setenv('A', 'b')\n    os.kill(1, 9)"
+    source = "import os\nfrom mpca.api import Job\ndef test(monkeypatch):\n    monkeypatch.setenv('A', 'b')\n    os.kill(1, 9)"
     assert list(rule.findings(source)) == []
 
 

@@ -58,6 +58,7 @@ class Job:
     run_dir: Path | None = None  # the folder itself; None: run.dir, or runs/<name>-<time>
     resume: str | None = None  # "auto", or the folder of a backup
     session: SparkSession | None = None  # None: executors on this machine
+    through: Callable[[Cluster], Cluster] = lambda cluster: cluster  # what stands between driver and cluster: faults
 
 
 @dataclass(frozen=True)
@@ -131,13 +132,15 @@ class _Launch:
         self._stage("session")
         self._catch_signals()  # Spark took SIGINT for itself
         run_name = f"{self._folder.path.name}-{epoch}"
-        cluster = SparkCluster(
-            session,
-            run_name,
-            epoch=epoch,
-            reducer=config.cluster.reducer,
-            broadcast=config.cluster.broadcast,
-            chunk_bytes=config.cluster.chunk,
+        cluster = job.through(
+            SparkCluster(
+                session,
+                run_name,
+                epoch=epoch,
+                reducer=config.cluster.reducer,
+                broadcast=config.cluster.broadcast,
+                chunk_bytes=config.cluster.chunk,
+            )
         )
         self._stack.callback(_close, cluster)
         evaluator = None

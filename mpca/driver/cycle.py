@@ -361,7 +361,8 @@ class CycleMachine:
                 a: {"incarnation": frozen[a].incarnation, "tau": frozen[a].tau, "crc": frozen[a].crc} for a in contributors
             }
             draft.reduce = self._reduce(contributors)
-        if self.shape.phases > 1 or self._phase == "broadcast":
+        if self.shape.phases > 1:  # with one phase the next yields are asked for when all have this state, or they would
+            # be of agents that still hold: see `AgentMachine` on methods in step
             draft.freeze = (n + 1, (n + 1) % shards, [*self.roster.in_state(ACTIVE)])
         self._ledger.submissions += 1
         out = self._desk.submit(self._with_joiners(draft), n, now)
@@ -557,7 +558,8 @@ class CycleMachine:
         one = self._outgoing
         if one is None or not self._phase or len(one.asked) == len(one.acked):
             return []
-        return [a for a in self.roster.in_state(ACTIVE) if (a.index, a.incarnation) in one.asked - one.acked]
+        missing = one.asked - one.acked
+        return [a for a in self.roster.in_state(ACTIVE) if (a.index, a.incarnation) in missing]
 
     # ---- time and the end ------------------------------------------------------------------------------------------------
 

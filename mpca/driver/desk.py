@@ -62,7 +62,7 @@ class Desk:
         begin = [a.key for a in living if a.state == READY] if draft.begin else []
         for agent in living:
             if begin and agent.state == READY:
-                self._roster.move(agent, BEGUN, now, "begin")
+                self._roster.move(agent, ACTIVE if agent.stepped else BEGUN, now, "begin")
         names = dict.fromkeys(a.executor or "" for a in living if a.state != LATE or draft.stop)
         names.update(dict.fromkeys(part.executor for part in draft.reduce.parts) if draft.reduce else {})
         if not names:

@@ -64,6 +64,7 @@ class Agent:
     host: str = ""
     pid: int = 0
     since: float = 0.0  # when it came into this state
+    stepped: bool = False  # this incarnation has taken a step: what comes before the first one is behind it
 
     @property
     def key(self) -> list:
@@ -182,7 +183,10 @@ class Roster:
     def trains(self, agent: int, incarnation: int, now: float) -> None:
         """The agent has taken a step."""
         found = self.find(agent, incarnation)
-        if found is not None and found.state in (READY, BEGUN):  # READY: it heard Begin from an order that failed
+        if found is None:
+            return
+        found.stepped = True
+        if found.state in (READY, BEGUN):  # READY: it heard Begin from an order that failed
             self.move(found, ACTIVE, now, "first update")
 
     def late(self, agent: int, incarnation: int, reason: str, now: float) -> list[Instruction]:
@@ -226,6 +230,7 @@ class Roster:
 
     def _start(self, agent: Agent, place: Executor, now: float) -> StartAgent:
         agent.incarnation += 1
+        agent.stepped = False
         agent.executor, agent.host, agent.pid = place.name, place.host, 0
         self.move(agent, STARTING, now, f"a place on executor {place.name}")
         return StartAgent(agent.index, agent.incarnation, place.name)

@@ -132,7 +132,7 @@ class SimAgent:
 
     def _tell_first_step(self) -> None:
         """The driver asks an agent for nothing before it knows of its first update."""
-        if not self.alive or self.stopped:
+        if not self.alive or self.stopped or self._told:
             return
         self._train_to(self._world.now)
         if self.updates:

@@ -76,6 +76,7 @@ class Checker:
         self._committed: dict[tuple[int, int], Any] = {}  # (shard, version) -> state
         self._records: dict[int, deque[tuple[int, int, np.ndarray, float]]] = {}
         self._merges: dict[int, deque[tuple[Any, Any]]] = {}
+        self._committed_since = False
         self.joint: Callable[[], JointModel | None] = lambda: None
         self.last_contributors: set[int] = set()
 
@@ -168,6 +169,7 @@ class Checker:
         if cycle <= self._cycle:
             self._broken("I6", f"cycle {cycle} after cycle {self._cycle}")
         self._cycle = cycle
+        self._committed_since = True
         needed = max(1, min(self._min_agents, self._agents - len(self._finished)))
         if len(contributors) < needed:
             self._broken("I9", f"cycle {cycle} has {len(contributors)} contributors, min_agents={needed}")
@@ -205,7 +207,11 @@ class Checker:
     # ---- after every event -----------------------------------------------------------------------------------------------
 
     def look(self, cluster: SimCluster) -> None:
+        """The joint model after every event, what is held by whom after every commit."""
         self._look_at_joint()
+        if not self._committed_since:
+            return
+        self._committed_since = False
         shards = self._method.shards
         if len(cluster.broadcasts) > 2 + 2 * shards or len(cluster.sums) > 1:
             self._broken("I12", f"{len(cluster.broadcasts)} broadcasts, {len(cluster.sums)} sums on the driver")

@@ -45,7 +45,7 @@ class FaultScript:
 
     def __init__(self, world: World, cluster: SimCluster, faults: tuple[Fault, ...]) -> None:
         self.fired: list[Fault] = []
-        self.last_fired = 0.0
+        self.over_at = 0.0  # when the last one that happened was over
         self._world, self._cluster = world, cluster
         self._waiting: dict[tuple[str, int], list[Fault]] = {}
         for fault in faults:
@@ -68,7 +68,7 @@ class FaultScript:
             happened = getattr(cluster, fault.kind)(agent)
         if happened:
             self.fired.append(fault)
-            self.last_fired = self._world.now
+            self.over_at = max(self.over_at, self._world.now + fault.for_s)
             cluster.watch.tell(fault.kind, agent, fault.point, fault.cycle)
 
 

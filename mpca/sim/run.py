@@ -28,7 +28,7 @@ from mpca.sim.world import World
 __all__ = ["Outcome", "Scenario", "random_scenario", "simulate", "standard_scenario"]
 
 POLL_S = 0.25  # of virtual time, when nothing happens
-SETTLE_CYCLES = 8  # after the last fault: long enough for a replacement to contribute
+SETTLE_S = 8.0  # after the last fault: long enough to be asked for again, and for a replacement to contribute
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class Outcome:
     cycles: int
     faults: list[Fault]  # that happened
     seconds: float  # of virtual time
+    settled: bool  # it went on long enough after the last fault to see that all contribute again
 
     @property
     def ledger(self) -> list[str]:
@@ -133,15 +134,17 @@ def simulate(scenario: Scenario, seed: int) -> Outcome:
     watch.joint = lambda: runner.joint
     for _ in range(scenario.executors or -(-scenario.agents // scenario.per_executor)):
         cluster.add_executor()
+    settled = False
     while machine.ended is None:
         runner.step(cluster.poll(POLL_S))
         watch.look(cluster)
+        if machine.cycle == scenario.cycles and machine.stage != "STOPPING":
+            settled = _settled(scenario, cluster, script, watch, world.now)
         runner.beside()
         if world.now > scenario.patience_s:
             watch.stuck(f"the run has not ended after {world.now:.0f} s; stage {machine.stage}, cycle {machine.cycle}")
     watch.look(cluster)
     watch.ended()
-    _settled(scenario, machine, script, watch)
     cluster.close()
     watch.closed(cluster)
     assert runner.joint is not None
@@ -153,14 +156,17 @@ def simulate(scenario: Scenario, seed: int) -> Outcome:
         machine.cycle,
         script.fired,
         world.now,
+        settled,
     )
 
 
-def _settled(scenario: Scenario, machine: CycleMachine, script: FaultScript, watch: Checker) -> None:
-    """Long after the last fault everyone is back."""
-    last = max((fault.cycle for fault in script.fired), default=0)
-    if machine.ended is None or machine.ended.status != "max_cycles" or scenario.cycles - last < SETTLE_CYCLES:
-        return
+def _settled(scenario: Scenario, cluster: SimCluster, script: FaultScript, watch: Checker, now: float) -> bool:
+    """Long after the last fault everyone who lives contributes. False: the run ended too soon to tell."""
+    costs = scenario.costs
+    if now < script.over_at + scenario.deadline_s + SETTLE_S + costs.respawn_s + 2 * costs.boot_s:
+        return False
+    watch.all_contribute({agent for agent in range(scenario.agents) if cluster.process(agent) is not None})
+    return True
 
 
 def standard_scenario(seed: int) -> Scenario:
@@ -185,12 +191,13 @@ def random_scenario(seed: int) -> Scenario:
         method |= {"gamma_ramp": random.choice((0, 20)), "beta": random.choice((1.0, 0.9, 0.5)), "gamma": 0.7}
     agents = random.randint(2, 8)
     per_executor = random.choice((1, 1, 2))
+    executors = max(1, -(-agents // per_executor) - random.choice((0, 0, 0, 1)))
     base = Scenario(
         agents=agents,
         per_executor=per_executor,
-        executors=max(1, -(-agents // per_executor) - random.choice((0, 0, 0, 1))),
+        executors=executors,
         method=method,
-        min_agents=random.randint(1, max(1, agents - 1)),
+        min_agents=random.randint(1, min(max(1, agents - 1), executors * per_executor)),
         deadline_s=random.choice((2.0, 5.0)),
         start_timeout_s=20.0,
         costs=Costs(rate=random.choice((5e6, 1e7, 1e8)), step_s=random.choice((0.005, 0.02, 0.1))),

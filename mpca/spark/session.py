@@ -93,8 +93,6 @@ def session(
 
     if not JAR.is_file():
         raise EnvironmentRefused(f"the JVM part is not built: {JAR} is missing; run `make setup`, or `mvn package` in jvm/")
-    if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:
-        raise EnvironmentRefused("this process has a Spark session already; stop it, or run on it by mpca.Distributor")
     home = Path(work_dir).resolve() / "spark"
     mebibytes = executor_memory >> 20
     settings = {
@@ -119,6 +117,8 @@ def session(
         **(conf or {}),
     }
     check_session(settings, agents=executors * agents_per_executor, agents_per_executor=agents_per_executor)
+    if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:
+        raise EnvironmentRefused("this process has a Spark session already; stop it, or run on it by mpca.Distributor")
     _make_home(home, log_level)
     gateway = None
     try:

@@ -95,11 +95,14 @@ class Opened:
         """To the end of the run.
 
         Raises:
-            MpcaError: it failed.
+            MpcaError: it failed, or an agent was lost or late: what fewer agents do is no figure.
         """
-        while self.runner.machine.ended is None:
+        machine = self.runner.machine
+        while machine.ended is None:
             self.runner.once()
-        end = self.runner.machine.ended
+            if machine.stage == "PAUSED":
+                self.runner.stop("failed", "an agent was lost or late; the cycle's reasons are in the log above")
+        end = machine.ended
         if end.status == "failed":
             raise MpcaError(f"bench run failed: {end.reason}")
         return self.marks.marks

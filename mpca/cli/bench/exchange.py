@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -31,6 +32,8 @@ __all__ = ["KEYS", "command", "figures", "measure"]
 #: Cycles before the first mark of a figure: the pipeline fills.
 SKIP_SMALL, SKIP_BLOCKING, SKIP_OVERLAPPED = 30, 1, 3
 PORTS_EVERY_S = 0.25
+#: What the driver runs, in this order.
+CASES = ("small", "blocking", "overlapped")
 #: What one call tells, whatever the options; null where loopback has no answer.
 KEYS = (
     "kappa",
@@ -64,6 +67,7 @@ def command(
         size_bytes = parse_size(size)
     except ValueError as error:
         raise ConfigError(f"--size: {error}") from None
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nodes and processes are removed then too
     show(measure(agents, size_bytes, rate, reducer, broadcast, phases, cycles), as_json)
 
 
@@ -112,6 +116,7 @@ def _shaped(stack: ExitStack, folder: Path, spec: Any, rate: str) -> tuple[dict[
     from mpca.cli.bench.tcp import cycle_seconds, stream_rate
 
     workers = [f"w{number}" for number in range(spec.agents)]
+    _tell(f"starting a Master and {spec.agents} executors on nodes of their own")
     net = stack.enter_context(Network(["master", "driver", *workers]))
     memory = f"{(2 << 30) + 8 * spec.size_bytes >> 20}m"
     daemons = stack.enter_context(Standalone(net, "master", workers, folder, memory))
@@ -119,6 +124,7 @@ def _shaped(stack: ExitStack, folder: Path, spec: Any, rate: str) -> tuple[dict[
     driver = _Driver(stack, net.command("driver", []), spec)
     driver.wait_ready()
     net.shape(rate, but=["master"])
+    _tell(f"links are limited to {rate}; plain TCP first")
     mib_s = stream_rate(net, "driver", workers[0])
     tcp = [cycle_seconds(net, "driver", workers, spec.size_bytes // SHARDS) for _ in range(3)]
     b_s = spec.size_bytes / (1 << 20) / mib_s
@@ -136,6 +142,11 @@ def _shaped(stack: ExitStack, folder: Path, spec: Any, rate: str) -> tuple[dict[
         "ports": ports.samples,
         "workers": workers,
     }
+
+
+def _tell(text: str) -> None:
+    """What goes on, for whoever waits; stdout is for the result."""
+    click.echo(text, err=True)
 
 
 class _Driver:
@@ -161,13 +172,18 @@ class _Driver:
         self.wait_ready()
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"b_s": b_s}) + "\n")
-        return {one["case"]: one for one in (self._hear() for _ in range(3))}
+        cases = {}
+        while len(cases) < len(CASES):
+            _tell(f"running {CASES[len(cases)]}")
+            one = self._hear()
+            cases[one["case"]] = one
+        return cases
 
     def _hear(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
+            tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-40:])
             raise MpcaError(f"the bench's driver ended with exit code {self._process.wait()}:\n{tail}")
         return json.loads(line)  # type: ignore[no-any-return]
 

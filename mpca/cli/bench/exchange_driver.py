@@ -7,6 +7,7 @@ there, then, told ``{"b_s": seconds or null}`` on stdin, one line a case, of whi
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import time
@@ -111,4 +112,6 @@ def say(what: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")  # stderr is this process's log
+    logging.getLogger("mpca").setLevel(logging.INFO)
     main(Spec(**json.loads(sys.argv[1])))

@@ -1,0 +1,245 @@
+"""Makes ``wire/*.json``: the bytes that Java and Python must both write and read. Run it by hand when a format changes.
+
+It uses msgpack and struct alone, neither `mpca.wire.codec` nor `mpca.wire.slots`, so that a mistake there is not copied
+into the bytes that it is tested with. In the JSON files bytes are hex; a value that is bytes is ``{"hex": "..."}``.
+
+``messages.json``: every message, as a whole frame. ``bad_frames.json``: what a reader must refuse, with the reason in words.
+``slots.json``: slot headers. ``orders.json``: packed orders and an answer. ``sums.json``: weighted sums, as numpy adds them.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+
+HERE = Path(__file__).parent / "wire"
+
+
+def plain(value: Any) -> Any:
+    """JSON form of a value."""
+    if isinstance(value, bytes):
+        return {"hex": value.hex()}
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    return value
+
+
+def framed(body: bytes) -> str:
+    return (struct.pack(">I", len(body)) + body).hex()
+
+
+def message(name: str, code: int, **fields: Any) -> dict[str, Any]:
+    body = msgpack.packb([code, fields], use_bin_type=True)
+    return {"name": name, "code": code, "fields": plain(fields), "frame": framed(body)}
+
+
+MESSAGES = [
+    message(
+        "Start",
+        1,
+        agent=3,
+        incarnation=1,
+        agents=4,
+        run="digits-20260102",
+        seed=1 << 40,
+        shards=3,
+        layer_aligned=False,
+        method={"name": "mpca", "alpha": 0.05, "phases": 3},
+        task="train",
+        payload=bytes(range(256)),
+        device="cuda:0",
+        threads=2,
+        conf={"run": {"name": "digits"}, "objectives": {"max_time": 90.0}},
+    ),
+    message("Begin", 2),
+    message("Yield", 3, cycle=41, shard=2),
+    message("Yield", 3, cycle=-3, shard=0),
+    message("Yield", 3, cycle=70000, shard=127),
+    message("Install", 4, shard=1, version=14, mode="install"),
+    message("Install", 4, shard=128, version=(1 << 33) + 1, mode="replace"),
+    message("Stop", 5, reason="objective reached: Fehler ≤ 2,5 %"),
+    message(
+        "Hello",
+        17,
+        agent=3,
+        incarnation=1,
+        pid=4194303,
+        python="3.11.9",
+        torch="2.4.0",
+        mpca="0.1.0",
+        x0_hash="9f" * 32,
+        layout=[["conv.weight", [8, 1, 3, 3], "parameter", 0], ["norm.running_mean", [8], "buffer", 72]],
+        local={"norm.num_batches_tracked": ["int64", [], b"\x05\x00\x00\x00\x00\x00\x00\x00"]},
+        tied={"head.weight": "conv.weight"},
+        bounds=[0, 26, 53, 80],
+        parameters=72,
+        segment_fd=11,
+        segment_bytes=16384,
+        slots=[0, 4096, 8192, 12288],
+    ),
+    message("Snapshot", 18, cycle=41, shard=2, updates=130, start=1767312000.25, end=1767312000.5),
+    message("Installed", 19, shard=1, version=14, mode="install", start=1767312001.0, end=1767312001.125),
+    message("Progress", 20, steps=65536, samples=4294967296, train_s=12.5, pause_s=0.0078125, metrics={"loss": 0.25}),
+    message("Finished", 21, returns=b"\x80\x05N."),
+    message("Failed", 22, error="ValueError: x", traceback="Traceback (most recent call last):\n" + "  é" * 40),
+]
+
+
+def bad(name: str, why: str, data: bytes) -> dict[str, str]:
+    return {"name": name, "why": why, "bytes": data.hex()}
+
+
+def body(value: Any) -> bytes:
+    packed = msgpack.packb(value, use_bin_type=True)
+    return struct.pack(">I", len(packed)) + packed
+
+
+def nested(levels: int) -> Any:
+    value: Any = 0
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+BAD_FRAMES = [
+    bad("too_long", "declared length is over 64 MiB", struct.pack(">I", (64 << 20) + 1)),
+    bad("cut_length", "stream ends inside the length", b"\x00\x00"),
+    bad("cut_body", "stream ends inside the body", body([2, {}])[:-1]),
+    bad("empty", "a body of no bytes", struct.pack(">I", 0)),
+    bad("not_msgpack", "the reserved byte 0xc1", struct.pack(">I", 1) + b"\xc1"),
+    bad("two_values", "bytes after the value", struct.pack(">I", 4) + msgpack.packb([2, {}]) + b"\x00"),
+    bad("not_a_pair", "three elements", body([2, {}, 0])),
+    bad("unknown_code", "code 99", body([99, {}])),
+    bad("missing_field", "Snapshot without its end", body([18, {"cycle": 1, "shard": 0, "updates": 1, "start": 0.0}])),
+    bad("foreign_field", "Begin with a field", body([2, {"cycle": 1}])),
+    bad("lying_size", "an array of 2^32 - 1 elements in five bytes", struct.pack(">I", 5) + b"\xdd\xff\xff\xff\xff"),
+    bad("deep", "200 lists inside one another", body(nested(200))),
+    bad("extension", "an extension type", body([2, msgpack.ExtType(1, b"x")])),
+]
+
+HEADER = struct.Struct("<IHHQQQQI20x")
+
+
+def header(shard: int, seq: int, version: int, updates: int, length: int, mode: int) -> dict[str, Any]:
+    fields = {"shard": shard, "seq": seq, "version": version, "updates": updates, "length": length, "mode": mode}
+    return {"fields": fields, "bytes": HEADER.pack(0x4C53504D, 1, shard, seq, version, updates, length, mode).hex()}
+
+
+SLOTS = {
+    "good": [
+        header(0, 0, 0, 0, 0, 0),
+        header(2, 8, 41, 130, 104, 0),
+        header(65535, (1 << 62) + 2, (1 << 40) + 1, 1 << 33, 2147483640, 1),
+        header(1, 7, 14, 0, 108, 2),
+    ],
+    "bad": [
+        {"why": "another magic", "bytes": HEADER.pack(0x4C53504E, 1, 0, 0, 0, 0, 0, 0).hex()},
+        {"why": "another layout", "bytes": HEADER.pack(0x4C53504D, 2, 0, 0, 0, 0, 0, 0).hex()},
+        {"why": "never written", "bytes": bytes(64).hex()},
+    ],
+}
+
+EMPTY_ORDER = {
+    "order": 1,
+    "run": "digits",
+    "epoch": 0,
+    "cycle": -1,
+    "deadline": 1767312030.5,
+    "executors": ["0", "2"],
+    "description": "",
+    "begin": [],
+    "stop": [],
+    "forget_cycle": -(1 << 30),
+    "forget_broadcasts": [],
+    "downloads": [],
+    "reduce": None,
+    "freeze": None,
+}
+FULL_ORDER = {
+    "order": 70001,
+    "run": "digits",
+    "epoch": 2,
+    "cycle": 41,
+    "deadline": 1767312030.5,
+    "executors": ["0", "2"],
+    "description": "cycle 41: reduce shard 2",
+    "begin": [["0", 0, 1], ["2", 3, 0]],
+    "stop": [["2", 3, 0, "objective reached"]],
+    "forget_cycle": 39,
+    "forget_broadcasts": [12, 1 << 35],
+    "downloads": [
+        {
+            "broadcast": 13,
+            "shard": 0,
+            "version": 13,
+            "mode": "install",
+            "length": 104,
+            "agents": [["0", 0, 1], ["2", 3, 0]],
+        }
+    ],
+    "reduce": {
+        "cycle": 41,
+        "shard": 2,
+        "length": 108,
+        "parts": [{"executor": "0", "weight": 131.0}, {"executor": "2", "weight": 120.0}],
+    },
+    "freeze": {"cycle": 42, "shard": 0, "agents": [["0", 0, 1], ["2", 3, 0]]},
+}
+ANSWER = {
+    "executor": "2",
+    "host": "node-2",
+    "frozen": [
+        {
+            "agent": 3,
+            "incarnation": 0,
+            "tau": 120,
+            "crc": 3735928559,
+            "finite": True,
+            "start": 1767312000.25,
+            "end": 1767312000.5,
+        }
+    ],
+    "late": {4: "no answer before the deadline"},
+    "weight": 120.0,
+    "reduce_start": 1767312000.0,
+    "reduce_end": 1767312001.5,
+    "bytes_in": 54,
+    "bytes_out": 4294967350,
+}
+
+
+def packed(name: str, value: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "fields": plain(value), "bytes": msgpack.packb(value, use_bin_type=True).hex()}
+
+
+def weighted_sum(weights: list[float], elements: int) -> dict[str, Any]:
+    """acc = float32(acc + w * float64(part)), in the order given, over elements of all magnitudes."""
+    rng = np.random.default_rng(len(weights))
+    scale = 10.0 ** rng.integers(-44, 37, elements)  # from below the normal numbers up
+    parts = [(rng.standard_normal(elements) * scale).astype(np.float32) for _ in weights]
+    total = np.zeros(elements, np.float32)
+    for weight, part in zip(weights, parts, strict=True):
+        total = (total.astype(np.float64) + np.float64(weight) * part.astype(np.float64)).astype(np.float32)
+    hexes = [part.astype("<f4").tobytes().hex() for part in parts]
+    return {"weights": weights, "parts": hexes, "sum": total.astype("<f4").tobytes().hex()}
+
+
+def write(name: str, content: Any) -> None:
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    (HERE / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    HERE.mkdir(exist_ok=True)
+    write("messages.json", MESSAGES)
+    write("bad_frames.json", BAD_FRAMES)
+    write("slots.json", SLOTS)
+    write("orders.json", [packed("empty", EMPTY_ORDER), packed("full", FULL_ORDER), packed("answer", ANSWER)])
+    write("sums.json", [weighted_sum([1.0], 33), weighted_sum([131 / 251, 120 / 251], 64), weighted_sum([0.1] * 10, 100)])

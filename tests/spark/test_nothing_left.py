@@ -1,0 +1,100 @@
+"""Hundreds of small cycles leave no more behind than dozens did: blocks, broadcasts, descriptors, threads, memory."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from mpca.driver.cluster import Acknowledged
+from tests.spark.support import HandDriver, java_pids
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+EARLY, LATE = 100, 500
+
+
+class Cycles:
+    """The three phases of `mpca`, without its mathematics: what was summed is sent back."""
+
+    def __init__(self, driver: HandDriver) -> None:
+        self.driver = driver
+        self.cycle = 0
+        self.done = driver.done(driver.submit(freeze=driver.freeze(0)))
+        self.sum_of: int | None = None
+        self.broadcast: int | None = None
+
+    def run(self, until: int) -> None:
+        driver = self.driver
+        while self.cycle < until:
+            downloads, forget = [], []
+            if self.sum_of is not None:
+                shard = (self.cycle - 1) % 3
+                fresh = driver.cluster.publish(driver.cluster.take_sum(self.sum_of, driver.shard_bytes(shard)))
+                downloads = [driver.download(fresh, shard, self.cycle, mode="install")]
+                if self.broadcast is not None:
+                    forget = [self.broadcast]
+                    driver.cluster.withdraw(self.broadcast)
+                self.broadcast = fresh
+            self.sum_of = driver.submit(
+                cycle=self.cycle,
+                downloads=downloads,
+                reduce=driver.reduce(self.cycle, self.done.answers),
+                freeze=driver.freeze(self.cycle + 1),
+                forget_cycle=self.cycle - 1,
+                forget_broadcasts=forget,
+            )
+            self.done = driver.done(self.sum_of)
+            if self.broadcast is not None:
+                driver.acknowledged(self.broadcast, 3)
+            del driver.events[:]  # of thousands, only the newest are looked for
+            self.cycle += 1
+
+
+def test_five_hundred_cycles(drive, spark, work_dir) -> None:
+    driver = drive(elements=7_500, broadcast="relay")
+    driver.start_agents(driver.executors(3), step_s=0.002)
+    driver.done(driver.submit(begin=driver.everyone()))
+    cycles = Cycles(driver)
+    cycles.run(EARLY)
+    early = look(driver, spark, work_dir)
+    began = time.monotonic()
+    cycles.run(LATE)
+    print(f"median cycle about {(time.monotonic() - began) / (LATE - EARLY):.3f} s")
+    late = look(driver, spark, work_dir)
+    print(early, late, sep="\n")
+    for place, then in early.items():
+        now = late[place]
+        assert now["blocks"] == then["blocks"], place
+        assert now["broadcasts"] <= then["broadcasts"] + 10, place  # of the newest jobs, until the next collection
+        assert now["threads"] == then["threads"], place
+        assert now["descriptors"] <= then["descriptors"] + 5, place
+        assert now["resident"] <= 1.05 * then["resident"], place
+    assert driver.of(Acknowledged) == []
+
+
+def look(driver: HandDriver, spark, work_dir: Path) -> dict[str, dict[str, int]]:
+    """What each JVM holds once it has collected its garbage and Spark's cleaner has followed."""
+    pids = {**java_pids(work_dir), "driver": spark.sparkContext._gateway.proc.pid}
+    for _ in range(3):
+        spark._jvm.System.gc()
+        time.sleep(1.0)
+    return {
+        place["executor"]: {
+            "blocks": len(place["blocks"]),
+            "broadcasts": place["broadcasts"],
+            "threads": len(place["threads"]),
+            "descriptors": place["descriptors"],
+            "resident": resident(pids[place["executor"]]),
+        }
+        for place in driver.cluster.inventory()
+    }
+
+
+def resident(pid: int) -> int:
+    """Kilobytes of memory that a process has in use."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    raise LookupError(pid)
