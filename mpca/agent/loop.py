@@ -50,7 +50,7 @@ class AgentLoop:
         self._pause_s = 0.0
         self._began: float | None = None
         self._next_progress = 0.0
-        self._perform_one = {
+        self._perform_one: dict[type, Callable[[Any], None]] = {
             SayHello: self._say_hello,
             Publish: self._publish,
             Take: self._take,

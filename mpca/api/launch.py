@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from mpca.api.resume import Resumed, find_backup
 from mpca.clock import SystemClock
 from mpca.config import Resolved, load
 from mpca.driver.backups import BackupWriter
+from mpca.driver.budget import check_heaps
 from mpca.driver.cluster import AgentSpec, Cluster
 from mpca.driver.cycle import CycleMachine
 from mpca.driver.instructions import End
@@ -39,6 +41,8 @@ from mpca.errors import JvmError, MpcaError
 from mpca.methods import from_dict, to_dict
 from mpca.records import LineWriter, RunFolder, RunRecord
 from mpca.storage import Backups, LocalStore, RunLock
+from mpca.units import parse_size
+from mpca.wire.messages import Hello
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -168,6 +172,7 @@ class _Launch:
             restore=self._resumed.restore if self._resumed else None,
             on_status=self._shows.on_status,
             on_output=self._shows.on_output,
+            check_model=partial(self._check_model, dict(session.sparkContext.getConf().getAll())),
             software=_versions(),
             earlier_s=self._resumed.trained_s if self._resumed else 0.0,
             earlier_t=self._resumed.t if self._resumed else 0.0,
@@ -245,6 +250,12 @@ class _Launch:
             ),
         )
         return CycleMachine(shape, Roster(self._agents, config.cluster.agents_per_executor), self._clock.now())
+
+    def _check_model(self, conf: dict[str, str], hello: Hello) -> None:
+        """The model is known with the first hello: does it fit the heaps that were asked for?"""
+        executor, driver = (parse_size(conf.get(f"spark.{one}.memory", "1g")) for one in ("executor", "driver"))
+        per_executor = min(self._job.config.cluster.agents_per_executor, self._agents)
+        self._shows.on_stage(check_heaps(hello.bounds, per_executor, executor, driver))
 
     def _agent_spec(self, run_name: str) -> AgentSpec:
         config, method = self._job.config, self._job.config.method

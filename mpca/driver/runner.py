@@ -25,6 +25,7 @@ from mpca.driver.tally import Tally
 from mpca.errors import EnvironmentRefused
 from mpca.methods.base import Method
 from mpca.records import Sink, make
+from mpca.wire.messages import Hello
 
 __all__ = ["Evaluation", "Evaluator", "Runner"]
 
@@ -67,6 +68,7 @@ class Runner:
         restore: Callable[[JointModel], None] | None = None,
         on_status: Callable[[RunStatus], None] = lambda status: None,
         on_output: Callable[[int, str], None] = lambda agent, line: None,
+        check_model: Callable[[Hello], None] = lambda hello: None,  # raises when the model does not fit
         software: dict[str, str] | None = None,  # versions that executors must have too
         earlier_s: float = 0.0,  # training time of earlier attempts
         earlier_t: float = 0.0,  # t at which this attempt begins: records of an earlier attempt go on
@@ -83,6 +85,7 @@ class Runner:
         self._evaluator, self._backups, self._restore = evaluator, backups, restore
         self._on_status, self._on_output = on_status, on_output
         self._software = software or {}
+        self._check_model = check_model
         self.earlier_s = earlier_s
         self._wall0 = clock.wall() - earlier_t
         self._now0 = clock.now() - earlier_t
@@ -168,6 +171,7 @@ class Runner:
         elif isinstance(event, c.AgentHello):
             self._check_hello(event)
             if self.joint is None:
+                self._check_model(event.hello)
                 self.joint = JointModel(self.method, event.hello)
                 if self._restore is not None:
                     self._restore(self.joint)

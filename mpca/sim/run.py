@@ -138,7 +138,7 @@ def simulate(scenario: Scenario, seed: int) -> Outcome:
     while machine.ended is None:
         runner.step(cluster.poll(POLL_S))
         watch.look(cluster)
-        if machine.cycle == scenario.cycles and machine.stage != "STOPPING":
+        if machine.cycle == scenario.cycles and machine.stage == "RUNNING":
             settled = _settled(scenario, cluster, script, watch, world.now)
         runner.beside()
         if world.now > scenario.patience_s:

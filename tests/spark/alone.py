@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from mpca.spark.session import session
-from tests.spark.support import HandDriver, java_pids, plain_value, weighted_sum
+from tests.spark.support import SUMS, HandDriver, java_pids, plain_value
 
 MIB = 1 << 20
 
@@ -32,8 +32,7 @@ def exchange(spark, reducer: str, broadcast: str) -> dict:
             for answer in answers
             for one in answer.frozen
         ]
-        # Two parts come into two groups of the tree, so that its sum has the same bytes here.
-        expected = weighted_sum(parts)
+        expected = SUMS[reducer](parts)
         published = driver.cluster.publish(got)
         driver.done(driver.submit(downloads=[driver.download(published, 0, 1)]))
         acknowledged = driver.acknowledged(published, 2)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mpca.spark.session import session
+from tests.spark.engine import Told, run_engine
 from tests.spark.support import HandDriver, alive, java_pids
 
 MIB = 1 << 20
@@ -62,6 +63,14 @@ def drive(spark, work_dir: Path) -> Iterator[Callable[..., HandDriver]]:
             left = _left(probe, pids)
     assert not left, left
     assert len(java_pids(work_dir)) == 3
+
+
+@pytest.fixture
+def engine(drive, spark, work_dir: Path, tmp_path: Path) -> Callable[..., Told]:
+    """Whole runs through `launch` over the shared session, each in a folder of its own unless one is named."""
+    return lambda train, *args, run_dir=None, **options: run_engine(
+        spark, work_dir, run_dir or tmp_path / f"run{next(_runs)}", train, *args, **options
+    )
 
 
 def _left(probe: HandDriver, pids: list[int]) -> list[str]:

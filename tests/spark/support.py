@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -197,6 +198,22 @@ def weighted_sum(parts: list[tuple[np.ndarray, float]]) -> np.ndarray:
     for part, weight in parts:
         acc = (acc.astype(np.float64) + (weight / total) * part.astype(np.float64)).astype(np.float32)
     return acc
+
+
+def tree_sum(parts: list[tuple[np.ndarray, float]]) -> np.ndarray:
+    """The same by a tree: neighbours into about sqrt(K) groups, their sums rounded to float32, then added in order."""
+    total, groups = sum(weight for _, weight in parts), math.ceil(len(parts) ** 0.5)
+    sums = [np.zeros_like(parts[0][0]) for _ in range(groups)]
+    for position, (part, weight) in enumerate(parts):
+        group = position * groups // len(parts)
+        sums[group] = (sums[group].astype(np.float64) + (weight / total) * part.astype(np.float64)).astype(np.float32)
+    acc = np.zeros_like(parts[0][0])
+    for one in sums:
+        acc = acc + one
+    return acc
+
+
+SUMS = {"ranges": weighted_sum, "tree": tree_sum}
 
 
 def java_pids(work_dir: Path) -> dict[str, int]:

@@ -20,7 +20,7 @@ from mpca.driver.cluster import (
 from mpca.errors import EnvironmentRefused, JvmError
 from mpca.spark.session import session
 from mpca.wire.orders import Reduce
-from tests.spark.support import plain_value, weighted_sum
+from tests.spark.support import SUMS, plain_value, weighted_sum
 
 pytestmark = pytest.mark.spark
 
@@ -41,9 +41,9 @@ def local_means(driver, shard: int, answers: list) -> list[tuple[np.ndarray, flo
     return parts
 
 
-@pytest.mark.parametrize("per_executor", [1, 2])
-def test_a_sum_has_the_bytes_that_numpy_computes(drive, per_executor) -> None:
-    driver = drive()
+@pytest.mark.parametrize(("reducer", "per_executor"), [("ranges", 1), ("ranges", 2), ("tree", 1)])
+def test_a_sum_has_the_bytes_that_numpy_computes(drive, reducer, per_executor) -> None:
+    driver = drive(reducer=reducer)
     executors = driver.executors(3)
     driver.start_agents(executors, per_executor=per_executor)
     driver.done(driver.submit(begin=driver.everyone()))
@@ -55,9 +55,12 @@ def test_a_sum_has_the_bytes_that_numpy_computes(drive, per_executor) -> None:
     order = driver.submit(reduce=driver.reduce(0, answers))
     done = driver.done(order)
     got = driver.cluster.take_sum(order, driver.shard_bytes(0))
-    assert got.tobytes() == weighted_sum(local_means(driver, 0, answers)).tobytes()
-    assert done.driver_in == got.nbytes  # once, whatever the number of executors
-    assert sum(answer.bytes_in for answer in done.answers) == (len(executors) - 1) * got.nbytes
+    assert got.tobytes() == SUMS[reducer](local_means(driver, 0, answers)).tobytes()
+    if reducer == "ranges":  # the driver receives each element once, whatever the number of executors
+        assert done.driver_in == got.nbytes
+        assert sum(answer.bytes_in for answer in done.answers) == (len(executors) - 1) * got.nbytes
+    else:
+        assert done.driver_in == 2 * got.nbytes
     assert done.start <= done.answers[0].reduce_start <= done.answers[0].reduce_end <= done.end + 0.01
 
 

@@ -1,0 +1,67 @@
+"""What an exchange needs of a JVM's heap, computed before it is needed: a block that was evicted is a failed cycle.
+
+Spark gives blocks 0.6 of the heap less 300 MiB (spark.memory.fraction). Measured with the prototype of this engine: an
+executor holds its frozen parts of two cycles and the pieces of a broadcast or two; the driver the chunks of a sum and its
+broadcasts. Parameters themselves lie with the agents, in memory that is no heap.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from mpca.errors import ConfigError
+from mpca.units import format_size
+
+__all__ = ["check_heaps", "driver_heap", "executor_heap"]
+
+_RESERVED = 300 << 20
+_FRACTION = 0.6
+# In shards: an executor's parts of this cycle and the next, one broadcast that arrives and one that is superseded.
+_EXECUTOR_SHARDS = 4
+# In shards, beside the joint model for joiners: a sum, and broadcasts of this cycle and the next.
+_DRIVER_SHARDS = 3
+
+
+def executor_heap(shard_bytes: int, agents: int) -> int:
+    """Bytes of heap that an executor with so many agents needs, for shards of at most `shard_bytes`.
+
+    With several agents their own yields are held beside their sum.
+    """
+    shards = _EXECUTOR_SHARDS + (2 * agents if agents > 1 else 0)
+    return _RESERVED + int(shards * shard_bytes / _FRACTION)
+
+
+def driver_heap(shard_bytes: int, model_bytes: int) -> int:
+    """Bytes of heap that the driver's JVM needs."""
+    return _RESERVED + int((_DRIVER_SHARDS * shard_bytes + model_bytes) / _FRACTION)
+
+
+def check_heaps(bounds: list[int], agents_per_executor: int, executor_bytes: int, driver_bytes: int) -> str:
+    """One line that says what is needed of what is there.
+
+    Args:
+        bounds: shard edges in elements of 4 bytes.
+        agents_per_executor: agents in one executor.
+        executor_bytes: heap of an executor.
+        driver_bytes: heap of the driver's JVM.
+
+    Raises:
+        ConfigError: a heap is too small; says which, what it needs, and what to set.
+    """
+    shard = 4 * max(b - a for a, b in itertools.pairwise(bounds))
+    model = 4 * bounds[-1]
+    executor, driver = executor_heap(shard, agents_per_executor), driver_heap(shard, model)
+    for need, have, key in (
+        (executor, executor_bytes, "cluster.executor_memory (spark.executor.memory)"),
+        (driver, driver_bytes, "spark.driver.memory"),
+    ):
+        if have < need:
+            raise ConfigError(
+                f"{key} = {format_size(have)}: too little for a model of {format_size(model)} in shards of "
+                f"{format_size(shard)}, which needs {format_size(need)}; raise it, or method.shards"
+            )
+    return (
+        f"model {format_size(model)}, shards of {format_size(shard)}; heap needed / there: "
+        f"executor {format_size(executor)} / {format_size(executor_bytes)}, "
+        f"driver {format_size(driver)} / {format_size(driver_bytes)}"
+    )

@@ -1,0 +1,32 @@
+"""Heaps: what is enough passes and says so, what is not names the setting and the number."""
+
+from __future__ import annotations
+
+import pytest
+
+from mpca.driver.budget import check_heaps, driver_heap, executor_heap
+from mpca.errors import ConfigError
+from mpca.units import format_size
+
+MIB = 1 << 20
+
+
+def test_a_small_model_fits_and_the_line_says_what_is_needed() -> None:
+    line = check_heaps([0, 1000, 2000], 1, 512 * MIB, 512 * MIB)
+    assert line.startswith("model 7.8 KiB, shards of 3.9 KiB")
+    assert "executor 300.0 MiB / 512.0 MiB" in line
+
+
+@pytest.mark.parametrize(("executor", "driver", "named"), [(512, 4096, "executor_memory"), (4096, 512, "spark.driver.memory")])
+def test_a_heap_that_is_too_small_is_refused_with_what_it_needs(executor: int, driver: int, named: str) -> None:
+    elements = 100 * MIB // 4
+    with pytest.raises(ConfigError, match=named) as refusal:
+        check_heaps([0, elements, 2 * elements, 3 * elements], 1, executor * MIB, driver * MIB)
+    # four shards of 100 MiB in 60 % of the heap above 300 MiB; the driver three and the whole model
+    need = 300 + 400 / 0.6 if named == "executor_memory" else 300 + 600 / 0.6
+    assert f"needs {format_size(int(need * MIB))}" in str(refusal.value)
+
+
+def test_several_agents_of_an_executor_need_room_for_their_own_yields() -> None:
+    assert executor_heap(10 * MIB, 2) - executor_heap(10 * MIB, 1) == pytest.approx(4 * 10 * MIB / 0.6, abs=2)
+    assert driver_heap(0, 0) == 300 * MIB

@@ -1,0 +1,233 @@
+"""Whole runs on real executors, through the same door as a user's, with faults at exact points.
+
+`Observed` stands between driver and cluster, as a `Cluster` that hands everything on: it sees what passes, and a *story*
+makes things happen. A story is a generator: it yields a condition, and goes on once that holds. Conditions are looked at
+when an order is about to go out (`coming`) and after events came, in the driver's own loop, so nothing races with it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from mpca.api.launch import Ended, Job, launch, resolve
+from mpca.api.shipping import ship
+from mpca.driver.cluster import AgentHello, AgentSpec, Cluster, ClusterEvent, ExecutorReady, OrderDone
+from mpca.records import AgentRecord, CycleRecord, PauseRecord, Record, read_records
+from mpca.wire.orders import Frozen, Order
+from tests.spark import jobs
+from tests.spark.support import alive, java_pids, kill
+from tests.support.fake_executor import wait_until
+
+__all__ = ["Observed", "Story", "Told", "run_engine"]
+
+#: No run here takes so long, except on a machine that has stopped.
+LIMIT = "240s"
+Story = Callable[["Observed"], Generator[Callable[[], Any], None, None]]
+
+cloudpickle.register_pickle_by_value(jobs)
+
+
+class Observed:
+    """See the module's text."""
+
+    def __init__(self, work_dir: Path, folder: Path, story: Story | None, executors: int | None = None) -> None:
+        self.folder = folder  # what train functions write into
+        self.coming: Order | None = None  # the order that is about to go out
+        self.orders: list[Order] = []
+        self.pids: dict[tuple[int, int], int] = {}  # (agent, incarnation)
+        self.places: dict[int, str] = {}  # agent -> executor, of its newest incarnation
+        self.frozen: dict[tuple[int, int, int], Frozen] = {}  # (cycle, agent, incarnation)
+        self.late: dict[tuple[int, int], str] = {}  # (cycle, agent) -> reason
+        self.contributed: list[tuple[int, int, int]] = []  # (cycle, agent, incarnation), once their sum was made
+        self.reductions: list[tuple[Order, OrderDone]] = []
+        self.published: dict[int, np.ndarray] = {}
+        self.cluster: Any = None
+        self._work_dir = work_dir
+        self._story = story(self) if story is not None else iter(())
+        self._hidden = executors
+        self._ready: set[str] = set()
+        self._condition: Callable[[], Any] | None = next(self._story, None)
+
+    def around(self, cluster: Cluster) -> Observed:
+        """For `Job.through`."""
+        self.cluster = cluster
+        return self
+
+    # ---- the port ----
+
+    def start_agent(self, agent: int, incarnation: int, executor: str, spec: AgentSpec) -> None:
+        self.places[agent] = executor
+        self.cluster.start_agent(agent, incarnation, executor, spec)
+
+    def submit(self, order: Order) -> None:
+        self.coming = order
+        self._go_on()
+        self.coming = None
+        self.orders.append(order)
+        self.cluster.submit(order)
+
+    def cancel(self, order: int, reason: str) -> None:
+        self.cluster.cancel(order, reason)
+
+    def take_sum(self, order: int, length: int) -> np.ndarray:
+        return self.cluster.take_sum(order, length)
+
+    def publish(self, vector: np.ndarray) -> int:
+        broadcast = self.cluster.publish(vector)
+        self.published[broadcast] = vector.copy()
+        return broadcast
+
+    def withdraw(self, broadcast: int) -> None:
+        self.cluster.withdraw(broadcast)
+
+    def rediscover(self) -> None:
+        self.cluster.rediscover()
+
+    def poll(self, timeout_s: float) -> list[ClusterEvent]:
+        events = [event for event in self.cluster.poll(timeout_s) if not self._unseen(event)]
+        for event in events:
+            self._note(event)
+        self._go_on()
+        return events
+
+    def close(self) -> None:
+        self.cluster.close()
+
+    # ---- what passed ----
+
+    def _unseen(self, event: ClusterEvent) -> bool:
+        """With `executors` given, the driver hears of no more than so many."""
+        if isinstance(event, ExecutorReady) and self._hidden is not None:
+            if len(self._ready) == self._hidden and event.executor not in self._ready:
+                return True
+            self._ready.add(event.executor)
+        return False
+
+    def _note(self, event: ClusterEvent) -> None:
+        if isinstance(event, AgentHello):
+            self.pids[event.hello.agent, event.hello.incarnation] = event.hello.pid
+        elif isinstance(event, OrderDone):
+            order = next(one for one in reversed(self.orders) if one.order == event.order)
+            if order.reduce is not None and order.reduce.cycle >= 0:
+                self.reductions.append((order, event))
+                parts = {part.executor for part in order.reduce.parts}
+                self.contributed += [
+                    key for key in self.frozen if key[0] == order.reduce.cycle and self.places[key[1]] in parts
+                ]
+            for answer in event.answers:
+                for one in answer.frozen:
+                    self.frozen[order.freeze.cycle, one.agent, one.incarnation] = one
+                for agent, reason in answer.late.items():
+                    self.late[order.freeze.cycle, agent] = reason
+
+    # ---- what stories ask ----
+
+    def reducing(self, cycle: int) -> bool:
+        """The order that sums this cycle is about to go out: everything is materialised, nothing is summed."""
+        return self.coming is not None and self.coming.reduce is not None and self.coming.reduce.cycle >= cycle
+
+    def takes_part(self, agent: int, incarnation: int, after: int = -1, times: int = 3) -> bool:
+        """It has contributed to so many cycles after that one."""
+        cycles = {one[0] for one in self.contributed if one[1:] == (agent, incarnation) and one[0] > after}
+        return len(cycles) >= times
+
+    # ---- what stories do ----
+
+    def kill_agent(self, agent: int) -> None:
+        self._kill(self.pid(agent))
+
+    def kill_executor(self, agent: int) -> None:
+        """The JVM that holds this agent."""
+        self._kill(java_pids(self._work_dir)[self.places[agent]])
+
+    def stop_agent(self, agent: int) -> None:
+        os.kill(self.pid(agent), signal.SIGSTOP)
+
+    def continue_agent(self, agent: int) -> None:
+        os.kill(self.pid(agent), signal.SIGCONT)
+
+    def end(self) -> None:
+        """Train functions return, and with the last of them the run ends."""
+        (self.folder / "end").touch()
+
+    def pid(self, agent: int) -> int:
+        """Of the agent's newest incarnation."""
+        return self.pids[max(key for key in self.pids if key[0] == agent)]
+
+    def _kill(self, pid: int) -> None:
+        assert alive(pid)
+        kill(pid)
+        wait_until(lambda: not alive(pid), f"the end of process {pid}")
+
+    def _go_on(self) -> None:
+        while self._condition is not None and self._condition():
+            self._condition = next(self._story, None)
+
+    @property
+    def told(self) -> bool:
+        """Whether the story came to its end: every fault in it has happened."""
+        return self._condition is None
+
+
+@dataclass(frozen=True)
+class Told:
+    """A run that has ended."""
+
+    ended: Ended
+    run: Observed
+    records: list[Record] = field(repr=False)
+
+    @property
+    def cycles(self) -> list[CycleRecord]:
+        return [one for one in self.records if isinstance(one, CycleRecord)]
+
+    @property
+    def pauses(self) -> list[PauseRecord]:
+        return [one for one in self.records if isinstance(one, PauseRecord)]
+
+    def agents(self, event: str) -> list[AgentRecord]:
+        return [one for one in self.records if isinstance(one, AgentRecord) and one.event == event]
+
+    def cycle(self, number: int) -> CycleRecord:
+        return next(one for one in self.cycles if one.cycle == number)
+
+
+def run_engine(
+    spark: Any,
+    work_dir: Path,
+    run_dir: Path,
+    train: Callable[..., Any],
+    *args: Any,
+    sets: tuple[str, ...] = (),
+    story: Story | None = None,
+    resume: str | None = None,
+    executors: int | None = None,
+    **options: Any,
+) -> Told:
+    """Run `train(*args, **options)` on three agents, unless `sets` says otherwise, until the run or the story ends."""
+    settings = ["cluster.agents=3", "cluster.start_timeout=150s", f"objectives.max_time={LIMIT}", *sets]
+    folder = run_dir.parent / f"{run_dir.name}-files"
+    folder.mkdir(exist_ok=True)
+    observed = Observed(work_dir, folder, story, executors)
+    if train is jobs.quadratic:
+        args = (str(folder), *args)
+    job = Job(
+        config=resolve(None, settings),
+        payload=ship(train, args, options),
+        run_dir=run_dir,
+        resume=resume,
+        session=spark,
+        through=observed.around,
+    )
+    ended = launch(job, on_output=lambda agent, line: print(f"[agent {agent}] {line}"))
+    assert observed.told, f"the story was not told to its end: {ended.reason}"
+    wait_until(lambda: not any(alive(pid) for pid in observed.pids.values()), "the end of all agents", 10.0)
+    return Told(ended, observed, read_records(run_dir / "records.jsonl").records)

@@ -1,0 +1,146 @@
+"""Train functions that the engine's tests ship to real agents, by value: agents need not find this module.
+
+Imports are inside, as in a user's own function. What a function should leave for the test to read, it writes into files,
+so that it is there after a kill too.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+
+import mpca
+
+#: Classes of the digits that each of four agents sees.
+SKEW = ((0, 1, 2), (3, 4), (5, 6, 7), (8, 9))
+
+
+class Descent:
+    """What `attach` needs of an optimiser, and no more: importing torch.optim's own takes seconds."""
+
+    def __init__(self, parameters, lr: float) -> None:
+        self.parameters, self.lr = list(parameters), lr
+        self.hooks: list = []
+
+    def register_step_post_hook(self, hook) -> None:
+        self.hooks.append(hook)
+
+    def step(self) -> None:
+        for parameter in self.parameters:
+            parameter.data.sub_(self.lr * parameter.grad)
+            parameter.grad = None
+        for hook in self.hooks:
+            hook(self, (), {})
+
+
+class Tape:
+    """Every state of a model, appended to a file: after the update, and after the pull that follows it."""
+
+    def __init__(self, folder: str, model) -> None:
+        self._tensors = [*model.parameters(), *model.buffers()]
+        self._fd = os.open(f"{folder}/agent{mpca.agent()}-{os.getpid()}.f32", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._updated = b""
+
+    def update(self) -> None:
+        self._updated = self._now()
+
+    def pulled(self) -> None:
+        os.write(self._fd, self._updated + self._now())
+
+    def _now(self) -> bytes:
+        return b"".join(tensor.detach().numpy().tobytes() for tensor in self._tensors)
+
+
+def quadratic(
+    folder: str,
+    elements: int = 300,
+    pause_s: float = 0.005,
+    lr: float = 0.05,
+    own_start: bool = False,
+    own_shape: bool = False,
+    tape: bool = True,
+    poison: tuple[int, int] = (-1, -1),
+    fail: tuple[int, int] = (-1, -1),
+    leave: tuple[int, int] = (-1, -1),
+) -> dict:
+    """Each agent walks to a point of its own, until the run ends or the file `end` lies in `folder`.
+
+    `poison`, `fail` and `leave` are (agent, step): write a NaN into the model, raise, return.
+    """
+    import torch
+
+    me = mpca.agent()
+    if own_shape:
+        elements += me
+    model = torch.nn.Module()
+    model.first = torch.nn.Parameter(torch.rand(elements - elements // 3))
+    model.second = torch.nn.Parameter(torch.rand(elements // 3))
+    model.register_buffer("walked", torch.zeros(7))
+    if own_start:
+        model.first.data += me
+    optimizer = Descent(model.parameters(), lr)
+    taped = Tape(folder, model) if tape else None
+    if taped:
+        optimizer.register_step_post_hook(lambda *_: taped.update())  # before ours: what a snapshot would be
+    mpca.attach(model, optimizer)
+    start = torch.cat([model.first.detach(), model.second.detach(), model.walked]).numpy()
+    points = [torch.rand_like(p) + me for p in model.parameters()]
+    steps = 0
+    while not mpca.stopping() and not os.path.exists(f"{folder}/end"):
+        if (me, steps) == fail:
+            raise ValueError("the user's own mistake")
+        if (me, steps) == leave:
+            break
+        if (me, steps) == poison:
+            model.first.data[0] = float("nan")
+        for parameter, point in zip(model.parameters(), points, strict=True):
+            parameter.grad = parameter.detach() - point
+        model.walked += 1 + me
+        optimizer.step()
+        if taped:
+            taped.pulled()
+        steps += 1
+        time.sleep(pause_s)
+    return {"agent": me, "pid": os.getpid(), "steps": steps, "start": start}
+
+
+def regression(rows: np.ndarray, answers: np.ndarray, batch: int, lr: float) -> int:
+    """Plain SGD on a linear model; step k of agent i takes batch k K + i of the rows, in a ring."""
+    import torch
+
+    model = torch.nn.Linear(rows.shape[1], 1)
+    torch.nn.init.zeros_(model.weight)
+    torch.nn.init.zeros_(model.bias)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    mpca.attach(model, optimizer)
+    step = 0
+    while not mpca.stopping():
+        first = (step * mpca.agents() + mpca.agent()) * batch % len(rows)
+        x, y = torch.from_numpy(rows[first : first + batch]), torch.from_numpy(answers[first : first + batch])
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x)[:, 0], y).backward()
+        optimizer.step()
+        step += 1
+    return step
+
+
+def skewed_digits(steps_s: float) -> dict:
+    """A softmax classifier on the agent's own classes of the digits; returns its own parameters."""
+    import torch
+
+    from mpca import data
+
+    images, labels = data.load("digits", "train").tensors
+    mine = torch.isin(labels, torch.tensor(SKEW[mpca.agent()]))
+    rows, answers = images[mine].flatten(1), labels[mine]
+    model = torch.nn.Linear(64, 10)
+    optimizer = Descent(model.parameters(), lr=0.05)
+    mpca.attach(model, optimizer)
+    while not mpca.stopping():
+        some = torch.randint(len(rows), (32,))
+        torch.nn.functional.cross_entropy(model(rows[some]), answers[some]).backward()
+        optimizer.step()
+        time.sleep(steps_s)
+    return {name: tensor.numpy() for name, tensor in model.state_dict().items()}
