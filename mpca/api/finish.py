@@ -11,10 +11,10 @@ from mpca.api.evaluation import JointEvaluator
 from mpca.driver.backups import BackupWriter
 from mpca.driver.instructions import End
 from mpca.driver.runner import Runner
-from mpca.records import EndRecord, RunFolder, Summary, write_summary
+from mpca.records import EndRecord, RunFolder, Sink, Summary, write_summary
 from mpca.storage import model_file
 
-__all__ = ["evaluate_last", "exit_code", "save_model", "summarise", "take_reached", "write_report"]
+__all__ = ["close_folder", "evaluate_last", "exit_code", "save_model", "summarise", "take_reached"]
 
 log = logging.getLogger("mpca.run")
 
@@ -120,14 +120,14 @@ def summarise(
     )
 
 
-def write_report(runner: Runner, folder: RunFolder, end: End, summary: Summary) -> dict[str, Any]:
+def close_folder(records: Sink, folder: RunFolder, t: float, summary: Summary) -> dict[str, Any]:
     """The last record, ``summary.json`` and ``report.html``; returns the summary as a map."""
-    from mpca.report import write_report as draw
+    from mpca.report import write_report
 
-    runner.records.write(EndRecord(t=runner.t(), status=end.status, reason=end.reason))
+    records.write(EndRecord(t=t, status=summary.status, reason=summary.reason))
     write_summary(folder.summary, summary)
     try:
-        draw(folder.path)
+        write_report(folder.path)
     except Exception:  # a run that trained for weeks does not fail for its drawing
         log.exception("report not written: path=%s", folder.report)
     return asdict(summary)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import platform
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterable
@@ -23,8 +24,9 @@ import cloudpickle
 
 from mpca import __version__
 from mpca.api.evaluation import JointEvaluator
-from mpca.api.finish import evaluate_last, exit_code, save_model, summarise, take_reached, write_report
+from mpca.api.finish import close_folder, evaluate_last, exit_code, save_model, summarise, take_reached
 from mpca.api.resume import Resumed, find_backup
+from mpca.api.signals import Interrupted, Signals
 from mpca.clock import SystemClock
 from mpca.config import Resolved, load
 from mpca.driver.backups import BackupWriter
@@ -37,9 +39,9 @@ from mpca.driver.objectives import DumpModel, Evaluate, Goals
 from mpca.driver.roster import Roster
 from mpca.driver.runner import Runner
 from mpca.driver.status import RunStatus
-from mpca.errors import JvmError, MpcaError
+from mpca.errors import ConfigError, EnvironmentRefused, JvmError, MpcaError
 from mpca.methods import from_dict, to_dict
-from mpca.records import LineWriter, RunFolder, RunRecord
+from mpca.records import LineWriter, RunFolder, RunRecord, Summary
 from mpca.storage import Backups, LocalStore, RunLock
 from mpca.units import parse_size
 from mpca.wire.messages import Hello
@@ -103,9 +105,17 @@ def launch(
     Raises:
         ConfigError, EnvironmentRefused: refused before an executor was asked for.
         BackupError: the backup to resume from is not usable.
+        Interrupted: a signal came before there was a run that could be ended in order.
     """
-    with ExitStack() as stack:
-        return _Launch(job, Shows(on_status, on_output, on_stage), stack).run()
+    launching: _Launch | None = None
+    try:
+        with ExitStack() as stack:
+            launching = _Launch(job, Shows(on_status, on_output, on_stage), stack)
+            return launching.run()
+    except BaseException as error:
+        if launching is not None:
+            launching.broken_off(error)
+        raise
 
 
 class _Launch:
@@ -123,18 +133,20 @@ class _Launch:
         self._resumed: Resumed | None = find_backup(job.resume, self._backup_at) if job.resume else None
         self._lock = RunLock(LocalStore(self._folder.path))
         self._seconds: dict[str, float] = {}  # by stage of starting
-        self._signal: int | None = None
+        self._signals = Signals()
+        self._record: RunRecord | None = None  # there once the folder is ours
+        self._finished = False
 
     def run(self) -> Ended:
         from mpca.spark.cluster import SparkCluster
 
         job, config = self._job, self._job.config
-        self._catch_signals()
+        self._stack.enter_context(self._signals)
         records, epoch = self._open_folder()
         self._shows.on_stage(f"run folder {self._folder.path}")
         session = self._session()
         self._stage("session")
-        self._catch_signals()  # Spark took SIGINT for itself
+        self._signals.again()
         run_name = f"{self._folder.path.name}-{epoch}"
         cluster = job.through(
             SparkCluster(
@@ -177,6 +189,7 @@ class _Launch:
             earlier_s=self._resumed.trained_s if self._resumed else 0.0,
             earlier_t=self._resumed.t if self._resumed else 0.0,
         )
+        self._signals.looked_at = True
         end = self._train(runner)
         return self._finish(runner, end, evaluator, backups)
 
@@ -205,6 +218,7 @@ class _Launch:
             versions=_versions(),
         )
         records.write(record)
+        self._record = record
         return records, epoch
 
     def _session(self) -> SparkSession:
@@ -241,6 +255,7 @@ class _Launch:
             min_agents=min(config.cluster.min_agents, self._agents),
             deadline_s=config.cluster.cycle_deadline,
             start_timeout_s=config.cluster.start_timeout,
+            install_first=method.install_first,
             first_cycle=self._resumed.cycle if self._resumed else 0,
             resumed=self._resumed is not None,
             numbers=lambda version: (
@@ -273,7 +288,13 @@ class _Launch:
             "conf": config.to_dict(),
         }
         python = config.cluster.python or sys.executable
-        environment = {"OMP_NUM_THREADS": str(config.cluster.threads), "MKL_NUM_THREADS": str(config.cluster.threads)}
+        threads = str(config.cluster.threads)
+        environment = {
+            "OMP_NUM_THREADS": threads,
+            "MKL_NUM_THREADS": threads,
+            # functions of importable modules travel by name: agents look for them where the driver did
+            "PYTHONPATH": os.pathsep.join(dict.fromkeys(os.path.abspath(entry) for entry in sys.path)),
+        }
         return AgentSpec(python=python, env=environment, start=start)
 
     def _goals(self) -> Goals:
@@ -291,8 +312,8 @@ class _Launch:
         machine = runner.machine
         try:
             while machine.ended is None:
-                if self._signal is not None:
-                    runner.stop("interrupted", signal.Signals(self._signal).name)
+                if self._signals.caught is not None:
+                    runner.stop("interrupted", signal.Signals(self._signals.caught).name)
                 runner.once()
                 if "agents" not in self._seconds and machine.stage != "STARTING":
                     self._stage("agents")
@@ -314,11 +335,13 @@ class _Launch:
         state = save_model(runner, self._folder, backups)
         resumed_from = self._resumed.path if self._resumed else None
         summary = summarise(runner, end, self._job.config.run.seed, error, self._seconds, resumed_from, _versions())
+        written = close_folder(runner.records, self._folder, runner.t(), summary)
+        self._finished = True
         return Ended(
             run_dir=self._folder.path,
-            summary=write_report(runner, self._folder, end, summary),
+            summary=written,
             reason=end.reason,
-            exit_code=exit_code(end, self._signal),
+            exit_code=exit_code(end, self._signals.caught),
             model_state=state,
             history=runner.tally.history,
             returns={agent: cloudpickle.loads(data) for agent, data in sorted(runner.returns.items())},
@@ -329,18 +352,35 @@ class _Launch:
     def _stage(self, name: str) -> None:
         self._seconds[name] = self._clock.now() - self._began
 
-    def _catch_signals(self) -> None:
-        """SIGINT and SIGTERM end the run in order, wherever it is; only the main thread can be told."""
-
-        def note(number: int, frame: Any) -> None:
-            self._signal = number
-
+    def broken_off(self, error: BaseException) -> None:
+        """The run ended before its loop did, and everything is closed: say so in its folder, unless it was refused."""
+        record = self._record
+        if record is None or self._finished:
+            return
+        if isinstance(error, (ConfigError, EnvironmentRefused)) and self._resumed is None:
+            shutil.rmtree(self._folder.path)  # there was no run, and its folder may be asked for again
+            return
+        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        reason = str(error) if isinstance(error, (MpcaError, Interrupted)) else f"{type(error).__name__}: {error}"
+        summary = Summary(
+            status=status,
+            reason=reason,
+            method=record.method,
+            num_agents=record.num_agents,
+            seed=record.seed,
+            seconds=0.0,
+            seconds_to_first_step=None,
+            submit_seconds=self._seconds,
+            target_error=record.target_error,
+            attempts=record.attempt,
+            resumed_from=record.resumed_from,
+            versions=record.versions,
+        )
+        records = LineWriter(self._folder.records)
         try:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                before = signal.signal(number, note)
-                self._stack.callback(signal.signal, number, before)
-        except ValueError:
-            log.debug("not the main thread: signals are left to the caller")
+            close_folder(records, self._folder, record.t + self._clock.now() - self._began, summary)
+        finally:
+            records.close()
 
 
 def _close(cluster: Cluster) -> None:

@@ -48,8 +48,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     except click.ClickException as error:
         error.show()
         code = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        code = _say("interrupted", _SIGINT)
+    except (click.Abort, KeyboardInterrupt) as error:
+        code = _say(str(error) or "interrupted", getattr(error, "exit_code", _SIGINT))
     except (ConfigError, EnvironmentRefused) as error:
         code = _say(f"refused: {error}", error.exit_code)
     except MpcaError as error:

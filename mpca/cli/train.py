@@ -39,9 +39,10 @@ def train(conf: Path, sets: tuple[str, ...], run_dir: Path | None, resume: str |
     with _json_stdout(as_json) as out:
         try:
             ended = _run(_job(conf, sets, run_dir, resume))
-        except MpcaError as error:
+        except (MpcaError, KeyboardInterrupt) as error:
             if out is not None:
-                print(json.dumps({"status": "failed", "reason": str(error)}), file=out)
+                status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+                print(json.dumps({"status": status, "reason": str(error)}), file=out)
             raise
         if out is not None:
             print(json.dumps({"run_dir": str(ended.run_dir), **ended.summary}), file=out)

@@ -26,6 +26,7 @@ class RunShape:
     min_agents: int
     deadline_s: float  # of a cycle
     start_timeout_s: float
+    install_first: bool = False  # a shard is frozen only after its newest joint state was handed over (delay-corrected)
     first_cycle: int = 0
     resumed: bool = False  # the joint model comes from a backup; x_0 is not read
     numbers: Callable[[int], tuple[float, float, float]] = lambda version: (0.0, 1.0, 0.0)  # alpha, beta, gamma
