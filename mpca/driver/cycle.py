@@ -12,7 +12,7 @@ A cycle n, with S shards (shard n mod S) and P phases::
 
     P = 3   one job {reduce n, download of n-2, freeze n+1}; the sum of n-1 is prepared while it runs
     P = 2   one job {reduce n, download of n-1, freeze n+1}; then n is prepared
-    P = 1   job {reduce n}; n is prepared; job {download of n, freeze n+1}
+    P = 1   job {reduce n}; n is prepared; job {download of n}; job {freeze n+1}
 
 *Freeze n+1* materialises the yields of the next cycle at the end of this one, so that a reduce begins with every chunk
 in place and with every contributor known to the driver: agent, incarnation, tau, checksum, finite. A cycle ends when
@@ -361,8 +361,9 @@ class CycleMachine:
                 a: {"incarnation": frozen[a].incarnation, "tau": frozen[a].tau, "crc": frozen[a].crc} for a in contributors
             }
             draft.reduce = self._reduce(contributors)
-        if self.shape.phases > 1:  # with one phase the next yields are asked for when all have this state, or they would
-            # be of agents that still hold: see `AgentMachine` on methods in step
+        # Frozen after the acknowledgements, by an order of its own, where a yield must not overtake the joint state: with
+        # one phase (agents that hold would answer without it) and delay-corrected (the answer belongs to the last yield).
+        if self.shape.phases > 1 and not self.shape.install_first:
             draft.freeze = (n + 1, (n + 1) % shards, [*self.roster.in_state(ACTIVE)])
         self._ledger.submissions += 1
         out = self._desk.submit(self._with_joiners(draft), n, now)

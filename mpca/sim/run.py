@@ -200,7 +200,7 @@ def random_scenario(seed: int) -> Scenario:
         min_agents=random.randint(1, min(max(1, agents - 1), executors * per_executor)),
         deadline_s=random.choice((2.0, 5.0)),
         start_timeout_s=20.0,
-        costs=Costs(rate=random.choice((5e6, 1e7, 1e8)), step_s=random.choice((0.005, 0.02, 0.1))),
+        costs=Costs(rate=random.choice((8e6, 1e7, 1e8)), step_s=random.choice((0.005, 0.02, 0.1))),
         echo_s=random.choice((0.0, 2.5)),
     )
     return replace(base, faults=random_faults(random, agents, base.cycles, 3.0, base.deadline_s))

@@ -1,0 +1,64 @@
+"""The simulator's executor follows the scripts that hold the Java one: `tests/golden/executor`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpca.sim import executor as book
+
+SCRIPTS = sorted((Path(__file__).parents[1] / "golden" / "executor").glob("*.json"))
+
+
+def apply(executor: book.ExecutorBook, event: dict[str, Any]) -> list[Any]:
+    fields = dict(event)
+    kind = fields.pop("kind")
+    if kind == "freeze":
+        return executor.freeze(0, **fields)
+    if kind == "made":
+        return [one for pair in fields.pop("agents") for one in executor.made(**fields, agent=pair[0], incarnation=pair[1])]
+    out: list[Any] = getattr(executor, kind)(**fields)
+    return out
+
+
+def as_json(instruction: Any) -> dict[str, Any]:
+    fields = {"do": "answer" if isinstance(instruction, book.Answered) else type(instruction).__name__.lower()}
+    fields |= instruction._asdict()
+    if isinstance(instruction, book.Answered):
+        del fields["ticket"]
+        fields["frozen"] = [list(one) for one in instruction.frozen]
+        fields["late"] = {str(agent): reason for agent, reason in instruction.late.items()}
+    return fields
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=[path.stem for path in SCRIPTS])
+def test_executor_follows_the_script(path: Path) -> None:
+    executor = book.ExecutorBook()
+    script = json.loads(path.read_text())
+    for number, step in enumerate(script["steps"]):
+        done = [as_json(one) for one in apply(executor, step["event"])]
+        assert done == step["expect"], f"step {number}: {step['event']}"
+
+
+def test_there_are_scripts() -> None:
+    assert len(SCRIPTS) >= 20
+
+
+def test_a_cycle_has_one_shard() -> None:
+    executor = book.ExecutorBook()
+    executor.agent_up(0, 0)
+    executor.freeze(1, 4, 1, [(0, 0)])
+    with pytest.raises(ValueError, match="a cycle has one shard: cycle=4, shard=1, then shard=2"):
+        executor.freeze(2, 4, 2, [(0, 0)])
+
+
+def test_each_freeze_is_answered_with_its_own_ticket() -> None:
+    executor = book.ExecutorBook()
+    executor.agent_up(0, 0)
+    executor.freeze(7, 4, 1, [(0, 0)])
+    executor.freeze(8, 4, 1, [(0, 0)])
+    answers = executor.snapshot(0, 0, 4, 1, 3, 99, True)
+    assert [one.ticket for one in answers] == [7, 8]

@@ -1,0 +1,113 @@
+"""The production driver and agents on the simulated cluster: every schedule holds all invariants, and ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mpca.sim.faults import KINDS, POINTS, Fault
+from mpca.sim.run import Scenario, random_scenario, simulate, standard_scenario
+
+
+def test_same_seed_gives_the_same_ledger() -> None:
+    for seed in (3, 11, 40):
+        first, second = (simulate(standard_scenario(seed), seed) for _ in range(2))
+        assert first.ledger == second.ledger
+        assert all(np.array_equal(a, b) for a, b in zip(first.joint, second.joint, strict=True))
+        assert first.events == second.events
+
+
+def test_another_seed_gives_another_ledger() -> None:
+    scenario = Scenario(cycles=5)
+    assert simulate(scenario, 1).ledger != simulate(scenario, 2).ledger
+
+
+def test_without_faults_everyone_is_in_every_cycle() -> None:
+    outcome = simulate(Scenario(), 0)
+    assert outcome.status == "max_cycles"
+    assert [one.cycle for one in outcome.commits[:30]] == list(range(30))
+    assert all(len(one.contributors) == 8 and not one.left_out for one in outcome.commits)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"name": "mpca", "phases": 1},
+        {"name": "mpca", "phases": 2},
+        {"name": "mpca", "phases": 3},
+        {"name": "mpca", "correction": True},
+        {"name": "mpca", "install": "arrival", "shards": 5},
+        {"name": "sync", "tau": 3},
+        {"name": "single"},
+    ],
+    ids=str,
+)
+def test_every_method_runs(method: dict[str, object]) -> None:
+    agents = 1 if method["name"] == "single" else 4
+    assert simulate(Scenario(agents=agents, method=method, cycles=12), 0).status == "max_cycles"
+
+
+def test_agents_in_step_hand_over_exactly_tau_updates() -> None:
+    outcome = simulate(Scenario(agents=4, method={"name": "sync", "tau": 3}, cycles=12), 0)
+    assert {one["tau"] for commit in outcome.commits for one in commit.contributors.values()} == {3}
+
+
+def test_real_gradients_arrive_at_the_joint_optimum() -> None:
+    """Agent k pulls towards k + (0, 1, 2, ...): the optimum of the sum is at the mean of the agents."""
+    scenario = Scenario(agents=4, trainer="quadratic", method={"name": "mpca", "alpha": 0.2}, cycles=60)
+    joint = np.concatenate(simulate(scenario, 0).joint)[: scenario.parameters]
+    assert np.abs(joint - [1.5 + j % 3 for j in range(scenario.parameters)]).max() < 0.5
+
+
+def test_stages_of_three_phases_overlap_in_virtual_time() -> None:
+    commits = simulate(Scenario(cycles=20), 0).commits[5:15]
+    for commit in commits:
+        reduce, broadcast = commit.stages["reduce"], commit.stages["broadcast"]
+        shared = min(reduce["end"], broadcast["end"]) - max(reduce["start"], broadcast["start"])
+        assert shared >= 0.5 * min(reduce["end"] - reduce["start"], broadcast["end"] - broadcast["start"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("point", POINTS)
+def test_each_fault_at_each_point(kind: str, point: str) -> None:
+    """Alone, in the middle of a run; those that need something to befall say whether they found it."""
+    fault = Fault(kind, agent=2, cycle=4, point=point, for_s=6.0 if kind == "stop_agent" else 0.0)
+    outcome = simulate(Scenario(agents=4, min_agents=2, cycles=60, faults=(fault,)), 5)
+    assert outcome.status == "max_cycles"
+    assert outcome.settled
+    if kind != "retry_task":  # there is a task to run again only while yields are taken
+        assert outcome.faults == [fault]
+
+
+@pytest.mark.parametrize("first", range(0, 300, 50))
+def test_standard_schedules(first: int) -> None:
+    for seed in range(first, first + 50):
+        simulate(standard_scenario(seed), seed)
+
+
+@pytest.mark.parametrize("first", range(0, 300, 50))
+def test_schedules_of_all_kinds(first: int) -> None:
+    statuses = Counter(simulate(random_scenario(seed), seed).status for seed in range(first, first + 50))
+    assert set(statuses) == {"max_cycles"}
+
+
+def test_who_lives_contributes_again_long_after_the_last_fault() -> None:
+    settled = 0
+    for seed in range(40):
+        scenario = random_scenario(seed)
+        early = tuple(replace(fault, cycle=fault.cycle % 12 + 1) for fault in scenario.faults)
+        settled += simulate(replace(scenario, cycles=120, faults=early), seed).settled
+    assert settled >= 20
+
+
+def test_three_faults_happen_on_average() -> None:
+    happened = [len(simulate(standard_scenario(seed), seed).faults) for seed in range(60)]
+    assert 2.5 < sum(happened) / len(happened) < 4.5
+
+
+def test_a_scenario_is_data() -> None:
+    scenario = standard_scenario(4)
+    assert Scenario.from_json(scenario.to_json()) == scenario
