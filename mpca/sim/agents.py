@@ -174,7 +174,7 @@ class SimAgent:
                 self.trainer.install(one.shard, data, one.version, one.mode)
                 if one.mode == "replace":
                     self.poisoned = False
-                self._node.installed(self, one.shard, one.version)
+                self._node.took(self, one)
             elif kind is e.Release:
                 self._node.installed(self, one.shard, one.version)
             elif kind is e.SayHello:

@@ -3,6 +3,7 @@
     I1  a contribution (cycle, agent, incarnation) is in at most one sum, once
     I2  joint model = model before + exactly the listed contributions, weighted by tau (eq. 8, 9): with whole numbers an
         equality of integers; the trajectory is that of joint states and never of x* (eq. 4); tau is what was trained
+    once an agent takes an arrival in at most once, and never one that is older than what it has
     I4  a frozen yield that is read again has the same bytes
     I5  the joint model is finite
     I6  cycles strictly increase; order numbers grow
@@ -72,6 +73,7 @@ class Checker:
         self._frozen: dict[tuple[int, int, int], tuple[Frozen, np.ndarray]] = {}
         self._used: set[tuple[int, int, int]] = set()
         self._offered: dict[tuple[int, int], dict[int, int]] = {}  # (agent, incarnation) -> shard -> version
+        self._taken: dict[tuple[int, int, int], int] = {}  # (agent, incarnation, shard) -> version
         self._states: list[Any] = []
         self._committed: dict[tuple[int, int], Any] = {}  # (shard, version) -> state
         self._records: dict[int, deque[tuple[int, int, np.ndarray, float]]] = {}
@@ -137,6 +139,9 @@ class Checker:
         key = (cycle, frozen.agent, frozen.incarnation)
         if key in self._frozen:
             self._broken("I4", f"a second snapshot of {key} was accepted")
+        if self._method.hold_after and frozen.tau not in (0, self._method.hold_after):
+            wanted = self._method.hold_after
+            self._broken("I2", f"{key} hands over after {frozen.tau} updates; in step with others it is after {wanted}")
         if frozen.tau != tau:
             self._broken("I2", f"tau of {key}, shard {shard}: said {frozen.tau}, trained {tau}")
         self._frozen[key] = (frozen, data)
@@ -159,6 +164,14 @@ class Checker:
         if not _close(data, expected):
             self._broken("I10", f"agent {agent} gets other numbers than version {version} of shard {shard} ({mode})")
         self._offered.setdefault((agent, incarnation), {})[shard] = version
+
+    def taken(self, process: SimAgent, shard: int, version: int, mode: str) -> None:
+        """An agent takes an arrival in."""
+        key = (process.agent, process.incarnation, shard)
+        before = self._taken.get(key, -1)
+        if version < before or (version == before and mode == "install"):
+            self._broken("once", f"{key} takes version {version} after version {before} ({mode})")
+        self._taken[key] = version
 
     def record(self, record: Record) -> None:
         """A line of the ledger."""

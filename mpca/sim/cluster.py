@@ -18,10 +18,10 @@ from mpca.algorithm.averaging import weighted_sum
 from mpca.driver import cluster as c
 from mpca.methods.base import Method
 from mpca.sim.agents import SimAgent
+from mpca.sim.check import Checker
 from mpca.sim.costs import Costs
 from mpca.sim.nodes import Node
 from mpca.sim.trainers import SimTrainer
-from mpca.sim.check import Checker
 from mpca.sim.world import World
 from mpca.wire.messages import Hello
 from mpca.wire.orders import Answer, Download, Frozen, Order, Reduce
@@ -342,7 +342,9 @@ class SimCluster:
         node.died(one)
         event = c.AgentDied(node.name, one.agent, one.incarnation, one.pid, SIGKILL, "")
         self._world.after(self._costs.latency_s, self.emit, event)
-        self._echo(event, c.AgentBack(node.name, agent, one.incarnation), c.AgentFinished(node.name, agent, one.incarnation, b""))
+        self._echo(event)
+        self._echo(c.AgentBack(node.name, agent, one.incarnation))
+        self._echo(c.AgentFinished(node.name, agent, one.incarnation, b""))
         return True
 
     def kill_executor(self, agent: int, replace: bool = True) -> bool:
@@ -379,11 +381,10 @@ class SimCluster:
     def _after_notice(self, event: Any) -> None:
         self._world.after(self._world.random.uniform(0, self._costs.notice_s), self.emit, event)
 
-    def _echo(self, *events: Any) -> None:
+    def _echo(self, event: Any) -> None:
         """What an incarnation said last reaches the driver once more, when there is a newer one."""
         if self.echo_s:
-            for event in events:
-                self._world.after(self.echo_s, self.emit, event)
+            self._world.after(self.echo_s, self.emit, event)
 
     def stop_agent(self, agent: int, for_s: float) -> bool:
         found = self.process(agent)

@@ -223,9 +223,7 @@ class ExecutorBook:
         self._answer_settled(out)
         return out
 
-    def snapshot(
-        self, agent: int, incarnation: int, cycle: int, shard: int, tau: int, crc: int, finite: bool
-    ) -> list[Any]:
+    def snapshot(self, agent: int, incarnation: int, cycle: int, shard: int, tau: int, crc: int, finite: bool) -> list[Any]:
         """An agent handed a shard over, and its bytes were read whole."""
         seat = self._seat(agent, incarnation)
         entry = None if seat is None else seat.outstanding

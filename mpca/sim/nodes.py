@@ -10,7 +10,7 @@ from zlib import crc32
 
 import numpy as np
 
-from mpca.agent.events import Publish
+from mpca.agent.events import Publish, Take
 from mpca.algorithm.averaging import local_mean
 from mpca.driver import cluster as c
 from mpca.sim import executor as book
@@ -82,9 +82,7 @@ class Node:
 
     def living(self) -> list[Rediscovered]:
         return [
-            Rediscovered(self.name, self.host, one.agent, one.incarnation, one.pid)
-            for one in self.agents.values()
-            if one.alive
+            Rediscovered(self.name, self.host, one.agent, one.incarnation, one.pid) for one in self.agents.values() if one.alive
         ]
 
     def _find(self, agent: int, incarnation: int) -> SimAgent | None:
@@ -111,6 +109,10 @@ class Node:
 
     def arrival(self, agent: int, shard: int) -> np.ndarray:
         return self._slots[(agent, shard)]
+
+    def took(self, agent: SimAgent, one: Take) -> None:
+        self._cluster.watch.taken(agent, one.shard, one.version, one.mode)
+        self.installed(agent, one.shard, one.version)
 
     def installed(self, agent: SimAgent, shard: int, version: int) -> None:
         self._perform(self.book.installed(agent.agent, agent.incarnation, shard, version))

@@ -16,7 +16,7 @@ from mpca.driver.cluster import AgentSpec
 from mpca.driver.cycle import CycleMachine
 from mpca.driver.ledger import RunShape
 from mpca.driver.objectives import Goals
-from mpca.driver.roster import ACTIVE, Roster
+from mpca.driver.roster import Roster
 from mpca.driver.runner import Runner
 from mpca.sim.check import Checker
 from mpca.sim.cluster import SimCluster

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -33,7 +34,7 @@ class _Flat:
         self._targets: dict[int, np.ndarray] = {}
         self._snapshots: dict[int, np.ndarray] = {}
         # where the parameters of each shard lie
-        self._spans = [slice(a, max(a, min(b, parameters))) for a, b in zip(bounds, bounds[1:], strict=False)]
+        self._spans = [slice(a, max(a, min(b, parameters))) for a, b in pairwise(bounds)]
 
     def snapshot(self, shard: int, out: np.ndarray) -> None:
         out[:] = self.x[self.bounds[shard] : self.bounds[shard + 1]]
@@ -90,7 +91,7 @@ class IntegerTrainer(_Flat):
 
 
 class LinearTrainer(_Flat):
-    """x -= lr g with a constant gradient: what torch's plain SGD does with the loss <g, x>, to the bit if lr is a power of 2."""
+    """x -= lr g with a constant gradient: torch's plain SGD with the loss <g, x>, to the bit since lr is a power of 2."""
 
     lr = np.float32(0.25)
 

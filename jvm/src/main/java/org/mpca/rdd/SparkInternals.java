@@ -166,12 +166,21 @@ public final class SparkInternals {
     }, null);
   }
 
-  /** Pushes a small block (at most 1 MiB: it travels as one RPC frame); `done` gets null or the failure. */
+  /**
+   * Pushes a small block (at most 1 MiB: it travels as one RPC frame); `done` gets null or the failure.
+   *
+   * <p>Scala throws checked exceptions undeclared: that of a refused connection passes a `catch (RuntimeException)`, and
+   * uncaught in any thread it ends the executor.
+   */
   static void upload(Peer peer, String name, ByteBuffer data, Consumer<Throwable> done) {
-    blocks().blockTransferService()
-        .uploadBlock(peer.host, peer.port, peer.executor, id(name), new NioManagedBuffer(data),
-            StorageLevel.MEMORY_AND_DISK_SER(), BYTES)
-        .onComplete(new OnTry<BoxedUnit>((nothing, failure) -> done.accept(failure)), HERE);
+    try {
+      blocks().blockTransferService()
+          .uploadBlock(peer.host, peer.port, peer.executor, id(name), new NioManagedBuffer(data),
+              StorageLevel.MEMORY_AND_DISK_SER(), BYTES)
+          .onComplete(new OnTry<BoxedUnit>((nothing, failure) -> done.accept(failure)), HERE);
+    } catch (Exception e) {
+      done.accept(e);
+    }
   }
 
   // ---- broadcasts ---------------------------------------------------------------------------------------------------

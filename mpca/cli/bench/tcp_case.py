@@ -1,0 +1,26 @@
+"""`mpca bench tcp`: the ceiling alone, without Spark. What is measured is in `tcp.py`."""
+
+from __future__ import annotations
+
+import click
+
+from mpca.cli.bench.show import json_option, show
+from mpca.cli.bench.tcp import measure
+from mpca.errors import ConfigError
+from mpca.units import parse_size
+
+__all__ = ["command"]
+
+
+@click.command()
+@click.option("--agents", default=4, show_default=True, help="K: nodes that exchange, beside the driver's.")
+@click.option("--size", default="16MiB", show_default=True, help="M: bytes of the whole model, in three shards.")
+@click.option("--shape", "rate", default="30mbit", show_default=True, help="Rate of every link (root).")
+@json_option
+def command(agents: int, size: str, rate: str, as_json: bool) -> None:
+    """Plain TCP on shaped links: B of one stream, and the traffic of one cycle without its dependencies."""
+    try:
+        size_bytes = parse_size(size)
+    except ValueError as error:
+        raise ConfigError(f"--size: {error}") from None
+    show(measure(agents, size_bytes, rate), as_json)

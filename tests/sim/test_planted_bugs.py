@@ -1,0 +1,296 @@
+"""Each invariant has teeth: a bug planted into the production module turns a named check red within a few seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from mpca.agent.events import Publish
+from mpca.agent.state import AgentMachine
+from mpca.algorithm.joint import JointShard, blend, extrapolate, trajectory
+from mpca.driver import roster
+from mpca.driver.cycle import CycleMachine
+from mpca.driver.desk import EVERYTHING, Desk
+from mpca.driver.instructions import JointPublished
+from mpca.driver.joining import Joining
+from mpca.driver.ledger import FrozenSet
+from mpca.driver.runner import Runner
+from mpca.methods import mpca
+from mpca.sim.check import Violation
+from mpca.sim.faults import Fault
+from mpca.sim.run import Scenario, simulate
+from mpca.wire.orders import Part
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+PLAIN = Scenario(agents=4, cycles=12, method={"name": "mpca", "gamma_ramp": 0, "beta_ramp": 5})
+LONG = replace(PLAIN, cycles=80)
+
+
+def with_faults(scenario: Scenario, *faults: Fault, **changes: Any) -> Scenario:
+    return replace(scenario, faults=faults, **changes)
+
+
+@dataclass(frozen=True)
+class Planted:
+    name: str
+    patch: Patch
+    scenario: Scenario
+    red: set[str]  # the checks that may find it
+    seeds: int = 3
+
+
+PLANTED: list[Planted] = []
+
+
+def planted(scenario: Scenario, *red: str, seeds: int = 3) -> Callable[[Patch], Patch]:
+    def add(patch: Patch) -> Patch:
+        PLANTED.append(Planted(patch.__name__, patch, scenario, set(red), seeds))
+        return patch
+
+    return add
+
+
+@planted(
+    with_faults(LONG, Fault("kill_agent", 1, 3, "started"), Fault("kill_agent", 2, 5, "frozen"), echo_s=2.5),
+    "fence", "live", "hold",
+)  # fmt: skip
+def incarnations_are_not_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roster.Roster, "find", lambda self, agent, incarnation: self.agents[agent])
+
+
+@planted(PLAIN, "I2")
+def the_mean_is_not_weighted(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = CycleMachine._reduce
+
+    def wrong(self: CycleMachine, contributors: list[int]) -> Any:
+        reduce = right(self, contributors)
+        return reduce and replace(reduce, parts=[Part(part.executor, 1.0) for part in reduce.parts])
+
+    monkeypatch.setattr(CycleMachine, "_reduce", wrong)
+
+
+@planted(PLAIN, "I2")
+def one_part_is_left_out_of_a_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = CycleMachine._reduce
+
+    def wrong(self: CycleMachine, contributors: list[int]) -> Any:
+        reduce = right(self, contributors)
+        return reduce and replace(reduce, parts=reduce.parts[:-1])
+
+    monkeypatch.setattr(CycleMachine, "_reduce", wrong)
+
+
+@planted(PLAIN, "I2")
+def a_part_is_added_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = CycleMachine._reduce
+
+    def wrong(self: CycleMachine, contributors: list[int]) -> Any:
+        reduce = right(self, contributors)
+        return reduce and replace(reduce, parts=[*reduce.parts, reduce.parts[0]])
+
+    monkeypatch.setattr(CycleMachine, "_reduce", wrong)
+
+
+@planted(PLAIN, "I2")
+def the_trajectory_is_fed_by_the_extrapolated_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(state: JointShard, mean: Any, beta: float, delta: float) -> JointShard:
+        moved, p = blend(state.x, mean, beta), state.v.size
+        return JointShard(moved, trajectory(state.v, extrapolate(state, 0.7)[:p], moved[:p], delta), state.k + 1)
+
+    monkeypatch.setattr(mpca, "update", wrong)
+
+
+@planted(PLAIN, "I2")
+def the_extrapolated_state_is_blended(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = mpca.update
+
+    def wrong(state: JointShard, mean: Any, beta: float, delta: float) -> JointShard:
+        return right(state._replace(x=extrapolate(state, 0.7)), mean, beta, delta)
+
+    monkeypatch.setattr(mpca, "update", wrong)
+
+
+@planted(PLAIN, "I10")
+def what_is_broadcast_is_not_extrapolated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mpca.MPCA, "outgoing", lambda self, state: state.x)
+
+
+@planted(PLAIN, "once")
+def an_arrival_is_installed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = AgentMachine._exchange
+
+    def wrong(self: AgentMachine, asked: Any) -> Any:
+        pending = dict(self._pending)
+        out = right(self, asked)
+        self._pending.update(pending)
+        return out
+
+    monkeypatch.setattr(AgentMachine, "_exchange", wrong)
+
+
+@planted(PLAIN, "I2")
+def tau_goes_on_after_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AgentMachine, "_exchange", lambda self, asked: (Publish(asked.cycle, asked.shard, self._updates),))
+
+
+@planted(replace(PLAIN, method={"name": "sync", "tau": 4}), "I2", "live")
+def an_agent_in_step_answers_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mpca.agent import state
+    from mpca.wire.messages import Yield
+
+    monkeypatch.setitem(state._DECISIONS, Yield, lambda self, event, now: self._exchange(event))
+
+
+@planted(with_faults(PLAIN, Fault("poison", 2, 3, "submit")), "I5")
+def what_is_not_finite_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FrozenSet, "contributors", lambda self: [a for a in self.frozen if self.executor[a] in self.weights])
+
+
+@planted(with_faults(PLAIN, Fault("kill_executor", 1, 3, "frozen"), Fault("kill_executor", 2, 3, "frozen"), min_agents=3), "I9")
+def a_commit_goes_below_min_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CycleMachine, "_needed", property(lambda self: 1))
+
+
+@planted(PLAIN, "I6")
+def a_cycle_number_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = CycleMachine._end_cycle
+
+    def wrong(self: CycleMachine) -> Any:
+        out = right(self)
+        self.cycle -= self.cycle == 5
+        return out
+
+    monkeypatch.setattr(CycleMachine, "_end_cycle", wrong)
+
+
+@planted(with_faults(LONG, Fault("kill_agent", 1, 3, "started"), Fault("kill_agent", 2, 15, "started")), "I10")
+def a_joiner_takes_the_joint_model_of_an_earlier_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Joining.targets
+
+    def wrong(self: Joining) -> Any:
+        self._for |= {(a.index, a.incarnation) for a in self._roster.in_state(roster.JOINING)}
+        return right(self)
+
+    monkeypatch.setattr(Joining, "take_done", lambda self, given_up: [])
+    monkeypatch.setattr(Joining, "targets", wrong)
+
+
+@planted(with_faults(PLAIN, Fault("kill_agent", 1, 2, "started"), cycles=30), "I10")
+def a_joiner_takes_the_extrapolated_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(self: Runner, one: Any) -> Any:
+        states = enumerate(self.joint.state(shard) for shard in range(3)) if self.joint else ()
+        return (
+            JointPublished([(shard, self.cluster.publish(self.method.outgoing(s)), s.k, s.x.nbytes) for shard, s in states]),
+        )
+
+    right = Runner.__init__
+
+    def init(self: Runner, *arguments: Any, **options: Any) -> None:
+        right(self, *arguments, **options)
+        from mpca.driver.instructions import PublishJoint
+
+        self._perform[PublishJoint] = lambda one: wrong(self, one)
+
+    monkeypatch.setattr(Runner, "__init__", init)
+
+
+@planted(PLAIN, "I12")
+def executors_do_not_forget_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Desk.drop
+
+    def wrong(self: Desk, broadcasts: Any) -> Any:
+        out = right(self, broadcasts)
+        self._waste.clear()
+        return out
+
+    monkeypatch.setattr(Desk, "drop", wrong)
+
+
+@planted(PLAIN, "I12")
+def the_driver_keeps_its_broadcasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Desk, "drop", lambda self, broadcasts: [])
+
+
+@planted(PLAIN, "I12")
+def yields_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = CycleMachine._with_joiners
+
+    def wrong(self: CycleMachine, draft: Any) -> Any:
+        right(self, draft).forget_cycle = EVERYTHING
+        return draft
+
+    monkeypatch.setattr(CycleMachine, "_with_joiners", wrong)
+
+
+@planted(with_faults(LONG, Fault("end_hold", 1, 3, "started")), "hold")
+def everyone_is_held_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(self: CycleMachine, event: Any, now: float) -> Any:
+        return [x for one in event.agents for x in self.roster.hold_again(one.agent, one.incarnation, one.executor)]
+
+    right = CycleMachine.__init__
+
+    def init(self: CycleMachine, *arguments: Any, **options: Any) -> None:
+        right(self, *arguments, **options)
+        from mpca.driver.cluster import AgentsFound
+
+        self._handlers[AgentsFound] = lambda event, now: wrong(self, event, now)
+
+    monkeypatch.setattr(CycleMachine, "__init__", init)
+
+
+@planted(with_faults(LONG, Fault("stop_agent", 1, 3, "submit", for_s=7.0)), "live")
+def a_stopped_agent_is_not_welcome_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roster.Roster, "back", lambda self, agent, incarnation, now, reason: [])
+
+
+@planted(with_faults(LONG, Fault("misplace", 1, 3, "submit")), "live")
+def who_owes_nothing_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        CycleMachine,
+        "_late_for_now",
+        lambda self, agent, reason, now: self.roster.late(agent.index, agent.incarnation, reason, now),
+    )
+
+
+@planted(PLAIN, "I2")
+def a_sum_is_lost_when_the_run_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = CycleMachine._advance_stopping
+
+    def wrong(self: CycleMachine, now: float) -> Any:
+        self._sum = None
+        return right(self, now)
+
+    monkeypatch.setattr(CycleMachine, "_advance_stopping", wrong)
+
+
+@planted(
+    with_faults(LONG, *(Fault("kill_agent", 1, cycle, "submit") for cycle in (3, 12, 21, 30, 39))),
+    "I11",
+)
+def deaths_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roster, "QUARANTINE_DEATHS", 99)
+
+
+@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
+def test_planted_bug_is_found(bug: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(bug.seeds):  # the schedule is harmless without the bug
+        simulate(bug.scenario, seed)
+    bug.patch(monkeypatch)
+    found: set[str] = set()
+    for seed in range(bug.seeds):
+        try:
+            simulate(bug.scenario, seed)
+        except Violation as violation:
+            found.add(violation.invariant)
+    assert found, "nothing noticed"
+    assert found <= bug.red
+
+
+def test_every_invariant_has_a_planted_bug() -> None:
+    assert {"I2", "I5", "I6", "I9", "I10", "I11", "I12", "fence", "hold", "live", "once"} <= set().union(
+        *(bug.red for bug in PLANTED)
+    )
