@@ -19,6 +19,7 @@ _HOMES = {
     **dict.fromkeys(("Distributor", "Result"), "mpca.api"),
     **dict.fromkeys(("MPCA", "Single", "Sync"), "mpca.methods"),
     "MpcaError": "mpca.errors",
+    "session": "mpca.spark.session",
 }
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "device",
     "log",
     "samples",
+    "session",
     "shard",
     "stopping",
 ]

@@ -234,6 +234,8 @@ class _Launch:
         per_executor = min(cluster.agents_per_executor, self._agents)
         executors = -(-self._agents // per_executor)
         self._shows.on_stage(f"starting {executors} executors on this machine")
+        # Of a driver that was killed; the lock says that nobody else is at work here.
+        shutil.rmtree(self._folder.path / "spark", ignore_errors=True)
         own = session(
             self._folder.path,
             executors=executors,

@@ -157,7 +157,7 @@ class Checker:
         """A download is handed to an agent."""
         state = self._committed.get((shard, version))
         if state is None:
-            self._broken("I10", f"agent {agent} gets version {version} of shard {shard}, which was never committed")
+            raise self._violation("I10", f"agent {agent} gets version {version} of shard {shard}, which was never committed")
         expected = state.x.astype(np.float64)
         if mode == "install" and version > 0 and self._delta is not None:
             expected[: state.v.size] += self._method.gamma_at(version - 1) * state.v.astype(np.float64)
@@ -321,9 +321,12 @@ class Checker:
     def stuck(self, why: str) -> None:
         self._broken("live", why)
 
-    def _broken(self, invariant: str, what: str) -> Any:
+    def _broken(self, invariant: str, what: str) -> None:
+        raise self._violation(invariant, what)
+
+    def _violation(self, invariant: str, what: str) -> Violation:
         story = [" ".join([f"{one[0]:9.3f}", *(str(part) for part in one[1:])]) for one in self._story]
-        raise Violation(invariant, what, self._seed, story)
+        return Violation(invariant, what, self._seed, story)
 
 
 def _close(mine: np.ndarray, theirs: np.ndarray) -> bool:

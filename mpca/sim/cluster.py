@@ -189,9 +189,11 @@ class SimCluster:
                 continue
             node.forget(order.forget_cycle, order.forget_broadcasts)
         for name, agent, incarnation in order.begin:
-            self._on(name, lambda node, a=agent, i=incarnation: node.begin(a, i))
+            if name in self.nodes:
+                self.nodes[name].begin(agent, incarnation)
         for name, agent, incarnation, reason in order.stop:
-            self._on(name, lambda node, a=agent, i=incarnation, r=reason: node.stop(a, i, r))
+            if name in self.nodes:
+                self.nodes[name].stop(agent, incarnation, reason)
         for download in order.downloads:
             self._download(download, order.cycle)
         if failed is not None:
@@ -205,11 +207,6 @@ class SimCluster:
             job.reduced = (self.wall0 + self._world.now, self.wall0 + self._world.now + duration)
             self._world.after(duration / 2, self.reach, "reducing", order.cycle)
             self._world.after(duration, self._reduce, job, order.reduce)
-
-    def _on(self, name: str, act: Callable[[Node], None]) -> None:
-        node = self.nodes.get(name)
-        if node is not None:
-            act(node)
 
     def _reduce(self, job: _Job, reduce: Reduce) -> None:
         if job.over:
@@ -260,7 +257,8 @@ class SimCluster:
         if job.over or freeze is None:
             return
         for name in list(job.pending):
-            self._on(name, lambda node: node.deadline(freeze.cycle))
+            if name in self.nodes:
+                self.nodes[name].deadline(freeze.cycle)
 
     def frozen(self, node: Node, ticket: int, frozen: list[Frozen], late: dict[int, str], weight: float) -> None:
         """A node answers a freeze."""
@@ -386,12 +384,14 @@ class SimCluster:
         if self.echo_s:
             self._world.after(self.echo_s, self.emit, event)
 
-    def stop_agent(self, agent: int, for_s: float) -> bool:
+    def stop_agent(self, agent: int, for_s: float = 0.0) -> bool:
+        """SIGSTOP, and SIGCONT after `for_s`; 0: until `continue_agent`."""
         found = self.process(agent)
         if found is None or found[1].stopped:
             return False
         found[1].stop_process()
-        self._world.after(for_s, self._continue, found[1])
+        if for_s:
+            self._world.after(for_s, self._continue, found[1])
         return True
 
     @staticmethod

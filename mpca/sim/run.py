@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from mpca import methods, records
+from mpca import methods
 from mpca.algorithm.sharding import ShardPlan
 from mpca.driver.cluster import AgentSpec
 from mpca.driver.cycle import CycleMachine
@@ -18,6 +18,7 @@ from mpca.driver.ledger import RunShape
 from mpca.driver.objectives import Goals
 from mpca.driver.roster import Roster
 from mpca.driver.runner import Runner
+from mpca.records import CycleRecord, Record, to_json
 from mpca.sim.check import Checker
 from mpca.sim.cluster import SimCluster
 from mpca.sim.costs import Costs
@@ -64,7 +65,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Outcome:
-    records: list[records.Record]
+    records: list[Record]
     joint: list[np.ndarray]  # by shard
     status: str
     events: int  # that the world saw
@@ -76,27 +77,30 @@ class Outcome:
     @property
     def ledger(self) -> list[str]:
         """The lines of `records.jsonl`."""
-        return [json.dumps(records.to_json(one)) for one in self.records]
+        return [json.dumps(to_json(one)) for one in self.records]
 
     @property
-    def commits(self) -> list[records.CycleRecord]:
-        return [one for one in self.records if isinstance(one, records.CycleRecord)]
+    def commits(self) -> list[CycleRecord]:
+        return [one for one in self.records if isinstance(one, CycleRecord)]
 
 
 class _Ledger:
     """The recorder of a simulated run."""
 
     def __init__(self, watch: Checker) -> None:
-        self.written: list[records.Record] = []
+        self.written: list[Record] = []
         self._watch = watch
 
-    def write(self, record: records.Record) -> None:
+    def write(self, record: Record) -> None:
         self.written.append(record)
         self._watch.record(record)
 
+    def close(self) -> None:
+        pass
 
-def simulate(scenario: Scenario, seed: int) -> Outcome:
-    """Run it to its end.
+
+def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World], Any] | None = None) -> Outcome:
+    """Run it to its end; `around` may put something between driver and cluster (`script.ScriptedCluster`).
 
     Raises:
         Violation: an invariant does not hold; its message has the seed and the story.
@@ -122,6 +126,7 @@ def simulate(scenario: Scenario, seed: int) -> Outcome:
         shards=method.shards,
         phases=method.phases,
         exchanges=method.exchanges,
+        install_first=method.install_first,
         min_agents=scenario.min_agents,
         deadline_s=scenario.deadline_s,
         start_timeout_s=scenario.start_timeout_s,
@@ -130,13 +135,14 @@ def simulate(scenario: Scenario, seed: int) -> Outcome:
     machine = CycleMachine(shape, Roster(scenario.agents, scenario.per_executor), world.clock.now())
     ledger = _Ledger(watch)
     spec = AgentSpec("python", {}, {})
-    runner = Runner(machine, cluster, method, spec, Goals(max_cycles=scenario.cycles), ledger, world.clock)
+    port = around(cluster, world) if around else cluster
+    runner = Runner(machine, port, method, spec, Goals(max_cycles=scenario.cycles), ledger, world.clock)
     watch.joint = lambda: runner.joint
     for _ in range(scenario.executors or -(-scenario.agents // scenario.per_executor)):
         cluster.add_executor()
     settled = False
     while machine.ended is None:
-        runner.step(cluster.poll(POLL_S))
+        runner.step(port.poll(POLL_S))
         watch.look(cluster)
         if machine.cycle == scenario.cycles and machine.stage == "RUNNING":
             settled = _settled(scenario, cluster, script, watch, world.now)

@@ -72,7 +72,7 @@ class IntegerTrainer(_Flat):
     def __init__(self, bounds: list[int], parameters: int, arrival: str, agent: int, incarnation: int) -> None:
         super().__init__(bounds, parameters, arrival)
         # no two agents, nor two incarnations of one, do the same
-        self._gradient = np.float32([(agent * 3 + incarnation * 5 + j * 7) % 7 - 3 for j in range(bounds[-1])])
+        self._gradient = np.array([(agent * 3 + incarnation * 5 + j * 7) % 7 - 3 for j in range(bounds[-1])], np.float32)
         self._gradient[parameters:] = 1
 
     @staticmethod
@@ -102,7 +102,7 @@ class LinearTrainer(_Flat):
 
     @staticmethod
     def gradient_of(elements: int, agent: int) -> np.ndarray:
-        return np.float32([(agent * 5 + j * 3) % 9 - 4 for j in range(elements)])
+        return np.array([(agent * 5 + j * 3) % 9 - 4 for j in range(elements)], np.float32)
 
     def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None:
         for _ in range(updates):
@@ -118,7 +118,7 @@ class QuadraticTrainer(_Flat):
 
     def __init__(self, bounds: list[int], parameters: int, arrival: str, agent: int, incarnation: int) -> None:
         super().__init__(bounds, parameters, arrival)
-        self._optimum = np.float32([agent + j % 3 for j in range(parameters)])
+        self._optimum = np.array([agent + j % 3 for j in range(parameters)], np.float32)
 
     def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None:
         mine = self.x[: self.parameters]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -61,7 +62,7 @@ logger.mpca.level = INFO
 
 @contextmanager
 def session(
-    work_dir: str | os.PathLike[str],
+    work_dir: str | os.PathLike[str] | None = None,
     *,
     executors: int,
     agents_per_executor: int = 1,
@@ -75,7 +76,8 @@ def session(
     """An embedded session, ended with everything it started and wrote.
 
     Args:
-        work_dir: an existing folder; Spark's files go into ``spark/`` in it, which is removed at the end.
+        work_dir: an existing folder; Spark's files go into ``spark/`` in it, which is removed at the end. None: a
+            temporary one.
         executors: executor JVMs on this machine.
         agents_per_executor: each agent takes two cores of its executor (they are slots, not real cores).
         executor_memory: bytes of an executor's heap.
@@ -93,6 +95,23 @@ def session(
 
     if not JAR.is_file():
         raise EnvironmentRefused(f"the JVM part is not built: {JAR} is missing; run `make setup`, or `mvn package` in jvm/")
+    if work_dir is None:
+        with (
+            tempfile.TemporaryDirectory(prefix="mpca-") as folder,
+            session(
+                folder,
+                executors=executors,
+                agents_per_executor=agents_per_executor,
+                executor_memory=executor_memory,
+                driver_memory=driver_memory,
+                conf=conf,
+                name=name,
+                ui=ui,
+                log_level=log_level,
+            ) as own,
+        ):
+            yield own
+        return
     home = Path(work_dir).resolve() / "spark"
     mebibytes = executor_memory >> 20
     settings = {

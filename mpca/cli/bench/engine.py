@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +22,15 @@ from mpca.driver.roster import Roster
 from mpca.driver.runner import Runner
 from mpca.errors import MpcaError
 from mpca.methods import MPCA, to_dict
-from mpca.records import Record, to_json
+from mpca.records import Record, Sink, to_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Case", "Mark", "Marks", "Opened", "open_run", "steady"]
+__all__ = ["Case", "Mark", "Marks", "Opened", "open_run"]
 
 START_TIMEOUT_S = 300.0
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,15 @@ class Mark:
 
 @dataclass
 class Marks:
-    """A sink of records that keeps a mark of every cycle."""
+    """A sink of records that keeps a mark of every cycle, and hands all on to another sink if there is one."""
 
     interface: str
+    beyond: Sink | None = None
     marks: list[Mark] = field(default_factory=list)
 
     def write(self, record: Record) -> None:
+        if self.beyond is not None:
+            self.beyond.write(record)
         fields = to_json(record)
         if fields["kind"] == "cycle":
             received, sent = interface_bytes(self.interface)
@@ -108,10 +112,15 @@ class Opened:
         return self.marks.marks
 
 
-def open_run(
-    spark: SparkSession, case: Case, interface: str = "eth0", output: Callable[[int, str], None] | None = None
-) -> Opened:
-    """Put a run together on a session; the caller closes its cluster."""
+def open_run(spark: SparkSession, case: Case, interface: str = "eth0", records: Sink | None = None) -> Opened:
+    """Put a run together on a session; the caller closes its cluster.
+
+    Args:
+        spark: a session that has our jar and plug-in.
+        case: what is run.
+        interface: whose bytes count as the driver's.
+        records: where records go as well.
+    """
     from mpca.api.shipping import ship
     from mpca.spark.cluster import SparkCluster
 
@@ -140,7 +149,7 @@ def open_run(
         "conf": {},
     }
     cluster = SparkCluster(spark, shape.run, reducer=case.reducer, broadcast=case.broadcast)
-    marks = Marks(interface)
+    marks = Marks(interface, records)
     runner = Runner(
         CycleMachine(shape, Roster(case.agents, 1), clock.now()),
         cluster,
@@ -149,24 +158,6 @@ def open_run(
         Goals(max_cycles=case.cycles),
         marks,
         clock,
-        on_output=output or _to_stderr,
+        on_output=lambda agent, line: print(f"[agent {agent}] {line}", file=sys.stderr),
     )
     return Opened(runner, cluster, marks)
-
-
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-
-
-def _to_stderr(agent: int, line: str) -> None:
-    print(f"[agent {agent}] {line}", file=sys.stderr)
-
-
-def steady(marks: Sequence[Mark], skip: int) -> Sequence[Mark]:
-    """The marks between which figures are taken: the first cycles fill the pipeline.
-
-    Raises:
-        MpcaError: too few cycles ended.
-    """
-    if len(marks) < skip + 2:
-        raise MpcaError(f"too few cycles for a figure: ended={len(marks)}, needed={skip + 2}")
-    return marks[skip:]

@@ -17,6 +17,7 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +189,8 @@ class _Driver:
         return json.loads(line)  # type: ignore[no-any-return]
 
     def _end(self) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         try:
             self._process.wait(30)
@@ -257,7 +259,7 @@ def overlap_share(stages: dict[str, dict[str, float]]) -> float:
 def _durations(marks: list[dict[str, Any]]) -> list[float]:
     if len(marks) < 2:
         raise MpcaError("too few cycles ended for a figure")
-    return [b["at"] - a["at"] for a, b in zip(marks, marks[1:], strict=False)]
+    return [b["at"] - a["at"] for a, b in pairwise(marks)]
 
 
 def _idle(marks: list[dict[str, Any]]) -> float:

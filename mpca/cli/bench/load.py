@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -55,10 +56,8 @@ def rss_bytes(pids: Iterable[int]) -> int:
     """Resident memory of these processes together; those that are gone count nothing."""
     total = 0
     for pid in pids:
-        try:
+        with suppress(psutil.NoSuchProcess):
             total += psutil.Process(pid).memory_info().rss
-        except psutil.NoSuchProcess:
-            pass
     return total
 
 

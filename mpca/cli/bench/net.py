@@ -23,6 +23,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -188,9 +189,7 @@ def _remove(namespaces: list[str]) -> None:
             if not pids:
                 break
             for pid in pids:
-                try:
+                with suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
             time.sleep(0.05)
         subprocess.run(["ip", "netns", "delete", name], capture_output=True)

@@ -14,8 +14,8 @@ __all__ = ["TRAINING_CORE", "train_one"]
 TRAINING_CORE = 0
 
 
-def train_one(shape_name: str) -> list[float]:
-    """Train (agent 0) or wait (the others) until the run ends; returns the wall clock at the end of every step."""
+def train_one(shape_name: str) -> list[tuple[float, float]]:
+    """Train (agent 0) or wait (the others) until the run ends; at the end of every step: wall clock, CPU seconds so far."""
     from mpca.models.bench import SHAPES
     from mpca.models.training import create_optimizer, train_step
 
@@ -33,5 +33,5 @@ def train_one(shape_name: str) -> list[float]:
         else:
             time.sleep(STEP_S)
             optimizer.step()
-        steps.append(time.time())
+        steps.append((time.time(), time.process_time()))
     return steps

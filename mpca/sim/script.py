@@ -1,0 +1,227 @@
+"""Scripted scenarios that come out the same on simulated and on real executors: a cluster port around a cluster port.
+
+Nothing in a run with real processes is deterministic, except what follows from the order in which the driver hears things.
+So this wrapper puts an order into them, and touches nothing else:
+
+* An act (kill, stop, ...) is done when the driver hands over the order that it is to precede; that order goes out when what
+  follows from the act was heard of.
+* An order is done only when its downloads were acknowledged and those whom it told to begin have taken a step.
+* A replacement, be it executor or agent, is not heard of before an act admits it.
+
+With a method in step (`sync`) tau does not depend on time either, and the ledger is the same to the bit.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from mpca.driver import cluster as c
+from mpca.records import CycleRecord
+from mpca.wire.orders import Order
+
+__all__ = ["Act", "Hands", "Script", "ScriptedCluster", "integer_ledger"]
+
+PATIENCE_S = 60.0
+POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    do: str  # "kill_agent", "kill_executor", "stop_agent", "continue_agent" or "admit"
+    agent: int  # whom, or whose executor
+    before: str  # "freeze" or "reduce" ...
+    cycle: int  # ... of this cycle
+
+
+@dataclass(frozen=True)
+class Script:
+    """One file of `tests/golden/scenarios`."""
+
+    name: str
+    story: str
+    agents: int
+    method: dict[str, Any]
+    cycles: int
+    deadline_s: float
+    parameters: int  # of a model whose loss is <g, x>: `trainers.LinearTrainer`
+    acts: list[Act]
+    exact: bool  # tau and crc are compared too: a method in step
+    min_agents: int = 1
+    ledger: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, path: Path) -> Script:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        values["acts"] = [Act(**one) for one in values["acts"]]
+        return cls(**values)
+
+
+class Hands(Protocol):
+    """Whoever can reach processes: the simulated cluster, or a test that knows pids."""
+
+    def kill_agent(self, agent: int) -> Any: ...
+    def kill_executor(self, agent: int) -> Any: ...
+    def stop_agent(self, agent: int) -> Any: ...
+    def continue_agent(self, agent: int) -> Any: ...
+
+
+class ScriptedCluster:
+    """See the module's text. `executors`: how many the run begins with."""
+
+    def __init__(
+        self,
+        inner: c.Cluster,
+        acts: list[Act],
+        hands: Hands,
+        executors: int,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.done: list[Act] = []
+        self._inner, self._hands, self._now = inner, hands, now
+        self._waiting = list(acts)
+        self._executors = executors
+        self._heard: list[Any] = []  # for the next poll
+        self._kept: list[Any] = []  # replacements that nobody may hear of yet
+        self._orders: dict[int, Order] = {}
+        self._acknowledged: set[tuple[int, int, int]] = set()  # broadcast, agent, incarnation
+        self._gone: set[tuple[int, int]] = set()
+        self._stepped: set[tuple[int, int]] = set()
+        self._finished: list[c.OrderDone] = []  # orders that wait for what belongs to them
+
+    # ---- the port ------------------------------------------------------------------------------------------------------
+
+    def start_agent(self, agent: int, incarnation: int, executor: str, spec: c.AgentSpec) -> None:
+        self._inner.start_agent(agent, incarnation, executor, spec)
+
+    def submit(self, order: Order) -> None:
+        for act in list(self._waiting):
+            part = order.reduce if act.before == "reduce" else order.freeze
+            if part is not None and part.cycle == act.cycle:
+                self._waiting.remove(act)
+                self._act(act)
+                self.done.append(act)
+        self._orders[order.order] = order
+        self._inner.submit(order)
+
+    def cancel(self, order: int, reason: str) -> None:
+        self._inner.cancel(order, reason)
+
+    def take_sum(self, order: int, length: int) -> np.ndarray:
+        return self._inner.take_sum(order, length)
+
+    def publish(self, vector: np.ndarray) -> int:
+        return self._inner.publish(vector)
+
+    def withdraw(self, broadcast: int) -> None:
+        self._inner.withdraw(broadcast)
+
+    def rediscover(self) -> None:
+        self._inner.rediscover()
+
+    def poll(self, timeout_s: float) -> list[Any]:
+        self._listen(0.0 if self._heard else timeout_s)
+        heard, self._heard = self._heard, []
+        return heard
+
+    def close(self) -> None:
+        self._inner.close()
+
+    # ---- acts ----------------------------------------------------------------------------------------------------------
+
+    def _act(self, act: Act) -> None:
+        agent = act.agent
+        if act.do == "admit":
+            self._executors += 1
+            held = self._await(lambda event: isinstance(event, c.ExecutorReady) or _hello_of(event) == agent, self._kept)
+            self._kept.remove(held)
+            if isinstance(held, c.ExecutorReady):  # its agent starts when the driver hears of it, and is admitted next
+                self._waiting.insert(0, Act("admit", agent, act.before, act.cycle + 1))
+            self._heard.append(held)
+            return
+        getattr(self._hands, act.do)(agent)
+        if act.do == "kill_agent":
+            self._await(lambda event: isinstance(event, c.AgentDied) and event.agent == agent, self._heard)
+        elif act.do == "kill_executor":
+            self._await(lambda event: isinstance(event, c.ExecutorLost), self._heard)
+        elif act.do == "continue_agent":
+            self._await(lambda event: isinstance(event, c.AgentBack) and event.agent == agent, self._heard)
+
+    def _await(self, fits: Callable[[Any], bool], among: list[Any]) -> Any:
+        until = self._now() + PATIENCE_S
+        while True:
+            for event in among:
+                if fits(event):
+                    return event
+            if self._now() > until:
+                raise TimeoutError(f"what an act brings about has not come: heard={self._heard}, kept={self._kept}")
+            self._listen(POLL_S)
+
+    # ---- the order of events -------------------------------------------------------------------------------------------
+
+    def _listen(self, timeout_s: float) -> None:
+        for event in self._inner.poll(timeout_s):
+            if isinstance(event, c.OrderDone):
+                self._finished.append(event)
+                continue
+            if isinstance(event, c.ExecutorReady):
+                self._executors -= 1
+            if (isinstance(event, c.ExecutorReady) and self._executors < 0) or _hello_of(event) is not None:
+                self._kept.append(event)
+                continue
+            self._note(event)
+            self._heard.append(event)
+        for done in list(self._finished):
+            if self._complete(self._orders[done.order]):
+                self._finished.remove(done)
+                self._heard.append(done)
+
+    def _note(self, event: Any) -> None:
+        if isinstance(event, c.Acknowledged):
+            self._acknowledged.add((event.broadcast, event.agent, event.incarnation))
+        elif isinstance(event, c.AgentProgress) and event.steps:
+            self._stepped.add((event.agent, event.incarnation))
+        elif isinstance(event, (c.AgentDied, c.HoldEnded)):
+            self._gone.add((event.agent, event.incarnation))
+
+    def _complete(self, order: Order) -> bool:
+        downloads = all(
+            (one.broadcast, agent, incarnation) in self._acknowledged or (agent, incarnation) in self._gone
+            for one in order.downloads
+            for _, agent, incarnation in one.agents
+        )
+        return downloads and all((agent, inc) in self._stepped | self._gone for _, agent, inc in order.begin)
+
+
+def _hello_of(event: Any) -> int | None:
+    """The agent of a replacement's Hello."""
+    if isinstance(event, c.AgentHello) and event.hello.incarnation > 0:
+        return event.hello.agent
+    return None
+
+
+def integer_ledger(commits: list[CycleRecord], cycles: int, exact: bool) -> list[dict[str, Any]]:
+    """What is compared of a run's first `cycles` cycles: nothing that depends on time or on the names of executors."""
+    keep = ("incarnation", "tau", "crc") if exact else ("incarnation",)
+    return [
+        {
+            "cycle": one.cycle,
+            "shard": one.shard,
+            "contributors": {str(agent): {key: said[key] for key in keep} for agent, said in sorted(one.contributors.items())},
+            "left_out": {str(agent): _kind(reason) for agent, reason in sorted(one.left_out.items())},
+        }
+        for one in commits[:cycles]
+    ]
+
+
+def _kind(reason: str) -> str:
+    """A reason without names and times."""
+    if reason.startswith("executor ") or "executor" in reason:
+        return "executor lost"
+    return reason.split(":")[0].split(";")[0]
