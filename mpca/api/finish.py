@@ -99,7 +99,7 @@ def summarise(
         seconds=runner.trained_s or 0.0,
         seconds_to_first_step=submit_seconds.get("first_step"),
         submit_seconds=submit_seconds,
-        cycles=runner.machine.cycle,
+        cycles=runner.machine.shape.first_cycle + tally.cycles,
         steps=tally.steps,
         samples=tally.samples,
         final_error=final_error,

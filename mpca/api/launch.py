@@ -319,8 +319,6 @@ class _Launch:
                 runner.once()
                 if "agents" not in self._seconds and machine.stage != "STARTING":
                     self._stage("agents")
-                if "first_step" not in self._seconds and runner.tally.first_step is not None:
-                    self._seconds["first_step"] = runner.tally.first_step - self._began
         except MpcaError as error:  # of the user's evaluation, a backup of another model, the cluster
             runner.stop("failed", str(error))
             while machine.ended is None:
@@ -335,6 +333,8 @@ class _Launch:
         except MpcaError as failure:
             log.warning("the last joint model was not evaluated: %s", failure)
         state = save_model(runner, self._folder, backups)
+        if runner.tally.first_step is not None:  # of the agent that was first, whichever told of it first
+            self._seconds["first_step"] = runner.tally.first_step - self._began
         resumed_from = self._resumed.path if self._resumed else None
         summary = summarise(runner, end, self._job.config.run.seed, error, self._seconds, resumed_from, _versions())
         written = close_folder(runner.records, self._folder, runner.t(), summary)

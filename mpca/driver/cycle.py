@@ -61,6 +61,7 @@ class CycleMachine:
         self.cycle = shape.first_cycle
         self.versions: list[int] = [0] * shape.shards  # exchanges of each shard so far
         self.lengths: list[int] = []  # bytes of each shard
+        self.max_cycles: int | None = None  # an objective; here, since no further cycle may begin
         self.ended: i.End | None = None
         self._started = now
         self._desk = Desk(shape, roster)
@@ -68,7 +69,6 @@ class CycleMachine:
         self._phase = ""  # "" between cycles, "reduce", "broadcast"
         self._waiting = False  # for the shell's answer to AdoptInitial, Prepare or PublishJoint
         self._frozen = FrozenSet(EVERYTHING)
-        self._asked_again = EVERYTHING  # the cycle whose yields were asked for by an order of its own
         self._sum: Sum | None = None
         self._ready: Ready | None = None  # published, to be downloaded in the next cycle (in this one if P = 1)
         self._outgoing: Ready | None = None  # being downloaded
@@ -292,6 +292,8 @@ class CycleMachine:
         if self.roster.count(JOINING) and not self._joining.joint:
             self._waiting = True
             return [*out, i.PublishJoint()]
+        if self.max_cycles is not None and self.cycle >= self.max_cycles:
+            return out + self._on_stop(i.StopRequested("max_cycles", f"{self.cycle} cycles"), now)
         if self.roster.count(FINISHED) == len(self.roster.agents):
             return out + self._on_stop(i.StopRequested("reached", "every train function returned"), now)
         there = self.roster.count(ACTIVE, BEGUN, READY)
@@ -331,12 +333,9 @@ class CycleMachine:
                 if self.roster.count(READY) or self._joining.targets():
                     return self._desk.submit(self._with_joiners(Draft("begin")), self.cycle, now)
                 return None
-            spent = self._frozen.cycle == self.cycle and any(a.index in self._frozen.left_out for a in everyone)
-            if spent or self._asked_again == self.cycle:
-                # a yield that was late or not finite stays so for its cycle, whose number is given up
-                self.cycle += 1
+            if self._frozen.cycle == self.cycle and self._frozen.spoilt(everyone):
+                self.cycle += 1  # asked again they would hand over the same: the number of this cycle is given up
                 self._ledger.left_out = {}
-            self._asked_again = self.cycle
             draft = Draft(f"cycle {self.cycle}: freeze", freeze=(self.cycle, self.cycle % self.shape.shards, everyone))
             return self._desk.submit(self._with_joiners(draft), self.cycle, now)
         self._phase = "reduce"
@@ -600,6 +599,7 @@ class CycleMachine:
         out: list = []
         if self._ledger.contributors and "reduce" in self._ledger.stages:
             out += self._write_cycle()
+            self.cycle += 1
         living = [a for a in self.roster.in_state(ACTIVE, BEGUN, READY, JOINING, LATE) if a.executor in self.roster.executors]
         reason = self._ending[1].splitlines()[0]
         if not self._stop_sent:

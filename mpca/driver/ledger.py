@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from mpca.driver.roster import Agent
 from mpca.wire.orders import Frozen
 
 __all__ = ["FrozenSet", "Ledger", "Ready", "RunShape", "Sum"]
@@ -41,6 +42,11 @@ class FrozenSet:
     executor: dict[int, str] = field(default_factory=dict)  # of each frozen agent
     weights: dict[str, float] = field(default_factory=dict)  # of each executor's part
     left_out: dict[int, str] = field(default_factory=dict)
+
+    def spoilt(self, agents: list[Agent]) -> bool:
+        """Whether one of them handed over what is not finite, and is well again."""
+        held = ((agent, self.frozen.get(agent.index)) for agent in agents)
+        return any(one is not None and not one.finite and one.incarnation == agent.incarnation for agent, one in held)
 
     def contributors(self) -> list[int]:
         return [agent for agent, one in self.frozen.items() if one.finite and self.executor[agent] in self.weights]

@@ -124,18 +124,15 @@ class Goals:
             dump if isinstance(dump, DumpModel) else None,
         )
 
-    def reached(self, error: float | None, trained_s: float | None, cycles: int) -> tuple[str, str] | None:
-        """(status, reason) when the run should end.
+    def reached(self, error: float | None, trained_s: float | None) -> tuple[str, str] | None:
+        """(status, reason) when the run should end. `max_cycles` is the cycle's own: none may begin after the last.
 
         Args:
             error: newest evaluation of the joint model, if there was one.
             trained_s: seconds since the first optimiser update, over all attempts.
-            cycles: cycles that have ended, over all attempts.
         """
         if self.target_error and error is not None and error <= self.target_error:
             return "reached", f"error {error:.4f} is at or below the target of {self.target_error:.4f}"
-        if self.max_cycles is not None and cycles >= self.max_cycles:
-            return "max_cycles", f"{cycles} cycles"
         if self.max_time is not None and trained_s is not None and trained_s >= self.max_time:
             return "max_time", f"{self.max_time:.0f} s of training"
         return None

@@ -75,6 +75,7 @@ class Runner:
     ) -> None:
         self.machine, self.cluster, self.clock = machine, cluster, clock
         self.method, self.goals, self.records = method, goals, records
+        machine.max_cycles = goals.max_cycles
         self.joint: JointModel | None = None
         self.tally = Tally(len(machine.roster.agents))
         self.returns: dict[int, bytes] = {}
@@ -132,13 +133,14 @@ class Runner:
     def beside(self) -> None:
         """Objectives, evaluation, backups and the status line: all that must never hold a cycle up."""
         now = self.clock.now()
-        self._evaluate(now)
-        self._back_up(now)
+        self._collect_evaluations()
         if self.machine.stage in ("RUNNING", "PAUSED"):
-            ended = self.goals.reached(self.error, self.trained_s, self.machine.cycle)
+            ended = self.goals.reached(self.error, self.trained_s)
             if ended is not None:
                 self.reached = self._evaluated if ended[0] == "reached" else None
                 self.stop(*ended)
+        self._evaluate(now)
+        self._back_up(now)
         if now >= self._next_status:
             self._next_status = now + STATUS_EVERY_S
             self._on_status(self.status())
@@ -248,14 +250,16 @@ class Runner:
         evaluator, wanted = self._evaluator, self.goals.evaluate
         if evaluator is None or wanted is None:
             return
-        for done in evaluator.poll():
-            self.take_evaluation(done)
         due = self.machine.stage == "RUNNING" and now >= self._next_evaluation and self.machine.cycle > self._evaluated_cycle
         if due and not evaluator.busy and self.joint is not None and self.joint.complete:
             self._next_evaluation = now + float(wanted.every)
             self._evaluated_cycle = self.machine.cycle
             self._evaluated = list(self.joint.states)
             evaluator.submit(self.machine.cycle, self.joint)
+
+    def _collect_evaluations(self) -> None:
+        for done in self._evaluator.poll() if self._evaluator is not None else ():
+            self.take_evaluation(done)
 
     def take_evaluation(self, done: Evaluation) -> None:
         self.error, self.loss = done.error, done.loss

@@ -134,7 +134,7 @@ def _figures(records: RunRecords, series: Series) -> str:
     figures = [
         (_percent(summary.get("final_error", errors[-1] if errors else None)), "error of the joint model"),
         (_percent(summary.get("best_error", min(errors, default=None))), "best error"),
-        (format_duration(summary.get("seconds", records.last_t)), "run time"),
+        (format_duration(summary.get("seconds", records.last_t)), "of training"),
         (f"{len(records.cycles):,}", "cycles"),
         (str(len(series.agents)), "agents"),
         (

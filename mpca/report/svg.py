@@ -80,6 +80,13 @@ def _mark(x: float, bottom: float, text: str) -> str:
     )
 
 
+def _span(xs: Sequence[float], others: Sequence[float]) -> tuple[float, float]:
+    """From zero, unless nothing would be seen in a good part of the width: a run may start for longer than it trains."""
+    high = max([*xs, *others], default=1.0) or 1.0
+    first = min([*xs, *others], default=0.0)
+    return (0.0, high) if first < 0.3 * high else (max(first - 0.05 * (high - first), 0.0), high)
+
+
 def line_chart(
     label: str,
     lines: Sequence[Line],
@@ -93,15 +100,10 @@ def line_chart(
     width: int = 960,
     height: int = 300,
 ) -> str:
-    """Lines over one x axis, from zero; `level` is a dashed line, `marks` upright ones, `bands` grey spans of x."""
+    """Lines over one x axis; `level` is a dashed line, `marks` upright ones, `bands` grey spans of x."""
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points] + ([level[0]] if level else [])
-    x = Scale(
-        0.0,
-        max([*xs, *(at for at, _ in marks), *(end for _, end, _ in bands)], default=1.0) or 1.0,
-        _LEFT,
-        width - _RIGHT,
-    )
+    x = Scale(*_span(xs, [*(at for at, _ in marks), *(end for _, end, _ in bands)]), _LEFT, width - _RIGHT)
     y_high = max(ys, default=1.0) * 1.06 or 1.0
     y = Scale(0.0, min(y_high, y_ceiling) if y_ceiling else y_high, height - _BOTTOM, _TOP)
     body = []
@@ -115,7 +117,7 @@ def line_chart(
         body.append(_text(_LEFT - 8, y(value) + 4, format_y(value), anchor="end"))
     for value in ticks(x.low, x.high, 8):
         body.append(_text(x(value), height - _BOTTOM + 18, format_x(value)))
-    body.append(_text(width - _RIGHT, height - 2, x_label, css="axis", anchor="end"))
+    body.append(_text(width - _RIGHT, height - 4, x_label, css="axis", anchor="end"))
     if level:
         body.append(f'<line class="level" x1="{_LEFT}" x2="{width - _RIGHT}" y1="{y(level[0]):g}" y2="{y(level[0]):g}"/>')
         body.append(_text(_LEFT + 6, y(level[0]) - 5, level[1], css="level-text", anchor="start"))
@@ -189,5 +191,5 @@ def cells(
         )
     for column, name in column_names:
         body.append(_text(_LEFT + (column + 0.5) * wide, height - _BOTTOM + 18, name))
-    body.append(_text(width - _RIGHT, height - 2, x_label, css="axis", anchor="end"))
+    body.append(_text(width - _RIGHT, height - 4, x_label, css="axis", anchor="end"))
     return _svg(width, height, label, body)

@@ -139,9 +139,9 @@ class Checker:
         key = (cycle, frozen.agent, frozen.incarnation)
         if key in self._frozen:
             self._broken("I4", f"a second snapshot of {key} was accepted")
-        if self._method.hold_after and frozen.tau not in (0, self._method.hold_after):
+        if self._method.hold_after and frozen.tau % self._method.hold_after:
             wanted = self._method.hold_after
-            self._broken("I2", f"{key} hands over after {frozen.tau} updates; in step with others it is after {wanted}")
+            self._broken("I2", f"{key} hands over after {frozen.tau} updates; in step with others it is a multiple of {wanted}")
         if frozen.tau != tau:
             self._broken("I2", f"tau of {key}, shard {shard}: said {frozen.tau}, trained {tau}")
         self._frozen[key] = (frozen, data)
@@ -277,7 +277,8 @@ class Checker:
                     f"cycle {cycle}, shard {shard}, element {worst}: the joint model took in {mean[worst] * weight:.3f} / "
                     f"{weight}, the listed contributions are {total[worst]:.3f} / {weight}",
                 )
-            if rounding < 0.5 and not np.array_equal(np.rint(mean * weight), np.rint(total)):
+            whole = rounding < 0.5 and np.array_equal(total, np.rint(total))
+            if whole and not np.array_equal(np.rint(mean * weight), total):
                 self._broken("I2", f"cycle {cycle}, shard {shard}: another whole number than the listed contributions")
             if self._delta is not None:
                 p = before.v.size

@@ -5,7 +5,8 @@ So this wrapper puts an order into them, and touches nothing else:
 
 * An act (kill, stop, ...) is done when the driver hands over the order that it is to precede; that order goes out when what
   follows from the act was heard of.
-* An order is done only when its downloads were acknowledged and those whom it told to begin have taken a step.
+* An order is done only when its downloads were acknowledged and those whom it told to begin have taken a step, and then
+  had the time for some more: whoever is in step with others has done what it does before it waits for them.
 * A replacement, be it executor or agent, is not heard of before an act admits it.
 
 With a method in step (`sync`) tau does not depend on time either, and the ledger is the same to the bit.
@@ -34,7 +35,7 @@ POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    do: str  # "kill_agent", "kill_executor", "stop_agent", "continue_agent" or "admit"
+    do: str  # a method of Hands, or "admit_executor", "admit_agent"
     agent: int  # whom, or whose executor
     before: str  # "freeze" or "reduce" ...
     cycle: int  # ... of this cycle
@@ -82,9 +83,12 @@ class ScriptedCluster:
         hands: Hands,
         executors: int,
         now: Callable[[], float] = time.monotonic,
+        settle_s: float = 1.0,
     ) -> None:
         self.done: list[Act] = []
         self._inner, self._hands, self._now = inner, hands, now
+        self._settle_s = settle_s
+        self._settled: dict[int, float] = {}  # order that said begin -> when what belongs to it is over
         self._waiting = list(acts)
         self._executors = executors
         self._heard: list[Any] = []  # for the next poll
@@ -137,13 +141,11 @@ class ScriptedCluster:
 
     def _act(self, act: Act) -> None:
         agent = act.agent
-        if act.do == "admit":
-            self._executors += 1
-            held = self._await(lambda event: isinstance(event, c.ExecutorReady) or _hello_of(event) == agent, self._kept)
-            self._kept.remove(held)
-            if isinstance(held, c.ExecutorReady):  # its agent starts when the driver hears of it, and is admitted next
-                self._waiting.insert(0, Act("admit", agent, act.before, act.cycle + 1))
-            self._heard.append(held)
+        if act.do == "admit_executor":
+            self._admit(lambda event: isinstance(event, c.ExecutorReady))
+            return
+        if act.do == "admit_agent":
+            self._admit(lambda event: _hello_of(event) == agent)
             return
         getattr(self._hands, act.do)(agent)
         if act.do == "kill_agent":
@@ -152,6 +154,11 @@ class ScriptedCluster:
             self._await(lambda event: isinstance(event, c.ExecutorLost), self._heard)
         elif act.do == "continue_agent":
             self._await(lambda event: isinstance(event, c.AgentBack) and event.agent == agent, self._heard)
+
+    def _admit(self, fits: Callable[[Any], bool]) -> None:
+        event = self._await(fits, self._kept)
+        self._kept.remove(event)
+        self._heard.append(event)
 
     def _await(self, fits: Callable[[Any], bool], among: list[Any]) -> Any:
         until = self._now() + PATIENCE_S
@@ -196,7 +203,9 @@ class ScriptedCluster:
             for one in order.downloads
             for _, agent, incarnation in one.agents
         )
-        return downloads and all((agent, inc) in self._stepped | self._gone for _, agent, inc in order.begin)
+        if not downloads or any((agent, inc) not in self._stepped | self._gone for _, agent, inc in order.begin):
+            return False
+        return not order.begin or self._now() >= self._settled.setdefault(order.order, self._now() + self._settle_s)
 
 
 def _hello_of(event: Any) -> int | None:

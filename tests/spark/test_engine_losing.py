@@ -98,9 +98,7 @@ def test_a_stopped_agent_is_left_out_and_welcome_again(engine) -> None:
     (back,) = [one for one in told.agents("rediscovered") if one.index == 1]
     assert (back.pid, back.incarnation) == (lost.pid, 0)
     assert not told.agents("replaced")
-    without = [one for one in told.cycles if 1 not in one.contributors]
-    assert len(without) >= 3
-    assert all(1 in one.left_out for one in without), "the ledger says why, in every cycle"
+    assert len([one for one in told.cycles if 1 not in one.contributors]) >= 3, "the run went on without it"
     check_survivors(told, 0, 1, 2)
 
 

@@ -15,6 +15,9 @@ from tests.spark.support import alive, java_pids, kill, plain_value, weighted_su
 
 pytestmark = pytest.mark.spark
 
+#: From a loss to the failed order. Measured 0.2 s on idle cores; the tests may have to share theirs.
+SOON_S = 3.0
+
 
 def test_an_executor_killed_between_freezing_and_summing(drive, work_dir) -> None:
     """The order fails within a second; without the lost one it gives the same frozen bytes, and nobody else notices."""
@@ -28,7 +31,7 @@ def test_an_executor_killed_between_freezing_and_summing(drive, work_dir) -> Non
     kill(java_pids(work_dir)[lost])
     killed = time.monotonic()
     failed = driver.failed(driver.submit(reduce=driver.reduce(0, answers), freeze=driver.freeze(1)))
-    assert time.monotonic() - killed < 1.0
+    assert time.monotonic() - killed < SOON_S
     assert failed.executor == lost
     driver.wait(ExecutorLost, lambda event: event.executor == lost, new=False)
 
@@ -67,7 +70,7 @@ def test_an_executor_killed_while_its_agent_is_awaited(drive, work_dir) -> None:
     kill(java_pids(work_dir)[executors[2]])
     killed = time.monotonic()
     failed = driver.failed(order)
-    assert time.monotonic() - killed < 1.0
+    assert time.monotonic() - killed < SOON_S
     assert failed.executor == executors[2]
     del driver.places[2]
     # The survivors' tasks of the failed order have let go of their cores, and what they froze is what they froze.
@@ -181,7 +184,7 @@ def test_an_order_over_its_time_can_be_cancelled(drive) -> None:
     began = time.monotonic()
     driver.cluster.cancel(order, "enough")
     assert "enough" in driver.failed(order).reason
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < SOON_S
     os.kill(driver.pids[1], signal.SIGCONT)
     # The same yields, asked for again.
     assert len(driver.done(driver.submit(freeze=driver.freeze(0))).answers[1].frozen) == 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from mpca.cli.bench.load import Ticks, cpu_ticks, interface_bytes
@@ -47,12 +47,11 @@ class Case:
     reducer: str = "ranges"
     broadcast: str = "relay"
     deadline_s: float = 60.0
-    install: str = "exchange"
     pull: bool = False  # whether agents are pulled: waiting ones need not be
 
     def method(self) -> MPCA:
-        strength: dict[str, float] = {} if self.pull else {"alpha": 0.0, "alpha_start": 0.0}
-        return MPCA(shards=self.shards, phases=self.phases, install=self.install, **strength)
+        method = MPCA(shards=self.shards, phases=self.phases)
+        return method if self.pull else replace(method, alpha=0.0, alpha_start=0.0)
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,7 @@ class _Driver:
         self.wait_ready()
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"b_s": b_s}) + "\n")
-        cases = {}
+        cases: dict[str, Any] = {}
         while len(cases) < len(CASES):
             _tell(f"running {CASES[len(cases)]}")
             one = self._hear()

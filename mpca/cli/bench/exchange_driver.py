@@ -11,8 +11,10 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -22,7 +24,10 @@ from mpca.cli.bench.waiting import wait
 from mpca.errors import MpcaError
 from mpca.spark.session import session
 
-__all__ = ["SHARDS", "SMALL_BYTES", "Spec", "main"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SHARDS", "SMALL_BYTES", "Spec", "main", "open_session"]
 
 SHARDS = 3
 #: A model whose bytes take no time: what is left of a cycle is its fixed cost.
@@ -60,13 +65,12 @@ class Spec:
         ]
 
 
-def main(spec: Spec) -> None:
-    conf = {
-        # Nothing of a bench is worth a page; what is in memory is what a run holds.
-        "spark.eventLog.enabled": "false",
-    }
+@contextmanager
+def open_session(spec: Spec) -> Iterator[SparkSession]:
+    """A session on the daemons of a network, or on this machine; it begins when every executor is there."""
+    conf = {}
     if spec.master:
-        conf |= {
+        conf = {
             "spark.master": spec.master,
             "spark.driver.host": spec.address,
             "spark.driver.bindAddress": spec.address,
@@ -74,9 +78,14 @@ def main(spec: Spec) -> None:
             "spark.executor.instances": str(spec.agents),
         }
     # A shard of the blocking case is the whole model, and up to four of them lie in an executor.
-    memory = max(768 << 20, 600 * (1 << 20) + 8 * spec.size_bytes)
+    memory = max(768 << 20, (600 << 20) + 8 * spec.size_bytes)
     with session(spec.work_dir, executors=spec.agents, executor_memory=memory, conf=conf, name="mpca bench") as spark:
         _wait_for_executors(spark, spec.agents)
+        yield spark
+
+
+def main(spec: Spec) -> None:
+    with open_session(spec) as spark:
         say({"ready": True})
         b_s = json.loads(sys.stdin.readline())["b_s"] or 0.0
         pids = [os.getpid(), *(one.pid for one in psutil.Process().children() if one.name() == "java")]
@@ -97,12 +106,11 @@ def main(spec: Spec) -> None:
             )
 
 
-def _wait_for_executors(spark: Any, count: int) -> None:
+def _wait_for_executors(spark: SparkSession, count: int) -> None:
     deadline = time.monotonic() + EXECUTORS_S
-    scala = spark.sparkContext._jsc.sc()
-    while scala.getExecutorMemoryStatus().size() <= count:  # the driver is in it too
+    context = spark.sparkContext._jsc.sc()
+    while (there := context.getExecutorMemoryStatus().size() - 1) < count:  # the driver is in it too
         if time.monotonic() > deadline:
-            there = scala.getExecutorMemoryStatus().size() - 1
             raise MpcaError(f"{there}/{count} executors were there after {EXECUTORS_S:.0f} s")
         time.sleep(0.1)
 

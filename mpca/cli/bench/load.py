@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Generic, TypeVar
 
 import psutil
 
 __all__ = ["LEAST_IDLE", "Sampler", "cpu_idle_share", "cpu_ticks", "interface_bytes", "invalid_reason", "rss_bytes"]
+
+T = TypeVar("T")
 
 #: With less of the CPU idle a bench measures the machine and not the exchange.
 LEAST_IDLE = 0.20
@@ -61,11 +64,11 @@ def rss_bytes(pids: Iterable[int]) -> int:
     return total
 
 
-class Sampler:
+class Sampler(Generic[T]):
     """Calls `read` every `interval_s` in a thread of its own and keeps (monotonic time, value)."""
 
-    def __init__(self, read: Callable[[], object], interval_s: float) -> None:
-        self.samples: list[tuple[float, object]] = []
+    def __init__(self, read: Callable[[], T], interval_s: float) -> None:
+        self.samples: list[tuple[float, T]] = []
         self._read, self._interval_s = read, interval_s
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="bench-sampler", daemon=True)

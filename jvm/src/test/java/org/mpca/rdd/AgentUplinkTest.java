@@ -1,0 +1,64 @@
+package org.mpca.rdd;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+
+class AgentUplinkTest {
+  private final LinkedBlockingQueue<Object[]> sent = new LinkedBlockingQueue<>();
+  private final AgentUplink uplink =
+      new AgentUplink("run", "7", "host", (run, kind, fields) -> sent.add(new Object[] {kind, fields}));
+
+  @Test
+  void shouldSendLinesTogetherAfterAMoment() throws Exception {
+    uplink.output(3, 1, Collections.singletonList("one"));
+    uplink.output(3, 1, Arrays.asList("two", "three"));
+    Object[] event = sent.poll(10, TimeUnit.SECONDS);
+    assertEquals("Output", event[0]);
+    assertEquals(Arrays.asList("one", "two", "three"), fields(event).get("lines"));
+    assertTrue(sent.isEmpty());
+  }
+
+  @Test
+  void shouldSendWhatWasPrintedBeforeADeathBeforeIt() {
+    uplink.output(3, 1, Collections.singletonList("last words"));
+    uplink.died(3, 1, 42, 137, "last words");
+    assertEquals("Output", sent.poll()[0]);
+    Object[] died = sent.poll();
+    assertEquals("AgentDied", died[0]);
+    assertEquals("7", fields(died).get("executor"));
+    assertEquals(137, fields(died).get("exit_code"));
+  }
+
+  @Test
+  void shouldKeepAgentsApart() {
+    uplink.output(1, 1, Collections.singletonList("of one"));
+    uplink.output(2, 1, Collections.singletonList("of two"));
+    uplink.back(1, 1);
+    assertEquals(Collections.singletonList("of one"), fields(sent.poll()).get("lines"));
+    assertEquals(Collections.singletonList("of two"), fields(sent.poll()).get("lines"));
+    assertEquals("AgentBack", sent.poll()[0]);
+  }
+
+  @Test
+  void shouldCountLinesThatAreTooMany() {
+    List<String> many = new ArrayList<>(Collections.nCopies(1002, "x"));
+    uplink.output(1, 1, many);
+    uplink.back(1, 1);
+    List<?> lines = (List<?>) fields(sent.poll()).get("lines");
+    assertEquals(1001, lines.size());
+    assertEquals("... 2 more lines, too many to show", lines.get(1000));
+  }
+
+  private static Map<?, ?> fields(Object[] event) {
+    return (Map<?, ?>) event[1];
+  }
+}

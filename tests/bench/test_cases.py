@@ -1,0 +1,47 @@
+"""Each case as a person calls it: one JSON object on stdout, with its keys, from a run as small as it gets."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.bench.support import needs_namespaces
+
+
+def bench(*words: str, limit_s: float = 280) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "mpca.cli", "bench", *words, "--json"], capture_output=True, text=True, timeout=limit_s
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.slow
+def test_step_tells_the_ratio_and_what_noise_was_in_it() -> None:
+    result = bench("step", "--shape", "chain-7M", "--seconds", "1")
+    (row,) = result["shapes"]
+    assert result["attach_ratio"] == row["attach_ratio"] > 0.5
+    assert row["control_ratio"] > 0.5
+    assert 0 < row["hook_share"] < 0.5
+    assert row["size_bytes"] == pytest.approx(7 << 20, rel=0.01)
+
+
+@pytest.mark.root
+def test_tcp_tells_b_and_the_period() -> None:
+    needs_namespaces()
+    result = bench("tcp", "--agents", "2", "--size", "1MiB", "--shape", "100mbit")
+    assert result["congestion"] == "cubic"
+    assert result["b_s"] == pytest.approx(1 / result["stream_mib_s"])
+    assert result["tcp_period_over_b"] > 1.0
+
+
+def test_an_unknown_size_is_refused_before_anything_is_started() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mpca.cli", "bench", "exchange", "--size", "much"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert "--size: not a size" in done.stderr
