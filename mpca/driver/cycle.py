@@ -178,8 +178,10 @@ class CycleMachine:
         return out
 
     def _on_failed(self, event: c.AgentFailedEvent, now: float) -> list:
-        if self.roster.find(event.agent, event.incarnation) is None:
+        found = self.roster.find(event.agent, event.incarnation)
+        if found is None:
             return []
+        self.roster.move(found, ABSENT, now, event.error)  # it ends by itself: a stop need not wait for it
         where = f"agent {event.agent} (host {event.host}, executor {event.executor})"
         return self._on_stop(i.StopRequested("failed", f"{where} raised {event.error}\n{event.traceback}"), now)
 

@@ -35,7 +35,7 @@ def test_another_word_for_a_rate_is_refused_with_an_example(text: str) -> None:
 
 def test_without_the_tools_it_is_refused_with_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(EnvironmentRefused, match="need root|install iproute2"):
+    with pytest.raises(EnvironmentRefused, match=r"need root|install iproute2"):
         check()
 
 

@@ -56,7 +56,7 @@ def planted(scenario: Scenario, *red: str, seeds: int = 3) -> Callable[[Patch], 
 
 @planted(
     with_faults(LONG, Fault("kill_agent", 1, 3, "started"), Fault("kill_agent", 2, 5, "frozen"), echo_s=2.5),
-    "fence", "live", "hold",
+    "fence", "live", "hold", "I12",
 )  # fmt: skip
 def incarnations_are_not_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roster.Roster, "find", lambda self, agent, incarnation: self.agents[agent])

@@ -38,7 +38,14 @@ cloudpickle.register_pickle_by_value(jobs)
 class Observed:
     """See the module's text."""
 
-    def __init__(self, work_dir: Path, folder: Path, story: Story | None, executors: int | None = None) -> None:
+    def __init__(
+        self,
+        work_dir: Path,
+        folder: Path,
+        story: Story | None = None,
+        executors: int | None = None,  # the driver hears of no more than so many
+        remember: bool = True,  # keep all that passed; not for runs whose memory is looked at
+    ) -> None:
         self.folder = folder  # what train functions write into
         self.coming: Order | None = None  # the order that is about to go out
         self.orders: list[Order] = []
@@ -52,12 +59,12 @@ class Observed:
         self.cluster: Any = None
         self._work_dir = work_dir
         self._story = story(self) if story is not None else iter(())
-        self._hidden = executors
+        self._executors = executors
+        self._remember = remember
         self._ready: set[str] = set()
         self._condition: Callable[[], Any] | None = next(self._story, None)
 
-    def around(self, cluster: Cluster) -> Observed:
-        """For `Job.through`."""
+    def over(self, cluster: Cluster) -> Observed:
         self.cluster = cluster
         return self
 
@@ -71,7 +78,8 @@ class Observed:
         self.coming = order
         self._go_on()
         self.coming = None
-        self.orders.append(order)
+        if self._remember:
+            self.orders.append(order)
         self.cluster.submit(order)
 
     def cancel(self, order: int, reason: str) -> None:
@@ -82,7 +90,8 @@ class Observed:
 
     def publish(self, vector: np.ndarray) -> int:
         broadcast = self.cluster.publish(vector)
-        self.published[broadcast] = vector.copy()
+        if self._remember:
+            self.published[broadcast] = vector.copy()
         return broadcast
 
     def withdraw(self, broadcast: int) -> None:
@@ -104,9 +113,8 @@ class Observed:
     # ---- what passed ----
 
     def _unseen(self, event: ClusterEvent) -> bool:
-        """With `executors` given, the driver hears of no more than so many."""
-        if isinstance(event, ExecutorReady) and self._hidden is not None:
-            if len(self._ready) == self._hidden and event.executor not in self._ready:
+        if isinstance(event, ExecutorReady) and self._executors is not None:
+            if len(self._ready) == self._executors and event.executor not in self._ready:
                 return True
             self._ready.add(event.executor)
         return False
@@ -114,7 +122,7 @@ class Observed:
     def _note(self, event: ClusterEvent) -> None:
         if isinstance(event, AgentHello):
             self.pids[event.hello.agent, event.hello.incarnation] = event.hello.pid
-        elif isinstance(event, OrderDone):
+        elif isinstance(event, OrderDone) and self._remember:
             order = next(one for one in reversed(self.orders) if one.order == event.order)
             if order.reduce is not None and order.reduce.cycle >= 0:
                 self.reductions.append((order, event))
@@ -210,13 +218,18 @@ def run_engine(
     story: Story | None = None,
     resume: str | None = None,
     executors: int | None = None,
+    remember: bool = True,
+    around: Callable[[Observed], Cluster] = lambda observed: observed,
     **options: Any,
 ) -> Told:
-    """Run `train(*args, **options)` on three agents, unless `sets` says otherwise, until the run or the story ends."""
+    """Run `train(*args, **options)` on three agents, unless `sets` says otherwise, until the run or the story ends.
+
+    `around` puts one more port between the driver and what is observed.
+    """
     settings = ["cluster.agents=3", "cluster.start_timeout=150s", f"objectives.max_time={LIMIT}", *sets]
     folder = run_dir.parent / f"{run_dir.name}-files"
     folder.mkdir(exist_ok=True)
-    observed = Observed(work_dir, folder, story, executors)
+    observed = Observed(work_dir, folder, story, executors, remember)
     if train is jobs.quadratic:
         args = (str(folder), *args)
     job = Job(
@@ -225,7 +238,7 @@ def run_engine(
         run_dir=run_dir,
         resume=resume,
         session=spark,
-        through=observed.around,
+        through=lambda cluster: around(observed.over(cluster)),
     )
     ended = launch(job, on_output=lambda agent, line: print(f"[agent {agent}] {line}"))
     assert observed.told, f"the story was not told to its end: {ended.reason}"

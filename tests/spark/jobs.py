@@ -106,6 +106,21 @@ def quadratic(
     return {"agent": me, "pid": os.getpid(), "steps": steps, "start": start}
 
 
+def linear(parameters: int) -> None:
+    """x -= g / 4 with a constant gradient: to the bit what `mpca.sim.trainers.LinearTrainer` does."""
+    import torch
+
+    model = torch.nn.Module()
+    model.weight = torch.nn.Parameter(torch.zeros(parameters))
+    optimizer = Descent(model.parameters(), lr=0.25)
+    mpca.attach(model, optimizer)
+    gradient = torch.tensor([float((mpca.agent() * 5 + j * 3) % 9 - 4) for j in range(parameters)])
+    while not mpca.stopping():
+        model.weight.grad = gradient.clone()
+        optimizer.step()
+        time.sleep(0.005)
+
+
 def regression(rows: np.ndarray, answers: np.ndarray, batch: int, lr: float) -> int:
     """Plain SGD on a linear model; step k of agent i takes batch k K + i of the rows, in a ring."""
     import torch

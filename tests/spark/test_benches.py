@@ -7,7 +7,7 @@ import pytest
 from mpca.cli.bench.exchange import KEYS, measure
 from mpca.cli.bench.pause import measure as measure_pause
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(560)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(560)]
 
 
 def test_exchange_on_loopback_has_every_key_and_says_that_it_counts_for_nothing() -> None:

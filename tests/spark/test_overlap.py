@@ -22,7 +22,7 @@ from mpca.cli.bench.standalone import Standalone
 from mpca.records import CycleRecord, RunRecord, read_records
 from tests.bench.support import needs_namespaces
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(580)]
+pytestmark = [pytest.mark.spark, pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(580)]
 
 AGENTS = 3
 SIZE = 6 << 20

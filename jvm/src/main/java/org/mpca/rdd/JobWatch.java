@@ -121,7 +121,13 @@ public final class JobWatch extends SparkListener {
 
   @Override
   public void onJobEnd(SparkListenerJobEnd end) {
-    strictByStage.values().removeIf(job -> job.id == end.jobId());
+    strictByStage.values().removeIf(job -> {
+      // Whoever submitted the job has been told before this; what failed after its first failure is of no interest.
+      if (job.id == end.jobId()) {
+        failures.remove(job.token);
+      }
+      return job.id == end.jobId();
+    });
   }
 
   @Override

@@ -1,0 +1,130 @@
+"""A driver's state machine by hand: events in, instructions out, orders answered as executors would."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpca.driver import cluster as c
+from mpca.driver import instructions as i
+from mpca.driver.cycle import CycleMachine
+from mpca.driver.ledger import RunShape
+from mpca.driver.roster import Roster
+from mpca.wire.messages import Hello
+from mpca.wire.orders import Answer, Frozen, Order
+
+LAYOUT = [["weight", [6], "parameter", 0]]
+
+
+def hello(agent: int, incarnation: int = 0, x0: str = "x0", layout: list[Any] = LAYOUT) -> c.AgentHello:
+    said = Hello(
+        agent=agent, incarnation=incarnation, pid=100 + agent, python="3", torch="2", mpca="0", x0_hash=x0, layout=layout,
+        local={}, tied={}, bounds=[0, 2, 4, 6], parameters=6, segment_fd=3, segment_bytes=4096, slots=[],
+    )  # fmt: skip
+    return c.AgentHello(f"e{agent}", f"host{agent}", said)
+
+
+def progress(agent: int, incarnation: int = 0) -> c.AgentProgress:
+    return c.AgentProgress(agent, incarnation, 1, 1, 0.0, 0.0, {})
+
+
+class Machine:
+    """`agents` agents, one executor each (e0, e1, ...); three shards."""
+
+    def __init__(self, agents: int = 2, phases: int = 3, min_agents: int = 1, **shape: Any) -> None:
+        self.now = 0.0
+        self.machine = CycleMachine(
+            RunShape(
+                run="r", epoch=1, shards=3, phases=phases, exchanges=True, min_agents=min_agents, deadline_s=5.0,
+                start_timeout_s=60.0, **shape,
+            ),
+            Roster(agents, 1),
+            self.now,
+        )  # fmt: skip
+        self.agents = agents
+        self.sums = 0
+        self.late: dict[int, str] = {}
+        self.nan: set[int] = set()
+        self.gone: set[str] = set()
+
+    def tell(self, event: Any, at: float | None = None) -> list[Any]:
+        self.now = self.now if at is None else at
+        return self.machine.handle(event, self.now)
+
+    # ---- what executors answer
+
+    def answers(self, order: Order, tau: int = 4) -> list[Answer]:
+        said = []
+        for name in order.executors:
+            frozen, late = [], {}
+            for executor, agent, incarnation in order.freeze.agents if order.freeze else []:
+                if executor == name and agent in self.late:
+                    late[agent] = self.late[agent]
+                elif executor == name:
+                    frozen.append(Frozen(agent, incarnation, tau, 7, agent not in self.nan, 1.0, 1.5))
+            weight = float(sum(one.tau for one in frozen if one.finite))
+            said.append(Answer(name, name, frozen, late, weight, 10.0, 11.0, 8, 2))
+        return said
+
+    def done(self, order: Order, tau: int = 4) -> c.OrderDone:
+        return c.OrderDone(order.order, self.answers(order, tau), 10.0, 12.0, 8)
+
+    @staticmethod
+    def acks(order: Order) -> list[c.Acknowledged]:
+        return [
+            c.Acknowledged(one.broadcast, executor, agent, incarnation, 10.0, 11.0, one.length)
+            for one in order.downloads
+            for executor, agent, incarnation in one.agents
+        ]
+
+    # ---- the shell: what it answers at once
+
+    def run(self, event: Any) -> list[Any]:
+        """Tell, and answer Prepare, AdoptInitial and PublishJoint as the runner does."""
+        queue, out = [event], []
+        while queue:
+            for one in self.tell(queue.pop(0)):
+                out.append(one)
+                if isinstance(one, i.AdoptInitial):
+                    queue.append(i.Initial(one.shard))
+                elif isinstance(one, i.Prepare):
+                    self.sums += 1
+                    queue.append(i.Prepared(one.cycle, one.shard, 500 + one.cycle, one.cycle // 3 + 1, 1.0, 2.0))
+                elif isinstance(one, i.PublishJoint):
+                    queue.append(i.JointPublished([(shard, 900 + shard, 1, 8) for shard in range(3)]))
+        return out
+
+    def started(self) -> list[Any]:
+        """All executors and agents are there; the answer has the first order."""
+        out = []
+        for agent in range(self.agents):
+            self.run(c.ExecutorReady(f"e{agent}", f"host{agent}", 2))
+        for agent in range(self.agents):
+            out = self.run(hello(agent))
+        return out
+
+    def training(self) -> list[Any]:
+        """Up to the first freeze of the first cycle."""
+        out = self.started()
+        while order_of(out).description != "begin":
+            out = self.run(self.done(order_of(out), tau=0))
+        self.run(self.done(order_of(out)))
+        for agent in range(self.agents):
+            out = self.run(progress(agent))
+        return out
+
+    def cycle(self, out: list[Any]) -> list[Any]:
+        """Answer the order in `out`, with its acknowledgements."""
+        order = order_of(out)
+        for ack in self.acks(order):
+            self.run(ack)
+        return self.run(self.done(order))
+
+
+def order_of(out: list[Any]) -> Order:
+    orders = [one.order for one in out if isinstance(one, i.SubmitOrder)]
+    assert len(orders) == 1, out
+    return orders[0]
+
+
+def written(out: list[Any], kind: str = "cycle") -> list[dict[str, Any]]:
+    return [one.fields for one in out if isinstance(one, i.Write) and one.kind == kind]
