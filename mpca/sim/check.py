@@ -65,6 +65,7 @@ class Checker:
         self._delta = method.delta if isinstance(method, MPCA) else None
         self._newest = [-1] * agents  # incarnation started last
         self._finished: set[int] = set()
+        self._died: set[tuple[int, int]] = set()  # (agent, incarnation), since a death may be heard of twice
         self._deaths: dict[str, list[float]] = {}
         self._quarantined: dict[str, float] = {}
         self._processes: list[SimAgent] = []
@@ -107,7 +108,8 @@ class Checker:
         """What the driver is about to hear."""
         for event in events:
             kind = type(event)
-            if kind is c.AgentDied and event.incarnation == self._newest[event.agent]:
+            if kind is c.AgentDied and (event.agent, event.incarnation) not in self._died:
+                self._died.add((event.agent, event.incarnation))
                 now = self._world.now
                 recent = [t for t in self._deaths.get(event.executor, []) if now - t < QUARANTINE_S]
                 self._deaths[event.executor] = [*recent, now]
@@ -139,9 +141,9 @@ class Checker:
         key = (cycle, frozen.agent, frozen.incarnation)
         if key in self._frozen:
             self._broken("I4", f"a second snapshot of {key} was accepted")
-        if self._method.hold_after and frozen.tau % self._method.hold_after:
+        if 0 < frozen.tau < self._method.hold_after:
             wanted = self._method.hold_after
-            self._broken("I2", f"{key} hands over after {frozen.tau} updates; in step with others it is a multiple of {wanted}")
+            self._broken("I2", f"{key} hands over after {frozen.tau} updates; in step with others it is after {wanted}")
         if frozen.tau != tau:
             self._broken("I2", f"tau of {key}, shard {shard}: said {frozen.tau}, trained {tau}")
         self._frozen[key] = (frozen, data)

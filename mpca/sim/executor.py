@@ -297,6 +297,12 @@ class ExecutorBook:
         entry = self._entries.get(cycle, {}).get((agent, incarnation))
         return entry is not None and entry.state == FROZEN
 
+    def is_waiting(self, agent: int, incarnation: int, shard: int, version: int) -> bool:
+        """Whether this arrival waits for its slot: its bytes are to be kept."""
+        seat = self._seat(agent, incarnation)
+        slot = None if seat is None else seat.slots.get(shard)
+        return slot is not None and slot.waiting == version
+
     @property
     def cycles(self) -> list[int]:
         """Cycles of which there are yields."""

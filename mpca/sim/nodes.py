@@ -39,7 +39,7 @@ class Node:
         self.yields: dict[tuple[int, int, int], tuple[np.ndarray, Frozen]] = {}
         self.broadcasts: set[int] = set()
         self._slots: dict[tuple[int, int], np.ndarray] = {}
-        self._waiting: dict[tuple[int, int, int], np.ndarray] = {}
+        self._waiting: dict[tuple[int, int], tuple[int, np.ndarray]] = {}  # version and bytes that wait for a slot
         self._offered: np.ndarray | None = None
         self._cluster = cluster
 
@@ -73,11 +73,10 @@ class Node:
         self._cluster.watch.offered(agent, incarnation, shard, version, mode, data)
         self._offered = data
         out = self.book.offer(agent, incarnation, shard, version, mode)
-        waits = bool(out) and not any(isinstance(one, (book.Write, book.Supersede)) and one.version == version for one in out)
-        if waits:
-            self._waiting[(agent, shard, version)] = data
         self._perform(out)
         self._offered = None
+        if self.book.is_waiting(agent, incarnation, shard, version):
+            self._waiting[(agent, shard)] = (version, data)
         return bool(out)
 
     def living(self) -> list[Rediscovered]:
@@ -148,12 +147,15 @@ class Node:
             elif kind is book.Back:
                 self._cluster.emit(c.AgentBack(self.name, one.agent, one.incarnation))
             elif kind is book.Write:
-                data = self._waiting.pop((one.agent, one.shard, one.version), self._offered)
-                assert data is not None
+                data = self._offered
+                if data is None:  # not the arrival in hand: the one that waited for this slot
+                    _, data = self._waiting.pop((one.agent, one.shard))
                 self._slots[(one.agent, one.shard)] = data
                 self.agents[one.agent].receive(Install(one.shard, one.version, one.mode))
             elif kind is book.Supersede:
-                self._waiting.pop((one.agent, one.shard, one.version), None)
+                waiting = self._waiting.get((one.agent, one.shard))
+                if waiting is not None and waiting[0] == one.version:
+                    del self._waiting[(one.agent, one.shard)]
             elif kind is book.Drop:
                 for key in [key for key in self.yields if key[0] == one.cycle]:
                     del self.yields[key]

@@ -140,11 +140,11 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
     watch.joint = lambda: runner.joint
     for _ in range(scenario.executors or -(-scenario.agents // scenario.per_executor)):
         cluster.add_executor()
-    settled = False
+    settled: bool | None = None
     while machine.ended is None:
         runner.step(port.poll(POLL_S))
         watch.look(cluster)
-        if machine.cycle == scenario.cycles and machine.stage == "RUNNING":
+        if machine.cycle >= scenario.cycles and settled is None:  # before the agents were told to stop
             settled = _settled(scenario, cluster, script, watch, world.now)
         runner.beside()
         if world.now > scenario.patience_s:
@@ -162,7 +162,7 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
         machine.cycle,
         script.fired,
         world.now,
-        settled,
+        bool(settled),
     )
 
 

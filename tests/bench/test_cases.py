@@ -39,9 +39,17 @@ def test_tcp_tells_b_and_the_period() -> None:
     assert result["tcp_period_over_b"] > 1.0
 
 
-def test_an_unknown_size_is_refused_before_anything_is_started() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "mpca.cli", "bench", "exchange", "--size", "much"], capture_output=True, text=True, timeout=60
-    )
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["exchange", "--size", "much"], "not a size: 'much'"),
+        (["exchange", "--shape", "30"], "not a rate: '30'"),
+        (["tcp", "--shape", "fast"], "not a rate: 'fast'"),
+        (["exchange", "--reducer", "magic"], "'magic' is not one of"),
+        (["nothing"], "No such command 'nothing'"),
+    ],
+)
+def test_bad_words_are_refused_before_anything_is_started(words: list[str], sentence: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "mpca.cli", "bench", *words], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert "--size: not a size" in done.stderr
+    assert sentence in done.stderr

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mpca.cli.bench.exchange import KEYS, SKIP_BLOCKING, SKIP_OVERLAPPED, SKIP_SMALL, figures, overlap_share
+from mpca.cli.bench.figures import KEYS, SKIP_BLOCKING, SKIP_OVERLAPPED, SKIP_SMALL, figures, overlap_share
 from mpca.cli.bench.pause import _Window, step_times
 from mpca.errors import MpcaError
 
@@ -31,9 +31,9 @@ def marks(count: int, every_s: float, received: int = 0, sent: int = 0, idle: in
 
 def raw(idle: int = 50) -> dict[str, Any]:
     return {
-        "small": {"marks": marks(SKIP_SMALL + 5, 0.04), "rss_peak": 900 * M, "rss_end": 800 * M},
-        "blocking": {"marks": marks(SKIP_BLOCKING + 3, 6.0, idle=idle), "rss_peak": 803 * M, "rss_end": 802 * M},
-        "overlapped": {"marks": marks(SKIP_OVERLAPPED + 7, 1.5, 400, 350, idle), "rss_peak": 804 * M, "rss_end": 0},
+        "small": {"marks": marks(SKIP_SMALL + 5, 0.04), "rss_peak": [1, 2], "rss_end": [200 * M, 600 * M]},
+        "blocking": {"marks": marks(SKIP_BLOCKING + 3, 6.0, idle=idle), "rss_peak": [206 * M, 603 * M], "rss_end": []},
+        "overlapped": {"marks": marks(SKIP_OVERLAPPED + 7, 1.5, 400, 350, idle), "rss_peak": [203 * M, 601 * M], "rss_end": []},
     }
 
 
@@ -57,7 +57,8 @@ def test_every_figure_is_a_difference_between_cycles() -> None:
     assert result["fixed_s"] == pytest.approx(0.04)
     assert result["driver_in_over_m"] == pytest.approx(3 * 400 / M)  # three cycles refresh the model once
     assert result["driver_out_over_m"] == pytest.approx(3 * 350 / M)
-    assert result["driver_rss_over_m"] == pytest.approx(4.0)  # 804 M at the peak, 800 M before the model came
+    assert result["driver_rss_over_m"] == pytest.approx(4.0)
+    assert result["driver_rss_parts_over_m"] == {"overlapped": [3.0, 1.0], "blocking": [6.0, 3.0]}  # Python, JVM
     assert result["links_busy"]["executors_in"] == pytest.approx(0.5)  # half a MiB/s of one
 
 
@@ -76,7 +77,7 @@ def test_loopback_has_all_keys_and_counts_for_nothing() -> None:
 
 
 def test_a_run_that_was_too_short_is_no_figure() -> None:
-    short = raw() | {"blocking": {"marks": marks(SKIP_BLOCKING + 1, 6.0), "rss_peak": 1, "rss_end": 1}}
+    short = raw() | {"blocking": {"marks": marks(SKIP_BLOCKING + 1, 6.0), "rss_peak": [], "rss_end": []}}
     with pytest.raises(MpcaError, match="too few cycles"):
         figures(short, LINKS, M)
 

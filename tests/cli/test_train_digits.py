@@ -190,6 +190,7 @@ def test_a_signal_ends_the_run_within_ten_seconds_with_the_model_saved(tmp_path:
     assert (tmp_path / "run" / "model.safetensors").is_file()
     assert json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))["status"] == "interrupted"
     assert living(process, tmp_path / "run") == []
+    assert not (tmp_path / "run" / "spark").exists(), "Spark's files are gone"
 
 
 def test_a_signal_during_the_start_ends_it_too(tmp_path: Path) -> None:

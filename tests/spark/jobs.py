@@ -141,21 +141,18 @@ def regression(rows: np.ndarray, answers: np.ndarray, batch: int, lr: float) -> 
     return step
 
 
-def skewed_digits(steps_s: float) -> dict:
-    """A softmax classifier on the agent's own classes of the digits; returns its own parameters."""
+def skewed(rows: np.ndarray, labels: np.ndarray, lr: float, pause_s: float) -> dict:
+    """A softmax classifier on the agent's own classes; returns its own parameters."""
     import torch
 
-    from mpca import data
-
-    images, labels = data.load("digits", "train").tensors
-    mine = torch.isin(labels, torch.tensor(SKEW[mpca.agent()]))
-    rows, answers = images[mine].flatten(1), labels[mine]
-    model = torch.nn.Linear(64, 10)
-    optimizer = Descent(model.parameters(), lr=0.05)
+    mine = np.isin(labels, SKEW[mpca.agent()])
+    images, answers = torch.from_numpy(rows[mine]), torch.from_numpy(labels[mine])
+    model = torch.nn.Linear(images.shape[1], 10)
+    optimizer = Descent(model.parameters(), lr)
     mpca.attach(model, optimizer)
     while not mpca.stopping():
-        some = torch.randint(len(rows), (32,))
-        torch.nn.functional.cross_entropy(model(rows[some]), answers[some]).backward()
+        some = torch.randint(len(images), (32,))
+        torch.nn.functional.cross_entropy(model(images[some]), answers[some]).backward()
         optimizer.step()
-        time.sleep(steps_s)
+        time.sleep(pause_s)
     return {name: tensor.numpy() for name, tensor in model.state_dict().items()}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mpca.cli.bench.exchange import KEYS, measure
+from mpca.cli.bench.exchange import measure
+from mpca.cli.bench.figures import KEYS
 from mpca.cli.bench.pause import measure as measure_pause
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(560)]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
 from tests.spark.jobs import quadratic
 from tests.spark.paper import read_tape, recompute
+from tests.spark.support import alive
+from tests.support.fake_executor import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -55,9 +59,14 @@ def test_a_killed_agent_is_replaced(engine) -> None:
 
 
 def test_an_executor_killed_between_materialising_and_summing(engine) -> None:
+    shared = set(os.listdir("/dev/shm"))
+
     def story(run):
         yield lambda: run.reducing(6)
+        lost = run.pid(1)
         run.kill_executor(1)
+        wait_until(lambda: not alive(lost), "the end of its agent", 10.0)
+        wait_until(lambda: set(os.listdir("/dev/shm")) <= shared, "shared memory as before", 10.0)
         yield lambda: run.takes_part(1, incarnation=1)
         run.end()
 

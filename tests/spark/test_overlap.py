@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from mpca.cli.bench.exchange import overlap_share
 from mpca.cli.bench.exchange_driver import Spec
+from mpca.cli.bench.figures import overlap_share
 from mpca.cli.bench.net import Network
 from mpca.cli.bench.standalone import Standalone
 from mpca.records import CycleRecord, RunRecord, read_records

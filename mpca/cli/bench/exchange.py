@@ -9,42 +9,32 @@ instead of computing. Without ``--shape`` the same runs on loopback, which shows
 from __future__ import annotations
 
 import json
-import os
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
-from dataclasses import asdict
-from itertools import pairwise
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from mpca.cli.bench.load import LEAST_IDLE, Sampler, Ticks, cpu_idle_share, invalid_reason
+from mpca.cli.bench.figures import SHARDS, figures
+from mpca.cli.bench.load import Sampler
+from mpca.cli.bench.net import Network, check, parse_rate
 from mpca.cli.bench.show import json_option, show
+from mpca.cli.bench.standalone import Standalone
+from mpca.cli.bench.tcp import cycle_seconds, stream_rate
 from mpca.errors import ConfigError, MpcaError
 from mpca.units import parse_size
 
-__all__ = ["KEYS", "command", "figures", "measure"]
+__all__ = ["command", "measure"]
 
-#: Cycles before the first mark of a figure: the pipeline fills.
-SKIP_SMALL, SKIP_BLOCKING, SKIP_OVERLAPPED = 30, 1, 3
 PORTS_EVERY_S = 0.25
 #: What the driver runs, in this order.
-CASES = ("small", "blocking", "overlapped")
-#: What one call tells, whatever the options; null where loopback has no answer.
-KEYS = (
-    "kappa",
-    "period_over_b",
-    "fixed_s",
-    "driver_in_over_m",
-    "driver_out_over_m",
-    "period_over_tcp",
-    "driver_rss_over_m",
-)
+CASES = ("small", "overlapped", "blocking")
 
 
 @click.command()
@@ -66,8 +56,12 @@ def command(
     """The exchange on real executors behind shaped links, beside plain TCP on the same links."""
     try:
         size_bytes = parse_size(size)
+        if rate is not None:
+            parse_rate(rate)
     except ValueError as error:
-        raise ConfigError(f"--size: {error}") from None
+        raise ConfigError(str(error)) from None
+    if rate is not None:
+        check()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nodes and processes are removed then too
     show(measure(agents, size_bytes, rate, reducer, broadcast, phases, cycles), as_json)
 
@@ -109,13 +103,6 @@ def measure(
 
 def _shaped(stack: ExitStack, folder: Path, spec: Any, rate: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the driver says on nodes of its own, and what plain TCP and the switch say of the links."""
-    from dataclasses import replace
-
-    from mpca.cli.bench.exchange_driver import SHARDS
-    from mpca.cli.bench.net import Network
-    from mpca.cli.bench.standalone import Standalone
-    from mpca.cli.bench.tcp import cycle_seconds, stream_rate
-
     workers = [f"w{number}" for number in range(spec.agents)]
     _tell(f"starting a Master and {spec.agents} executors on nodes of their own")
     net = stack.enter_context(Network(["master", "driver", *workers]))
@@ -198,94 +185,3 @@ class _Driver:
             self._process.kill()
             self._process.wait()
         self._process.stdout.close()
-
-
-def figures(raw: dict[str, Any], links: dict[str, Any], size_bytes: int) -> dict[str, Any]:
-    """The keys of design section 8 from what the driver, plain TCP and the switch said.
-
-    Every figure is a difference between two marks of one run. b = M/B, with B of one TCP stream on the same links; bytes
-    are all that the driver's interface counted, messages of control and headers included.
-    """
-    small, blocking, overlapped = (
-        raw[name]["marks"][skip:]
-        for name, skip in (("small", SKIP_SMALL), ("blocking", SKIP_BLOCKING), ("overlapped", SKIP_OVERLAPPED))
-    )
-    shards = 3
-    small_s, blocking_s, cycle_s = _durations(small), _durations(blocking), _durations(overlapped)
-    period_s = shards * statistics.fmean(cycle_s)
-    refreshes = len(cycle_s) / shards
-    idle = {"blocking": _idle(blocking), "overlapped": _idle(overlapped)}
-    reason = invalid_reason(min(idle.values()))
-    b_s = links.get("b_s")
-    moved = {way: overlapped[-1][way] - overlapped[0][way] for way in ("received", "sent")}
-    return {
-        "valid": not reason and b_s is not None,
-        "reason": reason if b_s is not None else "loopback",
-        "kappa": b_s and statistics.median(blocking_s) / b_s,
-        "period_over_b": b_s and period_s / b_s,
-        "fixed_s": statistics.median(small_s),
-        "driver_in_over_m": b_s and moved["received"] / refreshes / size_bytes,
-        "driver_out_over_m": b_s and moved["sent"] / refreshes / size_bytes,
-        "period_over_tcp": b_s and period_s / b_s / links["tcp_period_over_b"],
-        "driver_rss_over_m": (max(raw["blocking"]["rss_peak"], raw["overlapped"]["rss_peak"]) - raw["small"]["rss_end"])
-        / size_bytes,
-        "tcp_period_over_b": links.get("tcp_period_over_b"),
-        "b_s": b_s,
-        "stream_mib_s": links.get("stream_mib_s"),
-        "congestion": links.get("congestion"),
-        "blocking_s": blocking_s,
-        "cycle_s": cycle_s,
-        "small_cycle_s": [min(small_s), statistics.median(small_s), max(small_s)],
-        "tcp_cycle_s": links.get("tcp_cycle_s"),
-        "overlap_share": statistics.median(overlap_share(mark["fields"]["stages"]) for mark in overlapped[1:]),
-        "stages_s": _stages(overlapped[1:]),
-        "cpu_idle_share": idle,
-        "links_busy": _busy(links, overlapped) if links else None,
-        "least_idle": LEAST_IDLE,
-        "cores": os.cpu_count(),
-    }
-
-
-def overlap_share(stages: dict[str, dict[str, float]]) -> float:
-    """How much of the shorter of reduce and broadcast of one cycle lies inside the other, in [0, 1]."""
-    reduce, broadcast = stages.get("reduce"), stages.get("broadcast")
-    if reduce is None or broadcast is None:
-        return 0.0
-    common = min(reduce["end"], broadcast["end"]) - max(reduce["start"], broadcast["start"])
-    shorter = min(one["end"] - one["start"] for one in (reduce, broadcast))
-    return max(0.0, common) / shorter if shorter > 0 else 0.0
-
-
-def _durations(marks: list[dict[str, Any]]) -> list[float]:
-    if len(marks) < 2:
-        raise MpcaError("too few cycles ended for a figure")
-    return [b["at"] - a["at"] for a, b in pairwise(marks)]
-
-
-def _idle(marks: list[dict[str, Any]]) -> float:
-    return cpu_idle_share(Ticks(**marks[0]["ticks"]), Ticks(**marks[-1]["ticks"]))
-
-
-def _stages(marks: list[dict[str, Any]]) -> dict[str, float]:
-    """Median seconds of each stage: which of them a cycle waits for."""
-    seconds: dict[str, list[float]] = {}
-    for mark in marks:
-        for name, stage in mark["fields"]["stages"].items():
-            seconds.setdefault(name, []).append(stage["end"] - stage["start"])
-    return {name: statistics.median(values) for name, values in seconds.items()}
-
-
-def _busy(links: dict[str, Any], marks: list[dict[str, Any]]) -> dict[str, float]:
-    """Share of B that links carried on average while the overlapped run was steady, counted at the switch."""
-    inside = [one for one in links["ports"] if marks[0]["at"] <= one[0] <= marks[-1]["at"]]
-    if len(inside) < 2:
-        return {}
-    (t0, first), (t1, last) = inside[0], inside[-1]
-    room = (t1 - t0) * links["stream_mib_s"] * (1 << 20)
-    workers = links["workers"]
-    return {
-        "driver_in": (last["driver"][0] - first["driver"][0]) / room,
-        "driver_out": (last["driver"][1] - first["driver"][1]) / room,
-        "executors_in": statistics.fmean((last[one][0] - first[one][0]) / room for one in workers),
-        "executors_out": statistics.fmean((last[one][1] - first[one][1]) / room for one in workers),
-    }

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from mpca.cli.bench.engine import Case, open_run
+from mpca.cli.bench.figures import SHARDS
 from mpca.cli.bench.load import Sampler, rss_bytes
 from mpca.cli.bench.waiting import wait
 from mpca.errors import MpcaError
@@ -27,9 +28,8 @@ from mpca.spark.session import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SHARDS", "SMALL_BYTES", "Spec", "main", "open_session"]
+__all__ = ["SMALL_BYTES", "Spec", "main", "open_session"]
 
-SHARDS = 3
 #: A model whose bytes take no time: what is left of a cycle is its fixed cost.
 SMALL_BYTES = 30 << 10
 SMALL_CYCLES = 60
@@ -60,8 +60,8 @@ class Spec:
 
         return [
             case("small", SMALL_BYTES, SHARDS, self.phases, SMALL_CYCLES),
-            case("blocking", self.size_bytes, 1, 1, self.exchanges),
             case("overlapped", self.size_bytes, SHARDS, self.phases, self.cycles),
+            case("blocking", self.size_bytes, 1, 1, self.exchanges),
         ]
 
 
@@ -90,7 +90,7 @@ def main(spec: Spec) -> None:
         b_s = json.loads(sys.stdin.readline())["b_s"] or 0.0
         pids = [os.getpid(), *(one.pid for one in psutil.Process().children() if one.name() == "java")]
         for case in spec.cases(deadline_s=60.0 + 15 * b_s):
-            with Sampler(lambda: rss_bytes(pids), RSS_EVERY_S) as memory_use:
+            with Sampler(lambda: [rss_bytes([pid]) for pid in pids], RSS_EVERY_S) as memory_use:
                 opened = open_run(spark, case, "eth0" if spec.master else "")
                 try:
                     marks = opened.finish()
@@ -100,8 +100,8 @@ def main(spec: Spec) -> None:
                 {
                     "case": case.name,
                     "marks": [asdict(mark) for mark in marks],
-                    "rss_peak": max(value for _, value in memory_use.samples),
-                    "rss_end": rss_bytes(pids),
+                    "rss_peak": max((parts for _, parts in memory_use.samples), key=sum),  # Python, JVM
+                    "rss_end": [rss_bytes([pid]) for pid in pids],
                 }
             )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from mpca.cli.bench.net import parse_rate
 from mpca.cli.bench.show import json_option, show
 from mpca.cli.bench.tcp import measure
 from mpca.errors import ConfigError
@@ -21,6 +22,7 @@ def command(agents: int, size: str, rate: str, as_json: bool) -> None:
     """Plain TCP on shaped links: B of one stream, and the traffic of one cycle without its dependencies."""
     try:
         size_bytes = parse_size(size)
+        parse_rate(rate)
     except ValueError as error:
-        raise ConfigError(f"--size: {error}") from None
+        raise ConfigError(str(error)) from None
     show(measure(agents, size_bytes, rate), as_json)

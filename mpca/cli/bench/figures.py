@@ -1,0 +1,128 @@
+"""From marks to figures: the keys of design section 8, as pure arithmetic on what driver, plain TCP and switch said.
+
+Every figure is a difference between two marks of one run, so no start and no end is in it. b = M/B, with B of one TCP
+stream on the same links; bytes are all that an interface counted, messages of control and headers included.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from itertools import pairwise
+from typing import Any
+
+from mpca.cli.bench.load import LEAST_IDLE, Ticks, cpu_idle_share, invalid_reason
+from mpca.errors import MpcaError
+
+__all__ = ["KEYS", "SKIP_BLOCKING", "SKIP_OVERLAPPED", "SKIP_SMALL", "figures", "overlap_share"]
+
+#: Cycles before the first mark of a figure: the pipeline fills, and the JVMs compile what the small run repeats.
+SKIP_SMALL, SKIP_BLOCKING, SKIP_OVERLAPPED = 30, 1, 3
+#: Shards of the overlapped run.
+SHARDS = 3
+#: What one call tells, whatever the options; null where loopback has no answer.
+KEYS = (
+    "kappa",
+    "period_over_b",
+    "fixed_s",
+    "driver_in_over_m",
+    "driver_out_over_m",
+    "period_over_tcp",
+    "driver_rss_over_m",
+)
+
+
+def figures(raw: dict[str, Any], links: dict[str, Any], size_bytes: int) -> dict[str, Any]:
+    """All figures of one call.
+
+    Args:
+        raw: what `exchange_driver` said, by case: marks of its cycles, memory.
+        links: what plain TCP and the switch said; empty on loopback.
+        size_bytes: M.
+    """
+    small, blocking, overlapped = (
+        raw[name]["marks"][skip:]
+        for name, skip in (("small", SKIP_SMALL), ("blocking", SKIP_BLOCKING), ("overlapped", SKIP_OVERLAPPED))
+    )
+    small_s, blocking_s, cycle_s = _durations(small), _durations(blocking), _durations(overlapped)
+    period_s = SHARDS * statistics.fmean(cycle_s)
+    refreshes = len(cycle_s) / SHARDS
+    idle = {"blocking": _idle(blocking), "overlapped": _idle(overlapped)}
+    reason = invalid_reason(min(idle.values()))
+    b_s = links.get("b_s")
+    grown = {
+        name: [peak - start for peak, start in zip(raw[name]["rss_peak"], raw["small"]["rss_end"], strict=True)]
+        for name in ("overlapped", "blocking")
+    }
+    moved = {way: overlapped[-1][way] - overlapped[0][way] for way in ("received", "sent")}
+    return {
+        "valid": not reason and b_s is not None,
+        "reason": reason if b_s is not None else "loopback",
+        "kappa": b_s and statistics.median(blocking_s) / b_s,
+        "period_over_b": b_s and period_s / b_s,
+        "fixed_s": statistics.median(small_s),
+        "driver_in_over_m": b_s and moved["received"] / refreshes / size_bytes,
+        "driver_out_over_m": b_s and moved["sent"] / refreshes / size_bytes,
+        "period_over_tcp": b_s and period_s / b_s / links["tcp_period_over_b"],
+        "driver_rss_over_m": sum(grown["overlapped"]) / size_bytes,
+        "tcp_period_over_b": links.get("tcp_period_over_b"),
+        "b_s": b_s,
+        "stream_mib_s": links.get("stream_mib_s"),
+        "congestion": links.get("congestion"),
+        "blocking_s": blocking_s,
+        "cycle_s": cycle_s,
+        "small_cycle_s": [min(small_s), statistics.median(small_s), max(small_s)],
+        "tcp_cycle_s": links.get("tcp_cycle_s"),
+        "driver_rss_parts_over_m": {name: [part / size_bytes for part in parts] for name, parts in grown.items()},
+        "overlap_share": statistics.median(overlap_share(mark["fields"]["stages"]) for mark in overlapped[1:]),
+        "stages_s": _stages(overlapped[1:]),
+        "cpu_idle_share": idle,
+        "links_busy": _busy(links, overlapped) if links else None,
+        "least_idle": LEAST_IDLE,
+        "cores": os.cpu_count(),
+    }
+
+
+def overlap_share(stages: dict[str, dict[str, float]]) -> float:
+    """How much of the shorter of reduce and broadcast of one cycle lies inside the other, in [0, 1]."""
+    reduce, broadcast = stages.get("reduce"), stages.get("broadcast")
+    if reduce is None or broadcast is None:
+        return 0.0
+    common = min(reduce["end"], broadcast["end"]) - max(reduce["start"], broadcast["start"])
+    shorter = min(one["end"] - one["start"] for one in (reduce, broadcast))
+    return max(0.0, common) / shorter if shorter > 0 else 0.0
+
+
+def _durations(marks: list[dict[str, Any]]) -> list[float]:
+    if len(marks) < 2:
+        raise MpcaError("too few cycles ended for a figure")
+    return [b["at"] - a["at"] for a, b in pairwise(marks)]
+
+
+def _idle(marks: list[dict[str, Any]]) -> float:
+    return cpu_idle_share(Ticks(**marks[0]["ticks"]), Ticks(**marks[-1]["ticks"]))
+
+
+def _stages(marks: list[dict[str, Any]]) -> dict[str, float]:
+    """Median seconds of each stage: which of them a cycle waits for."""
+    seconds: dict[str, list[float]] = {}
+    for mark in marks:
+        for name, stage in mark["fields"]["stages"].items():
+            seconds.setdefault(name, []).append(stage["end"] - stage["start"])
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def _busy(links: dict[str, Any], marks: list[dict[str, Any]]) -> dict[str, float]:
+    """Share of B that links carried on average while the overlapped run was steady, counted at the switch."""
+    inside = [one for one in links["ports"] if marks[0]["at"] <= one[0] <= marks[-1]["at"]]
+    if len(inside) < 2:
+        return {}
+    (t0, first), (t1, last) = inside[0], inside[-1]
+    room = (t1 - t0) * links["stream_mib_s"] * (1 << 20)
+    workers = links["workers"]
+    return {
+        "driver_in": (last["driver"][0] - first["driver"][0]) / room,
+        "driver_out": (last["driver"][1] - first["driver"][1]) / room,
+        "executors_in": statistics.fmean((last[one][0] - first[one][0]) / room for one in workers),
+        "executors_out": statistics.fmean((last[one][1] - first[one][1]) / room for one in workers),
+    }
