@@ -140,7 +140,7 @@ class CycleMachine:
                 self._leave_out(agent.index, f"executor {event.executor} lost")
         self._frozen.weights.pop(event.executor, None)
         stopping = self.stage == "STOPPING"
-        out = self.roster.executor_lost(event.executor, event.reason, now, refill=not stopping)
+        out: list = self.roster.executor_lost(event.executor, event.reason, now, refill=not stopping)
         if self._desk.job is not None and event.executor in self._desk.job.executors:
             out += self._desk.cancel(f"executor {event.executor} lost")
         if self._desk.retry_at is not None:
@@ -354,9 +354,11 @@ class CycleMachine:
             if len(contributors) < self._needed:
                 # not enough for a commit: back to the beginning of this cycle, which pauses and freezes again
                 self._phase = ""
-                if self._outgoing is not None:
-                    self._ready, self._outgoing = self._outgoing, None
-                return []
+                back, self._outgoing = self._outgoing, None
+                if self._ready is None:
+                    self._ready = back
+                    return []
+                return self._desk.drop([back]) if back is not None else []  # a newer one is ready already
             frozen = self._frozen.frozen
             self._ledger.contributors = {
                 a: {"incarnation": frozen[a].incarnation, "tau": frozen[a].tau, "crc": frozen[a].crc} for a in contributors
@@ -536,9 +538,11 @@ class CycleMachine:
         self._waiting = False
         self.versions[event.shard] = event.version
         self._ledger.stretch("prepare", event.shard, event.start, event.end)
-        if event.broadcast is not None:
-            self._ready = Ready(event.cycle, event.shard, event.broadcast, event.version, self.lengths[event.shard])
-        return []
+        if event.broadcast is None:
+            return []
+        unsent = [] if self._ready is None else [self._ready]  # its cycle did not come about: the newer one goes out
+        self._ready = Ready(event.cycle, event.shard, event.broadcast, event.version, self.lengths[event.shard])
+        return self._desk.drop(unsent)
 
     def _on_joint_published(self, event: i.JointPublished, now: float) -> list:
         self._waiting = False

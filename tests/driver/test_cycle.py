@@ -402,3 +402,15 @@ def test_when_every_train_function_has_returned_the_run_has_reached_its_end() ->
     machine.run(c.AgentFinished("e1", 1, 0, b""))
     out = machine.run(machine.done(order_of(out)))
     assert out[-1] == i.End("reached", "every train function returned")
+
+
+def test_a_broadcast_whose_cycle_did_not_come_about_is_withdrawn_when_a_newer_one_is_ready() -> None:
+    machine = Machine(agents=2, min_agents=2)
+    out = machine.training()
+    for _ in range(3):
+        out = machine.cycle(out)
+    order = order_of(out)  # cycle 2: 500 is being downloaded, 501 was prepared meanwhile
+    machine.run(c.ExecutorLost("e1", "exit code 137"))
+    out = machine.run(c.OrderFailed(order.order, "e1", "lost"))
+    assert machine.machine.stage == "PAUSED"
+    assert [one.broadcast for one in out if isinstance(one, i.Withdraw)] == [500]

@@ -162,6 +162,13 @@ class Observed:
     def continue_agent(self, agent: int) -> None:
         os.kill(self.pid(agent), signal.SIGCONT)
 
+    def stop_executor(self, agent: int) -> None:
+        """The JVM that holds this agent; the agent itself goes on."""
+        os.kill(java_pids(self._work_dir)[self.places[agent]], signal.SIGSTOP)
+
+    def continue_executor(self, agent: int) -> None:
+        os.kill(java_pids(self._work_dir)[self.places[agent]], signal.SIGCONT)
+
     def end(self) -> None:
         """Train functions return, and with the last of them the run ends."""
         (self.folder / "end").touch()

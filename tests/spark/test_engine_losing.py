@@ -111,6 +111,32 @@ def test_a_stopped_agent_is_left_out_and_welcome_again(engine) -> None:
     check_survivors(told, 0, 1, 2)
 
 
+def test_a_stopped_executor_is_left_out_and_asked_again(engine) -> None:
+    """It cannot say that it is late: its order is over its time, is cancelled, and goes out again without it."""
+    seen = {}
+
+    def story(run):
+        yield lambda: run.reducing(6)
+        seen["cycle"] = run.coming.reduce.cycle
+        run.stop_executor(1)
+        yield lambda: run.takes_part(0, incarnation=0, after=seen["cycle"])
+        run.continue_executor(1)
+        yield lambda: run.takes_part(1, incarnation=0, after=seen["cycle"])
+        run.end()
+
+    told = engine(quadratic, story=story, sets=("cluster.cycle_deadline=4s",))
+    assert told.ended.exit_code == 0, told.ended.reason
+    cut = told.cycle(seen["cycle"])
+    assert set(cut.contributors) == {0, 2}
+    assert set(cut.left_out) == {1}
+    assert cut.submissions == 2
+    (lost,) = [one for one in told.agents("lost") if one.index == 1]
+    (back,) = [one for one in told.agents("rediscovered") if one.index == 1]
+    assert (back.pid, back.incarnation) == (lost.pid, 0)
+    check_survivors(told, 0, 1, 2)
+    check_model(told)
+
+
 def test_too_few_agents_pause_the_run_until_there_are_enough(engine) -> None:
     def story(run):
         yield lambda: run.reducing(6)

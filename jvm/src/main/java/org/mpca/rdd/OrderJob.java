@@ -1,5 +1,6 @@
 package org.mpca.rdd;
 
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 
@@ -11,7 +12,8 @@ final class OrderJob {
   interface Outcome {
     void done(List<byte[]> answers);
 
-    void failed(Throwable cause);
+    /** `unfinished`: executors whose task had not ended. */
+    void failed(Throwable cause, List<String> unfinished);
   }
 
   final Order order;
@@ -42,8 +44,18 @@ final class OrderJob {
           if (failure == null) {
             outcome.done(Arrays.asList(answers));
           } else {
-            outcome.failed(failure);
+            outcome.failed(failure, unfinished(answers));
           }
         });
+  }
+
+  private List<String> unfinished(byte[][] answers) {
+    List<String> executors = new ArrayList<>();
+    for (int i = 0; i < answers.length; i++) {
+      if (answers[i] == null) {
+        executors.add(order.executors.get(i));
+      }
+    }
+    return executors;
   }
 }

@@ -148,7 +148,7 @@ public final class RunDriver {
     try {
       plan = plan(order, packed);
     } catch (ExecutorFault e) {
-      orderFailed(order.order, e);
+      orderFailed(order.order, e, Collections.emptyList());
       return;
     }
     OrderJob job = new OrderJob(order, plan, jobs, new OrderJob.Outcome() {
@@ -158,8 +158,8 @@ public final class RunDriver {
       }
 
       @Override
-      public void failed(Throwable cause) {
-        orderFailed(order.order, cause);
+      public void failed(Throwable cause, List<String> unfinished) {
+        orderFailed(order.order, cause, unfinished);
       }
     });
     jobs.inSubmitter(() -> reducer.run(job));
@@ -237,7 +237,7 @@ public final class RunDriver {
         }
       }
     } catch (ProtocolException e) {
-      orderFailed(order.order, e);
+      orderFailed(order.order, e, Collections.emptyList());
       return;
     }
     Map<String, Object> event = new LinkedHashMap<>();
@@ -249,12 +249,13 @@ public final class RunDriver {
     events.send(run, "OrderDone", event);
   }
 
-  private void orderFailed(int order, Throwable cause) {
+  private void orderFailed(int order, Throwable cause, List<String> unfinished) {
     reducer.discard(order);
     Map<String, Object> event = new LinkedHashMap<>();
     event.put("order", order);
     event.put("executor", cause instanceof ExecutorFault ? ((ExecutorFault) cause).executor : null);
     event.put("reason", cause instanceof ExecutorFault ? cause.getMessage() : cause.toString());
+    event.put("unfinished", unfinished);
     events.send(run, "OrderFailed", event);
   }
 

@@ -198,8 +198,9 @@ public final class SparkInternals {
   }
 
   /**
-   * Submits a job over all partitions of `rdd` and returns its id. `done` gets the results in partition order, or the
-   * failure, in a thread of Spark's scheduler: keep it trivial. Local properties of the calling thread count.
+   * Submits a job over all partitions of `rdd` and returns its id. `done` gets the results in partition order and the
+   * failure or null, in a thread of Spark's scheduler: keep it trivial. With a failure, the results of tasks that did
+   * not end are null. Local properties of the calling thread count.
    */
   static <T> int submit(SparkContext context, RDD<T> rdd, int partitions, TaskBody<T> body,
       BiConsumer<byte[][], Throwable> done) {
@@ -222,7 +223,7 @@ public final class SparkInternals {
             return results;
           }
         });
-    action.onComplete(new OnTry<byte[][]>(done), HERE);
+    action.onComplete(new OnTry<byte[][]>((whole, failure) -> done.accept(results, failure)), HERE);
     return (Integer) action.jobIds().head();
   }
 

@@ -10,6 +10,7 @@ import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Collectors;
 
 import org.apache.spark.Partitioner;
 import org.apache.spark.SparkContext;
@@ -55,7 +56,8 @@ final class TreeReducer implements Reducer {
         new GroupSum(job.order.reduce.length, weights), (sumsOfGroups, failure) -> {
           shuffled.rdd().cleanShuffleDependencies(false);
           if (failure != null) {
-            job.outcome.failed(failure);
+            // Its groups do not say which of the parts' executors is waited for.
+            job.outcome.failed(failure, job.order.reduce.parts.stream().map(p -> p.executor).collect(Collectors.toList()));
           } else {
             keep(job.order.order, job.order.reduce.length, sumsOfGroups);
             double end = OrderTask.wall();
@@ -69,7 +71,7 @@ final class TreeReducer implements Reducer {
     try {
       job.jobs().inSubmitter(() -> job.answer(new Stamp(start, end)));
     } catch (RuntimeException e) {
-      job.outcome.failed(e);
+      job.outcome.failed(e, job.order.executors);
     }
   }
 
