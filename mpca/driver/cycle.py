@@ -34,6 +34,7 @@ from typing import Any
 
 from mpca.driver import cluster as c
 from mpca.driver import instructions as i
+from mpca.driver.attendance import Attendance
 from mpca.driver.desk import EVERYTHING, Desk, Draft
 from mpca.driver.joining import Joining
 from mpca.driver.ledger import FrozenSet, Ledger, Ready, RunShape, Sum
@@ -47,8 +48,6 @@ log = logging.getLogger("mpca.cycle")
 # How long a stop waits for the job in flight, and then for the train functions to return.
 STOP_JOB_S = 2.0
 STOP_AGENTS_S = 4.0
-# How often executors that were left out are asked whether their agents live.
-ASK_AGAIN_S = 5.0
 
 
 class CycleMachine:
@@ -74,11 +73,7 @@ class CycleMachine:
         self._outgoing: Ready | None = None  # being downloaded
         self._ack_deadline = 0.0
         self._ledger = Ledger()
-        #: (agent, incarnation): left out though nobody said that they were lost, to be asked for again ...
-        self._suspects: set[tuple[int, int]] = set()
-        self._ask_at = 0.0
-        self._unheld: set[tuple[int, int]] = set()  # ... whose holding job ended ...
-        self._back: set[tuple[int, int]] = set()  # ... who answered late before they were known to be late
+        self._attendance = Attendance(roster)
         self._failures = 0  # of orders, in a row, that nobody's loss explains
         self._paused = (0.0, "")
         self._ending: tuple[str, str] | None = None
@@ -91,10 +86,10 @@ class CycleMachine:
             c.AgentDied: self._on_died,
             c.AgentFailedEvent: self._on_failed,
             c.AgentFinished: self._on_finished,
-            c.AgentBack: self._on_back,
+            c.AgentBack: self._attendance.on_back,
             c.AgentProgress: self._on_progress,
             c.HoldEnded: self._on_hold_ended,
-            c.AgentsFound: self._on_found,
+            c.AgentsFound: self._attendance.on_found,
             c.OrderDone: self._on_order_done,
             c.OrderFailed: self._on_order_failed,
             c.Acknowledged: self._on_acknowledged,
@@ -188,43 +183,13 @@ class CycleMachine:
     def _on_finished(self, event: c.AgentFinished, now: float) -> list:
         return self.roster.finished(event.agent, event.incarnation, now)
 
-    def _on_back(self, event: c.AgentBack, now: float) -> list:
-        found = self.roster.find(event.agent, event.incarnation)
-        if found is not None and found.state == ACTIVE:
-            self._back.add((event.agent, event.incarnation))
-        return self.roster.back(event.agent, event.incarnation, now, "it answered again")
-
     def _on_progress(self, event: c.AgentProgress, now: float) -> list:
         if event.steps > 0:
             self.roster.trains(event.agent, event.incarnation, now)
         return []
 
     def _on_hold_ended(self, event: c.HoldEnded, now: float) -> list:
-        found = self.roster.find(event.agent, event.incarnation)
-        if found is None or found.state == FINISHED or self.stage == "STOPPING":
-            return []
-        if found.executor not in self.roster.executors:
-            return []  # lost with its executor: that event says the rest
-        self._unheld.add((event.agent, event.incarnation))
-        return [i.Rediscover()]
-
-    def _on_found(self, event: c.AgentsFound, now: float) -> list:
-        out: list = []
-        living = {(one.agent, one.incarnation) for one in event.agents}
-        for one in event.agents:
-            key = (one.agent, one.incarnation)
-            found = self.roster.find(*key)
-            if found is None or found.executor != one.executor or found.state == FINISHED:
-                continue
-            if key in self._unheld:  # only then: a second holding job would take the core that orders need
-                out += self.roster.hold_again(*key, one.executor)
-            if key in self._suspects:
-                out += self.roster.back(*key, now, "its executor answered again")
-        for key in self._unheld - living:
-            out += self.roster.died(*key, "its holding job ended, and its process with it", now)
-        self._unheld.clear()
-        self._suspects -= living
-        return out
+        return [] if self.stage == "STOPPING" else self._attendance.on_hold_ended(event)
 
     # ---- the start -----------------------------------------------------------------------------------------------------
 
@@ -409,24 +374,11 @@ class CycleMachine:
     def _write_cycle(self) -> list:
         ledger, self._ledger = self._ledger, Ledger()
         shard = self.cycle % self.shape.shards
-        alpha, beta, gamma = self.shape.numbers(self.versions[shard] + (self._sum is not None))
-        fields = {
-            "cycle": self.cycle,
-            "shard": shard,
-            "contributors": ledger.contributors,
-            "left_out": {a: why for a, why in sorted(ledger.left_out.items()) if a not in ledger.contributors},
-            "alpha": alpha,
-            "beta": beta,
-            "gamma": gamma,
-            "stages": ledger.stages,
-            "bytes": ledger.bytes,
-            "submissions": ledger.submissions,
-            "pauses": dict(sorted(ledger.pauses.items())),
-        }
+        numbers = self.shape.numbers(self.versions[shard] + (self._sum is not None))
         # who was left out when the next cycle was frozen is known already
         if self._frozen.cycle == self.cycle + 1:
             self._ledger.left_out = dict(self._frozen.left_out)
-        return [i.Write("cycle", fields)]
+        return [i.Write("cycle", ledger.line(self.cycle, shard, numbers))]
 
     def _leave_out(self, agent: int, reason: str) -> None:
         self._frozen.left_out[agent] = reason
@@ -458,34 +410,17 @@ class CycleMachine:
         return out
 
     def _take_frozen(self, freeze: Freeze, answers: list[Answer], now: float) -> list:
+        """What the executors hold of the next cycle, and who is late, or not well, by it."""
         out: list = []
-        kept = FrozenSet(freeze.cycle)
-        wanted = {agent: incarnation for _, agent, incarnation in freeze.agents}
-        for answer in answers:
-            for one in answer.frozen:
-                if wanted.get(one.agent) != one.incarnation:
-                    continue  # fenced: not an incarnation that was asked
-                kept.frozen[one.agent] = one
-                self._back.discard((one.agent, one.incarnation))
-                kept.executor[one.agent] = answer.executor
-                self._ledger.pauses[one.agent] = [one.start, one.end]
-                if not one.finite:
-                    kept.left_out[one.agent] = "not finite"
-                    found = self.roster.find(one.agent, one.incarnation)
-                    if found is not None and found.state == ACTIVE:
-                        self.roster.move(found, JOINING, now, "its parameters are not finite: it takes the joint model")
-            if answer.executor in self.roster.executors:
-                kept.weights[answer.executor] = answer.weight
-            for agent, reason in answer.late.items():
-                kept.left_out[agent] = reason
-                key = (agent, wanted.get(agent, -1))
-                if key in self._back:
-                    self._back.discard(key)  # it owes no answer any more
-                else:
-                    out += self.roster.late(*key, reason, now)
-        for executor, agent, _ in freeze.agents:
-            if agent not in kept.frozen:
-                kept.left_out.setdefault(agent, f"executor {executor} lost")
+        kept, late = FrozenSet.of(freeze, answers, set(self.roster.executors))
+        for one in kept.frozen.values():
+            self._attendance.answered((one.agent, one.incarnation))
+            self._ledger.pauses[one.agent] = [one.start, one.end]
+            found = self.roster.find(one.agent, one.incarnation)
+            if not one.finite and found is not None and found.state == ACTIVE:
+                self.roster.move(found, JOINING, now, "its parameters are not finite: it takes the joint model")
+        for key, reason in late.items():
+            out += self._attendance.was_late(key, reason, now)
         self._frozen = kept
         if freeze.cycle == self.cycle:
             self._ledger.left_out.update(kept.left_out)
@@ -523,14 +458,8 @@ class CycleMachine:
             for agent in list(self.roster.in_state(ACTIVE)):
                 if agent.executor == name:
                     self._leave_out(agent.index, event.reason)
-                    out += self._late_for_now(agent, event.reason, now)
+                    out += self._attendance.left_out(agent, event.reason, now)
         return out
-
-    def _late_for_now(self, agent: Agent, reason: str, now: float) -> list:
-        """Late, and it owes no answer that would bring it back: it is asked for."""
-        self._suspects.add((agent.index, agent.incarnation))
-        self._ask_at = now + ASK_AGAIN_S
-        return self.roster.late(agent.index, agent.incarnation, reason, now)
 
     # ---- preparation and broadcasts --------------------------------------------------------------------------------------
 
@@ -556,8 +485,7 @@ class CycleMachine:
             self._outgoing.acked.add((event.agent, event.incarnation))
             self._ledger.stretch("broadcast", self._outgoing.shard, event.start, event.end)
         self._joining.acknowledged(event, now)
-        key = (event.agent, event.incarnation)
-        return self.roster.back(*key, now, "its download came after all") if key in self._suspects else []
+        return self._attendance.on_acknowledged((event.agent, event.incarnation), now)
 
     def _unacknowledged(self) -> list[Agent]:
         """Agents that were told to download this cycle's broadcast and have not acknowledged it."""
@@ -578,13 +506,10 @@ class CycleMachine:
             out += self._desk.cancel(f"no answer within cluster.cycle_deadline={self.shape.deadline_s:.0f}s")
         if self._desk.job is None and self._phase and now > self._ack_deadline:
             for agent in self._unacknowledged():
-                out += self._late_for_now(agent, "its download was not acknowledged in time", now)
+                out += self._attendance.left_out(agent, "its download was not acknowledged in time", now)
         if self.stage in ("RUNNING", "PAUSED"):
             out += self.roster.fill(now)
-            if self._suspects and now >= self._ask_at:
-                self._ask_at = now + ASK_AGAIN_S
-                self._suspects = {key for key in self._suspects if self.roster.is_late(*key)}
-                out += [i.Rediscover()] if self._suspects else []
+            out += self._attendance.on_tick(now)
         return out
 
     def _on_stop(self, event: i.StopRequested, now: float) -> list:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mpca.driver.roster import Agent
-from mpca.wire.orders import Frozen
+from mpca.wire.orders import Answer, Freeze, Frozen
 
 __all__ = ["FrozenSet", "Ledger", "Ready", "RunShape", "Sum"]
 
@@ -42,6 +42,32 @@ class FrozenSet:
     executor: dict[int, str] = field(default_factory=dict)  # of each frozen agent
     weights: dict[str, float] = field(default_factory=dict)  # of each executor's part
     left_out: dict[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, freeze: Freeze, answers: list[Answer], living: set[str]) -> tuple[FrozenSet, dict[tuple[int, int], str]]:
+        """What executors answered to a freeze, and by (agent, incarnation) why somebody is late.
+
+        Parts of executors that are not among the `living` any more are known and have no weight.
+        """
+        kept, late = cls(freeze.cycle), {}
+        wanted = {agent: incarnation for _, agent, incarnation in freeze.agents}
+        for answer in answers:
+            for one in answer.frozen:
+                if wanted.get(one.agent) != one.incarnation:
+                    continue  # fenced: not an incarnation that was asked
+                kept.frozen[one.agent] = one
+                kept.executor[one.agent] = answer.executor
+                if not one.finite:
+                    kept.left_out[one.agent] = "not finite"
+            if answer.executor in living:
+                kept.weights[answer.executor] = answer.weight
+            for agent, reason in answer.late.items():
+                kept.left_out[agent] = reason
+                late[(agent, wanted.get(agent, -1))] = reason
+        for executor, agent, _ in freeze.agents:
+            if agent not in kept.frozen:
+                kept.left_out.setdefault(agent, f"executor {executor} lost")
+        return kept, late
 
     def spoilt(self, agents: list[Agent]) -> bool:
         """Whether one of them handed over what is not finite, and is well again."""
@@ -83,6 +109,23 @@ class Ledger:
     bytes: dict[str, int] = field(default_factory=lambda: {"driver_in": 0, "driver_out": 0, "in": 0, "out": 0})
     submissions: int = 0
     pauses: dict[int, list[float]] = field(default_factory=dict)
+
+    def line(self, cycle: int, shard: int, numbers: tuple[float, float, float]) -> dict[str, Any]:
+        """Fields of `records.CycleRecord`; `numbers` are alpha, beta and gamma."""
+        alpha, beta, gamma = numbers
+        return {
+            "cycle": cycle,
+            "shard": shard,
+            "contributors": self.contributors,
+            "left_out": {a: why for a, why in sorted(self.left_out.items()) if a not in self.contributors},
+            "alpha": alpha,
+            "beta": beta,
+            "gamma": gamma,
+            "stages": self.stages,
+            "bytes": self.bytes,
+            "submissions": self.submissions,
+            "pauses": dict(sorted(self.pauses.items())),
+        }
 
     def stretch(self, stage: str, shard: int, start: float, end: float) -> None:
         known = self.stages.get(stage)

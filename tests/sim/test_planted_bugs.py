@@ -12,6 +12,7 @@ from mpca.agent.events import Publish
 from mpca.agent.state import AgentMachine
 from mpca.algorithm.joint import JointShard, blend, extrapolate, trajectory
 from mpca.driver import roster
+from mpca.driver.attendance import Attendance
 from mpca.driver.cycle import CycleMachine
 from mpca.driver.desk import EVERYTHING, Desk
 from mpca.driver.instructions import JointPublished
@@ -228,18 +229,10 @@ def yields_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @planted(with_faults(LONG, Fault("end_hold", 1, 3, "started")), "hold")
 def everyone_is_held_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(self: CycleMachine, event: Any, now: float) -> Any:
-        return [x for one in event.agents for x in self.roster.hold_again(one.agent, one.incarnation, one.executor)]
+    def wrong(self: Attendance, event: Any, now: float) -> Any:
+        return [x for one in event.agents for x in self._roster.hold_again(one.agent, one.incarnation, one.executor)]
 
-    right = CycleMachine.__init__
-
-    def init(self: CycleMachine, *arguments: Any, **options: Any) -> None:
-        right(self, *arguments, **options)
-        from mpca.driver.cluster import AgentsFound
-
-        self._handlers[AgentsFound] = lambda event, now: wrong(self, event, now)
-
-    monkeypatch.setattr(CycleMachine, "__init__", init)
+    monkeypatch.setattr(Attendance, "on_found", wrong)
 
 
 @planted(with_faults(LONG, Fault("stop_agent", 1, 3, "submit", for_s=7.0)), "live")
@@ -250,9 +243,9 @@ def a_stopped_agent_is_not_welcome_again(monkeypatch: pytest.MonkeyPatch) -> Non
 @planted(with_faults(LONG, Fault("misplace", 1, 3, "submit")), "live")
 def who_owes_nothing_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        CycleMachine,
-        "_late_for_now",
-        lambda self, agent, reason, now: self.roster.late(agent.index, agent.incarnation, reason, now),
+        Attendance,
+        "left_out",
+        lambda self, agent, reason, now: self._roster.late(agent.index, agent.incarnation, reason, now),
     )
 
 

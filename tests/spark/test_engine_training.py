@@ -228,7 +228,7 @@ def test_a_resumed_run_goes_on_where_it_was(engine, tmp_path: Path) -> None:
     assert [one.cycle for one in again.cycles] == list(range(len(again.cycles)))
     assert middle == 14
     assert len(again.cycles) == middle + 12
-    assert [one.t for one in again.records] == sorted(one.t for one in again.records)
+    assert [one.t for one in again.cycles] == sorted(one.t for one in again.cycles)
     runs = [one for one in again.records if isinstance(one, RunRecord)]
     assert [one.attempt for one in runs] == [1, 2]
     assert runs[1].resumed_from == again.ended.summary["resumed_from"]
