@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-__all__ = ["Carrier", "carrier_for"]
+__all__ = ["Carrier", "CudaCarrier", "HostCarrier", "carrier_for"]
 
 _Array = npt.NDArray[np.float32]
 

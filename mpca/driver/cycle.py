@@ -455,7 +455,8 @@ class CycleMachine:
             return self._on_stop(i.StopRequested("failed", why), now)
         for name in culprits:
             self._frozen.weights.pop(name, None)
-            for agent in list(self.roster.in_state(ACTIVE)):
+            # LATE too: whose download was awaited during the grace is late already, and its part is still in this cycle
+            for agent in list(self.roster.in_state(ACTIVE, LATE)):
                 if agent.executor == name:
                     self._leave_out(agent.index, event.reason)
                     out += self._attendance.left_out(agent, event.reason, now)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-__all__ = ["SHAPES", "Shape", "Weights", "chain"]
+__all__ = ["SHAPES", "Shape", "Weights", "chain", "residual"]
 
 _FLOAT_BYTES = 4
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgpack
 
-__all__ = ["Answer", "Download", "Freeze", "Frozen", "Order", "Part", "Reduce", "Rediscovered"]
+__all__ = ["Answer", "Download", "Freeze", "Frozen", "Order", "Part", "Rediscovered", "Reduce"]
 
 
 @dataclass(frozen=True, slots=True)

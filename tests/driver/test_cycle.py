@@ -184,6 +184,24 @@ def test_a_failure_that_no_loss_explains_leaves_out_the_executor_that_failed_and
     assert order_of(out).reduce == Reduce(0, 0, 8, [Part("e0", 4.0), Part("e2", 4.0)])
 
 
+def test_an_executor_that_did_not_end_is_left_out_with_a_reason_though_its_agent_is_late_already() -> None:
+    """A stopped executor acknowledges nothing either: that is noticed while the failed order has its moment of grace."""
+    machine = Machine(agents=3)
+    out = machine.training()
+    for _ in range(3):
+        out = machine.cycle(out)
+    order = order_of(out)
+    for ack in machine.acks(order):
+        if ack.agent != 1:
+            machine.run(ack)
+    machine.tell(c.OrderFailed(order.order, None, "no answer", ["e1"]), at=8.0)
+    assert written(machine.tell(i.Tick(), at=8.1), "agent")[0]["reason"] == "its download was not acknowledged in time"
+    again = machine.tell(i.Tick(), at=9.1)
+    assert [part.executor for part in order_of(again).reduce.parts] == ["e0", "e2"]
+    (line,) = written(machine.cycle(again))
+    assert line["left_out"] == {1: "no answer"}
+
+
 def test_a_snapshot_of_an_agent_that_died_after_it_counts() -> None:
     machine = Machine()
     order = order_of(reducing(machine))
@@ -390,8 +408,9 @@ def test_a_stop_does_not_wait_for_ever() -> None:
 
 def test_an_error_of_the_users_code_ends_the_run_with_its_traceback() -> None:
     machine = Machine()
-    reducing(machine)
+    order = order_of(reducing(machine))
     machine.run(c.AgentFailedEvent("e1", "host1", 1, 0, "ValueError: no", "Traceback ..."))
+    assert [stop[:3] for stop in order_of(machine.run(machine.done(order))).stop] == [E0], "nobody waits for who is gone"
     assert machine.machine._ending == ("failed", "agent 1 (host host1, executor e1) raised ValueError: no\nTraceback ...")
 
 

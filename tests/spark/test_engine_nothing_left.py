@@ -14,15 +14,19 @@ from tests.spark.test_nothing_left import look
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 EARLY, LATE = 100, 500
+# A JVM that is new at the first look still compiles: over 1,700 cycles its heap after a collection stayed at 39 MiB and its
+# direct memory at 16 MiB, while it grew by 10 to 20 MiB up to about cycle 300 and hardly any more. Not for Python.
+COMPILED_KB = 20 << 10
 
 
 def test_five_hundred_cycles_of_a_run(engine, spark, work_dir: Path) -> None:
     looks: list[dict[str, dict[str, int]]] = []
+    jvms: dict[str, dict[str, int]] = {}  # by executor, and "driver"
 
     def story(run):
         for cycle in (EARLY, LATE):
             yield lambda cycle=cycle: run.reducing(cycle)
-            jvms = look(run, spark, work_dir)
+            jvms.update(look(run, spark, work_dir))
             agents = {f"agent {agent}": held(run.pid(agent)) for agent in range(3)}
             looks.append({**jvms, **agents, "driver's Python": held(os.getpid())})
 
@@ -38,7 +42,8 @@ def test_five_hundred_cycles_of_a_run(engine, spark, work_dir: Path) -> None:
         assert now.get("broadcasts", 0) <= then.get("broadcasts", 0) + 10, place  # of the newest jobs
         assert now["threads"] == then["threads"], place
         assert now["descriptors"] <= then["descriptors"] + 5, place
-        assert now["resident"] <= 1.05 * then["resident"], place
+        compiled = COMPILED_KB if place in jvms else 0
+        assert now["resident"] <= 1.05 * then["resident"] + compiled, place
     assert shared(early) == shared(late)
 
 

@@ -28,7 +28,7 @@ from mpca.spark.session import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SMALL_BYTES", "Spec", "main", "open_session"]
+__all__ = ["SMALL_BYTES", "Spec", "main", "open_session", "say"]
 
 #: A model whose bytes take no time: what is left of a cycle is its fixed cost.
 SMALL_BYTES = 30 << 10

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import psutil
 
-__all__ = ["LEAST_IDLE", "Sampler", "cpu_idle_share", "cpu_ticks", "interface_bytes", "invalid_reason", "rss_bytes"]
+__all__ = ["LEAST_IDLE", "Sampler", "Ticks", "cpu_idle_share", "cpu_ticks", "interface_bytes", "invalid_reason", "rss_bytes"]
 
 T = TypeVar("T")
 

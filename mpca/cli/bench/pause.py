@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -53,6 +55,7 @@ SETTLE_S = 1.0  # a job in flight ends within that time once the driver lets go
 @json_option
 def command(sizes: tuple[str, ...], turns: int, as_json: bool) -> None:
     """What exchanges cost an agent that trains: pauses, and steps per second."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that executors are ended then too
     show(measure(sizes, turns), as_json)
 
 
@@ -65,7 +68,10 @@ def measure(sizes: tuple[str, ...] = (), turns: int = 4) -> dict[str, Any]:
         tempfile.TemporaryDirectory(prefix="mpca-bench-") as folder,
         session(folder, executors=AGENTS, executor_memory=1 << 30, name="mpca bench") as spark,
     ):
-        rows = [_measure(spark, size, turns) for size in sizes or SIZES]
+        rows = []
+        for size in sizes or SIZES:
+            click.echo(f"a net of {size}: {turns} windows with and {turns} without exchanges", err=True)
+            rows.append(_measure(spark, size, turns))
     reasons = [row["reason"] for row in rows if row["reason"]]
     return {
         "case": "pause",

@@ -18,6 +18,8 @@ import sys
 import threading
 import time
 
+__all__ = ["Receiver", "main", "say", "send"]
+
 PIECE = bytes(256 << 10)
 
 
