@@ -17,6 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from mpca.config import child_environment
 from mpca.errors import EnvironmentRefused
 from mpca.spark.bridge import JAR, PLUGIN
@@ -47,6 +49,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.ui.retainedTasks": "2000",
 }
 _STOP_S = 10.0
+_EXECUTORS_S = 1.0
 _LOG_CONF = """\
 rootLogger.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
@@ -144,7 +147,9 @@ def session(
         gateway = _launch(home, SparkConf(loadDefaults=False).setAll(list(settings.items())))
         yield _open(gateway, settings)
     finally:
+        started = _started(home)
         _stop(gateway)
+        _end(started)
         _remove(home)
 
 
@@ -239,6 +244,25 @@ def _stop(gateway: Any) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def _started(home: Path) -> list[psutil.Process]:
+    """JVMs of this session. Its gateway may not be known: a signal can come while pyspark still waits for its port."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if any(str(home) in word for word in child.cmdline()):
+                found.append(child)
+    return found
+
+
+def _end(started: list[psutil.Process]) -> None:
+    """They end by themselves when all is well; one that was interrupted in its start has nobody left to tell it."""
+    _, left = psutil.wait_procs(started, timeout=_EXECUTORS_S)
+    for process in left:
+        with suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(left, timeout=_STOP_S)
 
 
 def _remove(home: Path) -> None:

@@ -73,9 +73,14 @@ final class AgentProcess {
     return process.getInputStream();
   }
 
-  /** Kills the process; its group follows in {@link #end}. */
+  /**
+   * Kills the process; its group follows in {@link #end}. Not one that has ended: Java would close its pipes, and with them
+   * go the last lines that it printed and the last messages that it sent.
+   */
   void kill() {
-    process.destroyForcibly();
+    if (process.isAlive()) {
+      process.destroyForcibly();
+    }
   }
 
   /**
@@ -84,7 +89,7 @@ final class AgentProcess {
    * @return the exit code, 128 + n for signal n, as Java reports it; -1 when even SIGKILL did not end it in time
    */
   int end() throws InterruptedException {
-    process.destroyForcibly();
+    kill();
     killGroup();
     if (!process.waitFor(END_MILLIS, TimeUnit.MILLISECONDS)) {
       LOG.warning("agent survives SIGKILL, held by the kernel: pid=" + pid);
