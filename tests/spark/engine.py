@@ -19,7 +19,7 @@ import numpy as np
 
 from mpca.api.launch import Ended, Job, launch, resolve
 from mpca.api.shipping import ship
-from mpca.driver.cluster import AgentHello, AgentSpec, Cluster, ClusterEvent, ExecutorReady, OrderDone
+from mpca.driver.cluster import AgentFinished, AgentHello, AgentSpec, Cluster, ClusterEvent, ExecutorReady, OrderDone
 from mpca.records import AgentRecord, CycleRecord, PauseRecord, Record, read_records
 from mpca.wire.orders import Frozen, Order
 from tests.spark import jobs
@@ -55,6 +55,7 @@ class Observed:
         self.late: dict[tuple[int, int], str] = {}  # (cycle, agent) -> reason
         self.contributed: list[tuple[int, int, int]] = []  # (cycle, agent, incarnation), once their sum was made
         self.reductions: list[tuple[Order, OrderDone]] = []
+        self.finished: set[int] = set()  # agents whose train function returned
         self.published: dict[int, np.ndarray] = {}
         self.cluster: Any = None
         self._work_dir = work_dir
@@ -122,6 +123,8 @@ class Observed:
     def _note(self, event: ClusterEvent) -> None:
         if isinstance(event, AgentHello):
             self.pids[event.hello.agent, event.hello.incarnation] = event.hello.pid
+        elif isinstance(event, AgentFinished):
+            self.finished.add(event.agent)
         elif isinstance(event, OrderDone) and self._remember:
             order = next(one for one in reversed(self.orders) if one.order == event.order)
             if order.reduce is not None and order.reduce.cycle >= 0:
