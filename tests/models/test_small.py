@@ -39,6 +39,7 @@ def test_an_unknown_optimizer_names_the_nearest() -> None:
         create_optimizer(models.create("digits_mlp"), "adan", lr=0.1)
 
 
+@pytest.mark.slow
 def test_two_hundred_updates_on_one_core_reach_five_percent() -> None:
     torch.manual_seed(0)
     model, (images, labels) = models.create("digits_convnet"), data.load("digits", "train").tensors
