@@ -19,6 +19,7 @@ from safetensors.numpy import load_file
 from mpca import data, models
 from mpca.records import AgentRecord, CycleRecord, EndRecord, EvaluationRecord, RunRecord, read_records
 from tests.report.test_page import page_of
+from tests.support.fake_executor import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 MPCA = [sys.executable, "-m", "mpca.cli"]
@@ -198,7 +199,7 @@ def test_a_signal_ends_the_run_within_ten_seconds_with_the_model_saved(tmp_path:
 def test_a_signal_during_the_start_ends_it_too(tmp_path: Path) -> None:
     process = train(tmp_path / "run")
     wait_for(tmp_path / "run", "run", 1, process)
-    time.sleep(1.0)
+    wait_until(lambda: (tmp_path / "run" / "spark" / "driver.log").exists(), "Spark is starting")
     sent = time.monotonic()
     os.kill(process.pid, signal.SIGINT)
     process.communicate(timeout=60)
