@@ -35,7 +35,7 @@ from typing import Any
 from mpca.driver import cluster as c
 from mpca.driver import instructions as i
 from mpca.driver.attendance import Attendance
-from mpca.driver.desk import EVERYTHING, Desk, Draft
+from mpca.driver.desk import NO_CYCLE, Desk, Draft
 from mpca.driver.joining import Joining
 from mpca.driver.ledger import FrozenSet, Ledger, Ready, RunShape, Sum
 from mpca.driver.roster import ABSENT, ACTIVE, BEGUN, FINISHED, JOINING, LATE, READY, Agent, Roster
@@ -67,7 +67,7 @@ class CycleMachine:
         self._joining = Joining(roster)
         self._phase = ""  # "" between cycles, "reduce", "broadcast"
         self._waiting = False  # for the shell's answer to AdoptInitial, Prepare or PublishJoint
-        self._frozen = FrozenSet(EVERYTHING)
+        self._frozen = FrozenSet(NO_CYCLE)
         self._sum: Sum | None = None
         self._ready: Ready | None = None  # published, to be downloaded in the next cycle (in this one if P = 1)
         self._outgoing: Ready | None = None  # being downloaded

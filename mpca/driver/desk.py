@@ -15,14 +15,14 @@ from mpca.driver.ledger import Ready, RunShape
 from mpca.driver.roster import ABSENT, ACTIVE, BEGUN, FINISHED, LATE, READY, STARTING, Agent, Roster
 from mpca.wire.orders import Download, Freeze, Order, Reduce
 
-__all__ = ["CANCEL_AFTER_S", "EVERYTHING", "GRACE_S", "Desk", "Draft"]
+__all__ = ["CANCEL_AFTER_S", "GRACE_S", "NO_CYCLE", "Desk", "Draft"]
 
 # How long a failed job waits for news of a lost executor before the executor that failed is taken to be the culprit.
 GRACE_S = 1.0
 # A job is cancelled this long after its deadline: executors end their waits at the deadline itself.
 CANCEL_AFTER_S = 2.0
 # `forget_cycle` of an order that forgets nothing.
-EVERYTHING = -(1 << 30)
+NO_CYCLE = -(1 << 30)
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Draft:
     joiners: list[list[Any]] | None = None
     begin: bool = False  # READY agents begin with this order
     stop: list[list[Any]] | None = None
-    forget_cycle: int = EVERYTHING
+    forget_cycle: int = NO_CYCLE
 
 
 class Desk:

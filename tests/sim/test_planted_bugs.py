@@ -14,7 +14,7 @@ from mpca.algorithm.joint import JointShard, blend, extrapolate, trajectory
 from mpca.driver import roster
 from mpca.driver.attendance import Attendance
 from mpca.driver.cycle import CycleMachine
-from mpca.driver.desk import EVERYTHING, Desk
+from mpca.driver.desk import NO_CYCLE, Desk
 from mpca.driver.instructions import JointPublished
 from mpca.driver.joining import Joining
 from mpca.driver.ledger import FrozenSet
@@ -221,7 +221,7 @@ def yields_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     right = CycleMachine._with_joiners
 
     def wrong(self: CycleMachine, draft: Any) -> Any:
-        right(self, draft).forget_cycle = EVERYTHING
+        right(self, draft).forget_cycle = NO_CYCLE
         return draft
 
     monkeypatch.setattr(CycleMachine, "_with_joiners", wrong)
