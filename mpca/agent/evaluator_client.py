@@ -44,7 +44,7 @@ class EvaluatorProcess:
     """One evaluator. For one thread; a context manager.
 
     `evaluate` takes a state_dict of CPU tensors and returns ``{"error": ..., "loss": ...}``; it is shipped like a train
-    function and runs at a low priority. An evaluator that died is started again by the next `submit`.
+    function and, once it has answered, runs at a lower priority. An evaluator that died is started again by the next `submit`.
     """
 
     def __init__(self, evaluate: Callable[[Any], dict[str, float]], threads: int = 1, python: str = sys.executable) -> None:
