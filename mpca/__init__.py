@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 #: Public name -> module that has it.
 _HOMES = {
-    **dict.fromkeys(("attach", "agents", "device", "log", "samples", "shard", "stopping"), "mpca.agent.attach"),
+    **dict.fromkeys(("attach", "agents", "device", "files", "log", "samples", "shard", "stopping"), "mpca.agent.attach"),
     **dict.fromkeys(("DumpModel", "Evaluate", "MaxCycles", "MaxTime", "TargetError"), "mpca.driver.objectives"),
     **dict.fromkeys(("Distributor", "Result"), "mpca.api"),
     **dict.fromkeys(("MPCA", "Single", "Sync"), "mpca.methods"),
@@ -40,6 +40,7 @@ __all__ = [
     "attach",
     "data",
     "device",
+    "files",
     "log",
     "samples",
     "session",

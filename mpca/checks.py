@@ -7,24 +7,44 @@ A set of settings is a frozen dataclass. Field metadata says how text is read: `
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, fields
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, Field, field, fields
 from typing import Any
 
 from mpca.errors import ConfigError
 from mpca.units import parse_duration, parse_size
 
-__all__ = ["build", "knobs", "nearest", "parse", "refused", "unknown"]
+__all__ = ["build", "keywords", "knobs", "masked", "nearest", "parse", "refuse_password", "refused", "unknown"]
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+#: What stands before the host of a URL: a name, and a password that nobody may read.
+_PASSWORD = re.compile(r"(://[^/@\s:]*):[^/@\s]+@")
 _QUANTITIES = {"duration": parse_duration, "size": parse_size}
 
 
 def refused(key: str, value: object, rule: str) -> ConfigError:
     """The error for one key: ``method.alpha = 1.5: must lie in [0, 1]``."""
-    error = ConfigError(f"{key} = {value!r}: {rule}")
+    error = ConfigError(f"{key} = {masked(repr(value))}: {rule}")
     error.key = key
     return error
+
+
+def masked(text: str) -> str:
+    """The text without passwords of URLs in it.
+
+    Example:
+        >>> masked("hdfs://ann:secret@nn1/runs")
+        'hdfs://ann:***@nn1/runs'
+    """
+    return _PASSWORD.sub(r"\1:***@", text)
+
+
+def refuse_password(key: str, value: object) -> None:
+    """Raises ConfigError, without the password, for a URL that has one: it would travel into logs and run folders."""
+    if isinstance(value, str) and _PASSWORD.search(value):
+        raise refused(key, value, "must not have a password in it; use the cluster's own login (kinit, --keytab)")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -81,6 +101,31 @@ def build(cls: type, section: str, values: Mapping[str, object]) -> Any:
         if name not in known:
             raise unknown(f"{section}.{name}", known)
     return cls(**{name: parse(f"{section}.{name}", known[name], value) for name, value in values.items()})
+
+
+def keywords(
+    function: Callable[..., Any], section: str, values: Mapping[str, object], beside: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Values for the keyword-only arguments of `function`, each parsed as its default's type: the open keys of a section.
+
+    `beside` are the section's other keys, one of which a mistyped key may have meant.
+
+    Example:
+        >>> keywords(lambda *, hidden=32: None, "model", {"hidden": "64"})
+        {'hidden': 64}
+
+    Raises:
+        ConfigError: a key that `function` does not take, or a value of another type.
+    """
+    known = {
+        one.name: field(default=one.default)
+        for one in inspect.signature(function).parameters.values()
+        if one.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    for name in values:
+        if name not in known:
+            raise unknown(f"{section}.{name}", [*known, *beside])
+    return {name: parse(f"{section}.{name}", known[name], value) for name, value in values.items()}
 
 
 def _quantity(key: str, quantity: str, value: object) -> float | int:

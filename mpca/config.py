@@ -16,7 +16,7 @@ from typing import Any
 
 import tomli_w
 
-from mpca.checks import build, knobs, nearest, parse, refused
+from mpca.checks import build, knobs, nearest, parse, refuse_password, refused
 from mpca.errors import ConfigError
 
 if sys.version_info >= (3, 11):
@@ -95,7 +95,7 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """[data]: what is trained on."""
+    """[data]: what is trained on; other keys of the section are the data set's own, and it checks them."""
 
     name: str = "digits"
     """A name of mpca.data.DATA_SETS."""
@@ -103,6 +103,8 @@ class DataConfig:
     """Samples of one agent's batch."""
     max_bad_fraction: float = 0.0
     """Share of unreadable records, in [0, 1], above which the run ends with exit code 4."""
+    options: dict[str, Any] = field(default_factory=dict, metadata={"open": True})
+    """The section's other keys."""
 
     def __post_init__(self) -> None:
         _at_least("data", self, 1, "batch_size")
@@ -164,6 +166,8 @@ class ClusterConfig:
     """Agents in one executor, which needs two cores for each of them."""
     executor_memory: int = _size(1 << 30)
     """Bytes of one executor JVM's heap."""
+    agent_memory: int = _size(0)
+    """Bytes of one agent's process on a cluster that counts them (YARN), without its parameter slots; 0: estimated."""
     cycle_deadline: float = _duration(30.0)
     """Seconds that a cycle waits for an agent before it goes on without it."""
     start_timeout: float = _duration(180.0)
@@ -194,6 +198,7 @@ class ClusterConfig:
                 raise refused(f"cluster.{key}", getattr(self, key), "must be above 0, such as '30s'")
         if self.executor_memory < 256 << 20:
             raise refused("cluster.executor_memory", self.executor_memory, "must be 256MiB or more")
+        _at_least("cluster", self, 0, "agent_memory")
         if not 16 << 10 <= self.chunk <= 1 << 20:
             raise refused("cluster.chunk", self.chunk, "must lie between 16KiB and 1MiB")
         _one_of("cluster", self, "reducer", ("ranges", "tree"))
@@ -334,6 +339,7 @@ class _Given:
             key = full = key if key.startswith("spark.") else full
         if full == "method.name" and value != self.values["method"]["name"]:
             self.values["method"] = {}
+        refuse_password(full, value)
         self.values.setdefault(section, {})[key] = value
         self.origins[full] = origin
         self.places[full] = place

@@ -12,6 +12,7 @@
     ├── RunFailed(RuntimeError)            the run cannot go on; one root cause             exit code 1
     ├── BackupError(OSError)               a backup is missing, torn or foreign             exit code 2 on resume
     ├── BadRecords(ValueError)             more bad records than data.max_bad_fraction      exit code 4
+    ├── BadImage(ValueError)               the bytes of one image are not used; its record is skipped and counted
     └── JvmError(RuntimeError)             an exception of the driver's JVM, translated in spark/errors.py
 
 Message form: fact first, then values, then the remedy. No class carries behaviour; `exit_code` is the one of design 6.1.
@@ -22,6 +23,7 @@ from __future__ import annotations
 __all__ = [
     "AgentFailed",
     "BackupError",
+    "BadImage",
     "BadRecords",
     "ConfigError",
     "EnvironmentRefused",
@@ -83,6 +85,10 @@ class BadRecords(MpcaError, ValueError):
     """More records were unreadable than `data.max_bad_fraction` allows."""
 
     exit_code = 4
+
+
+class BadImage(MpcaError, ValueError):
+    """The bytes of one image are not used. The text is the reason; whoever reads records adds where they lie."""
 
 
 class JvmError(MpcaError, RuntimeError):

@@ -36,7 +36,10 @@ ROWS = {
 }
 #: Row 0 is one layer of plain modules; elsewhere a package of a row imports none beside it, but for these pairs.
 SIDEWAYS = {0}
-PAIRS = {("api", "report")}  # every end of a run draws its report
+PAIRS = {
+    ("api", "report"),  # every end of a run draws its report
+    ("data", "storage"),  # ingested data sets lie in stores
+}
 ONLY_IN = {
     "pyspark": {"spark"},
     "py4j": {"spark"},

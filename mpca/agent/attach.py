@@ -6,9 +6,11 @@ torch is imported only by what needs it.
 
 from __future__ import annotations
 
+import glob
 import logging
 import os
 import platform
+import sys
 from typing import TYPE_CHECKING, Any
 
 from mpca.agent.context import AgentContext, current
@@ -19,8 +21,10 @@ if TYPE_CHECKING:
     import torch
 
     from mpca.data.share import Share
+    from mpca.data.share_iterable import IterableShare
+    from mpca.data.stream import Stream
 
-__all__ = ["agent", "agents", "attach", "data", "device", "log", "samples", "shard", "stopping"]
+__all__ = ["agent", "agents", "attach", "data", "device", "files", "log", "samples", "shard", "stopping"]
 
 _log = logging.getLogger("mpca.agent")
 
@@ -123,19 +127,28 @@ def device() -> torch.device:
     return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 
 
-def shard(dataset: Any, batch_size: int = 32, *, epochs: int | None = None, **loader: Any) -> Share:
+def shard(dataset: Any, batch_size: int = 32, *, epochs: int | None = None, **loader: Any) -> Share | IterableShare:
     """This agent's batches of a map-style data set, shuffled anew each epoch; ends when the run does.
 
     Args:
-        dataset: anything with ``len`` and indices.
+        dataset: anything with ``len`` and indices; or a torch `IterableDataset`, of which this agent gets every
+            `agents()`-th sample, in the data set's own order.
         batch_size: samples of one batch, at most.
         epochs: how often the share is gone through; None: until the run ends (alone: for ever).
         loader: passed on to `torch.utils.data.DataLoader`, such as ``num_workers=2``.
 
     Raises:
-        ConfigError: not a map-style data set, or fewer samples than agents.
+        ConfigError: neither kind of data set, or fewer samples than agents.
     """
     from mpca.data.share import Share
+
+    torch_data = sys.modules.get("torch.utils.data")  # who has such a data set has imported it
+    if torch_data is not None and isinstance(dataset, torch_data.IterableDataset):
+        from mpca.data.share_iterable import IterableShare
+
+        return IterableShare(
+            dataset, batch_size, agent=agent(), agents=agents(), stopping=stopping, count=samples, epochs=epochs, **loader
+        )
 
     context = current()
     start = None if context is None else context.start
@@ -153,13 +166,25 @@ def shard(dataset: Any, batch_size: int = 32, *, epochs: int | None = None, **lo
     )
 
 
-def data(split: str = "train", batch_size: int | None = None) -> Share:
+def files(pattern: str) -> list[str]:
+    """This agent's share of the files that a pattern names (``**`` for any folders), sorted; together the agents have all.
+
+    Raises:
+        ConfigError: no such file, or fewer than agents.
+    """
+    found = sorted(glob.glob(pattern, recursive=True))
+    if len(found) < agents():
+        raise ConfigError(f"fewer files than agents: {len(found)} files for {agents()} agents, pattern={pattern!r}")
+    return found[agent() :: agents()]
+
+
+def data(split: str = "train", batch_size: int | None = None) -> Share | IterableShare | Stream:
     """This agent's batches of the data set that the run's configuration names (section [data]).
 
     Raises:
         ConfigError: no configuration names one.
     """
-    from mpca.data import load
+    from mpca.data import load, own_options
 
     context = current()
     section, seed = ({}, 0) if context is None else (context.start.conf.get("data", {}), context.start.seed)
@@ -168,4 +193,17 @@ def data(split: str = "train", batch_size: int | None = None) -> Share:
             f"no data set is configured: mpca.data({split!r}) reads data.name of the run's configuration; "
             "set it, or pass a data set of your own to mpca.shard(dataset)"
         )
-    return shard(load(section["name"], split, seed), batch_size or section.get("batch_size", 32))
+    found = load(section["name"], split, seed, **own_options(section))
+    batch_size = batch_size or section.get("batch_size", 32)
+    if not hasattr(found, "stream"):
+        return shard(found, batch_size)
+    start = None if context is None else context.start
+    return found.stream(
+        batch_size,
+        agent=agent(),
+        agents=agents(),
+        incarnation=0 if start is None else start.incarnation,
+        stopping=stopping,
+        count=samples,
+        max_bad_fraction=section.get("max_bad_fraction", 0.0),
+    )

@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import NoReturn
 
-__all__ = ["die_with_parent", "end_group", "lead_own_group", "move_control_pipe"]
+__all__ = ["die_with", "die_with_parent", "end_group", "lead_own_group", "move_control_pipe"]
 
 _PR_SET_PDEATHSIG = 1
 
@@ -26,13 +26,18 @@ def move_control_pipe() -> tuple[int, int]:
     return read_fd, write_fd
 
 
+def die_with(number: int = signal.SIGKILL) -> None:
+    """Ask the kernel for this signal at the death of the parent (thread). Survives exec."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)
+
+
 def die_with_parent(read_fd: int) -> None:
     """Ask for SIGKILL at the death of the parent (thread); leave if it is dead already.
 
     The signal is there because a stopped process cannot read an end of file. A parent that died before it was asked for
     has closed its end of the pipe; its pid would say less: in a container the executor may well be process 1.
     """
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with(signal.SIGKILL)
     poll = select.poll()
     poll.register(read_fd, select.POLLIN)
     if any(seen & select.POLLHUP and not seen & select.POLLIN for _, seen in poll.poll(0)):

@@ -5,24 +5,28 @@ Not for knowing who the agent is: `mpca.shard` (package `agent`) does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
-from mpca.checks import nearest, refused
+from mpca.checks import keywords, nearest, refused
+from mpca.config import DataConfig
 
 if TYPE_CHECKING:  # importing the table of names must not cost a torch import
     from torch.utils.data import TensorDataset
 
-__all__ = ["DATA_SETS", "BuiltIn", "check", "load"]
+    from mpca.data.stream import Streamed
+
+__all__ = ["DATA_SETS", "DataSet", "check", "load", "own_options"]
 
 
 @dataclass(frozen=True, slots=True)
-class BuiltIn:
-    """A data set that comes with an installed package."""
+class DataSet:
+    """One data set by name. Both functions take the section's other keys as keyword-only arguments with defaults."""
 
-    load: Callable[[str, int], TensorDataset]  # (split, seed of the split)
-    samples: dict[str, int]  # by split
+    load: Callable[..., TensorDataset | Streamed]  # (split, seed of the split, *, keys)
+    samples: Callable[..., dict[str, int]]  # (*, keys) -> samples by split; ConfigError for data that cannot be used
+    splits: tuple[str, ...] = ("train", "test")
 
 
 def _digits(split: str, seed: int) -> TensorDataset:
@@ -31,24 +35,80 @@ def _digits(split: str, seed: int) -> TensorDataset:
     return digits(split, seed)
 
 
+def _digits_samples() -> dict[str, int]:
+    return {"train": 1437, "test": 360}
+
+
+def _cifar10(split: str, seed: int, *, path: str = "", flip_test: bool = True) -> TensorDataset:
+    from mpca.data.cifar10 import cifar10
+
+    return cifar10(split, seed, path, flip_test)
+
+
+def _cifar10_samples(*, path: str = "", flip_test: bool = True) -> dict[str, int]:
+    from mpca.data.cifar10_files import samples
+
+    return samples(path)
+
+
+def _imagenet(
+    split: str = "",
+    seed: int = 0,
+    *,
+    path: str = "",
+    workers: int = 1,
+    read_ahead: str = "64MiB",
+    cache: str = "0B",
+    crop: int = 224,
+    shorter_edge: int = 256,
+    test_view: str = "random",
+) -> Any:
+    """A split; without one, how many records each has. One function, so that the keys are written down once."""
+    from mpca.data.imagenet import imagenet, options, samples
+
+    chosen = options(workers, read_ahead, cache, crop, shorter_edge, test_view)
+    return imagenet(split, seed, path, chosen) if split else samples(path)
+
+
 #: `data.name` of a configuration -> data set.
-DATA_SETS: dict[str, BuiltIn] = {"digits": BuiltIn(_digits, {"train": 1437, "test": 360})}
+DATA_SETS: dict[str, DataSet] = {
+    "cifar10": DataSet(_cifar10, _cifar10_samples, ("train", "validation", "test")),
+    "digits": DataSet(_digits, _digits_samples),
+    "imagenet": DataSet(_imagenet, _imagenet, ("train", "validation", "test")),
+}
 
 
-def check(name: str, agents: int) -> None:
-    """Raises ConfigError for a name that there is not, and for more agents than samples."""
-    if name not in DATA_SETS:
-        raise refused("data.name", name, f"no such data set; {nearest(name, DATA_SETS)}")
-    samples = DATA_SETS[name].samples["train"]
+def own_options(section: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a [data] section that are the data set's own."""
+    return {key: value for key, value in section.items() if key not in _EVERYBODYS}
+
+
+_EVERYBODYS = {one.name for one in fields(DataConfig)}
+
+
+def check(name: str, agents: int, options: Mapping[str, Any] | None = None) -> None:
+    """Refuse what the data set can tell before an agent is started.
+
+    Raises:
+        ConfigError: no such data set or option, data that cannot be used, or more agents than samples.
+    """
+    one = _named(name)
+    samples = one.samples(**keywords(one.samples, "data", options or {}, _EVERYBODYS))["train"]
     if samples < agents:
         rule = f"fewer samples than agents: data.name = {name!r} has {samples} for training; use {samples} agents or fewer"
         raise refused("cluster.agents", agents, rule)
 
 
-def load(name: str, split: str, seed: int = 0) -> TensorDataset:
-    """One split of a built-in data set, as a map-style data set of tensors. Equal arguments give equal bytes."""
+def load(name: str, split: str, seed: int = 0, **options: Any) -> TensorDataset | Streamed:
+    """One split of a named data set: a map-style data set of tensors, or one to be streamed. Equal arguments, equal splits."""
+    one = _named(name)
+    own = keywords(one.load, "data", options, _EVERYBODYS)
+    if split not in one.splits:
+        raise ValueError(f"unknown split: split={split!r}; one of {', '.join(one.splits)}")
+    return one.load(split, seed, **own)
+
+
+def _named(name: str) -> DataSet:
     if name not in DATA_SETS:
         raise refused("data.name", name, f"no such data set; {nearest(name, DATA_SETS)}")
-    if split not in DATA_SETS[name].samples:
-        raise ValueError(f"unknown split: split={split!r}; one of {', '.join(DATA_SETS[name].samples)}")
-    return DATA_SETS[name].load(split, seed)
+    return DATA_SETS[name]

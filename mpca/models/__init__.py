@@ -5,16 +5,16 @@ Not for exchange: nothing here knows of agents. A model is a creator function, c
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mpca.checks import nearest, refused, unknown
+from mpca.checks import keywords, nearest, refused
 
 if TYPE_CHECKING:  # importing the table of names must not cost a torch import
     from torch import nn
 
-__all__ = ["MODELS", "check", "create"]
+__all__ = ["INPUTS", "MODELS", "check", "create"]
 
 
 def _digits_convnet() -> nn.Module:
@@ -23,29 +23,60 @@ def _digits_convnet() -> nn.Module:
     return DigitsConvNet()
 
 
-def _digits_mlp(hidden: int = 32) -> nn.Module:
+def _digits_mlp(*, hidden: int = 32) -> nn.Module:
     from mpca.models.small import DigitsMlp
 
     return DigitsMlp(hidden)
 
 
-#: `model.name` of a configuration -> creator; its keywords are the other keys of [model].
+def _resnet_cifar(depth: int, *, classes: int = 10) -> nn.Module:
+    from mpca.models.resnet_cifar import resnet_cifar
+
+    return resnet_cifar(depth, classes)
+
+
+def _imagenet(name: str, *, classes: int = 1000) -> nn.Module:
+    from mpca.models.imagenet import imagenet
+
+    return imagenet(name, classes)
+
+
+#: The depths of He et al.'s table 6.
+_CIFAR = {f"resnet{depth}": depth for depth in (20, 32, 44, 56, 110)}
+_IMAGENET = ("alexnet", "googlenet", "resnet152", "resnet34", "vgg_a")
+
+#: `model.name` of a configuration -> creator; its keyword-only arguments are the other keys of [model].
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "digits_convnet": _digits_convnet,
     "digits_mlp": _digits_mlp,
+    **{name: partial(_resnet_cifar, depth) for name, depth in _CIFAR.items()},
+    **{name: partial(_imagenet, name) for name in _IMAGENET},
+}
+
+#: `model.name` -> shape of one image that it is meant for: channels, height, width. The residual nets take others too.
+INPUTS: dict[str, tuple[int, int, int]] = {
+    **dict.fromkeys(("digits_convnet", "digits_mlp"), (1, 8, 8)),
+    **dict.fromkeys(_CIFAR, (3, 32, 32)),
+    **dict.fromkeys(_IMAGENET, (3, 224, 224)),
 }
 
 
-def check(name: str, options: dict[str, Any]) -> None:
-    """Raises ConfigError for a name or an option that there is not."""
+def check(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with their types.
+
+    Raises:
+        ConfigError: a name or an option that there is not, or a value that cannot be.
+    """
     if name not in MODELS:
         raise refused("model.name", name, f"no such model; {nearest(name, MODELS)}")
-    for key in options:
-        if key not in inspect.signature(MODELS[name]).parameters:
-            raise unknown(f"model.{key}", inspect.signature(MODELS[name]).parameters)
+    own = keywords(MODELS[name], "model", options, ("name",))
+    for key, value in own.items():  # all of them count something
+        if value < 1:
+            raise refused(f"model.{key}", value, "must be 1 or more")
+    return own
 
 
 def create(name: str, **options: Any) -> nn.Module:
     """Make the model of that name, initialised from torch's generator as it stands."""
-    check(name, options)
-    return MODELS[name](**options)
+    own = check(name, options)
+    return MODELS[name](**own)

@@ -1,4 +1,4 @@
-"""Nets for the benches: of a wanted size or a wanted number of tensors, with batches of noise. Nothing is learnt in them."""
+"""Nets for the benches: of a wanted size or number of tensors, and the named ones, with batches of noise. Nothing is learnt."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-__all__ = ["SHAPES", "Shape", "Weights", "chain", "residual"]
+from mpca.models import INPUTS, create
+
+__all__ = ["SHAPES", "Shape", "Weights", "chain", "named", "residual"]
 
 _FLOAT_BYTES = 4
 
@@ -63,6 +65,11 @@ class Shape:
         """One batch of noise with its labels, always the same."""
         generator = torch.Generator().manual_seed(1)
         return torch.randn(self.batch, generator=generator), torch.randint(10, self.batch[:1], generator=generator)
+
+
+def named(model: str, batch: int) -> Shape:
+    """A model of the table, with so many images of the size that it is meant for."""
+    return Shape(model, lambda: create(model), (batch, *INPUTS[model]))
 
 
 def _shapes(*shapes: Shape) -> dict[str, Shape]:

@@ -22,9 +22,11 @@ def bench(*words: str, limit_s: float = 280) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_step_tells_the_ratio_and_what_noise_was_in_it() -> None:
-    result = bench("step", "--shape", "chain-7M", "--seconds", "1")
-    (row,) = result["shapes"]
-    assert result["attach_ratio"] == row["attach_ratio"] > 0.5
+    result = bench("step", "--shape", "chain-7M", "--model", "resnet20", "--batch", "2", "--seconds", "1")
+    row, model = result["shapes"]
+    assert result["attach_ratio"] == max(row["attach_ratio"], model["attach_ratio"]) > 0.5
+    assert (model["name"], model["batch"], model["size_bytes"]) == ("resnet20", 2, 4 * 269_722)
+    assert model["images_per_s"] == pytest.approx(2 / model["plain_step_s"])
     assert row["control_ratio"] > 0.5
     assert 0 < row["hook_share"] < 0.5
     assert row["size_bytes"] == pytest.approx(7 << 20, rel=0.01)
@@ -46,6 +48,7 @@ def test_tcp_tells_b_and_the_period() -> None:
         (["exchange", "--shape", "30"], "not a rate: '30'"),
         (["tcp", "--shape", "fast"], "not a rate: 'fast'"),
         (["exchange", "--reducer", "magic"], "'magic' is not one of"),
+        (["step", "--model", "resnet35"], "'resnet35': one of digits_convnet"),
         (["nothing"], "No such command 'nothing'"),
     ],
 )

@@ -9,10 +9,9 @@ from mpca import data
 from mpca.errors import ConfigError
 
 
-@pytest.mark.parametrize("name", sorted(data.DATA_SETS))
-def test_the_table_says_how_many_samples_there_are(name: str) -> None:
-    for split, samples in data.DATA_SETS[name].samples.items():
-        assert len(data.load(name, split)) == samples
+def test_the_table_says_how_many_samples_there_are() -> None:
+    digits = data.DATA_SETS["digits"]
+    assert {split: len(data.load("digits", split)) for split in digits.splits} == digits.samples()
 
 
 def test_a_split_depends_on_the_seed_alone() -> None:
@@ -39,3 +38,13 @@ def test_more_agents_than_samples_are_refused_with_both_numbers() -> None:
 def test_an_unknown_data_set_names_the_nearest() -> None:
     with pytest.raises(ConfigError, match="did you mean 'digits'"):
         data.load("digit", "train")
+
+
+def test_a_key_that_the_data_set_does_not_take_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"unknown key data.bach_size: did you mean 'batch_size'"):
+        data.check("digits", 1, {"bach_size": 3})
+
+
+def test_a_split_that_there_is_not_names_those_that_there_are() -> None:
+    with pytest.raises(ValueError, match="unknown split: split='validation'; one of train, test"):
+        data.load("digits", "validation")

@@ -13,6 +13,7 @@ __all__ = ["bench"]
 
 #: Name -> (module that has its click command as `command`, what it says in the list).
 _CASES = {
+    "data": ("mpca.cli.bench.data", "JPEGs to batches: the stream over decoding alone, and over torchvision's ImageFolder."),
     "exchange": ("mpca.cli.bench.exchange", "The exchange on real executors behind shaped links, beside plain TCP."),
     "pause": ("mpca.cli.bench.pause", "What exchanges cost an agent that trains: pauses, and steps per second."),
     "sim": ("mpca.cli.bench_sim", "Simulated fault schedules per minute."),

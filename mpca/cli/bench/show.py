@@ -21,6 +21,8 @@ GOALS: dict[str, tuple[str, float]] = {
     "pause_share": ("<=", 0.01),
     "steps_ratio": (">=", 0.97),
     "attach_ratio": ("<=", 1.02),
+    "stream_ratio": (">=", 0.95),
+    "imagefolder_ratio": (">=", 1.5),
     "schedules_per_minute": (">=", 2000),
 }
 

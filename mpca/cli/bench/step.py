@@ -37,27 +37,32 @@ _LEAST_TURNS = 6
 
 
 @click.command()
-@click.option("--shape", "shapes", multiple=True, help="A net of mpca.models.bench; all of them if not given.")
+@click.option("--shape", "shapes", multiple=True, help="A net of mpca.models.bench; all of them if neither it nor --model.")
+@click.option("--model", "models", multiple=True, help="A model of mpca.models, with images of its own size.")
+@click.option("--batch", default=1, show_default=True, type=click.IntRange(min=1), help="Images of a --model's batch.")
 @click.option("--seconds", default=20.0, show_default=True, help="Time for each net.")
 @json_option
-def command(shapes: tuple[str, ...], seconds: float, as_json: bool) -> None:
+def command(shapes: tuple[str, ...], models: tuple[str, ...], batch: int, seconds: float, as_json: bool) -> None:
     """A training step with `attach` over the plain step, between exchanges, on one thread."""
-    show(measure(shapes, seconds), as_json)
+    show(measure(shapes, seconds, models, batch), as_json)
 
 
-def measure(names: tuple[str, ...] = (), seconds: float = 20.0) -> dict[str, Any]:
+def measure(names: tuple[str, ...] = (), seconds: float = 20.0, models: tuple[str, ...] = (), batch: int = 1) -> dict[str, Any]:
     """The `step` case. `attach_ratio` is the worst of the residual nets; a chain of linear layers is told beside it.
 
     A chain does a hundred times fewer operations for each parameter than any net of the paper, so that the pull, one pass
     over the parameters, weighs most there.
     """
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: one agent, one thread
-    from mpca.models.bench import SHAPES
+    from mpca.models import MODELS
+    from mpca.models.bench import SHAPES, named
 
-    for name in names:
-        if name not in SHAPES:
-            raise click.BadParameter(f"{name!r}: one of {', '.join(SHAPES)}", param_hint="--shape")
-    rows = [_measure(SHAPES[name], seconds) for name in names or SHAPES]
+    for option, given, known in (("--shape", names, SHAPES), ("--model", models, MODELS)):
+        for name in given:
+            if name not in known:
+                raise click.BadParameter(f"{name!r}: one of {', '.join(known)}", param_hint=option)
+    chosen = [SHAPES[name] for name in names or (() if models else SHAPES)] + [named(name, batch) for name in models]
+    rows = [_measure(shape, seconds) for shape in chosen]
     deep = [row["attach_ratio"] for row in rows if row["name"].startswith("residual")]
     return {
         "case": "step",
@@ -107,9 +112,11 @@ def _measure(shape: Shape, seconds: float) -> dict[str, Any]:
     hook_s = statistics.median(a + b for a, b in zip(hook[::2], hook[1::2], strict=True))
     return {
         "name": shape.name,
+        "batch": shape.batch[0],
         "size_bytes": 4 * sum(one.numel() for one in model.parameters()),
         "tensors": len(list(model.parameters())),
         "plain_step_s": plain_s,
+        "images_per_s": shape.batch[0] / plain_s,
         "hook_s": hook_s,
         "hook_share": hook_s / plain_s,
         "attach_ratio": _ratio(times[attached], times[plain] + times[twin]),

@@ -1,0 +1,110 @@
+"""`mpca bench data`: how fast JPEGs become batches, over what their decoding alone allows, and over torchvision's way.
+
+The set is generated and ingested at a shorter edge of 256, as the paper trains; ImageFolder reads the originals, which is
+what it can read. One decoding process fewer than cores, or as many as asked for, on both sides. All arms take turns.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mpca.cli.bench.show import json_option, show
+
+__all__ = ["command", "measure"]
+
+_EDGE, _CROP = 256, 224
+_CLASSES = 20
+
+
+@click.command()
+@click.option("--images", default=1200, show_default=True, help="How many different ones.")
+@click.option("--turns", default=7, show_default=True, help="How often each side is measured.")
+@click.option("--workers", type=click.IntRange(1), help="Decoding processes; one fewer than cores if not given.")
+@json_option
+def command(images: int, turns: int, workers: int | None, as_json: bool) -> None:
+    """Images a second of the stream from local disk over decoding alone, and over ImageFolder with a DataLoader."""
+    show(measure(images, turns, workers), as_json)
+
+
+def measure(images: int = 1200, turns: int = 7, workers: int | None = None) -> dict[str, Any]:
+    """The `data` case."""
+    cores = len(os.sched_getaffinity(0))
+    workers = workers or max(1, cores - 1)
+    with tempfile.TemporaryDirectory(prefix="mpca-bench-") as folder:
+        return _measure(Path(folder), images, turns, workers, cores)
+
+
+def _measure(folder: Path, images: int, turns: int, workers: int, cores: int) -> dict[str, Any]:
+    from mpca.data.bench import image_folder, in_memory, peak_memory, streaming
+    from mpca.data.generate import generate
+    from mpca.data.ingest import Options, ingest
+    from mpca.data.stream import Streamed
+    from mpca.data.stream_options import StreamOptions
+    from mpca.data.stream_reader import SplitData
+    from mpca.data.workers_main import Job
+    from mpca.storage import LocalStore
+
+    generate(folder / "source.tar", images, _CLASSES, 0, cores)
+    manifest = ingest(folder / "source.tar", str(folder / "set"), Options(shorter_edge=_EDGE), cores).manifest
+    _unpack(folder / "source.tar", folder / "originals")
+    data = SplitData.open(LocalStore(folder / "set"), "train")
+    data_bytes = sum(shard.bytes for shard in manifest.splits["train"].shards)
+    limit = max(1 << 20, min(64 << 20, data_bytes // 4))
+    streamed = Streamed(data, StreamOptions(workers=workers, read_ahead=limit, crop=_CROP, shorter_edge=_EDGE), seed=0)
+    memory = peak_memory(streamed, 8, images)
+    job = Job(seed=0, shorter_edge=_EDGE, crop=_CROP, centre=False, slots=1, input_bytes=0)
+    rates: dict[str, list[float]] = {"stream": [], "memory": [], "imagefolder": []}
+    with ExitStack() as stack:
+        # First the one that forks: while no thread of another is there that could hold a lock.
+        originals = image_folder(str(folder / "originals"), workers, _EDGE, _CROP, manifest.channel_means)
+        imagefolder = stack.enter_context(originals)
+        imagefolder(64 * workers)
+        arms = {
+            "stream": stack.enter_context(streaming(streamed)),
+            "memory": stack.enter_context(in_memory(data, job, workers, images)),
+            "imagefolder": imagefolder,
+        }
+        for name in ("stream", "memory"):
+            arms[name](64 * workers)
+        for turn in range(turns):
+            names = list(arms)[turn % 3 :] + list(arms)[: turn % 3]  # each goes first, second and last equally often
+            for name in names:
+                rates[name].append(arms[name](images if name != "imagefolder" else images // 2))
+    return {
+        "case": "data",
+        "stream_ratio": _ratio(rates["stream"], rates["memory"]),
+        "imagefolder_ratio": _ratio(rates["stream"], rates["imagefolder"]),
+        **{f"{name}_images_s": statistics.median(of) for name, of in rates.items()},
+        "images": images,
+        "workers": workers,
+        "cores": cores,
+        "data_bytes": data_bytes,
+        "read_ahead_bytes": limit,
+        **memory,
+        "peak_over_data": memory["peak_bytes"] / data_bytes,
+    }
+
+
+def _ratio(these: list[float], those: list[float]) -> float:
+    """The median over turns: what disturbs a turn disturbs both halves of it."""
+    return statistics.median(one / other for one, other in zip(these, those, strict=True))
+
+
+def _unpack(source: Path, target: Path) -> None:
+    """The originals as a folder a class."""
+    from mpca.data.ingest_sources import listing
+
+    found = listing(source)
+    with source.open("rb") as file:
+        for item in found.items:
+            path = target / found.classes[item.label] / f"{item.key.rpartition('/')[2]}.JPEG"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file.seek(item.offset)
+            path.write_bytes(file.read(item.length))

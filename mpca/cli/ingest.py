@@ -1,0 +1,109 @@
+"""`mpca ingest` and `mpca generate`: images into the form that training streams, and images to try it with."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from mpca.units import format_size, parse_size
+
+__all__ = ["generate", "ingest"]
+
+_processes = click.option("--processes", type=click.IntRange(1), help="How many side by side; one a core if not given.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, and nothing else.")
+
+
+def _size(ctx: click.Context, parameter: click.Parameter, text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.command()
+@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("target")
+@click.option("--withheld", default=0, help="Images of each class that go into the validation split (ImageNet: 25).")
+@click.option("--shorter-edge", default=0, help="Encode again with the shorter edge at so many pixels (ImageNet: 256).")
+@click.option("--seed", default=0, show_default=True, help="Of the one shuffle, and of what is withheld.")
+@click.option("--shard-size", default="120MiB", show_default=True, callback=_size, help="Bytes of a shard, at most.")
+@_processes
+@_json
+def ingest(
+    source: Path,
+    target: str,
+    withheld: int,
+    shorter_edge: int,
+    seed: int,
+    shard_size: int,
+    processes: int | None,
+    as_json: bool,
+) -> None:
+    """Write the images of SOURCE as shards into the folder TARGET, which `data.path` of a configuration can then name.
+
+    SOURCE is ImageNet's tar of tars, a folder with a folder a class, or a CSV with the columns path and label. The same
+    command goes on with an ingest that was broken off.
+    """
+    from mpca.data.ingest import Options, ingest
+    from mpca.data.manifest import BAD_FILE, store_at
+
+    options = Options(seed, shorter_edge, withheld, shard_size)
+    with _bar("images") as advance:
+        done = ingest(source, target, options, processes or _cores(), advance)
+    manifest = done.manifest
+    records = {split: of.records for split, of in manifest.splits.items()}
+    if as_json:
+        print(json.dumps({"target": target, "found": done.found, "records": records, "bad": manifest.bad}))
+        return
+    words = ", ".join(f"{count:,} to {'train on' if split == 'train' else 'evaluate on'}" for split, count in records.items())
+    begin = {"finished": "already ingested", "resumed": "finished what was begun", "new": "ingested"}[done.found]
+    print(f"{begin}: {len(manifest.classes)} classes, {words}")
+    if manifest.bad:
+        print(f"{manifest.bad} files could not be read; they are named in {store_at(target).describe(BAD_FILE)}")
+
+
+@click.command()
+@click.argument("images", type=click.IntRange(1))
+@click.argument("target", type=click.Path(path_type=Path))
+@click.option("--classes", default=20, show_default=True)
+@click.option("--seed", default=0, show_default=True)
+@_processes
+def generate(images: int, target: Path, classes: int, seed: int, processes: int | None) -> None:
+    """Make IMAGES photographs to try things with, as a tar of tars TARGET like ImageNet's.
+
+    20,000 of them are 1.3 GB. They are cut, warped, blended and coloured from two photographs that scikit-learn bundles.
+    """
+    from mpca.data.generate import generate
+
+    written = 0
+    with _bar("images") as advance:
+
+        def on_class(count: int) -> None:
+            nonlocal written
+            written += count
+            advance(written, images)
+
+        size = generate(target, images, classes, seed, processes or _cores(), on_class)
+    print(f"{images:,} images of {classes} classes, {format_size(size)}: {target}")
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+@contextmanager
+def _bar(unit: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on a terminal; stdout stays as it is."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
+    with Progress(*columns, console=Console(file=sys.stderr), disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)

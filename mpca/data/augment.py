@@ -1,0 +1,85 @@
+"""What the paper does to images before a model sees them (section 6.2): crops, flips and channel means.
+
+CIFAR-10: mean, flip, and in training 4 black pixels on all sides with a random 32 x 32 patch of that. ImageNet: mean, flip,
+and a random 224 x 224 patch of the image whose shorter edge measures 256, in training and in testing alike; `centre_view` is
+what others test on. Pure: chance comes from the generator that is passed in. Numpy alone, so that processes that only
+decode need no torch. Not for reading, decoding or scaling (`decode.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["centre_view", "flip", "random_patches", "random_view", "subtract_mean"]
+
+Pixels = npt.NDArray[np.uint8]
+
+
+def subtract_mean(images: Any, mean: Any) -> Any:
+    r"""Pixels less their channel's mean, in units of the full range: :math:`(p - \bar p) / 255`.
+
+    The paper names no scale. In 0..255 a net without BatchNorm that begins as He et al. say answers with logits in the
+    thousands (VGG-A: a loss of 2763 before the first update); in 0..1 it begins near indifference (6.7; ln 1000 = 6.9).
+
+    Args:
+        images: uint8[..., c, h, w], an array or a tensor on any device.
+        mean: float32[c] of the same kind, in 0..255.
+
+    Returns:
+        float32[..., c, h, w].
+    """
+    return (images - mean.reshape(-1, 1, 1)) / 255
+
+
+def flip(images: Pixels, generator: np.random.Generator) -> Pixels:
+    """Each image of uint8[n, c, h, w] mirrored left to right, or not, with equal chance."""
+    flipped, mirrored = images.copy(), generator.random(len(images)) < 0.5
+    flipped[mirrored] = images[mirrored][..., ::-1]
+    return flipped
+
+
+def random_patches(images: Pixels, generator: np.random.Generator, padding: int = 4) -> Pixels:
+    """A patch of each image's own size, anywhere in the image with `padding` black pixels around it.
+
+    Black is the pixel value 0, before the mean is subtracted.
+
+    Args:
+        images: uint8[n, c, h, w].
+    """
+    count, channels, height, width = images.shape
+    padded = np.zeros((count, channels, height + 2 * padding, width + 2 * padding), dtype=np.uint8)
+    padded[:, :, padding : padding + height, padding : padding + width] = images
+    patches = np.empty_like(images)
+    places = generator.integers(2 * padding + 1, size=(2, count))
+    for patch, image, top, left in zip(patches, padded, *places.tolist(), strict=True):
+        patch[:] = image[:, top : top + height, left : left + width]
+    return patches
+
+
+def random_view(image: Pixels, generator: np.random.Generator, size: int = 224) -> Pixels:
+    """A random patch of one decoded image, uint8[h, w, 3], mirrored with equal chance: uint8[3, size, size]."""
+    height, width = _fitting(image, size)
+    top, left = generator.integers(height - size + 1), generator.integers(width - size + 1)
+    patch = image[top : top + size, left : left + size]
+    return _planes(patch[:, ::-1] if generator.random() < 0.5 else patch)
+
+
+def centre_view(image: Pixels, size: int = 224) -> Pixels:
+    """The patch in the middle of one decoded image, uint8[h, w, 3], as it is: uint8[3, size, size]."""
+    height, width = _fitting(image, size)
+    top, left = (height - size) // 2, (width - size) // 2
+    return _planes(image[top : top + size, left : left + size])
+
+
+def _fitting(image: Pixels, size: int) -> tuple[int, int]:
+    height, width = image.shape[:2]
+    if min(height, width) < size:
+        raise ValueError(f"image smaller than its patch: height={height}, width={width}, patch={size}")
+    return height, width
+
+
+def _planes(patch: Pixels) -> Pixels:
+    return np.ascontiguousarray(patch.transpose(2, 0, 1))

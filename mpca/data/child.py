@@ -1,0 +1,149 @@
+"""Child processes that do a piece of work and may die of it: started, told, heard, and ended with their parent.
+
+A child is a fresh interpreter with one end of a socket pair; the other end's closing, by whatever end of the parent, is its
+end. Not `multiprocessing`: a fork of a process that has threads and torch in it is not safe, its spawn starts the user's
+script once more, and its pools break as a whole when one child does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from mpca.config import child_environment
+from mpca.errors import MpcaError
+
+__all__ = ["Child", "Died", "Done", "Said", "parent", "serve", "work"]
+
+_END_S = 5.0
+
+
+class Child:
+    """``python -m MODULE FD ARGUMENTS...``; what it prints goes where ours goes."""
+
+    def __init__(self, module: str, *arguments: object, pass_fds: Iterable[int] = ()) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, str(theirs.fileno()), *map(str, arguments)],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # a stray print must not end up in the JSON on our stdout
+                pass_fds=(theirs.fileno(), *pass_fds),
+                # One child a core: threads of numpy's libraries inside of each would only fight.
+                env=child_environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1"),
+            )
+        self.connection = Connection(ours.detach())
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def kill(self) -> None:
+        """End it at once; whoever reads from its connection then sees the end."""
+        self._process.kill()
+
+    def reap(self) -> str:
+        """Close the connection, wait for its end, and say how it ended."""
+        self.connection.close()
+        try:
+            code = self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        return f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.Signals(-code).name})"
+
+
+def parent() -> tuple[Connection, list[str]]:
+    """In the child: the connection to the parent, and the other arguments."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to act on
+    return Connection(int(sys.argv[1])), sys.argv[2:]
+
+
+# ---- many pieces of work, on several children --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a child said in the middle of a task."""
+
+    task: Any
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of a task."""
+
+    task: Any
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """The child died in this task, which whoever reads this may give out again."""
+
+    task: Any
+    reason: str
+
+
+def serve(function: Callable[[Any, Callable[[Any], None]], Any]) -> None:
+    """In the child: do tasks until the parent ends; `function` gets a task and what to say things with."""
+    connection, _ = parent()
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        while True:
+            task = connection.recv()
+            try:
+                answer = ("done", function(task, lambda value: connection.send(("said", value))))
+            except (BrokenPipeError, ConnectionResetError):
+                raise
+            except Exception:
+                answer = ("failed", traceback.format_exc())
+            connection.send(answer)
+
+
+def work(module: str, tasks: deque[Any], processes: int) -> Iterator[Said | Done | Died]:
+    """Do tasks, which are given out from the left, by so many children that run `serve`; tasks may be added meanwhile.
+
+    Raises:
+        MpcaError: a task raised in its child; the text ends with the traceback.
+    """
+    busy: dict[Connection, tuple[Child, Any]] = {}
+    idle: list[Child] = []
+    try:
+        while tasks or busy:
+            while tasks and (idle or len(busy) < processes):
+                child = idle.pop() if idle else Child(module)
+                task = tasks.popleft()
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the end is read below
+                    child.connection.send(task)
+                busy[child.connection] = child, task
+            for ready in wait(list(busy)):
+                assert isinstance(ready, Connection)
+                child, task = busy[ready]
+                try:
+                    kind, value = ready.recv()
+                except (EOFError, ConnectionResetError):
+                    del busy[ready]
+                    yield Died(task, child.reap())
+                    continue
+                if kind == "said":
+                    yield Said(task, value)
+                    continue
+                del busy[ready]
+                idle.append(child)
+                if kind == "failed":
+                    raise MpcaError(f"{value.strip().splitlines()[-1]}\n{value}")
+                yield Done(task, value)
+    finally:
+        for child in (*idle, *(child for child, _ in busy.values())):
+            child.kill()
+            child.reap()

@@ -1,0 +1,136 @@
+"""Where images come from: ImageNet's own tar of tars, a folder a class, or a CSV of paths and labels. Listed, not read.
+
+A listing says of each image in which file it lies, where and how long it is, so that any process can read it without
+unpacking anything. A listing of ImageNet takes about 300 MB while the ingest goes on.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import tarfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from mpca.errors import ConfigError
+
+__all__ = ["Item", "Listing", "listing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One image: `length` bytes of a file from `offset` on."""
+
+    key: str
+    label: int
+    file: str
+    offset: int
+    length: int
+
+    @property
+    def name(self) -> str:
+        """Where a person finds it."""
+        return f"{self.file}:{self.key}" if self.offset else self.file
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    classes: list[str]  # label -> name
+    items: list[Item]
+
+
+def listing(source: Path) -> Listing:
+    """All images of a source, in an order that depends on nothing but the source.
+
+    Raises:
+        ConfigError: no such source, none of the three forms, or a class without an image.
+    """
+    if source.is_dir():
+        found = list(_folders(source))
+    elif not source.is_file():
+        raise ConfigError(f"no such source: {source}: a tar of tars, a folder with a folder a class, or a CSV (path,label)")
+    elif source.suffix.lower() == ".csv":
+        found = list(_csv(source))
+    else:
+        found = list(_tars(source))
+    if not found:
+        raise ConfigError(f"no image in {source}: it should hold a tar, or a folder, a class")
+    names = sorted(
+        {one[1] for one in found}, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name)
+    )
+    labels = {name: label for label, name in enumerate(names)}
+    seen: Counter[str] = Counter()
+    items = []
+    for key, name, file, offset, length in found:
+        key = _plain(key)
+        seen[key] += 1
+        unique = key if seen[key] == 1 else f"{key}-{seen[key]}"
+        items.append(Item(unique, labels[name], file, offset, length))
+    return Listing(names, items)
+
+
+_Found = Iterator[tuple[str, str, str, int, int]]  # key, class, file, offset, length
+
+
+def _plain(key: str) -> str:
+    """A key as WebDataset wants it: what follows the first dot of a name is its kind."""
+    folder, slash, name = key.rpartition("/")
+    stem = name.rpartition(".")[0] or name
+    return "".join(c if c.isprintable() and c != "." else "_" for c in f"{folder}{slash}{stem}".replace("..", "_"))
+
+
+def _folders(source: Path) -> _Found:
+    for folder in sorted(one for one in source.iterdir() if one.is_dir() and not one.name.startswith(".")):
+        files = sorted(one for one in folder.rglob("*") if one.is_file() and not one.name.startswith("."))
+        if not files:
+            raise ConfigError(f"a class without an image: the folder {folder} is empty")
+        for file in files:
+            yield file.relative_to(source).as_posix(), folder.name, str(file.absolute()), 0, file.stat().st_size
+
+
+def _csv(source: Path) -> _Found:
+    with source.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.DictReader(file)
+        if not {"path", "label"} <= set(rows.fieldnames or ()):
+            raise ConfigError(f"{source}: its first line must name the columns path and label; it has {rows.fieldnames}")
+        parsed = [(rows.line_num, row["path"], row["label"]) for row in rows]
+    without = [line for line, path, label in parsed if not path or not label]
+    if without:
+        raise ConfigError(f"{source}: {len(without)} rows lack a path or a label, the first in line {without[0]}")
+    for _, path, label in parsed:
+        full = source.parent.absolute() / path
+        # A file that is not there is a bad record, to be named with the others.
+        yield path.lstrip("/"), label.strip(), str(full), 0, os.path.getsize(full) if full.is_file() else 0
+
+
+def _tars(source: Path) -> _Found:
+    try:
+        with tarfile.open(source, "r:") as outer:
+            for member in outer:
+                if not member.isfile() or PurePosixPath(member.name).suffix != ".tar":
+                    raise ConfigError(f"{source}: the member {member.name!r} is not the tar of a class, as ImageNet's are")
+                name = PurePosixPath(member.name).stem
+                empty = True
+                with tarfile.open(fileobj=outer.extractfile(member), mode="r:") as inner:
+                    for image in inner:
+                        _check_member(source, member.name, image)
+                        empty = False
+                        yield (
+                            f"{name}/{image.name}",
+                            name,
+                            str(source.absolute()),
+                            member.offset_data + image.offset_data,
+                            image.size,
+                        )
+                if empty:
+                    raise ConfigError(f"a class without an image: {member.name} in {source} is empty")
+    except tarfile.TarError as error:
+        raise ConfigError(f"not an uncompressed tar of tars, or cut off: {source}: {error}") from None
+
+
+def _check_member(source: Path, tar: str, image: tarfile.TarInfo) -> None:
+    path = PurePosixPath(image.name)
+    if not image.isfile() or path.is_absolute() or ".." in path.parts:
+        raise ConfigError(f"{source}: {tar} holds {image.name!r}, which is not a plain file inside of it: refused")

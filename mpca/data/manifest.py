@@ -1,0 +1,166 @@
+"""The manifest of an ingested data set: classes, counts, channel means, shards. `manifest.json`, written last of all.
+
+A folder without it is not a data set (an ingest that goes on, or was broken off). Not for single records: `index.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mpca.data.index import Index
+from mpca.errors import ConfigError
+from mpca.storage import LocalStore, Location, Store
+
+__all__ = [
+    "BAD_FILE",
+    "MANIFEST",
+    "SPLITS",
+    "Manifest",
+    "Shard",
+    "Split",
+    "index_name",
+    "load_index",
+    "load_manifest",
+    "store_at",
+]
+
+MANIFEST = "manifest.json"
+BAD_FILE = "bad.jsonl"
+#: What is trained on, and what is withheld of each class to evaluate on (the paper, 6.2).
+SPLITS = ("train", "validation")
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    name: str
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    records: int
+    by_class: list[int]  # records of each class
+    index_crc32: str
+    shards: list[Shard]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a data set says of itself."""
+
+    classes: list[str]  # label -> name
+    channel_means: list[float]  # red, green, blue of the training split, 0 to 255
+    splits: dict[str, Split]
+    bad: int  # source files that were left out, named in bad.jsonl
+    shorter_edge: int  # pixels of the re-encoded images; 0: the files as they were
+    seed: int
+    source: str  # digest of the source's listing and of the options: another ingest into the same place is refused
+    versions: dict[str, str]
+    format: int = _FORMAT
+
+    def dump(self) -> bytes:
+        """The file."""
+        return (json.dumps(asdict(self), indent=1) + "\n").encode()
+
+    @classmethod
+    def parse(cls, data: bytes, name: str) -> Manifest:
+        """The manifest that a file holds.
+
+        Raises:
+            ConfigError: damaged, of a later version, or a class has no record to train on; names what.
+        """
+        try:
+            fields: dict[str, Any] = json.loads(data)
+            if fields["format"] > _FORMAT:
+                raise ConfigError(f"{name} has format {fields['format']}; this mpca reads up to {_FORMAT}: use a newer one")
+            fields["splits"] = {split: _split(of) for split, of in fields["splits"].items()}
+            manifest = cls(**fields)
+            counts = manifest.splits["train"].by_class
+        except (ValueError, TypeError, KeyError) as error:
+            if isinstance(error, ConfigError):
+                raise
+            raise ConfigError(f"damaged manifest: {name}: {type(error).__name__}: {error}; ingest the data again") from None
+        if len(counts) != len(manifest.classes):
+            raise ConfigError(f"{name}: {len(manifest.classes)} classes, but counts of {len(counts)}")
+        missing = [of for of, count in zip(manifest.classes, counts, strict=True) if count == 0]
+        if missing:
+            named = ", ".join(missing[:10])
+            raise ConfigError(f"{name}: {len(missing)} of {len(counts)} classes have no record to train on: {named}")
+        return manifest
+
+
+def _split(fields: Mapping[str, Any]) -> Split:
+    return Split(**{**fields, "shards": [Shard(**one) for one in fields["shards"]]})
+
+
+def index_name(split: str) -> str:
+    """File name of a split's index."""
+    return f"{split}.index"
+
+
+def store_at(path: str) -> Store:
+    """The store whose root is the folder of a data set: a path of this machine, or a URL of HDFS, read over WebHDFS."""
+    if not path:
+        raise ConfigError("data.path is empty: it must name the folder that `mpca ingest` wrote")
+    location = Location.parse(path)
+    if location.is_local:
+        return LocalStore(location.path)
+    from mpca.storage.locations import webhdfs_of
+    from mpca.storage.webhdfs import WebHdfsStore
+
+    return WebHdfsStore(webhdfs_of(location) if location.scheme == "hdfs" else location)
+
+
+def load_manifest(store: Store) -> Manifest:
+    """The manifest of the data set in a store.
+
+    Raises:
+        ConfigError: there is none, or it is not usable.
+    """
+    place = store.describe(MANIFEST)
+    try:
+        data = store.read(MANIFEST)
+    except FileNotFoundError:
+        raise ConfigError(f"no data set: {place} does not exist; `mpca ingest SOURCE TARGET` writes it last") from None
+    return Manifest.parse(data, place)
+
+
+def load_index(store: Store, manifest: Manifest, split: str) -> Index:
+    """A split's index, held against the manifest.
+
+    Raises:
+        ConfigError: no such split, damaged, or a label is outside of the classes.
+    """
+    if split not in manifest.splits:
+        raise ConfigError(f"no such split: {split!r}; {store.describe(MANIFEST)} has {', '.join(manifest.splits)}")
+    name, of = store.describe(index_name(split)), manifest.splits[split]
+    try:
+        data = store.read(index_name(split))
+    except FileNotFoundError:
+        raise ConfigError(f"the index is missing: {name}; ingest the data again") from None
+    found = f"{zlib.crc32(data):08x}"
+    if found != of.index_crc32:
+        raise ConfigError(f"damaged index: {name}: crc32={found}, the manifest says {of.index_crc32}; ingest the data again")
+    index = Index.parse(data, len(of.shards), name)
+    _check_labels(index, manifest.classes, name)
+    counts = [end - start for start, end in zip(index.starts, index.starts[1:], strict=False)]
+    if counts != [shard.records for shard in of.shards]:
+        raise ConfigError(f"the index is of another data set: {name} has {len(index)} records, the manifest {of.records}")
+    return index
+
+
+def _check_labels(index: Index, classes: Sequence[str], name: str) -> None:
+    labels = index.labels()
+    wrong = ((labels < 0) | (labels >= len(classes))).nonzero()[0]
+    if len(wrong):
+        entry = index.entry(int(wrong[0]))
+        raise ConfigError(
+            f"label out of range: {name}: {len(wrong)} records, the first is {entry.key} with label {entry.label}; "
+            f"there are {len(classes)} classes, 0 to {len(classes) - 1}"
+        )

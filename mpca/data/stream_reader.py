@@ -1,0 +1,184 @@
+"""One agent's records in their order: planned, read in units, copied locally, shuffled in a window. No thread of its own.
+
+The order depends on (seed, epoch, agent, number of agents, incarnation) and on the records' lengths alone, never on how fast
+anything was. Memory is that of the window and of one read.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpca.data.cache import RecordCache
+from mpca.data.index import Entry, Index
+from mpca.data.manifest import Manifest, load_index, load_manifest
+from mpca.data.plan import UNIT_RECORDS, Membership, Unit, plan, units_of
+from mpca.data.shards import cut, span
+from mpca.errors import ConfigError
+from mpca.storage import Store
+
+__all__ = ["Reader", "Record", "SplitData"]
+
+_log = logging.getLogger("mpca.data")
+
+#: Seconds before a failed read is tried again; then it is the run's error. A NameNode that restarts takes about a minute.
+_PATIENCE_S = (0.2, 1.0, 5.0, 15.0, 30.0, 30.0)
+_UNITS_EACH = 8  # a small split is cut finer, so that shares differ by an eighth at most
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of the split, as it was read."""
+
+    number: int  # of the split
+    epoch: int
+    entry: Entry
+    jpeg: bytes | None
+    where: str  # for people: shard, key, offset
+    reason: str = ""  # why there is no jpeg
+
+    @property
+    def held_bytes(self) -> int:
+        return len(self.jpeg or b"")
+
+
+@dataclass(frozen=True)
+class SplitData:
+    """A split that can be read: opened once, shared by whoever reads it."""
+
+    store: Store
+    manifest: Manifest
+    split: str
+    index: Index
+
+    @classmethod
+    def open(cls, store: Store, split: str) -> SplitData:
+        """Raises ConfigError when it is not usable: no manifest, damaged, labels out of range."""
+        manifest = load_manifest(store)
+        return cls(store, manifest, split, load_index(store, manifest, split))
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def shard_name(self, shard: int) -> str:
+        return self.manifest.splits[self.split].shards[shard].name
+
+
+class Reader:
+    """`records` is to be gone through once."""
+
+    def __init__(
+        self,
+        data: SplitData,
+        *,
+        seed: int,
+        agent: int,
+        agents: int,
+        incarnation: int,
+        window_bytes: int,
+        cache: RecordCache,
+        epochs: int | None = None,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        each = min(UNIT_RECORDS, max(1, len(data) // (agents * _UNITS_EACH)))
+        self._units = units_of(data.index.starts, each)
+        if len(self._units) < agents:
+            raise ConfigError(
+                f"fewer samples than agents: {data.split} has {len(data)} records, agents={agents}; use fewer (cluster.agents)"
+            )
+        self._data, self._cache, self._wait = data, cache, wait
+        self._seed, self._agent, self._incarnation = seed, agent, incarnation
+        self._window_bytes, self._epochs = window_bytes, epochs
+        self.membership = Membership.of(agents)  # replaced as a whole when agents are lost or join
+        self.position = (0, 0)  # epoch, units of it that were begun
+        #: Records of the share of the first epoch: what a share of bad ones is of.
+        self.share_records = sum(unit.count for unit in self._share(0, self.membership))
+
+    def records(self) -> Iterator[Record]:
+        """The records of all epochs; each epoch has left the window before the next begins."""
+        epoch = 0
+        while self._epochs is None or epoch < self._epochs:
+            chance = np.random.default_rng((10, self._seed, epoch, self._agent, self._incarnation))
+            window: list[Record] = []
+            held = 0
+            for record in self._in_plan_order(epoch):
+                window.append(record)
+                held += record.held_bytes
+                while held > self._window_bytes and len(window) > 1:
+                    held -= (drawn := _draw(window, chance)).held_bytes
+                    yield drawn
+            while window:
+                yield _draw(window, chance)
+            epoch += 1
+
+    def _share(self, epoch: int, members: Membership) -> tuple[Unit, ...]:
+        agents = members.begin(epoch)
+        sticky = self._cache.limit_bytes > 0
+        shares = plan(self._units, seed=self._seed, epoch=epoch, agents=agents, lost=members.lost_in(epoch), sticky=sticky)
+        return shares.get(self._agent, ())
+
+    def _in_plan_order(self, epoch: int) -> Iterator[Record]:
+        members = self.membership
+        share = self._share(epoch, members)
+        begun = 0
+        while True:
+            if members is not self.membership:  # what was begun stays at the front, whoever came or went
+                members = self.membership
+                share = self._share(epoch, members)
+            if begun == len(share):
+                return
+            self.position = (epoch, begun + 1)
+            yield from self._unit(share[begun], epoch)
+            begun += 1
+
+    def _unit(self, unit: Unit, epoch: int) -> Iterator[Record]:
+        entries = [self._data.index.entry(number) for number in range(unit.first, unit.first + unit.count)]
+        at = 0
+        while at < len(entries):
+            upto = at + 1
+            while upto < len(entries) and span(entries[at : upto + 1])[1] <= self._window_bytes // 4:
+                upto += 1
+            yield from self._run(unit.shard, unit.first + at, entries[at:upto], epoch)
+            at = upto
+
+    def _run(self, shard: int, first: int, entries: list[Entry], epoch: int) -> Iterator[Record]:
+        name = self._data.shard_name(shard)
+        offset, length = span(entries)
+        data, missing = self._cache.get(first), "the shard ends before it"
+        if data is None:
+            try:
+                data = self._read(name, offset, length)
+            except FileNotFoundError:
+                data, missing = b"", "the shard is not there"
+            if len(data) == length:
+                self._cache.put(first, data)
+            else:
+                lost = sum(1 for jpeg in cut(data, entries) if jpeg is None)
+                place = self._data.store.describe(name)
+                _log.warning("%s: %s, wanted=%d..%d, %d records unread", missing, place, offset, offset + length, lost)
+        for number, (entry, jpeg) in enumerate(zip(entries, cut(data, entries), strict=True), start=first):
+            where = f"{name}:{entry.key} at {entry.offset}"
+            yield Record(number, epoch, entry, jpeg, where, "" if jpeg is not None else missing)
+
+    def _read(self, name: str, offset: int, length: int) -> bytes:
+        for pause_s in _PATIENCE_S:
+            try:
+                return self._data.store.read_range(name, offset, length)
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                place = self._data.store.describe(name)
+                _log.warning("a read failed and is tried again in %.1f s: %s at %d: %s", pause_s, place, offset, error)
+                self._wait(pause_s)
+        return self._data.store.read_range(name, offset, length)
+
+
+def _draw(window: list[Record], chance: np.random.Generator) -> Record:
+    """One of them by chance; the last takes its place."""
+    place = int(chance.integers(len(window)))
+    window[place], window[-1] = window[-1], window[place]
+    return window.pop()

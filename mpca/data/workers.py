@@ -1,0 +1,315 @@
+"""Decoding in worker processes that may crash: records in, views out in the same order, whoever was faster.
+
+A thread a worker tops its worker up, waits for its answers, and starts it again when it died. A crash costs the record that
+the worker was at, and no other; a record that a worker died of three times is not tried again. Memory is that of the slots.
+Not for what is read, nor for batches: `stream.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import queue
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mpca.data.child import Child
+from mpca.data.stream_reader import Record
+from mpca.data.workers_main import BAD, BEGUN, FRAME, READY, REASON, Job
+from mpca.errors import MpcaError
+
+__all__ = ["CRASHES", "INPUT_BYTES", "Decoders", "Feed", "Result", "slots_for"]
+
+#: Deaths of a worker at one record, after which it is not tried again.
+CRASHES = 3
+#: Longer JPEGs go over the socket; ImageNet's mean is 110 KB, 35 KB when encoded again at a shorter edge of 256.
+INPUT_BYTES = 256 << 10
+_DEPTH = 4  # records that a worker has, so that it never waits for us
+_SPARE = 16  # views that are done before an earlier one is
+
+
+def slots_for(workers: int) -> int:
+    """Slots that keep so many workers busy."""
+    return 2 * _DEPTH * workers + _SPARE
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A record and its view, uint8[3, crop, crop]; or why there is none."""
+
+    record: Record
+    view: npt.NDArray[np.uint8] | None
+    reason: str = ""
+
+
+class Feed:
+    """Records on their way to the workers, bounded by bytes. One puts, many take; numbered as they come."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit, self._held = limit_bytes, 0
+        self._waiting: deque[Record] = deque()
+        self._taken = 0
+        self._ended = self._closed = False
+        self._changed = threading.Condition()
+
+    def put(self, record: Record) -> bool:
+        """Wait for room; False when nobody will take it any more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._held < self._limit)
+            self._waiting.append(record)
+            self._held += record.held_bytes
+            self._changed.notify_all()
+            return not self._closed
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Nobody takes any more."""
+        with self._changed:
+            self._ended = self._closed = True
+            self._waiting.clear()
+            self._changed.notify_all()
+
+    def take(self, wait: bool) -> tuple[int, Record] | None:
+        """The next record with its number; None at the end, or when there is none yet and `wait` is false."""
+        with self._changed:
+            if wait:
+                self._changed.wait_for(lambda: self._waiting or self._ended)
+            if not self._waiting:
+                return None
+            record = self._waiting.popleft()
+            self._held -= record.held_bytes
+            self._taken += 1
+            self._changed.notify_all()
+            return self._taken - 1, record
+
+    @property
+    def numbered(self) -> int:
+        """How many were taken; once it has ended and is empty, how many there were."""
+        return self._taken
+
+    @property
+    def done(self) -> bool:
+        return self._ended and not self._waiting
+
+
+@dataclass(slots=True)
+class _Flight:
+    number: int
+    slot: int
+    record: Record
+
+
+class Decoders:
+    """Workers on one feed. `results` gives every record of the feed once, in order; close it when done."""
+
+    def __init__(self, feed: Feed, job: Job, workers: int, on_error: Callable[[BaseException], None]) -> None:
+        self._feed, self._job, self._on_error = feed, job, on_error
+        self._memory_fd = os.memfd_create("mpca-views")
+        os.ftruncate(self._memory_fd, job.memory_bytes)
+        self._memory = mmap.mmap(self._memory_fd, job.memory_bytes)
+        self._free: queue.Queue[int | None] = queue.Queue()
+        for slot in range(job.slots):
+            self._free.put(slot)
+        self._taking = threading.Lock()
+        self._results: dict[int, tuple[_Flight, str | None]] = {}
+        self._arrived = threading.Condition()
+        self._wanted = 0
+        self._closing = self._failed = False
+        self._answered: dict[int, int] = {}  # by worker, since it was started
+        self._crashes: Counter[int] = Counter()
+        self._children: dict[int, Child] = {}
+        self.restarts = 0
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(place,), name=f"mpca-decoder-{place}", daemon=True)
+            for place in range(workers)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def results(self) -> Iterator[Result]:
+        """Every record of the feed, in order."""
+        while True:
+            with self._arrived:
+                self._arrived.wait_for(lambda: self._wanted in self._results or self._over())
+                if self._closing or self._wanted not in self._results:
+                    return
+                flight, reason = self._results.pop(self._wanted)
+                self._wanted += 1
+                view = None
+                if reason is None:
+                    at, crop = self._job.view_at(flight.slot), self._job.crop
+                    # A copy: the slot is free at once, and nobody holds the memory when it is closed.
+                    view = np.frombuffer(self._memory[at : at + self._job.view_bytes], np.uint8).reshape(3, crop, crop)
+            self._free.put(flight.slot)
+            yield Result(flight.record, view, reason or "")
+
+    def pids(self) -> list[int]:
+        """Of the living workers."""
+        return [child.pid for child in list(self._children.values())]
+
+    def close(self) -> None:
+        """End the workers and free the memory; safe to call twice."""
+        if self._closing:
+            return
+        self._closing = True
+        self._feed.close()
+        with self._arrived:
+            self._arrived.notify_all()
+        for child in list(self._children.values()):
+            child.kill()
+        for _ in self._threads:
+            self._free.put(None)
+        for thread in self._threads:
+            thread.join()
+        with self._arrived:  # nobody is copying a view
+            self._memory.close()
+        os.close(self._memory_fd)
+
+    # ---- one worker's thread -------------------------------------------------------------------------------------------
+
+    def _guarded(self, place: int) -> None:
+        try:
+            self._work(place)
+        except BaseException as error:
+            if not self._closing:
+                self._failed = True
+                self._on_error(error)
+        finally:
+            with self._arrived:
+                self._arrived.notify_all()
+
+    def _work(self, place: int) -> None:
+        flights: deque[_Flight] = deque()
+        while not self._closing:
+            child = self._start(place)
+            try:
+                if self._serve(place, child, flights):
+                    child.connection.close()  # the end of its socket is the end of it
+                    return
+            finally:
+                begun = BEGUN.unpack_from(self._memory, BEGUN.size * place)[0] if not self._closing else 0
+                how = child.reap()
+                del self._children[place]
+            self.restarts += 1
+            if begun > self._answered[place] and flights:
+                flight = flights.popleft()
+                self._crashes[flight.record.number] += 1
+                self._finish(flight, f"the decoder died of it: {how}")
+                flights = deque(one for one in flights if not self._given_up(one))
+
+    def _start(self, place: int) -> Child:
+        how = ""
+        for _ in range(CRASHES):
+            BEGUN.pack_into(self._memory, BEGUN.size * place, 0)
+            self._answered[place] = 0
+            child = Child(
+                "mpca.data.workers_main", json.dumps(asdict(self._job)), place, self._memory_fd, pass_fds=(self._memory_fd,)
+            )
+            self._children[place] = child
+            if self._closing:
+                child.kill()
+            if _read(child.connection.fileno(), 1) == READY or self._closing:
+                return child
+            how = child.reap()
+        raise MpcaError(f"a decoding process does not start: {how}")
+
+    def _serve(self, place: int, child: Child, flights: deque[_Flight]) -> bool:
+        """Until the feed ends (True) or the child does (False). What a child before left undone is sent first."""
+        words = child.connection.fileno()
+        self._send(words, list(flights))
+        while True:
+            fresh: list[_Flight] = []
+            while len(flights) + len(fresh) < _DEPTH and (flight := self._next(wait=not flights and not fresh)):
+                fresh.append(flight)
+            flights.extend(fresh)
+            if not flights:
+                return True
+            self._send(words, fresh)
+            answers = _read(words, _DEPTH)
+            if not answers:
+                return False
+            self._answered[place] += len(answers)
+            for answer in answers:
+                flight = flights.popleft()
+                self._finish(flight, self._reason(flight) if answer == BAD[0] else None)
+
+    def _next(self, wait: bool) -> _Flight | None:
+        """A slot, and only then a record: so the record that is waited for always has one."""
+        while True:
+            if not self._taking.acquire(blocking=wait):
+                return None
+            try:
+                try:
+                    slot = self._free.get(block=wait)
+                except queue.Empty:
+                    return None
+                taken = self._feed.take(wait) if slot is not None else None
+                if slot is None or taken is None:
+                    self._free.put(slot)
+                    return None
+            finally:
+                self._taking.release()
+            flight = _Flight(taken[0], slot, taken[1])
+            if not self._given_up(flight):
+                return flight
+
+    def _given_up(self, flight: _Flight) -> bool:
+        """Whether no worker is to see it; then it is finished."""
+        if flight.record.jpeg is None:
+            self._finish(flight, flight.record.reason)
+        elif self._crashes[flight.record.number] >= CRASHES:
+            self._finish(flight, f"decoders died of it {CRASHES} times: it is not tried again")
+        else:
+            return False
+        return True
+
+    def _send(self, words: int, flights: list[_Flight]) -> None:
+        out = bytearray()
+        for flight in flights:
+            entry, jpeg = flight.record.entry, flight.record.jpeg
+            assert jpeg is not None
+            inline = len(jpeg) > self._job.input_bytes
+            out += FRAME.pack(flight.slot, len(jpeg), entry.crc, inline, flight.record.epoch, flight.record.number)
+            if inline:
+                out += jpeg
+            else:
+                at = self._job.input_at(flight.slot)
+                self._memory[at : at + len(jpeg)] = jpeg
+        view = memoryview(out)
+        # A worker that is gone: its last answers are still to be read, and after them its end.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            while view:
+                view = view[os.write(words, view) :]
+
+    def _reason(self, flight: _Flight) -> str:
+        at = self._job.view_at(flight.slot)
+        length = REASON.unpack_from(self._memory, at)[0]
+        return self._memory[at + REASON.size : at + REASON.size + length].decode(errors="replace")
+
+    def _finish(self, flight: _Flight, reason: str | None) -> None:
+        with self._arrived:
+            self._results[flight.number] = flight, reason
+            if flight.number == self._wanted:
+                self._arrived.notify_all()
+
+    def _over(self) -> bool:
+        return self._closing or self._failed or (self._feed.done and self._wanted >= self._feed.numbered)
+
+
+def _read(words: int, length: int) -> bytes:
+    try:
+        return os.read(words, length)
+    except ConnectionResetError:  # it died with words of ours unread
+        return b""

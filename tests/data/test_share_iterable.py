@@ -1,0 +1,60 @@
+"""Data sets that can only be gone through, partitioned by the engine; and files by their pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.data import IterableDataset
+
+import mpca
+from mpca.data.share_iterable import IterableShare
+from mpca.errors import ConfigError
+
+
+class Numbers(IterableDataset):
+    """Counts from the epoch's hundred on."""
+
+    def __init__(self, samples: int) -> None:
+        self.samples, self.epoch = samples, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(100 * self.epoch, 100 * self.epoch + self.samples))
+
+
+@pytest.mark.parametrize("loader", [{}, {"num_workers": 2}], ids=["same process", "workers"])
+def test_agents_and_their_workers_together_see_every_sample_once(loader: dict[str, int]) -> None:
+    counted: list[int] = []
+    shares = [IterableShare(Numbers(23), 4, agent=a, agents=2, epochs=2, count=counted.append, **loader) for a in range(2)]
+    seen = sorted(torch.cat([batch for share in shares for batch in share]).tolist())
+    assert seen == [*range(23), *range(100, 123)]
+    assert sum(counted) == 46
+
+
+def test_an_endless_share_ends_when_the_run_is_stopping_and_one_without_samples_says_so() -> None:
+    seen: list[int] = []
+    for batch in IterableShare(Numbers(4), 2, agent=0, agents=1, stopping=lambda: len(seen) >= 10):  # noqa: B023
+        seen += batch.tolist()
+    assert len(seen) == 10
+    with pytest.raises(ConfigError, match="no sample for this agent in epoch 0: agent=4, agents=5"):
+        next(iter(IterableShare(Numbers(4), 2, agent=4, agents=5)))
+
+
+def test_mpca_shard_takes_both_kinds() -> None:
+    assert sorted(torch.cat(list(mpca.shard(Numbers(10), batch_size=4, epochs=1))).tolist()) == list(range(10))
+    assert sorted(torch.cat(list(mpca.shard(list(range(10)), batch_size=4, epochs=1))).tolist()) == list(range(10))
+
+
+def test_files_of_a_pattern(tmp_path: Path) -> None:
+    for name in ("b", "a", "sub/c"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert mpca.files(f"{tmp_path}/?") == [f"{tmp_path}/a", f"{tmp_path}/b"]
+    assert f"{tmp_path}/sub/c" in mpca.files(f"{tmp_path}/**")
+    with pytest.raises(ConfigError, match="fewer files than agents: 0 files for 1 agents, pattern="):
+        mpca.files(f"{tmp_path}/*.tar")
