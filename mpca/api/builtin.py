@@ -13,8 +13,9 @@ import mpca
 from mpca import data, models
 from mpca.checks import nearest, refused
 
-__all__ = ["check", "evaluate", "train"]
+__all__ = ["check", "evaluate", "model_bytes", "train"]
 
+_Pairs = tuple[tuple[str, Any], ...]
 Tables = dict[str, dict[str, Any]]  # the configuration as `config.Resolved.to_dict` gives it
 
 
@@ -22,16 +23,23 @@ def check(config: Tables) -> None:
     """Refuse what can be refused before an executor is asked for.
 
     Raises:
-        ConfigError: unknown model, data set or optimiser; fewer samples than agents.
+        ConfigError: unknown model, data set or optimiser; data that is missing or damaged; fewer samples than agents.
     """
     from mpca.models.training import OPTIMIZERS
 
     options = dict(config["model"])
     models.check(options.pop("name"), options)
-    data.check(config["data"]["name"], config["cluster"]["agents"])
+    data.check(config["data"]["name"], config["cluster"]["agents"], data.own_options(config["data"]))
     name = config["optimizer"]["name"]
     if name not in OPTIMIZERS:
         raise refused("optimizer.name", name, f"no such optimizer; {nearest(name, OPTIMIZERS)}")
+
+
+def model_bytes(config: Tables) -> int:
+    """Bytes of the flat vector that agents exchange: parameters and floating-point buffers, in float32."""
+    model = models.create(**config["model"])
+    floats = [one for one in model.buffers() if one.is_floating_point()]
+    return 4 * sum(one.numel() for one in (*model.parameters(), *floats))
 
 
 def train(config: Tables) -> None:
@@ -51,13 +59,20 @@ def evaluate(config: Tables, state: dict[str, Any]) -> dict[str, float]:
     """Error and loss of a joint model on the test split."""
     from mpca.models.training import evaluate_classifier
 
-    options = tuple(sorted(config["model"].items()))
-    model, images, labels = _bench(options, config["data"]["name"])
-    return evaluate_classifier(model, state, images, labels)
+    options, own = (tuple(sorted(one.items())) for one in (config["model"], data.own_options(config["data"])))
+    model, test = _bench(options, config["data"]["name"], config["run"]["seed"], own)
+    if not hasattr(test, "stream"):
+        return evaluate_classifier(model, state, *test.tensors)
+    seen, sums = 0, {"error": 0.0, "loss": 0.0}
+    section = config["data"]
+    for images, labels in test.stream(section["batch_size"], epochs=1, max_bad_fraction=section["max_bad_fraction"]):
+        for name, mean in evaluate_classifier(model, state, images, labels).items():
+            sums[name] += mean * len(labels)
+        seen += len(labels)
+    return {name: value / seen for name, value in sums.items()}
 
 
 @lru_cache(maxsize=1)
-def _bench(options: tuple[tuple[str, Any], ...], data_set: str) -> tuple[Any, Any, Any]:
-    """A model to load states into, and the test split: made once in the evaluator's process."""
-    images, labels = data.load(data_set, "test").tensors
-    return models.create(**dict(options)), images, labels
+def _bench(options: _Pairs, data_set: str, seed: int, own: _Pairs) -> tuple[Any, Any]:
+    """A model to load states into, and the test split of the training's seed: made once in the evaluator's process."""
+    return models.create(**dict(options)), data.load(data_set, "test", seed, **dict(own))

@@ -11,8 +11,9 @@ from typing import Any
 from mpca.api.launch import Ended, Job, launch, resolve
 from mpca.api.shipping import ship
 from mpca.driver.objectives import DumpModel, Evaluate, Goals, MaxCycles, MaxTime, Objective, TargetError
-from mpca.errors import RunFailed
+from mpca.errors import BadRecords, RunFailed
 from mpca.methods import Method
+from mpca.spark.submitted import submitted_session
 
 __all__ = ["Distributor", "Result"]
 
@@ -27,7 +28,8 @@ class Result:
     status: str
     """"reached", "max_time", "max_cycles" or "interrupted"."""
     reason: str
-    run_dir: Path
+    run_dir: Path | str
+    """A URL when it is on HDFS."""
     summary: dict[str, Any]
     """As in summary.json."""
     history: list[dict[str, Any]] = field(repr=False)
@@ -52,7 +54,8 @@ class Distributor:
         seed: of the initial parameters and, with the agent's number, of its data.
         conf: a TOML file, or ``{"section.key": value}``, for everything else; see the README.
         resume: "auto", or the path of a backup to go on from.
-        spark: a SparkSession; None starts executors on this machine.
+        spark: a SparkSession; None takes the one of the spark-submit that started this program, or starts executors on this
+            machine.
 
     Example:
         >>> Distributor(num_agents=4, objectives=[MaxTime("60s")]).conf.objectives.max_time
@@ -85,11 +88,12 @@ class Distributor:
         for one in goals:
             values.update(_settings(one))
         path = None if conf is None or isinstance(conf, Mapping) else conf
+        spark = spark if spark is not None else submitted_session()
         session = dict(spark.sparkContext.getConf().getAll()) if spark is not None else None
         self.conf = resolve(path, [f"{key}={_text(value)}" for key, value in values.items()], session)
         self._evaluate = next((one for one in goals if isinstance(one, Evaluate)), None)
         self._spark, self._resume = spark, resume
-        self._run_dir = None if run_dir is None else Path(run_dir)
+        self._run_dir = run_dir
 
     def run(self, train: Callable[..., Any] | str | Path, *args: Any, **kwargs: Any) -> Result:
         """Run ``train(*args, **kwargs)`` in every agent until an objective is reached or all have returned.
@@ -99,6 +103,7 @@ class Distributor:
 
         Raises:
             ConfigError, EnvironmentRefused: refused before an agent was started.
+            BadRecords: more records were unreadable than data.max_bad_fraction allows; names the first ones.
             RunFailed: the run failed; the text begins with the root cause, an agent's traceback follows.
             KeyboardInterrupt: Ctrl-C; the joint model is in the run folder.
         """
@@ -116,7 +121,8 @@ def _result(ended: Ended) -> Result:
     if ended.exit_code > _SIGNALLED:
         raise SystemExit(ended.exit_code)
     if ended.exit_code:
-        raise RunFailed(f"{ended.reason}\nrun folder: {ended.run_dir}")
+        error = BadRecords if ended.exit_code == BadRecords.exit_code else RunFailed
+        raise error(f"{ended.reason}\nrun folder: {ended.run_dir}")
     return Result(
         status=ended.summary["status"],
         reason=ended.reason,
@@ -124,16 +130,21 @@ def _result(ended: Ended) -> Result:
         summary=ended.summary,
         history=ended.history,
         returns=ended.returns,
-        model_state=_tensors(ended.run_dir / "model.safetensors"),
+        model_state=_tensors(ended),
     )
 
 
-def _tensors(path: Path) -> dict[str, Any] | None:
-    if not path.exists():
+def _tensors(ended: Ended) -> dict[str, Any] | None:
+    if not ended.model_state:
         return None
-    from safetensors.torch import load_file
+    from safetensors.torch import load, load_file
 
-    state: dict[str, Any] = load_file(path)
+    if isinstance(ended.run_dir, str):  # on HDFS; it need not be fetched from there
+        from safetensors.numpy import save
+
+        state: dict[str, Any] = load(save(ended.model_state))
+    else:
+        state = load_file(ended.run_dir / "model.safetensors")
     return state
 
 

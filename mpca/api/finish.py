@@ -11,6 +11,7 @@ from mpca.api.evaluation import JointEvaluator
 from mpca.driver.backups import BackupWriter
 from mpca.driver.instructions import End
 from mpca.driver.runner import Runner
+from mpca.errors import BadRecords
 from mpca.records import EndRecord, RunFolder, Sink, Summary, write_summary
 from mpca.storage import model_file
 
@@ -29,6 +30,8 @@ def exit_code(end: End, signal_number: int | None) -> int:
     """Exit codes of design 6.1."""
     if end.status == "interrupted":
         return _SIGNALLED + (signal_number or 2)
+    if f"{BadRecords.__module__}.{BadRecords.__name__}:" in end.reason.partition("\n")[0]:  # as an agent's last word says it
+        return BadRecords.exit_code
     return _EXIT_CODES[end.status]
 
 

@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
@@ -25,8 +25,10 @@ import cloudpickle
 from mpca import __version__
 from mpca.api.evaluation import JointEvaluator
 from mpca.api.finish import close_folder, evaluate_last, exit_code, save_model, summarise, take_reached
+from mpca.api.place import choose_place
 from mpca.api.resume import Resumed, find_backup
 from mpca.api.signals import Interrupted, Signals
+from mpca.api.stores import open_store
 from mpca.clock import SystemClock
 from mpca.config import Resolved, load
 from mpca.driver.backups import BackupWriter
@@ -41,8 +43,10 @@ from mpca.driver.runner import Runner
 from mpca.driver.status import RunStatus
 from mpca.errors import ConfigError, EnvironmentRefused, JvmError, MpcaError
 from mpca.methods import from_dict, to_dict
-from mpca.records import LineWriter, RunFolder, RunRecord, Summary
-from mpca.storage import Backups, LocalStore, RunLock
+from mpca.records import LineWriter, RunRecord, Summary
+from mpca.spark.sizing import executor_budget
+from mpca.spark.submitted import Origin
+from mpca.storage import Backups, Location
 from mpca.units import parse_size
 from mpca.wire.messages import Hello
 
@@ -61,8 +65,8 @@ class Job:
     config: Resolved
     payload: bytes  # cloudpickle of (function, args, kwargs), from api.shipping
     evaluate: Evaluate | None = None
-    run_dir: Path | None = None  # the folder itself; None: run.dir, or runs/<name>-<time>
-    resume: str | None = None  # "auto", or the folder of a backup
+    run_dir: Path | str | None = None  # the folder itself, or its URL; None: run.dir, or runs/<name>-<time>
+    resume: str | None = None  # "auto", or the folder of a backup, or its URL
     session: SparkSession | None = None  # None: executors on this machine
     through: Callable[[Cluster], Cluster] = lambda cluster: cluster  # what stands between driver and cluster: faults
 
@@ -71,7 +75,7 @@ class Job:
 class Ended:
     """What came of it."""
 
-    run_dir: Path
+    run_dir: Path | str  # a URL when it is on HDFS
     summary: dict[str, Any]
     reason: str
     exit_code: int
@@ -111,9 +115,14 @@ def launch(
     try:
         with ExitStack() as stack:
             launching = _Launch(job, Shows(on_status, on_output, on_stage), stack)
-            return launching.run()
+            try:
+                return launching.run()
+            except BaseException as error:
+                if launching.far:  # its folder can be written as long as the session lives
+                    launching.broken_off(error)
+                raise
     except BaseException as error:
-        if launching is not None:
+        if launching is not None and not launching.far:
             launching.broken_off(error)
         raise
 
@@ -125,14 +134,15 @@ class _Launch:
         self._job, self._shows, self._stack = job, shows, stack
         self._clock = SystemClock()
         self._began = self._clock.now()
+        self._origin = Origin.of(job.session) if job.session is not None else None
         config = job.config
         self._agents = config.method.agents(config.cluster.agents)
-        chosen = job.run_dir or (Path(config.run.dir) if config.run.dir else None)
-        self._folder = RunFolder(chosen) if chosen else RunFolder.named(config.run.name, self._clock.wall())
-        self._backup_at = Path(config.backup.path) if config.backup.path else self._folder.backups
-        self._resumed: Resumed | None = find_backup(job.resume, self._backup_at) if job.resume else None
-        self._lock = RunLock(LocalStore(self._folder.path))
-        self._seconds: dict[str, float] = {}  # by stage of starting
+        self._place = choose_place(job.run_dir or config.run.dir, config.run.name, self._clock.wall(), stack)
+        self._folder = self._place.folder
+        self._backup_at = Location.parse(config.backup.path) if config.backup.path else self._place.location / "backups"
+        self._resumed: Resumed | None = None
+        self._before = self._origin.since_submit(self._clock.wall()) if self._origin else 0.0
+        self._seconds = self._origin.stages() if self._origin else {}  # by stage of starting
         self._signals = Signals()
         self._record: RunRecord | None = None  # there once the folder is ours
         self._finished = False
@@ -142,12 +152,19 @@ class _Launch:
 
         job, config = self._job, self._job.config
         self._stack.enter_context(self._signals)
-        records, epoch = self._open_folder()
-        self._shows.on_stage(f"run folder {self._folder.path}")
-        session = self._session()
+        session = self._session() if self._needs_session() else None
+        open_at = partial(open_store, stack=self._stack, session=session)
+        attempt = self._origin.attempt if self._origin is not None else 1
+        self._resumed = find_backup(job.resume, self._backup_at, open_at, again=attempt > 1)
+        records, epoch = self._open_folder(session)
+        self._shows.on_stage(f"run folder {self._place.shown}")
+        for line in self._resumed.told if self._resumed is not None else ():
+            self._shows.on_stage(line)
+        if session is None:
+            session = self._session()
         self._stage("session")
         self._signals.again()
-        run_name = f"{self._folder.path.name}-{epoch}"
+        run_name = f"{self._place.location.name}-{epoch}"
         cluster = job.through(
             SparkCluster(
                 session,
@@ -164,7 +181,7 @@ class _Launch:
             evaluator = JointEvaluator(job.evaluate.function)
             self._stack.callback(evaluator.close)
         backups = BackupWriter(
-            Backups(LocalStore(self._backup_at.parent), self._backup_at.name, config.backup.keep, self._lock.check),
+            Backups(open_at(self._backup_at.parent), self._backup_at.name, config.backup.keep, self._place.check),
             config.run.name,
             epoch,
             config.run.seed,
@@ -195,12 +212,20 @@ class _Launch:
 
     # ---- in the order of a run -----------------------------------------------------------------------------------------
 
-    def _open_folder(self) -> tuple[LineWriter, int]:
+    @property
+    def far(self) -> bool:
+        """Whether the run's folder is on HDFS."""
+        return not self._place.location.is_local
+
+    def _needs_session(self) -> bool:
+        """Before the folder is made: its storage, or that of the backups, is reached through the session."""
+        resume = self._job.resume
+        named = Location.parse(resume) if resume and resume != "auto" else self._backup_at
+        return any(not one.is_local for one in (self._place.location, self._backup_at, named))
+
+    def _open_folder(self, session: SparkSession | None) -> tuple[LineWriter, int]:
         config, resumed = self._job.config, self._resumed
-        self._folder.create(resume=resumed is not None)
-        lock = self._lock
-        epoch = lock.claim(f"pid {os.getpid()} on {platform.node()}", _lives)
-        self._stack.callback(lock.release)
+        epoch = self._place.take(session, resumed is not None, self._origin)
         config.write(self._folder.config)
         records = LineWriter(self._folder.records)
         self._stack.callback(records.close)
@@ -218,18 +243,22 @@ class _Launch:
             versions=_versions(),
         )
         records.write(record)
+        self._place.began(epoch)
         self._record = record
         return records, epoch
 
     def _session(self) -> SparkSession:
         """The caller's session, if it can hold a run, or executors on this machine."""
         from mpca.spark.session import check_session, session
+        from mpca.spark.settings import advice
 
         cluster = self._job.config.cluster
         given = self._job.session
         if given is not None:
             conf = dict(given.sparkContext.getConf().getAll())
             check_session(conf, agents=self._agents, agents_per_executor=cluster.agents_per_executor, reducer=cluster.reducer)
+            for line in advice(conf):
+                self._shows.on_stage(f"warning: {line}")
             return given
         per_executor = min(cluster.agents_per_executor, self._agents)
         executors = -(-self._agents // per_executor)
@@ -273,6 +302,8 @@ class _Launch:
         executor, driver = (parse_size(conf.get(f"spark.{one}.memory", "1g")) for one in ("executor", "driver"))
         per_executor = min(self._job.config.cluster.agents_per_executor, self._agents)
         self._shows.on_stage(check_heaps(hello.bounds, per_executor, executor, driver))
+        if self._origin is not None and self._origin.yarn:
+            self._shows.on_stage(executor_budget(self._job.config, conf, 4 * hello.bounds[-1]))
 
     def _agent_spec(self, run_name: str) -> AgentSpec:
         config, method = self._job.config, self._job.config.method
@@ -294,9 +325,10 @@ class _Launch:
         environment = {
             "OMP_NUM_THREADS": threads,
             "MKL_NUM_THREADS": threads,
-            # functions of importable modules travel by name: agents look for them where the driver did
-            "PYTHONPATH": os.pathsep.join(dict.fromkeys(os.path.abspath(entry) for entry in sys.path)),
         }
+        if self._origin is None or not self._origin.yarn:
+            # functions of importable modules travel by name: agents look for them where the driver did
+            environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(os.path.abspath(entry) for entry in sys.path))
         return AgentSpec(python=python, env=environment, start=start)
 
     def _goals(self) -> Goals:
@@ -306,17 +338,22 @@ class _Launch:
             max_time=objectives.max_time or None,
             max_cycles=objectives.max_cycles or None,
             evaluate=self._job.evaluate,
-            dump=DumpModel(str(self._backup_at), backup.interval, backup.keep) if backup.interval else None,
+            dump=DumpModel(self._backup_at.text, backup.interval, backup.keep) if backup.interval else None,
         )
 
     def _train(self, runner: Runner) -> End:
         """The loop, with signals and failures beside the engine turned into an orderly end."""
-        machine = runner.machine
+        machine, config = runner.machine, self._job.config.cluster
         try:
             while machine.ended is None:
                 if self._signals.caught is not None:
                     runner.stop("interrupted", signal.Signals(self._signals.caught).name)
                 runner.once()
+                if self._place.lost is not None:
+                    raise self._place.lost
+                places = len(machine.roster.executors) * config.agents_per_executor
+                if "executors" not in self._seconds and places >= self._agents:
+                    self._stage("executors")
                 if "agents" not in self._seconds and machine.stage != "STARTING":
                     self._stage("agents")
         except MpcaError as error:  # of the user's evaluation, a backup of another model, the cluster
@@ -334,13 +371,14 @@ class _Launch:
             log.warning("the last joint model was not evaluated: %s", failure)
         state = save_model(runner, self._folder, backups)
         if runner.tally.first_step is not None:  # of the agent that was first, whichever told of it first
-            self._seconds["first_step"] = runner.tally.first_step - self._began
+            self._seconds["first_step"] = self._before + runner.tally.first_step - self._began
         resumed_from = self._resumed.path if self._resumed else None
         summary = summarise(runner, end, self._job.config.run.seed, error, self._seconds, resumed_from, _versions())
         written = close_folder(runner.records, self._folder, runner.t(), summary)
+        self._place.publish()
         self._finished = True
         return Ended(
-            run_dir=self._folder.path,
+            run_dir=self._place.shown,
             summary=written,
             reason=end.reason,
             exit_code=exit_code(end, self._signals.caught),
@@ -352,15 +390,15 @@ class _Launch:
     # ---- small things --------------------------------------------------------------------------------------------------
 
     def _stage(self, name: str) -> None:
-        self._seconds[name] = self._clock.now() - self._began
+        self._seconds[name] = self._before + self._clock.now() - self._began
 
     def broken_off(self, error: BaseException) -> None:
         """The run ended before its loop did, and everything is closed: say so in its folder, unless it was refused."""
         record = self._record
         if record is None or self._finished:
             return
-        if isinstance(error, (ConfigError, EnvironmentRefused)) and self._resumed is None:
-            shutil.rmtree(self._folder.path)  # there was no run, and its folder may be asked for again
+        if isinstance(error, (ConfigError, EnvironmentRefused)) and record.attempt == 1:
+            self._place.remove()  # there was no run, and its folder may be asked for again
             return
         status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         reason = str(error) if isinstance(error, (MpcaError, Interrupted)) else f"{type(error).__name__}: {error}"
@@ -383,6 +421,7 @@ class _Launch:
             close_folder(records, self._folder, record.t + self._clock.now() - self._began, summary)
         finally:
             records.close()
+        self._place.publish()
 
 
 def _close(cluster: Cluster) -> None:
@@ -395,13 +434,8 @@ def _close(cluster: Cluster) -> None:
 
 def _versions() -> dict[str, str]:
     """By the installed packages' own word: importing torch would cost the driver two seconds for nothing."""
-    packages = {name: metadata.version(name) for name in ("numpy", "pyspark", "torch")}
+    packages = {}
+    for name in ("numpy", "pyspark", "torch"):
+        with suppress(metadata.PackageNotFoundError):  # an archive for agents may lack what only the driver needs
+            packages[name] = metadata.version(name)
     return {"mpca": __version__, "python": platform.python_version(), **packages}
-
-
-def _lives(owner: str) -> bool:
-    """Whether the driver that a lock names, "pid N on HOST", still runs; on another host it is believed to."""
-    words = owner.split()
-    if len(words) != 4 or words[3] != platform.node():
-        return bool(owner)
-    return os.path.exists(f"/proc/{words[1]}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from mpca.driver.joint import JointModel
 from mpca.errors import BackupError
-from mpca.storage import Backups, BackupState, LocalStore
+from mpca.storage import Backups, BackupState, Location, Store
 
 __all__ = ["Resumed", "find_backup"]
 
@@ -22,6 +22,12 @@ class Resumed:
 
     path: str
     state: BackupState
+    passed_over: tuple[str, ...] = ()  # what is wrong with newer ones
+
+    @property
+    def told(self) -> list[str]:
+        """Lines for the person who watches the run."""
+        return [f"going on from {self.path}, cycle {self.cycle}", *(f"passed over: {one}" for one in self.passed_over)]
 
     @property
     def cycle(self) -> int:
@@ -57,16 +63,31 @@ class Resumed:
         joint.restore(self.state.vector, self.state.trajectory, self.state.exchanges)
 
 
-def find_backup(asked: str, folder: Path) -> Resumed:
-    """ "auto": the newest valid backup of `folder`; else the folder of one backup.
+def find_backup(
+    asked: str | None, folder: Location, open_at: Callable[[Location], Store], again: bool = False
+) -> Resumed | None:
+    """The backup to go on from; None for a run that begins.
+
+    Args:
+        asked: "auto" for the newest valid one of `folder`, the path or URL of one, or None.
+        folder: of this run's backups.
+        open_at: opens the store of a location.
+        again: a driver that was started again goes on from the newest of `folder`, if there is any, whatever was asked.
 
     Raises:
         BackupError: there is none, or the one that was named is damaged; says what is wrong with it.
     """
-    if asked == "auto":
-        found = Backups(LocalStore(folder.parent), folder.name).newest()
-        return Resumed(found.info.path, found.state)
-    path = Path(asked)
-    if not path.is_dir():
+    if not asked and not again:
+        return None
+    backups = Backups(open_at(folder.parent), folder.name)
+    if asked == "auto" or (again and backups.found()):
+        if again and not backups.found():
+            return None
+        found = backups.newest()
+        return Resumed(found.info.path, found.state, tuple(found.passed_over))
+    if not asked:
+        return None
+    at = Location.parse(asked)
+    if not open_at(at.parent).exists(at.name):
         raise BackupError(f"no such backup: --resume {asked}; name the folder of a backup, or auto for the newest of --run-dir")
-    return Resumed(str(path), Backups(LocalStore(path.parent.parent), path.parent.name).read(path.name))
+    return Resumed(at.text, Backups(open_at(at.parent.parent), at.parent.name).read(at.name))

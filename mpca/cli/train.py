@@ -19,7 +19,7 @@ from mpca.units import format_duration
 if TYPE_CHECKING:
     from mpca.api.launch import Ended, Job
 
-__all__ = ["train"]
+__all__ = ["show_run", "train"]
 
 
 @click.command()
@@ -31,14 +31,14 @@ __all__ = ["train"]
     metavar="SECTION.KEY=VALUE",
     help="Replace one key of the configuration, e.g. --set method.name=sync or --set objectives.max_time=75s.",
 )
-@click.option("--run-dir", type=click.Path(path_type=Path), help="The run's folder itself; runs/<name>-<time> if not given.")
+@click.option("--run-dir", help="The run's folder itself, also as hdfs://...; runs/<name>-<time> if not given.")
 @click.option("--resume", metavar="auto|BACKUP", help="Go on from a backup: the newest one of --run-dir, or this one.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object on stdout, all else on stderr.")
-def train(conf: Path, sets: tuple[str, ...], run_dir: Path | None, resume: str | None, as_json: bool) -> int:
+def train(conf: Path, sets: tuple[str, ...], run_dir: str | None, resume: str | None, as_json: bool) -> int:
     """Train what CONF says (see conf/digits.toml), on executors started on this machine."""
     with _json_stdout(as_json) as out:
         try:
-            ended = _run(_job(conf, sets, run_dir, resume))
+            ended = show_run(_job(conf, sets, run_dir, resume))
         except (MpcaError, KeyboardInterrupt) as error:
             if out is not None:
                 status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
@@ -49,7 +49,7 @@ def train(conf: Path, sets: tuple[str, ...], run_dir: Path | None, resume: str |
         return ended.exit_code
 
 
-def _job(conf: Path, sets: tuple[str, ...], run_dir: Path | None, resume: str | None) -> Job:
+def _job(conf: Path, sets: tuple[str, ...], run_dir: str | None, resume: str | None) -> Job:
     from mpca.api import builtin
     from mpca.api.launch import Job, resolve
     from mpca.api.shipping import ship
@@ -62,7 +62,8 @@ def _job(conf: Path, sets: tuple[str, ...], run_dir: Path | None, resume: str | 
     return Job(resolved, ship(builtin.train, (tables,), {}), evaluate, run_dir, resume)
 
 
-def _run(job: Job) -> Ended:
+def show_run(job: Job) -> Ended:
+    """Launch, with its progress on stdout and what came of it at the end."""
     from mpca.api.launch import launch
     from mpca.report import ProgressLine
 
@@ -82,8 +83,8 @@ def _tell(ended: Ended) -> None:
         parts.append(f"{summary['agents_lost']} agents lost, {summary['agents_replaced']} replaced")
     print(f"{summary['status']}: {', '.join(parts)}")
     for name in ("report.html", "model.safetensors"):
-        if (ended.run_dir / name).exists():
-            print(f"{name.split('.')[0]:7}{ended.run_dir / name}")
+        if isinstance(ended.run_dir, str) or (ended.run_dir / name).exists():
+            print(f"{name.split('.')[0]:7}{ended.run_dir}/{name}")
     sys.stdout.flush()
     if ended.exit_code:
         lines = ended.reason.strip().splitlines() or [""]

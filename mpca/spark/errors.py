@@ -12,8 +12,9 @@ from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors.exceptions.captured import CapturedException
 
 from mpca.errors import JvmError
+from mpca.storage.hadoop_errors import as_os_error
 
-__all__ = ["jvm_errors"]
+__all__ = ["jvm_errors", "storage_errors"]
 
 
 @contextmanager
@@ -38,6 +39,25 @@ def jvm_errors(doing: str) -> Iterator[None]:
         raise JvmError(f"{doing}: {_first_line(error.desc or '')}") from error
     except (Py4JNetworkError, ConnectionError) as error:
         raise JvmError(f"{doing}: the driver's JVM is gone: {error}") from error
+
+
+@contextmanager
+def storage_errors(where: str) -> Iterator[None]:
+    """Turn what the JVM's file system throws in this block into an OSError of the kind that it is.
+
+    Raises:
+        OSError: FileNotFoundError, FileExistsError, PermissionError, ..., with `where` as its file name; a JVM that is
+            gone is one too, since nothing else can be said of the file.
+    """
+    try:
+        yield
+    except Py4JJavaError as error:
+        thrown = error.java_exception
+        raise as_os_error(thrown.getClass().getName(), thrown.getMessage() or "", where) from None
+    except CapturedException as error:
+        raise as_os_error("", error.desc or "", where) from None
+    except (Py4JNetworkError, ConnectionError) as error:
+        raise as_os_error("", f"the driver's JVM is gone: {error}", where) from None
 
 
 def _first_line(text: str) -> str:

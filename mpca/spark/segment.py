@@ -57,6 +57,13 @@ class Segment:
             done += got
         return vector
 
+    def read_bytes(self, length: int) -> bytes:
+        """A copy of the first `length` bytes, which are no vector; at most 2 GiB."""
+        data = os.pread(self._fd, length, 0)
+        if len(data) != length:
+            raise OSError(f"segment is shorter than the piece: bytes={len(data)}, expected={length}")
+        return data
+
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)

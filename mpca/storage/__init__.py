@@ -5,8 +5,10 @@ from __future__ import annotations
 from mpca.storage.backup import BackupInfo, Backups, BackupState, Found, model_file
 from mpca.storage.layout import ModelLayout
 from mpca.storage.local import LocalStore
+from mpca.storage.locations import Location
 from mpca.storage.lock import RunLock
 from mpca.storage.memory import Crash, MemoryStore
+from mpca.storage.parts import PartWriter, joined
 from mpca.storage.store import Store
 
 __all__ = [
@@ -16,9 +18,12 @@ __all__ = [
     "Crash",
     "Found",
     "LocalStore",
+    "Location",
     "MemoryStore",
     "ModelLayout",
+    "PartWriter",
     "RunLock",
     "Store",
+    "joined",
     "model_file",
 ]

@@ -17,6 +17,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,7 +128,27 @@ class Backups:
 
     def found(self) -> list[BackupInfo]:
         """Those whose manifest and file lengths are right, newest first; `read` looks at every byte."""
-        return [self._info(name) for name in self._names() if self._complete(name)]
+        infos = []
+        for name in self.names():
+            if self._complete(name):
+                with suppress(FileNotFoundError):  # its writer has just removed it: there are newer ones
+                    infos.append(self._info(name))
+        return infos
+
+    def names(self) -> list[str]:
+        """Of all that are there, whole or not, newest first: the names sort by epoch, then cycle."""
+        return [name for name in reversed(self._store.names(self._folder)) if name.startswith("epoch-")]
+
+    def manifest(self, name: str) -> dict[str, Any]:
+        """What a backup says of itself; `read` looks at the rest.
+
+        Raises:
+            BackupError: it is missing, damaged, or of another format.
+        """
+        try:
+            return self._manifest(name)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BackupError(f"{name}: {_fault(error)}") from error
 
     def newest(self) -> Found:
         """The newest valid backup; each newer one that is not is warned of with its fault.
@@ -136,7 +157,7 @@ class Backups:
             BackupError: there is none; says what is wrong with each that is there.
         """
         faults: list[str] = []
-        for name in self._names():
+        for name in self.names():
             try:
                 state = self.read(name)
             except BackupError as error:
@@ -224,15 +245,11 @@ class Backups:
         where = self._store.describe(self._at(name))
         return BackupInfo(name, where, manifest["epoch"], manifest["cycle"], size)
 
-    def _names(self) -> list[str]:
-        """Newest first: the names sort by epoch, then cycle."""
-        return [name for name in reversed(self._store.names(self._folder)) if name.startswith("epoch-")]
-
     def _prune(self) -> None:
         """Remove what is older than the newest `keep` whole ones. Storage that fails here costs space and nothing else."""
         try:
             whole = 0
-            for name in self._names():
+            for name in self.names():
                 if whole >= self._keep:
                     self._discard(name)
                 elif self._complete(name):
@@ -258,7 +275,7 @@ class Backups:
             _log.warning("unfinished backup not removed: path=%s: %s", self._store.describe(path), error)
 
     def _at(self, name: str) -> str:
-        return f"{self._folder}/{name}"
+        return f"{self._folder}/{name}" if self._folder else name
 
 
 _STATE_KEYS = (

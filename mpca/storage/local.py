@@ -48,6 +48,14 @@ class LocalStore:
     def read(self, path: str) -> bytes:
         return self._at(path).read_bytes()
 
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        with self._at(path).open("rb", buffering=0) as file:
+            file.seek(offset)
+            data = file.read(length)
+            while 0 < len(data) < length and (more := file.read(length - len(data))):  # a signal may cut a read short
+                data += more
+            return data
+
     def size(self, path: str) -> int:
         return self._at(path).stat().st_size
 

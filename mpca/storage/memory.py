@@ -79,6 +79,9 @@ class MemoryStore:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return self._seen[path]
 
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        return self.read(path)[offset : offset + length]
+
     def size(self, path: str) -> int:
         return len(self.read(path))
 

@@ -44,6 +44,10 @@ class Store(Protocol):
 
     def read(self, path: str) -> bytes: ...
 
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """Up to `length` bytes from `offset` on; fewer, or none, where the file ends before."""
+        ...
+
     def size(self, path: str) -> int:
         """Bytes of a file."""
         ...

@@ -30,8 +30,18 @@ def test_what_is_written_is_read(store: Store) -> None:
     assert "a/b/c" in store.describe("a/b/c")
 
 
+@pytest.mark.parametrize(
+    ("offset", "length", "data"), [(0, 5, b"01234"), (3, 4, b"3456"), (8, 5, b"89"), (10, 1, b""), (99, 1, b""), (4, 0, b"")]
+)
+def test_a_range_ends_where_the_file_does(store: Store, offset: int, length: int, data: bytes) -> None:
+    store.write("a/b", b"0123456789")
+    assert store.read_range("a/b", offset, length) == data
+
+
 def test_missing_things_are_missing(store: Store) -> None:
     assert store.names("nowhere") == []
+    with pytest.raises(FileNotFoundError):
+        store.read_range("nowhere", 0, 1)
     with pytest.raises(FileNotFoundError):
         store.read("nowhere")
     with pytest.raises(FileNotFoundError):

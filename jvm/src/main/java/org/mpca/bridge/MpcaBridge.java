@@ -49,6 +49,11 @@ public final class MpcaBridge {
     }
   }
 
+  /** Files of HDFS below no folder in particular, for a store of Python's; also before there is a run. */
+  public static HadoopFiles files(SparkContext context, String url, String segmentPath) throws IOException {
+    return new HadoopFiles(context.hadoopConfiguration(), url, segmentPath);
+  }
+
   private void post(String ofRun, String kind, Map<String, Object> fields) {
     Map<String, Object> event = new LinkedHashMap<>(fields);
     event.put("kind", kind);

@@ -11,6 +11,7 @@ import org.apache.spark.api.plugin.DriverPlugin;
 import org.apache.spark.api.plugin.ExecutorPlugin;
 import org.apache.spark.api.plugin.PluginContext;
 import org.apache.spark.api.plugin.SparkPlugin;
+import org.apache.spark.resource.ResourceInformation;
 import org.mpca.agent.AgentRegistry;
 import org.mpca.rdd.ExecutorSide;
 import org.mpca.rdd.JobWatch;
@@ -95,7 +96,8 @@ public final class MpcaPlugin implements SparkPlugin {
     public void init(PluginContext context, Map<String, String> conf) {
       plugin = context;
       Peer self = SparkInternals.self();
-      ExecutorSide.start(self, this);
+      ResourceInformation gpus = context.resources().get("gpu");
+      ExecutorSide.start(self, this, gpus == null ? "" : String.join(",", gpus.addresses()));
       try {
         context.send(new Hello(self));
       } catch (IOException e) {

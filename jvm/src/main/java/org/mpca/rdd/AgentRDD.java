@@ -47,8 +47,9 @@ final class AgentRDD extends PinnedRDD<byte[]> {
       if (context.attemptNumber() > 0 || context.stageAttemptNumber() > 0) {
         return says("the holding task ran again after the agent's process had ended");
       }
-      registry.start(new LaunchSpec(run, agent, incarnation, command, env, startMessage, (File) null),
-          ExecutorSide.get().events(run));
+      ExecutorSide side = ExecutorSide.get();
+      env.put("MPCA_DEVICES", side.devices); // which of them is this agent's, it decides itself; see mpca/agent/gpus.py
+      registry.start(new LaunchSpec(run, agent, incarnation, command, env, startMessage, (File) null), side.events(run));
     }
     try {
       while (!registry.awaitEnd(run, agent, incarnation, SLICE_MS)) {

@@ -17,19 +17,23 @@ public final class ExecutorSide {
   final PartStore parts = new PartStore(sweeper);
   final Downloader downloader;
 
+  /** Addresses of the GPUs that Spark gave this executor, with commas between them; empty: none. */
+  final String devices;
+
   private final Uplink uplink;
   private final Peer self;
   private final Map<String, AgentUplink> uplinks = new ConcurrentHashMap<>();
 
-  private ExecutorSide(Peer self, Uplink uplink) {
+  private ExecutorSide(Peer self, Uplink uplink, String devices) {
     this.self = self;
+    this.devices = devices;
     this.uplink = uplink;
     this.downloader = new Downloader(self.executor, uplink, sweeper);
   }
 
   /** Called once by the plug-in, before any task. */
-  public static void start(Peer self, Uplink uplink) {
-    instance = new ExecutorSide(self, uplink);
+  public static void start(Peer self, Uplink uplink, String devices) {
+    instance = new ExecutorSide(self, uplink, devices);
   }
 
   static ExecutorSide get() {

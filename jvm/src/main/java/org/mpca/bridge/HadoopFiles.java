@@ -1,0 +1,149 @@
+package org.mpca.bridge;
+
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.io.RandomAccessFile;
+import java.net.URI;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileContext;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Options;
+import org.apache.hadoop.fs.Path;
+import org.mpca.wire.Msgpack;
+
+/**
+ * Files of HDFS for Python's {@code mpca/spark/hdfs.py}, by the JVM's own client: tokens, high availability, encryption.
+ * Bytes of files lie in a segment, a memory file of the Python driver, and are moved piece by piece.
+ *
+ * <p>One thread at a time; the caller sees to it. At most one file is open for writing.
+ */
+public final class HadoopFiles {
+  private static final int BUFFER_BYTES = 1 << 20;
+
+  private final FileSystem files;
+  private final FileContext context;
+  private final RandomAccessFile segment;
+  private final byte[] buffer = new byte[BUFFER_BYTES];
+  private FSDataOutputStream open;
+
+  HadoopFiles(Configuration session, String url, String segmentPath) throws IOException {
+    Configuration conf = new Configuration(session);
+    // Without it every call fails at once while a NameNode restarts. A minute in all: twenty seconds of quick looks first.
+    conf.setBoolean("dfs.client.retry.policy.enabled", true);
+    conf.set("dfs.client.retry.policy.spec", "500,40,2000,20");
+    URI uri = URI.create(url);
+    this.files = FileSystem.newInstance(uri, conf);  // a cached one would be without these settings
+    this.context = FileContext.getFileContext(uri, conf);
+    this.segment = new RandomAccessFile(segmentPath, "rw");
+  }
+
+  /** Opens a file for writing, folders above it are made; with `exclusive`, only one that does not exist. */
+  public void create(String path, boolean exclusive) throws IOException {
+    open = files.create(new Path(path), !exclusive);
+  }
+
+  /** Writes the first `length` bytes of the segment to the open file. */
+  public void append(int length) throws IOException {
+    FileChannel channel = segment.getChannel();
+    for (int done = 0; done < length; ) {
+      int got = channel.read(ByteBuffer.wrap(buffer, 0, Math.min(buffer.length, length - done)), done);
+      if (got < 0) {
+        throw new IOException("segment is shorter than the piece: bytes=" + done + " of " + length);
+      }
+      open.write(buffer, 0, got);
+      done += got;
+    }
+  }
+
+  /** Has the DataNodes put the open file on their disks, and closes it. */
+  public void finish() throws IOException {
+    open.hsync();
+    open.close();
+    open = null;
+  }
+
+  /** Closes the open file, if there is one, whatever is in it. */
+  public void abandon() {
+    FSDataOutputStream stream = open;
+    open = null;
+    if (stream != null) {
+      try {
+        stream.close();
+      } catch (IOException e) {
+        // The caller has the first error already; the lease ends by itself.
+      }
+    }
+  }
+
+  /** Reads up to `length` bytes from `offset` on into the segment, which has room for them; how many there were. */
+  public int read(String path, long offset, int length) throws IOException {
+    FileChannel channel = segment.getChannel();
+    try (FSDataInputStream in = files.open(new Path(path))) {
+      int done = 0;
+      while (done < length) {
+        int got = in.read(offset + done, buffer, 0, Math.min(buffer.length, length - done));
+        if (got < 0) {
+          break;
+        }
+        ByteBuffer piece = ByteBuffer.wrap(buffer, 0, got);
+        while (piece.hasRemaining()) {
+          channel.write(piece, done + piece.position());
+        }
+        done += got;
+      }
+      return done;
+    }
+  }
+
+  /** Bytes of a file. */
+  public long size(String path) throws IOException {
+    return files.getFileStatus(new Path(path)).getLen();
+  }
+
+  /** Whether there is a file or folder. */
+  public boolean exists(String path) throws IOException {
+    return files.exists(new Path(path));
+  }
+
+  /** Names in a folder, sorted: msgpack [text, ...]; none when there is no such folder. */
+  public byte[] names(String path) throws IOException {
+    List<String> names = new ArrayList<>();
+    try {
+      for (FileStatus one : files.listStatus(new Path(path))) {
+        names.add(one.getPath().getName());
+      }
+    } catch (FileNotFoundException e) {
+      return Msgpack.pack(Collections.emptyList());
+    }
+    Collections.sort(names);
+    return Msgpack.pack(names);
+  }
+
+  /** Moves a file or folder at once, never over or into something that exists; folders above the new name are made. */
+  public void rename(String from, String to) throws IOException {
+    Path target = new Path(to);
+    files.mkdirs(target.getParent());
+    context.rename(new Path(from), target, Options.Rename.NONE);
+  }
+
+  /** Removes a file, or a folder with all in it. */
+  public void delete(String path) throws IOException {
+    files.delete(new Path(path), true);
+  }
+
+  /** Frees the client and the segment. */
+  public void close() throws IOException {
+    abandon();
+    files.close();
+    segment.close();
+  }
+}

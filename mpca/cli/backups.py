@@ -1,0 +1,139 @@
+"""`mpca backups list|verify|show|export`: what a run can go on from, on this machine or on HDFS, without a Spark session."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mpca.errors import BackupError, ConfigError
+from mpca.units import format_duration, format_size
+
+if TYPE_CHECKING:
+    from mpca.storage import Backups
+
+__all__ = ["backups"]
+
+_BROKEN = 1
+#: A person waits for the answer.
+_PATIENCE_S = 5.0
+_where = click.argument("where", metavar="WHERE")
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+@click.group()
+def backups() -> None:
+    """Look at backups.
+
+    WHERE is a run's folder, its folder of backups, or one backup: a path, hdfs://... or webhdfs://...
+    """
+
+
+@backups.command("list")
+@_where
+@_json
+def _list(where: str, as_json: bool) -> None:
+    """Name the backups, newest first; those that lack a part are left out."""
+    with _opened(where) as (found, only):
+        infos = [asdict(one) for one in found.found() if only in (None, one.name)]
+    if as_json:
+        click.echo(json.dumps({"backups": infos}))
+        return
+    for one in infos:
+        size = format_size(one["size_bytes"])
+        click.echo(f"{one['name']}   attempt {one['epoch']}, cycle {one['cycle']}, {size}   {one['path']}")
+
+
+@backups.command("verify")
+@_where
+@_json
+def _verify(where: str, as_json: bool) -> int:
+    """Read every byte and compare; exit code 1 when one is broken or there is none."""
+    results: list[dict[str, Any]] = []
+    with _opened(where) as (found, only):
+        for name in [only] if only else found.names():
+            try:
+                found.read(name)
+                results.append({"name": name, "ok": True, "reason": None})
+            except BackupError as error:
+                if only or name in found.names():  # else the run has just removed it: there are newer ones
+                    results.append({"name": name, "ok": False, "reason": str(error)})
+    good = bool(results) and all(one["ok"] for one in results)
+    if as_json:
+        click.echo(json.dumps({"ok": good, "backups": results}))
+    for one in () if as_json else results:
+        click.echo(f"{one['name']}   {'whole' if one['ok'] else 'broken: ' + one['reason'].removeprefix(one['name'] + ': ')}")
+    if not results:
+        click.echo(f"no backups: {where}", err=True)
+    return 0 if good else _BROKEN
+
+
+@backups.command("show")
+@_where
+@_json
+def _show(where: str, as_json: bool) -> None:
+    """What one backup holds; of a folder, the newest valid one."""
+    with _opened(where) as (found, only):
+        name = only or found.newest().info.name
+        manifest = {"name": name, **found.manifest(name)}
+    if as_json:
+        click.echo(json.dumps(manifest))
+        return
+    layout, progress = manifest["layout"], manifest["progress"]
+    rows = {
+        "backup": name,
+        "run": f"{manifest['run']}, attempt {manifest['epoch']}, cycle {manifest['cycle']}",
+        "method": ", ".join(f"{key}={value}" for key, value in manifest["method"].items()),
+        "model": f"{len(layout['tensors'])} tensors, {layout['parameters']} parameters",
+        "shards": f"{len(manifest['exchanges'])}, exchanged {', '.join(map(str, manifest['exchanges']))} times",
+        "trained": format_duration(progress.get("trained_s", 0.0)),
+        "files": ", ".join(f"{file} {format_size(one['bytes'])}" for file, one in manifest["files"].items()),
+        "software": ", ".join(f"{key} {value}" for key, value in manifest["software"].items()),
+    }
+    for key, value in rows.items():
+        click.echo(f"{key:9} {value}")
+
+
+@backups.command("export")
+@_where
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+def _export(where: str, file: Path) -> None:
+    """Write the joint model of a backup to FILE, as safetensors; of a folder, the newest valid one's."""
+    from mpca.storage import model_file
+
+    with _opened(where) as (found, only):
+        state = found.read(only) if only else found.newest().state
+    if file.exists():
+        raise ConfigError(f"the file exists: {file}; name another")
+    try:
+        file.write_bytes(model_file(state.layout, state.vector))
+    except OSError as error:
+        raise ConfigError(f"the file cannot be written: {file}: {error.strerror}") from None
+    click.echo(f"{file}: cycle {state.cycle} of run {state.run}, {format_size(file.stat().st_size)}")
+
+
+@contextmanager
+def _opened(where: str) -> Iterator[tuple[Backups, str | None]]:
+    """The backups of `where`, and the name of the one that is meant, if it is one."""
+    from mpca.api.stores import open_store
+    from mpca.storage import Backups, Location
+
+    location, only = Location.parse(where), None
+    if location.name.startswith("epoch-"):
+        location, only = location.parent, location.name
+    with ExitStack() as stack:
+        store = open_store(location, stack, patience_s=_PATIENCE_S)
+        try:
+            if not store.exists(only or ""):
+                raise ConfigError(f"no backups here: {location.text if only is None else (location / only).text}")
+            folder = "backups" if only is None and store.exists("backups") else ""
+            yield Backups(store, folder), only
+        except OSError as error:
+            if isinstance(error, BackupError):
+                raise
+            raise BackupError(f"backups cannot be read: {error}") from error

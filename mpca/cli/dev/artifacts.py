@@ -1,0 +1,71 @@
+"""The jars of Hadoop, fetched once by Maven into the user's cache, and the Java that runs them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from mpca.config import environment
+from mpca.errors import EnvironmentRefused
+
+__all__ = ["VERSION", "jars", "java_home"]
+
+#: The last of the 3.3 line; a client of Spark 3.5 (3.3.4) talks to it, and so do those of CDP.
+VERSION = "3.3.6"
+_POM = Path(__file__).with_name("hadoop-jars.xml")
+_WRAPPER = Path(__file__).resolve().parents[3] / "jvm" / "mvnw"
+_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+#: A second binding of slf4j and a second log4j beside Hadoop's own; a database driver of YARN federation.
+_LEFT_OUT = "slf4j-log4j12,log4j,mssql-jdbc"
+
+
+def jars(say: Callable[[str], None] = lambda text: None) -> Path:
+    """The folder of jars, keyed by version; fetched when it is not there yet.
+
+    Raises:
+        EnvironmentRefused: no Maven, or it could not fetch them; with the end of its output.
+    """
+    cache = Path(environment("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpca"
+    folder = cache / f"hadoop-{VERSION}"
+    if folder.is_dir():
+        return folder
+    maven = shutil.which("mvn") or (str(_WRAPPER) if _WRAPPER.is_file() else None)
+    if maven is None:
+        raise EnvironmentRefused("Hadoop's jars are fetched by Maven, and there is none: put mvn on the path")
+    say(f"fetching the jars of Hadoop {VERSION} (about 90 MiB) into {folder}")
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".hadoop-", dir=cache) as work:
+        shutil.copy(_POM, Path(work) / "pom.xml")
+        command = [
+            *(maven, "-q", "-B", "-f", f"{work}/pom.xml", _PLUGIN, f"-Dhadoop.version={VERSION}"),
+            *("-DincludeScope=runtime", f"-DexcludeArtifactIds={_LEFT_OUT}", f"-DoutputDirectory={work}/jars"),
+        ]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode:
+            tail = "\n".join(done.stdout.splitlines()[-10:])
+            raise EnvironmentRefused(f"Maven could not fetch Hadoop {VERSION}: exit code {done.returncode}\n{tail}")
+        try:
+            os.rename(f"{work}/jars", folder)  # at once: whoever finds the folder finds all of it
+        except OSError:
+            if not folder.is_dir():  # unless somebody else was faster
+                raise
+    return folder
+
+
+def java_home() -> str:
+    """JAVA_HOME, or where the java of the path lies.
+
+    Raises:
+        EnvironmentRefused: there is no Java.
+    """
+    home = environment("JAVA_HOME")
+    if home and Path(home, "bin", "java").exists():
+        return home
+    java = shutil.which("java")
+    if java is None:
+        raise EnvironmentRefused("no Java: install a JDK 8, 11 or 17, or point JAVA_HOME to it")
+    return str(Path(java).resolve().parents[1])

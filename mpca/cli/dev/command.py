@@ -1,0 +1,75 @@
+"""`mpca dev hadoop up|env|status|down`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+__all__ = ["dev"]
+
+_folder = click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The cluster's folder, which holds all that it writes; one in the user's state folder if not given.",
+)
+
+
+@click.group()
+def dev() -> None:
+    """Things to try mpca out on."""
+
+
+@dev.group("hadoop")
+def _hadoop() -> None:
+    """A real Hadoop on this machine: HDFS with two DataNodes, YARN with two NodeManagers."""
+
+
+@_hadoop.command("up")
+@_folder
+def _up(folder: Path | None) -> None:
+    """Start it, or what of it does not run; ready when this returns."""
+    from mpca.cli.dev.hadoop import Hadoop, default_folder
+
+    cluster = Hadoop(folder or default_folder(), click.echo)
+    cluster.up()
+    click.echo(f"HDFS {cluster.hdfs_url}   YARN {cluster.resourcemanager_url}")
+    click.echo(f'eval "$(mpca dev hadoop env{_again(folder)})"   makes this shell use it')
+
+
+@_hadoop.command("env")
+@_folder
+def _env(folder: Path | None) -> None:
+    """Print the exports that make a shell use it."""
+    from mpca.cli.dev.hadoop import Hadoop, default_folder
+
+    for name, value in Hadoop(folder or default_folder()).env().items():
+        click.echo(f"export {name}={shlex.quote(value)}")
+
+
+@_hadoop.command("status")
+@_folder
+def _status(folder: Path | None) -> int:
+    """Say of every daemon whether it works; exit code 1 if one does not."""
+    from mpca.cli.dev.hadoop import Hadoop, default_folder
+
+    states = Hadoop(folder or default_folder()).status()
+    for name, state in states.items():
+        click.echo(f"{name:16} {state}")
+    return 0 if set(states.values()) == {"ready"} else 1
+
+
+@_hadoop.command("down")
+@_folder
+@click.option("--keep-data", is_flag=True, help="Leave the folder: the next `up` goes on with its files.")
+def _down(folder: Path | None, keep_data: bool) -> None:
+    """End it, and remove everything that it wrote."""
+    from mpca.cli.dev.hadoop import Hadoop, default_folder
+
+    Hadoop(folder or default_folder()).down(keep_data)
+
+
+def _again(folder: Path | None) -> str:
+    return f" --dir {shlex.quote(str(folder.absolute()))}" if folder else ""

@@ -1,0 +1,199 @@
+"""The daemons of a small cluster as processes of this machine: their command lines, and finding them again.
+
+A daemon is found by a mark on its command line, which names the cluster's folder and its role, so no pid file can lie.
+They live on when their starter ends. Two workers, each with a loopback address of its own, are two hosts to Hadoop and
+to Spark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from mpca.config import child_environment
+from mpca.errors import EnvironmentRefused
+
+__all__ = ["DAEMONS", "LOOPBACK", "WORKERS", "Daemons", "Place"]
+
+LOOPBACK = "127.0.0.1"
+#: Addresses of the two worker hosts.
+WORKERS = ("127.0.0.2", "127.0.0.3")
+#: In the order in which they are started.
+DAEMONS = ("namenode", "datanode1", "datanode2", "resourcemanager", "nodemanager1", "nodemanager2")
+_HADOOP = "org.apache.hadoop"
+#: Main class and heap in MiB, by role.
+_MAINS = {
+    "namenode": (f"{_HADOOP}.hdfs.server.namenode.NameNode", 192),
+    "datanode": (f"{_HADOOP}.hdfs.server.datanode.DataNode", 128),
+    "resourcemanager": (f"{_HADOOP}.yarn.server.resourcemanager.ResourceManager", 256),
+    "nodemanager": (f"{_HADOOP}.yarn.server.nodemanager.NodeManager", 192),
+}
+_MARK = "-Dmpca.dev.daemon="
+#: The list that Hadoop's own start scripts add on Java 17 since 3.4.2; Java 8 passes over it by the first option.
+_JAVA_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(
+        f"--add-opens=java.base/{package}=ALL-UNNAMED"
+        for package in (
+            *("java.io", "java.lang", "java.lang.reflect", "java.math", "java.net", "java.text"),
+            *("java.util", "java.util.concurrent", "java.util.zip", "sun.security.util", "sun.security.x509"),
+        )
+    ),
+    *("-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xss512k", "-XX:ReservedCodeCacheSize=64m"),
+    "-Djava.net.preferIPv4Stack=true",
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What the daemons of one cluster share."""
+
+    folder: Path  # everything of this cluster lies below it
+    jars: Path
+    java_home: str
+    ports: Mapping[str, int]
+
+    @property
+    def conf(self) -> Path:
+        return self.folder / "conf"
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    def log(self, name: str) -> Path:
+        """Where a daemon's output goes."""
+        return self.logs / f"{name}.log"
+
+    def port(self, name: str, service: str) -> int:
+        """Of one daemon; the second worker's lie one above the first's."""
+        return self.ports[service] + (name[-1] == "2")
+
+
+class Daemons:
+    """Processes of one cluster. Knows nothing of whether they are ready: `readiness.py` asks them."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def format(self) -> None:
+        """Make the name space, if there is none yet."""
+        if (self._place.data / "namenode" / "current").exists():
+            return
+        with self._place.log("namenode").open("ab") as log:
+            subprocess.run(
+                self._command("format", "namenode", 128, "-format", "-nonInteractive"),
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                check=False,  # the NameNode will say what is wrong
+            )
+
+    def start(self, name: str) -> None:
+        """Start one, in a session of its own and nobody's child."""
+        role = name.rstrip("12")
+        command = self._command(name, role, _MAINS[role][1], *self._own_settings(name, role))
+        with self._place.log(name).open("ab") as log:
+            subprocess.run(
+                ["setsid", "--fork", *command],
+                env=self._environment(),
+                cwd=self._place.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                check=True,
+            )
+
+    def tool(self, main: str, *arguments: str) -> str:
+        """Run one of Hadoop's own commands to its end; what it printed.
+
+        Raises:
+            EnvironmentRefused: it failed; with what it said.
+        """
+        place = self._place
+        command = [
+            *(f"{place.java_home}/bin/java", *_JAVA_OPTIONS, "-XX:TieredStopAtLevel=1", "-Xmx128m"),
+            *("-cp", f"{place.conf}:{place.jars}/*", main, *arguments),
+        ]
+        done = subprocess.run(command, env=self._environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode:
+            raise EnvironmentRefused(f"{main.rpartition('.')[2]} {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def find(self) -> dict[str, psutil.Process]:
+        """Those that live, by name."""
+        start = f"{_MARK}{self._place.folder}#"
+        found = {}
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                for word in process.cmdline():
+                    if word.startswith(start) and process.status() != psutil.STATUS_ZOMBIE:
+                        found[word.removeprefix(start)] = process
+        return found
+
+    def containers(self) -> list[psutil.Process]:
+        """Processes of YARN applications: they work in a folder of a NodeManager."""
+        nodes = str(self._place.data / "nodemanager")
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.cwd().startswith(nodes):
+                    found.append(process)
+        return found
+
+    def _command(self, name: str, role: str, heap_mb: int, *arguments: str) -> list[str]:
+        place = self._place
+        return [
+            f"{place.java_home}/bin/java",
+            f"{_MARK}{place.folder}#{name}",
+            *_JAVA_OPTIONS,
+            f"-Xmx{heap_mb}m",
+            f"-Djava.io.tmpdir={place.data}/tmp",
+            *(f"-D{what}.log.dir={place.logs}" for what in ("hadoop", "yarn")),
+            f"-Dhadoop.home.dir={place.folder}",
+            *("-cp", f"{place.conf}:{place.jars}/*", _MAINS[role][0]),
+            *arguments,
+        ]
+
+    def _own_settings(self, name: str, role: str) -> list[str]:
+        """What a worker has for itself, before the files."""
+        if role not in ("datanode", "nodemanager"):
+            return []
+        place, host, data = self._place, WORKERS[int(name[-1]) - 1], self._place.data / name
+
+        def at(service: str) -> str:
+            return f"{host}:{place.port(name, service)}"
+
+        if role == "datanode":
+            settings = {
+                "dfs.datanode.hostname": host,
+                "dfs.datanode.data.dir": f"file://{data}",
+                "dfs.datanode.address": at("datanode_data"),
+                "dfs.datanode.http.address": at("datanode_http"),
+                "dfs.datanode.ipc.address": at("datanode_ipc"),
+            }
+        else:
+            settings = {
+                "yarn.nodemanager.hostname": host,
+                "yarn.nodemanager.address": at("nodemanager_rpc"),
+                "yarn.nodemanager.localizer.address": at("nodemanager_localizer"),
+                "yarn.nodemanager.webapp.address": at("nodemanager_http"),
+                "yarn.nodemanager.local-dirs": f"{data}/local",
+                "yarn.nodemanager.log-dirs": f"{data}/logs",
+                "yarn.nodemanager.recovery.dir": f"{data}/recovery",
+            }
+        return [word for key, value in settings.items() for word in ("-D", f"{key}={value}")]
+
+    def _environment(self) -> dict[str, str]:
+        """Containers inherit JAVA_HOME and HADOOP_CONF_DIR of their NodeManager."""
+        return child_environment(JAVA_HOME=self._place.java_home, HADOOP_CONF_DIR=str(self._place.conf))

@@ -1,0 +1,269 @@
+"""A whole Hadoop on this machine: NameNode, two DataNodes, ResourceManager and two NodeManagers, up and down.
+
+For `mpca dev hadoop` and for the tests that kill its daemons one by one. Each cluster has a folder, which holds all that
+it writes, and a range of ports of its own, kept in ``cluster.json`` there; so several can be up at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import shutil
+import signal
+import socket
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from mpca.cli.dev.artifacts import VERSION, jars, java_home
+from mpca.cli.dev.daemons import DAEMONS, LOOPBACK, WORKERS, Daemons, Place
+from mpca.cli.dev.readiness import get_json, jmx, ready, wait_until
+from mpca.cli.dev.rendering import PORTS, render
+from mpca.config import environment
+from mpca.errors import EnvironmentRefused
+
+__all__ = ["Hadoop", "default_folder"]
+
+#: Ports lie below those that the kernel gives to outgoing connections: one of these could hold a restarted daemon's.
+_FIRST_PORT, _LAST_PORT = 18000, 31000
+_RANGE = 2 * len(PORTS)
+_READY_S = 240.0
+_STOP_S = 10.0
+_TAIL_LINES = 15
+
+
+def default_folder() -> Path:
+    """Where the cluster of `mpca dev hadoop` lies when nothing is said."""
+    state = environment("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "mpca" / "hadoop"
+
+
+class Hadoop:
+    """One cluster, known by its folder. Not safe for two threads at once."""
+
+    def __init__(self, folder: Path, say: Callable[[str], None] = lambda text: None) -> None:
+        self.folder = folder.absolute()
+        self._say = say
+
+    # ---- all of it ----
+
+    def up(self) -> None:
+        """Start what does not run, and wait until it works.
+
+        Raises:
+            EnvironmentRefused: no Java, no jars, no ports, or a daemon that does not come up: with the end of its log.
+        """
+        began = time.monotonic()
+        jars(self._say)
+        java_home()
+        with self._alone():
+            if not self._state.is_file():
+                self._make()
+            daemons = Daemons(self.place)
+            missing = [name for name in DAEMONS if name not in daemons.find()]
+            self._render()
+            if "namenode" in missing:
+                daemons.format()
+            for name in missing:
+                daemons.start(name)
+            for name in DAEMONS:
+                self._await(name)
+                note = f"ready after {time.monotonic() - began:.1f} s" if name in missing else "was up already"
+                self._say(f"{name:16} {note}   {self.log(name)}")
+
+    def down(self, keep_data: bool = False) -> None:
+        """End every daemon and container, and remove the folder; with `keep_data`, all but what HDFS and YARN hold."""
+        if not self._state.is_file():
+            return
+        with self._alone():
+            daemons = Daemons(self.place)
+            _end([*daemons.find().values()])
+            _end(daemons.containers())
+            if not keep_data:
+                shutil.rmtree(self.folder)
+
+    def status(self) -> dict[str, str]:
+        """Every daemon's state: "ready", "not ready" or "down"."""
+        if not self._state.is_file():
+            return dict.fromkeys(DAEMONS, "down")
+        running = Daemons(self.place).find()
+        return {name: ("ready" if ready(self.place, name) else "not ready") if name in running else "down" for name in DAEMONS}
+
+    def env(self) -> dict[str, str]:
+        """What a process needs that is to find this cluster.
+
+        Raises:
+            EnvironmentRefused: it was never up.
+        """
+        place = self.place
+        return {
+            "HADOOP_CONF_DIR": str(place.conf),
+            "YARN_CONF_DIR": str(place.conf),
+            "JAVA_HOME": place.java_home,
+            # Otherwise drivers and executors bind to the machine's own address, which is not the daemons'.
+            "SPARK_LOCAL_IP": LOOPBACK,
+        }
+
+    # ---- one daemon ----
+
+    def kill(self, name: str) -> None:
+        """SIGKILL, and wait until it is gone."""
+        _end([self._process(name)], gently=False)
+
+    def stop(self, name: str) -> None:
+        """SIGTERM, and wait until it is gone."""
+        _end([self._process(name)])
+
+    def start(self, name: str, wait: bool = True) -> None:
+        """Start one that is not there; with `wait`, until it works."""
+        Daemons(self.place).start(name)
+        if wait:
+            self._await(name)
+
+    def restart(self, name: str) -> None:
+        """Kill it and start it again."""
+        self.kill(name)
+        self.start(name)
+
+    def pid(self, name: str) -> int:
+        return self._process(name).pid
+
+    def log(self, name: str) -> Path:
+        return self.place.log(name)
+
+    # ---- what is asked of it ----
+
+    @property
+    def hdfs_url(self) -> str:
+        return f"hdfs://{LOOPBACK}:{self.place.ports['namenode_rpc']}"
+
+    @property
+    def webhdfs_url(self) -> str:
+        return f"webhdfs://{LOOPBACK}:{self.place.ports['namenode_http']}"
+
+    @property
+    def resourcemanager_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.place.ports['resourcemanager_http']}"
+
+    def resourcemanager(self, path: str) -> Any:
+        """The ResourceManager's REST: ``resourcemanager("apps")`` is ``/ws/v1/cluster/apps``."""
+        return get_json(f"{self.resourcemanager_url}/ws/v1/cluster/{path}")
+
+    def nodemanager(self, number: int, path: str) -> Any:
+        """A NodeManager's REST: ``nodemanager(1, "containers")`` is ``/ws/v1/node/containers`` of the first."""
+        port = self.place.port(f"nodemanager{number}", "nodemanager_http")
+        return get_json(f"http://{WORKERS[number - 1]}:{port}/ws/v1/node/{path}")
+
+    def jmx(self, name: str) -> dict[str, Any]:
+        """A bean of the NameNode, such as "FSNamesystemState"."""
+        return jmx(self.place, name)
+
+    def admin(self, *arguments: str) -> str:
+        """``hdfs dfsadmin ARGUMENTS``: its output.
+
+        Raises:
+            EnvironmentRefused: it failed; with what it said.
+        """
+        return Daemons(self.place).tool("org.apache.hadoop.hdfs.tools.DFSAdmin", *arguments)
+
+    @property
+    def place(self) -> Place:
+        """Folders and ports.
+
+        Raises:
+            EnvironmentRefused: it was never up.
+        """
+        if not self._state.is_file():
+            raise EnvironmentRefused(f"no Hadoop here: {self.folder}; start one by `mpca dev hadoop up --dir {self.folder}`")
+        ports = json.loads(self._state.read_text())["ports"]
+        return Place(self.folder, jars(self._say), java_home(), ports)
+
+    # ---- inside ----
+
+    @property
+    def _state(self) -> Path:
+        return self.folder / "cluster.json"
+
+    def _make(self) -> None:
+        if self.folder.is_dir() and any(entry.name != ".lock" for entry in self.folder.iterdir()):
+            raise EnvironmentRefused(f"the folder holds something else: {self.folder}; name an empty one by --dir")
+        first = _free_range(zlib.crc32(str(self.folder).encode()))
+        ports = {service: first + 2 * number for number, service in enumerate(PORTS)}
+        self._state.write_text(json.dumps({"hadoop": VERSION, "ports": ports}, indent=2))
+
+    def _render(self) -> None:
+        place = self.place
+        render(place.conf, namenode=LOOPBACK, resourcemanager=LOOPBACK, data=place.data, ports=place.ports)
+        place.logs.mkdir(exist_ok=True)
+        (place.data / "tmp").mkdir(parents=True, exist_ok=True)
+
+    def _await(self, name: str) -> None:
+        place, daemons = self.place, Daemons(self.place)
+        if wait_until(lambda: ready(place, name) or name not in daemons.find(), _READY_S) and ready(place, name):
+            return
+        what = f"not ready after {_READY_S:.0f} s" if name in daemons.find() else "ended"
+        tail = "\n".join(place.log(name).read_text(errors="replace").splitlines()[-_TAIL_LINES:])
+        raise EnvironmentRefused(f"{name} {what}: log={place.log(name)}\n{tail}")
+
+    def _process(self, name: str) -> psutil.Process:
+        found = Daemons(self.place).find().get(name)
+        if found is None:
+            raise EnvironmentRefused(f"{name} does not run: folder={self.folder}")
+        return found
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One `up` or `down` of a folder at a time."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / ".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _free_range(seed: int) -> int:
+    """The first of `_RANGE` ports that nobody listens on at any of the three addresses."""
+    ranges = range(_FIRST_PORT, _LAST_PORT - _RANGE, _RANGE)
+    for step in range(len(ranges)):
+        first = ranges[(seed + step) % len(ranges)]
+        if all(_free(host, port) for port in range(first, first + _RANGE) for host in (LOOPBACK, *WORKERS)):
+            return first
+    raise EnvironmentRefused(f"no free ports: {_RANGE} in a row are needed between {_FIRST_PORT} and {_LAST_PORT}")
+
+
+def _free(host: str, port: int) -> bool:
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind((host, port))
+        except OSError:
+            return False
+        return True
+
+
+def _end(processes: list[psutil.Process], gently: bool = True) -> None:
+    """Ask them to end, wait, and kill what is left."""
+    if gently:
+        _signal(processes, signal.SIGTERM)
+        if wait_until(lambda: not any(map(_lives, processes)), _STOP_S):
+            return
+    _signal(processes, signal.SIGKILL)
+    wait_until(lambda: not any(map(_lives, processes)), _STOP_S)
+
+
+def _signal(processes: list[psutil.Process], number: int) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.send_signal(number)
+
+
+def _lives(process: psutil.Process) -> bool:
+    """A zombie does not: whoever is to collect it may be slow."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False

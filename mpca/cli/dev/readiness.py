@@ -1,0 +1,80 @@
+"""Whether a daemon does its work, by its own word over HTTP; and the wait for it."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+from mpca.cli.dev.daemons import LOOPBACK, WORKERS, Place
+
+__all__ = ["get_json", "jmx", "ready", "wait_until"]
+
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the daemons are on this machine
+_TIMEOUT_S = 5.0
+
+
+def get_json(url: str) -> Any:
+    """Raises OSError when nobody answers, or with an error."""
+    with _OPENER.open(urllib.request.Request(url, headers={"Accept": "application/json"}), timeout=_TIMEOUT_S) as answer:
+        return json.load(answer)
+
+
+def jmx(place: Place, name: str) -> dict[str, Any]:
+    """One bean of the NameNode, by its name."""
+    beans = get_json(f"http://{LOOPBACK}:{place.ports['namenode_http']}/jmx?qry=Hadoop:service=NameNode,name={name}")["beans"]
+    return dict(beans[0]) if beans else {}
+
+
+def ready(place: Place, name: str) -> bool:
+    """Whether a daemon works for others: a DataNode is live to the NameNode, a NodeManager is running to the RM."""
+    try:
+        return _CHECKS[name.rstrip("12")](place, name)
+    except (OSError, ValueError, KeyError):  # not there, or not all of it
+        return False
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
+    """Look again and again, for `timeout_s` seconds; what the last look said."""
+    until = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def _namenode(place: Place, name: str) -> bool:
+    return jmx(place, "NameNodeStatus").get("State") == "active"
+
+
+def _datanode(place: Place, name: str) -> bool:
+    info = jmx(place, "NameNodeInfo")
+    port = place.port(name, "datanode_data")
+    live = [node["xferaddr"] for node in json.loads(info["LiveNodes"]).values() if node["lastContact"] <= 3]
+    return info["Safemode"] == "" and any(address.endswith(f":{port}") for address in live)
+
+
+def _resourcemanager(place: Place, name: str) -> bool:
+    info = get_json(f"http://{LOOPBACK}:{place.ports['resourcemanager_http']}/ws/v1/cluster/info")
+    return info["clusterInfo"]["state"] == "STARTED"
+
+
+def _nodemanager(place: Place, name: str) -> bool:
+    nodes = get_json(f"http://{LOOPBACK}:{place.ports['resourcemanager_http']}/ws/v1/cluster/nodes")["nodes"] or {}
+    host = WORKERS[int(name[-1]) - 1]
+    listed = any(node["nodeHostName"] == host and node["state"] == "RUNNING" for node in nodes.get("node", []))
+    # The RM believes in a killed one for a while: its own word too.
+    mine = get_json(f"http://{host}:{place.port(name, 'nodemanager_http')}/ws/v1/node/info")
+    return listed and mine["nodeInfo"]["nodeHealthy"]
+
+
+_CHECKS = {
+    "namenode": _namenode,
+    "datanode": _datanode,
+    "resourcemanager": _resourcemanager,
+    "nodemanager": _nodemanager,
+}

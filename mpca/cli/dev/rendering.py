@@ -1,0 +1,71 @@
+"""Configuration files of a Hadoop cluster from one set of templates, for daemons on this machine and in containers alike.
+
+Rendered files hold values alone, no ``${...}``: whatever reads them, Java or not, reads the same. What differs between two
+daemons that share a machine is said on their command lines (`daemons.py`).
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["PORTS", "render"]
+
+#: Hadoop's own ports; those of NodeManagers are fixed, or their containers could not be found again after a restart.
+PORTS: Mapping[str, int] = {
+    "namenode_rpc": 8020,
+    "namenode_http": 9870,
+    "datanode_data": 9866,
+    "datanode_http": 9864,
+    "datanode_ipc": 9867,
+    "resourcemanager_rpc": 8032,
+    "resourcemanager_scheduler": 8030,
+    "resourcemanager_tracker": 8031,
+    "resourcemanager_admin": 8033,
+    "resourcemanager_http": 8088,
+    "nodemanager_rpc": 8041,
+    "nodemanager_localizer": 8040,
+    "nodemanager_http": 8042,
+}
+_TEMPLATES = Path(__file__).with_name("templates")
+
+
+class _Template(string.Template):
+    """``@{name}``: a dollar sign is Hadoop's own."""
+
+    delimiter = "@"
+
+
+def render(
+    folder: Path,
+    *,
+    namenode: str,
+    resourcemanager: str,
+    data: Path,
+    ports: Mapping[str, int] = PORTS,
+    node_memory_mb: int = 8192,
+    node_vcores: int = 16,
+) -> None:
+    """Write the configuration folder that daemons and clients read.
+
+    Args:
+        folder: HADOOP_CONF_DIR, made if need be.
+        namenode: host of the NameNode, as clients reach it.
+        resourcemanager: host of the ResourceManager.
+        data: where each daemon keeps what it must not lose; its own folder in it.
+        ports: of every service; the keys of `PORTS`.
+        node_memory_mb: what a NodeManager offers, in MiB.
+        node_vcores: what a NodeManager offers; more than there are cores is fine.
+    """
+    values = {
+        "namenode": namenode,
+        "resourcemanager": resourcemanager,
+        "data": str(data),
+        "node_memory_mb": node_memory_mb,
+        "node_vcores": node_vcores,
+        **ports,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for template in sorted(_TEMPLATES.iterdir()):
+        (folder / template.name).write_text(_Template(template.read_text()).substitute(values))

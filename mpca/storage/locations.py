@@ -1,0 +1,110 @@
+"""Where a run or a backup lies: a path of this machine, or a URL of HDFS; read, shown and taken apart in one place.
+
+Not for opening it: which store serves a location depends on whether there is a JVM, and `mpca.api.stores` knows.
+"""
+
+from __future__ import annotations
+
+import os
+import xml.etree.ElementTree
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from mpca.checks import refuse_password
+from mpca.config import environment
+from mpca.errors import ConfigError
+
+__all__ = ["SCHEMES", "Location", "webhdfs_of"]
+
+#: Without "://" it is a path of this machine.
+SCHEMES = ("file", "hdfs", "webhdfs", "swebhdfs")
+
+
+@dataclass(frozen=True)
+class Location:
+    """A folder or file. `text` is as a person writes it, without user info."""
+
+    scheme: str  # one of SCHEMES
+    authority: str  # host:port, a name service, or several of them with ";"; empty for file
+    path: str  # absolute, without a "/" at its end
+    user: str = ""
+
+    @classmethod
+    def parse(cls, text: str | os.PathLike[str]) -> Location:
+        """Raises ConfigError for a scheme that no store serves, and for a password, which it does not repeat."""
+        text = os.fspath(text)
+        refuse_password("location", text)
+        scheme, separator, rest = text.partition("://")
+        if not separator:
+            return cls("file", "", os.path.abspath(text))
+        authority, _, path = rest.partition("/")
+        user, _, host = authority.rpartition("@")
+        if scheme not in SCHEMES:
+            known = ", ".join(f"{one}://" for one in SCHEMES)
+            raise ConfigError(f"no store for this location: {text}; known: a path of this machine, {known}")
+        if scheme == "file" and authority:
+            raise ConfigError(f"not a file of this machine: {text}; write file:///path")
+        if scheme.endswith("webhdfs") and not host:
+            raise ConfigError(f"no host in the location {text}: write {scheme}://HOST:9870/path")
+        if ".." in path.split("/"):
+            raise ConfigError(f"the path of a location has '..' in it: {text}")
+        return cls(scheme, host, "/" + path.strip("/"), user)
+
+    @property
+    def is_local(self) -> bool:
+        return self.scheme == "file"
+
+    @property
+    def text(self) -> str:
+        return self.path if self.is_local else f"{self.scheme}://{self.authority}{self.path}"
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def parent(self) -> Location:
+        return replace(self, path=self.path.rpartition("/")[0] or "/")
+
+    def __truediv__(self, name: str) -> Location:
+        return replace(self, path=f"{self.path.rstrip('/')}/{name}")
+
+
+def webhdfs_of(location: Location) -> Location:
+    """The same place of an ``hdfs://`` location over WebHDFS, by the files in HADOOP_CONF_DIR.
+
+    Raises:
+        ConfigError: there are none, or they are of another cluster.
+    """
+    remedy = "write it as webhdfs://HOST:9870/path, or point HADOOP_CONF_DIR to the cluster's configuration"
+    folder = environment("HADOOP_CONF_DIR")
+    if not folder:
+        raise ConfigError(f"which WebHDFS serves {location.text} is not known: HADOOP_CONF_DIR is not set; {remedy}")
+    settings = {**_settings(Path(folder, "core-site.xml")), **_settings(Path(folder, "hdfs-site.xml"))}
+    default = urlsplit(settings.get("fs.defaultFS", "")).netloc
+    service = location.authority or default
+    secure = settings.get("dfs.http.policy", "HTTP_ONLY") == "HTTPS_ONLY"
+    key = "dfs.namenode.https-address" if secure else "dfs.namenode.http-address"
+    names = settings.get(f"dfs.ha.namenodes.{service}", "")
+    found = [settings.get(f"{key}.{service}.{name.strip()}", "") for name in names.split(",") if name]
+    if not names and service == default:
+        found = [settings.get(key, f"{service.partition(':')[0]}:{9871 if secure else 9870}")]
+    found = [address.replace("0.0.0.0:", f"{service.partition(':')[0]}:") for address in found if address]
+    if not found:
+        raise ConfigError(
+            f"which WebHDFS serves {location.text} is not known: HADOOP_CONF_DIR={folder} is of hdfs://{default}; {remedy}"
+        )
+    return replace(location, scheme="swebhdfs" if secure else "webhdfs", authority=";".join(found))
+
+
+def _settings(path: Path) -> dict[str, str]:
+    """A Hadoop configuration file; nothing when there is none."""
+    if not path.is_file():
+        return {}
+    try:
+        properties = xml.etree.ElementTree.parse(path).getroot().iter("property")
+        return {one.findtext("name", "").strip(): one.findtext("value", "").strip() for one in properties}
+    except xml.etree.ElementTree.ParseError as error:
+        raise ConfigError(f"not a Hadoop configuration: {path}: {error}") from None

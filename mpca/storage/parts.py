@@ -1,0 +1,137 @@
+"""A run's records on storage that cannot append: each stretch of the local file is a part, named by the bytes it holds.
+
+::
+
+    records/000000000000000-000000004096-0001.jsonl    first byte, end, attempt of the driver that wrote it
+    records.jsonl                                      all of them, once an attempt has ended in order
+
+Parts are whole lines. Sixteen neighbours are merged into one, and sixteen of those, so that a run of weeks has few. A
+writer that was killed leaves what it had written; the next attempt goes on at the byte where that ends. Where two attempts
+hold the same bytes, because the earlier one had not noticed yet that it was replaced, the later one's count.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mpca.storage.store import Store
+
+__all__ = ["PartWriter", "joined"]
+
+log = logging.getLogger("mpca.records")
+WHOLE, _FOLDER, _FORMER, _NEW = "records.jsonl", "records", ".records.former", ".records.new"
+_NAME = re.compile(r"(\d{15})-(\d{15})-(\d{4})\.jsonl")
+_TOGETHER = 16
+_LOOKS = 10
+
+
+@dataclass(frozen=True)
+class _Part:
+    path: str
+    start: int
+    end: int
+    epoch: int
+
+    @classmethod
+    def of(cls, start: int, end: int, epoch: int) -> _Part:
+        return cls(f"{_FOLDER}/{start:015d}-{end:015d}-{epoch:04d}.jsonl", start, end, epoch)
+
+
+def joined(store: Store) -> bytes:
+    """Every record that is there, whole lines alone, in the order they were written; also of a run that goes on."""
+    for _ in range(_LOOKS):
+        with suppress(FileNotFoundError):  # parts have been merged since they were listed
+            return _joined(store)
+    return _joined(store)
+
+
+def _joined(store: Store) -> bytes:
+    data = bytearray()
+    for name in (WHOLE, _FORMER):  # a writer may have been killed while it replaced the one by the other
+        if store.exists(name):
+            data += store.read(name)
+            break
+    parts = _held(store)
+    while True:
+        fitting = [one for one in parts if one.start <= len(data) < one.end]
+        if not fitting:
+            break
+        best = max(fitting, key=lambda one: (one.epoch, one.end))
+        held = store.read(best.path)
+        data += held[len(data) - best.start : best.end - best.start]
+        if len(data) < best.end:
+            log.warning("part of the records is short: path=%s, bytes=%d", store.describe(best.path), len(held))
+            break
+    if any(one.start > len(data) for one in parts):
+        log.warning("records are missing from byte %d on: path=%s", len(data), store.describe(_FOLDER))
+    return bytes(data[: data.rfind(b"\n") + 1])
+
+
+def _held(store: Store) -> list[_Part]:
+    """The parts, each ending where a later attempt begins."""
+    found = [_Part.of(*map(int, match.groups())) for name in store.names(_FOLDER) if (match := _NAME.fullmatch(name))]
+    begins: dict[int, int] = {}
+    for one in found:
+        begins[one.epoch] = min(one.start, begins.get(one.epoch, one.start))
+    return [replace(one, end=min([one.end, *(at for e, at in begins.items() if e > one.epoch)])) for one in found]
+
+
+class PartWriter:
+    """Follows a local file of records. One thread.
+
+    Args:
+        store: the run's folder.
+        path: the local file, which begins with what `joined` gave.
+        epoch: of this attempt.
+        start: bytes that `joined` gave.
+    """
+
+    def __init__(self, store: Store, path: Path, epoch: int, start: int) -> None:
+        self._store, self._path, self._epoch, self._at = store, path, epoch, start
+        self._levels: list[list[_Part]] = []  # parts that are not merged yet, by how often they were
+
+    def flush(self) -> None:
+        """Write what the file has grown by since, if it has. Raises OSError; the next call writes it all."""
+        data = self._read(self._at, self._path.stat().st_size)
+        data = data[: data.rfind(b"\n") + 1]
+        if data:
+            part = _Part.of(self._at, self._at + len(data), self._epoch)
+            self._store.write(part.path, data)
+            self._at = part.end
+            self._merge(part, 0)
+
+    def finish(self) -> None:
+        """Make ``records.jsonl`` of the whole file and remove the parts. Raises OSError, and then nothing is lost."""
+        store = self._store
+        store.write(_NEW, self._path.read_bytes())
+        if store.exists(WHOLE):
+            store.delete(_FORMER)
+            store.rename(WHOLE, _FORMER)
+        store.rename(_NEW, WHOLE)
+        store.delete(_FORMER)
+        store.delete(_FOLDER)
+
+    def _merge(self, part: _Part, level: int) -> None:
+        if level == len(self._levels):
+            self._levels.append([])
+        parts = self._levels[level]
+        parts.append(part)
+        if len(parts) < _TOGETHER:
+            return
+        whole = _Part.of(parts[0].start, part.end, self._epoch)
+        hidden = f"{_FOLDER}/.new"
+        self._store.write(hidden, self._read(whole.start, whole.end))
+        self._store.rename(hidden, whole.path)
+        for one in parts:
+            self._store.delete(one.path)
+        parts.clear()
+        self._merge(whole, level + 1)
+
+    def _read(self, start: int, end: int) -> bytes:
+        with self._path.open("rb") as file:
+            file.seek(start)
+            return file.read(end - start)

@@ -1,0 +1,171 @@
+"""HDFS as a `Store` over WebHDFS, by the `hdfs` package: where there is no JVM, such as outside the cluster.
+
+A NameNode that restarts, or is in safe mode, is waited for: calls are repeated for a minute. A call whose answer was lost
+may have been carried out; so a repeated one that finds its work done takes it for its own. WebHDFS cannot sync: what is
+closed lies on as many DataNodes as the file has replicas, and the NameNode's log is on its disk.
+"""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import hdfs
+from requests import RequestException, Session
+
+from mpca.config import environment
+from mpca.storage.hadoop_errors import as_os_error
+from mpca.storage.locations import Location
+
+__all__ = ["WebHdfsStore"]
+
+log = logging.getLogger("mpca.storage")
+Result = TypeVar("Result")
+_CHUNK_BYTES = 1 << 20
+_TIMEOUT_S = (10.0, 60.0)  # to connect, and between two pieces of an answer
+_WAIT_S = 1.0
+#: What a NameNode answers, or is said of it, while it goes down and comes up.
+_PASSING = ("SafeModeException", "StandbyException", "RetriableException", "ConnectException", "EOFException")
+_PASSING_TEXTS = ("Failed to find datanode", "End of File", "Connection reset", "Connection refused", "is in safe mode")
+
+
+class WebHdfsStore:
+    """Files below one folder of HDFS. Thread-safe. Close it: it keeps connections.
+
+    Args:
+        root: a ``webhdfs://`` or ``swebhdfs://`` location.
+        patience_s: how long a NameNode may be away.
+    """
+
+    def __init__(self, root: Location, patience_s: float = 60.0) -> None:
+        self.root, self._patience_s = root, patience_s
+        web = "https" if root.scheme == "swebhdfs" else "http"
+        user = root.user or environment("HADOOP_USER_NAME") or getpass.getuser()
+        self._session = Session()
+        self._session.trust_env = False  # a proxy for the web is none for the cluster
+        hosts = ";".join(f"{web}://{host}" for host in root.authority.split(";"))
+        self._client = hdfs.InsecureClient(hosts, user=user, root=root.path, timeout=_TIMEOUT_S, session=self._session)
+
+    # ---- the port ----
+
+    def create_exclusive(self, path: str, data: bytes) -> None:
+        def create(again: bool) -> None:
+            try:
+                self._client.write(_clean(path), data, overwrite=False)
+            except hdfs.HdfsError as error:
+                if not (again and _names(error, "FileAlreadyExistsException") and self._holds(path, data)):
+                    raise
+
+        self._do(path, create)
+
+    def write(self, path: str, data: bytes) -> None:
+        self._do(path, lambda again: self._client.write(_clean(path), data, overwrite=True))
+
+    def sync(self, path: str) -> None:
+        """Nothing: see the module's text."""
+
+    def rename(self, old: str, new: str) -> None:
+        parent = _clean(new).rpartition("/")[0]
+
+        def rename(again: bool) -> None:
+            self._client.makedirs(parent or ".")
+            try:
+                # With the option "none" a folder that exists is refused, instead of being moved into. The package's
+                # own `rename` has no options.
+                self._client._rename(_clean(old), destination=self._client.resolve(_clean(new)), renameoptions="NONE")
+            except hdfs.HdfsError:
+                if not (again and self._there(new) and not self._there(old)):
+                    raise
+
+        self._do(old, rename)
+
+    def names(self, path: str) -> list[str]:
+        def names(again: bool) -> list[str]:
+            try:
+                return sorted(self._client.list(_clean(path)))
+            except hdfs.HdfsError as error:
+                if _names(error, "FileNotFoundException"):
+                    return []
+                raise
+
+        return self._do(path, names)
+
+    def read(self, path: str) -> bytes:
+        return self._read(path, 0, None)
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        size = self.size(path)  # HDFS refuses to begin behind the end
+        return self._read(path, offset, min(length, size - offset)) if offset < size and length else b""
+
+    def size(self, path: str) -> int:
+        return self._do(path, lambda again: int(self._client.status(_clean(path))["length"]))
+
+    def exists(self, path: str) -> bool:
+        return self._do(path, lambda again: self._there(path))
+
+    def delete(self, path: str) -> None:
+        self._do(path, lambda again: self._client.delete(_clean(path), recursive=True))
+
+    def describe(self, path: str) -> str:
+        return (self.root / path).text if path else self.root.text
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._session.close()
+
+    # ---- inside ----
+
+    def _read(self, path: str, offset: int, length: int | None) -> bytes:
+        def read(again: bool) -> bytes:
+            with self._client.read(_clean(path), offset=offset, length=length, chunk_size=_CHUNK_BYTES) as parts:
+                return b"".join(parts)
+
+        return self._do(path, read)
+
+    def _there(self, path: str) -> bool:
+        try:
+            self._client.status(_clean(path))
+        except hdfs.HdfsError as error:
+            if _names(error, "FileNotFoundException"):
+                return False
+            raise
+        return True
+
+    def _holds(self, path: str, data: bytes) -> bool:
+        with self._client.read(_clean(path), chunk_size=_CHUNK_BYTES) as parts:
+            return b"".join(parts) == data
+
+    def _do(self, path: str, call: Callable[[bool], Result]) -> Result:
+        """Make a call, and repeat it while the NameNode is away; `call` is told whether it was made before."""
+        until = time.monotonic() + self._patience_s
+        again = False
+        while True:
+            try:
+                return call(again)
+            except RequestException as error:
+                failed = as_os_error(type(error).__name__, str(error), self.describe(path))
+                passing = True
+            except hdfs.HdfsError as error:
+                text = str(error.message)
+                failed = as_os_error(error.exception or "", text, self.describe(path))
+                # An answer without a word comes from a NameNode that is starting.
+                passing = _names(error, *_PASSING) or any(one in text for one in _PASSING_TEXTS) or text in ("", "b''")
+            if not passing or time.monotonic() > until:
+                raise failed from None
+            if not again:
+                log.warning("HDFS does not answer, and is asked again for %.0f s: %s", self._patience_s, failed)
+            again = True
+            time.sleep(_WAIT_S)
+
+
+def _names(error: hdfs.HdfsError, *classes: str) -> bool:
+    return error.exception in classes
+
+
+def _clean(path: str) -> str:
+    if path.startswith("/") or ".." in path.split("/"):
+        raise ValueError(f"path leaves the store: {path!r}")
+    return path or "."

@@ -1,0 +1,98 @@
+"""The promises of every store, kept by the two on HDFS: the same tests as of the local one; and what only HDFS does."""
+
+from __future__ import annotations
+
+import errno
+import inspect
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mpca.cli.dev.hadoop import Hadoop
+from mpca.spark.hdfs import HdfsStore
+from mpca.storage import Store
+from mpca.storage.locations import Location
+from mpca.storage.webhdfs import WebHdfsStore
+from tests.storage import test_stores as contract
+
+pytestmark = [pytest.mark.hadoop, pytest.mark.spark]
+MIB = 1 << 20
+PROMISES = [
+    one
+    for name, one in vars(contract).items()
+    if name.startswith("test_") and list(inspect.signature(one).parameters) == ["store"]
+]
+
+
+@pytest.fixture(params=["webhdfs", "jvm"])
+def store(request: pytest.FixtureRequest, hadoop: Hadoop, folder: str) -> Iterator[Store]:
+    if request.param == "webhdfs":
+        one: Any = WebHdfsStore(Location.parse(hadoop.webhdfs_url + folder))
+    else:
+        one = HdfsStore(request.getfixturevalue("spark"), Location.parse(hadoop.hdfs_url + folder))
+    yield one
+    one.close()
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda one: one.__name__)
+def test_promise_of_every_store(store: Store, promise: Callable[[Store], None]) -> None:
+    promise(store)
+
+
+def test_a_large_file_comes_back_whole_and_in_ranges(store: Store) -> None:
+    data = bytes(range(251)) * (33 * MIB // 251)
+    store.write("large", data)
+    assert store.size("large") == len(data)
+    assert store.read("large") == data
+    begin = 16 * MIB - 5  # over the edge between two pieces
+    assert store.read_range("large", begin, 10) == data[begin : begin + 10]
+
+
+def test_a_name_node_that_restarts_is_waited_for(store: Store, hadoop: Hadoop) -> None:
+    store.write("before", b"1")
+    hadoop.kill("namenode")
+    starter = threading.Timer(1.0, hadoop.start, ("namenode", False))
+    starter.start()
+    began = time.monotonic()
+    try:
+        store.write("during", b"2")
+        assert time.monotonic() - began >= 1.0, "the NameNode was not away"
+        assert store.read("during") == b"2"
+        assert store.read("before") == b"1"
+    finally:
+        starter.join()
+        hadoop.up()
+
+
+def test_a_quota_is_an_error_that_says_path_and_size(store: Store, hadoop: Hadoop, folder: str) -> None:
+    store.write("few/first", b"1")
+    hadoop.admin("-setQuota", "2", f"{folder}/few")  # the folder itself, and one file
+    with pytest.raises(OSError, match=r"NSQuotaExceededException.*quota=2 .*few/second") as caught:
+        store.write("few/second", b"2")
+    assert caught.value.errno == errno.EDQUOT
+    assert store.names("few") == ["first"]
+    store.write("small/first", b"1")
+    hadoop.admin("-setSpaceQuota", "1m", f"{folder}/small")
+    with pytest.raises(OSError, match=r"DSQuotaExceededException.*small/second") as caught:
+        store.write("small/second", b"2" * 4096)
+    assert caught.value.errno == errno.EDQUOT
+
+
+def test_rights_that_lack_are_an_error_with_the_path(hadoop: Hadoop, folder: str) -> None:
+    mine = WebHdfsStore(Location.parse(hadoop.webhdfs_url + folder))
+    mine.write("x", b"1")
+    mine.close()
+    stranger = WebHdfsStore(Location.parse(hadoop.webhdfs_url.replace("://", "://ann@") + folder))
+    with pytest.raises(PermissionError, match=r"user=ann.*/y"):
+        stranger.write("y", b"1")
+    stranger.close()
+
+
+def test_nobody_there_is_an_error_after_the_patience() -> None:
+    nobody = WebHdfsStore(Location.parse("webhdfs://127.0.0.1:1/x"), patience_s=0.0)
+    with pytest.raises(OSError, match=r"webhdfs://127\.0\.0\.1:1/x/y"):
+        nobody.read("y")
+    nobody.close()

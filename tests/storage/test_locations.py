@@ -1,0 +1,74 @@
+"""Paths and URLs: taken apart, shown without what is secret, and hdfs:// found over WebHDFS by Hadoop's own files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mpca.cli.dev.rendering import render
+from mpca.errors import ConfigError
+from mpca.storage import Location
+from mpca.storage.locations import webhdfs_of
+
+
+def test_a_path_is_local_and_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Location.parse("runs/a").text == str(tmp_path / "runs" / "a")
+    assert Location.parse(f"file://{tmp_path}/x/").path == f"{tmp_path}/x"
+    assert Location.parse(tmp_path).is_local
+
+
+def test_a_url_is_taken_apart() -> None:
+    one = Location.parse("webhdfs://ann@nn1:9870/runs/a/")
+    assert (one.scheme, one.authority, one.path, one.user) == ("webhdfs", "nn1:9870", "/runs/a", "ann")
+    assert one.text == "webhdfs://nn1:9870/runs/a"
+    assert (one.parent / "b").text == "webhdfs://nn1:9870/runs/b"
+    assert one.name == "a"
+    assert Location.parse("hdfs:///runs").text == "hdfs:///runs"
+    assert Location.parse("hdfs://nn1").parent.text == "hdfs://nn1/"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("s3a://bucket/x", "s3a://bucket/x; known: a path of this machine, file://, hdfs://"),
+        ("file://host/x", "file:///path"),
+        ("webhdfs:///x", "webhdfs://HOST:9870/path"),
+        ("hdfs://nn1/a/../b", "'..'"),
+    ],
+)
+def test_what_no_store_serves_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Location.parse(text)
+    assert says in str(caught.value)
+
+
+def test_a_password_is_refused_and_not_repeated() -> None:
+    with pytest.raises(ConfigError, match="password") as caught:
+        Location.parse("hdfs://ann:secret@nn1/x")
+    assert "secret" not in str(caught.value)
+
+
+def test_hdfs_is_found_over_webhdfs_by_the_rendered_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    render(tmp_path, namenode="nn1", resourcemanager="rm1", data=tmp_path)
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert webhdfs_of(Location.parse("hdfs:///a")).text == "webhdfs://nn1:9870/a"
+    assert webhdfs_of(Location.parse("hdfs://nn1:8020/a")).text == "webhdfs://nn1:9870/a"
+    with pytest.raises(ConfigError, match=r"of hdfs://nn1:8020; write it as webhdfs://HOST:9870/path"):
+        webhdfs_of(Location.parse("hdfs://other:8020/a"))
+
+
+def test_a_name_service_is_all_its_name_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {
+        "dfs.ha.namenodes.prod": "a, b",
+        "dfs.namenode.http-address.prod.a": "nn1:9870",
+        "dfs.namenode.http-address.prod.b": "nn2:9870",
+    }
+    rows = "".join(f"<property><name>{key}</name><value>{value}</value></property>" for key, value in settings.items())
+    (tmp_path / "hdfs-site.xml").write_text(f"<configuration>{rows}</configuration>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert webhdfs_of(Location.parse("hdfs://prod/a")).authority == "nn1:9870;nn2:9870"
+    monkeypatch.delenv("HADOOP_CONF_DIR")
+    with pytest.raises(ConfigError, match="HADOOP_CONF_DIR is not set"):
+        webhdfs_of(Location.parse("hdfs://prod/a"))
