@@ -16,7 +16,7 @@ help:
 	@echo "make setup    .venv with everything in it, and the jar; a JDK too when root on Debian"
 	@echo "make train    train the digits on this machine with four agents; ARGS='--set method.name=sync' changes it"
 	@echo "make test     all tests (JUnit and pytest)"
-	@echo "make quick    the tests that start no Spark, under two minutes"
+	@echo "make quick    the tests that start no Spark and no Hadoop, under two minutes"
 	@echo "make lint     ruff, and the rules of this project"
 	@echo "make clean    remove what was built here (not your runs)"
 
@@ -41,7 +41,7 @@ test: setup junit
 	$(PYTEST) --ignore=tests/bare
 
 quick: setup
-	$(PYTEST) -m "not spark and not slow and not root" --ignore=tests/bare
+	$(PYTEST) -m "not spark and not hadoop and not slow and not root" --ignore=tests/bare
 
 junit: $(JAR)
 	cd jvm && ./mvnw -q -B test

@@ -27,6 +27,7 @@ class AgentContext:
     loop: AgentLoop
     metrics: dict[str, Any]  # newest values of `log`, as they were given
     attached: bool = field(default=False)
+    gpu: object = None  # the lock of its GPU, held as long as the process lives
 
     @classmethod
     def make(cls, start: Start, link: Link) -> AgentContext:

@@ -68,6 +68,18 @@ def _ship(value: Any) -> bytes:
     return returns
 
 
+def _own_gpu(device: str) -> object:
+    """See to it that no other agent's GPU is seen here; the lock of this one's."""
+    from mpca.agent.gpus import candidates, take
+
+    devices = candidates(device)
+    if not devices:
+        return None
+    mine, lock = take(devices)
+    os.environ["CUDA_VISIBLE_DEVICES"] = mine  # torch reads it at its first look
+    return lock
+
+
 def _run(payload: bytes, seed: int, threads: int, device: str) -> bytes:
     import torch
 
@@ -109,6 +121,7 @@ def main() -> int:
     context = AgentContext.make(start, link)
     enter(context)
     try:
+        context.gpu = _own_gpu(start.device)
         returns = _run(start.payload, start.seed, start.threads, start.device)
     except BaseException as error:  # SystemExit too: an agent that leaves early says so
         if isinstance(error, SystemExit) and error.code in (None, 0):

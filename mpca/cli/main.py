@@ -15,8 +15,15 @@ from typing import NoReturn
 import click
 
 from mpca import __version__
+from mpca.cli.backups import backups
 from mpca.cli.bench import bench
+from mpca.cli.dev.command import dev
+from mpca.cli.doctor import doctor
+from mpca.cli.driver import driver
+from mpca.cli.ingest import generate, ingest
+from mpca.cli.pack import pack
 from mpca.cli.report import report
+from mpca.cli.submit import submit
 from mpca.cli.train import train
 from mpca.errors import ConfigError, EnvironmentRefused, MpcaError
 
@@ -37,8 +44,16 @@ def cli(verbose: int) -> None:
 
 
 cli.add_command(train)
+cli.add_command(submit)
+cli.add_command(driver)
+cli.add_command(pack)
+cli.add_command(doctor)
+cli.add_command(ingest)
+cli.add_command(generate)
 cli.add_command(report)
 cli.add_command(bench)
+cli.add_command(backups)
+cli.add_command(dev)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:

@@ -17,6 +17,7 @@ from mpca.driver.cluster import AgentSpec, ClusterEvent
 from mpca.errors import RemoteProtocolError
 from mpca.spark.bridge import MpcaBridge
 from mpca.spark.segment import Segment
+from mpca.spark.yarn import loss_reason
 from mpca.wire.codec import encode
 from mpca.wire.messages import Hello, Start
 from mpca.wire.orders import Answer, Order, Rediscovered
@@ -36,6 +37,7 @@ _EVENTS: dict[str, type[ClusterEvent]] = {
 #: Fields that are more than a plain value.
 _NESTED: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("AgentHello", "hello"): lambda fields: Hello(**fields),
+    ("ExecutorLost", "reason"): loss_reason,
     ("OrderDone", "answers"): lambda packed: [Answer.unpack(one) for one in packed],
     ("AgentsFound", "agents"): lambda rows: [Rediscovered(**row) for row in rows],
 }

@@ -21,8 +21,9 @@ import psutil
 
 from mpca.config import child_environment
 from mpca.errors import EnvironmentRefused
-from mpca.spark.bridge import JAR, PLUGIN
+from mpca.spark.bridge import JAR
 from mpca.spark.checks import check_session
+from mpca.spark.settings import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,24 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["SETTINGS", "check_session", "session"]
 
 #: What any session needs for a run, submitted by hand too.
-SETTINGS: Mapping[str, str] = {
-    "spark.plugins": PLUGIN,
-    # Pinned tasks wait for their executor. Only this level: the general one would hold up the user's own stages.
-    "spark.locality.wait.process": "1h",
-    "spark.speculation": "false",
-    "spark.dynamicAllocation.enabled": "false",
-    # Random floats do not compress; pieces of 4 MiB make the driver send nearly everything itself.
-    "spark.broadcast.compress": "false",
-    "spark.broadcast.blockSize": "1m",
-    # A peer that is gone is passed over, not waited for.
-    "spark.shuffle.io.retryWait": "1s",
-    # Every job broadcasts its tasks' code; what is unused goes when the driver collects garbage, which is seldom by itself.
-    "spark.cleaner.periodicGC.interval": "1min",
-    # A run has thousands of small jobs; the driver keeps every one of these in memory.
-    "spark.ui.retainedJobs": "200",
-    "spark.ui.retainedStages": "200",
-    "spark.ui.retainedTasks": "2000",
-}
+SETTINGS: Mapping[str, str] = settings()
 _STOP_S = 10.0
 _EXECUTORS_S = 1.0
 _LOG_CONF = """\
@@ -117,7 +101,7 @@ def session(
         return
     home = Path(work_dir).resolve() / "spark"
     mebibytes = executor_memory >> 20
-    settings = {
+    chosen = {
         **SETTINGS,
         "spark.app.name": name,
         "spark.master": f"local-cluster[{executors},{2 * agents_per_executor},{mebibytes}]",
@@ -138,14 +122,14 @@ def session(
         "spark.deploy.maxExecutorRetries": "-1",
         **(conf or {}),
     }
-    check_session(settings, agents=executors * agents_per_executor, agents_per_executor=agents_per_executor)
+    check_session(chosen, agents=executors * agents_per_executor, agents_per_executor=agents_per_executor)
     if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:
         raise EnvironmentRefused("this process has a Spark session already; stop it, or run on it by mpca.Distributor")
     _make_home(home, log_level)
     gateway = None
     try:
-        gateway = _launch(home, SparkConf(loadDefaults=False).setAll(list(settings.items())))
-        yield _open(gateway, settings)
+        gateway = _launch(home, SparkConf(loadDefaults=False).setAll(list(chosen.items())))
+        yield _open(gateway, chosen)
     finally:
         started = _started(home)
         _stop(gateway)

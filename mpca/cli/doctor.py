@@ -1,0 +1,46 @@
+"""`mpca doctor`: is this cluster ready for a run, and what is to be changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import click
+
+from mpca.checks import refuse_password
+
+if TYPE_CHECKING:
+    from mpca.spark.examine import Finding
+
+__all__ = ["doctor"]
+
+_UNFIT = 1
+
+
+@click.command()
+@click.option("--master", type=click.Choice(["yarn"]), default="yarn", show_default=True)
+@click.option("--queue", default="default", show_default=True, help="The queue that runs would be submitted to.")
+@click.option("--run-dir", metavar="hdfs://...", help="Where runs would be written; your own folder if not given.")
+def doctor(master: str, queue: str, run_dir: str | None) -> int:
+    """Look at a cluster before a container is asked for. Exit code 1 if something would stop a run."""
+    refuse_password("--run-dir", run_dir)
+    stops = 0
+    for one in _findings(queue, run_dir):
+        click.echo(f"{one.level:6} {one.what:18} {one.text}")
+        stops += one.level == "stop"
+    return _UNFIT if stops else 0
+
+
+def _findings(queue: str, run_dir: str | None) -> Iterator[Finding]:
+    from mpca.spark.bridge import JAR
+    from mpca.spark.examine import examine, examine_here, jar_here
+    from mpca.spark.hadoop import configuration_folder, hadoop_jvm, spark_home
+    from mpca.spark.yarn import Yarn
+
+    configuration_folder()
+    home = spark_home()
+    yield jar_here(JAR)
+    yield from examine_here(home)
+    with hadoop_jvm(home) as jvm, closing(Yarn(jvm)) as yarn:
+        yield from examine(jvm, yarn, queue, run_dir)

@@ -1,0 +1,61 @@
+"""`mpca driver`: a run on the session of the spark-submit that started this process. People use `mpca submit`."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mpca.errors import EnvironmentRefused
+
+if TYPE_CHECKING:
+    from mpca.api.launch import Job
+    from mpca.config import Resolved
+
+__all__ = ["check_job", "driver", "make_job"]
+
+
+@click.command(hidden=True, context_settings={"ignore_unknown_options": True})
+@click.argument("conf", type=click.Path(path_type=Path))
+@click.option("--train", "script", type=click.Path(path_type=Path), help="The agents run this script.")
+@click.option("--resume", metavar="auto|BACKUP")
+@click.argument("words", nargs=-1)
+def driver(conf: Path, script: Path | None, resume: str | None, words: tuple[str, ...]) -> int:
+    """Train what CONF and the session's spark.mpca.* settings say."""
+    from mpca.api.launch import resolve
+    from mpca.cli.train import show_run
+    from mpca.spark.submitted import submitted_session
+
+    session = submitted_session()
+    if session is None:
+        raise EnvironmentRefused("no spark-submit started this process; use mpca submit, or mpca train on this machine")
+    try:
+        resolved = resolve(conf, spark_conf=dict(session.sparkContext.getConf().getAll()))
+        return show_run(make_job(resolved, script, words, resume, session)).exit_code
+    finally:
+        session.stop()
+
+
+def check_job(config: Resolved, script: Path | None) -> None:
+    """Refuse what can be refused before a container is asked for."""
+    from mpca.api import builtin
+
+    if script is None:
+        builtin.check(config.to_dict())
+
+
+def make_job(config: Resolved, script: Path | None, words: tuple[str, ...], resume: str | None, session: object) -> Job:
+    """The configuration's own training, or a script's."""
+    from mpca.api import builtin
+    from mpca.api.launch import Job
+    from mpca.api.shipping import ship
+    from mpca.driver.objectives import Evaluate
+
+    check_job(config, script)
+    if script is not None:
+        return Job(config, ship(script, words, {}), None, None, resume, session)  # type: ignore[arg-type]
+    tables = config.to_dict()
+    evaluate = Evaluate(partial(builtin.evaluate, tables), every=config.objectives.evaluate_every or "1ms")
+    return Job(config, ship(builtin.train, (tables,), {}), evaluate, None, resume, session)  # type: ignore[arg-type]

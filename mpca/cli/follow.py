@@ -1,0 +1,196 @@
+"""Runs a spark-submit line, shows what it says without Spark's chatter, passes signals on, and finds the run's exit code.
+
+In client mode the driver is a grandchild here, and a signal goes to it, so that it ends its run in order; Spark's JVM between
+us would only end. In cluster mode the driver is a container, and a signal here has the application killed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from types import FrameType
+from typing import IO
+
+import psutil
+
+from mpca.agent.process import die_with
+from mpca.config import child_environment
+from mpca.errors import EnvironmentRefused
+from mpca.spark.files import ClusterFiles
+from mpca.spark.hadoop import SparkHome, hadoop_jvm
+from mpca.spark.yarn import Application, Yarn, application_ids, exit_code, memory_kill
+
+__all__ = ["follow"]
+
+_CHATTER = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d INFO ")
+_STATE = re.compile(r"INFO Client: Application report for (application_\w+) \(state: (\w+)\)")
+_ROOT_CAUSE = "mpca: "
+_TAIL = 15
+_END_S = 40.0
+_SIGNALLED = 128
+
+
+def follow(line: list[str], deploy_mode: str, program: str, home: SparkHome, run_folder: Callable[[str], str]) -> int:
+    """Run the line to its end; the run's exit code.
+
+    Args:
+        line: of spark-submit.
+        deploy_mode: "client" or "cluster".
+        program: name of the driver's file, by which its process is known.
+        home: the Spark that submits.
+        run_folder: where the run of an application lies, in cluster mode.
+    """
+    following = _Following(line, deploy_mode == "cluster", program, home, run_folder)
+    before = {one: signal.signal(one, following.signalled) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        return following.run()
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+class _Following:
+    def __init__(
+        self, line: list[str], cluster_mode: bool, program: str, home: SparkHome, run_folder: Callable[[str], str]
+    ) -> None:
+        self._cluster_mode, self._program, self._home, self._run_folder = cluster_mode, program, home, run_folder
+        self._application: str | None = None
+        self._state = ""
+        self._root_cause = ""
+        self._tail: deque[str] = deque(maxlen=_TAIL)
+        self._signal: int | None = None
+        self._process = subprocess.Popen(
+            line,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=child_environment(SPARK_HOME=str(home.path)),
+            # Ctrl-C comes to us alone, and we pass it on; if we are killed the JVM is told to end.
+            start_new_session=True,
+            preexec_fn=lambda: die_with(signal.SIGTERM),
+        )
+
+    def run(self) -> int:
+        readers = [
+            threading.Thread(target=self._read, args=(self._process.stdout, sys.stdout), daemon=True),
+            threading.Thread(target=self._read, args=(self._process.stderr, sys.stderr), daemon=True),
+        ]
+        for reader in readers:
+            reader.start()
+        code = self._process.wait()
+        for reader in readers:
+            reader.join(_END_S)
+        if self._cluster_mode and self._application is not None:
+            code = self._outcome(self._application)
+        elif code and not self._root_cause and self._signal is None:
+            self._say(*self._tail)
+        if self._signal is not None:
+            code = _SIGNALLED + self._signal
+        if self._root_cause and code:
+            print(self._root_cause, file=sys.stderr)
+        elif code:
+            print(
+                f"mpca: spark-submit ended with exit code {code}{f', {self._application}' if self._application else ''}",
+                file=sys.stderr,
+            )
+        return code if code >= 0 else _SIGNALLED - code
+
+    def signalled(self, number: int, frame: FrameType | None) -> None:
+        """The first one asks for an order end, the next one ends it."""
+        first, self._signal = self._signal is None, number
+        threading.Thread(target=self._end, args=(number, first), daemon=True).start()
+
+    # ---- inside ----
+
+    def _end(self, number: int, gently: bool) -> None:
+        if self._cluster_mode:
+            if self._application is not None:
+                try:
+                    with hadoop_jvm(self._home) as jvm, closing(Yarn(jvm)) as yarn:
+                        yarn.kill(self._application)
+                except EnvironmentRefused as error:
+                    self._say(f"{self._application} was not killed: {error}")
+                    self._process.terminate()
+            else:
+                self._process.terminate()
+            return
+        drivers = [one for one in self._children() if self._program in " ".join(one.cmdline())] if gently else []
+        if not drivers:
+            self._process.terminate()
+        for one in drivers:
+            with suppress(psutil.Error):
+                one.send_signal(number)
+
+    def _children(self) -> Iterable[psutil.Process]:
+        with suppress(psutil.Error):
+            return psutil.Process(self._process.pid).children(recursive=True)
+        return ()
+
+    def _outcome(self, application: str) -> int:
+        """In cluster mode spark-submit only says whether it went well."""
+        folder = self._run_folder(application)
+        with hadoop_jvm(self._home) as jvm, closing(Yarn(jvm)) as yarn:
+            ended = self._ended(yarn, application)
+            reason = _reason(ClusterFiles(jvm, yarn.configuration), folder)
+        code = exit_code(ended)
+        print(f"run folder {folder}", flush=True)
+        killed = memory_kill(ended.diagnostics)
+        if killed is not None:
+            self._root_cause = f"{_ROOT_CAUSE}the driver's {killed.advice('spark.driver.memoryOverhead')}"
+        elif code and reason:
+            self._say(*reason[1:])
+            self._root_cause = f"{_ROOT_CAUSE}{reason[0]}"
+        elif code:
+            lines = [one for one in ended.diagnostics.splitlines() if one.strip()]
+            self._say(*lines[-_TAIL:])
+            self._root_cause = f"{_ROOT_CAUSE}{application} {ended.state}: {lines[0] if lines else 'YARN gives no reason'}"
+        return code
+
+    def _ended(self, yarn: Yarn, application: str) -> Application:
+        """A submitter that was stopped leaves no application behind, if it came to be in that moment."""
+        seen = yarn.application(application)
+        if not seen.over and self._signal is not None:
+            yarn.kill(application)
+            seen = yarn.application(application)
+        return seen
+
+    def _read(self, source: IO[str], sink: IO[str]) -> None:
+        chatter = False
+        for line in source:
+            text = line.rstrip("\n")
+            state = _STATE.search(text)
+            if self._application is None and source is self._process.stderr:
+                self._application = next(iter(application_ids(text)), None)
+            if state is not None and state[2] != self._state:
+                self._state = state[2]
+                self._say(f"{state[1]} {state[2]}", sink=sys.stdout)
+            if text.startswith(_ROOT_CAUSE):
+                self._root_cause = text  # shown last
+                continue
+            # what such a line goes on with, on lines of its own, is of its kind
+            chatter = _CHATTER.match(text) is not None or (chatter and text[:1].isspace())
+            if not chatter:
+                self._tail.append(text)
+                self._say(text, sink=sink)
+
+    def _say(self, *lines: str, sink: IO[str] | None = None) -> None:
+        for line in lines:
+            print(line, file=sink or sys.stderr, flush=True)
+
+
+def _reason(files: ClusterFiles, folder: str) -> list[str]:
+    """Lines of why the run failed, as its summary says; none if it has none, or nobody can read it."""
+    try:
+        text = files.read(f"{folder}/summary.json") if folder else None
+        return str(json.loads(text)["reason"]).strip().splitlines() if text else []
+    except (EnvironmentRefused, ValueError, KeyError):
+        return []

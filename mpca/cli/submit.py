@@ -1,0 +1,201 @@
+"""`mpca submit CONF`: a run on YARN: checks, the spark-submit line, what it says, the run's exit code."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mpca.checks import refuse_password
+from mpca.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mpca.config import Resolved
+    from mpca.spark.files import ClusterFiles
+    from mpca.spark.hadoop import SparkHome
+    from mpca.spark.sizing import Container
+    from mpca.spark.yarn import Yarn
+
+__all__ = ["submit"]
+
+_PROGRAM = Path(__file__).with_name("program") / "mpca_run.py"
+_GPUS = Path(__file__).with_name("program") / "mpca_gpus.sh"
+_NO_JARS = "Spark's jars are not in its folder: SPARK_HOME={home}; name the cluster's Spark, or unset it"
+
+
+@click.command()
+@click.argument("conf", type=click.Path(path_type=Path))
+@click.argument("words", nargs=-1)
+@click.option("--master", type=click.Choice(["yarn"]), default="yarn", show_default=True)
+@click.option("--deploy-mode", type=click.Choice(["client", "cluster"]), default="client", show_default=True)
+@click.option("--set", "sets", multiple=True, metavar="SECTION.KEY=VALUE", help="Replace one key of the configuration.")
+@click.option("--name", help="The run's name: --set run.name=NAME.")
+@click.option("--queue", help="YARN's queue; the cluster's default if not given.")
+@click.option("--archives", metavar="FILE#NAME", help="An environment made by `mpca pack`, for every container.")
+@click.option("--py-files", metavar="FILES", help="Your own modules, .py or .zip, with commas between them.")
+@click.option("--train", "script", type=click.Path(path_type=Path), help="The agents run this script, with WORDS.")
+@click.option("--resume", metavar="auto|BACKUP", help="Go on from the newest backup of run.dir, or from this one.")
+@click.option("--jars-on-nodes", is_flag=True, help="Spark lies at the same path on every node: bring no jars to HDFS.")
+@click.option("--dry-run", is_flag=True, help="Check and print the line, and submit nothing.")
+def submit(
+    conf: Path,
+    words: tuple[str, ...],
+    master: str,
+    deploy_mode: str,
+    sets: tuple[str, ...],
+    name: str | None,
+    queue: str | None,
+    archives: str | None,
+    py_files: str | None,
+    script: Path | None,
+    resume: str | None,
+    jars_on_nodes: bool,
+    dry_run: bool,
+) -> int:
+    """Train what CONF says on a cluster: run spark-submit, after checks that would otherwise fail in containers.
+
+    Without --archives the interpreter that runs this command must exist at the same path on every node.
+    """
+    from mpca.api.launch import resolve
+    from mpca.cli.driver import check_job
+    from mpca.cli.follow import follow
+    from mpca.spark.files import ClusterFiles
+    from mpca.spark.hadoop import configuration_folder, hadoop_jvm, spark_home
+    from mpca.spark.packing import check_archive
+    from mpca.spark.submit import check_scala, printable
+    from mpca.spark.submitted import far_folder
+    from mpca.spark.yarn import Yarn
+
+    for option, value in (("--archives", archives), ("--py-files", py_files), ("--resume", resume)):
+        refuse_password(option, value)
+    if name:
+        sets = (*sets, f"run.name={name}")
+    config = resolve(conf, sets)
+    if words and script is None:
+        raise ConfigError(f"words without a script: {' '.join(words)}; they are for --train SCRIPT")
+    check_job(config, script)
+    configuration_folder()
+    home = spark_home()
+    check_scala(home.core_jar)
+    if archives:
+        check_archive(archives)
+    executor, driver = _containers(config, script)
+    with hadoop_jvm(home) as jvm, closing(Yarn(jvm)) as yarn:
+        files = ClusterFiles(jvm, yarn.configuration)
+        _check_cluster(config, yarn, files, queue, [executor, driver] if deploy_mode == "cluster" else [executor])
+        spark_jars = _spark_jars(config, home, files, jars_on_nodes)
+        own = files.home()
+    line = _submission(
+        config, conf, sets, words, script, resume, deploy_mode, executor, driver, spark_jars, queue, archives, py_files
+    ).command(str(home.submit))
+    for one in (executor, driver) if deploy_mode == "cluster" else (executor,):
+        click.echo(one.line())
+    click.echo(printable(line))
+    sys.stdout.flush()
+    if dry_run:
+        return 0
+
+    def run_folder(application: str) -> str:
+        return config.run.dir or far_folder(own, config.run.name, application)
+
+    return follow(line, deploy_mode, _PROGRAM.name, home, run_folder)
+
+
+def _containers(config: Resolved, script: Path | None) -> tuple[Container, Container]:
+    from mpca.api import builtin
+    from mpca.spark.sizing import driver_container, executor_container, memory_setting
+
+    cluster, spark = config.cluster, config.spark
+    agents = min(cluster.agents_per_executor, config.method.agents(cluster.agents))
+    model = builtin.model_bytes(config.to_dict()) if script is None else 0
+    executor = executor_container(
+        memory_setting(spark, "spark.executor.memory") or cluster.executor_memory,
+        agents,
+        model,
+        config.method.shards,
+        cuda=cluster.device == "cuda",
+        agent_memory=cluster.agent_memory,
+        asked=memory_setting(spark, "spark.executor.memoryOverhead"),
+    )
+    driver = driver_container(
+        memory_setting(spark, "spark.driver.memory") or 1 << 30,
+        model,
+        evaluates=script is None,
+        asked=memory_setting(spark, "spark.driver.memoryOverhead"),
+    )
+    return executor, driver
+
+
+def _check_cluster(config: Resolved, yarn: Yarn, files: ClusterFiles, queue: str | None, containers: list[Container]) -> None:
+    """What YARN or HDFS would refuse minutes later, or never: an application that is too large waits."""
+    from mpca.spark.sizing import check_containers
+
+    largest = yarn.largest()
+    yarn.check_queue(queue or "default")
+    check_containers(containers, largest.memory, largest.cores, f"YARN ({largest.why})")
+    for key, value in (("run.dir", config.run.dir), ("backup.path", config.backup.path)):
+        if value.startswith("hdfs://"):
+            files.check_writable(value, key)
+    files.check_writable(f"{files.home()}/.sparkStaging", "Spark's staging folder")
+    if config.cluster.device == "cuda" and "yarn.io/gpu" not in yarn.resource_types():
+        raise ConfigError(
+            "cluster.device = 'cuda': YARN here counts no yarn.io/gpu, so agents would get no device; see `mpca doctor`"
+        )
+
+
+def _spark_jars(config: Resolved, home: SparkHome, files: ClusterFiles, on_nodes: bool) -> dict[str, str]:
+    """Where containers find Spark's jars. By default spark-submit would bring 300 MiB up for every application."""
+    own = {**home.defaults(), **config.spark}
+    if "spark.yarn.archive" in own or "spark.yarn.jars" in own:
+        return {}
+    if on_nodes:
+        return {"spark.yarn.jars": f"local:{home.path}/jars/*"}
+    return {"spark.yarn.archive": files.bring(home.jars(), click.echo)}
+
+
+def _submission(
+    config: Resolved,
+    conf: Path,
+    sets: tuple[str, ...],
+    words: tuple[str, ...],
+    script: Path | None,
+    resume: str | None,
+    deploy_mode: str,
+    executor: Container,
+    driver: Container,
+    spark_jars: dict[str, str],
+    queue: str | None,
+    archive: str | None,
+    py_files: str | None,
+) -> Any:
+    from mpca.config import environment
+    from mpca.spark.submit import Submission
+
+    loopback = environment("SPARK_LOCAL_IP")
+    there = deploy_mode == "cluster"  # the driver's container has the files in its work folder
+    files = [path.resolve() for path in (conf, script) if path is not None]
+    shown = [path.name if there else str(path) for path in files]
+    program_words = [shown[0], *(["--train", shown[1]] if script else []), *(["--resume", resume] if resume else [])]
+    if words:
+        program_words += ["--", *words]
+    cuda = config.cluster.device == "cuda"
+    return Submission(
+        config=config,
+        sets=sets,
+        program=str(_PROGRAM),
+        words=program_words,
+        deploy_mode=deploy_mode,
+        executor=executor,
+        driver=driver,
+        python=sys.executable,
+        spark_jars=spark_jars,
+        queue=queue,
+        archive=archive,
+        py_files=[one for one in (py_files or "").split(",") if one],
+        files=[*(str(path) for path in files if there), *([str(_GPUS)] if cuda else [])],
+        discovery=f"./{_GPUS.name}" if cuda else "",
+        loopback=loopback if loopback.startswith("127.") else "",
+    )

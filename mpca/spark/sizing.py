@@ -1,0 +1,169 @@
+"""What the containers of a run must hold, computed before YARN is asked for them. Numbers in, numbers and sentences out.
+
+YARN counts the resident memory of every process in a container and kills the container that has more than it was given. So a
+container is sized for all that runs in it: the JVM's heap and what it needs beside it, the agents' processes, and their
+parameter slots, which agent and JVM map both and YARN therefore counts twice. Not for heaps: `mpca.driver.budget`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mpca.config import Resolved
+from mpca.errors import EnvironmentRefused
+from mpca.units import format_size, parse_size
+from mpca.wire.slots import slot_offsets
+
+__all__ = [
+    "Container",
+    "check_containers",
+    "driver_container",
+    "executor_budget",
+    "executor_container",
+    "memory_setting",
+    "slots_bytes",
+]
+
+_MIB = 1 << 20
+#: Spark's own rule for what a JVM needs beside its heap.
+_JVM_LEAST, _JVM_SHARE = 384 * _MIB, 0.10
+#: Interpreter, torch and a small data set, measured: 765 MiB with the wheel for CUDA, whose libraries are larger.
+_AGENT = 1024 * _MIB
+#: Pinned host memory and CUDA's context, beside that.
+_CUDA = 3072 * _MIB
+#: Parameters, gradients, Adam's two moments, and as much again for activations and copies.
+_MODELS_AGENT = 8
+#: The driver's interpreter; its vectors (design: at most 5 above its start); the evaluator's process.
+_DRIVER_PYTHON, _MODELS_DRIVER, _MODELS_EVALUATOR = 256 * _MIB, 5, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container: its heap, and what else is in it by name, in bytes."""
+
+    what: str
+    heap: int
+    heap_key: str  # the Spark setting of the heap
+    parts: tuple[tuple[str, int], ...]
+    asked: int | None = None  # what the caller says instead of the sum of the parts
+    cores: int = 1
+
+    @property
+    def overhead_key(self) -> str:
+        return self.heap_key + "Overhead"
+
+    @property
+    def overhead(self) -> int:
+        """Beside the heap, in whole MiB."""
+        needed = self.asked if self.asked is not None else sum(size for _, size in self.parts)
+        return -(-needed // _MIB) * _MIB
+
+    @property
+    def total(self) -> int:
+        return self.heap + self.overhead
+
+    def line(self) -> str:
+        """The budget in one line."""
+        parts = " + ".join(f"{name} {format_size(size)}" for name, size in self.parts)
+        enough = self.asked is None or self.asked + self.total // 16 >= sum(size for _, size in self.parts)
+        given = "" if enough else f", but {self.overhead_key} is {format_size(self.asked or 0)}"
+        total, heap = format_size(self.total), format_size(self.heap)
+        return f"{self.what} container: {total} = heap {heap} + {parts}{given}; cores: {self.cores}"
+
+
+def slots_bytes(model_bytes: int, shards: int) -> int:
+    """The parameter slots of one agent: one for its snapshots, one for the arrivals of each shard."""
+    return slot_offsets([-(-model_bytes // shards)] * shards)[1]
+
+
+def executor_container(
+    heap: int,
+    agents: int,
+    model_bytes: int,
+    shards: int,
+    *,
+    cuda: bool = False,
+    agent_memory: int = 0,
+    asked: int | None = None,
+) -> Container:
+    """What an executor with so many agents needs.
+
+    Args:
+        heap: bytes of its heap.
+        agents: agents in it.
+        model_bytes: of the flat vector; 0 if the model is not known yet.
+        shards: of the method.
+        cuda: whether agents train on GPUs.
+        agent_memory: what one agent's process takes without its slots; 0: estimated.
+        asked: the overhead that the user demands, if any.
+    """
+    agent = agent_memory or _AGENT + (_CUDA if cuda else 0) + _MODELS_AGENT * model_bytes
+    name = "agent" if agents == 1 else f"{agents} agents"
+    parts = [("JVM", _jvm(heap)), (name, agents * agent)]
+    if model_bytes:
+        parts.append(("slots twice", 2 * agents * slots_bytes(model_bytes, shards)))
+    return Container("executor", heap, "spark.executor.memory", tuple(parts), asked, cores=2 * agents)
+
+
+def driver_container(heap: int, model_bytes: int, *, evaluates: bool, asked: int | None = None) -> Container:
+    """What the driver needs in a container of its own, in cluster mode."""
+    parts = [("JVM", _jvm(heap)), ("Python", _DRIVER_PYTHON + _MODELS_DRIVER * model_bytes)]
+    if evaluates:
+        parts.append(("evaluator", _AGENT + _MODELS_EVALUATOR * model_bytes))
+    return Container("driver", heap, "spark.driver.memory", tuple(parts), asked)
+
+
+def check_containers(containers: Sequence[Container], largest_bytes: int, largest_cores: int, where: str = "YARN") -> None:
+    """Raises EnvironmentRefused for a container that is larger than the largest to be had, with what to change."""
+    for one in containers:
+        if one.total > largest_bytes:
+            raise EnvironmentRefused(
+                f"{one.what} container of {format_size(one.total)} is more than the largest that {where} gives, "
+                f"{format_size(largest_bytes)}: {one.line()}; lower {one.heap_key}, cluster.agents_per_executor or "
+                "cluster.agent_memory, or have yarn.scheduler.maximum-allocation-mb and "
+                "yarn.nodemanager.resource.memory-mb raised"
+            )
+        if one.cores > largest_cores:
+            raise EnvironmentRefused(
+                f"{one.what} container of {one.cores} cores is more than the largest that {where} gives, {largest_cores}: "
+                "an agent takes two; lower cluster.agents_per_executor, or have yarn.scheduler.maximum-allocation-vcores raised"
+            )
+
+
+def executor_budget(config: Resolved, conf: Mapping[str, str], model_bytes: int) -> str:
+    """One line on the executors of a session, now that the model is known; what they lack comes first.
+
+    No refusal: what an agent takes is an estimate, and YARN's killing of a container is told as what it is.
+
+    Args:
+        config: of the run.
+        conf: the session's settings.
+        model_bytes: of the flat vector.
+    """
+    cluster = config.cluster
+    heap = parse_size(conf.get("spark.executor.memory", "1g"))
+    asked = memory_setting(conf, "spark.executor.memoryOverhead")
+    container = executor_container(
+        heap,
+        min(cluster.agents_per_executor, config.method.agents(cluster.agents)),
+        model_bytes,
+        config.method.shards,
+        cuda=cluster.device == "cuda",
+        agent_memory=cluster.agent_memory,
+        asked=asked if asked is not None else _jvm(heap),
+    )
+    needed = sum(size for _, size in container.parts)
+    if needed <= container.overhead + container.total // 16:  # no estimate is finer than that
+        return container.line()
+    return f"warning: {container.overhead_key} should be {format_size(needed)}, or YARN may kill the {container.line()}"
+
+
+def memory_setting(conf: Mapping[str, str], key: str) -> int | None:
+    """Bytes of one of Spark's memory settings, where a bare number counts MiB; None if it is not set."""
+    text = conf.get(key)
+    return None if text is None else parse_size(f"{text}m" if text.strip().isdigit() else text)
+
+
+def _jvm(heap: int) -> int:
+    return max(_JVM_LEAST, int(heap * _JVM_SHARE))

@@ -1,0 +1,31 @@
+"""A user's own program: a Distributor, with nothing said of the cluster, which spark-submit's line knows."""
+
+import mpca
+
+
+def train() -> int:
+    import torch
+
+    torch.manual_seed(3 + mpca.agent())
+    model = torch.nn.Linear(4, 1, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
+    mpca.attach(model, optimizer)
+    while not mpca.stopping():
+        x = torch.randn(32, 4)
+        optimizer.zero_grad()
+        loss = ((model(x) - x.sum(1, keepdim=True)) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        mpca.log(loss=loss)
+    return mpca.agent()
+
+
+def evaluate(state: dict) -> dict:
+    """Distance from weights of one, as a share."""
+    distance = float(abs(state["weight"] - 1.0).max())
+    return {"error": min(1.0, distance), "loss": distance}
+
+
+if __name__ == "__main__":
+    result = mpca.Distributor(objectives=[mpca.TargetError(0.05), mpca.Evaluate(evaluate, every="200ms")]).run(train)
+    print("by hand:", result.status, result.summary["num_agents"], result.run_dir)

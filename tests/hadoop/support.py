@@ -1,0 +1,151 @@
+"""Runs submitted as a person would, and what is left of them: for the tests on real daemons."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from mpca.cli.dev.hadoop import Hadoop
+from mpca.config import child_environment
+from mpca.spark.yarn import application_ids
+
+ROOT = Path(__file__).resolve().parents[2]
+DIGITS = ROOT / "conf" / "digits.toml"
+MPCA = [sys.executable, "-m", "mpca.cli"]
+#: Small heaps: two agents, a driver and an application master beside six daemons.
+SMALL = (
+    "cluster.agents=2",
+    "cluster.min_agents=1",
+    "cluster.executor_memory=512MiB",
+    "spark.driver.memory=700m",
+    "cluster.start_timeout=400s",
+)
+PATIENCE_S = 500.0
+
+
+class Submitted:
+    """A `mpca submit`, or another command that starts an application, and its application."""
+
+    def __init__(self, *words: str, cwd: Path, log: Path, env: dict[str, str] | None = None) -> None:
+        self.log = log
+        self._sink = log.open("wb")
+        self.process = subprocess.Popen(
+            words,
+            stdout=self._sink,
+            stderr=subprocess.STDOUT,
+            cwd=cwd,
+            start_new_session=True,
+            env=child_environment(**(env or {})),
+        )
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def until(self, there: Callable[[], Any], what: str, seconds: float = PATIENCE_S) -> Any:
+        """What `there` gives, once it gives something; the command must still run."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            found = there()
+            if found:
+                return found
+            assert self.process.poll() is None, f"{what}: ended with {self.process.returncode}\n{self.text()[-4000:]}"
+            time.sleep(0.2)
+        raise AssertionError(f"{what}: not after {seconds} s\n{self.text()[-4000:]}")
+
+    def ended(self, seconds: float = PATIENCE_S) -> int:
+        """Its exit code."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"not over after {seconds} s\n{self.text()[-4000:]}") from None
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        self._sink.close()
+
+
+def submit(folder: Path, *words: str, sets: tuple[str, ...] = (), conf: Path = DIGITS) -> Submitted:
+    """`mpca submit` from an empty folder."""
+    command = [*MPCA, "submit", str(conf), "--jars-on-nodes", *words]
+    for one in (*SMALL, *sets):
+        command += ["--set", one]
+    return Submitted(*command, cwd=folder, log=folder / f"submit-{time.monotonic_ns()}.log")
+
+
+def running(hadoop: Hadoop, name: str) -> str | None:
+    """Id of the running application of that name."""
+    apps = (hadoop.resourcemanager("apps")["apps"] or {}).get("app", [])
+    return next((one["id"] for one in apps if one["name"] == name and one["state"] == "RUNNING"), None)
+
+
+def application(hadoop: Hadoop, id: str) -> dict[str, Any]:
+    """As the ResourceManager's REST tells it."""
+    found: dict[str, Any] = hadoop.resourcemanager(f"apps/{id}")["app"]
+    return found
+
+
+def end_applications(hadoop: Hadoop) -> None:
+    """Kill what a test that failed has left to YARN."""
+    for one in (hadoop.resourcemanager("apps")["apps"] or {}).get("app", []):
+        if one["state"] not in ("FINISHED", "FAILED", "KILLED"):
+            url = f"{hadoop.resourcemanager_url}/ws/v1/cluster/apps/{one['id']}/state?user.name={getpass.getuser()}"
+            kill = urllib.request.Request(url, b'{"state": "KILLED"}', {"Content-Type": "application/json"}, method="PUT")
+            urllib.request.urlopen(kill, timeout=30).close()
+
+
+def jvms(id: str, main: str) -> dict[int, str]:
+    """Java processes of an application by pid, with their command line; not the shells that started them."""
+    found = {}
+    for one in psutil.process_iter(["pid", "cmdline"]):
+        words = one.info["cmdline"] or []
+        if words and words[0].endswith("/java") and main in words and any(id in word for word in words):
+            found[one.info["pid"]] = " ".join(words)
+    return found
+
+
+def executors(id: str) -> dict[int, str]:
+    return jvms(id, "org.apache.spark.executor.YarnCoarseGrainedExecutorBackend")
+
+
+def living(id: str) -> list[str]:
+    """Processes of an application: with its id on the command line, or in the environment, as all in its containers have."""
+    found = []
+    for one in psutil.process_iter(["pid", "cmdline", "status"]):
+        try:
+            ours = id in " ".join(one.info["cmdline"] or []) or id in one.environ().get("LOG_DIRS", "")
+        except psutil.Error:
+            continue
+        if ours and one.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(f"{one.info['pid']} {' '.join(one.info['cmdline'] or [])[:120]}")
+    return found
+
+
+def nothing_lives(id: str, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while left := living(id):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.2)
+
+
+def records(lines: str, kind: str | None = None) -> list[dict[str, Any]]:
+    """Whole lines of a ledger."""
+    found = [json.loads(line) for line in lines.splitlines() if line.endswith("}")]
+    return [one for one in found if kind in (None, one["kind"])]
+
+
+def only(ids: str) -> str:
+    (found,) = application_ids(ids)
+    return found

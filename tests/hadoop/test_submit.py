@@ -1,0 +1,132 @@
+"""Runs submitted in client mode: by a line changed by hand, and one that meets several faults in turn."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from mpca.cli.dev.hadoop import Hadoop
+from tests.hadoop.support import (
+    DIGITS,
+    MPCA,
+    ROOT,
+    SMALL,
+    Submitted,
+    application,
+    end_applications,
+    executors,
+    nothing_lives,
+    only,
+    records,
+    submit,
+)
+
+pytestmark = [pytest.mark.hadoop, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs_on(hadoop: Hadoop) -> Iterator[None]:
+    yield
+    end_applications(hadoop)
+
+
+def test_the_printed_line_runs_a_program_of_ones_own_by_hand(hadoop: Hadoop, tmp_path: Path) -> None:
+    sets = [word for one in SMALL for word in ("--set", one)]
+    dry = subprocess.run(
+        [*MPCA, "submit", str(DIGITS), "--jars-on-nodes", "--dry-run", *sets],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    line = shlex.split(dry.stdout.splitlines()[-1])
+    assert line[-2:] == [str(ROOT / "mpca" / "cli" / "program" / "mpca_run.py"), str(DIGITS)]
+    program = str(ROOT / "tests" / "hadoop" / "programs" / "by_hand.py")
+    run_dir = tmp_path / "run"
+    by_hand = [*line[:-2], "--conf", f"spark.mpca.run.dir={run_dir}", "--conf", "spark.mpca.run.name=mine", program]
+    started = Submitted(*by_hand, cwd=tmp_path, log=tmp_path / "log")
+    try:
+        assert started.ended() == 0, started.text()[-4000:]
+        assert f"by hand: reached 2 {run_dir}" in started.text()
+        id = only(started.text())
+        summary = json.loads((run_dir / "summary.json").read_text())
+        assert summary["status"] == "reached"
+        assert summary["final_error"] <= 0.05
+        stages = list(summary["submit_seconds"].values())
+        assert list(summary["submit_seconds"]) == ["submit", "session", "executors", "agents", "first_step"]
+        assert stages == sorted(stages), "each stage ends after the one before"
+        assert summary["seconds_to_first_step"] == stages[-1]
+        told = application(hadoop, id)
+        assert (told["state"], told["finalStatus"]) == ("FINISHED", "SUCCEEDED")
+        nothing_lives(id)
+    finally:
+        started.close()
+
+
+def test_one_run_meets_a_rival_a_restarted_node_a_lost_executor_and_ctrl_c(hadoop: Hadoop, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    ledger = run_dir / "records.jsonl"
+
+    def seen(kind: str, **wanted: object) -> list[dict]:
+        found = records(ledger.read_text(), kind) if ledger.exists() else []
+        return [one for one in found if all(one[key] == value for key, value in wanted.items())]
+
+    run = submit(tmp_path, sets=(f"run.dir={run_dir}", "objectives.target_error=0", "objectives.max_time=20min"))
+    rival = None
+    try:
+        run.until(lambda: len(seen("cycle")) > 3, "the first cycles")
+        id = only(run.text())
+        pids = {one["index"]: one["pid"] for one in seen("agent", event="started")}
+        assert set(pids) == {0, 1}
+
+        # a NodeManager goes and comes back: its containers do not notice
+        for name in ("nodemanager1", "nodemanager2"):
+            hadoop.restart(name)
+        cycles = len(seen("cycle"))
+        rival = submit(tmp_path, "--resume", "auto", sets=(f"run.dir={run_dir}",))
+        run.until(lambda: len(seen("cycle")) > cycles + 3, "cycles after the restart of the nodes")
+        assert all(psutil.pid_exists(pid) for pid in pids.values())
+        assert not seen("agent", event="lost")
+
+        # a second submit of the same run
+        assert rival.ended() == 2
+        assert "another driver writes here" in rival.text()
+        assert f"owner=pid {_driver(run)} on" in rival.text().splitlines()[-1], "it names the owner"
+
+        # an executor is killed
+        victim = next(pid for pid in executors(id) if psutil.Process(pids[1]).ppid() == pid)
+        os.kill(victim, signal.SIGKILL)
+        run.until(lambda: seen("agent", event="lost", index=1), "the loss is told")
+        run.until(
+            lambda: any(one["contributors"].get("1", {}).get("incarnation") == 1 for one in seen("cycle")),
+            "its replacement takes part",
+        )
+        assert psutil.pid_exists(pids[0]), "the other one trained on"
+
+        run.process.send_signal(signal.SIGINT)
+        assert run.ended(60) == 130, run.text()[-4000:]
+    finally:
+        run.close()
+        if rival is not None:
+            rival.close()
+    summary = json.loads((run_dir / "summary.json").read_text())
+    assert (summary["status"], summary["agents_lost"], summary["agents_replaced"]) == ("interrupted", 1, 1)
+    assert (run_dir / "model.safetensors").exists()
+    numbers = [one["cycle"] for one in seen("cycle")]
+    assert numbers == list(range(len(numbers))), "no cycle was lost"
+    nothing_lives(id)
+    assert application(hadoop, id)["state"] == "FINISHED"
+
+
+def _driver(run: Submitted) -> int:
+    """Pid of the driver's Python, below Spark's JVM."""
+    below = psutil.Process(run.process.pid).children(recursive=True)
+    return next(one.pid for one in below if any(word.endswith("mpca_run.py") for word in one.cmdline()[:3]))

@@ -1,0 +1,248 @@
+"""The spark-submit line, word by word, and the sizes in it. Nothing is started here."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mpca.api.launch import resolve
+from mpca.errors import ConfigError, EnvironmentRefused
+from mpca.spark.hadoop import SparkHome
+from mpca.spark.settings import TABLE, advice, settings, table_rows
+from mpca.spark.sizing import check_containers, driver_container, executor_budget, executor_container, slots_bytes
+from mpca.spark.submit import Submission, check_scala, printable, split_archive
+from mpca.spark.yarn import Application, application_ids, exit_code, loss_reason, memory_kill
+
+MIB = 1 << 20
+ROOT = Path(__file__).resolve().parents[2]
+DIGITS = ROOT / "conf" / "digits.toml"
+
+
+def submission(*sets: str, mode: str = "client", **changes) -> Submission:
+    config = resolve(DIGITS, sets)
+    made = Submission(
+        config=config,
+        sets=sets,
+        program="/opt/mpca_run.py",
+        words=["digits.toml"],
+        deploy_mode=mode,
+        executor=executor_container(512 * MIB, config.cluster.agents_per_executor, 10 * MIB, 3),
+        driver=driver_container(1024 * MIB, 10 * MIB, evaluates=True),
+        python="/opt/venv/bin/python",
+        spark_jars={"spark.yarn.jars": "local:/opt/spark/jars/*"},
+    )
+    return replace(made, **changes)
+
+
+def conf(line: list[str]) -> dict[str, str]:
+    return dict(line[at + 1].split("=", 1) for at, word in enumerate(line) if word == "--conf")
+
+
+# ---- the line ------------------------------------------------------------------------------------------------------------
+
+
+def test_client_line_has_all_that_a_run_needs() -> None:
+    line = submission("cluster.agents=3", "objectives.max_time=75s", queue="research").command("/opt/spark/bin/spark-submit")
+    head = "/opt/spark/bin/spark-submit --master yarn --deploy-mode client --name 'mpca digits' --queue research"
+    assert line[:9] == shlex.split(head)
+    assert line[-2:] == ["/opt/mpca_run.py", "digits.toml"]
+    assert line[line.index("--jars") + 1].endswith("mpca-spark_2.12.jar")
+    said = conf(line)
+    assert said.items() >= settings(yarn=True).items()
+    assert said["spark.mpca.cluster.agents"] == "3"
+    assert said["spark.mpca.objectives.max_time"] == "75s"
+    assert said["spark.executor.instances"] == "3"
+    assert said["spark.executor.cores"] == "2"
+    assert said["spark.pyspark.driver.python"] == "/opt/venv/bin/python"
+    assert "spark.driver.memoryOverhead" not in said, "in client mode the driver is in no container"
+
+
+def test_agents_that_share_an_executor_get_two_cores_each() -> None:
+    said = conf(submission("cluster.agents=5", "cluster.agents_per_executor=2").command())
+    assert (said["spark.executor.instances"], said["spark.executor.cores"]) == ("3", "4")
+
+
+def test_the_single_method_takes_one_executor() -> None:
+    assert conf(submission("cluster.agents=4", "method.name=single").command())["spark.executor.instances"] == "1"
+
+
+def test_cluster_line_says_where_the_driver_finds_its_python_and_how_large_it_is() -> None:
+    said = conf(submission(mode="cluster", loopback="127.0.0.1").command())
+    assert said["spark.yarn.appMasterEnv.PYSPARK_PYTHON"] == "/opt/venv/bin/python"
+    assert said["spark.yarn.appMasterEnv.SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert "spark.pyspark.driver.python" not in said
+    # 384 for the JVM, 256 + 5 models for Python, 1024 + 4 models for the evaluator
+    assert said["spark.driver.memoryOverhead"] == f"{384 + 256 + 50 + 1024 + 40}m"
+
+
+def test_an_archive_brings_the_agents_python() -> None:
+    line = submission(archive="hdfs:///env.tar.gz#torch").command()
+    assert line[line.index("--archives") + 1] == "hdfs:///env.tar.gz#torch"
+    said = conf(line)
+    assert said["spark.mpca.cluster.python"] == said["spark.pyspark.python"] == "./torch/bin/python"
+    assert said["spark.pyspark.driver.python"] == "/opt/venv/bin/python", "the driver of client mode is here"
+    assert split_archive("env.tar.gz") == ("env.tar.gz", "environment")
+
+
+def test_the_users_spark_settings_win_and_are_not_spelled_as_ours() -> None:
+    said = conf(submission("spark.executor.memoryOverhead=3g", "spark.yarn.maxAppAttempts=9").command())
+    assert said["spark.executor.memoryOverhead"] == "3g"
+    assert said["spark.yarn.maxAppAttempts"] == "9"
+    assert not [key for key in said if key.startswith("spark.mpca.spark")]
+
+
+def test_gpus_are_the_executors_and_never_a_tasks() -> None:
+    said = conf(
+        submission("cluster.device=cuda", "cluster.agents_per_executor=2", "cluster.agents=4", discovery="./gpus.sh").command()
+    )
+    assert said["spark.executor.resource.gpu.amount"] == "2"
+    assert said["spark.executor.resource.gpu.discoveryScript"] == "./gpus.sh"
+    assert not [key for key in said if key.startswith("spark.task.resource")]
+
+
+def test_the_printed_line_is_for_a_shell_and_keeps_secrets() -> None:
+    line = submission("spark.authenticate.secret=abc def", "run.name=two").command()
+    shown = printable(line)
+    assert "abc def" not in shown
+    words = shlex.split(shown)
+    assert words[words.index("spark.authenticate.secret=***") - 1] == "--conf"
+    assert [word for word in words if "***" not in word] == [word for word in line if "secret" not in word]
+
+
+@pytest.mark.parametrize("archive", ["#environment", "env.tar.gz#a/b", "env.tar.gz#..", "env.tar.gz#-x"])
+def test_an_archive_name_that_cannot_be_a_folder_is_refused(archive: str) -> None:
+    with pytest.raises(ConfigError, match="--archives"):
+        split_archive(archive)
+
+
+def test_another_scala_is_refused_with_both() -> None:
+    check_scala("spark-core_2.12-3.5.4.jar", "mpca-spark_2.12.jar")
+    with pytest.raises(
+        EnvironmentRefused, match=r"spark-core_2\.13-4\.0\.1\.jar is for Scala 2\.13, mpca-spark_2\.12\.jar for"
+    ):
+        check_scala("spark-core_2.13-4.0.1.jar", "mpca-spark_2.12.jar")
+    with pytest.raises(EnvironmentRefused, match="Scala unknown"):
+        check_scala("no spark-core jar", "mpca-spark_2.12.jar")
+
+
+# ---- sizes ---------------------------------------------------------------------------------------------------------------
+
+
+def test_an_executors_container_counts_slots_twice() -> None:
+    # one slot for a snapshot and three for arrivals, of 100 MiB in three shards: 4/3 of the model, and a page each
+    slots = slots_bytes(100 * MIB, 3)
+    assert slots == pytest.approx(400 * MIB / 3, rel=1e-3)
+    one = executor_container(1024 * MIB, 2, 100 * MIB, 3)
+    assert one.overhead == pytest.approx(384 * MIB + 2 * (1024 + 800) * MIB + 2 * 2 * slots, abs=MIB)
+    assert one.total == one.overhead + 1024 * MIB
+    assert "2 agents" in one.line()
+    assert "slots twice" in one.line()
+
+
+def test_a_large_heap_takes_a_tenth_beside_it_and_cuda_its_own() -> None:
+    plain = executor_container(20 << 30, 1, 0, 3)
+    assert plain.overhead == pytest.approx((2 << 30) + 1024 * MIB, abs=MIB)
+    assert executor_container(20 << 30, 1, 0, 3, cuda=True).overhead - plain.overhead == 3 << 30
+    assert executor_container(20 << 30, 1, 0, 3, agent_memory=7 << 30).overhead == pytest.approx(9 << 30, abs=MIB)
+
+
+def test_more_than_the_largest_container_is_refused_with_both_sizes_and_what_to_change() -> None:
+    one = executor_container(6 << 30, 2, 0, 3)
+    check_containers([one], one.total, 4)
+    with pytest.raises(
+        EnvironmentRefused, match=r"executor container of 8\.6 GiB .* gives, 8\.0 GiB: .*lower spark.executor.memory"
+    ):
+        check_containers([one], 8 << 30, 16)
+    with pytest.raises(EnvironmentRefused, match="4 cores is more than the largest that YARN gives, 3"):
+        check_containers([one], 64 << 30, 3)
+
+
+def test_a_session_by_hand_is_told_what_its_containers_lack() -> None:
+    config = resolve(DIGITS, ())
+    assert executor_budget(config, {}, 100 * MIB).startswith("warning: spark.executor.memoryOverhead should be 2.4 GiB")
+    assert executor_budget(config, {"spark.executor.memoryOverhead": "4096"}, 100 * MIB).startswith(
+        "executor container: 5.0 GiB"
+    )
+
+
+# ---- the table -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_administrators_page_has_the_table() -> None:
+    page = (ROOT / "docs" / "administrators.md").read_text(encoding="utf-8")
+    assert "\n".join(table_rows()) in page, "paste the output of mpca.spark.settings.table_rows into docs/administrators.md"
+
+
+def test_the_template_for_gateway_hosts_has_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(ROOT / "conf" / "yarn"))
+    plain = {one.key: one.value for one in TABLE if one.key != "spark.plugins"}  # without our jar that one stops any session
+    assert SparkHome(Path("/nowhere")).defaults() == plain
+
+
+def test_what_submit_sets_is_what_the_engine_finds_good() -> None:
+    for mode in ("client", "cluster"):
+        assert advice({**settings(yarn=True), "spark.master": "yarn", "spark.submit.deployMode": mode}) == []
+    assert len({one.key for one in TABLE}) == len(TABLE)
+
+
+def test_a_session_by_hand_is_warned_of_what_would_end_it() -> None:
+    lines = advice({"spark.master": "yarn", "spark.rpc.askTimeout": "120s", "spark.executor.maxNumFailures": "10"})
+    keys = [line.split(" = ")[0] for line in lines]
+    assert keys == [
+        "spark.locality.wait.process",
+        "spark.rpc.askTimeout",
+        "spark.rpc.io.connectionTimeout",
+        "spark.executor.maxNumFailures",
+        "spark.hadoop.dfs.client.retry.policy.enabled",
+    ]
+    assert "120s: should be 20min or more" in lines[1]
+    assert [line.split(" = ")[0] for line in advice({"spark.master": "local-cluster[1,2,1024]"})] == keys[:1]
+    assert not advice({"spark.master": "spark://h:7077", "spark.locality.wait.process": "2d"})
+
+
+# ---- YARN's words ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("final", "state", "diagnostics", "code"),
+    [
+        ("SUCCEEDED", "FINISHED", "", 0),
+        ("FAILED", "FINISHED", "User application exited with status 4", 4),
+        ("FAILED", "FAILED", "AM Container for appattempt_1_0001_000002 exited with  exitCode: 2\nFailing this attempt.", 2),
+        ("FAILED", "FAILED", "AM Container for appattempt_1_0001_000002 exited with  exitCode: -104", 1),
+        ("FAILED", "FAILED", "", 1),
+        ("KILLED", "KILLED", "Application application_1_0001 was killed by user ann at 10.0.0.1", 143),
+    ],
+)
+def test_exit_code_of_an_application(final: str, state: str, diagnostics: str, code: int) -> None:
+    assert exit_code(Application("application_1_0001", state, final, diagnostics)) == code
+
+
+def test_a_kill_for_memory_says_peak_limit_and_setting() -> None:
+    text = (
+        "Container killed by YARN for exceeding physical memory limits. 2.1 GB of 2 GB physical memory used. "
+        "Consider boosting spark.executor.memoryOverhead."
+    )
+    found = memory_kill(text)
+    assert found is not None
+    said = "container killed for physical memory: peak 2.1 GB, limit 2 GB; raise cluster.agent_memory or "
+    said += "spark.executor.memoryOverhead"
+    assert found.advice() == said
+    assert loss_reason(text) == f"{said} ({text})"
+    assert loss_reason("Executor heartbeat timed out") == "Executor heartbeat timed out"
+    # YARN's own words name both memories; the one that is over is meant
+    both = memory_kill("Current usage: 300.5 MB of 1 GB physical memory used; 2.2 GB of 2.1 GB virtual memory used. Killing")
+    assert both is not None
+    assert both.kind == "virtual"
+    assert "yarn.nodemanager.vmem-check-enabled=false" in both.advice()
+    assert memory_kill("Exit code is 137") is None
+
+
+def test_application_ids_are_found_in_chatter() -> None:
+    text = (
+        "INFO Client: Submitted application application_1763_0007 (attempt appattempt_1763_0007_000001) application_1763_0007"
+    )
+    assert application_ids(text) == ["application_1763_0007"]
