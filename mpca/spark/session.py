@@ -132,8 +132,8 @@ def session(
         "spark.ui.enabled": str(ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         # Many small JVMs share this machine: one collector thread each, and no files in /tmp.
-        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -XX:-UsePerfData -Djava.io.tmpdir={home / 'local'}",
-        "spark.executor.extraJavaOptions": f"-XX:+UseSerialGC -XX:-UsePerfData -Djava.io.tmpdir={home / 'local'}",
+        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.io.tmpdir={home / 'local'}",
+        "spark.executor.extraJavaOptions": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.io.tmpdir={home / 'local'}",
         # However often executors are killed, the application goes on.
         "spark.deploy.maxExecutorRetries": "-1",
         **(conf or {}),
