@@ -214,13 +214,17 @@ class Roster:
         return [self.record(found, "rediscovered", reason)]
 
     def not_finite(self, agent: Agent, exchange: int, now: float) -> list[Instruction]:
-        """It takes the joint model as its own; the third time it is started anew, which ends the process that it was."""
+        """It takes the joint model as its own; the third time it is started anew.
+
+        On the same executor, whose registry ends the older incarnation; and no death of the place, which is well.
+        """
         agent.ruined = [k for k in agent.ruined if exchange - k < RUINED_EXCHANGES] + [exchange]
         if len(agent.ruined) < RUINED_TIMES:
             self.move(agent, JOINING, now, "its parameters are not finite: it takes the joint model")
             return []
         reason = f"its parameters were not finite {RUINED_TIMES} times within {RUINED_EXCHANGES} exchanges"
-        return self.died(agent.index, agent.incarnation, reason, now)
+        place = self.executors[agent.executor or ""]
+        return [*self._lost(agent, reason, now), self._start(agent, place, now)]
 
     def finished(self, agent: int, incarnation: int, now: float) -> list[Instruction]:
         found = self.find(agent, incarnation)
