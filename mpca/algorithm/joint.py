@@ -15,6 +15,10 @@ from mpca.algorithm.averaging import Vector
 
 __all__ = ["JointShard", "blend", "extrapolate", "init", "trajectory", "update"]
 
+#: Elements worked on at once, 256 KiB: the product of a whole shard would be a third array of its size on the driver,
+#: and would leave the cache before it is added.
+_BLOCK = 1 << 16
+
 
 class JointShard(NamedTuple):
     """Joint state of one shard after k exchanges. Nobody writes to its arrays; k is also its version."""
@@ -55,7 +59,7 @@ def blend(x: Vector, mean: Vector, beta: float) -> Vector:
         array([3., 2.], dtype=float32)
     """
     moved = mean * beta
-    moved += x * (1.0 - beta)
+    _add_scaled(moved, x, 1.0 - beta)
     return moved
 
 
@@ -82,7 +86,7 @@ def trajectory(v: Vector, before: Vector, after: Vector, delta: float) -> Vector
     """
     step = after - before
     step *= 1.0 - delta
-    step += v * delta
+    _add_scaled(step, v, delta)
     return step
 
 
@@ -107,7 +111,7 @@ def extrapolate(state: JointShard, gamma: float) -> Vector:
     if gamma == 0:
         return state.x
     ahead = state.x.copy()
-    ahead[: state.v.size] += state.v * gamma
+    _add_scaled(ahead, state.v, gamma)
     return ahead
 
 
@@ -127,3 +131,10 @@ def update(state: JointShard, mean: Vector, beta: float, delta: float) -> JointS
     moved = blend(x, mean, beta)
     p = v.size
     return JointShard(moved, trajectory(v, x[:p], moved[:p], delta), k + 1)
+
+
+def _add_scaled(total: Vector, vector: Vector, factor: float) -> None:
+    """Add ``factor * vector`` to the first elements of `total`, in place."""
+    for start in range(0, vector.size, _BLOCK):
+        end = start + _BLOCK
+        total[start : min(end, vector.size)] += vector[start:end] * factor

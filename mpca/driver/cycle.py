@@ -38,7 +38,7 @@ from mpca.driver.attendance import Attendance
 from mpca.driver.desk import NO_CYCLE, Desk, Draft
 from mpca.driver.joining import Joining
 from mpca.driver.ledger import FrozenSet, Ledger, Ready, RunShape, Sum
-from mpca.driver.roster import ABSENT, ACTIVE, BEGUN, FINISHED, JOINING, LATE, READY, Agent, Roster
+from mpca.driver.roster import ABSENT, ACTIVE, BEGUN, FINISHED, JOINING, LATE, LIVING, READY, Agent, Roster
 from mpca.wire.orders import Answer, Freeze, Part, Reduce
 
 __all__ = ["CycleMachine"]
@@ -418,7 +418,14 @@ class CycleMachine:
             self._ledger.pauses[one.agent] = [one.start, one.end]
             found = self.roster.find(one.agent, one.incarnation)
             if not one.finite and found is not None and found.state == ACTIVE:
-                self.roster.move(found, JOINING, now, "its parameters are not finite: it takes the joint model")
+                out += self.roster.not_finite(found, freeze.cycle // self.shape.shards, now)
+        ruined = kept.frozen and not any(one.finite for one in kept.frozen.values())
+        if ruined and all(agent.index in kept.frozen for agent in self.roster.in_state(*LIVING)):
+            why = (
+                f"the parameters of all {len(kept.frozen)} agents are not finite in cycle {freeze.cycle}: training diverged; "
+                "lower optimizer.lr or the method's gamma. What is saved is the last joint model, which is finite"
+            )
+            return self._on_stop(i.StopRequested("failed", why), now)
         for key, reason in late.items():
             out += self._attendance.was_late(key, reason, now)
         self._frozen = kept
@@ -532,7 +539,7 @@ class CycleMachine:
         if self._ledger.contributors and "reduce" in self._ledger.stages:
             out += self._write_cycle()
             self.cycle += 1
-        living = [a for a in self.roster.in_state(ACTIVE, BEGUN, READY, JOINING, LATE) if a.executor in self.roster.executors]
+        living = [a for a in self.roster.in_state(*LIVING) if a.executor in self.roster.executors]
         reason = self._ending[1].splitlines()[0]
         if not self._stop_sent:
             self._stop_sent = True

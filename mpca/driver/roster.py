@@ -31,9 +31,12 @@ __all__ = [
     "FINISHED",
     "JOINING",
     "LATE",
+    "LIVING",
     "QUARANTINE_DEATHS",
     "QUARANTINE_S",
     "READY",
+    "RUINED_EXCHANGES",
+    "RUINED_TIMES",
     "STARTING",
     "Agent",
     "Executor",
@@ -50,9 +53,14 @@ BEGUN = "BEGUN"
 ACTIVE = "ACTIVE"
 LATE = "LATE"
 FINISHED = "FINISHED"
+#: States of a process that is there and has more to do.
+LIVING = (JOINING, READY, BEGUN, ACTIVE, LATE)
 
 QUARANTINE_DEATHS = 3
 QUARANTINE_S = 600.0
+#: A rebased agent whose parameters are ruined again this often within that many exchanges has an optimiser state that is.
+RUINED_TIMES = 3
+RUINED_EXCHANGES = 10
 
 
 @dataclass(slots=True)
@@ -65,6 +73,7 @@ class Agent:
     pid: int = 0
     since: float = 0.0  # when it came into this state
     stepped: bool = False  # this incarnation has taken a step: what comes before the first one is behind it
+    ruined: list[int] = field(default_factory=list)  # exchanges at which this incarnation's parameters were not finite
 
     @property
     def key(self) -> list:
@@ -204,6 +213,19 @@ class Roster:
         self.move(found, ACTIVE, now, reason)
         return [self.record(found, "rediscovered", reason)]
 
+    def not_finite(self, agent: Agent, exchange: int, now: float) -> list[Instruction]:
+        """It takes the joint model as its own; the third time it is started anew.
+
+        On the same executor, whose registry ends the older incarnation; and no death of the place, which is well.
+        """
+        agent.ruined = [k for k in agent.ruined if exchange - k < RUINED_EXCHANGES] + [exchange]
+        if len(agent.ruined) < RUINED_TIMES:
+            self.move(agent, JOINING, now, "its parameters are not finite: it takes the joint model")
+            return []
+        reason = f"its parameters were not finite {RUINED_TIMES} times within {RUINED_EXCHANGES} exchanges"
+        place = self.executors[agent.executor or ""]
+        return [*self._lost(agent, reason, now), self._start(agent, place, now)]
+
     def finished(self, agent: int, incarnation: int, now: float) -> list[Instruction]:
         found = self.find(agent, incarnation)
         if found is None or found.state == FINISHED:
@@ -231,6 +253,7 @@ class Roster:
     def _start(self, agent: Agent, place: Executor, now: float) -> StartAgent:
         agent.incarnation += 1
         agent.stepped = False
+        agent.ruined = []
         agent.executor, agent.host, agent.pid = place.name, place.host, 0
         self.move(agent, STARTING, now, f"a place on executor {place.name}")
         return StartAgent(agent.index, agent.incarnation, place.name)

@@ -53,8 +53,10 @@ class MPCA(Method):
     """Stages that overlap, at most min(shards, 3); 0 takes that largest number and is replaced by it."""
     layer_aligned: bool = False
     """Cut shards at tensor edges instead of equal in bytes."""
-    install: str = "exchange"
-    """When an agent takes an arrival in: "exchange" (section 5.2, figure 12) or "arrival" (section 5.3)."""
+    install: str = "arrival"
+    """When an agent takes an arrival in: "arrival", between two batches (section 5.3), or "exchange", at its next
+    interruption, which is a whole cycle later (section 5.2, figure 12). Measured by tests/sim/test_install.py: on a slow
+    link the later one ends at about twice the loss; on a fast one nothing tells them apart."""
     correction: bool = False
     """Delay-corrected install instead of the pull (beyond the paper; alpha is not used)."""
 

@@ -150,6 +150,8 @@ class SimCluster:
         if there is not None and there.incarnation == incarnation:
             self.watch.held_again(there)
             return
+        if there is not None:
+            self._kill(node, there)  # the registry suffers one incarnation of an agent
         trainer = self._make_trainer(agent, incarnation)
         step_s = self._costs.step_of(agent, self._agents)
         pid, method = self._next("pid"), self._method
@@ -336,14 +338,16 @@ class SimCluster:
         found = self.process(agent)
         if found is None:
             return False
-        node, one = found
+        self._kill(*found)
+        return True
+
+    def _kill(self, node: Node, one: SimAgent) -> None:
         node.died(one)
         event = c.AgentDied(node.name, one.agent, one.incarnation, one.pid, SIGKILL, "")
         self._world.after(self._costs.latency_s, self.emit, event)
         self._echo(event)
-        self._echo(c.AgentBack(node.name, agent, one.incarnation))
-        self._echo(c.AgentFinished(node.name, agent, one.incarnation, b""))
-        return True
+        self._echo(c.AgentBack(node.name, one.agent, one.incarnation))
+        self._echo(c.AgentFinished(node.name, one.agent, one.incarnation, b""))
 
     def kill_executor(self, agent: int, replace: bool = True) -> bool:
         """The executor of `agent` is lost, whole."""

@@ -68,6 +68,7 @@ class Outcome:
     records: list[Record]
     joint: list[np.ndarray]  # by shard
     status: str
+    reason: str
     events: int  # that the world saw
     cycles: int
     faults: list[Fault]  # that happened
@@ -158,6 +159,7 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
         ledger.written,
         [state.x for state in runner.joint.states if state is not None],
         machine.ended.status,
+        machine.ended.reason,
         world.happened,
         machine.cycle,
         script.fired,
@@ -188,7 +190,7 @@ def random_scenario(seed: int) -> Scenario:
     method = random.choice(
         (
             {"name": "mpca", "shards": 3, "phases": random.randint(1, 3)},
-            {"name": "mpca", "shards": random.randint(1, 5), "install": "arrival"},
+            {"name": "mpca", "shards": random.randint(1, 5), "install": "exchange"},
             {"name": "mpca", "correction": True, "shards": random.randint(1, 3)},
             {"name": "sync", "tau": random.randint(1, 5)},
         )

@@ -32,6 +32,9 @@ __all__ = ["SETTINGS", "check_session", "session"]
 
 #: What any session needs for a run, submitted by hand too.
 SETTINGS: Mapping[str, str] = settings()
+#: Many small JVMs share this machine with the agents: one collector thread each, no files in /tmp, and no optimizing
+#: compiler, which took half of two cores for the first minute (the tests here need a fifth less CPU without it).
+_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 _STOP_S = 10.0
 _EXECUTORS_S = 1.0
 _LOG_CONF = """\
@@ -115,9 +118,8 @@ def session(
         "spark.sql.warehouse.dir": str(home / "warehouse"),
         "spark.ui.enabled": str(ui).lower(),
         "spark.ui.showConsoleProgress": "false",
-        # Many small JVMs share this machine: one collector thread each, and no files in /tmp.
-        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -XX:-UsePerfData -Djava.io.tmpdir={home / 'local'}",
-        "spark.executor.extraJavaOptions": f"-XX:+UseSerialGC -XX:-UsePerfData -Djava.io.tmpdir={home / 'local'}",
+        "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} -Djava.io.tmpdir={home / 'local'}",
+        "spark.executor.extraJavaOptions": f"{_JAVA_OPTIONS} -Djava.io.tmpdir={home / 'local'}",
         # However often executors are killed, the application goes on.
         "spark.deploy.maxExecutorRetries": "-1",
         **(conf or {}),

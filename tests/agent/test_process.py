@@ -91,7 +91,8 @@ def test_pull_equals_the_numpy_algorithm() -> None:
 
 
 def test_arrival_waits_for_the_next_exchange_and_comes_after_its_snapshot() -> None:
-    with FakeExecutor(jobs.count_down, SIZE, 0.001) as executor:
+    method = {"name": "mpca", "shards": 1, "install": "exchange"}
+    with FakeExecutor(jobs.count_down, SIZE, 0.001, method=method) as executor:
         executor.meet()
         cycle = executor.train_some()
         executor.offer(0, 1, X0)

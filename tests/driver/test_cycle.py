@@ -311,6 +311,33 @@ def test_what_is_not_finite_never_enters_and_its_agent_takes_the_joint_model() -
     assert order_of(machine.cycle(out)).freeze.agents == [E0, E1]
 
 
+def test_an_agent_that_is_ruined_again_and_again_is_started_anew() -> None:
+    machine = Machine()
+    out = reducing(machine)
+    machine.nan = {1}  # after every joint model that it takes
+    asked = 0
+    while not any(isinstance(one, i.StartAgent) for one in out):
+        freeze = order_of(out).freeze
+        asked += freeze is not None and E1 in freeze.agents
+        out = machine.cycle(out)
+    assert asked == 3
+    assert [one.incarnation for one in out if isinstance(one, i.StartAgent)] == [1]
+    (lost,) = written(out, "agent")
+    assert (lost["event"], lost["index"], lost["incarnation"]) == ("lost", 1, 0)
+    assert lost["reason"] == "its parameters were not finite 3 times within 10 exchanges"
+
+
+def test_when_no_agent_is_finite_the_run_ends_with_the_last_joint_model() -> None:
+    machine = Machine()
+    out = reducing(machine)
+    machine.nan = {0, 1}
+    machine.run(machine.done(order_of(out)))
+    status, reason = machine.machine._ending
+    assert status == "failed"
+    assert "all 2 agents are not finite in cycle 1" in reason
+    assert "optimizer.lr" in reason
+
+
 def test_a_cycle_whose_yields_are_spoilt_gives_its_number_up() -> None:
     machine = Machine(agents=2, min_agents=2)
     out = reducing(machine)

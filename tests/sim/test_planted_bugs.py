@@ -120,7 +120,7 @@ def what_is_broadcast_is_not_extrapolated(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(mpca.MPCA, "outgoing", lambda self, state: state.x)
 
 
-@planted(PLAIN, "once")
+@planted(replace(PLAIN, method={**PLAIN.method, "install": "exchange"}), "once")
 def an_arrival_is_installed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     right = AgentMachine._exchange
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -90,8 +89,13 @@ def test_standard_schedules(first: int) -> None:
 
 @pytest.mark.parametrize("first", range(0, 300, 50))
 def test_schedules_of_all_kinds(first: int) -> None:
-    statuses = Counter(simulate(random_scenario(seed), seed).status for seed in range(first, first + 50))
-    assert set(statuses) == {"max_cycles"}
+    ended = [simulate(random_scenario(seed), seed) for seed in range(first, first + 50)]
+    early = [one for one in ended if one.status != "max_cycles"]
+    assert len(early) <= 2
+    for one in early:  # few agents, and all of them ruined at once
+        assert one.status == "failed"
+        assert "agents are not finite" in one.reason
+        assert any(fault.kind == "poison" for fault in one.faults)
 
 
 def test_who_lives_contributes_again_long_after_the_last_fault() -> None:

@@ -32,7 +32,7 @@ __all__ = ["SMALL_BYTES", "Spec", "main", "open_session", "say"]
 
 #: A model whose bytes take no time: what is left of a cycle is its fixed cost.
 SMALL_BYTES = 30 << 10
-SMALL_CYCLES = 60
+SMALL_CYCLES = 300
 EXECUTORS_S = 240.0
 RSS_EVERY_S = 0.1
 

@@ -1,0 +1,60 @@
+"""What became of the tests, by folder, from pytest's JUnit file; for `.ci/run`.
+
+Prints passed, failed and skipped tests of every folder, and exits with 1 when a test on a real cluster was skipped or is
+missing: such a test counts only when it ran. Needs the file's path and the ids that pytest collects (on stdin, as
+``pytest --collect-only -q`` prints them).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from xml.etree import ElementTree
+
+__all__ = ["REAL", "count", "main", "missing"]
+
+REAL = ("tests/spark", "tests/hadoop", "tests/docker")
+_OUTCOMES = {"failure": "failed", "error": "failed", "skipped": "skipped"}
+
+
+def _folder(module: str) -> str:
+    """``tests.spark.test_cluster.TestX`` -> ``tests/spark``; of a module beside the folders, ``tests``."""
+    words = module.split(".")
+    return "/".join(words[:2]) if len(words) > 2 else words[0]
+
+
+def count(junit: str) -> dict[str, Counter[str]]:
+    """By folder: how many passed, failed and were skipped."""
+    found: dict[str, Counter[str]] = {}
+    for case in ElementTree.fromstring(junit).iter("testcase"):
+        ends = [_OUTCOMES[child.tag] for child in case if child.tag in _OUTCOMES]
+        found.setdefault(_folder(case.get("classname", "")), Counter())[ends[0] if ends else "passed"] += 1
+    return found
+
+
+def missing(counts: dict[str, Counter[str]], collected: Iterable[str]) -> list[str]:
+    """What keeps the tests on real clusters from counting."""
+    wanted = Counter("/".join(line.split("::")[0].split("/")[:2]) for line in collected if "::" in line)
+    said = []
+    for folder in REAL:
+        ran = counts.get(folder, Counter())
+        if ran["skipped"]:
+            said.append(f"{folder}: {ran['skipped']} skipped; tests on a real cluster must run")
+        if sum(ran.values()) < wanted[folder]:
+            said.append(f"{folder}: {sum(ran.values())} of {wanted[folder]} tests ran")
+    return said
+
+
+def main(junit: Path, collected: Iterable[str]) -> int:
+    counts = count(junit.read_text(encoding="utf-8"))
+    for folder, ends in sorted(counts.items()):
+        print(f"{folder:<20} " + ", ".join(f"{ends[name]} {name}" for name in ("passed", "failed", "skipped")))
+    wrong = missing(counts, collected)
+    print("\n".join(wrong))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.stdin))
