@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from types import FrameType
 from typing import IO
@@ -123,17 +123,20 @@ class _Following:
             else:
                 self._process.terminate()
             return
-        drivers = [one for one in self._children() if self._program in " ".join(one.cmdline())] if gently else []
+        drivers = list(self._drivers()) if gently else []
         if not drivers:
             self._process.terminate()
         for one in drivers:
             with suppress(psutil.Error):
                 one.send_signal(number)
 
-    def _children(self) -> Iterable[psutil.Process]:
+    def _drivers(self) -> Iterator[psutil.Process]:
+        """The driver's Python below Spark's JVM, whose own command line names the program too."""
         with suppress(psutil.Error):
-            return psutil.Process(self._process.pid).children(recursive=True)
-        return ()
+            for one in psutil.Process(self._process.pid).children(recursive=True):
+                with suppress(psutil.Error):  # Spark's scripts leave zombies
+                    if any(word.endswith(self._program) for word in one.cmdline()[:3]):
+                        yield one
 
     def _outcome(self, application: str) -> int:
         """In cluster mode spark-submit only says whether it went well."""

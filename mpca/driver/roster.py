@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mpca.driver.instructions import StartAgent, Write
+from mpca.wire.orders import GONE
 
 __all__ = [
     "ABSENT",
@@ -73,6 +74,7 @@ class Agent:
     pid: int = 0
     since: float = 0.0  # when it came into this state
     stepped: bool = False  # this incarnation has taken a step: what comes before the first one is behind it
+    told: bool = False  # that this incarnation was lost, by a record
     ruined: list[int] = field(default_factory=list)  # exchanges at which this incarnation's parameters were not finite
 
     @property
@@ -203,6 +205,9 @@ class Roster:
         if found is None or found.state != ACTIVE:
             return []
         self.move(found, LATE, now, reason)
+        if reason in GONE:
+            return []  # its process has ended: that news is on its way here, and says why
+        found.told = True
         self.lost += 1
         return [self.record(found, "lost", reason)]
 
@@ -211,7 +216,8 @@ class Roster:
         if found is None or found.state != LATE:
             return []
         self.move(found, ACTIVE, now, reason)
-        return [self.record(found, "rediscovered", reason)]
+        told, found.told = found.told, False
+        return [self.record(found, "rediscovered", reason)] if told else []
 
     def not_finite(self, agent: Agent, exchange: int, now: float) -> list[Instruction]:
         """It takes the joint model as its own; the third time it is started anew.
@@ -252,7 +258,7 @@ class Roster:
 
     def _start(self, agent: Agent, place: Executor, now: float) -> StartAgent:
         agent.incarnation += 1
-        agent.stepped = False
+        agent.stepped = agent.told = False
         agent.ruined = []
         agent.executor, agent.host, agent.pid = place.name, place.host, 0
         self.move(agent, STARTING, now, f"a place on executor {place.name}")
@@ -260,9 +266,8 @@ class Roster:
 
     def _lost(self, agent: Agent, reason: str, now: float) -> list[Instruction]:
         record = self.record(agent, "lost", reason)
-        already_told = agent.state == LATE
         self.move(agent, ABSENT, now, reason)
-        if already_told:
+        if agent.told:
             return []
         self.lost += 1
         return [record]

@@ -30,6 +30,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from mpca.wire.orders import DIED, NO_SUCH_INCARNATION
+
 __all__ = [
     "Acknowledge",
     "Answered",
@@ -43,9 +45,7 @@ __all__ = [
     "Write",
 ]
 
-NO_SUCH_INCARNATION = "no such incarnation"
 DEADLINE = "no answer before the deadline"
-DIED = "died before it handed over"
 FORGOTTEN = "its cycle was forgotten"
 
 MADE, ASKED, FROZEN, CLOSED = "MADE", "ASKED", "FROZEN", "CLOSED"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -82,9 +83,12 @@ class ClusterFiles:
                 with _Refusing(folder, f"cannot {step} in"):
                     if not act():
                         raise EnvironmentRefused(f"cannot {step} in {masked(folder)}: it was refused without a word")
-        finally:
-            with _Refusing(folder, "cannot remove from"):
+        except EnvironmentRefused:
+            with suppress(Py4JJavaError):
                 system.delete(self._path(name), True)
+            raise
+        with _Refusing(folder, "cannot remove from"):
+            system.delete(self._path(name), True)
 
     def clock(self, folder: str) -> float:
         """Wall clock of the NameNode in seconds, by a file of a moment in `folder`, or what of it is there."""

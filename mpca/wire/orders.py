@@ -16,7 +16,24 @@ from typing import Any
 
 import msgpack
 
-__all__ = ["Answer", "Download", "Freeze", "Frozen", "Order", "Part", "Rediscovered", "Reduce"]
+__all__ = [
+    "DIED",
+    "GONE",
+    "NO_SUCH_INCARNATION",
+    "Answer",
+    "Download",
+    "Freeze",
+    "Frozen",
+    "Order",
+    "Part",
+    "Rediscovered",
+    "Reduce",
+]
+
+#: Why an executor answers without an agent whose process is not there any more; the Java says the same words.
+NO_SUCH_INCARNATION = "no such incarnation"
+DIED = "died before it handed over"
+GONE = (NO_SUCH_INCARNATION, DIED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pytest
 from mpca.cli.dev.hadoop import Hadoop
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def hadoop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
     """Six daemons, and the environment of this process set so that Spark finds them."""
     cluster = Hadoop(tmp_path_factory.mktemp("hadoop"), print)
@@ -31,7 +31,7 @@ def folder(request: pytest.FixtureRequest) -> str:
     return f"/tests/{path.name}"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # not longer: a process has one session, and other folders have their own
 def spark(hadoop: Hadoop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """Two executors of this machine, whose driver finds the cluster's HDFS."""
     from mpca.spark.session import session

@@ -30,6 +30,7 @@ SMALL = (
     "cluster.executor_memory=512MiB",
     "spark.driver.memory=700m",
     "cluster.start_timeout=400s",
+    "cluster.cycle_deadline=90s",  # what is slow here is the machine
 )
 PATIENCE_S = 500.0
 

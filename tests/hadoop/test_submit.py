@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -87,12 +88,11 @@ def test_one_run_meets_a_rival_a_restarted_node_a_lost_executor_and_ctrl_c(hadoo
         pids = {one["index"]: one["pid"] for one in seen("agent", event="started")}
         assert set(pids) == {0, 1}
 
-        # a NodeManager goes and comes back: its containers do not notice
-        for name in ("nodemanager1", "nodemanager2"):
-            hadoop.restart(name)
+        # a NodeManager goes and comes back, before YARN gives it up: its containers do not notice
+        hadoop.restart("nodemanager1")
         cycles = len(seen("cycle"))
         rival = submit(tmp_path, "--resume", "auto", sets=(f"run.dir={run_dir}",))
-        run.until(lambda: len(seen("cycle")) > cycles + 3, "cycles after the restart of the nodes")
+        run.until(lambda: len(seen("cycle")) > cycles + 3, "cycles after the restart of the node")
         assert all(psutil.pid_exists(pid) for pid in pids.values())
         assert not seen("agent", event="lost")
 
@@ -128,5 +128,8 @@ def test_one_run_meets_a_rival_a_restarted_node_a_lost_executor_and_ctrl_c(hadoo
 
 def _driver(run: Submitted) -> int:
     """Pid of the driver's Python, below Spark's JVM."""
-    below = psutil.Process(run.process.pid).children(recursive=True)
-    return next(one.pid for one in below if any(word.endswith("mpca_run.py") for word in one.cmdline()[:3]))
+    for one in psutil.Process(run.process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # Spark's scripts leave zombies
+            if any(word.endswith("mpca_run.py") for word in one.cmdline()[:3]):
+                return one.pid
+    raise AssertionError("no driver")
