@@ -28,12 +28,12 @@ LASTING = (
 _runs = itertools.count(1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def work_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("session")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(work_dir: Path) -> Iterator[object]:
     """Three executors with room for two agents each."""
     with session(work_dir, executors=3, agents_per_executor=2, executor_memory=700 * MIB, driver_memory=700 * MIB) as spark:

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import os
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-import mpca
-from mpca.spark.session import session
-
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-
-def train() -> str:
-    import torch
-
-    model = torch.nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    mpca.attach(model, optimizer)
-    while not mpca.stopping():
-        optimizer.zero_grad()
-        model(torch.randn(8, 4)).square().mean().backward()
-        optimizer.step()
-    return os.environ["CUDA_VISIBLE_DEVICES"]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_agents_of_two_executors_that_are_told_the_same_gpus_take_different_ones(tmp_path: Path) -> None:
@@ -37,14 +25,9 @@ def test_agents_of_two_executors_that_are_told_the_same_gpus_take_different_ones
         "spark.worker.resource.gpu.discoveryScript": str(script),
         "spark.executor.resource.gpu.amount": "4",
     }
-    (tmp_path / "session").mkdir()
-    with session(tmp_path / "session", executors=2, agents_per_executor=2, executor_memory=512 << 20, conf=gpus) as spark:
-        result = mpca.Distributor(
-            num_agents=4,
-            objectives=[mpca.MaxCycles(6)],
-            conf={"cluster.agents_per_executor": 2},
-            run_dir=tmp_path / "run",
-            spark=spark,
-        ).run(train)
-    assert result.summary["cycles"] >= 6, "tasks of the exchange ask for no GPU"
-    assert sorted(result.returns.values()) == names
+    command = [sys.executable, "-m", "tests.spark.beside_gpus", str(tmp_path), json.dumps(gpus)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["cycles"] >= 6, "tasks of the exchange ask for no GPU"
+    assert told["devices"] == names

@@ -46,6 +46,7 @@ def render(
     ports: Mapping[str, int] = PORTS,
     node_memory_mb: int = 8192,
     node_vcores: int = 16,
+    node_expiry_s: int = 60,
 ) -> None:
     """Write the configuration folder that daemons and clients read.
 
@@ -57,6 +58,8 @@ def render(
         ports: of every service; the keys of `PORTS`.
         node_memory_mb: what a NodeManager offers, in MiB.
         node_vcores: what a NodeManager offers; more than there are cores is fine.
+        node_expiry_s: seconds without a heart-beat after which YARN gives a node up, and what runs there with it. On two
+            busy cores a NodeManager that is started again takes up to half a minute.
     """
     values = {
         "namenode": namenode,
@@ -64,6 +67,7 @@ def render(
         "data": str(data),
         "node_memory_mb": node_memory_mb,
         "node_vcores": node_vcores,
+        "node_expiry_ms": 1000 * node_expiry_s,
         **ports,
     }
     folder.mkdir(parents=True, exist_ok=True)
