@@ -10,12 +10,14 @@ PYTEST := $(VENV)/bin/python -m pytest
 JAR := mpca/jars/mpca-spark_2.12.jar
 JVM_SOURCES := jvm/pom.xml $(shell find jvm/src -type f 2>/dev/null)
 
-.PHONY: help setup train test quick junit lint format clean
+.PHONY: help setup train test test-docker test-docker-full quick junit lint format clean
 
 help:
 	@echo "make setup    .venv with everything in it, and the jar; a JDK too when root on Debian"
 	@echo "make train    train the digits on this machine with four agents; ARGS='--set method.name=sync' changes it"
 	@echo "make test     all tests (JUnit and pytest)"
+	@echo "make test-docker       those on a cluster of containers, as root or with a docker engine: 6 minutes"
+	@echo "make test-docker-full  more of them, which CI leaves out: 20 minutes and 20 GB of disk"
 	@echo "make quick    the tests that start no Spark and no Hadoop, under two minutes"
 	@echo "make lint     ruff, and the rules of this project"
 	@echo "make clean    remove what was built here (not your runs)"
@@ -38,10 +40,17 @@ train: setup
 	@$(MPCA) train conf/digits.toml $(ARGS)
 
 test: setup junit
-	$(PYTEST) --ignore=tests/bare
+	$(PYTEST) --ignore=tests/bare --ignore=tests/docker
+
+test-docker: setup
+	$(PYTEST) -s tests/docker
+
+# pytest collects these files only when they are named
+test-docker-full: setup
+	$(PYTEST) -s tests/docker/full_faults.py tests/docker/full_environment.py
 
 quick: setup
-	$(PYTEST) -m "not spark and not hadoop and not slow and not root" --ignore=tests/bare
+	$(PYTEST) -m "not spark and not hadoop and not docker and not slow and not root" --ignore=tests/bare
 
 junit: $(JAR)
 	cd jvm && ./mvnw -q -B test

@@ -1,7 +1,7 @@
 """A test that leaves a process, a descriptor or a shared-memory file behind fails.
 
-Tests marked `spark` or `hadoop` share a session or daemons between them, so for those the same is asked once, when everything
-has ended; what a single one of them may leave in Spark is checked in `tests/spark`.
+Tests marked `spark`, `hadoop` or `docker` share a session or daemons between them, so for those the same is asked once, when
+everything has ended; what a single one of them may leave in Spark is checked in `tests/spark`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.support.leaks import Held, wait_until_gone
 
 @pytest.fixture(autouse=True)
 def nothing_left_by_the_test(request: pytest.FixtureRequest) -> Iterator[None]:
-    if any(request.node.get_closest_marker(shared) is not None for shared in ("spark", "hadoop")):
+    if any(request.node.get_closest_marker(shared) is not None for shared in ("spark", "hadoop", "docker")):
         yield
         return
     before = Held.now()

@@ -18,7 +18,7 @@ import psutil
 from mpca.config import child_environment
 from mpca.errors import EnvironmentRefused
 
-__all__ = ["DAEMONS", "LOOPBACK", "WORKERS", "Daemons", "Place"]
+__all__ = ["DAEMONS", "JAVA_OPTIONS", "LOOPBACK", "WORKERS", "Daemons", "Place"]
 
 LOOPBACK = "127.0.0.1"
 #: Addresses of the two worker hosts.
@@ -35,7 +35,7 @@ _MAINS = {
 }
 _MARK = "-Dmpca.dev.daemon="
 #: The list that Hadoop's own start scripts add on Java 17 since 3.4.2; Java 8 passes over it by the first option.
-_JAVA_OPTIONS = (
+JAVA_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(
         f"--add-opens=java.base/{package}=ALL-UNNAMED"
@@ -122,7 +122,7 @@ class Daemons:
         """
         place = self._place
         command = [
-            *(f"{place.java_home}/bin/java", *_JAVA_OPTIONS, "-XX:TieredStopAtLevel=1", "-Xmx128m"),
+            *(f"{place.java_home}/bin/java", *JAVA_OPTIONS, "-XX:TieredStopAtLevel=1", "-Xmx128m"),
             *("-cp", f"{place.conf}:{place.jars}/*", main, *arguments),
         ]
         done = subprocess.run(command, env=self._environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -156,7 +156,7 @@ class Daemons:
         return [
             f"{place.java_home}/bin/java",
             f"{_MARK}{place.folder}#{name}",
-            *_JAVA_OPTIONS,
+            *JAVA_OPTIONS,
             f"-Xmx{heap_mb}m",
             f"-Djava.io.tmpdir={place.data}/tmp",
             *(f"-D{what}.log.dir={place.logs}" for what in ("hadoop", "yarn")),
