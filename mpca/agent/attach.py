@@ -198,7 +198,8 @@ def data(split: str = "train", batch_size: int | None = None) -> Share | Iterabl
     if not hasattr(found, "stream"):
         return shard(found, batch_size)
     start = None if context is None else context.start
-    return found.stream(
+    reads = context.loop.reading if context is not None and split == "train" else None  # of others everybody reads its own
+    stream = found.stream(
         batch_size,
         agent=agent(),
         agents=agents(),
@@ -206,4 +207,8 @@ def data(split: str = "train", batch_size: int | None = None) -> Share | Iterabl
         stopping=stopping,
         count=samples,
         max_bad_fraction=section.get("max_bad_fraction", 0.0),
+        membership=None if reads is None else reads.membership,
     )
+    if reads is not None:
+        reads.stream = stream
+    return stream

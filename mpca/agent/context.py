@@ -8,11 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from mpca.agent.files import ExecutorFiles, FilePipe
 from mpca.agent.link import Link
 from mpca.agent.loop import AgentLoop
 from mpca.agent.state import AgentMachine
 from mpca.clock import SystemClock
 from mpca.methods import Method, from_dict
+from mpca.storage import Location, hdfs_here
 from mpca.wire.messages import Start
 
 __all__ = ["AgentContext", "current", "enter"]
@@ -28,6 +30,7 @@ class AgentContext:
     metrics: dict[str, Any]  # newest values of `log`, as they were given
     attached: bool = field(default=False)
     gpu: object = None  # the lock of its GPU, held as long as the process lives
+    files: FilePipe | None = None  # to the executor, once something on HDFS is opened
 
     @classmethod
     def make(cls, start: Start, link: Link) -> AgentContext:
@@ -37,6 +40,12 @@ class AgentContext:
         machine = AgentMachine(start.agent, start.incarnation, start.shards, method)
         loop = AgentLoop(link, machine, SystemClock(), lambda: {name: float(value) for name, value in metrics.items()})
         return cls(start, method, loop, metrics)
+
+    def open_hdfs(self, location: Location) -> ExecutorFiles:
+        """Files of HDFS, through the executor."""
+        if self.files is None:
+            self.files = FilePipe(self.loop.say)
+        return ExecutorFiles(self.files, location)
 
 
 _current: AgentContext | None = None
@@ -51,3 +60,4 @@ def enter(context: AgentContext | None) -> None:
     """Become that agent. Called once, by `main`."""
     global _current
     _current = context
+    hdfs_here.use(None if context is None else context.open_hdfs)

@@ -80,6 +80,11 @@ def _load(payload: bytes, threads: int) -> Callable[[Any], dict[str, float]] | s
     return function
 
 
+def _be_polite() -> None:
+    """Of the whole group, since decoders that were started already go on to the next evaluation."""
+    os.setpriority(os.PRIO_PGRP, 0, min(os.getpriority(os.PRIO_PROCESS, 0) + _NICE, 19))
+
+
 def main() -> int:
     """Answer until stdin ends."""
     read_fd, write_fd = move_control_pipe()
@@ -96,7 +101,7 @@ def main() -> int:
         while data:
             data = data[os.write(write_fd, data) :]
         if not polite:
-            os.nice(_NICE)
+            _be_polite()
             polite = True
     return 0
 

@@ -1,12 +1,12 @@
 """What the agent's state machine is told, and what it says to do.
 
-The executor's words (`Begin`, `Yield`, `Install`, `Stop` of `wire.messages`) are events as they come. The rest is here.
-All are named tuples: they are made at every optimiser update, and by the simulator millions of times.
+The executor's words (`Begin`, `Yield`, `Install`, `Members`, `Stop` of `wire.messages`) are events as they come; the rest is
+here. All are named tuples: they are made at every optimiser update, and by the simulator millions of times.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = [
     "STEPPED",
@@ -22,6 +22,7 @@ __all__ = [
     "SayHello",
     "Stepped",
     "Take",
+    "TakeMembers",
 ]
 
 # ---- events --------------------------------------------------------------------------------------------------------
@@ -78,6 +79,12 @@ class Take(NamedTuple):
     shard: int
     version: int
     mode: str
+
+
+class TakeMembers(NamedTuple):
+    """Tell the data stream who reads from now on."""
+
+    members: dict[str, Any]
 
 
 class Release(NamedTuple):

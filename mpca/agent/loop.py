@@ -20,14 +20,16 @@ from mpca.agent.events import (
     SayFinished,
     SayHello,
     Take,
+    TakeMembers,
 )
 from mpca.agent.link import Link, LinkClosed
 from mpca.agent.process import end_group
+from mpca.agent.reading import Reading
 from mpca.agent.state import HOLDING, STOPPING, WAITING, AgentMachine
 from mpca.agent.trainer import Trainer
 from mpca.clock import Clock
 from mpca.shm import Segment
-from mpca.wire.messages import Failed, Finished, Hello, Installed, Progress, Snapshot, Stop
+from mpca.wire.messages import Failed, Files, Finished, Hello, Installed, Progress, Snapshot, Stop
 
 __all__ = ["PROGRESS_INTERVAL_S", "AgentLoop"]
 
@@ -47,6 +49,7 @@ class AgentLoop:
         self._segment: Segment | None = None
         self._hello: Hello | None = None
         self.samples = 0
+        self.reading = Reading()
         self._pause_s = 0.0
         self._began: float | None = None
         self._next_progress = 0.0
@@ -55,6 +58,7 @@ class AgentLoop:
             Publish: self._publish,
             Take: self._take,
             Release: self._release,
+            TakeMembers: self._take_members,
             SayFinished: self._say_finished,
             SayFailed: self._say_failed,
             EndGroup: self._end_group,
@@ -93,6 +97,10 @@ class AgentLoop:
         if machine.pulls:
             assert self._trainer is not None
             self._trainer.pull(machine.pulls)
+
+    def say(self, message: Files) -> None:
+        """What needs no decision: send it."""
+        self._link.send(message)
 
     def tell(self, event: Any) -> None:
         """Hand an event to the machine and do what it says."""
@@ -140,6 +148,9 @@ class AgentLoop:
         now = self._clock.wall()
         self._link.send(Installed(one.shard, one.version, one.mode, now, now))
 
+    def _take_members(self, one: TakeMembers) -> None:
+        self.reading.told(one.members)
+
     def _say_finished(self, one: SayFinished) -> None:
         self._report()
         self._link.send(Finished(one.returns))
@@ -152,7 +163,8 @@ class AgentLoop:
         now = self._clock.now()
         self._next_progress = now + PROGRESS_INTERVAL_S
         train_s = 0.0 if self._began is None else now - self._began
-        self._link.send(Progress(self._machine.updates, self.samples, train_s, self._pause_s, self._metrics()))
+        steps, data = self._machine.updates, self.reading.position
+        self._link.send(Progress(steps, self.samples, train_s, self._pause_s, self._metrics(), data))
 
     def _end_group(self, _: EndGroup) -> None:
         end_group()

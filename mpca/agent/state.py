@@ -34,9 +34,10 @@ from mpca.agent.events import (
     SayHello,
     Stepped,
     Take,
+    TakeMembers,
 )
 from mpca.errors import LocalProtocolError
-from mpca.wire.messages import Begin, Install, Stop, Yield
+from mpca.wire.messages import Begin, Install, Members, Stop, Yield
 
 __all__ = ["CLOSED", "HOLDING", "STARTING", "STOPPING", "TRAINING", "WAITING", "AgentMachine", "AgentMethod"]
 
@@ -68,9 +69,9 @@ class AgentMachine:
     """One incarnation of one agent. Owned by its loop, or by the simulator's."""
 
     __slots__ = (
-        "_alphas", "_arrived", "_at_snapshot", "_deferred", "_hold_after", "_install_first", "_method", "_on_arrival",
-        "_pending", "_pulled", "_since_install", "_updates", "agent", "incarnation", "installed", "pulls", "shards",
-        "stage", "stage_since", "stop_reason",
+        "_alphas", "_arrived", "_at_snapshot", "_deferred", "_hold_after", "_install_first", "_members", "_method",
+        "_on_arrival", "_pending", "_pulled", "_since_install", "_updates", "agent", "incarnation", "installed", "pulls",
+        "shards", "stage", "stage_since", "stop_reason",
     )  # fmt: skip
 
     def __init__(self, agent: int, incarnation: int, shards: int, method: AgentMethod) -> None:
@@ -90,6 +91,7 @@ class AgentMachine:
         self._install_first = method.install_first
         self._hold_after = method.hold_after
         self._updates = 0  # optimiser updates of this incarnation
+        self._members = 0  # version of the newest membership that it was told
         self._at_snapshot = [0] * shards  # `_updates` when each shard was last published
         self._since_install = 0  # updates since all shards arrived, for methods that hold
         self._arrived = 0  # bit s: shard s arrived since then
@@ -149,6 +151,12 @@ class AgentMachine:
         if self.stage is WAITING:  # a second Begin comes with an order that was submitted again
             self._become(TRAINING, now, "x_0 is agreed")
         return _NOTHING
+
+    def _told_members(self, event: Members, now: float) -> tuple[Any, ...]:
+        if event.version <= self._members:  # said again with an order that was submitted again
+            return _NOTHING
+        self._members = event.version
+        return (TakeMembers(event.members),)
 
     def _yield(self, event: Yield, now: float) -> tuple[Any, ...]:
         if self._hold_after and self.stage is TRAINING:
@@ -237,5 +245,6 @@ _DECISIONS: dict[type, Any] = {
     Begin: AgentMachine._begin,
     Yield: AgentMachine._yield,
     Install: AgentMachine._install,
+    Members: AgentMachine._told_members,
     Stop: AgentMachine._stop,
 }

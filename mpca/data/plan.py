@@ -1,29 +1,33 @@
-"""Who reads what of an epoch: a pure function that every agent computes for itself, without a word between them.
+"""Who reads what of an epoch: a pure function that every agent computes for itself, of the membership that all are told.
 
 A split is cut into units of consecutive records, each one ranged read. The units of an epoch are shuffled by (seed, epoch)
 and dealt to the agents that begin it, so that together they read every record once. An agent shuffles the records
 again in a window (`stream_reader.py`).
 
-*Losing an agent*: the units of its share that it had not begun when it was last heard of go to the living, at the end of
-their shares. What that costs: records of the one unit that it was in the middle of, and of its window, may be missing from
-that epoch; what it read after it was last heard of is read twice; and an agent that has ended that epoch does not go
-back, so what would fall to it is not read in that epoch. *Joining*: a new agent takes part from the next epoch that nobody
-has begun; the epochs before are the others' alone.
+*Losing an agent*: the units of its share that it had not finished when it was last heard of go to the living, at the end of
+their shares. What that costs: records that it had handed out since, or out of units of which others still lay in its
+window, are read twice. And an agent that has read ahead to the end of that epoch does not go back, so what would fall to
+it is not read in that epoch, nor is what is left when all who began it are lost. *Joining*: a new agent takes part from
+the next epoch that nobody has begun, at once; the epochs before are the others' alone. *Going on from a backup*: what the
+earlier attempt had not finished of its epochs is dealt to the agents of this one, however many they are. Whoever begins an
+epoch before it hears of a change leaves out what it has read of it already; others may read that again.
 
-Not for reading, and not for how agents hear of it.
+Not for reading, and not for how agents hear of it (`wire.messages.Members`, `driver/readers.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-__all__ = ["UNIT_RECORDS", "Loss", "Membership", "Unit", "plan", "units_of"]
+__all__ = ["UNIT_RECORDS", "Loss", "Membership", "Unit", "plan", "shares", "units_of"]
 
 #: Records of one unit. ImageNet's are 110 KB: 3.5 MB a read, past the size where HDFS or a disk cares about seeks.
 UNIT_RECORDS = 32
+_ALL = 1 << 62  # units: more than any share has
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,40 +45,97 @@ class Loss:
 
     agent: int
     epoch: int
-    begun: int  # units of its share of that epoch
+    done: int  # units of its share of that epoch that it had finished, from the first one on
+    last: int = -1  # newest epoch that anybody had begun, if that is a later one: its share of those is dealt anew too
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Who takes part, as one agent knows it."""
+    """Who takes part in one attempt of a run."""
 
+    agents: int  # that the attempt wants: units are cut for so many
     since: tuple[tuple[int, int], ...]  # (agent, first epoch that it takes part in); one that comes back has a second entry
     losses: tuple[Loss, ...] = ()  # in the order in which they happened
+    before: tuple[Membership, ...] = ()  # the attempts that this one goes on from, oldest first: all of their agents are lost
 
     @classmethod
-    def of(cls, agents: int) -> Membership:
+    def of(cls, agents: int, first: int = 0) -> Membership:
         """All of them from the beginning."""
-        return cls(tuple((agent, 0) for agent in range(agents)))
+        return cls(agents, tuple((agent, first) for agent in range(agents)))
 
-    def lose(self, agent: int, epoch: int, begun: int) -> Membership:
+    def lose(self, agent: int, epoch: int, done: int, last: int = -1) -> Membership:
         """Without that agent from now on."""
-        return replace(self, losses=(*self.losses, Loss(agent, epoch, begun)))
+        return replace(self, losses=(*self.losses, Loss(agent, epoch, done, last)))
 
     def join(self, agent: int, epoch: int) -> Membership:
-        """With that agent from that epoch on, which comes after the one that it was lost in, if it was."""
+        """With that agent from that epoch on, which comes after all that were begun when it was lost, if it was."""
         return replace(self, since=(*self.since, (agent, epoch)))
+
+    def go_on(self, agents: int, left: Mapping[int, tuple[int, int]], last: int) -> Membership:
+        """The beginning of a further attempt; `left` is where those who took part were, `last` the newest epoch begun."""
+        ended = replace(self, before=())
+        # Who was in a later epoch goes first, so that nothing of an earlier one falls to it.
+        for agent, (epoch, done) in sorted(left.items(), key=lambda one: (-one[1][0], one[0])):
+            ended = ended.lose(agent, epoch, done, last)
+        first = min((epoch for epoch, _ in left.values()), default=last + 1)
+        return replace(Membership.of(agents, first), before=(*self.before, ended)).forget(first)
+
+    def first(self, agent: int) -> int:
+        """The epoch with which a process that plays this agent begins."""
+        return max((since for one, since in self.since if one == agent), default=0)
 
     def begin(self, epoch: int) -> list[int]:
         """The agents that begin an epoch."""
         begun = {agent for agent, since in self.since if since <= epoch and not self._lost_between(agent, since, epoch)}
         return sorted(begun)
 
-    def _lost_between(self, agent: int, since: int, epoch: int) -> bool:
-        return any(loss.agent == agent and since <= loss.epoch < epoch for loss in self.losses)
-
     def lost_in(self, epoch: int) -> tuple[Loss, ...]:
-        """The losses that happened in an epoch, in order."""
-        return tuple(loss for loss in self.losses if loss.epoch == epoch)
+        """What the losses mean for an epoch that their agents began, in order."""
+        seen = []
+        for loss in self.losses:
+            if loss.epoch == epoch:
+                seen.append(loss)
+            elif loss.epoch > epoch:  # had ended it: what is lost by others later does not fall to it
+                seen.append(replace(loss, epoch=epoch, done=_ALL))
+            elif loss.last >= epoch:
+                seen.append(replace(loss, epoch=epoch, done=0))
+        return tuple(seen)
+
+    @property
+    def last(self) -> int:
+        """The newest epoch that is known to have been begun, -1 before any."""
+        return max((max(loss.epoch, loss.last) for one in (*self.before, self) for loss in one.losses), default=-1)
+
+    def forget(self, epoch: int) -> Membership:
+        """The same from that epoch on, without what only those before it need."""
+        since = [(agent, max(s for a, s in self.since if a == agent and s <= epoch)) for agent in self.begin(epoch)]
+        later = [one for one in self.since if one[1] > epoch]
+        losses = tuple(loss for loss in self.losses if max(loss.epoch, loss.last) >= epoch)
+        return replace(
+            self, since=(*since, *later), losses=losses, before=tuple(one for one in self.before if one.last >= epoch)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Lists and numbers, for a message or a backup."""
+        return {
+            "agents": self.agents,
+            "since": [list(one) for one in self.since],
+            "losses": [[one.agent, one.epoch, one.done, one.last] for one in self.losses],
+            "before": [one.to_dict() for one in self.before],
+        }
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Membership:
+        """Raises KeyError, TypeError or ValueError when it is none."""
+        return cls(
+            int(value["agents"]),
+            tuple((int(agent), int(epoch)) for agent, epoch in value["since"]),
+            tuple(Loss(*map(int, one)) for one in value["losses"]),
+            tuple(cls.from_dict(one) for one in value["before"]),
+        )
+
+    def _lost_between(self, agent: int, since: int, epoch: int) -> bool:
+        return any(loss.agent == agent and since <= loss.epoch and max(loss.epoch, loss.last) < epoch for loss in self.losses)
 
 
 def units_of(starts: Sequence[int], records: int = UNIT_RECORDS) -> tuple[Unit, ...]:
@@ -100,7 +161,7 @@ def plan(
     lost: Sequence[Loss] = (),
     sticky: bool = False,
 ) -> dict[int, tuple[Unit, ...]]:
-    """The share of each agent of an epoch, in the order in which it reads it. Lost agents keep what they had begun.
+    """The share of each agent of an epoch, in the order in which it reads it. Lost agents keep what they had finished.
 
     Args:
         agents: those that begin the epoch, in any order.
@@ -111,21 +172,55 @@ def plan(
     Example:
         >>> cut = units_of([0, 4], records=1)
         >>> whole = plan(cut, seed=1, epoch=0, agents=[0, 1])
-        >>> after = plan(cut, seed=1, epoch=0, agents=[0, 1], lost=[Loss(1, 0, begun=1)])
+        >>> after = plan(cut, seed=1, epoch=0, agents=[0, 1], lost=[Loss(1, 0, done=1)])
         >>> after == {0: whole[0] + whole[1][1:], 1: whole[1][:1]}
         True
     """
+    dealt = _whole(units, seed, epoch, agents, sticky)
+    _move(dealt, lost)
+    return {agent: tuple(share) for agent, share in dealt.items()}
+
+
+def shares(
+    cut: Callable[[int], Sequence[Unit]], members: Membership, *, seed: int, epoch: int, sticky: bool = False
+) -> dict[int, tuple[Unit, ...]]:
+    """`plan` by a membership, with what earlier attempts left of the epoch. `cut` gives the units for so many agents."""
+    rest: list[Unit] | None = None  # of an epoch that an earlier attempt had begun
+    for one in (*members.before, members):
+        if rest is None and one is not members and one.last < epoch:
+            continue
+        agents = one.begin(epoch)
+        if not agents and one is not members:
+            continue
+        if rest is None:
+            dealt = _whole(cut(one.agents), seed, epoch, agents, sticky)
+        else:
+            dealt = {agent: rest[place :: len(agents)] for place, agent in enumerate(agents)}
+        rest = _move(dealt, one.lost_in(epoch))
+    return {agent: tuple(share) for agent, share in dealt.items()}
+
+
+def _whole(units: Sequence[Unit], seed: int, epoch: int, agents: Iterable[int], sticky: bool) -> dict[int, list[Unit]]:
+    """A whole epoch, dealt to those that begin it."""
     everybody = sorted(agents)
     # The leading number keeps the streams apart: SeedSequence takes (1, 0) and (1, 0, 0) for the same.
     order = np.random.default_rng((3, seed) if sticky else (4, seed, epoch)).permutation(len(units)).tolist()
-    shares = {agent: [units[i] for i in order[place :: len(everybody)]] for place, agent in enumerate(everybody)}
+    dealt = {agent: [units[i] for i in order[place :: len(everybody)]] for place, agent in enumerate(everybody)}
     if sticky:
-        for agent, share in shares.items():
+        for agent, share in dealt.items():
             np.random.default_rng((5, seed, epoch, agent)).shuffle(share)  # type: ignore[arg-type]
-    living = list(everybody)
+    return dealt
+
+
+def _move(dealt: dict[int, list[Unit]], lost: Iterable[Loss]) -> list[Unit]:
+    """Give what lost agents had not finished to the living, in place; the answer is what nobody is left for."""
+    living = list(dealt)
+    rest: list[Unit] = []
     for loss in lost:
-        rest, shares[loss.agent] = shares[loss.agent][loss.begun :], shares[loss.agent][: loss.begun]
+        if loss.agent not in living:  # did not begin it
+            continue
+        rest, dealt[loss.agent] = dealt[loss.agent][loss.done :], dealt[loss.agent][: loss.done]
         living.remove(loss.agent)
         for place, agent in enumerate(living):
-            shares[agent] += rest[place :: len(living)]
-    return {agent: tuple(share) for agent, share in shares.items()}
+            dealt[agent] += rest[place :: len(living)]
+    return [] if living else rest

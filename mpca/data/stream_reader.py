@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ import numpy as np
 from mpca.data.cache import RecordCache
 from mpca.data.index import Entry, Index
 from mpca.data.manifest import Manifest, load_index, load_manifest
-from mpca.data.plan import UNIT_RECORDS, Membership, Unit, plan, units_of
+from mpca.data.plan import UNIT_RECORDS, Membership, Unit, shares, units_of
 from mpca.data.shards import cut, span
 from mpca.errors import ConfigError
 from mpca.storage import Store
@@ -28,6 +29,7 @@ _log = logging.getLogger("mpca.data")
 #: Seconds before a failed read is tried again; then it is the run's error. A NameNode that restarts takes about a minute.
 _PATIENCE_S = (0.2, 1.0, 5.0, 15.0, 30.0, 30.0)
 _UNITS_EACH = 8  # a small split is cut finer, so that shares differ by an eighth at most
+_LOOK_S = 0.2  # how often an agent that takes part in no epoch looks whether it does now
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class Record:
 
     number: int  # of the split
     epoch: int
+    unit: Unit
+    place: int  # of the unit among those that this agent reads in this epoch
     entry: Entry
     jpeg: bytes | None
     where: str  # for people: shard, key, offset
@@ -83,25 +87,27 @@ class Reader:
         cache: RecordCache,
         epochs: int | None = None,
         wait: Callable[[float], None] = time.sleep,
+        membership: Membership | None = None,
     ) -> None:
-        each = min(UNIT_RECORDS, max(1, len(data) // (agents * _UNITS_EACH)))
-        self._units = units_of(data.index.starts, each)
-        if len(self._units) < agents:
+        self._data, self._cache, self._wait = data, cache, wait
+        self._cuts: dict[int, tuple[Unit, ...]] = {}
+        if len(self._cut(agents)) < agents:
             raise ConfigError(
                 f"fewer samples than agents: {data.split} has {len(data)} records, agents={agents}; use fewer (cluster.agents)"
             )
-        self._data, self._cache, self._wait = data, cache, wait
         self._seed, self._agent, self._incarnation = seed, agent, incarnation
         self._window_bytes, self._epochs = window_bytes, epochs
-        self.membership = Membership.of(agents)  # replaced as a whole when agents are lost or join
-        self.position = (0, 0)  # epoch, units of it that were begun
-        #: Records of the share of the first epoch: what a share of bad ones is of.
-        self.share_records = sum(unit.count for unit in self._share(0, self.membership))
+        self.membership = membership or Membership.of(agents)  # replaced as a whole when agents are lost or join
+        self.ahead = self.membership.first(agent)  # newest epoch of which something was read
+        #: Records of the share of a whole epoch: what a share of bad ones is of.
+        self.share_records = sum(unit.count for unit in self._share(0, Membership.of(agents)))
 
     def records(self) -> Iterator[Record]:
         """The records of all epochs; each epoch has left the window before the next begins."""
-        epoch = 0
+        epoch = self.membership.first(self._agent)
         while self._epochs is None or epoch < self._epochs:
+            while not self._takes_part(epoch):  # it was given up, and whoever did that will say what next
+                self._wait(_LOOK_S)
             chance = np.random.default_rng((10, self._seed, epoch, self._agent, self._incarnation))
             window: list[Record] = []
             held = 0
@@ -116,37 +122,48 @@ class Reader:
             epoch += 1
 
     def _share(self, epoch: int, members: Membership) -> tuple[Unit, ...]:
-        agents = members.begin(epoch)
         sticky = self._cache.limit_bytes > 0
-        shares = plan(self._units, seed=self._seed, epoch=epoch, agents=agents, lost=members.lost_in(epoch), sticky=sticky)
-        return shares.get(self._agent, ())
+        return shares(self._cut, members, seed=self._seed, epoch=epoch, sticky=sticky).get(self._agent, ())
+
+    def _cut(self, agents: int) -> tuple[Unit, ...]:
+        """The units for so many agents."""
+        if agents not in self._cuts:
+            each = min(UNIT_RECORDS, max(1, len(self._data) // (agents * _UNITS_EACH)))
+            self._cuts[agents] = units_of(self._data.index.starts, each)
+        return self._cuts[agents]
+
+    def _takes_part(self, epoch: int) -> bool:
+        """In that epoch or a later one."""
+        members = self.membership
+        return self._agent in members.begin(epoch) or members.first(self._agent) > epoch
 
     def _in_plan_order(self, epoch: int) -> Iterator[Record]:
-        members = self.membership
-        share = self._share(epoch, members)
-        begun = 0
+        members: Membership | None = None
+        todo: deque[Unit] = deque()
+        seen: set[Unit] = set()
         while True:
-            if members is not self.membership:  # what was begun stays at the front, whoever came or went
+            if members is not self.membership:  # what was read stays read, whoever came or went
                 members = self.membership
-                share = self._share(epoch, members)
-            if begun == len(share):
+                todo = deque(unit for unit in self._share(epoch, members) if unit not in seen)
+            if not todo:
                 return
-            self.position = (epoch, begun + 1)
-            yield from self._unit(share[begun], epoch)
-            begun += 1
+            unit, place = todo.popleft(), len(seen)
+            seen.add(unit)
+            self.ahead = epoch
+            yield from self._unit(unit, place, epoch)
 
-    def _unit(self, unit: Unit, epoch: int) -> Iterator[Record]:
+    def _unit(self, unit: Unit, place: int, epoch: int) -> Iterator[Record]:
         entries = [self._data.index.entry(number) for number in range(unit.first, unit.first + unit.count)]
         at = 0
         while at < len(entries):
             upto = at + 1
             while upto < len(entries) and span(entries[at : upto + 1])[1] <= self._window_bytes // 4:
                 upto += 1
-            yield from self._run(unit.shard, unit.first + at, entries[at:upto], epoch)
+            yield from self._run(unit, place, unit.first + at, entries[at:upto], epoch)
             at = upto
 
-    def _run(self, shard: int, first: int, entries: list[Entry], epoch: int) -> Iterator[Record]:
-        name = self._data.shard_name(shard)
+    def _run(self, unit: Unit, place: int, first: int, entries: list[Entry], epoch: int) -> Iterator[Record]:
+        name = self._data.shard_name(unit.shard)
         offset, length = span(entries)
         data, missing = self._cache.get(first), "the shard ends before it"
         if data is None:
@@ -162,7 +179,7 @@ class Reader:
                 _log.warning("%s: %s, wanted=%d..%d, %d records unread", missing, place, offset, offset + length, lost)
         for number, (entry, jpeg) in enumerate(zip(entries, cut(data, entries), strict=True), start=first):
             where = f"{name}:{entry.key} at {entry.offset}"
-            yield Record(number, epoch, entry, jpeg, where, "" if jpeg is not None else missing)
+            yield Record(number, epoch, unit, place, entry, jpeg, where, "" if jpeg is not None else missing)
 
     def _read(self, name: str, offset: int, length: int) -> bytes:
         for pause_s in _PATIENCE_S:

@@ -35,7 +35,7 @@ class BackupWriter:
     def busy(self) -> bool:
         return self._writing is not None and not self._writing.done()
 
-    def submit(self, joint: JointModel, cycle: int, progress: dict[str, Any]) -> None:
+    def submit(self, joint: JointModel, cycle: int, progress: dict[str, Any], data: dict[str, Any]) -> None:
         """Write the joint model as it is now, as of the end of `cycle - 1`."""
         self._collect(wait=True)
         state = BackupState(
@@ -48,6 +48,7 @@ class BackupWriter:
             epoch=self._epoch,
             cycle=cycle,
             method=to_dict(joint.method),
+            data=data,
             seeds=self._seeds,
             software=self._software,
             progress=progress,

@@ -100,6 +100,7 @@ class AgentProgress(ClusterEvent):
     train_s: float
     pause_s: float
     metrics: dict[str, float]
+    data: list[int] = field(default_factory=list)  # as in wire.messages.Progress
 
 
 @dataclass(frozen=True, slots=True)

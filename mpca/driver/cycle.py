@@ -38,6 +38,7 @@ from mpca.driver.attendance import Attendance
 from mpca.driver.desk import NO_CYCLE, Desk, Draft
 from mpca.driver.joining import Joining
 from mpca.driver.ledger import FrozenSet, Ledger, Ready, RunShape, Sum
+from mpca.driver.readers import Readers
 from mpca.driver.roster import ABSENT, ACTIVE, BEGUN, FINISHED, JOINING, LATE, LIVING, READY, Agent, Roster
 from mpca.wire.orders import Answer, Freeze, Part, Reduce
 
@@ -63,7 +64,8 @@ class CycleMachine:
         self.max_cycles: int | None = None  # an objective; here, since no further cycle may begin
         self.ended: i.End | None = None
         self._started = now
-        self._desk = Desk(shape, roster)
+        self.readers = Readers(len(roster.agents), shape.data)
+        self._desk = Desk(shape, roster, self.readers)
         self._joining = Joining(roster)
         self._phase = ""  # "" between cycles, "reduce", "broadcast"
         self._waiting = False  # for the shell's answer to AdoptInitial, Prepare or PublishJoint
@@ -76,7 +78,7 @@ class CycleMachine:
         self._attendance = Attendance(roster)
         self._failures = 0  # of orders, in a row, that nobody's loss explains
         self._paused = (0.0, "")
-        self._ending: tuple[str, str] | None = None
+        self._ending: i.StopRequested | None = None
         self._stop_deadline = 0.0
         self._stop_sent = False
         self._handlers: dict[type, Callable[[Any, float], list]] = {
@@ -151,7 +153,7 @@ class CycleMachine:
             return []
         reason = self._joining.greet(hello)
         if reason:
-            return self._on_stop(i.StopRequested("failed", reason), now)
+            return self._on_stop(i.StopRequested("failed", reason, final=True), now)
         self.lengths = [4 * (b - a) for a, b in zip(hello.bounds, hello.bounds[1:], strict=False)]
         return self.roster.hello(hello.agent, hello.incarnation, event.host, hello.pid, now)
 
@@ -178,12 +180,13 @@ class CycleMachine:
             return []
         self.roster.move(found, ABSENT, now, event.error)  # it ends by itself: a stop need not wait for it
         where = f"agent {event.agent} (host {event.host}, executor {event.executor})"
-        return self._on_stop(i.StopRequested("failed", f"{where} raised {event.error}\n{event.traceback}"), now)
+        return self._on_stop(i.StopRequested("failed", f"{where} raised {event.error}\n{event.traceback}", final=True), now)
 
     def _on_finished(self, event: c.AgentFinished, now: float) -> list:
         return self.roster.finished(event.agent, event.incarnation, now)
 
     def _on_progress(self, event: c.AgentProgress, now: float) -> list:
+        self.readers.progress(event)
         if event.steps > 0:
             self.roster.trains(event.agent, event.incarnation, now)
         return []
@@ -391,6 +394,7 @@ class CycleMachine:
         order = self._desk.done(event.order)
         if order is None or order.stop:
             return []
+        self.readers.delivered(order)
         self._failures = 0
         out: list = []
         if order.reduce is not None:
@@ -425,7 +429,7 @@ class CycleMachine:
                 f"the parameters of all {len(kept.frozen)} agents are not finite in cycle {freeze.cycle}: training diverged; "
                 "lower optimizer.lr or the method's gamma. What is saved is the last joint model, which is finite"
             )
-            return self._on_stop(i.StopRequested("failed", why), now)
+            return self._on_stop(i.StopRequested("failed", why, final=True), now)
         for key, reason in late.items():
             out += self._attendance.was_late(key, reason, now)
         self._frozen = kept
@@ -523,7 +527,7 @@ class CycleMachine:
     def _on_stop(self, event: i.StopRequested, now: float) -> list:
         if self._ending is not None:
             return []
-        self._ending = (event.status, event.reason)
+        self._ending = event
         self._stop_deadline = now + STOP_JOB_S
         self._enter("STOPPING", event.reason.splitlines()[0])
         self._desk.clear()
@@ -540,7 +544,7 @@ class CycleMachine:
             out += self._write_cycle()
             self.cycle += 1
         living = [a for a in self.roster.in_state(*LIVING) if a.executor in self.roster.executors]
-        reason = self._ending[1].splitlines()[0]
+        reason = self._ending.reason.splitlines()[0]
         if not self._stop_sent:
             self._stop_sent = True
             self._stop_deadline = now + STOP_AGENTS_S
@@ -549,7 +553,7 @@ class CycleMachine:
         if living and now < self._stop_deadline:
             return out or None
         self._enter("CLOSED", reason)
-        self.ended = i.End(*self._ending)
+        self.ended = i.End(self._ending.status, self._ending.reason, self._ending.final)
         return [*out, self.ended]
 
     def _enter(self, stage: str, reason: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from mpca.driver import instructions as i
 from mpca.driver.cluster import OrderFailed
 from mpca.driver.ledger import Ready, RunShape
+from mpca.driver.readers import Readers
 from mpca.driver.roster import ABSENT, ACTIVE, BEGUN, FINISHED, LATE, READY, STARTING, Agent, Roster
 from mpca.wire.orders import Download, Freeze, Order, Reduce
 
@@ -43,14 +44,17 @@ class Draft:
 class Desk:
     """Orders of one run. `job` is the order in flight, with its deadline in machine time."""
 
-    def __init__(self, shape: RunShape, roster: Roster) -> None:
+    def __init__(self, shape: RunShape, roster: Roster, readers: Readers) -> None:
         self.job: Order | None = None
         self.retry_at: float | None = None  # a failed order waits until then
-        self._shape, self._roster = shape, roster
+        self._shape, self._roster, self._readers = shape, roster, readers
         self._failed: tuple[OrderFailed, Order] | None = None
         self._cancelled = False
         self._serial = 0
-        self._waste: list[int] = []
+        self._asked: dict[int, set[str]] = {}  # broadcast -> executors that were asked to fetch it
+        # Withdrawn broadcasts, each with executors that have to hear of it: one that is late hears no order, and would go on
+        # trying to fetch what is gone, and nothing after it.
+        self._waste: dict[int, set[str]] = {}
 
     def submit(self, draft: Draft, cycle: int, now: float) -> list:
         """One order on every executor that has an agent, with begins, joiners and clean-up in it."""
@@ -63,6 +67,7 @@ class Desk:
         for agent in living:
             if begin and agent.state == READY:
                 self._roster.move(agent, ACTIVE if agent.stepped else BEGUN, now, "begin")
+        self._readers.look(self._roster.agents, [index for _, index, _ in begin])
         names = dict.fromkeys(a.executor or "" for a in living if a.state != LATE or draft.stop)
         names.update(dict.fromkeys(part.executor for part in draft.reduce.parts) if draft.reduce else {})
         if not names:
@@ -80,17 +85,25 @@ class Desk:
             begin=begin,
             stop=draft.stop or [],
             forget_cycle=draft.forget_cycle,
-            forget_broadcasts=self._waste,
+            forget_broadcasts=list(self._waste),
             downloads=self._downloads(draft, living),
             reduce=draft.reduce,
             freeze=None if freeze is None else Freeze(freeze[0], freeze[1], [a.key for a in freeze[2]]),
+            members=self._readers.tell(a for a in living if a.executor in names),
         )
-        self._waste = []
+        self._heard(order)
         self.job, self._cancelled = order, False
         return [i.SubmitOrder(order)]
 
-    @staticmethod
-    def _downloads(draft: Draft, living: list[Agent]) -> list[Download]:
+    def _heard(self, order: Order) -> None:
+        """The order tells its executors of the waste; for those that fail, `keep_failed` takes it back."""
+        left = {
+            one: {name for name in names if name in self._roster.executors and name not in order.executors}
+            for one, names in self._waste.items()
+        }
+        self._waste = {one: names for one, names in left.items() if names}
+
+    def _downloads(self, draft: Draft, living: list[Agent]) -> list[Download]:
         downloads = []
         one = draft.download
         if one is not None:
@@ -103,11 +116,14 @@ class Desk:
             if targets:
                 joint.asked.update((agent, incarnation) for _, agent, incarnation in targets)
                 downloads.append(Download(joint.broadcast, joint.shard, joint.version, "replace", joint.length, targets))
+        for asked in downloads:
+            self._asked.setdefault(asked.broadcast, set()).update(executor for executor, _, _ in asked.agents)
         return downloads
 
     def drop(self, broadcasts: list[Ready]) -> list:
-        """Withdraw broadcasts here; executors forget them with the next order."""
-        self._waste += [one.broadcast for one in broadcasts]
+        """Withdraw broadcasts here; executors forget them with the next order that they hear."""
+        for one in broadcasts:
+            self._waste[one.broadcast] = self._asked.pop(one.broadcast, set())
         return [i.Withdraw(one.broadcast) for one in broadcasts]
 
     def done(self, order: int) -> Order | None:
@@ -134,6 +150,8 @@ class Desk:
             found = self._roster.find(agent, incarnation)
             if found is not None and found.state == BEGUN:
                 self._roster.move(found, READY, now, "the order that said begin failed")
+        for broadcast in order.forget_broadcasts:  # nor whether it heard of the waste
+            self._waste.setdefault(broadcast, set()).update(order.executors)
         self._failed = (event, order)
         self.retry_at = now if self.lost_one(order) else now + GRACE_S
 

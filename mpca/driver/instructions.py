@@ -41,6 +41,7 @@ class Tick:
 class StopRequested:
     status: str  # "reached", "max_time", "max_cycles", "interrupted", "failed"
     reason: str
+    final: bool = False  # failed by the user's own error: another attempt would fail the same way
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,3 +139,4 @@ class Write:
 class End:
     status: str
     reason: str
+    final: bool = False  # as of StopRequested

@@ -30,6 +30,7 @@ class RunShape:
     install_first: bool = False  # a shard is frozen only after its newest joint state was handed over (delay-corrected)
     first_cycle: int = 0
     resumed: bool = False  # the joint model comes from a backup; x_0 is not read
+    data: dict[str, Any] = field(default_factory=dict)  # of that backup: where its attempt was in the data
     numbers: Callable[[int], tuple[float, float, float]] = lambda version: (0.0, 1.0, 0.0)  # alpha, beta, gamma
 
 

@@ -116,9 +116,9 @@ class Runner:
         self.step(self.cluster.poll(POLL_S))
         self.beside()
 
-    def stop(self, status: str, reason: str) -> None:
+    def stop(self, status: str, reason: str, final: bool = False) -> None:
         """Ask for an orderly end: Ctrl-C, SIGTERM, a failure beside the engine."""
-        self.step([i.StopRequested(status, reason)])
+        self.step([i.StopRequested(status, reason, final)])
 
     def step(self, events: Iterable[Any]) -> None:
         """Apply events, and a Tick after them; carry out what follows, at once and in order."""
@@ -277,7 +277,7 @@ class Runner:
         due = self.machine.stage == "RUNNING" and now >= self._next_backup
         if due and not backups.busy and self.joint is not None and self.joint.complete:
             self._next_backup = now + float(self.goals.dump.interval)
-            backups.submit(self.joint, self.machine.cycle, self.progress())
+            backups.submit(self.joint, self.machine.cycle, self.progress(), self.machine.readers.position())
 
     def take_backups(self) -> None:
         """Records of backups that have ended since."""

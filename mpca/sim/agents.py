@@ -58,6 +58,9 @@ class SimAgent:
         self._trained_to = 0.0  # when the batch began that is running now
         self._awake = False  # a look is planned
         self._told = False  # the driver knows of its first update
+        #: Where its stream is, as in Progress; of the data it has nothing but what it was told of who reads.
+        self.position: list[int] = []
+        self.members: dict[str, Any] = {}
 
     # ---- what befalls the process --------------------------------------------------------------------------------------
 
@@ -177,6 +180,8 @@ class SimAgent:
                 self._node.took(self, one)
             elif kind is e.Release:
                 self._node.installed(self, one.shard, one.version)
+            elif kind is e.TakeMembers:
+                self.members = one.members
             elif kind is e.SayHello:
                 self._node.hello(self)
             elif kind is e.SayFinished:

@@ -190,6 +190,9 @@ class SimCluster:
                 failed = failed or name
                 continue
             node.forget(order.forget_cycle, order.forget_broadcasts)
+        for name, agent, incarnation in order.members.agents if order.members is not None else ():
+            if name in self.nodes:
+                self.nodes[name].tell_members(agent, incarnation, order.members.version, order.members.members)
         for name, agent, incarnation in order.begin:
             if name in self.nodes:
                 self.nodes[name].begin(agent, incarnation)

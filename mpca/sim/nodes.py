@@ -15,7 +15,7 @@ from mpca.algorithm.averaging import local_mean
 from mpca.driver import cluster as c
 from mpca.sim import executor as book
 from mpca.sim.agents import SimAgent
-from mpca.wire.messages import Begin, Install, Stop, Yield
+from mpca.wire.messages import Begin, Install, Members, Stop, Yield
 from mpca.wire.orders import Frozen, Rediscovered
 
 if TYPE_CHECKING:
@@ -50,6 +50,11 @@ class Node:
         for old in [one for one in self.blocks if one <= cycle]:
             del self.blocks[old]
         self.broadcasts.difference_update(broadcasts)
+
+    def tell_members(self, agent: int, incarnation: int, version: int, members: dict[str, Any]) -> None:
+        found = self._find(agent, incarnation)
+        if found is not None:
+            found.receive(Members(version, members))
 
     def begin(self, agent: int, incarnation: int) -> None:
         found = self._find(agent, incarnation)
@@ -117,7 +122,8 @@ class Node:
         self._perform(self.book.installed(agent.agent, agent.incarnation, shard, version))
 
     def progress(self, agent: SimAgent) -> None:
-        self._cluster.emit(c.AgentProgress(agent.agent, agent.incarnation, agent.updates, agent.updates, 0.0, 0.0, {}))
+        said = (agent.updates, agent.updates, 0.0, 0.0, {}, agent.position)
+        self._cluster.emit(c.AgentProgress(agent.agent, agent.incarnation, *said))
 
     def finished(self, agent: SimAgent) -> None:
         self._leave(agent)

@@ -63,9 +63,17 @@ class RunLock:
             self._store.rename(self._path, f"{self._path}.epoch-{self._mine['epoch']}")
         self._mine = None
 
-    def _holder(self) -> dict[str, Any] | None:
+    def owners(self) -> list[str]:
+        """All who have had it, by epoch; the last one has it, or had it last."""
+        folder = self._path.rpartition("/")[0]
+        former = [f"{folder}/{name}" if folder else name for name in self._former()]
+        known = {int(path.rpartition("-")[2]): self._holder(path) for path in former}
+        known[max(known, default=0) + 1] = self._holder()
+        return [holder["owner"] for _, holder in sorted(known.items()) if holder is not None]
+
+    def _holder(self, path: str = "") -> dict[str, Any] | None:
         try:
-            text = self._store.read(self._path)
+            text = self._store.read(path or self._path)
         except FileNotFoundError:
             return None
         try:

@@ -18,10 +18,14 @@ __all__ = [
     "CODES",
     "Begin",
     "Failed",
+    "Fetch",
+    "Fetched",
+    "Files",
     "Finished",
     "Hello",
     "Install",
     "Installed",
+    "Members",
     "Message",
     "Progress",
     "Snapshot",
@@ -81,10 +85,28 @@ class Install(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class Members(Message):
+    """Who reads the data from now on; the newest version counts. Before Begin, and when agents were lost or joined."""
+
+    version: int
+    members: dict[str, Any]  # data.plan.Membership.to_dict()
+
+
+@dataclass(frozen=True, slots=True)
 class Stop(Message):
     """Finish: the data iterator ends and `mpca.stopping()` becomes true."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched(Message):
+    """Answer to a Fetch, on the agent's pipe for answers. Number 0 comes first: the pipes are open."""
+
+    number: int
+    bytes: int  # so many lie in the memory; fewer than asked for at the end of the file
+    error: str  # class of the exception; empty when all is well
+    text: str  # ... and what it says
 
 
 # ---- agent to executor ---------------------------------------------------------------------------------------------
@@ -146,6 +168,8 @@ class Progress(Message):
     train_s: float  # seconds since the first step began, pauses included
     pause_s: float  # seconds spent in snapshots and installs
     metrics: dict[str, float]  # newest values of mpca.log
+    #: Where its stream is: epoch, units of its share that are finished, newest epoch begun. Empty without a stream.
+    data: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +187,31 @@ class Failed(Message):
     traceback: str
 
 
+@dataclass(frozen=True, slots=True)
+class Files(Message):
+    """The agent wants files of the cluster read: by requests on a pipe of its own, into memory of its own.
+
+    Both pipes and the memory are opened through ``/proc/<pid>/fd``, as the segment is; so nothing is left of them whoever
+    is killed, orders never wait for a file, and the end of the one side is an end of file for the other.
+    """
+
+    pid: int
+    requests_fd: int  # end to read from: Fetch
+    answers_fd: int  # end to write to: Fetched
+    memory_fd: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch(Message):
+    """Read a range of a file into the memory, from its beginning on. On the pipe that Files has named."""
+
+    number: int  # from 1; answered in order
+    url: str
+    offset: int
+    bytes: int  # at most those of the memory
+
+
 #: Codes travel; they are never reused. Executor to agent from 1, agent to executor from 17.
 CODES: dict[int, type[Message]] = {
     1: Start,
@@ -170,10 +219,14 @@ CODES: dict[int, type[Message]] = {
     3: Yield,
     4: Install,
     5: Stop,
+    6: Members,
+    7: Fetched,
     17: Hello,
     18: Snapshot,
     19: Installed,
     20: Progress,
     21: Finished,
     22: Failed,
+    23: Files,
+    24: Fetch,
 }

@@ -1,9 +1,9 @@
 """What the driver tells the executors: one Order a Spark job, carried in its closure, and what each task answers.
 
-An order bundles, in this sequence on every executor: forget what no cycle needs any more, deliver Begin and Stop, start
-the download of broadcasts in the background, reduce one shard, then freeze the yields of the next cycle. Freezing at the
-end of the job before means that when a reduce starts every chunk exists (no ready mark, no polling, no miss), and that
-the driver knows every contributor, its tau and that it is finite *before* it orders a sum.
+An order bundles, in this sequence on every executor: forget what no cycle needs any more, deliver Members, Begin and
+Stop, start the download of broadcasts in the background, reduce one shard, then freeze the yields of the next cycle.
+Freezing at the end of the job before means that when a reduce starts every chunk exists (no ready mark, no polling, no
+miss), and that the driver knows every contributor, its tau and that it is finite *before* it orders a sum.
 
 Every part is idempotent: a re-run task, or the order submitted again without a lost executor, gives the same bytes.
 The Java twin is ``org.mpca.wire.Order``; both travel as msgpack maps.
@@ -24,6 +24,7 @@ __all__ = [
     "Download",
     "Freeze",
     "Frozen",
+    "Members",
     "Order",
     "Part",
     "Rediscovered",
@@ -76,6 +77,15 @@ class Download:
 
 
 @dataclass(frozen=True, slots=True)
+class Members:
+    """Who reads the data, for agents that have not been told this version."""
+
+    version: int
+    members: dict[str, Any]  # data.plan.Membership.to_dict()
+    agents: list[list[Any]]  # [[executor, agent, incarnation], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Order:
     order: int  # serial number of the job, never reused in a run
     run: str
@@ -91,6 +101,7 @@ class Order:
     downloads: list[Download] = field(default_factory=list)
     reduce: Reduce | None = None
     freeze: Freeze | None = None
+    members: Members | None = None
 
     def pack(self) -> bytes:
         return msgpack.packb(asdict(self), use_bin_type=True)

@@ -12,7 +12,9 @@ receives. The stages are those of the agent as this end knows them, so that the 
 
 What can be out of order. The executor may ask for a Yield, offer Installs and say Stop while the agent's last word is
 on its way: an agent that is CLOSED drops what it receives. Stop may cross Hello. A Begin may come twice (an order that
-was submitted again), as may Stop. Yield and Install may come in WAITING: x_0 is read, and a joiner gets its state.
+was submitted again), as may Stop. Yield and Install may come in WAITING: x_0 is read, and a joiner gets its state. Members
+comes whenever agents were lost or joined, for a joiner before its Begin; it needs no answer. Files comes when the
+agent opens a data set on HDFS; Fetch and Fetched go over the pipes that it names, in turn, and have no session.
 
 Beside the table each end keeps what is owed: one Yield at a time and one Install per shard, each answered by the
 Snapshot or Installed of the same numbers. The answer frees the slot, so an answer to nothing would hand the other side
@@ -28,10 +30,13 @@ from mpca.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from mpca.wire.messages import (
     Begin,
     Failed,
+    Fetched,
+    Files,
     Finished,
     Hello,
     Install,
     Installed,
+    Members,
     Message,
     Progress,
     Snapshot,
@@ -64,42 +69,43 @@ _ENDINGS = {Finished: CLOSED, Failed: CLOSED}
 TRANSITIONS: dict[str, dict[str, dict[type[Message], str]]] = {
     EXECUTOR: {
         STARTING: {Start: LOADING, Failed: CLOSED},
-        LOADING: {Hello: WAITING, Stop: STOPPING, Progress: LOADING, **_ENDINGS},
+        LOADING: {Hello: WAITING, Stop: STOPPING, Progress: LOADING, Files: LOADING, **_ENDINGS},
         WAITING: {
-            Begin: TRAINING, Stop: STOPPING,
+            Begin: TRAINING, Stop: STOPPING, Members: WAITING, Files: WAITING,
             Yield: WAITING, Snapshot: WAITING, Install: WAITING, Installed: WAITING, Progress: WAITING, **_ENDINGS,
         },
         TRAINING: {
-            Begin: TRAINING, Stop: STOPPING,
+            Begin: TRAINING, Stop: STOPPING, Members: TRAINING, Files: TRAINING,
             Yield: TRAINING, Snapshot: TRAINING, Install: TRAINING, Installed: TRAINING, Progress: TRAINING, **_ENDINGS,
         },
         STOPPING: {
-            Begin: STOPPING, Stop: STOPPING, Hello: STOPPING,  # Hello: it was on its way when Stop was said
+            Begin: STOPPING, Stop: STOPPING, Members: STOPPING, Files: STOPPING,
+            Hello: STOPPING,  # it was on its way when Stop was said
             Yield: STOPPING, Snapshot: STOPPING, Install: STOPPING, Installed: STOPPING, Progress: STOPPING, **_ENDINGS,
         },
         CLOSED: {},
     },
     AGENT: {
         STARTING: {Start: LOADING, Failed: CLOSED},
-        LOADING: {Hello: WAITING, Stop: STOPPING, Progress: LOADING, **_ENDINGS},
+        LOADING: {Hello: WAITING, Stop: STOPPING, Progress: LOADING, Files: LOADING, **_ENDINGS},
         WAITING: {
-            Begin: TRAINING, Stop: STOPPING,
+            Begin: TRAINING, Stop: STOPPING, Members: WAITING, Files: WAITING,
             Yield: WAITING, Snapshot: WAITING, Install: WAITING, Installed: WAITING, Progress: WAITING, **_ENDINGS,
         },
         TRAINING: {
-            Begin: TRAINING, Stop: STOPPING,
+            Begin: TRAINING, Stop: STOPPING, Members: TRAINING, Files: TRAINING,
             Yield: TRAINING, Snapshot: TRAINING, Install: TRAINING, Installed: TRAINING, Progress: TRAINING, **_ENDINGS,
         },
         STOPPING: {
-            Begin: STOPPING, Stop: STOPPING,
+            Begin: STOPPING, Stop: STOPPING, Members: STOPPING, Files: STOPPING,
             Yield: STOPPING, Snapshot: STOPPING, Install: STOPPING, Installed: STOPPING, Progress: STOPPING, **_ENDINGS,
         },
         # What the executor said before it had read the last word; nobody acts on it.
-        CLOSED: {Begin: CLOSED, Yield: CLOSED, Install: CLOSED, Stop: CLOSED},
+        CLOSED: {Begin: CLOSED, Yield: CLOSED, Install: CLOSED, Members: CLOSED, Stop: CLOSED},
     },
 }  # fmt: skip
 
-_SENT_BY_EXECUTOR = frozenset({Start, Begin, Yield, Install, Stop})
+_SENT_BY_EXECUTOR = frozenset({Start, Begin, Yield, Install, Members, Fetched, Stop})
 
 
 class Session:

@@ -21,10 +21,11 @@ from mpca.agent.events import (
     SayHello,
     Stepped,
     Take,
+    TakeMembers,
 )
 from mpca.agent.state import CLOSED, HOLDING, STOPPING, TRAINING, WAITING, AgentMachine
 from mpca.errors import LocalProtocolError
-from mpca.wire.messages import Begin, Install, Stop, Yield
+from mpca.wire.messages import Begin, Install, Members, Stop, Yield
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,12 @@ def machine(shards: int = 3, started: bool = True, **rules) -> AgentMachine:
 def run(machine: AgentMachine, *events) -> list:
     """All instructions of these events, one second apart."""
     return [one for now, event in enumerate(events) for one in machine.handle(event, float(now))]
+
+
+def test_the_newest_membership_counts() -> None:
+    agent = machine()
+    told = run(agent, Members(1, {"a": 1}), Members(3, {"a": 3}), Members(3, {"a": 3}), Members(2, {"a": 2}))
+    assert told == [TakeMembers({"a": 1}), TakeMembers({"a": 3})]
 
 
 def test_attach_says_hello_and_waits() -> None:

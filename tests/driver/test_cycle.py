@@ -61,7 +61,8 @@ def test_another_model_ends_the_run_and_names_the_first_difference() -> None:
     machine.run(hello(1, layout=[["weight", [7], "parameter", 0]]))
     assert machine.machine.stage == "STOPPING"
     assert machine.machine._ending is not None
-    assert "agent 0 has weight [6], agent 1 has weight [7]" in machine.machine._ending[1]
+    assert "agent 0 has weight [6], agent 1 has weight [7]" in machine.machine._ending.reason
+    assert machine.machine._ending.final, "the train function would build them again"
 
 
 def test_too_few_hellos_in_time_end_the_run() -> None:
@@ -72,8 +73,8 @@ def test_too_few_hellos_in_time_end_the_run() -> None:
     out = machine.tell(i.Tick(), at=60.0)
     assert order_of(out).stop[0][:3] == E0
     assert machine.machine._ending is not None
-    assert machine.machine._ending[0] == "failed"
-    assert "1/3 agents said hello within cluster.start_timeout=60s" in machine.machine._ending[1]
+    assert (machine.machine._ending.status, machine.machine._ending.final) == ("failed", False)
+    assert "1/3 agents said hello within cluster.start_timeout=60s" in machine.machine._ending.reason
 
 
 # ---- cycles ----------------------------------------------------------------------------------------------------------
@@ -150,6 +151,34 @@ def test_who_does_not_acknowledge_is_late_and_asked_for_again() -> None:
     assert i.Rediscover() in machine.tell(i.Tick(), at=10.6)
     back = machine.run(machine.acks(order)[1])
     assert written(back, "agent")[0]["event"] == "rediscovered"
+
+
+def test_an_executor_that_was_late_hears_which_broadcasts_are_gone_meanwhile() -> None:
+    """It would go on trying to fetch them otherwise, one download after the other, and never come to the newest."""
+    machine = Machine()
+    out = machine.training()
+    for _ in range(3):
+        out = machine.cycle(out)
+    order = order_of(out)
+    (gone,) = (one.broadcast for one in order.downloads)
+    machine.run(machine.acks(order)[0])
+    machine.run(machine.done(order))
+    machine.now = 5.5
+    parts = order_of(machine.run(i.Tick()))
+    assert parts.executors == ["e0", "e1"], "its part of the sum is there"
+    assert gone in parts.forget_broadcasts
+    machine.tell(c.OrderFailed(parts.order, None, "no answer", ["e1"]), at=8.0)
+    alone = order_of(machine.tell(i.Tick(), at=8.1) + machine.tell(i.Tick(), at=9.1))
+    assert alone.executors == ["e0"]
+    machine.run(c.AgentBack("e1", 1, 0))
+    for ack in machine.acks(alone):
+        machine.run(ack)
+    both = order_of(machine.run(machine.done(alone)))
+    assert both.executors == ["e0", "e1"]
+    assert gone in both.forget_broadcasts
+    for ack in machine.acks(both):
+        machine.run(ack)
+    assert gone not in order_of(machine.run(machine.done(both))).forget_broadcasts
 
 
 # ---- losing agents and executors ---------------------------------------------------------------------------------------
@@ -332,10 +361,10 @@ def test_when_no_agent_is_finite_the_run_ends_with_the_last_joint_model() -> Non
     out = reducing(machine)
     machine.nan = {0, 1}
     machine.run(machine.done(order_of(out)))
-    status, reason = machine.machine._ending
-    assert status == "failed"
-    assert "all 2 agents are not finite in cycle 1" in reason
-    assert "optimizer.lr" in reason
+    ending = machine.machine._ending
+    assert (ending.status, ending.final) == ("failed", True)
+    assert "all 2 agents are not finite in cycle 1" in ending.reason
+    assert "optimizer.lr" in ending.reason
 
 
 def test_a_cycle_whose_yields_are_spoilt_gives_its_number_up() -> None:
@@ -438,7 +467,8 @@ def test_an_error_of_the_users_code_ends_the_run_with_its_traceback() -> None:
     order = order_of(reducing(machine))
     machine.run(c.AgentFailedEvent("e1", "host1", 1, 0, "ValueError: no", "Traceback ..."))
     assert [stop[:3] for stop in order_of(machine.run(machine.done(order))).stop] == [E0], "nobody waits for who is gone"
-    assert machine.machine._ending == ("failed", "agent 1 (host host1, executor e1) raised ValueError: no\nTraceback ...")
+    why = "agent 1 (host host1, executor e1) raised ValueError: no\nTraceback ..."
+    assert machine.machine._ending == i.StopRequested("failed", why, final=True)
 
 
 def test_when_every_train_function_has_returned_the_run_has_reached_its_end() -> None:

@@ -66,6 +66,21 @@ MESSAGES = [
     message("Install", 4, shard=128, version=(1 << 33) + 1, mode="replace"),
     message("Stop", 5, reason="objective reached: Fehler ≤ 2,5 %"),
     message(
+        "Members",
+        6,
+        version=3,
+        members={"agents": 2, "since": [[0, 4], [1, 7]], "losses": [[1, 5, 70000, 6]], "before": []},
+    ),
+    message("Fetched", 7, number=70000, bytes=3670016, error="", text=""),
+    message(
+        "Fetched",
+        7,
+        number=70001,
+        bytes=0,
+        error="java.io.FileNotFoundException",
+        text="File does not exist: /data/é.tar",
+    ),
+    message(
         "Hello",
         17,
         agent=3,
@@ -86,8 +101,19 @@ MESSAGES = [
     ),
     message("Snapshot", 18, cycle=41, shard=2, updates=130, start=1767312000.25, end=1767312000.5),
     message("Installed", 19, shard=1, version=14, mode="install", start=1767312001.0, end=1767312001.125),
-    message("Progress", 20, steps=65536, samples=4294967296, train_s=12.5, pause_s=0.0078125, metrics={"loss": 0.25}),
+    message(
+        "Progress",
+        20,
+        steps=65536,
+        samples=4294967296,
+        train_s=12.5,
+        pause_s=0.0078125,
+        metrics={"loss": 0.25},
+        data=[4, 70000, 5],
+    ),
     message("Finished", 21, returns=b"\x80\x05N."),
+    message("Files", 23, pid=4194303, requests_fd=12, answers_fd=15, memory_fd=16, memory_bytes=4194304),
+    message("Fetch", 24, number=70000, url="hdfs://cluster/data/é.tar", offset=(1 << 33) + 1, bytes=3670016),
     message("Failed", 22, error="ValueError: x", traceback="Traceback (most recent call last):\n" + "  é" * 40),
 ]
 
@@ -161,6 +187,7 @@ EMPTY_ORDER = {
     "downloads": [],
     "reduce": None,
     "freeze": None,
+    "members": None,
 }
 FULL_ORDER = {
     "order": 70001,
@@ -191,6 +218,11 @@ FULL_ORDER = {
         "parts": [{"executor": "0", "weight": 131.0}, {"executor": "2", "weight": 120.0}],
     },
     "freeze": {"cycle": 42, "shard": 0, "agents": [["0", 0, 1], ["2", 3, 0]]},
+    "members": {
+        "version": 3,
+        "members": {"agents": 4, "since": [[0, 4], [3, 7]], "losses": [[3, 5, 70000, 6]], "before": []},
+        "agents": [["0", 0, 1]],
+    },
 }
 ANSWER = {
     "executor": "2",

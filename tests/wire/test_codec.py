@@ -10,7 +10,24 @@ from hypothesis import strategies as st
 
 from mpca.errors import LocalProtocolError, RemoteProtocolError
 from mpca.wire.codec import MAX_FRAME_BYTES, MAX_NESTING, FrameBuffer, FrameReader, decode, encode
-from mpca.wire.messages import CODES, Begin, Failed, Finished, Hello, Install, Installed, Progress, Snapshot, Start, Stop, Yield
+from mpca.wire.messages import (
+    CODES,
+    Begin,
+    Failed,
+    Fetch,
+    Fetched,
+    Files,
+    Finished,
+    Hello,
+    Install,
+    Installed,
+    Members,
+    Progress,
+    Snapshot,
+    Start,
+    Stop,
+    Yield,
+)
 
 START = Start(
     3, 1, 8, "run-1", 7, 3, False, {"name": "mpca", "alpha": 0.05}, "train", b"\x00pickle", "cuda:0", 2, {"a": {"b": 1}}
@@ -22,7 +39,8 @@ HELLO = Hello(
 MESSAGES = [
     START, Begin(), Yield(-3, 2), Install(1, 41, "install"), Stop("target reached"), HELLO, Snapshot(41, 1, 12, 1.5, 2.25),
     Installed(1, 41, "replace", 1.0, 1.125), Progress(5, 160, 2.5, 0.25, {"loss": 0.5}), Finished(b"\x80"),
-    Failed("ValueError: no", "Traceback ..."),
+    Failed("ValueError: no", "Traceback ..."), Members(2, {"agents": 1, "since": [[0, 3]]}), Files(7, 8, 9, 10, 4096),
+    Fetch(1, "hdfs://h/a", 0, 4096), Fetched(1, 100, "", ""),
 ]  # fmt: skip
 
 

@@ -3,9 +3,24 @@ from __future__ import annotations
 import pytest
 
 from mpca.errors import LocalProtocolError, RemoteProtocolError
-from mpca.wire.messages import Begin, Failed, Finished, Install, Installed, Message, Progress, Snapshot, Stop, Yield
+from mpca.wire.messages import (
+    Begin,
+    Failed,
+    Fetched,
+    Finished,
+    Install,
+    Installed,
+    Members,
+    Message,
+    Progress,
+    Snapshot,
+    Stop,
+    Yield,
+)
 from mpca.wire.session import AGENT, CLOSED, EXECUTOR, STOPPING, TRAINING, TRANSITIONS, WAITING, Session
 from tests.wire.test_codec import HELLO, MESSAGES, START
+
+OURS = (type(START), Begin, Fetched, Yield, Install, Members, Stop)  # an executor's words
 
 
 class SessionPair:
@@ -16,7 +31,7 @@ class SessionPair:
 
     def say(self, *messages: Message) -> None:
         for message in messages:
-            ours = type(message) in (type(START), Begin, Yield, Install, Stop)
+            ours = type(message) in OURS
             sender, receiver = (self.executor, self.agent) if ours else (self.agent, self.executor)
             sender.sending(message)
             receiver.received(message)
@@ -35,7 +50,7 @@ def test_normal_flow() -> None:
     pair.say(START, HELLO, Yield(-1, 0), Snapshot(-1, 0, 0, 0.0, 0.0))
     pair.say(Install(0, 0, "replace"), Installed(0, 0, "replace", 0.0, 0.0))
     assert pair.executor.stage == WAITING
-    pair.say(Begin(), Install(0, 1, "install"), Install(1, 1, "install"), Yield(0, 0))
+    pair.say(Members(1, {}), Begin(), Members(2, {}), Install(0, 1, "install"), Install(1, 1, "install"), Yield(0, 0))
     pair.say(Snapshot(0, 0, 5, 0.0, 0.0), Installed(1, 1, "install", 0.0, 0.0), Installed(0, 1, "install", 0.0, 0.0))
     pair.say(Begin(), Stop("enough"), Progress(5, 5, 1.0, 0.0, {}), Finished(b""))
     assert pair.executor.stage == CLOSED
@@ -44,7 +59,7 @@ def test_normal_flow() -> None:
 def test_words_that_cross_the_agents_last_one_are_dropped() -> None:
     pair = training()
     pair.agent.sending(Finished(b""))
-    for message in (Yield(1, 0), Install(0, 1, "install"), Begin(), Stop("enough")):
+    for message in (Yield(1, 0), Install(0, 1, "install"), Members(1, {}), Begin(), Stop("enough")):
         pair.executor.sending(message)
         pair.agent.received(message)
     pair.executor.received(Finished(b""))
@@ -69,7 +84,7 @@ def test_every_illegal_move_names_role_stage_and_message_and_changes_nothing(rol
                 continue
             session = Session(role)
             session.stage = stage
-            from_executor = type(message) in (type(START), Begin, Yield, Install, Stop)
+            from_executor = type(message) in OURS
             sends = from_executor == (role == EXECUTOR)
             error = LocalProtocolError if sends else RemoteProtocolError
             with pytest.raises(error, match=rf"{type(message).__name__} is illegal here: role={role}, stage={stage}"):

@@ -173,6 +173,8 @@ while True:
                 owed.append(arrival)
             else:
                 installed(*arrival)
+        elif code == 6:
+            print("members", fields["version"], fields["members"], file=sys.stderr, flush=True)
         elif code == 5:
             send(21, returns=str(interruptions).encode())
             sys.exit(0)
@@ -181,4 +183,4 @@ while True:
         since = [one + 1 for one in since]
         x = array("f", [one + 1 for one in x])
         if steps % 20 == 0:
-            send(20, steps=steps, samples=steps, train_s=0.0, pause_s=0.0, metrics={"loss": 0.5})
+            send(20, steps=steps, samples=steps, train_s=0.0, pause_s=0.0, metrics={"loss": 0.5}, data=[])

@@ -1,6 +1,7 @@
 package org.mpca.agent;
 
 import java.io.IOException;
+import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -28,7 +29,8 @@ import org.mpca.wire.ProtocolException;
  * had sent before its end is handled before the desk hears that it is gone, so a snapshot that was handed over counts.
  *
  * <p>Concurrency: all state belongs to the thread mpca-agent-N; others add commands to its queue. It must not be
- * interrupted: that would close the segment. mpca-agent-N-frames only reads frames into the queue.
+ * interrupted: that would close the segment. mpca-agent-N-frames only reads frames into the queue, and {@link FilePipe} has a
+ * thread of its own.
  */
 final class AgentConductor implements Runnable {
   private static final Logger LOG = Logger.getLogger("mpca.agent");
@@ -47,6 +49,7 @@ final class AgentConductor implements Runnable {
 
   final LaunchSpec spec;
   private final ExecutorDesk desk;
+  private final FileReads files;
   private final String name;
   private final LinkedBlockingQueue<Command> commands = new LinkedBlockingQueue<>();
   private final CountDownLatch ended = new CountDownLatch(1);
@@ -65,8 +68,9 @@ final class AgentConductor implements Runnable {
   private int askedCycle;
   private int askedShard = -1;
 
-  AgentConductor(LaunchSpec spec, AgentEvents events, ExecutorDesk desk) {
+  AgentConductor(LaunchSpec spec, AgentEvents events, ExecutorDesk desk, FileReads files) {
     this.spec = spec;
+    this.files = files;
     this.events = events;
     this.desk = desk;
     this.name = "mpca-agent-" + spec.agent;
@@ -99,6 +103,14 @@ final class AgentConductor implements Runnable {
 
   void begin() {
     commands.add(() -> writer.write(Message.begin().pack()));
+  }
+
+  void tellMembers(int version, Map<?, ?> members) {
+    commands.add(() -> {
+      if (stage == Stage.ATTACHED) { // one that is leaving reads no more
+        writer.write(Message.members(version, members).pack());
+      }
+    });
   }
 
   void stop(String reason) {
@@ -224,6 +236,10 @@ final class AgentConductor implements Runnable {
         break;
       case PROGRESS:
         tell(to -> to.progress(spec.agent, spec.incarnation, fields.asMap()));
+        break;
+      case FILES:
+        expect(fields.integer("pid") == process.pid() || process.pid() == 0, message);
+        FilePipe.open(fields, files, name);
         break;
       case FINISHED:
         leave(message);

@@ -1,5 +1,6 @@
 package org.mpca.agent;
 
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
@@ -30,6 +31,9 @@ public final class AgentRegistry {
 
   private final Map<String, AgentConductor> agents = new ConcurrentHashMap<>();
   private final Map<String, ExecutorDesk> desks = new ConcurrentHashMap<>();
+  private volatile FileReads files = url -> {
+    throw new IOException("no client of the cluster's storage on this executor: url=" + url);
+  };
   private volatile boolean closed;
 
   public AgentRegistry() {}
@@ -40,6 +44,11 @@ public final class AgentRegistry {
       instance = new AgentRegistry();
     }
     return instance;
+  }
+
+  /** Who reads files for agents that are started from now on. */
+  public void readFiles(FileReads reads) {
+    files = reads;
   }
 
   /**
@@ -62,7 +71,7 @@ public final class AgentRegistry {
       }
     }
     ExecutorDesk desk = desks.computeIfAbsent(spec.run, ExecutorDesk::new);
-    AgentConductor conductor = new AgentConductor(spec, events, desk);
+    AgentConductor conductor = new AgentConductor(spec, events, desk, files);
     agents.put(name(spec.run, spec.agent, spec.incarnation), conductor);
     conductor.start();
   }
@@ -94,6 +103,14 @@ public final class AgentRegistry {
     AgentConductor conductor = find(run, agent, incarnation);
     if (conductor != null) {
       conductor.begin();
+    }
+  }
+
+  /** Passes on who reads the data; an agent that is not here reads nothing. */
+  public void tellMembers(String run, int agent, int incarnation, int version, Map<?, ?> members) {
+    AgentConductor conductor = find(run, agent, incarnation);
+    if (conductor != null) {
+      conductor.tellMembers(version, members);
     }
   }
 

@@ -18,6 +18,7 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Options;
 import org.apache.hadoop.fs.Path;
+import org.mpca.rdd.HadoopReads;
 import org.mpca.wire.Msgpack;
 
 /**
@@ -36,13 +37,9 @@ public final class HadoopFiles {
   private FSDataOutputStream open;
 
   HadoopFiles(Configuration session, String url, String segmentPath) throws IOException {
-    Configuration conf = new Configuration(session);
-    // Without it every call fails at once while a NameNode restarts. A minute in all: twenty seconds of quick looks first.
-    conf.setBoolean("dfs.client.retry.policy.enabled", true);
-    conf.set("dfs.client.retry.policy.spec", "500,40,2000,20");
     URI uri = URI.create(url);
-    this.files = FileSystem.newInstance(uri, conf);  // a cached one would be without these settings
-    this.context = FileContext.getFileContext(uri, conf);
+    this.files = HadoopReads.client(session, uri);
+    this.context = FileContext.getFileContext(uri, HadoopReads.patient(session));
     this.segment = new RandomAccessFile(segmentPath, "rw");
   }
 

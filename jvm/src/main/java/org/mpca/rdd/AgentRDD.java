@@ -49,6 +49,7 @@ final class AgentRDD extends PinnedRDD<byte[]> {
       }
       ExecutorSide side = ExecutorSide.get();
       env.put("MPCA_DEVICES", side.devices); // which of them is this agent's, it decides itself; see mpca/agent/gpus.py
+      registry.readFiles(side.files);
       registry.start(new LaunchSpec(run, agent, incarnation, command, env, startMessage, (File) null), side.events(run));
     }
     try {

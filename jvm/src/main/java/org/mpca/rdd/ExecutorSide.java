@@ -5,6 +5,7 @@ import java.util.concurrent.ConcurrentHashMap;
 
 import org.mpca.agent.AgentEvents;
 import org.mpca.agent.AgentRegistry;
+import org.mpca.agent.FileReads;
 
 /**
  * What one executor's JVM holds beside its agents: frozen parts, downloads, the sweeper and the way up. Tasks come and
@@ -19,6 +20,9 @@ public final class ExecutorSide {
 
   /** Addresses of the GPUs that Spark gave this executor, with commas between them; empty: none. */
   final String devices;
+
+  /** For agents that stream from the cluster's storage. */
+  final FileReads files = new HadoopReads(SparkInternals::hadoop);
 
   private final Uplink uplink;
   private final Peer self;

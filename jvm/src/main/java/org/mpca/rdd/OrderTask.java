@@ -20,7 +20,7 @@ import org.mpca.wire.Answer;
 import org.mpca.wire.Order;
 
 /**
- * What one executor does for one order: forget what no cycle needs any more, begin and stop agents, start downloads in
+ * What one executor does for one order: forget what no cycle needs any more, tell, begin and stop agents, start downloads in
  * the background, reduce one shard, then freeze the yields of the cycle after and answer.
  *
  * <p>Freezing comes last, so that when the next order reduces, every chunk exists and nobody polls for one. Each part is
@@ -69,6 +69,13 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
     registry.forget(order.run, order.epoch, order.forgetCycle);
     side.parts.forget(order.run, order.epoch, order.forgetCycle);
     side.downloader.forget(order.run, order.epoch, order.forgetBroadcasts);
+    if (order.members != null) {
+      for (Order.Place place : order.members.agents) {
+        if (place.executor.equals(here)) {
+          registry.tellMembers(order.run, place.agent, place.incarnation, order.members.version, order.members.members);
+        }
+      }
+    }
     for (Order.Place place : order.begin) {
       if (place.executor.equals(here)) {
         registry.begin(order.run, place.agent, place.incarnation);

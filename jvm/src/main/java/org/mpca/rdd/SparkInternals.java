@@ -10,12 +10,14 @@ import java.util.concurrent.Executor;
 import java.util.function.BiConsumer;
 import java.util.function.Consumer;
 
+import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.Dependency;
 import org.apache.spark.SimpleFutureAction;
 import org.apache.spark.SparkContext;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext;
 import org.apache.spark.broadcast.Broadcast;
+import org.apache.spark.deploy.SparkHadoopUtil;
 import org.apache.spark.network.buffer.ManagedBuffer;
 import org.apache.spark.network.buffer.NioManagedBuffer;
 import org.apache.spark.network.shuffle.BlockFetchingListener;
@@ -70,6 +72,11 @@ public final class SparkInternals {
   /** This JVM's executor id; "driver" on the driver. */
   public static String executorId() {
     return SparkEnv.get().executorId();
+  }
+
+  /** Hadoop's configuration as the session has it, {@code spark.hadoop.*} included; also on an executor. */
+  public static Configuration hadoop() {
+    return SparkHadoopUtil.get().newConfiguration(SparkEnv.get().conf());
   }
 
   /** This JVM's block manager, as others reach it. */

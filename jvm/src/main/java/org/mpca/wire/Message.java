@@ -11,7 +11,7 @@ import java.util.Map;
  * A control message between this executor and an agent; the twin of {@code mpca/wire/messages.py}, where every field is
  * explained. The body of a frame is a msgpack array {@code [code, {field: value}]}.
  *
- * <p>One class for all kinds, unlike Python: the executor makes four small ones and passes most fields of the others
+ * <p>One class for all kinds, unlike Python: the executor makes six small ones and passes most fields of the others
  * on.
  *
  * <p>Concurrency: immutable.
@@ -30,6 +30,10 @@ public final class Message {
     INSTALL(4, "shard", "version", "mode"),
     /** Finish. */
     STOP(5, "reason"),
+    /** Who reads the data from now on. */
+    MEMBERS(6, "version", "members"),
+    /** What a FETCH asked for lies in the memory; on the agent's own pipe. */
+    FETCHED(7, "number", "bytes", "error", "text"),
     /** attach was called; where the segment is. */
     HELLO(17, "agent", "incarnation", "pid", "python", "torch", "mpca", "x0_hash", "layout", "local", "tied",
         "bounds", "parameters", "segment_fd", "segment_bytes", "slots"),
@@ -38,11 +42,15 @@ public final class Message {
     /** The arrival slot of the shard may be written again. */
     INSTALLED(19, "shard", "version", "mode", "start", "end"),
     /** Counters. */
-    PROGRESS(20, "steps", "samples", "train_s", "pause_s", "metrics"),
+    PROGRESS(20, "steps", "samples", "train_s", "pause_s", "metrics", "data"),
     /** The train function returned. */
     FINISHED(21, "returns"),
     /** The user's code raised. */
-    FAILED(22, "error", "traceback");
+    FAILED(22, "error", "traceback"),
+    /** The agent wants files read: where its pipes and its memory for that are. */
+    FILES(23, "pid", "requests_fd", "answers_fd", "memory_fd", "memory_bytes"),
+    /** Read a range of a file; on the agent's own pipe. */
+    FETCH(24, "number", "url", "offset", "bytes");
 
     public final int code;
     /** In the order in which they are packed. */
@@ -85,6 +93,14 @@ public final class Message {
 
   public static Message stop(String reason) {
     return of(Kind.STOP, reason);
+  }
+
+  public static Message members(int version, Map<?, ?> members) {
+    return of(Kind.MEMBERS, version, members);
+  }
+
+  public static Message fetched(long number, int bytes, String error, String text) {
+    return of(Kind.FETCHED, number, bytes, error, text);
   }
 
   private static Message of(Kind kind, Object... values) {

@@ -3,6 +3,7 @@ package org.mpca.wire;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.Map;
 
 /**
  * What the driver tells the executors: one Order a Spark job, carried packed in its closure. The twin of
@@ -32,6 +33,8 @@ public final class Order {
   public final Reduce reduce;
   /** Null when nothing is frozen. */
   public final Freeze freeze;
+  /** Null when nobody is to be told. */
+  public final Members members;
 
   private Order(Fields fields) throws ProtocolException {
     order = fields.integer("order");
@@ -52,6 +55,7 @@ public final class Order {
     downloads = Collections.unmodifiableList(all);
     reduce = fields.has("reduce") ? new Reduce(Fields.parse("Order.reduce", fields.asMap().get("reduce"))) : null;
     freeze = fields.has("freeze") ? new Freeze(Fields.parse("Order.freeze", fields.asMap().get("freeze"))) : null;
+    members = fields.has("members") ? new Members(Fields.parse("Order.members", fields.asMap().get("members"))) : null;
   }
 
   /** Reads the packed form that {@code Order.pack} of Python makes. */
@@ -120,6 +124,19 @@ public final class Order {
     Freeze(Fields fields) throws ProtocolException {
       cycle = fields.integer("cycle");
       shard = fields.integer("shard");
+      agents = places(fields, "agents");
+    }
+  }
+
+  /** Who reads the data, for agents that have not been told this version. What it says is Python's alone. */
+  public static final class Members {
+    public final int version;
+    public final Map<?, ?> members;
+    public final List<Place> agents;
+
+    Members(Fields fields) throws ProtocolException {
+      version = fields.integer("version");
+      members = fields.map("members");
       agents = places(fields, "agents");
     }
   }

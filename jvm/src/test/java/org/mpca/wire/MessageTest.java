@@ -23,6 +23,10 @@ import org.junit.jupiter.api.TestFactory;
 import org.mpca.Golden;
 
 class MessageTest {
+  /** Of the golden Members: nobody here makes one. */
+  private static final String MEMBERS =
+      "84a66167656e747302a573696e636592920004920107a66c6f7373657391940105ce0001117006a66265666f726590";
+
   @TestFactory
   Stream<DynamicTest> shouldReadAndWriteTheGoldenBytes() {
     List<DynamicTest> tests = new ArrayList<>();
@@ -45,7 +49,10 @@ class MessageTest {
     Golden.read("wire/messages.json").forEach(one -> golden.add(one.get("frame").asText()));
     for (Message message : Arrays.asList(Message.begin(), Message.yield(41, 2), Message.yield(-3, 0),
         Message.yield(70000, 127), Message.install(1, 14, "install"),
-        Message.install(128, (1L << 33) + 1, "replace"), Message.stop("objective reached: Fehler ≤ 2,5 %"))) {
+        Message.install(128, (1L << 33) + 1, "replace"), Message.stop("objective reached: Fehler ≤ 2,5 %"),
+        Message.fetched(70000, 3670016, "", ""),
+        Message.fetched(70001, 0, "java.io.FileNotFoundException", "File does not exist: /data/é.tar"),
+        Message.members(3, (Map<?, ?>) Msgpack.unpack(Golden.hex(MEMBERS))))) {
       assertTrue(golden.contains(Golden.hex(frame(message.pack()))), message.kind + " is not among the golden ones");
     }
   }
@@ -94,6 +101,7 @@ class MessageTest {
     assertEquals(-(1 << 30), empty.forgetCycle);
     assertNull(empty.reduce);
     assertNull(empty.freeze);
+    assertNull(empty.members);
     assertEquals(1767312030500L, empty.deadlineMillis());
 
     Order full = Order.unpack(Golden.hex(golden.get("full").get("bytes").asText()));
@@ -114,6 +122,8 @@ class MessageTest {
         .collect(Collectors.joining(", ")));
     assertEquals("42 0 0 0 1 null, 2 3 0 null",
         full.freeze.cycle + " " + full.freeze.shard + " " + text(full.freeze.agents));
+    assertEquals("3 0 0 1 null", full.members.version + " " + text(full.members.agents));
+    assertEquals(Golden.value(fields.get("members").get("members")), Golden.comparable(full.members.members));
   }
 
   @Test

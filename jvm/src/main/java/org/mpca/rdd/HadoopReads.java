@@ -1,0 +1,73 @@
+package org.mpca.rdd;
+
+import java.io.IOException;
+import java.net.URI;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Supplier;
+
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.mpca.agent.FileReads;
+
+/**
+ * Hadoop's own client for agents: tokens, high availability, encryption, and of each block the nearest replica.
+ * A NameNode that restarts is waited for, a DataNode that dies is the client's affair.
+ *
+ * <p>Concurrency: any thread; the file systems are shared and safe, a source is its opener's.
+ */
+public final class HadoopReads implements FileReads {
+  private final Supplier<Configuration> session;
+  private final Map<String, FileSystem> systems = new ConcurrentHashMap<>();
+
+  /** {@code session} is asked when the first file is opened. */
+  public HadoopReads(Supplier<Configuration> session) {
+    this.session = session;
+  }
+
+  /** A client of its own for a file system: a cached one would be without these settings. */
+  public static FileSystem client(Configuration session, URI uri) throws IOException {
+    return FileSystem.newInstance(uri, patient(session));
+  }
+
+  /** The configuration with which every call waits while a NameNode restarts, instead of failing at once. */
+  public static Configuration patient(Configuration session) {
+    Configuration conf = new Configuration(session);
+    conf.setBoolean("dfs.client.retry.policy.enabled", true);
+    conf.set("dfs.client.retry.policy.spec", "500,40,2000,20"); // a minute in all: twenty seconds of quick looks first
+    return conf;
+  }
+
+  @Override
+  public Source open(String url) throws IOException {
+    Path path = new Path(url);
+    FSDataInputStream in = system(path.toUri()).open(path);
+    return new Source() {
+      @Override
+      public int read(long offset, byte[] into, int at, int length) throws IOException {
+        return in.read(offset, into, at, length);
+      }
+
+      @Override
+      public void close() throws IOException {
+        in.close();
+      }
+    };
+  }
+
+  private FileSystem system(URI uri) throws IOException {
+    String place = uri.getScheme() + "://" + uri.getAuthority();
+    FileSystem found = systems.get(place);
+    if (found == null) {
+      FileSystem made = client(session.get(), uri);
+      found = systems.putIfAbsent(place, made);
+      if (found == null) {
+        return made;
+      }
+      made.close();
+    }
+    return found;
+  }
+}

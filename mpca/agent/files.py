@@ -1,0 +1,144 @@
+"""Files of HDFS for an agent, read by its executor's JVM into memory that both map: tokens, HA and locality come with it.
+
+Asked for on pipes of their own (`wire.messages.Files`), so that the control pipe stays the main loop's and an order never
+waits for a file. One range at a time: whoever streams has a thread that reads ahead. A NameNode that restarts is waited
+for by Hadoop's client. Only for reading.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import select
+import threading
+from collections.abc import Callable
+
+from mpca.errors import EnvironmentRefused
+from mpca.storage.hadoop_errors import as_os_error
+from mpca.storage.locations import Location
+from mpca.wire.codec import FrameReader, encode
+from mpca.wire.messages import Fetch, Fetched, Files
+
+__all__ = ["MEMORY_BYTES", "ExecutorFiles", "FilePipe"]
+
+#: A unit of ImageNet's records is 3.5 MB; a longer range goes in pieces.
+MEMORY_BYTES = 4 << 20
+_OPEN_S = 60.0  # for the executor to open the pipes
+_READ_BYTES = 1 << 16
+
+
+class FilePipe:
+    """The way to the executor that all stores of an agent share. `say` sends a message on the control pipe."""
+
+    def __init__(self, say: Callable[[Files], None]) -> None:
+        requests, self._requests = os.pipe()
+        self._answers, answers = os.pipe()
+        memory = os.memfd_create("mpca-files", os.MFD_CLOEXEC)
+        self._reader = FrameReader()
+        self._turn = threading.Lock()
+        self._number = 0
+        try:
+            os.posix_fallocate(memory, 0, MEMORY_BYTES)
+            self._memory = mmap.mmap(memory, MEMORY_BYTES)
+            say(Files(os.getpid(), requests, answers, memory, MEMORY_BYTES))
+            poll = select.poll()
+            poll.register(self._answers, select.POLLIN)
+            if not poll.poll(_OPEN_S * 1000):
+                raise EnvironmentRefused(f"the executor has not opened the pipes for files within {_OPEN_S:.0f} s")
+            self._answer(0)
+        finally:  # the executor has its own by now; ours would hide its end
+            for one in (requests, answers, memory):
+                os.close(one)
+
+    def fetch(self, url: str, offset: int, length: int) -> bytes:
+        """Up to `length` bytes, fewer only at the end of the file.
+
+        Raises:
+            OSError: as Hadoop's client says it; FileNotFoundError where it fits.
+        """
+        pieces = []
+        with self._turn:
+            while length > 0:
+                wanted = min(length, MEMORY_BYTES)
+                self._number += 1
+                self._write(encode(Fetch(self._number, url, offset, wanted)))
+                answer = self._answer(self._number)
+                if answer.error:
+                    raise as_os_error(answer.error, answer.text, url)
+                pieces.append(self._memory[: answer.bytes])
+                if answer.bytes < wanted:
+                    break
+                offset, length = offset + wanted, length - wanted
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _write(self, frame: bytes) -> None:
+        view = memoryview(frame)
+        while view:
+            view = view[os.write(self._requests, view) :]
+
+    def _answer(self, number: int) -> Fetched:
+        while True:
+            data = os.read(self._answers, _READ_BYTES)
+            if not data:
+                raise OSError(errno.EIO, "the executor reads no files for this agent any more")
+            for answer in self._reader.feed(data):
+                assert isinstance(answer, Fetched)
+                assert answer.number == number
+                return answer
+
+    def close(self) -> None:
+        """The executor's thread ends with it."""
+        os.close(self._requests)
+        os.close(self._answers)
+        self._memory.close()
+
+
+class ExecutorFiles:
+    """A folder of HDFS as a `Store` that only reads."""
+
+    def __init__(self, pipe: FilePipe, root: Location) -> None:
+        self._pipe, self._root = pipe, root
+
+    def read(self, path: str) -> bytes:
+        pieces = []
+        while not pieces or len(pieces[-1]) == MEMORY_BYTES:
+            pieces.append(self.read_range(path, len(pieces) * MEMORY_BYTES, MEMORY_BYTES))
+        return b"".join(pieces)
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        return self._pipe.fetch(self.describe(path), offset, length)
+
+    def describe(self, path: str) -> str:
+        return (self._root / path).text if path else self._root.text
+
+    def exists(self, path: str) -> bool:
+        try:
+            self.read_range(path, 0, 1)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def size(self, path: str) -> int:
+        raise self._refused(path)
+
+    def names(self, path: str) -> list[str]:
+        raise self._refused(path)
+
+    def create_exclusive(self, path: str, data: bytes) -> None:
+        raise self._refused(path)
+
+    def write(self, path: str, data: bytes) -> None:
+        raise self._refused(path)
+
+    def sync(self, path: str) -> None:
+        raise self._refused(path)
+
+    def rename(self, old: str, new: str) -> None:
+        raise self._refused(old)
+
+    def delete(self, path: str) -> None:
+        raise self._refused(path)
+
+    def _refused(self, path: str) -> OSError:
+        return OSError(errno.EROFS, "an agent only reads files through its executor", self.describe(path))

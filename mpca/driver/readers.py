@@ -1,0 +1,114 @@
+"""Who reads the data, as the driver knows it: where every agent is, who was lost or joined, and who has been told.
+
+`mpca.data.plan` says what follows from a membership; every agent works its share out by itself. Positions come with
+Progress, at most half a second old; the membership goes down in orders, to whoever has not heard of its newest version.
+Looked at when an order is written: an agent is lost when its process is another one, or there is none at its place while
+others read. A late agent lives, and keeps its share. A run whose agents read no stream is told nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from mpca.data.plan import Membership
+from mpca.driver.cluster import AgentProgress
+from mpca.driver.roster import ABSENT, Agent
+from mpca.errors import BackupError
+from mpca.wire.orders import Members, Order
+
+__all__ = ["Readers"]
+
+log = logging.getLogger("mpca.data")
+
+
+class Readers:
+    """See the module's text. `left` is `position` of the attempt that this one goes on from."""
+
+    def __init__(self, agents: int, left: dict[str, Any] | None = None) -> None:
+        self.members = Membership.of(agents)
+        self._reads = bool(left)  # some agent has a stream
+        if left:
+            try:
+                at = {int(agent): (int(epoch), int(done)) for agent, epoch, done in left["at"]}
+                self.members = Membership.from_dict(left["members"]).go_on(agents, at, int(left["last"]))
+            except (KeyError, TypeError, ValueError) as error:
+                raise BackupError(f"the backup's position in the data is damaged: {type(error).__name__}: {error}") from error
+        self._version = 1 if left else 0  # agents know the first membership of a new run by themselves
+        self._told: dict[tuple[int, int], int] = {}  # (agent, incarnation) -> version
+        self._process: dict[int, int] = {}  # agent that reads -> its incarnation
+        self._away: set[int] = set()  # agents that were lost, and have not joined again
+        self._at: dict[int, tuple[int, int]] = {}  # agent that reads -> epoch and finished units of it
+        self._last = self.members.last  # newest epoch that anybody has begun
+
+    def progress(self, event: AgentProgress) -> None:
+        """An agent says where it is."""
+        if not event.data or self._process.get(event.agent) != event.incarnation:
+            return
+        epoch, done, ahead = event.data
+        self._reads = True
+        self._at[event.agent] = (epoch, done)
+        self._last = max(self._last, ahead)
+
+    def look(self, agents: Iterable[Agent], beginning: Iterable[int]) -> None:
+        """An order is written now; those that are `beginning` begin with it."""
+        before = self.members
+        for agent in agents:
+            index, process = agent.index, self._process.get(agent.index)
+            gone = agent.state == ABSENT if process is None else agent.state == ABSENT or agent.incarnation != process
+            if gone and index not in self._away and self._process:
+                self._lose(index)
+        for index in beginning:
+            agent = next(one for one in agents if one.index == index)
+            if index in self._away:
+                self._join(index)
+            self._process.setdefault(index, agent.incarnation)
+        if self.members is not before:
+            self.members = self.members.forget(min((self._where(one)[0] for one in self._taking_part()), default=0))
+            self._version += 1
+
+    def tell(self, agents: Iterable[Agent]) -> Members | None:
+        """What an order brings to those of these agents that do not know it yet."""
+        if not self._reads:
+            return None
+        keys = [one.key for one in agents if self._told.get((one.index, one.incarnation), 0) < self._version]
+        return Members(self._version, self.members.to_dict(), keys) if keys else None
+
+    def delivered(self, order: Order) -> None:
+        """An order has ended well."""
+        for _, agent, incarnation in order.members.agents if order.members is not None else ():
+            self._told[(agent, incarnation)] = order.members.version
+
+    def position(self) -> dict[str, Any]:
+        """What a later attempt goes on from; empty when nobody has a stream."""
+        if not self._reads:
+            return {}
+        at = [[agent, *self._where(agent)] for agent in sorted(self._taking_part())]
+        return {"members": self.members.to_dict(), "at": at, "last": self._newest()}
+
+    # ---- inside ------------------------------------------------------------------------------------------------------
+
+    def _lose(self, agent: int) -> None:
+        epoch, done = self._where(agent)
+        self._away.add(agent)
+        self._process.pop(agent, None)
+        self._at.pop(agent, None)
+        self.members = self.members.lose(agent, epoch, done, self._newest())
+        log.info("agent=%d reads no more: epoch=%d finished_units=%d; the living take the rest", agent, epoch, done)
+
+    def _join(self, agent: int) -> None:
+        self._away.discard(agent)
+        epoch = self._newest() + 1
+        self.members = self.members.join(agent, epoch)
+        log.info("agent=%d reads from epoch=%d on, which nobody has begun", agent, epoch)
+
+    def _where(self, agent: int) -> tuple[int, int]:
+        return self._at.get(agent, (self.members.first(agent), 0))
+
+    def _newest(self) -> int:
+        """The newest epoch that anybody has begun; those who have not said yet are in their first one."""
+        return max(self._last, *(self._where(agent)[0] for agent in self._taking_part()), -1)
+
+    def _taking_part(self) -> set[int]:
+        return {agent for agent, _ in self.members.since} - self._away

@@ -1,0 +1,134 @@
+"""Who reads the data, by event lists: what agents are told when others are lost or come back, and what a backup keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgpack
+import pytest
+
+from mpca.data.plan import Loss, Membership
+from mpca.driver import cluster as c
+from mpca.driver.readers import Readers
+from mpca.errors import BackupError
+from mpca.wire.orders import Members, Order
+from tests.driver.support import Machine, hello, order_of, progress
+
+
+def at(agent: int, epoch: int, done: int, ahead: int, incarnation: int = 0) -> c.AgentProgress:
+    return replace(progress(agent, incarnation), data=[epoch, done, ahead])
+
+
+def cycles(machine: Machine, out: list[Any], count: int) -> tuple[list[Any], list[Members]]:
+    """So many orders later, and who was told what meanwhile."""
+    told = []
+    for _ in range(count):
+        told += [order_of(out).members] if order_of(out).members else []
+        out = machine.cycle(out)
+    return out, told
+
+
+def reading(machine: Machine) -> list[Any]:
+    """A run whose agents are in epoch 2, and agent 0 has read ahead into epoch 3."""
+    out = machine.training()
+    for agent in range(machine.agents):
+        machine.run(at(agent, 2, 10 + agent, 3 if agent == 0 else 2))
+    return out
+
+
+def test_a_run_without_losses_is_told_nothing() -> None:
+    machine = Machine(agents=3)
+    out, told = cycles(machine, reading(machine), 5)
+    assert told == []
+    assert order_of(out).members is None
+
+
+def test_a_run_without_a_stream_is_told_nothing() -> None:
+    machine = Machine(agents=3)
+    out = machine.training()
+    machine.run(c.AgentDied("e1", 1, 0, 101, 137, ""))
+    assert cycles(machine, out, 5)[1] == []
+    assert machine.machine.readers.position() == {}
+
+
+def test_with_the_next_order_the_living_hear_of_a_loss_once_and_its_replacement_of_its_first_epoch() -> None:
+    machine = Machine(agents=3)
+    out = reading(machine)
+    machine.run(c.AgentDied("e1", 1, 0, 101, 137, ""))
+    out, told = cycles(machine, out, 4)
+    lost = Membership(3, ((0, 0), (1, 0), (2, 0)), (Loss(1, 2, 11, last=3),))
+    assert told == [Members(1, lost.to_dict(), [["e0", 0, 0], ["e2", 2, 0]])], "once"
+
+    machine.run(hello(1, incarnation=1))
+    machine.run(at(1, 0, 0, 0, incarnation=0))  # a late word of the one that died
+    for _ in range(8):
+        out, more = cycles(machine, out, 1)
+        told += more
+    joined = lost.join(1, 4)
+    everybody = [["e0", 0, 0], ["e1", 1, 1], ["e2", 2, 0]]
+    assert told[1:] == [Members(1, lost.to_dict(), [["e1", 1, 1]]), Members(2, joined.to_dict(), everybody)]
+    begin = [one for one in told if one.version == 2]
+    assert Membership.from_dict(begin[0].members).first(1) == 4, "nobody has begun epoch 4"
+
+
+def test_an_order_that_failed_tells_again() -> None:
+    machine = Machine(agents=3)
+    out = reading(machine)
+    machine.run(c.AgentDied("e1", 1, 0, 101, 137, ""))
+    out = machine.run(machine.done(order_of(out)))
+    order = order_of(out)
+    assert order.members is not None
+    machine.run(c.OrderFailed(order.order, "e2", "lost", ["e2"]))
+    again = order_of(machine.run(c.ExecutorLost("e2", "killed")))
+    assert again.members is not None
+    assert [loss.agent for loss in Membership.from_dict(again.members.members).losses] == [1, 2]
+    assert again.members.agents == [["e0", 0, 0]]
+
+
+def test_a_late_agent_keeps_its_share() -> None:
+    machine = Machine(agents=2)
+    out = reading(machine)
+    machine.late = {1: "no answer before the deadline"}
+    assert cycles(machine, out, 3)[1] == []
+
+
+def test_what_lies_behind_everybody_is_forgotten() -> None:
+    machine = Machine(agents=3)
+    out = reading(machine)
+    machine.run(c.AgentDied("e1", 1, 0, 101, 137, ""))
+    out, _ = cycles(machine, out, 3)
+    for agent in (0, 2):
+        machine.run(at(agent, 9, 0, 9))
+    machine.run(c.AgentDied("e2", 2, 0, 102, 137, ""))
+    _, told = cycles(machine, out, 2)
+    assert Membership.from_dict(told[0].members) == Membership(3, ((0, 0), (2, 0)), (Loss(2, 9, 0, last=9),))
+
+
+def test_a_backup_keeps_where_agents_are_and_a_later_attempt_goes_on_from_it() -> None:
+    machine = Machine(agents=3)
+    out = reading(machine)
+    machine.run(c.AgentDied("e1", 1, 0, 101, 137, ""))
+    cycles(machine, out, 2)
+    kept = msgpack.unpackb(msgpack.packb(machine.machine.readers.position()))
+    assert kept["at"] == [[0, 2, 10], [2, 2, 12]]
+
+    later = Machine(agents=2, resumed=True, data=kept)
+    out = later.started()
+    members = order_of(out).members
+    assert members is not None
+    assert members.agents == [["e0", 0, 0], ["e1", 1, 0]], "before they begin"
+    found = Membership.from_dict(members.members)
+    assert [found.first(agent) for agent in (0, 1)] == [2, 2]
+    assert [(loss.agent, loss.epoch, loss.done) for loss in found.before[0].losses] == [(1, 2, 11), (0, 2, 10), (2, 2, 12)]
+    assert found.last == 3
+
+
+def test_a_damaged_position_is_refused_by_name() -> None:
+    with pytest.raises(BackupError, match="position in the data is damaged: KeyError: 'at'"):
+        Readers(2, {"members": {}})
+
+
+def test_an_order_carries_it_packed() -> None:
+    order = Order(1, "r", 0, 0, 1.0, ["e0"], members=Members(2, Membership.of(1).to_dict(), [["e0", 0, 0]]))
+    assert msgpack.unpackb(order.pack())["members"]["members"]["since"] == [[0, 0]]

@@ -1,0 +1,63 @@
+"""An agent is killed in the middle of an epoch: what it had not read is read by the others, as `mpca.data.plan` says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mpca.data.ingest import Options, ingest
+from mpca.data.plan import Membership
+from mpca.storage import Backups, LocalStore
+from tests.spark.jobs import streamed
+from tests.spark.numbered import numbered_pictures
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+RECORDS = 960  # 30 units, of which each of three agents has 10
+UNIT, EACH = 32, 10
+
+
+@pytest.fixture(scope="module")
+def numbered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("numbered")
+    ingest(numbered_pictures(root / "source", RECORDS), str(root / "set"), Options(), processes=1)
+    return root / "set"
+
+
+def read(told, agent: int, incarnation: int = 0) -> list[int]:
+    """Labels in the order in which that process was given them."""
+    file = told.run.folder / f"labels-{agent}-{told.run.pids[agent, incarnation]}"
+    return [int(label) for label in file.read_text().split()]
+
+
+def test_what_a_killed_agent_had_not_read_is_read_by_the_living_and_its_replacement_reads_on(engine, numbered: Path) -> None:
+    def story(run):
+        yield lambda: run.data.get((1, 0), [0, 0, 0]) >= [0, 1, 0]
+        run.kill_agent(1)
+        yield lambda: all(run.data[agent, 0][0] > 0 for agent in (0, 2)) and run.data.get((1, 1), [0])[0] > 0
+        run.end()
+
+    own = ("name=imagenet", f"path={numbered}", "crop=32", "shorter_edge=32", "read_ahead=1MiB", "batch_size=4")
+    told = engine(streamed, 0.1, sets=tuple(f"data.{one}" for one in own), story=story)
+    assert told.ended.exit_code == 0, told.ended.reason
+
+    memberships = [Membership.from_dict(one.members.members) for one in told.run.orders if one.members is not None]
+    ((lost,), *_) = (one.losses for one in memberships)
+    assert (lost.agent, lost.epoch) == (1, 0)
+    left = EACH - lost.done  # units, dealt in turn to agents 0 and 2
+    killed = read(told, 1)
+    others = [read(told, 0)[: UNIT * (EACH + -(-left // 2))], read(told, 2)[: UNIT * (EACH + left // 2)]]
+    counted = Counter(others[0] + others[1])
+    assert set(counted.values()) == {1}, "nothing twice among the living"
+    assert set(counted) | set(killed) == set(range(RECORDS)), "the epoch is covered"
+    assert len(set(counted) & set(killed)) == len(killed) - UNIT * lost.done, "twice is what was of units not finished"
+
+    assert memberships[-1].first(1) == 1, "its replacement begins with the epoch that nobody had begun"
+    assert set(read(told, 1, 1)[: UNIT * 4]) != set(killed[: UNIT * 4])
+    assert all(one.members is None for one in told.run.orders[-3:]), "it is told when it changes"
+
+    kept = Backups(LocalStore(told.ended.run_dir), "backups").newest().state.data
+    assert [(agent, epoch > 0) for agent, epoch, _ in kept["at"]] == [(0, True), (1, True), (2, True)]
+    assert kept["last"] >= 1
