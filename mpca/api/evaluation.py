@@ -7,7 +7,7 @@ from typing import Any
 
 from mpca.agent.evaluator_client import Evaluated, EvaluatorProcess
 from mpca.driver.joint import JointModel
-from mpca.errors import RunFailed
+from mpca.errors import AgentFailed, RunFailed
 
 __all__ = ["JointEvaluator"]
 
@@ -30,13 +30,15 @@ class JointEvaluator:
         """Results that are here.
 
         Raises:
-            RunFailed: the user's function raised, or its process ended; begins with the root cause in one line.
+            AgentFailed: the user's function raised; begins with the root cause in one line.
+            RunFailed: its process ended.
         """
         done = self._process.poll()
         for one in done:
             if one.failed is not None:
                 lines = one.failed.strip().splitlines()
-                raise RunFailed(f"the evaluation of cycle {one.cycle} failed: {lines[-1]}\n{one.failed}")
+                error = AgentFailed if lines[0].startswith("Traceback ") else RunFailed
+                raise error(f"the evaluation of cycle {one.cycle} failed: {lines[-1]}\n{one.failed}")
         return done
 
     def close(self) -> None:

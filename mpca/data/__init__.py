@@ -70,11 +70,20 @@ def _imagenet(
     return imagenet(split, seed, path, chosen) if split else samples(path)
 
 
+def _vectors(split: str = "", seed: int = 0, *, path: str = "", read_ahead: str = "64MiB", cache: str = "0B") -> Any:
+    """As `_imagenet`."""
+    from mpca.data.imagenet import imagenet, options, samples
+
+    chosen = options(1, read_ahead, cache, 1, 1, "centre")
+    return imagenet(split, seed, path, chosen, numbers=True) if split else samples(path, numbers=True)
+
+
 #: `data.name` of a configuration -> data set.
 DATA_SETS: dict[str, DataSet] = {
     "cifar10": DataSet(_cifar10, _cifar10_samples, ("train", "validation", "test")),
     "digits": DataSet(_digits, _digits_samples),
     "imagenet": DataSet(_imagenet, _imagenet, ("train", "validation", "test")),
+    "vectors": DataSet(_vectors, _vectors, ("train", "validation", "test")),
 }
 
 

@@ -1,6 +1,9 @@
 """`data.name = "imagenet"`: what `mpca ingest` wrote to `data.path`, streamed. Any set of labelled images can be that.
 
-"test" is the validation split, which ingest withheld of each class: what the paper calls cross validation.
+And `data.name = "vectors"`: numbers that `mpca.ingest_dataframe` wrote there.
+
+A run is evaluated on "test": the images that were ingested for that, as the paper does it (6.2); where there are none, on
+"validation", what was withheld of each class.
 """
 
 from __future__ import annotations
@@ -8,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mpca.checks import refused
-from mpca.data.manifest import load_index, load_manifest, store_at
+from mpca.data.manifest import Manifest, load_index, load_manifest, opened, store_at
 from mpca.data.stream_options import StreamOptions
 from mpca.errors import ConfigError
 from mpca.units import parse_size
@@ -19,30 +22,42 @@ if TYPE_CHECKING:  # checking a configuration must not cost a torch import
 __all__ = ["imagenet", "options", "samples"]
 
 
-def imagenet(split: str, seed: int, path: str, options: StreamOptions) -> Streamed:
-    """A split, opened.
+def imagenet(split: str, seed: int, path: str, options: StreamOptions, numbers: bool = False) -> Streamed:
+    """A split, opened; of images, or of numbers.
 
     Raises:
-        ConfigError: no data set in `path`; a class is missing, a label out of range.
+        ConfigError: no data set in `path`, or one of the other kind; a class is missing, a label out of range.
     """
     from mpca.data.stream import Streamed
     from mpca.data.stream_reader import SplitData
 
-    return Streamed(SplitData.open(store_at(path), "validation" if split == "test" else split), options, seed)
+    store = store_at(path)
+    manifest = load_manifest(store)
+    if split == "test" and "test" not in manifest.splits:
+        split = "validation"
+    _check_kind(path, manifest, numbers)
+    return Streamed(SplitData.open(store, split), options, seed)
 
 
-def samples(path: str) -> dict[str, int]:
+def _check_kind(path: str, manifest: Manifest, numbers: bool) -> None:
+    if (manifest.vectors is not None) != numbers:
+        holds, name = ("images", "imagenet") if numbers else ("numbers", "vectors")
+        raise refused("data.name", "vectors" if numbers else "imagenet", f"{path} holds {holds}: set it to {name!r}")
+
+
+def samples(path: str, numbers: bool = False) -> dict[str, int]:
     """Records by split, all of it looked at as `imagenet` would.
 
     Raises:
         ConfigError: as there; or nothing was withheld that a run could be evaluated on.
     """
-    store = store_at(path)
-    manifest = load_manifest(store)
-    if "validation" not in manifest.splits:
+    with opened(path) as store:
+        manifest = load_manifest(store)
+        _check_kind(path, manifest, numbers)
+        records = {split: len(load_index(store, manifest, split)) for split in manifest.splits}
+    if len(records) == 1:
         raise ConfigError(f"{path} has nothing to evaluate on: ingest it with --withheld, as many images of each class")
-    records = {split: len(load_index(store, manifest, split)) for split in manifest.splits}
-    return {**records, "test": records["validation"]}
+    return {"test": records.get("validation", 0), **records}
 
 
 def options(workers: int, read_ahead: str, cache: str, crop: int, shorter_edge: int, test_view: str) -> StreamOptions:

@@ -12,7 +12,7 @@ import json
 import platform
 import zlib
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -23,12 +23,25 @@ from mpca.data.child import Died, Said, work
 from mpca.data.index import HEADER
 from mpca.data.ingest_sources import Item, Listing, listing
 from mpca.data.ingest_worker import WORK, Note, Task, read_note
-from mpca.data.manifest import BAD_FILE, MANIFEST, SPLITS, Manifest, Shard, Split, index_name, load_manifest, store_at
+from mpca.data.manifest import (
+    BAD_FILE,
+    MANIFEST,
+    SPLITS,
+    Manifest,
+    Shard,
+    Split,
+    VectorForm,
+    index_name,
+    load_manifest,
+    opened,
+)
+from mpca.data.shards import shard_name
 from mpca.errors import ConfigError, MpcaError
 from mpca.storage import Store
 
-__all__ = ["Ingested", "Options", "ingest"]
+__all__ = ["Ingested", "Options", "begin", "check_withheld", "finish", "ingest", "look"]
 
+_PLAN = f"{WORK}/plan.json"
 _STARTS = 3  # a process that dies so often without reading anything will go on doing so
 
 
@@ -44,6 +57,8 @@ class Options:
     def __post_init__(self) -> None:
         if self.withheld < 0 or self.shorter_edge < 0 or self.shard_bytes < 1 << 10:
             raise ConfigError(f"not a way to ingest: {self}")
+        if not 0 <= self.seed < 1 << 63:
+            raise ConfigError(f"seed={self.seed}: must lie in 0 .. 2^63 - 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,65 +68,107 @@ class Ingested:
 
 
 def ingest(
-    source: Path, target: str, options: Options, processes: int, on_progress: Callable[[int, int], None] = lambda done, of: None
+    source: Path,
+    target: str,
+    options: Options,
+    processes: int,
+    on_progress: Callable[[int, int], None] = lambda done, of: None,
+    test: Path | None = None,
 ) -> Ingested:
     """Ingest, go on with it, or find it finished.
 
     Args:
         on_progress: called with the images that are done, and all of them.
+        test: images of the same classes that are only evaluated on, as a split of their own.
 
     Raises:
         ConfigError: not a source; the target holds something else; a class lost all of its images.
     """
-    store = store_at(target)
     images = listing(source)
-    digest = _digest(images, options)
+    tests = _labelled(listing(test), images.classes, test) if test is not None else []
+    digest = _digest(images, tests, options)
+    with opened(target) as store:
+        found, manifest = look(store, target, digest)
+        if manifest is None:
+            tasks = _tasks(images, tests, target, options)
+            begin(store, digest)
+            notes = _build(store, tasks, processes, on_progress)
+            manifest = finish(store, images.classes, options, digest, notes)
+    return Ingested(manifest, found)
+
+
+def look(store: Store, target: str, digest: str) -> tuple[str, Manifest | None]:
+    """What there is in a target that is to hold the data of that digest: "new", "resumed", or "finished" with its manifest.
+
+    Raises:
+        ConfigError: it holds something else.
+    """
     if store.exists(MANIFEST):
         manifest = load_manifest(store)
         if manifest.source != digest:
             raise ConfigError(f"{target} holds a data set of another source, or with other options: ingest into another folder")
-        return Ingested(manifest, "finished")
-    plan = f"{WORK}/plan.json"
-    resumed = store.exists(plan)
-    if resumed and json.loads(store.read(plan) or b"{}").get("source") != digest:
+        return "finished", manifest
+    if not store.exists(_PLAN):
+        if store.names(""):
+            raise ConfigError(f"{target} is not empty, and what is in it is not of an ingest: use another folder")
+        return "new", None
+    if json.loads(store.read(_PLAN) or b"{}").get("source") != digest:
         raise ConfigError(
             f"{target} holds an unfinished ingest of another source, or with other options: finish that one, or remove it"
         )
-    if not resumed and store.names(""):
-        raise ConfigError(f"{target} is not empty, and what is in it is not of an ingest: use another folder")
-    tasks = _tasks(images, target, options)
-    store.write(plan, json.dumps({"source": digest}).encode())
-    notes = _build(store, tasks, processes, on_progress)
-    manifest = _finish(store, images, options, digest, notes)
-    return Ingested(manifest, "resumed" if resumed else "new")
+    return "resumed", None
 
 
-def _digest(images: Listing, options: Options) -> str:
+def begin(store: Store, digest: str) -> None:
+    """Note down whose ingest it is, before anything is written of it."""
+    store.write(_PLAN, json.dumps({"source": digest}).encode())
+
+
+def _labelled(tests: Listing, classes: list[str], source: Path) -> list[Item]:
+    """The items of another listing with the labels of these classes."""
+    labels = {name: label for label, name in enumerate(classes)}
+    unknown = [name for name in tests.classes if name not in labels]
+    if unknown:
+        raise ConfigError(
+            f"{len(unknown)} classes of {source} are none to train on: {', '.join(unknown[:10])}; "
+            "a class has the same name in both: its folder's, its tar's, or the label in the CSV"
+        )
+    return [replace(item, label=labels[tests.classes[item.label]]) for item in tests.items]
+
+
+def _digest(images: Listing, tests: list[Item], options: Options) -> str:
     digest = hashlib.sha256(repr((options, images.classes)).encode())
-    for item in images.items:
-        digest.update(f"{item.key}\t{item.label}\t{item.length}\n".encode())
+    for items in (images.items, tests):
+        for item in items:
+            digest.update(f"{item.key}\t{item.label}\t{item.length}\n".encode())
+        digest.update(b"\n")
     return digest.hexdigest()
 
 
-def _tasks(images: Listing, target: str, options: Options) -> list[Task]:
+def _tasks(images: Listing, tests: list[Item], target: str, options: Options) -> list[Task]:
     order = np.random.default_rng((9, options.seed)).permutation(len(images.items))
-    counts = Counter(item.label for item in images.items)
-    for label, name in enumerate(images.classes):
-        if counts[label] <= options.withheld:
-            raise ConfigError(
-                f"nothing is left to train on: class {name} has {counts[label]} images, withheld={options.withheld}"
-            )
+    check_withheld(images.classes, Counter(item.label for item in images.items), options.withheld)
     taken: Counter[int] = Counter()
     by_split: dict[str, list[Item]] = {split: [] for split in SPLITS}
     for place in order.tolist():
         item = images.items[place]
         taken[item.label] += 1
         by_split["validation" if taken[item.label] <= options.withheld else "train"].append(item)
+    by_split["test"] = [tests[place] for place in np.random.default_rng((13, options.seed)).permutation(len(tests)).tolist()]
     return [
         Task(target, split, number, items, options.shorter_edge)
         for split, chosen in by_split.items()
         for number, items in enumerate(_cut(chosen, options.shard_bytes))
     ]
+
+
+def check_withheld(classes: Sequence[str], counts: Mapping[int, int], withheld: int) -> None:
+    """Raises ConfigError for a class of which nothing is left."""
+    for label, name in enumerate(classes):
+        if counts.get(label, 0) <= withheld:
+            raise ConfigError(
+                f"nothing is left to train on: class {name} has {counts.get(label, 0)} records, withheld={withheld}"
+            )
 
 
 def _cut(items: Sequence[Item], shard_bytes: int) -> list[list[Item]]:
@@ -129,7 +186,7 @@ def _cut(items: Sequence[Item], shard_bytes: int) -> list[list[Item]]:
 def _build(store: Store, tasks: list[Task], processes: int, on_progress: Callable[[int, int], None]) -> dict[str, list[Note]]:
     """The notes of all shards, in their order, by split."""
     total = sum(len(task.items) for task in tasks)
-    todo = deque(task for task in tasks if read_note(store, task) is None)
+    todo = deque(task for task in tasks if read_note(store, task.shard) is None)
     done = total - sum(len(task.items) for task in todo)
     at: dict[str, int] = {}  # shard -> item that its process is at
     lifeless: Counter[str] = Counter()
@@ -147,7 +204,7 @@ def _build(store: Store, tasks: list[Task], processes: int, on_progress: Callabl
             on_progress(done + sum(at.values()), total)
     notes: dict[str, list[Note]] = {split: [] for split in SPLITS}
     for task in tasks:
-        note = read_note(store, task)
+        note = read_note(store, task.shard)
         if note is None:
             raise MpcaError(f"the note of {store.describe(task.shard)} is gone: is another ingest at work there?")
         notes[task.split].append(note)
@@ -164,28 +221,40 @@ def _again(task: Task, item: int | None, reason: str, lifeless: Counter[str]) ->
     return task
 
 
-def _finish(store: Store, images: Listing, options: Options, digest: str, notes: dict[str, list[Note]]) -> Manifest:
+def finish(
+    store: Store,
+    classes: list[str],
+    options: Options,
+    digest: str,
+    notes: Mapping[str, list[Note]],
+    vectors: VectorForm | None = None,
+) -> Manifest:
+    """Indexes, bad files and the manifest, by the notes of all shards.
+
+    Raises:
+        ConfigError: a class lost all of its records.
+    """
     splits = {}
     for split, of in notes.items():
         if of:
-            splits[split] = _write_index(store, split, of, len(images.classes))
-    empty = [name for name, count in zip(images.classes, splits["train"].by_class, strict=True) if not count]
+            splits[split] = _write_index(store, split, of, len(classes))
+    empty = [name for name, count in zip(classes, splits["train"].by_class, strict=True) if not count]
     if empty:
         raise ConfigError(
             f"{len(empty)} classes have no readable image to train on: {', '.join(empty[:10])}; "
             f"mend them and ingest anew, into another folder than {store.describe('')}"
         )
-    pixels = sum(note.pixels for note in notes["train"])
     bad = [one for of in notes.values() for note in of for one in note.bad]
     manifest = Manifest(
-        classes=images.classes,
-        channel_means=[round(sum(note.sums[c] for note in notes["train"]) / pixels, 4) for c in range(3)],
+        classes=classes,
+        channel_means=[] if vectors is not None else _means(notes["train"]),
         splits=splits,
         bad=len(bad),
         shorter_edge=options.shorter_edge,
         seed=options.seed,
         source=digest,
         versions={"python": platform.python_version(), **{name: metadata.version(name) for name in ("mpca", "simplejpeg")}},
+        vectors=vectors,
     )
     _replace(store, BAD_FILE, "".join(json.dumps(one) + "\n" for one in bad).encode())
     _replace(store, MANIFEST, manifest.dump())
@@ -193,11 +262,16 @@ def _finish(store: Store, images: Listing, options: Options, digest: str, notes:
     return manifest
 
 
+def _means(notes: Sequence[Note]) -> list[float]:
+    pixels = sum(note.pixels for note in notes)
+    return [round(sum(note.sums[c] for note in notes) / pixels, 4) for c in range(3)]
+
+
 def _write_index(store: Store, split: str, notes: list[Note], classes: int) -> Split:
     shards, lines = [], [HEADER]
     counts: Counter[int] = Counter()
     for number, note in enumerate(notes):
-        shards.append(Shard(Task("", split, number, [], 0).shard, len(note.lines), note.bytes))
+        shards.append(Shard(shard_name(split, number), len(note.lines), note.bytes))
         lines += [f"{number}\t{line}\n".encode() for line in note.lines]
         counts.update(note.labels)
     data = b"".join(lines)

@@ -1,4 +1,4 @@
-"""The process that builds shards: ``python -m mpca.data.ingest_worker FD``, several beside each other.
+"""Builds shards: `ShardBuilder`, and the process ``python -m mpca.data.ingest_worker FD``, several beside each other.
 
 Every image is decoded once, whether it is encoded again or not: for the channel means, and because a file that cannot be
 decoded is better named now than in the middle of a training. Before each one the parent hears its number, so that it knows
@@ -8,6 +8,7 @@ which one killed us. A shard is complete when its note is there; what was writte
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,18 +19,19 @@ import simplejpeg
 from mpca.data.child import serve
 from mpca.data.decode import decode
 from mpca.data.ingest_sources import Item
-from mpca.data.manifest import store_at
+from mpca.data.manifest import opened
 from mpca.data.shards import ShardWriter, shard_name
 from mpca.errors import BadImage
 from mpca.storage import Store
 
-__all__ = ["EDGE", "WORK", "Note", "Task", "build", "read_note"]
+__all__ = ["EDGE", "QUALITY", "WORK", "Note", "ShardBuilder", "Task", "build", "read_note"]
 
 #: Folder of what only an unfinished ingest needs.
 WORK = "_ingest"
 #: The paper's shorter edge (6.2), and of the pixels that the means are of.
 EDGE = 256
-_QUALITY = 92
+#: Of what is encoded again.
+QUALITY = 92
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,51 +62,78 @@ class Note:
     bad: list[dict[str, str]]
 
 
+class ShardBuilder:
+    """One shard, record by record, and what is to be known of it."""
+
+    def __init__(self, shorter_edge: int) -> None:
+        self._shorter_edge = shorter_edge
+        self._writer = ShardWriter()
+        self._pixels, self._sums = 0, np.zeros(3)
+        self._bad: list[dict[str, str]] = []
+
+    def image(self, key: str, data: bytes, label: int) -> None:
+        """Append an image.
+
+        Raises:
+            BadImage: it is not one that training could read.
+        """
+        pixels = decode(data, self._shorter_edge or EDGE)
+        if self._shorter_edge:
+            data = simplejpeg.encode_jpeg(pixels, quality=QUALITY, colorspace="RGB", colorsubsampling="420")
+        self._writer.add(key, data, label)
+        self._pixels += pixels.shape[0] * pixels.shape[1]
+        self._sums += pixels.sum(axis=(0, 1), dtype=np.float64)
+
+    def numbers(self, key: str, npy: bytes, label: int) -> None:
+        """Append an array, as numpy's files have it."""
+        self._writer.add(key, npy, label, "npy")
+
+    def bad(self, name: str, reason: str) -> None:
+        """Name what was left out."""
+        self._bad.append({"file": name, "reason": reason})
+
+    def put(self, store: Store, shard: str) -> None:
+        """Write the shard, and then its note."""
+        data, entries = self._writer.finish(), self._writer.entries
+        lines = [entry.line(0).decode().rstrip("\n").partition("\t")[2] for entry in entries]
+        note = Note(len(data), lines, self._pixels, self._sums.tolist(), [entry.label for entry in entries], self._bad)
+        _put(store, shard, data)
+        _put(store, _note_name(shard), json.dumps({name: getattr(note, name) for name in Note.__slots__}).encode())
+
+
 def build(task: Task, say: Callable[[Any], None]) -> None:
     """Write a shard and then its note."""
-    writer, bad = ShardWriter(), []
-    pixels, sums = 0, np.zeros(3)
+    builder = ShardBuilder(task.shorter_edge)
     for number, item in enumerate(task.items):
         if number in task.skip:
-            bad.append({"file": item.name, "reason": task.skip[number]})
+            builder.bad(item.name, task.skip[number])
             continue
         say(number)
         try:
-            jpeg = _read(item)
-            image = decode(jpeg, task.shorter_edge or EDGE)
-        except (BadImage, OSError) as error:
-            reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-            bad.append({"file": item.name, "reason": reason})
-            continue
-        if task.shorter_edge:
-            jpeg = simplejpeg.encode_jpeg(image, quality=_QUALITY, colorspace="RGB", colorsubsampling="420")
-        writer.add(item.key, jpeg, item.label)
-        pixels += image.shape[0] * image.shape[1]
-        sums += image.sum(axis=(0, 1), dtype=np.float64)
-    data = writer.finish()
-    lines = [entry.line(0).decode().rstrip("\n").partition("\t")[2] for entry in writer.entries]
-    labels = [entry.label for entry in writer.entries]
-    note = Note(len(data), lines, pixels, sums.tolist(), labels, bad)
-    store = store_at(task.target)
-    _put(store, task.shard, data)
-    _put(store, _note_name(task), json.dumps({name: getattr(note, name) for name in Note.__slots__}).encode())
+            builder.image(item.key, _read(item), item.label)
+        except BadImage as error:
+            builder.bad(item.name, str(error))
+        except OSError as error:
+            builder.bad(item.name, error.strerror or str(error))
+    with opened(task.target) as store:
+        builder.put(store, task.shard)
 
 
-def read_note(store: Store, task: Task) -> Note | None:
+def read_note(store: Store, shard: str) -> Note | None:
     """The note of a shard; None when it is not complete."""
     try:
-        return Note(**json.loads(store.read(_note_name(task))))
+        return Note(**json.loads(store.read(_note_name(shard))))
     except FileNotFoundError:
         return None
 
 
-def _note_name(task: Task) -> str:
-    return f"{WORK}/{task.shard}.json"
+def _note_name(shard: str) -> str:
+    return f"{WORK}/{shard}.json"
 
 
 def _put(store: Store, name: str, data: bytes) -> None:
     """Under its name at once or not at all; what an interrupted ingest left there is replaced."""
-    temporary = f"{WORK}/writing-{name.rpartition('/')[2]}"
+    temporary = f"{WORK}/writing-{os.urandom(4).hex()}-{name.rpartition('/')[2]}"  # Spark may do a task twice at once
     store.write(temporary, data)
     store.sync(temporary)
     store.delete(name)

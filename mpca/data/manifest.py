@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from mpca.data.index import Index
 from mpca.errors import ConfigError
 from mpca.storage import LocalStore, Location, Store
+from mpca.storage.hdfs_here import open_hdfs
 
 __all__ = [
     "BAD_FILE",
@@ -22,17 +24,19 @@ __all__ = [
     "Manifest",
     "Shard",
     "Split",
+    "VectorForm",
     "index_name",
     "load_index",
     "load_manifest",
+    "opened",
     "store_at",
 ]
 
 MANIFEST = "manifest.json"
 BAD_FILE = "bad.jsonl"
-#: What is trained on, and what is withheld of each class to evaluate on (the paper, 6.2).
-SPLITS = ("train", "validation")
-_FORMAT = 1
+#: What is trained on, what is withheld of it to evaluate on, of each class as much, and a set of its own (the paper, 6.2).
+SPLITS = ("train", "validation", "test")
+_FORMAT = 2  # 1 had images alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +55,26 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
+class VectorForm:
+    """Records that are numbers instead of images: all of one form."""
+
+    dtype: str  # numpy's name
+    shape: list[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """What a data set says of itself."""
 
     classes: list[str]  # label -> name
-    channel_means: list[float]  # red, green, blue of the training split, 0 to 255
+    channel_means: list[float]  # red, green, blue of the training split, 0 to 255; none of numbers
     splits: dict[str, Split]
     bad: int  # source files that were left out, named in bad.jsonl
     shorter_edge: int  # pixels of the re-encoded images; 0: the files as they were
     seed: int
     source: str  # digest of the source's listing and of the options: another ingest into the same place is refused
     versions: dict[str, str]
+    vectors: VectorForm | None = None  # None: images
     format: int = _FORMAT
 
     def dump(self) -> bytes:
@@ -80,6 +93,8 @@ class Manifest:
             if fields["format"] > _FORMAT:
                 raise ConfigError(f"{name} has format {fields['format']}; this mpca reads up to {_FORMAT}: use a newer one")
             fields["splits"] = {split: _split(of) for split, of in fields["splits"].items()}
+            if fields.get("vectors"):
+                fields["vectors"] = VectorForm(**fields["vectors"])
             manifest = cls(**fields)
             counts = manifest.splits["train"].by_class
         except (ValueError, TypeError, KeyError) as error:
@@ -105,16 +120,27 @@ def index_name(split: str) -> str:
 
 
 def store_at(path: str) -> Store:
-    """The store whose root is the folder of a data set: a path of this machine, or a URL of HDFS, read over WebHDFS."""
+    """The store whose root is the folder of a data set: a path of this machine, or a URL of HDFS."""
     if not path:
         raise ConfigError("data.path is empty: it must name the folder that `mpca ingest` wrote")
     location = Location.parse(path)
     if location.is_local:
         return LocalStore(location.path)
-    from mpca.storage.locations import webhdfs_of
+    if location.scheme == "hdfs":
+        return open_hdfs(location)
     from mpca.storage.webhdfs import WebHdfsStore
 
-    return WebHdfsStore(webhdfs_of(location) if location.scheme == "hdfs" else location)
+    return WebHdfsStore(location)
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Store]:
+    """`store_at`, for a while: what it keeps open is closed."""
+    store = store_at(path)
+    try:
+        yield store
+    finally:
+        getattr(store, "close", lambda: None)()  # not of the port: local files have nothing to close
 
 
 def load_manifest(store: Store) -> Manifest:

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import simplejpeg
 
+from mpca.data import check, load
 from mpca.data.decode import decode
 from mpca.data.generate import generate, image
 from mpca.data.ingest import Options, ingest
@@ -230,7 +231,10 @@ def _link(path: Path) -> Path:
         (lambda at: tar_of_tars(at / "x.tar", {"n1": {"../x.jpg": b"1"}}), r"n1.tar holds '../x.jpg', .* refused"),
         (lambda at: _link(at / "x.tar"), r"n1.tar holds 'x.jpg', which is not a plain file"),
         (lambda at: tar_of_tars(at / "x.tar", {"n1": {}}), "a class without an image: n1.tar"),
-        (lambda at: folders(at / "f", classes=2, each=2), "nothing is left to train on: class class0 has 2 images, withheld=2"),
+        (
+            lambda at: folders(at / "f", classes=2, each=2),
+            "nothing is left to train on: class class0 has 2 records, withheld=2",
+        ),
     ],
 )
 def test_a_source_that_cannot_be_is_refused_and_nothing_is_written(tmp_path: Path, make, says: str) -> None:
@@ -286,3 +290,34 @@ def test_generated_photographs_depend_on_the_seed_alone_and_lie_as_imagenet_does
         number = int(item.key.rpartition("_")[2])
         assert data == image(3, item.label, 2, number)
         assert data != image(4, item.label, 2, number)
+
+
+def test_images_to_test_on_are_a_split_of_their_own_beside_what_is_withheld(tmp_path: Path) -> None:
+    source = folders(tmp_path / "source", classes=3, each=6)
+    tests = folders(tmp_path / "tests", classes=2, each=4)  # of class2 there are none
+    done = ingest(source, str(tmp_path / "set"), SMALL, processes=1, test=tests)
+    splits = done.manifest.splits
+    assert {split: of.by_class for split, of in splits.items()} == {
+        "train": [4, 4, 4],
+        "validation": [2, 2, 2],
+        "test": [4, 4, 0],
+    }
+    store = store_at(str(tmp_path / "set"))
+    index = load_index(store, done.manifest, "test")
+    keys = {index.entry(number).key for number in range(len(index))}
+    assert keys == {f"class{label}/{number:03d}" for label in range(2) for number in range(4)}
+    path = str(tmp_path / "set")
+    check("imagenet", 2, {"path": path})
+    assert [len(load("imagenet", split, path=path)) for split in ("train", "validation", "test")] == [12, 6, 8]
+    assert ingest(source, path, SMALL, processes=1, test=tests).found == "finished"
+    with pytest.raises(ConfigError, match="another source, or with other options"):
+        ingest(source, path, SMALL, processes=1)
+    with pytest.raises(ConfigError, match=r"2 classes of .*set2 are none to train on: dog, wolf; a class has the same name"):
+        ingest(source, str(tmp_path / "other"), SMALL, processes=1, test=_renamed(tests, tmp_path / "set2"))
+
+
+def _renamed(folder: Path, to: Path) -> Path:
+    folder.rename(to)
+    for old, new in (("class0", "dog"), ("class1", "wolf")):
+        (to / old).rename(to / new)
+    return to

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from mpca.data.plan import Loss, Membership, Unit, plan, units_of
+from mpca.data.plan import Loss, Membership, Unit, plan, shares, units_of
 
 STARTS = [0, 40, 41, 95, 100]
 
@@ -55,17 +55,98 @@ def test_what_lost_agents_had_begun_and_what_the_living_read_is_everything_once(
         lost.append(Loss(agent, 2, chance.randint(0, len(before[agent]))))
         after = plan(units, seed=seed, epoch=2, agents=range(agents), lost=lost)
         for other, share in before.items():  # nobody's plan changes but at its end
-            kept = lost[-1].begun if other == agent else len(share)
+            kept = lost[-1].done if other == agent else len(share)
             assert after[other][:kept] == share[:kept]
     counted = Counter(number for share in after.values() for number in records(share))
     assert counted == Counter(range(200))
 
 
 def test_a_lost_agent_is_not_dealt_to_in_later_epochs_and_one_that_joins_is() -> None:
-    members = Membership.of(3).lose(1, epoch=4, begun=2)
+    members = Membership.of(3).lose(1, epoch=4, done=2)
     assert members.begin(4) == [0, 1, 2]
     assert members.lost_in(4) == (Loss(1, 4, 2),)
     assert members.begin(5) == [0, 2]
     assert members.lost_in(5) == ()
     back = members.join(1, epoch=6).join(3, epoch=7)
     assert [back.begin(epoch) for epoch in (4, 5, 6, 7)] == [[0, 1, 2], [0, 2], [0, 1, 2], [0, 1, 2, 3]]
+
+
+def test_epochs_that_others_had_begun_are_dealt_anew_without_the_lost() -> None:
+    members = Membership.of(3).lose(1, epoch=4, done=2, last=5)
+    assert [members.begin(epoch) for epoch in (4, 5, 6)] == [[0, 1, 2], [0, 1, 2], [0, 2]]
+    assert members.lost_in(5) == (Loss(1, 5, 0, 5),), "it was dealt a share of epoch 5, and read nothing of it"
+
+
+class Readers:
+    """Agents that read a few units at a time, by the memberships that they are told; `read` counts by epoch."""
+
+    def __init__(self, units: int, seed: int) -> None:
+        self.units, self.seed = units_of([0, units], records=1), seed
+        self.read: dict[int, Counter[int]] = {}
+        self.at: dict[int, tuple[int, int]] = {}
+        self.seen: dict[tuple[int, int], list[Unit]] = {}
+
+    def cut(self, agents: int) -> tuple[Unit, ...]:
+        return self.units
+
+    def go(self, agent: int, members: Membership, units: int) -> None:
+        epoch, done = self.at.setdefault(agent, (members.first(agent), 0))
+        while units:
+            share = shares(self.cut, members, seed=self.seed, epoch=epoch).get(agent, ())
+            seen = self.seen.setdefault((agent, epoch), [])
+            assert list(share[: len(seen)]) == seen, "what was read stays at the front"
+            if done == len(share):
+                epoch, done = epoch + 1, 0
+                continue
+            seen.append(share[done])
+            self.read.setdefault(epoch, Counter())[share[done].first] += 1
+            done, units = done + 1, units - 1
+        self.at[agent] = (epoch, done)
+
+    def last(self) -> int:
+        return max((epoch for epoch, _ in self.at.values()), default=-1)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_record_is_read_once_through_losses_joins_and_attempts(seed: int) -> None:
+    """Nobody ends an epoch before all heard of a loss in it: then nothing at all is read twice or left out."""
+    chance = random.Random(seed)
+    readers, members = Readers(60, seed), Membership.of(4)
+    living, last = {0, 1, 2, 3}, -1
+    for _ in range(12):
+        act = chance.choice(("lose", "join", "resume", "read"))
+        if act == "lose" and len(living) > 1:
+            lost = chance.choice(sorted(living))
+            epoch, done = readers.at.get(lost, (members.first(lost), 0))
+            others = [readers.at.get(agent, (members.first(agent), 0))[0] for agent in living - {lost}]
+            if epoch not in others or any(members.first(one) <= epoch < readers.at.get(one, (0, 0))[0] for one in living):
+                continue
+            living.discard(lost)
+            members = members.lose(lost, epoch, done, max(last, readers.last()))
+            readers.at.pop(lost, None)
+        elif act == "join" and len(living) < 4:
+            one = min({0, 1, 2, 3} - living)
+            last = max(last, readers.last(), members.last, *(members.first(agent) for agent in living)) + 1
+            members = members.join(one, last)
+            living.add(one)
+            readers.seen = {key: seen for key, seen in readers.seen.items() if key[0] != one}
+        elif act == "resume":
+            left = {agent: readers.at.get(agent, (members.first(agent), 0)) for agent in living}
+            last = max(last, readers.last())
+            agents = chance.randint(1, 4)
+            members = Membership.from_dict(members.to_dict()).go_on(agents, left, last)
+            living = set(range(agents))
+            readers.at, readers.seen = {}, {}
+        else:
+            for agent in living:  # the slowest first, by less than is left of its epoch
+                readers.go(agent, members, chance.randint(0, 5))
+        members = members.forget(min(readers.at.get(agent, (members.first(agent), 0))[0] for agent in living))
+    end = max(last, readers.last()) + 1
+    for epoch in range(end):
+        for agent in sorted(living):
+            while readers.at.get(agent, (members.first(agent), 0))[0] <= epoch:
+                readers.go(agent, members, 1)
+    for epoch in range(end):
+        counted = readers.read.get(epoch, Counter())
+        assert set(counted.values()) <= {1}, (epoch, counted)
+        assert len(counted) == 60, (epoch, sorted(set(range(60)) - set(counted)))

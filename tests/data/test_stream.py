@@ -18,8 +18,10 @@ import torch
 
 from mpca.data.cache import RecordCache
 from mpca.data.decode import decode
+from mpca.data.plan import Membership
 from mpca.data.stream import Stream, Streamed
 from mpca.data.stream_options import StreamOptions
+from mpca.data.stream_position import Handed
 from mpca.data.stream_reader import Reader, SplitData
 from mpca.errors import BadRecords, ConfigError
 from mpca.storage import LocalStore, MemoryStore
@@ -81,23 +83,55 @@ def test_the_order_is_a_function_of_its_seeds(pictures: Path) -> None:
     assert Counter(again) == Counter(first), "a replacement reads the same share in another order"
 
 
-def test_what_a_lost_agent_had_not_begun_is_read_by_the_living(pictures: Path) -> None:
+@pytest.mark.parametrize("window_bytes", [1, 40_000])
+def test_what_a_lost_agent_had_not_finished_is_read_by_the_living(pictures: Path, window_bytes: int) -> None:
     data = SplitData.open(LocalStore(pictures), "train")
-    readers = [reader(data, agent, 3, window_bytes=1) for agent in range(3)]  # a window of one: read as planned
+    readers = [reader(data, agent, 3, window_bytes=window_bytes) for agent in range(3)]
     streams = [one.records() for one in readers]
-    seen = Counter(next(streams[agent]).number for agent in (0, 1, 2) for _ in range(4))
-    lost = [next(streams[1]).number for _ in range(1)]
-    epoch, begun = readers[1].position
+    handed, seen = Handed(), Counter()
+    for agent in (0, 1, 2):
+        for _ in range(7):
+            record = next(streams[agent])
+            seen[record.number] += 1
+            if agent == 1:
+                handed.add(record)
+    epoch, done = handed.position
+    assert epoch == 0
     for one in (readers[0], readers[2]):
-        one.membership = one.membership.lose(1, epoch, begun)
-    rest = [record.number for record in streams[1]]  # what it would have read: the rest of its unit, and further ones
-    unit_rest = [number for number in rest if number // 3 == lost[0] // 3]
-    seen.update(lost)
+        one.membership = one.membership.lose(1, epoch, done)
     seen.update(record.number for agent in (0, 2) for record in streams[agent])
-    missing = Counter(range(CLASSES * EACH)) - seen
-    assert seen <= Counter(range(CLASSES * EACH)), "nothing is read twice"
-    assert set(missing) <= set(rest)
-    assert sum(missing.values()) <= max(len(unit_rest), 3), "at most the unit that it was in"
+    assert set(seen) == set(range(CLASSES * EACH)), "nothing is left out"
+    each = CLASSES * EACH // 24  # records of a unit
+    assert sum(seen.values()) - len(seen) == 7 - done * each, "what is read twice is of units that were not finished"
+
+
+def test_a_stream_says_how_far_its_caller_has_come(pictures: Path) -> None:
+    one = streamed(LocalStore(pictures)).stream(6, epochs=2, agents=2)
+    seen = [one.position for _ in one]
+    assert seen[0] == (0, 0), "the first batch is in hand, and not done with"
+    assert seen == sorted(seen)
+    assert {epoch for epoch, _ in seen} == {0, 1}
+    assert one.position[0] == one.ahead == 1
+
+
+def test_a_replacement_begins_where_it_is_told_to_and_one_that_is_given_up_waits(pictures: Path) -> None:
+    data = SplitData.open(LocalStore(pictures), "train")
+    late = Membership.of(2).lose(1, 0, 3).join(1, 2)
+    epochs = [record.epoch for record in reader(data, 1, 2, epochs=3, membership=late).records()]
+    assert set(epochs) == {2}
+    from_the_start = [record.epoch for record in reader(data, 1, 2, epochs=3).records()]
+    assert len(epochs) == from_the_start.count(2)
+
+    given_up = reader(data, 1, 2, epochs=3, membership=Membership.of(2).lose(1, 0, 3))
+    waited: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        given_up.membership = late
+
+    given_up._wait = wait
+    assert {record.epoch for record in given_up.records()} == {0, 2}, "what it had not heard of it has read"
+    assert len(waited) == 1
 
 
 def test_views_are_the_same_bytes_for_equal_seeds_whoever_decodes(pictures: Path) -> None:
@@ -243,7 +277,7 @@ def test_a_read_that_fails_for_a_while_is_tried_again(pictures: Path) -> None:
         ("train.index", b"\t1\tclass1", b"\t2\tclass1", "label out of range: .*train.index: 24 records, the first is class1"),
         ("train.index", b"\t1\tclass1", b"\t1\tclassX", "damaged index: .*crc32="),
         ("manifest.json", b"    24,\n", b"    0,\n", "1 of 2 classes have no record to train on: class0"),
-        ("manifest.json", b'"format": 1', b'"format": 2', "format 2; this mpca reads up to 1"),
+        ("manifest.json", b'"format": 2', b'"format": 3', "format 3; this mpca reads up to 2"),
         ("manifest.json", b"{", b"[", "damaged manifest"),
     ],
 )

@@ -10,6 +10,7 @@ import zlib
 from pathlib import Path
 
 from mpca.data.index import Entry
+from mpca.data.plan import Unit
 from mpca.data.stream_reader import Record
 from mpca.data.workers import CRASHES, Decoders, Feed
 from mpca.data.workers_main import Job
@@ -20,7 +21,7 @@ JOB = Job(seed=1, shorter_edge=256, crop=224, centre=True, slots=12, input_bytes
 
 def record(number: int, data: bytes | None, epoch: int = 0) -> Record:
     entry = Entry(0, len(data or b""), zlib.crc32(data or b""), 0, str(number))
-    return Record(number, epoch, entry, data, str(number), "" if data is not None else "not read")
+    return Record(number, epoch, Unit(0, number, 1), number, entry, data, str(number), "" if data is not None else "not read")
 
 
 def test_results_come_in_order_with_the_reasons_of_those_that_are_none() -> None:

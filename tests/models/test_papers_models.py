@@ -1,9 +1,11 @@
-"""The papers' nets: their sizes against figures of others, one step each, and what of them would be exchanged."""
+"""The papers' nets: their sizes against figures of others, one step and one exchange each, and what of them is exchanged."""
 
 from __future__ import annotations
 
+import copy
 import math
 
+import numpy as np
 import pytest
 import torch
 import torchvision.models as theirs
@@ -12,7 +14,9 @@ from torch.nn import functional
 
 from mpca import models
 from mpca.agent.layout import read_layout
+from mpca.agent.torch_trainer import TorchTrainer
 from mpca.errors import ConfigError
+from mpca.methods import MPCA
 from mpca.models.initialisation import build, he_normal
 
 #: What torchvision publishes of its trained weights, of nets built by its own functions.
@@ -46,7 +50,7 @@ def test_an_imagenet_net_has_the_published_number_of_parameters(name: str) -> No
     meta = PUBLISHED[name].DEFAULT.meta
     model = models.create(name)
     assert parameters(model) == meta["num_params"]
-    step(model, name, classes=1000)
+    exchange(model, name, classes=1000)
     check_layout(model)
 
 
@@ -60,8 +64,13 @@ def test_a_cifar_net_has_as_many_parameters_as_its_layers(name: str) -> None:
     assert parameters(model) == convolutions + norms + 64 * 10 + 10
     # a layer is a convolution or the last, linear one (shortcuts of option A have none): that is what the name counts
     assert sum(isinstance(one, (nn.Conv2d, nn.Linear)) for one in model.modules()) == depth
-    step(model, name, classes=10)
+    exchange(model, name, classes=10)
     check_layout(model)
+
+
+@pytest.mark.parametrize("name", ["digits_convnet", "digits_mlp"])
+def test_a_small_net_is_exchanged_as_the_large_ones(name: str) -> None:
+    exchange(models.create(name), name, classes=10)
 
 
 def step(model: nn.Module, name: str, classes: int) -> None:
@@ -73,6 +82,53 @@ def step(model: nn.Module, name: str, classes: int) -> None:
         assert parameter.grad is not None, parameter_name
         assert parameter.grad.isfinite().all(), parameter_name
     assert sum(parameter.grad.abs().max() > 0 for parameter in model.parameters()) > 0.9 * len(list(model.parameters()))
+
+
+def exchange(model: nn.Module, name: str, classes: int) -> None:
+    """Two agents' first exchange, in this process: a step of one image each, their mean, and a pull halfway towards it.
+
+    The agents' own trainer and the method's own algebra, without processes between them. Of each tensor some elements are
+    looked at: VGG-A has half a gigabyte of them.
+    """
+    method, agents = MPCA(), []
+    for one in (model, copy.deepcopy(model)):
+        layout = read_layout(one)
+        agents.append((one, TorchTrainer(layout, layout.plan(method.shards, layer_aligned=False), method.arrival)))
+    step(model, name, classes)
+    functional.cross_entropy(agents[1][0](torch.randn(1, *models.INPUTS[name])), torch.tensor([1])).backward()
+    for one, _ in agents:
+        torch.optim.SGD(one.parameters(), lr=1e-3).step()
+        one.zero_grad(set_to_none=True)
+    mine, others = plain = [_looked_at(one) for one, _ in agents]
+    for shard in range(method.shards):
+        total = _snapshot(agents[0][1], shard)
+        total += _snapshot(agents[1][1], shard)
+        total /= 2
+        within = min(agents[0][1].bounds[shard + 1], agents[0][1].parameters) - agents[0][1].bounds[shard]
+        joint = method.merge(method.start(total, max(0, within)), total)  # beta is 1: what was before has no weight
+        for _, trainer in agents:
+            trainer.install(shard, method.outgoing(joint), joint.k, "install")
+            trainer.pull(((shard, method.penalty(joint.k)),))
+    trained = {key for key, _ in model.named_parameters()}
+    for (one, _), before in zip(agents, plain, strict=True):
+        for key, value in _looked_at(one).items():
+            expected = before[key]
+            if key in trained:  # alpha is 0.5 at the first joint state, and gamma 0: half of the way to the mean
+                expected = 0.5 * expected + 0.25 * (mine[key] + others[key])
+            assert torch.allclose(value, expected, rtol=1e-5, atol=1e-7), key
+    moved = sum(not torch.equal(mine[key], others[key]) for key in trained)
+    assert moved > 0.9 * len(trained), "the agents did not go different ways"
+
+
+def _looked_at(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Up to some thousand elements of each tensor, spread over all of it."""
+    return {key: value.reshape(-1)[:: 1 + value.numel() // 4999].clone() for key, value in model.state_dict().items()}
+
+
+def _snapshot(trainer: TorchTrainer, shard: int) -> np.ndarray:
+    out = np.empty(trainer.bounds[shard + 1] - trainer.bounds[shard], np.float32)
+    trainer.snapshot(shard, out)
+    return out
 
 
 def check_layout(model: nn.Module) -> None:
