@@ -19,6 +19,7 @@ _HOMES = {
     **dict.fromkeys(("Distributor", "Result"), "mpca.api"),
     **dict.fromkeys(("MPCA", "Single", "Sync"), "mpca.methods"),
     "MpcaError": "mpca.errors",
+    "ingest_dataframe": "mpca.spark.dataframes",
     "session": "mpca.spark.session",
 }
 
@@ -41,6 +42,7 @@ __all__ = [
     "data",
     "device",
     "files",
+    "ingest_dataframe",
     "log",
     "samples",
     "session",

@@ -13,7 +13,7 @@ import mpca
 from mpca import data, models
 from mpca.checks import nearest, refused
 
-__all__ = ["check", "evaluate", "model_bytes", "train"]
+__all__ = ["check", "evaluate", "forget", "layout", "model_bytes", "train"]
 
 _Pairs = tuple[tuple[str, Any], ...]
 Tables = dict[str, dict[str, Any]]  # the configuration as `config.Resolved.to_dict` gives it
@@ -42,6 +42,13 @@ def model_bytes(config: Tables) -> int:
     return 4 * sum(one.numel() for one in (*model.parameters(), *floats))
 
 
+def layout(config: Tables) -> list[list[Any]]:
+    """Name, shape, kind and place of each tensor that agents exchange."""
+    from mpca.agent.layout import read_layout
+
+    return read_layout(models.create(**config["model"])).rows()
+
+
 def train(config: Tables) -> None:
     """Train until an objective of the run is reached."""
     from mpca.models.training import create_optimizer, train_step
@@ -59,20 +66,36 @@ def evaluate(config: Tables, state: dict[str, Any]) -> dict[str, float]:
     """Error and loss of a joint model on the test split."""
     from mpca.models.training import evaluate_classifier
 
-    options, own = (tuple(sorted(one.items())) for one in (config["model"], data.own_options(config["data"])))
-    model, test = _bench(options, config["data"]["name"], config["run"]["seed"], own)
-    if not hasattr(test, "stream"):
+    options, section = (tuple(sorted(one.items())) for one in (config["model"], config["data"]))
+    model, test = _bench(options, section, config["run"]["seed"])
+    if hasattr(test, "tensors"):
         return evaluate_classifier(model, state, *test.tensors)
     seen, sums = 0, {"error": 0.0, "loss": 0.0}
-    section = config["data"]
-    for images, labels in test.stream(section["batch_size"], epochs=1, max_bad_fraction=section["max_bad_fraction"]):
+    for images, labels in test:
         for name, mean in evaluate_classifier(model, state, images, labels).items():
             sums[name] += mean * len(labels)
         seen += len(labels)
     return {name: value / seen for name, value in sums.items()}
 
 
+def forget() -> None:
+    """End what `evaluate` keeps between two evaluations: the decoders of a streamed test split."""
+    while _open:
+        _open.pop().close()
+    _bench.cache_clear()
+
+
+_open: list[Any] = []
+
+
 @lru_cache(maxsize=1)
-def _bench(options: _Pairs, data_set: str, seed: int, own: _Pairs) -> tuple[Any, Any]:
+def _bench(options: _Pairs, section: _Pairs, seed: int) -> tuple[Any, Any]:
     """A model to load states into, and the test split of the training's seed: made once in the evaluator's process."""
-    return models.create(**dict(options)), data.load(data_set, "test", seed, **dict(own))
+    keys = dict(section)
+    test = data.load(keys["name"], "test", seed, **data.own_options(keys))
+    if hasattr(test, "stream"):
+        from mpca.data.passes import Passes
+
+        test = Passes(test, keys["batch_size"], keys["max_bad_fraction"])
+        _open.append(test)
+    return models.create(**dict(options)), test

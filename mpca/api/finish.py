@@ -11,11 +11,11 @@ from mpca.api.evaluation import JointEvaluator
 from mpca.driver.backups import BackupWriter
 from mpca.driver.instructions import End
 from mpca.driver.runner import Runner
-from mpca.errors import BadRecords
+from mpca.errors import AgentFailed, BackupError, BadRecords, ConfigError, EnvironmentRefused
 from mpca.records import EndRecord, RunFolder, Sink, Summary, write_summary
 from mpca.storage import model_file
 
-__all__ = ["close_folder", "evaluate_last", "exit_code", "save_model", "summarise", "take_reached"]
+__all__ = ["close_folder", "evaluate_last", "exit_code", "is_final", "save_model", "summarise", "take_reached"]
 
 log = logging.getLogger("mpca.run")
 
@@ -24,6 +24,13 @@ EVALUATE_S = 3.0
 BACKUP_S = 5.0
 _EXIT_CODES = {"reached": 0, "max_time": 0, "max_cycles": 0, "failed": 1}
 _SIGNALLED = 128
+#: The user's own: the configuration, the code, the data, the backup that was named. All else may go better another time.
+_FINAL = (AgentFailed, BackupError, BadRecords, ConfigError, EnvironmentRefused)
+
+
+def is_final(error: BaseException) -> bool:
+    """Whether another attempt of the same run would end by this error too."""
+    return isinstance(error, _FINAL)
 
 
 def exit_code(end: End, signal_number: int | None) -> int:
@@ -72,7 +79,7 @@ def save_model(runner: Runner, folder: RunFolder, backups: BackupWriter | None) 
     temporary.write_bytes(model_file(joint.layout, joint.vector()))
     temporary.replace(folder.model)
     if backups is not None:
-        backups.submit(joint, runner.machine.cycle, runner.progress())
+        backups.submit(joint, runner.machine.cycle, runner.progress(), runner.machine.readers.position())
         backups.close(BACKUP_S)
         runner.take_backups()
     return joint.layout.state_dict(joint.vector())
@@ -119,6 +126,7 @@ def summarise(
         backups=tally.backups,
         attempts=runner.machine.shape.epoch,
         resumed_from=resumed_from,
+        final=end.final,
         versions=versions,
     )
 

@@ -24,7 +24,7 @@ import cloudpickle
 
 from mpca import __version__
 from mpca.api.evaluation import JointEvaluator
-from mpca.api.finish import close_folder, evaluate_last, exit_code, save_model, summarise, take_reached
+from mpca.api.finish import close_folder, evaluate_last, exit_code, is_final, save_model, summarise, take_reached
 from mpca.api.place import choose_place
 from mpca.api.resume import Resumed, find_backup
 from mpca.api.signals import Interrupted, Signals
@@ -45,7 +45,7 @@ from mpca.errors import ConfigError, EnvironmentRefused, JvmError, MpcaError
 from mpca.methods import from_dict, to_dict
 from mpca.records import LineWriter, RunRecord, Summary
 from mpca.spark.sizing import executor_budget
-from mpca.spark.submitted import Origin
+from mpca.spark.submitted import Origin, check_alive
 from mpca.storage import Backups, Location
 from mpca.units import parse_size
 from mpca.wire.messages import Hello
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 __all__ = ["Ended", "Job", "Shows", "launch", "resolve"]
 
 log = logging.getLogger("mpca.run")
+_LOOK_S = 1.0  # between two looks at whether the application is still there
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,7 @@ class _Launch:
             earlier_t=self._resumed.t if self._resumed else 0.0,
         )
         self._signals.looked_at = True
-        end = self._train(runner)
+        end = self._train(runner, session)
         return self._finish(runner, end, evaluator, backups)
 
     # ---- in the order of a run -----------------------------------------------------------------------------------------
@@ -289,6 +290,7 @@ class _Launch:
             install_first=method.install_first,
             first_cycle=self._resumed.cycle if self._resumed else 0,
             resumed=self._resumed is not None,
+            data=self._resumed.state.data if self._resumed else {},
             numbers=lambda version: (
                 method.alpha_at(version),
                 method.beta_at(max(0, version - 1)),
@@ -341,11 +343,15 @@ class _Launch:
             dump=DumpModel(self._backup_at.text, backup.interval, backup.keep) if backup.interval else None,
         )
 
-    def _train(self, runner: Runner) -> End:
+    def _train(self, runner: Runner, session: SparkSession) -> End:
         """The loop, with signals and failures beside the engine turned into an orderly end."""
         machine, config = runner.machine, self._job.config.cluster
+        next_look = 0.0
         try:
             while machine.ended is None:
+                if self._clock.now() >= next_look:
+                    check_alive(session)
+                    next_look = self._clock.now() + _LOOK_S
                 if self._signals.caught is not None:
                     runner.stop("interrupted", signal.Signals(self._signals.caught).name)
                 runner.once()
@@ -357,9 +363,14 @@ class _Launch:
                 if "agents" not in self._seconds and machine.stage != "STARTING":
                     self._stage("agents")
         except MpcaError as error:  # of the user's evaluation, a backup of another model, the cluster
-            runner.stop("failed", str(error))
-            while machine.ended is None:
-                runner.step(runner.cluster.poll(0.02))
+            end = End("failed", str(error), is_final(error))
+            try:
+                runner.stop(end.status, end.reason, end.final)
+                while machine.ended is None:
+                    runner.step(runner.cluster.poll(0.02))
+            except JvmError as gone:  # no agent can be told, but what the driver holds of the model is saved
+                log.warning("%s", gone)
+                return end
         return machine.ended
 
     def _finish(self, runner: Runner, end: End, evaluator: JointEvaluator | None, backups: BackupWriter) -> Ended:
@@ -414,6 +425,7 @@ class _Launch:
             target_error=record.target_error,
             attempts=record.attempt,
             resumed_from=record.resumed_from,
+            final=is_final(error),
             versions=record.versions,
         )
         records = LineWriter(self._folder.records)

@@ -104,8 +104,8 @@ class HdfsPlace:
 
         Raises:
             ConfigError: it exists, and this is not a resume.
-            BackupError: another driver owns it, or HDFS does not answer.
-            RunFailed: an earlier attempt of this application has failed by itself: it would do so again.
+            BackupError: another driver owns it, or has since an earlier attempt of this application; or HDFS does not answer.
+            RunFailed: an earlier attempt of this application ended by the user's own error: this one would too.
         """
         attempt = origin.attempt if origin is not None else 1
         again = attempt > 1
@@ -116,10 +116,12 @@ class HdfsPlace:
                 raise ConfigError(
                     f"run folder exists: --run-dir={self.location.text}; name another, or go on with that run by --resume auto"
                 )
+            if origin is not None and again:
+                _refuse_stranger(self._lock.owners(), origin)
             epoch = self._lock.claim(_owner(origin), lambda owner: _lives(owner, origin, self._store))
             self._stack.callback(self._release)
             if again:
-                self._refuse_failed(attempt)
+                self._refuse_final(attempt)
             self._store.delete("summary.json")  # of an attempt that is not the last one any more
             earlier = joined(self._store)
             self.folder.records.write_bytes(earlier)
@@ -180,15 +182,14 @@ class HdfsPlace:
         if path.exists():
             self._store.write(path.name, path.read_bytes())
 
-    def _refuse_failed(self, attempt: int) -> None:
+    def _refuse_final(self, attempt: int) -> None:
         if not self._store.exists("summary.json"):
             return
         self.folder.summary.write_bytes(self._store.read("summary.json"))
         summary = read_summary(self.folder.summary)
-        if summary.status == "failed":
-            raise RunFailed(
-                f"{summary.reason} (attempt {attempt - 1} ended by itself, so attempt {attempt} does not repeat it)"
-            )
+        if summary.final:
+            raise RunFailed(f"{summary.reason} (an earlier attempt ended so, and attempt {attempt} does not repeat it)")
+        log.info("attempt=%d goes on: the one before ended as %s: %s", attempt, summary.status, summary.reason)
 
 
 Place = LocalPlace | HdfsPlace
@@ -211,6 +212,15 @@ def choose_place(chosen: Path | str, name: str, wall: float, stack: ExitStack) -
 def _owner(origin: Origin | None) -> str:
     process = f"pid {os.getpid()} on {platform.node()}"
     return f"{origin.application}, {process}" if origin is not None else process
+
+
+def _refuse_stranger(owners: list[str], origin: Origin) -> None:
+    """An attempt that another driver has taken the folder from does not come back by the next one."""
+    ours = [owner.startswith(f"{origin.application},") for owner in owners]
+    if any(ours) and not ours[-1]:
+        raise BackupError(
+            f"another driver has taken this run over: owner={owners[-1]}; attempt {origin.attempt} leaves it alone"
+        )
 
 
 def _process_lives(owner: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from mpca.driver.joint import JointModel
 from mpca.errors import BackupError
 from mpca.storage import Backups, BackupState, Location, Store
 
-__all__ = ["Resumed", "find_backup"]
+__all__ = ["Resumed", "find_backup", "other_model"]
 
 log = logging.getLogger("mpca.backup")
 
@@ -51,16 +51,25 @@ class Resumed:
         """Raises BackupError when the train function builds another model than the backup's."""
         mine, theirs = joint.layout, self.state.layout
         if mine.digest != theirs.digest:
-            for one, other in zip(mine.tensors, theirs.tensors, strict=False):
-                if one[:2] != other[:2]:
-                    raise BackupError(
-                        f"the backup is of another model: path={self.path}, it has {other[0]} {list(other[1])} "
-                        f"where this model has {one[0]} {list(one[1])}"
-                    )
-            raise BackupError(
-                f"the backup is of another model: path={self.path}, tensors={len(theirs.tensors)}, here={len(mine.tensors)}"
-            )
+            raise other_model(self.path, theirs.tensors, mine.tensors)
         joint.restore(self.state.vector, self.state.trajectory, self.state.exchanges)
+
+
+def other_model(path: str, theirs: Sequence[Sequence[Any]], mine: Sequence[Sequence[Any]]) -> BackupError:
+    """The error for a backup of another model, with the first tensor that differs.
+
+    Args:
+        path: of the backup.
+        theirs: (name, shape, ...) of its tensors.
+        mine: the same of the model that is trained here.
+    """
+    for one, other in zip(mine, theirs, strict=False):
+        if (one[0], list(one[1])) != (other[0], list(other[1])):
+            return BackupError(
+                f"the backup is of another model: path={path}, it has {other[0]} {list(other[1])} where this model has "
+                f"{one[0]} {list(one[1])}"
+            )
+    return BackupError(f"the backup is of another model: path={path}, tensors={len(theirs)}, here={len(mine)}")
 
 
 def find_backup(

@@ -33,6 +33,7 @@ def _size(ctx: click.Context, parameter: click.Parameter, text: str) -> int:
 @click.option("--shorter-edge", default=0, help="Encode again with the shorter edge at so many pixels (ImageNet: 256).")
 @click.option("--seed", default=0, show_default=True, help="Of the one shuffle, and of what is withheld.")
 @click.option("--shard-size", default="120MiB", show_default=True, callback=_size, help="Bytes of a shard, at most.")
+@click.option("--test", type=click.Path(path_type=Path), help="Images that are only evaluated on, in any of these forms.")
 @_processes
 @_json
 def ingest(
@@ -42,6 +43,7 @@ def ingest(
     shorter_edge: int,
     seed: int,
     shard_size: int,
+    test: Path | None,
     processes: int | None,
     as_json: bool,
 ) -> None:
@@ -55,13 +57,14 @@ def ingest(
 
     options = Options(seed, shorter_edge, withheld, shard_size)
     with _bar("images") as advance:
-        done = ingest(source, target, options, processes or _cores(), advance)
+        done = ingest(source, target, options, processes or _cores(), advance, test)
     manifest = done.manifest
     records = {split: of.records for split, of in manifest.splits.items()}
     if as_json:
         print(json.dumps({"target": target, "found": done.found, "records": records, "bad": manifest.bad}))
         return
-    words = ", ".join(f"{count:,} to {'train on' if split == 'train' else 'evaluate on'}" for split, count in records.items())
+    uses = {"train": "train on", "validation": "evaluate on", "test": "test on"}
+    words = ", ".join(f"{count:,} to {uses[split]}" for split, count in records.items())
     begin = {"finished": "already ingested", "resumed": "finished what was begun", "new": "ingested"}[done.found]
     print(f"{begin}: {len(manifest.classes)} classes, {words}")
     if manifest.bad:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from mpca.spark.sizing import Container
     from mpca.spark.yarn import Yarn
 
-__all__ = ["submit"]
+__all__ = ["containers", "find_spark_jars", "submit"]
 
 _PROGRAM = Path(__file__).with_name("program") / "mpca_run.py"
 _GPUS = Path(__file__).with_name("program") / "mpca_gpus.sh"
@@ -82,11 +83,13 @@ def submit(
     check_scala(home.core_jar)
     if archives:
         check_archive(archives)
-    executor, driver = _containers(config, script)
+    executor, driver = containers(config, script)
     with hadoop_jvm(home) as jvm, closing(Yarn(jvm)) as yarn:
         files = ClusterFiles(jvm, yarn.configuration)
+        if resume and resume != "auto":
+            _check_backup(config, resume, script, deploy_mode, files)
         _check_cluster(config, yarn, files, queue, [executor, driver] if deploy_mode == "cluster" else [executor])
-        spark_jars = _spark_jars(config, home, files, jars_on_nodes)
+        spark_jars = find_spark_jars(config, home, files, jars_on_nodes)
         own = files.home()
     line = _submission(
         config, conf, sets, words, script, resume, deploy_mode, executor, driver, spark_jars, queue, archives, py_files
@@ -104,7 +107,8 @@ def submit(
     return follow(line, deploy_mode, _PROGRAM.name, home, run_folder)
 
 
-def _containers(config: Resolved, script: Path | None) -> tuple[Container, Container]:
+def containers(config: Resolved, script: Path | None) -> tuple[Container, Container]:
+    """An executor's, and the driver's in cluster mode."""
     from mpca.api import builtin
     from mpca.spark.sizing import driver_container, executor_container, memory_setting
 
@@ -146,7 +150,30 @@ def _check_cluster(config: Resolved, yarn: Yarn, files: ClusterFiles, queue: str
         )
 
 
-def _spark_jars(config: Resolved, home: SparkHome, files: ClusterFiles, on_nodes: bool) -> dict[str, str]:
+def _check_backup(config: Resolved, resume: str, script: Path | None, deploy_mode: str, files: ClusterFiles) -> None:
+    """One that is named: it is there, and of this model as far as that is known here. Of `auto` the driver will say it."""
+    from mpca.api import builtin
+    from mpca.api.resume import other_model
+    from mpca.storage import Location
+
+    at = Location.parse(resume) / "manifest.json"
+    if at.is_local and deploy_mode == "cluster":
+        raise ConfigError(f"--resume {resume}: the driver's container has none of this machine's files; name one on HDFS")
+    text = files.read(f"file://{at.text}" if at.is_local else at.text)
+    if text is None:
+        raise ConfigError(f"no such backup: --resume {resume}; name the folder of a backup, or auto for the newest of run.dir")
+    try:
+        theirs = json.loads(text)["layout"]["tensors"]
+    except (ValueError, KeyError, TypeError):
+        raise ConfigError(
+            f"not a backup: --resume {resume}: its manifest.json cannot be read; see `mpca backups verify`"
+        ) from None
+    mine = builtin.layout(config.to_dict()) if script is None else theirs
+    if mine != theirs:
+        raise other_model(resume, theirs, mine)
+
+
+def find_spark_jars(config: Resolved, home: SparkHome, files: ClusterFiles, on_nodes: bool) -> dict[str, str]:
     """Where containers find Spark's jars. By default spark-submit would bring 300 MiB up for every application."""
     own = {**home.defaults(), **config.spark}
     if "spark.yarn.archive" in own or "spark.yarn.jars" in own:

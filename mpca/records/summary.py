@@ -46,6 +46,7 @@ class Summary:
     attempts: int = 1
     resumed_from: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
+    final: bool = False  # failed by the user's own error: another attempt of the same application does not repeat it
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mpca.config import environment
+from mpca.errors import RunFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Origin", "far_folder", "submitted_session"]
+__all__ = ["Origin", "check_alive", "far_folder", "submitted_session"]
 
 #: What spark-submit sets for the Python program that it starts.
 _STARTED_BY = "PYSPARK_GATEWAY_PORT"
@@ -66,6 +67,23 @@ class Origin:
         if self.submitted is None or self.attempt > 1:
             return {}
         return {"submit": max(0.0, self.began - self.submitted)}
+
+
+def check_alive(session: SparkSession) -> None:
+    """Raises RunFailed when the session was stopped from outside: no executor comes any more, and no event says so.
+
+    In client mode YARN ends an application under its driver, when a person kills it or its master is lost too often.
+    """
+    from mpca.spark.errors import jvm_errors
+
+    context: Any = session.sparkContext
+    with jvm_errors("looking for the session"):
+        stopped = context._jsc.sc().isStopped()
+    if stopped:
+        raise RunFailed(
+            f"the application has ended under the run: {context.applicationId} was killed, or its application master was lost; "
+            "Spark's lines above and the ResourceManager say which"
+        )
 
 
 def _home(context: Any) -> str:

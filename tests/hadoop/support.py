@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,8 +18,12 @@ from typing import Any
 
 import psutil
 
+from mpca.api.launch import resolve
 from mpca.cli.dev.hadoop import Hadoop
 from mpca.config import child_environment
+from mpca.spark.hadoop import spark_home
+from mpca.spark.sizing import driver_container, executor_container
+from mpca.spark.submit import Submission
 from mpca.spark.yarn import application_ids
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,6 +39,13 @@ SMALL = (
     "cluster.cycle_deadline=90s",  # what is slow here is the machine
 )
 PATIENCE_S = 500.0
+#: Everything that Spark can encrypt or ask a secret for; YARN hands the secret out.
+SECURED = (
+    "spark.authenticate=true",
+    "spark.network.crypto.enabled=true",
+    "spark.io.encryption.enabled=true",
+    "spark.serializer=org.apache.spark.serializer.KryoSerializer",
+)
 
 
 class Submitted:
@@ -86,6 +99,29 @@ def submit(folder: Path, *words: str, sets: tuple[str, ...] = (), conf: Path = D
     return Submitted(*command, cwd=folder, log=folder / f"submit-{time.monotonic_ns()}.log")
 
 
+def program(folder: Path, name: str, *words: str, sets: tuple[str, ...] = ()) -> Submitted:
+    """One of the drivers in ``programs/``, by the line that `mpca submit` would run, in client mode and without its checks.
+
+    The program's own process finds this checkout; what runs on executors does not.
+    """
+    home, settings = spark_home(), (*SMALL, *sets)
+    config = resolve(None, settings)
+    line = Submission(
+        config=config,
+        sets=settings,
+        program=str(ROOT / "tests" / "hadoop" / "programs" / name),
+        words=words,
+        deploy_mode="client",
+        executor=executor_container(config.cluster.executor_memory, 1, 0, config.method.shards),
+        driver=driver_container(512 << 20, 0, evaluates=False),
+        python=sys.executable,
+        spark_jars={"spark.yarn.jars": f"local:{home.path}/jars/*"},
+        loopback="127.0.0.1",
+    ).command(str(home.submit))
+    log = folder / f"{name}-{time.monotonic_ns()}.log"
+    return Submitted(*line, cwd=folder, log=log, env={"PYTHONPATH": str(ROOT), "SPARK_HOME": str(home.path)})
+
+
 def running(hadoop: Hadoop, name: str) -> str | None:
     """Id of the running application of that name."""
     apps = (hadoop.resourcemanager("apps")["apps"] or {}).get("app", [])
@@ -98,10 +134,10 @@ def application(hadoop: Hadoop, id: str) -> dict[str, Any]:
     return found
 
 
-def end_applications(hadoop: Hadoop) -> None:
-    """Kill what a test that failed has left to YARN."""
+def end_applications(hadoop: Hadoop, *ids: str) -> None:
+    """Kill these applications, or all that a test that failed has left to YARN."""
     for one in (hadoop.resourcemanager("apps")["apps"] or {}).get("app", []):
-        if one["state"] not in ("FINISHED", "FAILED", "KILLED"):
+        if one["state"] not in ("FINISHED", "FAILED", "KILLED") and (one["id"] in ids or not ids):
             url = f"{hadoop.resourcemanager_url}/ws/v1/cluster/apps/{one['id']}/state?user.name={getpass.getuser()}"
             kill = urllib.request.Request(url, b'{"state": "KILLED"}', {"Content-Type": "application/json"}, method="PUT")
             urllib.request.urlopen(kill, timeout=30).close()
@@ -131,6 +167,15 @@ def living(id: str) -> list[str]:
             continue
         if ours and one.info["status"] != psutil.STATUS_ZOMBIE:
             found.append(f"{one.info['pid']} {' '.join(one.info['cmdline'] or [])[:120]}")
+    return found
+
+
+def mapped(id: str) -> list[str]:
+    """Files of ours in the memory of processes of an application. None of them has a name in a folder."""
+    found = []
+    for line in living(id):
+        with contextlib.suppress(OSError):
+            found += re.findall(r"/memfd:mpca\S+", Path(f"/proc/{line.split()[0]}/maps").read_text())
     return found
 
 

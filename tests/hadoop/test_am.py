@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,10 +16,19 @@ import pytest
 from mpca.cli.dev.hadoop import Hadoop
 from mpca.storage import Location, Store, joined
 from mpca.storage.webhdfs import WebHdfsStore
-from tests.hadoop.support import ROOT, application, end_applications, jvms, nothing_lives, only, records, submit
+from tests.hadoop.support import ROOT, application, end_applications, jvms, mapped, nothing_lives, only, records, submit
 
 pytestmark = [pytest.mark.hadoop, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 MASTER = "org.apache.spark.deploy.yarn.ApplicationMaster"
+#: An interpreter that works for the driver, whose container is each attempt's first, and for agents from the second attempt on.
+NO_AGENTS_AT_FIRST = """\
+#!/bin/sh
+case "$CONTAINER_ID" in
+  *_000001) ;;
+  *_01_*) exit 7 ;;
+esac
+exec {python} "$@"
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +61,13 @@ def test_a_killed_driver_comes_back_and_the_run_reaches_its_target(
         tmp_path,
         "--deploy-mode",
         "cluster",
-        sets=(f"run.dir={hadoop.hdfs_url}{folder}", "objectives.target_error=0.08", "optimizer.lr=3e-5", "backup.interval=1s"),
+        sets=(
+            f"run.dir={hadoop.hdfs_url}{folder}",
+            "objectives.target_error=0.08",
+            "objectives.max_time=20min",
+            "optimizer.lr=3e-5",
+            "backup.interval=1s",
+        ),
     )
     try:
         run.until(lambda: [one for one in backed_up(far) if one > 1], "a backup of a few cycles")
@@ -79,15 +97,24 @@ def test_a_killed_driver_comes_back_and_the_run_reaches_its_target(
     nothing_lives(id)
 
 
-def test_memory_is_told_with_limit_peak_and_setting_and_a_users_mistake_is_not_repeated(
+def test_what_the_surroundings_end_is_tried_again_memory_is_told_and_a_users_mistake_is_final(
     hadoop: Hadoop, folder: str, far: Store, tmp_path: Path
 ) -> None:
+    """Three attempts: no agent starts; one is killed for memory and then raises; the third does not begin."""
     script = ROOT / "tests" / "hadoop" / "programs" / "greedy.py"
+    python = tmp_path / "python"
+    python.write_text(NO_AGENTS_AT_FIRST.format(python=sys.executable))
+    python.chmod(0o755)
     run = submit(
         tmp_path,
         *("--deploy-mode", "cluster", "--train", str(script)),
         str(tmp_path / "been-here"),
-        sets=(f"run.dir={hadoop.hdfs_url}{folder}", "objectives.max_time=10min", "spark.yarn.maxAppAttempts=2"),
+        sets=(
+            f"run.dir={hadoop.hdfs_url}{folder}",
+            f"cluster.python={python}",
+            "objectives.max_time=10min",
+            "spark.yarn.maxAppAttempts=3",
+        ),
     )
     try:
         assert run.ended() == 1, run.text()[-4000:]
@@ -96,7 +123,12 @@ def test_memory_is_told_with_limit_peak_and_setting_and_a_users_mistake_is_not_r
     assert "the user's own mistake" in run.text().splitlines()[-1]
     id = only(run.text())
     lines = records(joined(far).decode())
-    lost = next(one for one in lines if one["kind"] == "agent" and one["event"] == "lost")
+    began = [at for at, one in enumerate(lines) if one["kind"] == "run"]
+    assert [lines[at]["attempt"] for at in began] == [1, 2], "the third does not begin"
+    ended = [one for one in lines if one["kind"] == "end"]
+    assert "cannot start: exit code 7" in ended[0]["reason"]
+    assert "the user's own mistake" in ended[1]["reason"]
+    lost = next(one for one in lines[began[1] :] if one["kind"] == "agent" and one["event"] == "lost")
     assert lost["index"] == 1
     for word in (
         "killed for physical memory: peak ",
@@ -105,25 +137,58 @@ def test_memory_is_told_with_limit_peak_and_setting_and_a_users_mistake_is_not_r
         "cluster.agent_memory",
     ):
         assert word in lost["reason"]
-    assert len([one for one in lines if one["kind"] == "run"]) == 1, "the next attempt does not begin again"
     summary = json.loads(far.read("summary.json"))
-    assert summary["status"] == "failed"
+    assert (summary["status"], summary["final"]) == ("failed", True)
     assert "the user's own mistake" in summary["reason"]
-    assert (summary["agents_lost"], summary["attempts"]) == (1, 1)
-    assert attempts(hadoop, id) == 2, "YARN tried again"
+    assert (summary["agents_lost"], summary["attempts"]) == (1, 2)
+    assert attempts(hadoop, id) == 3, "YARN tried again"
     nothing_lives(id)
 
 
-def test_ctrl_c_of_the_submitter_kills_the_application_and_leaves_nothing(
-    hadoop: Hadoop, folder: str, far: Store, tmp_path: Path
+def test_an_application_that_is_killed_leaves_nothing_and_its_submitter_says_so(
+    hadoop: Hadoop, folder: str, tmp_path: Path
 ) -> None:
-    run = submit(tmp_path, "--deploy-mode", "cluster", sets=(f"run.dir={hadoop.hdfs_url}{folder}",))
+    """By Ctrl-C of a submitter in cluster mode, and by YARN at a person's word, in cluster and in client mode."""
+    staging = WebHdfsStore(Location.parse(f"{hadoop.webhdfs_url}/user/{getpass.getuser()}/.sparkStaging"))
+    near = tmp_path / "near"
+    places = {"ctrl-c": f"{hadoop.hdfs_url}{folder}/a", "cluster": f"{hadoop.hdfs_url}{folder}/b", "client": str(near)}
+    runs = {}
     try:
-        run.until(lambda: '"event": "started"' in joined(far).decode() if far.exists("") else False, "an agent")
-        run.process.send_signal(signal.SIGINT)
-        assert run.ended(60) == 130, run.text()[-4000:]
+        for name, place in places.items():
+            mode = "client" if name == "client" else "cluster"
+            sets = ("cluster.agents=1", f"run.dir={place}", "objectives.target_error=0", "objectives.max_time=20min")
+            runs[name] = submit(tmp_path, "--deploy-mode", mode, sets=sets)
+        for name, run in runs.items():
+            seen = places[name].replace(hadoop.hdfs_url, hadoop.webhdfs_url)
+            run.until(lambda seen=seen: len(records(ledger(seen), "cycle")) > 3, f"cycles of {name}")
+        ids = {name: only(run.text()) for name, run in runs.items()}
+        assert set(ids.values()) <= set(staging.names(""))
+        for id in ids.values():
+            assert mapped(id), "agents map what they exchange"
+        runs["ctrl-c"].process.send_signal(signal.SIGINT)
+        end_applications(hadoop, ids["cluster"], ids["client"])  # as `yarn application -kill` does
+        codes = {name: run.ended(120) for name, run in runs.items()}
     finally:
-        run.close()
-    id = only(run.text())
-    assert application(hadoop, id)["state"] == "KILLED"
-    nothing_lives(id)
+        for run in runs.values():
+            run.close()
+    assert codes == {"ctrl-c": 130, "cluster": 143, "client": 1}
+    assert runs["cluster"].text().splitlines()[-1].startswith(f"mpca: {ids['cluster']} KILLED: ")
+    assert f"{ids['client']} was killed, or its application master was lost" in runs["client"].text().splitlines()[-1]
+    for id in ids.values():
+        assert application(hadoop, id)["state"] == "KILLED"
+        nothing_lives(id)
+        assert not mapped(id)
+    assert not set(ids.values()) & set(staging.names(""))
+    staging.close()
+    summary = json.loads((near / "summary.json").read_text())
+    assert (summary["status"], summary["final"]) == ("failed", False)
+    assert (near / "model.safetensors").exists(), "what the driver held is saved"
+
+
+def ledger(place: str) -> str:
+    """What of a run's records can be read while it goes on, from a folder or from HDFS."""
+    if "://" not in place:
+        path = Path(place) / "records.jsonl"
+        return path.read_text() if path.exists() else ""
+    with closing(WebHdfsStore(Location.parse(place))) as store:
+        return joined(store).decode() if store.exists("") else ""

@@ -9,7 +9,10 @@ import pytest
 
 from mpca.cli.dev.hadoop import Hadoop
 from mpca.config import child_environment
+from mpca.storage import Backups, Location
+from mpca.storage.webhdfs import WebHdfsStore
 from tests.hadoop.support import DIGITS, MPCA
+from tests.storage.test_backup import state
 
 pytestmark = [pytest.mark.hadoop, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -72,6 +75,20 @@ def test_submit_refuses_before_submission(hadoop: Hadoop, words: list[str], user
     assert code == 2
     assert err.startswith("mpca: refused: ")
     assert said.format(hdfs=hadoop.hdfs_url) in err
+
+
+def test_a_backup_of_another_model_is_refused_before_submission(hadoop: Hadoop, folder: str, tmp_path: Path) -> None:
+    store = WebHdfsStore(Location.parse(hadoop.webhdfs_url + folder))
+    there = Backups(store, "backups").write(state(2)).name
+    store.close()
+    path = f"{hadoop.hdfs_url}{folder}/backups/{there}"
+    for resume, said in (
+        (path, f"the backup is of another model: path={path}, it has conv.weight [40, 64] where this model has "),
+        (f"{path}0", f"no such backup: --resume {path}0"),
+    ):
+        code, _, err = run("submit", str(DIGITS), "--jars-on-nodes", "--set", "cluster.agents=2", "--resume", resume)
+        assert code == 2
+        assert said in err
 
 
 def test_nobody_answers(hadoop: Hadoop, tmp_path: Path) -> None:

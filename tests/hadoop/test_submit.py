@@ -72,7 +72,7 @@ def test_the_printed_line_runs_a_program_of_ones_own_by_hand(hadoop: Hadoop, tmp
         started.close()
 
 
-def test_one_run_meets_a_rival_a_restarted_node_a_lost_executor_and_ctrl_c(hadoop: Hadoop, tmp_path: Path) -> None:
+def test_one_run_meets_a_rival_restarts_of_yarn_a_lost_executor_and_ctrl_c(hadoop: Hadoop, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     ledger = run_dir / "records.jsonl"
 
@@ -101,7 +101,15 @@ def test_one_run_meets_a_rival_a_restarted_node_a_lost_executor_and_ctrl_c(hadoo
         assert "another driver writes here" in rival.text()
         assert f"owner=pid {_driver(run)} on" in rival.text().splitlines()[-1], "it names the owner"
 
-        # an executor is killed
+        # the ResourceManager too: it finds its applications again, and they it
+        cycles = len(seen("cycle"))
+        hadoop.restart("resourcemanager")
+        run.until(lambda: runs(hadoop, id), "the application runs for the new ResourceManager")
+        run.until(lambda: len(seen("cycle")) > cycles + 3, "cycles after the restart of the ResourceManager")
+        assert not seen("agent", event="lost")
+        assert all(psutil.pid_exists(pid) for pid in pids.values())
+
+        # an executor is killed: the application master has to be known to the new ResourceManager to get another
         victim = next(pid for pid in executors(id) if psutil.Process(pids[1]).ppid() == pid)
         os.kill(victim, signal.SIGKILL)
         run.until(lambda: seen("agent", event="lost", index=1), "the loss is told")
@@ -124,6 +132,13 @@ def test_one_run_meets_a_rival_a_restarted_node_a_lost_executor_and_ctrl_c(hadoo
     assert numbers == list(range(len(numbers))), "no cycle was lost"
     nothing_lives(id)
     assert application(hadoop, id)["state"] == "FINISHED"
+
+
+def runs(hadoop: Hadoop, id: str) -> bool:
+    """Whether it does for a ResourceManager that may still be reading what it knew."""
+    with contextlib.suppress(OSError):
+        return application(hadoop, id)["state"] == "RUNNING"
+    return False
 
 
 def _driver(run: Submitted) -> int:

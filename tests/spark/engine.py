@@ -19,7 +19,16 @@ import numpy as np
 
 from mpca.api.launch import Ended, Job, launch, resolve
 from mpca.api.shipping import ship
-from mpca.driver.cluster import AgentFinished, AgentHello, AgentSpec, Cluster, ClusterEvent, ExecutorReady, OrderDone
+from mpca.driver.cluster import (
+    AgentFinished,
+    AgentHello,
+    AgentProgress,
+    AgentSpec,
+    Cluster,
+    ClusterEvent,
+    ExecutorReady,
+    OrderDone,
+)
 from mpca.records import AgentRecord, CycleRecord, PauseRecord, Record, read_records
 from mpca.wire.orders import Frozen, Order
 from tests.spark import jobs
@@ -56,6 +65,7 @@ class Observed:
         self.contributed: list[tuple[int, int, int]] = []  # (cycle, agent, incarnation), once their sum was made
         self.reductions: list[tuple[Order, OrderDone]] = []
         self.finished: set[int] = set()  # agents whose train function returned
+        self.data: dict[tuple[int, int], list[int]] = {}  # (agent, incarnation) -> where its stream is
         self.published: dict[int, np.ndarray] = {}
         self.cluster: Any = None
         self._work_dir = work_dir
@@ -125,6 +135,8 @@ class Observed:
             self.pids[event.hello.agent, event.hello.incarnation] = event.hello.pid
         elif isinstance(event, AgentFinished):
             self.finished.add(event.agent)
+        elif isinstance(event, AgentProgress) and event.data:
+            self.data[event.agent, event.incarnation] = event.data
         elif isinstance(event, OrderDone) and self._remember:
             order = next(one for one in reversed(self.orders) if one.order == event.order)
             if order.reduce is not None and order.reduce.cycle >= 0:
@@ -240,7 +252,7 @@ def run_engine(
     folder = run_dir.parent / f"{run_dir.name}-files"
     folder.mkdir(exist_ok=True)
     observed = Observed(work_dir, folder, story, executors, remember)
-    if train is jobs.quadratic:
+    if train in (jobs.quadratic, jobs.streamed):
         args = (str(folder), *args)
     job = Job(
         config=resolve(None, settings),

@@ -106,6 +106,29 @@ def quadratic(
     return {"agent": me, "pid": os.getpid(), "steps": steps, "start": start}
 
 
+def streamed(folder: str, pause_s: float) -> str:
+    """Goes through the run's data, and writes down the labels of what it was given, a line a batch, before it is used.
+
+    Returns what it read it by.
+    """
+    import torch
+
+    model = torch.nn.Linear(1, 1)
+    optimizer = Descent(model.parameters(), lr=0.0)
+    mpca.attach(model, optimizer)
+    with open(f"{folder}/labels-{mpca.agent()}-{os.getpid()}", "w", buffering=1) as out:
+        stream = mpca.data("train")
+        for _, labels in stream:
+            if os.path.exists(f"{folder}/end"):
+                break
+            out.write(" ".join(map(str, labels.tolist())) + "\n")
+            for parameter in model.parameters():
+                parameter.grad = torch.zeros_like(parameter)
+            optimizer.step()
+            time.sleep(pause_s)
+    return type(stream._streamed.data.store).__name__
+
+
 def linear(parameters: int) -> None:
     """x -= g / 4 with a constant gradient: to the bit what `mpca.sim.trainers.LinearTrainer` does."""
     import torch

@@ -13,11 +13,13 @@ __all__ = ["bench"]
 
 #: Name -> (module that has its click command as `command`, what it says in the list).
 _CASES = {
+    "backup": ("mpca.cli.bench.backup", "Backups to HDFS through the JVM: seconds, and the cycle rate meanwhile."),
     "data": ("mpca.cli.bench.data", "JPEGs to batches: the stream over decoding alone, and over torchvision's ImageFolder."),
     "exchange": ("mpca.cli.bench.exchange", "The exchange on real executors behind shaped links, beside plain TCP."),
     "pause": ("mpca.cli.bench.pause", "What exchanges cost an agent that trains: pauses, and steps per second."),
     "sim": ("mpca.cli.bench_sim", "Simulated fault schedules per minute."),
     "step": ("mpca.cli.bench.step", "A training step with `attach` over the plain step."),
+    "submit": ("mpca.cli.bench.submit", "From spark-submit to the first step, over the start of executors alone."),
     "tcp": ("mpca.cli.bench.tcp_case", "Plain TCP on shaped links: what any exchange could reach there."),
 }
 

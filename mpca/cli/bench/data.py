@@ -1,7 +1,8 @@
 """`mpca bench data`: how fast JPEGs become batches, over what their decoding alone allows, and over torchvision's way.
 
-The set is generated and ingested at a shorter edge of 256, as the paper trains; ImageFolder reads the originals, which is
-what it can read. One decoding process fewer than cores, or as many as asked for, on both sides. All arms take turns.
+The set is ingested at a shorter edge of 256, as the paper trains; ImageFolder reads the originals, which is what it can
+read. One decoding process fewer than cores, or as many as asked for, on both sides. All arms take turns. A set that takes
+long to make can be made before: its originals by `mpca generate`, its shards by `mpca ingest`, on HDFS too.
 """
 
 from __future__ import annotations
@@ -25,36 +26,47 @@ _CLASSES = 20
 
 @click.command()
 @click.option("--images", default=1200, show_default=True, help="How many different ones.")
+@click.option("--source", type=click.Path(exists=True, path_type=Path), help="Originals, as a tar of tars; else generated.")
+@click.option("--ingested", metavar="FOLDER", help="Shards made of them before, also as hdfs://...; else made here.")
 @click.option("--turns", default=7, show_default=True, help="How often each side is measured.")
 @click.option("--workers", type=click.IntRange(1), help="Decoding processes; one fewer than cores if not given.")
 @json_option
-def command(images: int, turns: int, workers: int | None, as_json: bool) -> None:
-    """Images a second of the stream from local disk over decoding alone, and over ImageFolder with a DataLoader."""
-    show(measure(images, turns, workers), as_json)
+def command(images: int, source: Path | None, ingested: str | None, turns: int, workers: int | None, as_json: bool) -> None:
+    """Images a second of the stream over decoding alone, and over ImageFolder with a DataLoader."""
+    show(measure(images, turns, workers, source, ingested), as_json)
 
 
-def measure(images: int = 1200, turns: int = 7, workers: int | None = None) -> dict[str, Any]:
+def measure(
+    images: int = 1200, turns: int = 7, workers: int | None = None, source: Path | None = None, ingested: str | None = None
+) -> dict[str, Any]:
     """The `data` case."""
     cores = len(os.sched_getaffinity(0))
     workers = workers or max(1, cores - 1)
     with tempfile.TemporaryDirectory(prefix="mpca-bench-") as folder:
-        return _measure(Path(folder), images, turns, workers, cores)
+        return _measure(Path(folder), images, turns, workers, cores, source, ingested)
 
 
-def _measure(folder: Path, images: int, turns: int, workers: int, cores: int) -> dict[str, Any]:
+def _measure(
+    folder: Path, images: int, turns: int, workers: int, cores: int, source: Path | None, ingested: str | None
+) -> dict[str, Any]:
     from mpca.data.bench import image_folder, in_memory, peak_memory, streaming
     from mpca.data.generate import generate
     from mpca.data.ingest import Options, ingest
+    from mpca.data.manifest import store_at
     from mpca.data.stream import Streamed
     from mpca.data.stream_options import StreamOptions
     from mpca.data.stream_reader import SplitData
     from mpca.data.workers_main import Job
-    from mpca.storage import LocalStore
 
-    generate(folder / "source.tar", images, _CLASSES, 0, cores)
-    manifest = ingest(folder / "source.tar", str(folder / "set"), Options(shorter_edge=_EDGE), cores).manifest
-    _unpack(folder / "source.tar", folder / "originals")
-    data = SplitData.open(LocalStore(folder / "set"), "train")
+    if source is None:
+        source = folder / "source.tar"
+        generate(source, images, _CLASSES, 0, cores)
+    if ingested is None:
+        ingested = str(folder / "set")
+        ingest(source, ingested, Options(shorter_edge=_EDGE), cores)
+    _unpack(source, folder / "originals", images)
+    data = SplitData.open(store_at(ingested), "train")
+    manifest = data.manifest
     data_bytes = sum(shard.bytes for shard in manifest.splits["train"].shards)
     limit = max(1 << 20, min(64 << 20, data_bytes // 4))
     streamed = Streamed(data, StreamOptions(workers=workers, read_ahead=limit, crop=_CROP, shorter_edge=_EDGE), seed=0)
@@ -83,6 +95,7 @@ def _measure(folder: Path, images: int, turns: int, workers: int, cores: int) ->
         "imagefolder_ratio": _ratio(rates["stream"], rates["imagefolder"]),
         **{f"{name}_images_s": statistics.median(of) for name, of in rates.items()},
         "images": images,
+        "from": ingested.partition("://")[0] if "://" in ingested else "disk",
         "workers": workers,
         "cores": cores,
         "data_bytes": data_bytes,
@@ -97,13 +110,13 @@ def _ratio(these: list[float], those: list[float]) -> float:
     return statistics.median(one / other for one, other in zip(these, those, strict=True))
 
 
-def _unpack(source: Path, target: Path) -> None:
-    """The originals as a folder a class."""
+def _unpack(source: Path, target: Path, images: int) -> None:
+    """So many of the originals as a folder a class, of each class as many."""
     from mpca.data.ingest_sources import listing
 
     found = listing(source)
     with source.open("rb") as file:
-        for item in found.items:
+        for item in found.items[:: max(1, len(found.items) // images)]:
             path = target / found.classes[item.label] / f"{item.key.rpartition('/')[2]}.JPEG"
             path.parent.mkdir(parents=True, exist_ok=True)
             file.seek(item.offset)

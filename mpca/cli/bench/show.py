@@ -23,6 +23,8 @@ GOALS: dict[str, tuple[str, float]] = {
     "attach_ratio": ("<=", 1.02),
     "stream_ratio": (">=", 0.95),
     "imagefolder_ratio": (">=", 1.5),
+    "submit_ratio": ("<=", 1.5),
+    "cycle_rate_ratio": (">=", 0.95),
     "schedules_per_minute": (">=", 2000),
 }
 

@@ -1,0 +1,17 @@
+"""Executors and nothing else: what `mpca bench submit` compares the start of a run with. Says when the last one is there."""
+
+import json
+import sys
+import time
+
+from mpca.spark.submitted import Origin, submitted_session
+
+if __name__ == "__main__":
+    session = submitted_session()
+    if session is None:
+        sys.exit("no spark-submit started this process; use mpca bench submit")
+    scala, wanted = session.sparkContext._jsc.sc(), int(sys.argv[1])
+    while scala.getExecutorMemoryStatus().size() <= wanted:  # the driver counts too
+        time.sleep(0.02)
+    print("executors", json.dumps(Origin.of(session).since_submit(time.time())))
+    session.stop()
