@@ -42,10 +42,10 @@ train: setup
 test: setup junit
 	$(PYTEST) --ignore=tests/bare --ignore=tests/docker
 
-# pytest collects a file whose name does not begin with test_ only when it is named
 test-docker: setup
-	$(PYTEST) -s tests/docker/test_*.py tests/docker/worker_faults.py
+	$(PYTEST) -s tests/docker
 
+# pytest collects these files only when they are named
 test-docker-full: setup
 	$(PYTEST) -s tests/docker/full_faults.py tests/docker/full_environment.py
 

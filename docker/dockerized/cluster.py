@@ -40,6 +40,7 @@ NODE_MEMORY_MB = 3584
 NODE_EXPIRY_S = 20
 _LABEL = "mpca.cluster"
 _READY_S = 240.0
+_PAUSE_S = 30.0
 _TAIL = "20"
 
 
@@ -184,7 +185,9 @@ class Cluster:
 
     def pause(self, host: str) -> None:
         """Every process of it stands still; connections stay, and are even taken."""
-        self.docker("pause", self.container(host))
+        # A freezer of cgroup v1 gives up ("unable to freeze") on a container that starts processes at that moment.
+        if not wait_until(lambda: self.docker.call("docker", "pause", self.container(host)).returncode == 0, _PAUSE_S):
+            self.docker("pause", self.container(host))
 
     def resume(self, host: str) -> None:
         self.docker("unpause", self.container(host))

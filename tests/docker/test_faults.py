@@ -1,7 +1,4 @@
-"""One run on a cluster of containers whose workers stand still, lose their network and die, one after the other.
-
-Collected only when the file is named, as ``make test-docker`` does: it has failed once in three runs, and why is not known.
-"""
+"""One run on a cluster of containers whose workers stand still, lose their network and die, one after the other."""
 
 from __future__ import annotations
 
