@@ -60,8 +60,20 @@ class Run:
                     took[what] = round(time.monotonic() - began, 1)
             return len(took) == len(there)
 
-        self.until(look, ", ".join(there))
+        try:
+            self.until(look, ", ".join(there))
+        except AssertionError as error:
+            raise AssertionError(f"of {', '.join(there)} only {took}\n{self._state()}\n{error}") from None
         return took
+
+    def _state(self) -> str:
+        """What one wants to know of a run that does not do what is waited for."""
+        lines = [f"t={one['t']:.1f} agent {one}" for one in self.seen("agent")]
+        alone = [one for one in self.seen("cycle") if len(one["contributors"]) < 2]
+        lines += [f"t={one['t']:.1f} cycle {one['cycle']} of {one['contributors']}: {one['left_out']}" for one in alone[-20:]]
+        with contextlib.suppress(OSError):
+            lines.append(str(self.cluster.nodes()))
+        return "\n".join([*lines, f"newest cycle {self.cycle()}"])
 
     def full(self, beyond: int) -> list[dict[str, Any]]:
         """Cycles after that one that every agent took part in."""

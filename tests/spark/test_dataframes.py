@@ -132,7 +132,9 @@ def test_images_as_bytes_as_paths_and_as_pixels(spark, tmp_path: Path) -> None:
     kept = {one.read_bytes() for one in source.glob("*/0*.jpg")}
     for name, df in (("binary", binary), ("paths", paths), ("pixels", pixels)):
         done = mpca.ingest_dataframe(df, str(tmp_path / name), features="image", withheld=1)
-        assert done.records == {"train": 10, "validation": 2}, name
+        # One of each class is withheld by its digest, before anybody looks inside: the bad one may be among them.
+        assert sum(done.records.values()) == 12, name
+        assert done.records["validation"] in (1, 2), name
         assert done.bad == 1, name
         (bad,) = [json.loads(line) for line in (tmp_path / name / "bad.jsonl").read_text().splitlines()]
         assert bad["file"].startswith("partition "), name
@@ -151,9 +153,10 @@ def test_images_as_bytes_as_paths_and_as_pixels(spark, tmp_path: Path) -> None:
             assert np.allclose(shown, sorted(decode(one, 256).mean(axis=(0, 1)).round().tolist() for one in kept), atol=2)
         else:
             assert found == kept
-        images, labels = next(iter(data.load("imagenet", "train", path=done.path, crop=32).stream(10, epochs=1)))
-        assert images.shape == (10, 3, 32, 32)
-        assert sorted(labels.tolist()) == [0] * 5 + [1] * 5
+        train = data.load("imagenet", "train", path=done.path, crop=32)
+        images, labels = next(iter(train.stream(done.records["train"], epochs=1)))
+        assert images.shape == (done.records["train"], 3, 32, 32)
+        assert Counter(labels.tolist()) == {0: done.records["train"] - 5, 1: 5}
 
 
 GOOD = [([1.0, 2.0], number % 2) for number in range(6)]
