@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -41,6 +42,8 @@ NODE_EXPIRY_S = 20
 _LABEL = "mpca.cluster"
 _READY_S = 240.0
 _PAUSE_S = 30.0
+_CUT_S = 10.0
+_CONNECT_S = 2.0
 _TAIL = "20"
 
 
@@ -193,14 +196,29 @@ class Cluster:
         self.docker("unpause", self.container(host))
 
     def cut_off(self, host: str) -> None:
-        """Nothing gets to it or from it any more, and nobody is told."""
+        """Nothing gets to it or from it any more, and nobody is told.
+
+        Raises:
+            EnvironmentRefused: it is still reached.
+        """
         self.docker("network", "disconnect", self.name, self.container(host))
+        if not wait_until(lambda: not self._answers(host), _CUT_S):
+            said = self.run(host, "ip", "address").stdout
+            raise EnvironmentRefused(f"{host} is still reached at {self.address(host)} after it was disconnected\n{said}")
 
     def connect(self, host: str) -> None:
         """With the address that it had."""
         self.docker("network", "connect", "--ip", self.address(host), self.name, self.container(host))
 
     # ---- inside ----
+
+    def _answers(self, worker: str) -> bool:
+        """Whether its NodeManager takes a connection from this machine."""
+        try:
+            socket.create_connection((self.address(worker), PORTS["nodemanager_http"]), timeout=_CONNECT_S).close()
+        except OSError:
+            return False
+        return True
 
     def _settings(self) -> dict[str, str]:
         """What ``compose.yaml`` asks of its environment."""

@@ -56,8 +56,9 @@ class Run:
 
         def look() -> bool:
             for what, condition in there.items():
-                if what not in took and condition():
-                    took[what] = round(time.monotonic() - began, 1)
+                with contextlib.suppress(OSError):  # one daemon too busy to answer says nothing of the others
+                    if what not in took and condition():
+                        took[what] = round(time.monotonic() - began, 1)
             return len(took) == len(there)
 
         try:
@@ -78,6 +79,10 @@ class Run:
     def full(self, beyond: int) -> list[dict[str, Any]]:
         """Cycles after that one that every agent took part in."""
         return [one for one in self.seen("cycle") if one["cycle"] > beyond and len(one["contributors"]) == 2]
+
+    def without(self, agent: int, beyond: int) -> list[dict[str, Any]]:
+        """Cycles after that one that the agent took no part in, whatever the reason that the ledger gives."""
+        return [one for one in self.seen("cycle") if one["cycle"] > beyond and str(agent) not in one["contributors"]]
 
     def cycle(self) -> int:
         """The newest that is in the ledger."""

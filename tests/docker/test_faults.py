@@ -30,12 +30,7 @@ def test_one_run_goes_on_when_a_worker_stands_still_is_cut_off_and_is_killed(clu
         worker, away = run.places()[agent], str(agent)
         at = run.cycle()
         cluster.pause(worker)
-        paused = run.seconds_until(
-            left_out=lambda: [one for one in run.seen("cycle") if one["cycle"] > at and away in one["left_out"]],
-            cycle_without_it=lambda: [
-                one for one in run.seen("cycle") if one["cycle"] > at and away not in one["contributors"]
-            ],
-        )
+        paused = run.seconds_until(left_out=lambda: run.without(agent, at), lost=lambda: run.seen("agent", event="lost"))
         assert cluster.nodes()[worker] == "RUNNING"
         at = run.cycle()
         cluster.resume(worker)
@@ -49,7 +44,7 @@ def test_one_run_goes_on_when_a_worker_stands_still_is_cut_off_and_is_killed(clu
         at = run.cycle()
         cluster.cut_off(worker)
         cut = run.seconds_until(
-            left_out=lambda: [one for one in run.seen("cycle") if one["cycle"] > at and away in one["left_out"]],
+            left_out=lambda: run.without(agent, at),
             yarn=lambda: cluster.nodes()[worker] == "LOST",
             replaced=lambda: run.seen("agent", event="replaced", index=agent),
             full_cycle=lambda: [one for one in run.full(at) if one["contributors"][away]["incarnation"] > 0],
@@ -69,9 +64,7 @@ def test_one_run_goes_on_when_a_worker_stands_still_is_cut_off_and_is_killed(clu
         cluster.kill(worker)
         killed = run.seconds_until(
             lost=lambda: run.seen("agent", event="lost", index=agent)[lost_before:],
-            cycle_without_it=lambda: [
-                one for one in run.seen("cycle") if one["cycle"] > at and away not in one["contributors"]
-            ],
+            left_out=lambda: run.without(agent, at),
             yarn=lambda: cluster.nodes()[worker] == "LOST",
             full_cycle=lambda: [one for one in run.full(at) if one["contributors"][away]["incarnation"] > incarnation],
         )
