@@ -202,6 +202,10 @@ class Cluster:
             EnvironmentRefused: it is still reached.
         """
         self.docker("network", "disconnect", self.name, self.container(host))
+        if wait_until(lambda: not self._answers(host), _CUT_S):
+            return
+        # The engine passes over what the kernel says when it takes the link away: a worker has gone on as if nothing were.
+        self.run(host, "bash", "-c", "for one in /sys/class/net/eth*; do ip link delete ${one##*/}; done")
         if not wait_until(lambda: not self._answers(host), _CUT_S):
             said = self.run(host, "ip", "address").stdout
             raise EnvironmentRefused(f"{host} is still reached at {self.address(host)} after it was disconnected\n{said}")
@@ -287,7 +291,8 @@ class Cluster:
         for path in mounts:
             yield from ("--volume", f"{path}:{path}:ro")
         if host in self._small_disks:
-            yield from ("--tmpfs", f"/data/nodemanager:size={self._small_disks[host]},exec")  # exec: native libraries of jars
+            # exec: native libraries of jars. What the NodeManager itself remembers lies beside it.
+            yield from ("--tmpfs", f"/data/nodemanager/local:size={self._small_disks[host]},exec")
         if host == "client":
             yield from ("--volume", f"{self.work}:{self.work}", "--workdir", str(self.work))
             yield from ("--env", f"PATH={settings['MPCA_ENVIRONMENT']}/bin:/usr/sbin:/usr/bin:/sbin:/bin")
