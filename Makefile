@@ -17,7 +17,7 @@ help:
 	@echo "make train    train the digits on this machine with four agents; ARGS='--set method.name=sync' changes it"
 	@echo "make test     all tests (JUnit and pytest)"
 	@echo "make test-docker       those on a cluster of containers, as root or with a docker engine: 6 minutes"
-	@echo "make test-docker-full  more of them, which CI leaves out: 20 minutes and 20 GB of disk"
+	@echo "make test-docker-full  more of them, which CI leaves out: 20 minutes and 25 GB of disk"
 	@echo "make quick    the tests that start no Spark and no Hadoop, under two minutes"
 	@echo "make lint     ruff, and the rules of this project"
 	@echo "make clean    remove what was built here (not your runs)"

@@ -19,6 +19,7 @@ _HOMES = {
     **dict.fromkeys(("Distributor", "Result"), "mpca.api"),
     **dict.fromkeys(("MPCA", "Single", "Sync"), "mpca.methods"),
     "MpcaError": "mpca.errors",
+    "images_in_tar": "mpca.spark.tars",
     "ingest_dataframe": "mpca.spark.dataframes",
     "session": "mpca.spark.session",
 }
@@ -42,6 +43,7 @@ __all__ = [
     "data",
     "device",
     "files",
+    "images_in_tar",
     "ingest_dataframe",
     "log",
     "samples",

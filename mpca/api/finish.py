@@ -121,6 +121,7 @@ def summarise(
         model_bytes=4 * joint.bounds[-1] if joint is not None else 0,
         bytes_in_driver=tally.bytes_in_driver,
         bytes_out_driver=tally.bytes_out_driver,
+        bytes_data_remote=tally.data_remote,
         agents_lost=runner.machine.roster.lost,
         agents_replaced=runner.machine.roster.replaced,
         backups=tally.backups,

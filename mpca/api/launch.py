@@ -190,7 +190,7 @@ class _Launch:
         )
         self._stack.callback(backups.close, 0.0)
         runner = Runner(
-            self._machine(run_name, epoch),
+            self._machine(run_name, epoch, session),
             cluster,
             config.method,
             self._agent_spec(run_name),
@@ -276,7 +276,9 @@ class _Launch:
         )
         return self._stack.enter_context(own)
 
-    def _machine(self, run_name: str, epoch: int) -> CycleMachine:
+    def _machine(self, run_name: str, epoch: int, session: SparkSession) -> CycleMachine:
+        from mpca.spark.locality import shard_hosts
+
         config, method = self._job.config, self._job.config.method
         shape = RunShape(
             run=run_name,
@@ -291,6 +293,7 @@ class _Launch:
             first_cycle=self._resumed.cycle if self._resumed else 0,
             resumed=self._resumed is not None,
             data=self._resumed.state.data if self._resumed else {},
+            places=shard_hosts(session, str(config.data.options.get("path", ""))),
             numbers=lambda version: (
                 method.alpha_at(version),
                 method.beta_at(max(0, version - 1)),

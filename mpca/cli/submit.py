@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mpca.spark.hadoop import SparkHome
     from mpca.spark.sizing import Container
     from mpca.spark.yarn import Yarn
+    from mpca.storage import Location
 
 __all__ = ["containers", "find_spark_jars", "submit"]
 
@@ -77,6 +78,8 @@ def submit(
     config = resolve(conf, sets)
     if words and script is None:
         raise ConfigError(f"words without a script: {' '.join(words)}; they are for --train SCRIPT")
+    if resume == "auto" and not (config.run.dir or config.backup.path):
+        raise ConfigError("--resume auto: the newest backup of which run? name its folder by --set run.dir=...")
     check_job(config, script)
     configuration_folder()
     home = spark_home()
@@ -86,7 +89,7 @@ def submit(
     executor, driver = containers(config, script)
     with hadoop_jvm(home) as jvm, closing(Yarn(jvm)) as yarn:
         files = ClusterFiles(jvm, yarn.configuration)
-        if resume and resume != "auto":
+        if resume:
             _check_backup(config, resume, script, deploy_mode, files)
         _check_cluster(config, yarn, files, queue, [executor, driver] if deploy_mode == "cluster" else [executor])
         spark_jars = find_spark_jars(config, home, files, jars_on_nodes)
@@ -151,26 +154,47 @@ def _check_cluster(config: Resolved, yarn: Yarn, files: ClusterFiles, queue: str
 
 
 def _check_backup(config: Resolved, resume: str, script: Path | None, deploy_mode: str, files: ClusterFiles) -> None:
-    """One that is named: it is there, and of this model as far as that is known here. Of `auto` the driver will say it."""
+    """One that is named: it is there, and of this model as far as that is known here. Of `auto`: the newest."""
     from mpca.api import builtin
     from mpca.api.resume import other_model
     from mpca.storage import Location
 
-    at = Location.parse(resume) / "manifest.json"
-    if at.is_local and deploy_mode == "cluster":
-        raise ConfigError(f"--resume {resume}: the driver's container has none of this machine's files; name one on HDFS")
-    text = files.read(f"file://{at.text}" if at.is_local else at.text)
-    if text is None:
-        raise ConfigError(f"no such backup: --resume {resume}; name the folder of a backup, or auto for the newest of run.dir")
-    try:
-        theirs = json.loads(text)["layout"]["tensors"]
-    except (ValueError, KeyError, TypeError):
-        raise ConfigError(
-            f"not a backup: --resume {resume}: its manifest.json cannot be read; see `mpca backups verify`"
-        ) from None
-    mine = builtin.layout(config.to_dict()) if script is None else theirs
-    if mine != theirs:
-        raise other_model(resume, theirs, mine)
+    named = resume != "auto"
+    for at in [Location.parse(resume)] if named else _newest(config, deploy_mode, files):
+        if at.is_local and deploy_mode == "cluster":
+            raise ConfigError(f"--resume {resume}: the driver's container has none of this machine's files; name one on HDFS")
+        text = files.read(_address(at / "manifest.json"))
+        if text is None and named:
+            raise ConfigError(
+                f"no such backup: --resume {resume}; name the folder of a backup, or auto for the newest of run.dir"
+            )
+        try:
+            theirs = json.loads(text or "")["layout"]["tensors"]
+        except (ValueError, KeyError, TypeError):
+            if not named:
+                continue  # the driver passes over it too
+            raise ConfigError(
+                f"not a backup: --resume {resume}: its manifest.json cannot be read; see `mpca backups verify`"
+            ) from None
+        mine = builtin.layout(config.to_dict()) if script is None else theirs
+        if mine != theirs:
+            raise other_model(at.text, theirs, mine)
+        return
+
+
+def _newest(config: Resolved, deploy_mode: str, files: ClusterFiles) -> list[Location]:
+    """Backups that `auto` chooses from, newest first. That there is none is for the driver to say: one may be on its way."""
+    from mpca.storage import Location
+
+    folder = Location.parse(config.backup.path) if config.backup.path else Location.parse(config.run.dir) / "backups"
+    if folder.is_local and deploy_mode == "cluster":  # of the driver's machine, if that is a folder that both share
+        return []
+    return [folder / name for name in reversed(files.names(_address(folder))) if name.startswith("epoch-")]
+
+
+def _address(at: Location) -> str:
+    """As the JVM's client takes it."""
+    return f"file://{at.text}" if at.is_local else at.text
 
 
 def find_spark_jars(config: Resolved, home: SparkHome, files: ClusterFiles, on_nodes: bool) -> dict[str, str]:

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from mpca.errors import ConfigError
 
-__all__ = ["Item", "Listing", "listing"]
+__all__ = ["Item", "Listing", "check_member", "listing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _tars(source: Path) -> _Found:
                 empty = True
                 with tarfile.open(fileobj=outer.extractfile(member), mode="r:") as inner:
                     for image in inner:
-                        _check_member(source, member.name, image)
+                        check_member(str(source), member.name, image)
                         empty = False
                         yield (
                             f"{name}/{image.name}",
@@ -130,7 +130,8 @@ def _tars(source: Path) -> _Found:
         raise ConfigError(f"not an uncompressed tar of tars, or cut off: {source}: {error}") from None
 
 
-def _check_member(source: Path, tar: str, image: tarfile.TarInfo) -> None:
+def check_member(source: str, tar: str, image: tarfile.TarInfo) -> None:
+    """Raises ConfigError for what is no plain file, or would lie outside of the tar's folder."""
     path = PurePosixPath(image.name)
     if not image.isfile() or path.is_absolute() or ".." in path.parts:
         raise ConfigError(f"{source}: {tar} holds {image.name!r}, which is not a plain file inside of it: refused")

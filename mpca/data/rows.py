@@ -24,7 +24,7 @@ from mpca.errors import BadImage
 __all__ = ["FILES", "IMAGES", "NUMBERS", "Form", "Label", "Packed", "Refusal", "Seen", "Survey", "pack_rows", "survey"]
 
 #: Kinds of columns: numbers; images in the row; names of files.
-NUMBERS, IMAGES, FILES = ("vector", "array"), ("binary", "image"), ("path",)
+NUMBERS, IMAGES, FILES = ("vector", "array"), ("binary", "file", "image"), ("path",)
 
 Label = int | str
 _DIGEST_BYTES = 16
@@ -111,6 +111,8 @@ def _data(form: Form, features: Any) -> tuple[bytes, str, str]:
         return _numbers(form, features), "", ""
     if form.kind == "binary":
         return bytes(features), "", ""
+    if form.kind == "file":
+        return bytes(features.content), f": {features.path}", ""
     if form.kind in FILES:
         return str(features).encode(), f": {features}", ""
     try:

@@ -101,6 +101,9 @@ class AgentProgress(ClusterEvent):
     pause_s: float
     metrics: dict[str, float]
     data: list[int] = field(default_factory=list)  # as in wire.messages.Progress
+    # What its executor adds, totals of this incarnation too:
+    data_read: int = 0  # bytes of files of HDFS that it read for the agent
+    data_remote: int = 0  # ... which came from another host
 
 
 @dataclass(frozen=True, slots=True)

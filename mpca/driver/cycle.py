@@ -64,7 +64,7 @@ class CycleMachine:
         self.max_cycles: int | None = None  # an objective; here, since no further cycle may begin
         self.ended: i.End | None = None
         self._started = now
-        self.readers = Readers(len(roster.agents), shape.data)
+        self.readers = Readers(len(roster.agents), shape.data, shape.places)
         self._desk = Desk(shape, roster, self.readers)
         self._joining = Joining(roster)
         self._phase = ""  # "" between cycles, "reduce", "broadcast"
@@ -381,6 +381,7 @@ class CycleMachine:
         # who was left out when the next cycle was frozen is known already
         if self._frozen.cycle == self.cycle + 1:
             self._ledger.left_out = dict(self._frozen.left_out)
+        ledger.bytes.update(self.readers.take_bytes())
         return [i.Write("cycle", ledger.line(self.cycle, shard, numbers))]
 
     def _leave_out(self, agent: int, reason: str) -> None:

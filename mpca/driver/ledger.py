@@ -31,6 +31,7 @@ class RunShape:
     first_cycle: int = 0
     resumed: bool = False  # the joint model comes from a backup; x_0 is not read
     data: dict[str, Any] = field(default_factory=dict)  # of that backup: where its attempt was in the data
+    places: tuple[tuple[str, ...], ...] = ()  # hosts of each shard of the data; empty: not on HDFS
     numbers: Callable[[int], tuple[float, float, float]] = lambda version: (0.0, 1.0, 0.0)  # alpha, beta, gamma
 
 

@@ -3,13 +3,15 @@
 `mpca.data.plan` says what follows from a membership; every agent works its share out by itself. Positions come with
 Progress, at most half a second old; the membership goes down in orders, to whoever has not heard of its newest version.
 Looked at when an order is written: an agent is lost when its process is another one, or there is none at its place while
-others read. A late agent lives, and keeps its share. A run whose agents read no stream is told nothing.
+others read. A late agent lives, and keeps its share. A run whose agents read no stream is told nothing; one whose data
+lie on HDFS is told before its first step who lives where.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mpca.data.plan import Membership
@@ -24,9 +26,12 @@ log = logging.getLogger("mpca.data")
 
 
 class Readers:
-    """See the module's text. `left` is `position` of the attempt that this one goes on from."""
+    """See the module's text.
 
-    def __init__(self, agents: int, left: dict[str, Any] | None = None) -> None:
+    `left` is `position` of the attempt that this one goes on from; `places` are the hosts that hold each shard of the data.
+    """
+
+    def __init__(self, agents: int, left: dict[str, Any] | None = None, places: Sequence[Sequence[str]] = ()) -> None:
         self.members = Membership.of(agents)
         self._reads = bool(left)  # some agent has a stream
         if left:
@@ -35,15 +40,19 @@ class Readers:
                 self.members = Membership.from_dict(left["members"]).go_on(agents, at, int(left["last"]))
             except (KeyError, TypeError, ValueError) as error:
                 raise BackupError(f"the backup's position in the data is damaged: {type(error).__name__}: {error}") from error
+        self.members = replace(self.members, places=tuple(map(tuple, places)))
         self._version = 1 if left else 0  # agents know the first membership of a new run by themselves
         self._told: dict[tuple[int, int], int] = {}  # (agent, incarnation) -> version
         self._process: dict[int, int] = {}  # agent that reads -> its incarnation
         self._away: set[int] = set()  # agents that were lost, and have not joined again
         self._at: dict[int, tuple[int, int]] = {}  # agent that reads -> epoch and finished units of it
         self._last = self.members.last  # newest epoch that anybody has begun
+        self._bytes: dict[tuple[int, int], tuple[int, int]] = {}  # (agent, incarnation) -> read for it, and from other hosts
+        self._bytes_taken = (0, 0)
 
     def progress(self, event: AgentProgress) -> None:
-        """An agent says where it is."""
+        """An agent says where it is, and its executor what it read for it."""
+        self._bytes[event.agent, event.incarnation] = event.data_read, event.data_remote
         if not event.data or self._process.get(event.agent) != event.incarnation:
             return
         epoch, done, ahead = event.data
@@ -51,9 +60,12 @@ class Readers:
         self._at[event.agent] = (epoch, done)
         self._last = max(self._last, ahead)
 
-    def look(self, agents: Iterable[Agent], beginning: Iterable[int]) -> None:
+    def look(self, agents: Iterable[Agent], beginning: Sequence[int]) -> None:
         """An order is written now; those that are `beginning` begin with it."""
         before = self.members
+        if beginning and not self._process:  # nobody has begun: now is the time to say where everybody lives
+            for agent in agents:
+                self._settle(agent, self.members.first(agent.index))
         for agent in agents:
             index, process = agent.index, self._process.get(agent.index)
             gone = agent.state == ABSENT if process is None else agent.state == ABSENT or agent.incarnation != process
@@ -63,6 +75,9 @@ class Readers:
             agent = next(one for one in agents if one.index == index)
             if index in self._away:
                 self._join(index)
+                self._settle(agent, self.members.first(index))
+            else:
+                self._settle(agent, self._newest() + 1)
             self._process.setdefault(index, agent.incarnation)
         if self.members is not before:
             self.members = self.members.forget(min((self._where(one)[0] for one in self._taking_part()), default=0))
@@ -70,7 +85,7 @@ class Readers:
 
     def tell(self, agents: Iterable[Agent]) -> Members | None:
         """What an order brings to those of these agents that do not know it yet."""
-        if not self._reads:
+        if not self._reads and not self.members.places:
             return None
         keys = [one.key for one in agents if self._told.get((one.index, one.incarnation), 0) < self._version]
         return Members(self._version, self.members.to_dict(), keys) if keys else None
@@ -79,6 +94,12 @@ class Readers:
         """An order has ended well."""
         for _, agent, incarnation in order.members.agents if order.members is not None else ():
             self._told[(agent, incarnation)] = order.members.version
+
+    def take_bytes(self) -> dict[str, int]:
+        """What was read for the agents since this was asked last, as a `cycle` record says it."""
+        (read_before, remote_before), totals = self._bytes_taken, list(self._bytes.values())
+        read, remote = self._bytes_taken = sum(one for one, _ in totals), sum(one for _, one in totals)
+        return {"data_read": read - read_before, "data_remote": remote - remote_before}
 
     def position(self) -> dict[str, Any]:
         """What a later attempt goes on from; empty when nobody has a stream."""
@@ -102,6 +123,11 @@ class Readers:
         epoch = self._newest() + 1
         self.members = self.members.join(agent, epoch)
         log.info("agent=%d reads from epoch=%d on, which nobody has begun", agent, epoch)
+
+    def _settle(self, agent: Agent, epoch: int) -> None:
+        """Take down where an agent lives, if that is another host than before; from an epoch on that nobody has begun."""
+        if self.members.places and agent.host and self.members.home(agent.index) != agent.host:
+            self.members = self.members.settle(agent.index, epoch, agent.host)
 
     def _where(self, agent: int) -> tuple[int, int]:
         return self._at.get(agent, (self.members.first(agent), 0))

@@ -56,6 +56,11 @@ class Tally:
         return sum(event.samples for event in self._progress.values())
 
     @property
+    def data_remote(self) -> int:
+        """Bytes of the data set that came to agents from other hosts."""
+        return sum(event.data_remote for event in self._progress.values())
+
+    @property
     def samples_per_s(self) -> float | None:
         if len(self._rate) < 2 or self._rate[-1][0] <= self._rate[0][0]:
             return None

@@ -86,7 +86,9 @@ class CycleRecord(Record):
     beta: float
     gamma: float
     stages: dict[str, dict[str, float]]  # "reduce", "prepare", "broadcast" -> {"shard", "start", "end"}
-    bytes: dict[str, int]  # "driver_in", "driver_out"; "in", "out": sums over executors
+    # "driver_in", "driver_out"; "in", "out": sums over executors; of the data set, which agents read beside the exchange:
+    # "data_read" from HDFS since the record before, and "data_remote", which of it came from another host.
+    bytes: dict[str, int]
     submissions: int = 1  # jobs of this cycle; more than planned: resubmitted without a lost executor
     pauses: dict[int, list[float]] = field(default_factory=dict)  # agent -> [start, end] of its interruption
 

@@ -40,6 +40,7 @@ class Summary:
     model_bytes: int = 0
     bytes_in_driver: int = 0
     bytes_out_driver: int = 0
+    bytes_data_remote: int = 0  # of the data set, that agents read on HDFS and that came from another host
     agents_lost: int = 0
     agents_replaced: int = 0
     backups: int = 0

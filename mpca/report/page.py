@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 from importlib import resources
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from mpca.records import to_json
-from mpca.report import svg
+from mpca.report import svg, wire
+from mpca.report.blocks import axis_seconds, legend, section, table
 from mpca.report.load import RunRecords, load_run
 from mpca.report.series import STAGES, Series, extract
 from mpca.units import format_duration, format_size
@@ -29,13 +30,6 @@ __all__ = ["render", "write_report"]
 _TIMELINE_CYCLES = 400
 _COLUMNS = 320  # of the grid of tau
 _COLOURS = 6  # .s0 to .s5 of page.css
-_COUNTERS = (
-    ("driver_in", "into the driver"),
-    ("driver_out", "out of the driver"),
-    ("fetched", "into executors"),
-    ("sent", "out of executors"),
-)
-_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 _BADGES = {"reached": "good", "max_time": "good", "max_cycles": "good", "failed": "bad"}
 
 
@@ -71,7 +65,7 @@ def render(records: RunRecords) -> str:
         _losses(series),
         _tau(series),
         _agents(series),
-        _bytes(series),
+        *wire.sections(series),
         _pauses(records, series),
         _backups(series),
         _summary(records),
@@ -91,31 +85,6 @@ def _percent(share: float | None) -> str:
 
 def _seconds(value: float) -> str:
     return format_duration(value) if value >= 1 or value == 0 else f"{value * 1000:.0f}ms"
-
-
-def _axis_seconds(value: float) -> str:
-    return f"{value:g} s" if value < 120 or value % 60 else f"{value / 60:g} min"
-
-
-def _section(title: str, note: str, *body: str) -> str:
-    return f'<section><h2>{escape(title)}</h2><p class="note">{escape(note)}</p>{"".join(body)}</section>'
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[Any]], numeric: frozenset[str] = frozenset()) -> str:
-    css = [' class="n"' if head in numeric else ' class="wide"' for head in heads]
-    top = "".join(f"<th{c}>{escape(head)}</th>" for head, c in zip(heads, css, strict=True))
-    body = "".join(
-        "<tr>" + "".join(f"<td{c}>{escape(str(cell))}</td>" for cell, c in zip(row, css, strict=True)) + "</tr>" for row in rows
-    )
-    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _legend(entries: Iterable[tuple[str, str]]) -> str:
-    return (
-        '<div class="legend">'
-        + "".join(f'<span><i class="{css}"></i>{escape(name)}</span>' for css, name in entries)
-        + "</div>"
-    )
 
 
 def _head(records: RunRecords) -> str:
@@ -157,7 +126,7 @@ def _loss_marks(series: Series) -> list[tuple[float, str]]:
 
 def _error(records: RunRecords, series: Series) -> str:
     if not series.curve:
-        return _section("Error over time", "No evaluation was recorded.")
+        return section("Error over time", "No evaluation was recorded.")
     target = records.attempts[-1].target_error if records.attempts else 0.0
     line = svg.Line(
         "error",
@@ -169,7 +138,7 @@ def _error(records: RunRecords, series: Series) -> str:
         "Error of the joint model over time",
         [line],
         "seconds since the run began",
-        _axis_seconds,
+        axis_seconds,
         lambda value: f"{100 * value:g} %",
         y_ceiling=1.0,
         level=(target, f"target {_percent(target)}") if target else None,
@@ -179,14 +148,14 @@ def _error(records: RunRecords, series: Series) -> str:
             for p in series.pauses
         ],
     )
-    return _section(
+    return section(
         "Error over time", "Share of wrong answers of the joint model, one dot an evaluation. Red: agents lost, pauses.", chart
     )
 
 
 def _timeline(series: Series) -> str:
     if not series.bars:
-        return _section("Cycles", "No cycle was committed.")
+        return section("Cycles", "No cycle was committed.")
     cycles = sorted({bar.cycle for bar in series.bars})
     shown = set(cycles[-_TIMELINE_CYCLES:])
     bars = [bar for bar in series.bars if bar.cycle in shown]
@@ -210,12 +179,12 @@ def _timeline(series: Series) -> str:
     note = "Stages by shard, as in figure 9 of the paper; a number is the cycle. It scrolls sideways."
     if len(shown) < len(cycles):
         note += f" The newest {len(shown)} of {len(cycles)} cycles."
-    return _section(
+    return section(
         "Cycles: reduce, prepare, broadcast",
         note,
-        _legend((f"s{shard % _COLOURS}", f"shard {shard}") for shard in shards),
+        legend((f"s{shard % _COLOURS}", f"shard {shard}") for shard in shards),
         '<div class="scroll">',
-        svg.lanes("Stages of the cycles over time", STAGES, drawn, _loss_marks(series), _axis_seconds, pixels, low, high),
+        svg.lanes("Stages of the cycles over time", STAGES, drawn, _loss_marks(series), axis_seconds, pixels, low, high),
         "</div>",
     )
 
@@ -229,7 +198,7 @@ def _starts(bars: Sequence[Any]) -> list[float]:
 
 def _losses(series: Series) -> str:
     if not series.losses:
-        return _section("Agents lost and replaced", "None was lost.")
+        return section("Agents lost and replaced", "None was lost.")
     rows = [
         (
             f"{loss.seconds:.1f} s",
@@ -244,10 +213,10 @@ def _losses(series: Series) -> str:
         )
         for loss in series.losses
     ]
-    return _section(
+    return section(
         "Agents lost and replaced",
         "Red marks in the charts above.",
-        _table(("when", "agent", "host", "executor", "pid", "reason", "replaced"), rows),
+        table(("when", "agent", "host", "executor", "pid", "reason", "replaced"), rows),
     )
 
 
@@ -273,7 +242,7 @@ def _tau(series: Series) -> str:
         title = f"agent {agents[line]}, cycle {members[0].cycle}: tau {mean:.0f}, shard {members[0].shard}"
         values.append((line, column, mean / high, title))
     names = [(column_of[int(n)], f"{int(n)}") for n in svg.ticks(cycles[0], cycles[-1], 10) if int(n) in column_of]
-    return _section(
+    return section(
         "tau: updates of each agent between two refreshes of a shard",
         f"Darker is more, up to {high}; red: left out of that cycle; nothing: the agent was not there.",
         svg.cells("tau by agent and cycle", [f"agent {a}" for a in agents], columns, values, names, "cycle"),
@@ -310,33 +279,7 @@ def _agents(series: Series) -> str:
         for row in series.agents
     ]
     numeric = frozenset(heads) - {"host", "executor", "agent"}
-    return _section("Agents", "Over all incarnations; host and executor are the last ones.", _table(heads, rows, numeric))
-
-
-def _bytes(series: Series) -> str:
-    if not series.bytes:
-        return ""
-    totals = {key: list(accumulate(getattr(row, key) for row in series.bytes)) for key, _ in _COUNTERS}
-    unit, name = next((u, n) for u, n in _UNITS if u == 1 or max(t[-1] for t in totals.values()) >= u)
-    times = [row.seconds for row in series.bytes]
-    lines = [
-        svg.Line(
-            f"{words}: {format_size(totals[key][-1])}",
-            f"s{place}",
-            [(times[0], 0.0), *((t, total / unit) for t, total in zip(times, totals[key], strict=True))],
-        )
-        for place, (key, words) in enumerate(_COUNTERS)
-    ]
-    chart = svg.line_chart(
-        "Bytes moved since the start",
-        lines,
-        "seconds since the run began",
-        _axis_seconds,
-        lambda value: f"{value:g} {name}",
-        height=240,
-    )
-    note = "Added up over the cycles; a byte between two executors counts once in and once out."
-    return _section("Bytes", note, _legend((line.css, line.label) for line in lines), chart)
+    return section("Agents", "Over all incarnations; host and executor are the last ones.", table(heads, rows, numeric))
 
 
 def _pauses(records: RunRecords, series: Series) -> str:
@@ -350,7 +293,7 @@ def _pauses(records: RunRecords, series: Series) -> str:
             svg.Line("longest of the agents", "s1", [(float(n), max(pauses)) for n, pauses in by_cycle.items()]),
             svg.Line("mean of the agents", "s0", [(float(n), sum(p) / len(p)) for n, p in by_cycle.items()]),
         ]
-        body.append(_legend((line.css, line.label) for line in lines))
+        body.append(legend((line.css, line.label) for line in lines))
         body.append(
             svg.line_chart(
                 "Interruption of the agents by cycle",
@@ -375,10 +318,10 @@ def _pauses(records: RunRecords, series: Series) -> str:
             for one in series.pauses
         ]
         body.append('<p class="note">The run as a whole was paused:</p>')
-        body.append(_table(("when", "for", "reason"), rows))
+        body.append(table(("when", "for", "reason"), rows))
     else:
         note += " The run as a whole was never paused."
-    return _section("Pause", note, *body)
+    return section("Pause", note, *body)
 
 
 def _backups(series: Series) -> str:
@@ -395,10 +338,10 @@ def _backups(series: Series) -> str:
         )
         for b in series.backups
     ]
-    return _section(
+    return section(
         "Backups",
         "Newest last.",
-        _table(("when", "cycle", "size", "took", "result", "path"), rows, frozenset({"cycle"})),
+        table(("when", "cycle", "size", "took", "result", "path"), rows, frozenset({"cycle"})),
     )
 
 
@@ -410,4 +353,4 @@ def _summary(records: RunRecords) -> str:
         for key, value in records.summary.items()
     ]
     torn = " The last line of records.jsonl was cut off and is left out." if records.torn else ""
-    return _section("Summary", f"As in summary.json.{torn}", _table(("key", "value"), rows))
+    return section("Summary", f"As in summary.json.{torn}", table(("key", "value"), rows))

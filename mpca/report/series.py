@@ -11,10 +11,11 @@ from typing import Any
 from mpca.records import to_json
 from mpca.report.load import RunRecords
 
-__all__ = ["STAGES", "AgentRow", "Bar", "Bytes", "Contribution", "Loss", "Point", "Series", "extract"]
+__all__ = ["STAGES", "AgentRow", "Bar", "Bytes", "Contribution", "Loss", "Point", "Series", "Wire", "extract"]
 
 #: Lanes of the timeline, in the order of a refresh.
 STAGES = ("reduce", "prepare", "broadcast")
+_BYTES = ("driver_in", "driver_out", "in", "out", "data_read", "data_remote")  # keys of a record, in the order of `Bytes`
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,18 @@ class Bytes:
     driver_out: int
     fetched: int
     sent: int
+    data_read: int  # of the data set, since the cycle before, by all agents through HDFS
+    data_remote: int  # ... from another host
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """Sums of `Bytes` after the first cycle: how exchange and data share the wire into the executors."""
+
+    seconds: float  # from the first cycle's end to the last one's
+    exchange: int
+    data_remote: int
+    data_read: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +113,7 @@ class Series:
     curve: list[Point]
     bars: list[Bar]
     bytes: list[Bytes]
+    wire: Wire | None  # None: fewer than two cycles
     contributions: list[Contribution]
     losses: list[Loss]
     agents: list[AgentRow]
@@ -114,13 +128,12 @@ class Series:
 def extract(records: RunRecords) -> Series:
     """Everything that the page draws."""
     contributions = _contributions(records)
+    moved = [Bytes(one.cycle, one.t, *(int(one.bytes.get(key, 0)) for key in _BYTES)) for one in records.cycles]
     return Series(
         curve=[Point(one.t, one.cycle, one.error, one.loss) for one in records.evaluations if one.error is not None],
         bars=_bars(records),
-        bytes=[
-            Bytes(one.cycle, one.t, *(int(one.bytes.get(key, 0)) for key in ("driver_in", "driver_out", "in", "out")))
-            for one in records.cycles
-        ],
+        bytes=moved,
+        wire=_wire(moved),
         contributions=contributions,
         losses=_losses(records),
         agents=_agents(records, contributions),
@@ -128,6 +141,15 @@ def extract(records: RunRecords) -> Series:
         pauses=[to_json(one) for one in records.pauses],
         backups=[to_json(one) for one in records.backups],
     )
+
+
+def _wire(moved: list[Bytes]) -> Wire | None:
+    seconds = moved[-1].seconds - moved[0].seconds if moved else 0.0
+    if seconds <= 0:
+        return None
+    later = moved[1:]
+    sums = (sum(getattr(row, key) for row in later) for key in ("fetched", "data_remote", "data_read"))
+    return Wire(seconds, *sums)
 
 
 def _bars(records: RunRecords) -> list[Bar]:

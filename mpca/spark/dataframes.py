@@ -34,6 +34,7 @@ __all__ = ["IngestedData", "ingest_dataframe"]
 
 _LOOK_S = 0.5  # how often progress is told
 _IMAGE = {"origin", "height", "width", "nChannels", "mode", "data"}  # the struct of Spark's image source
+_FILE = {"path", "content"}  # of its binaryFile source
 _WHOLE, _REAL = ("ByteType", "ShortType", "IntegerType", "LongType"), ("FloatType", "DoubleType", "DecimalType")
 _REMEDY = "a vector (VectorAssembler makes one of columns), an array of numbers, an image, its bytes, or its path"
 _PYTHON_ERROR = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Refused|Interrupt))(?:: (.*))?$", re.MULTILINE)
@@ -84,7 +85,7 @@ def ingest_dataframe(
         df: any DataFrame.
         target: a folder that all executors share: ``hdfs://...``, or a path of a shared disk.
         features: column of vectors (``pyspark.ml.linalg``), of arrays of numbers, which may be nested, of images as Spark's
-            image source has them, of their bytes (``binaryFile``), or of their paths.
+            image source has them, of their bytes (``binaryFile``), also with their paths in a struct, or of their paths.
         label: column of whole numbers from 0 on, or of the classes' names.
         classes: how many there are, if labels are numbers; as many as there are labels if not given.
         withheld: so many rows of each class go into the validation split, which a run is evaluated on.
@@ -166,6 +167,8 @@ def _kind(column: str, of: DataType) -> tuple[str, str]:
         return "path", ""
     if isinstance(of, StructType) and set(of.names) >= _IMAGE:
         return "image", ""
+    if isinstance(of, StructType) and set(of.names) >= _FILE:
+        return "file", ""
     raise ConfigError(f"column {column!r} is of type {of.simpleString()}, which is no record to train on; give {_REMEDY}")
 
 

@@ -117,6 +117,12 @@ class ClusterFiles:
             finally:
                 stream.close()
 
+    def names(self, folder: str) -> list[str]:
+        """What lies in a folder, sorted; nothing if there is no such folder."""
+        with _Refusing(folder):
+            system, there = self._system(folder), self._path(folder)
+            return sorted(str(one.getPath().getName()) for one in system.listStatus(there)) if system.exists(there) else []
+
     def bring(self, jars: Sequence[Path], say: Callable[[str], None]) -> str:
         """One archive of these jars in the user's folder, put there unless the same content is there already; its address."""
         folder = f"{self.home()}/.mpca"

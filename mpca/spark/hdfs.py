@@ -93,6 +93,12 @@ class HdfsStore:
     def describe(self, path: str) -> str:
         return (self.root / path).text if path else self.root.text
 
+    def hosts(self, path: str) -> dict[str, list[str]]:
+        """Of each file in a folder the hosts that hold most of it. Not of the port: the others have no such thing."""
+        with self._calling(path):
+            hosts: dict[str, list[str]] = msgpack.unpackb(self._java.hosts(self._at(path)), raw=False)
+            return hosts
+
     def close(self) -> None:
         """Free what the JVM holds for it; one that is gone holds nothing."""
         with suppress(OSError), self._calling(""):

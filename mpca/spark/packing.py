@@ -42,7 +42,7 @@ _OURS = "mpca"
 
 @dataclass(frozen=True)
 class Pack:
-    """What goes in: (path in the archive, file here), sorted, our package first so that a look inside is short."""
+    """What goes in: (path in the archive, file here), our package and the interpreter first: a look inside is short."""
 
     files: tuple[tuple[str, Path], ...]
     interpreter: Path
@@ -69,11 +69,11 @@ def plan(without: Iterable[str] = (), also: Iterable[str] = ()) -> Pack:
     ours = Path(__file__).resolve().parent.parent
     for path in _tree(ours):
         files[f"{site}/mpca/{path.relative_to(ours)}"] = path
+    interpreter = (base / "bin" / version).resolve()
+    files[f"bin/{version}"] = interpreter
     for name in packages:
         for inside, path in _installed(name):
             files.setdefault(f"{site}/{inside}", path)
-    interpreter = (base / "bin" / version).resolve()
-    files[f"bin/{version}"] = interpreter
     stdlib = Path(sysconfig.get_path("stdlib"))
     for path in _tree(stdlib, _NOT_STDLIB):
         files.setdefault(f"lib/{version}/{path.relative_to(stdlib)}", path)

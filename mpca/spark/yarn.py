@@ -76,9 +76,10 @@ class Yarn:
         self._jvm = jvm
         self.configuration = jvm.org.apache.hadoop.yarn.conf.YarnConfiguration()
         # A command asks and tells; it does not wait for a quarter of an hour.
-        self.configuration.set("yarn.resourcemanager.connect.max-wait.ms", "10000")
+        self.configuration.set("yarn.resourcemanager.connect.max-wait.ms", "15000")
         self.configuration.set("yarn.resourcemanager.connect.retry-interval.ms", "1000")
-        self.configuration.set("ipc.client.connect.max.retries", "3")
+        for again in ("ipc.client.connect.max.retries", "ipc.client.connect.max.retries.on.timeouts"):
+            self.configuration.set(again, "0")  # these would be within each of those tries
         self._client = jvm.org.apache.hadoop.yarn.client.api.YarnClient.createYarnClient()
         self._client.init(self.configuration)
         self._client.start()

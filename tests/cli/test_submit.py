@@ -131,6 +131,12 @@ def test_a_password_in_a_url_is_refused_and_never_printed(
     assert "must not have a password in it" in err[-1]
 
 
+def test_the_newest_backup_of_a_run_that_is_not_named(capfd: pytest.CaptureFixture[str], configured: Path) -> None:
+    code, _, err = run(capfd, "submit", DIGITS, "--resume", "auto")
+    assert code == 2
+    assert err[-1].endswith("--resume auto: the newest backup of which run? name its folder by --set run.dir=...")
+
+
 def test_words_without_a_script(capfd: pytest.CaptureFixture[str], configured: Path) -> None:
     code, _, err = run(capfd, "submit", DIGITS, "--", "5")
     assert code == 2

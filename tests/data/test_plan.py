@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
+import msgpack
 import pytest
 
 from mpca.data.plan import Loss, Membership, Unit, plan, shares, units_of
@@ -44,6 +46,40 @@ def test_epochs_and_seeds_differ_and_a_sticky_share_is_the_same_in_another_order
     assert set(kept[0]) == set(kept[1])
 
 
+@pytest.mark.parametrize("sticky", [False, True])
+def test_agents_read_what_is_near_first_and_shares_stay_as_large(sticky: bool) -> None:
+    units = units_of(range(0, 121, 10), records=2)  # 12 shards of 5 units
+    near = {0: frozenset(range(4)), 1: frozenset(range(2, 8)), 2: frozenset()}
+    for epoch in range(3):
+        dealt = plan(units, seed=1, epoch=epoch, agents=[2, 0, 1], sticky=sticky, near=near)
+        assert sorted(number for share in dealt.values() for number in records(share)) == list(range(120))
+        assert [len(share) for share in dealt.values()] == [20, 20, 20]
+        # 40 units are near to somebody, who have room for as many
+        assert [sum(unit.shard in near[agent] for unit in share) for agent, share in sorted(dealt.items())] == [20, 20, 0]
+    assert dealt[0] != plan(units, seed=2, epoch=2, agents=[0, 1, 2], sticky=sticky, near=near)[0]
+
+
+def test_a_membership_knows_who_lives_beside_which_shards_from_which_epoch_on() -> None:
+    members = replace(Membership.of(2), places=(("a", "b"), ("c",), ()))
+    members = members.settle(0, 0, "a").settle(1, 0, "c").lose(1, 3, 0).join(1, 4).settle(1, 4, "b")
+    members = Membership.from_dict(msgpack.unpackb(msgpack.packb(members.to_dict())))
+    assert members.near(3) == {0: {0}, 1: {1}}
+    assert members.near(4) == {0: {0}, 1: {0}}
+    assert (members.home(1), members.home(1, 3), members.home(7)) == ("b", "c", "")
+    assert members.forget(4).near(4) == members.near(4)
+    assert members.forget(4).homes == ((0, 0, "a"), (1, 4, "b"))
+    later = members.go_on(3, {0: (4, 1), 1: (4, 0)}, last=4)
+    assert (later.homes, later.places) == ((), ()), "another attempt has other places"
+    assert later.before[0].near(4) == members.near(4), "what that one had dealt stays dealt"
+
+
+def test_where_nobody_is_nearer_than_the_others_the_deal_is_the_usual_one() -> None:
+    units = units_of(STARTS, records=4)
+    usual = plan(units, seed=5, epoch=1, agents=range(3))
+    for here in (frozenset(), frozenset({0, 1, 2, 3})):
+        assert plan(units, seed=5, epoch=1, agents=range(3), near=dict.fromkeys(range(3), here)) == usual
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_what_lost_agents_had_begun_and_what_the_living_read_is_everything_once(seed: int) -> None:
     chance = random.Random(seed)
@@ -81,7 +117,7 @@ class Readers:
     """Agents that read a few units at a time, by the memberships that they are told; `read` counts by epoch."""
 
     def __init__(self, units: int, seed: int) -> None:
-        self.units, self.seed = units_of([0, units], records=1), seed
+        self.units, self.seed = units_of(range(0, units + 1, 6), records=1), seed
         self.read: dict[int, Counter[int]] = {}
         self.at: dict[int, tuple[int, int]] = {}
         self.seen: dict[tuple[int, int], list[Unit]] = {}
@@ -107,11 +143,22 @@ class Readers:
         return max((epoch for epoch, _ in self.at.values()), default=-1)
 
 
+def placed(members: Membership, chance: random.Random) -> Membership:
+    """As an attempt begins whose data lie on three hosts, which its agents are on, or on some other."""
+    places = tuple(tuple(chance.sample("abc", chance.randint(0, 2))) for _ in range(10))
+    members = replace(members, places=places)
+    for agent in range(members.agents):
+        members = members.settle(agent, members.first(agent), chance.choice("abcd"))
+    return members
+
+
+@pytest.mark.parametrize("near", [False, True])
 @pytest.mark.parametrize("seed", range(40))
-def test_every_record_is_read_once_through_losses_joins_and_attempts(seed: int) -> None:
+def test_every_record_is_read_once_through_losses_joins_and_attempts(seed: int, near: bool) -> None:
     """Nobody ends an epoch before all heard of a loss in it: then nothing at all is read twice or left out."""
     chance = random.Random(seed)
     readers, members = Readers(60, seed), Membership.of(4)
+    members = placed(members, chance) if near else members
     living, last = {0, 1, 2, 3}, -1
     for _ in range(12):
         act = chance.choice(("lose", "join", "resume", "read"))
@@ -128,6 +175,7 @@ def test_every_record_is_read_once_through_losses_joins_and_attempts(seed: int) 
             one = min({0, 1, 2, 3} - living)
             last = max(last, readers.last(), members.last, *(members.first(agent) for agent in living)) + 1
             members = members.join(one, last)
+            members = members.settle(one, last, chance.choice("abcd")) if near else members
             living.add(one)
             readers.seen = {key: seen for key, seen in readers.seen.items() if key[0] != one}
         elif act == "resume":
@@ -135,6 +183,7 @@ def test_every_record_is_read_once_through_losses_joins_and_attempts(seed: int) 
             last = max(last, readers.last())
             agents = chance.randint(1, 4)
             members = Membership.from_dict(members.to_dict()).go_on(agents, left, last)
+            members = placed(members, chance) if near else members
             living = set(range(agents))
             readers.at, readers.seen = {}, {}
         else:

@@ -45,6 +45,7 @@ def test_a_packed_environment_with_torch_trains_where_the_original_is_not(cluste
         cluster,
         "packed",
         *("objectives.target_error=0.1", "objectives.max_time=20min", "cluster.start_timeout=25min"),
+        "spark.yarn.submit.file.replication=1",  # one of 4 GB is enough, beside what each worker unpacks
         words=("--archives", f"{cluster.work}/environment.tar.gz#environment"),
         jars_on_nodes=False,
     )

@@ -13,7 +13,7 @@ from mpca.driver import cluster as c
 from mpca.driver.readers import Readers
 from mpca.errors import BackupError
 from mpca.wire.orders import Members, Order
-from tests.driver.support import Machine, hello, order_of, progress
+from tests.driver.support import Machine, hello, order_of, progress, written
 
 
 def at(agent: int, epoch: int, done: int, ahead: int, incarnation: int = 0) -> c.AgentProgress:
@@ -72,6 +72,54 @@ def test_with_the_next_order_the_living_hear_of_a_loss_once_and_its_replacement_
     assert Membership.from_dict(begin[0].members).first(1) == 4, "nobody has begun epoch 4"
 
 
+def test_agents_hear_where_all_live_before_they_begin_when_the_data_have_places() -> None:
+    places = (("host0", "far"), ("host1",), ())
+    machine = Machine(agents=2, places=places)
+    out = machine.started()
+    while order_of(out).description != "begin":
+        assert order_of(out).members is None
+        out = machine.run(machine.done(order_of(out), tau=0))
+    first = order_of(out).members
+    assert first is not None
+    assert first.agents == [["e0", 0, 0], ["e1", 1, 0]]
+    members = Membership.from_dict(first.members)
+    assert (members.places, members.near(0)) == (places, {0: {0}, 1: {1}})
+
+    machine.run(machine.done(order_of(out)))
+    for agent in range(2):
+        out = machine.run(at(agent, 1, 3, 2))
+    assert cycles(machine, out, 3)[1] == [], "once"
+    kept = msgpack.unpackb(msgpack.packb(machine.machine.readers.position()))
+    later = Machine(agents=1, resumed=True, data=kept, places=(("host0",), (), ()))
+    out = later.started()
+    while not order_of(out).begin:
+        out = later.cycle(out)
+    told = order_of(out).members
+    assert told is not None
+    resumed = Membership.from_dict(told.members)
+    assert (resumed.homes, resumed.places) == (((0, 1, "host0"),), (("host0",), (), ()))
+    assert resumed.before[0].near(1) == {0: {0}, 1: {1}}
+
+
+def test_an_agent_that_comes_back_on_another_host_lives_there_from_its_first_epoch_on() -> None:
+    machine = Machine(agents=2, places=(("host0",), ("host1", "host7")))
+    out = machine.training()
+    for agent in range(2):
+        out = machine.run(at(agent, 1, 3, 1)) or out
+    machine.run(c.ExecutorLost("e1", "killed"))
+    machine.run(c.ExecutorReady("e7", "host7", 2))
+    out = machine.run(machine.done(order_of(out)))
+    machine.run(replace(hello(1, incarnation=1), executor="e7", host="host7"))
+    told: list[Members] = []
+    while not any(Membership.from_dict(one.members).home(1) == "host7" for one in told):
+        out, more = cycles(machine, out, 1)
+        told += more
+    members = Membership.from_dict(told[-1].members)
+    assert members.first(1) == 2
+    assert (members.home(1, 1), members.home(1, 2)) == ("host1", "host7")
+    assert members.near(2) == {0: {0}, 1: {1}}
+
+
 def test_an_order_that_failed_tells_again() -> None:
     machine = Machine(agents=3)
     out = reading(machine)
@@ -91,6 +139,31 @@ def test_a_late_agent_keeps_its_share() -> None:
     out = reading(machine)
     machine.late = {1: "no answer before the deadline"}
     assert cycles(machine, out, 3)[1] == []
+
+
+def test_bytes_that_were_read_are_in_the_next_cycles_record_once_over_incarnations() -> None:
+    machine = Machine(agents=2)
+    out = machine.training()
+
+    def said(agent: int, read: int, remote: int, incarnation: int = 0) -> None:
+        machine.run(replace(progress(agent, incarnation), data_read=read, data_remote=remote))
+
+    def of_two_cycles() -> list[tuple[int, int]]:
+        nonlocal out
+        lines = []
+        while len(lines) < 2:
+            out = machine.cycle(out)
+            lines += [one["bytes"] for one in written(out)]
+        return [(one["data_read"], one["data_remote"]) for one in lines]
+
+    assert of_two_cycles() == [(0, 0), (0, 0)]
+    said(0, 100, 40)
+    said(1, 10, 0)
+    assert of_two_cycles() == [(110, 40), (0, 0)]
+    machine.run(c.AgentDied("e1", 1, 0, 101, 137, ""))
+    said(1, 7, 7, incarnation=1)
+    said(0, 105, 40)
+    assert of_two_cycles() == [(12, 7), (0, 0)]
 
 
 def test_what_lies_behind_everybody_is_forgotten() -> None:

@@ -57,6 +57,24 @@ def test_deaths_far_apart_do_not_add_up() -> None:
         assert starts(roster.died(0, number, "x", now)) == [StartAgent(0, number + 1, "a")]
 
 
+def test_preemption_again_and_again_on_one_host_is_no_death_of_a_place() -> None:
+    """YARN takes the container twenty times, and once the agent's end is heard of before the executor's."""
+    roster = Roster(wanted=1, per_executor=1)
+    roster.executor_ready("0", "h", 2, 0.0)
+    for number in range(20):
+        now = 10.0 * number
+        if number == 7:
+            assert starts(roster.died(0, 7, "exit code 143", now)) == [StartAgent(0, 8, "7")]
+        incarnation = number + (number >= 7)
+        (lost,) = roster.executor_lost(str(number), "Container c on host: h was preempted.", now)
+        assert lost.fields["reason"] == f"executor {number} lost: Container c on host: h was preempted."
+        assert roster.fill(now) == [], "nowhere else to be"
+        assert starts(roster.executor_ready(str(number + 1), "h", 2, now + 5.0)) == [
+            StartAgent(0, incarnation + 1, str(number + 1))
+        ]
+    assert roster.lost == 21
+
+
 def test_an_older_incarnation_is_not_found() -> None:
     roster = Roster(wanted=1, per_executor=1)
     roster.executor_ready("a", "h", 2, 0.0)

@@ -1,10 +1,15 @@
-"""Two secured runs at once on one cluster, in client and in cluster mode, beside an application that is none of ours."""
+"""Two secured runs at once on one cluster, in client and in cluster mode, beside an application that is none of ours.
+
+The first is in a queue that has what others leave: the second takes half of it away, by preemption.
+"""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +33,9 @@ from tests.hadoop.support import (
 pytestmark = [pytest.mark.hadoop, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 #: A plain application has no plug-in of ours, and one small executor.
 PLAIN = ("cluster.agents=1", "spark.plugins=", "spark.executor.memoryOverhead=300m")
+#: In 16 GiB there is room for two executors of 4.5 GiB beside the other application, or for one of them beside a second run.
+#: The first executor that fails, by YARN's count, ends the application.
+LARGE = ("spark.executor.memoryOverhead=4096m", "spark.executor.maxNumFailures=1")
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +44,7 @@ def nothing_runs_on(hadoop: Hadoop) -> Iterator[None]:
     end_applications(hadoop)
 
 
-def test_two_secured_runs_beside_another_application_each_reach_their_own_end(
+def test_two_secured_runs_beside_another_application_and_one_gives_way_to_the_other(
     hadoop: Hadoop, folder: str, tmp_path: Path
 ) -> None:
     """The first, by ranges and relay, trains before, while and after the second, by tree and torrent, does."""
@@ -44,19 +52,23 @@ def test_two_secured_runs_beside_another_application_each_reach_their_own_end(
     far = WebHdfsStore(Location.parse(hadoop.webhdfs_url + folder))
     script = ROOT / "tests" / "hadoop" / "programs" / "until.py"
 
-    def cycles() -> int:
-        return len(records(near.read_text(), "cycle")) if near.exists() else 0
+    def cycles() -> list[dict[str, Any]]:
+        return records(near.read_text(), "cycle") if near.exists() else []
+
+    def told(event: str) -> list[dict[str, Any]]:
+        return [one for one in records(near.read_text(), "agent") if one["event"] == event]
 
     other = program(tmp_path, "other.py", str(end), sets=PLAIN)
     one = submit(
         tmp_path,
-        *("--train", str(script), str(end)),
-        sets=(*SECURED, f"run.dir={near.parent}", "run.name=same", "objectives.max_time=20min"),
+        *("--queue", "spare", "--train", str(script), str(end)),
+        sets=(*SECURED, *LARGE, f"run.dir={near.parent}", "run.name=same", "objectives.max_time=20min"),
     )
     two = None
     try:
-        one.until(lambda: cycles() > 3, "cycles of the first run")
+        one.until(lambda: len(cycles()) > 3, "cycles of the first run")
         other.until(lambda: "job 1" in other.text(), "jobs of the other application")
+        first_pids = set(one.until(lambda: both(agents(only(one.text()))), "both agents of the first run"))
         two = submit(
             tmp_path,
             *("--deploy-mode", "cluster"),
@@ -71,14 +83,18 @@ def test_two_secured_runs_beside_another_application_each_reach_their_own_end(
             ),
         )
         # Each agent is in a container of its own application.
-        ids = [only(one.text()), two.until(lambda: application_ids(two.text()), "an application")[0]]
-        seen = [set(two.until(lambda id=id: both(agents(id)), f"both agents of {id}")) for id in ids]
+        id = two.until(lambda: application_ids(two.text()), "an application")[0]
+        second_pids = set(two.until(lambda: both(agents(id)), "both agents of the second run"))
         two.until(lambda: far.exists("") and records(joined(far).decode(), "cycle"), "cycles of the second run")
-        before, jobs = cycles(), other.text().count("job ")
+        one.until(lambda: told("lost"), "the first run has lost an agent to the second")
+        before, jobs = len(cycles()), other.text().count("job ")
         assert two.ended() == 0, two.text()[-4000:]
-        one.until(lambda: cycles() > before + 3, "the first run goes on")
+        ended = time.monotonic()
+        one.until(lambda: len(cycles()) > before + 3, "the first run goes on")
         other.until(lambda: other.text().count("job ") > jobs, "the other application goes on")
-        nothing_lives(ids[1])
+        nothing_lives(id)
+        one.until(lambda: len(cycles()[-1]["contributors"]) == 2, "it has its agent again")
+        print(f"the first run had its agent again {time.monotonic() - ended:.1f} s after the second had ended")
         end.touch()
         assert one.ended() == 0, one.text()[-4000:]
         assert other.ended() == 0, other.text()[-4000:]
@@ -93,16 +109,30 @@ def test_two_secured_runs_beside_another_application_each_reach_their_own_end(
     assert second["status"] == "reached"
     assert second["final_error"] <= 0.08
     ledgers = [near.read_text(), joined(far).decode()]
-    for summary, ledger, pids, whole in zip((first, second), ledgers, seen, (before, second["cycles"]), strict=True):
-        assert (summary["num_agents"], summary["agents_lost"], summary["attempts"]) == (2, 0, 1)
+    for summary, ledger, pids in zip((first, second), ledgers, (first_pids, second_pids), strict=True):
+        assert (summary["num_agents"], summary["attempts"]) == (2, 1)
         assert {each["pid"] for each in records(ledger, "agent") if each["event"] == "started"} == pids
-        lines = records(ledger, "cycle")
-        assert [each["cycle"] for each in lines] == list(range(summary["cycles"])), "every cycle was committed, each once"
-        assert all(set(each["contributors"]) == {"0", "1"} for each in lines[:whole])
-    for run in (one, other):
-        told = application(hadoop, only(run.text()))
-        assert (told["state"], told["finalStatus"]) == ("FINISHED", "SUCCEEDED")
-        nothing_lives(told["id"])
+        numbers = [each["cycle"] for each in records(ledger, "cycle")]
+        assert numbers == list(range(summary["cycles"])), "every cycle was committed, each once"
+    assert second["agents_lost"] == 0
+    assert all(set(each["contributors"]) == {"0", "1"} for each in records(ledgers[1], "cycle"))
+
+    # What YARN took is an agent that is lost and comes back, the other one's process stays, and nothing is counted.
+    (lost,), (replaced,) = told("lost"), told("replaced")
+    away, stayed = str(lost["index"]), str(1 - lost["index"])
+    assert "was preempted" in lost["reason"]
+    assert (lost["incarnation"], replaced["index"], replaced["incarnation"]) == (0, lost["index"], 1)
+    assert (first["agents_lost"], first["agents_replaced"]) == (1, 1)
+    lines = cycles()
+    assert all(each["contributors"][stayed]["incarnation"] == 0 for each in lines)
+    assert [stayed] in [list(each["contributors"]) for each in lines], "it trained on alone"
+    assert 1 in [each["contributors"].get(away, {}).get("incarnation") for each in lines], "and then not"
+    yarn = [application(hadoop, only(run.text())) for run in (one, two, other)]
+    assert [each["numNonAMContainerPreempted"] for each in yarn] == [1, 0, 0], "as YARN tells it"
+    for each in yarn:
+        assert each["numAMContainerPreempted"] == 0
+        assert (each["state"], each["finalStatus"]) == ("FINISHED", "SUCCEEDED")
+        nothing_lives(each["id"])
     far.close()
 
 

@@ -81,12 +81,12 @@ def test_a_backup_of_another_model_is_refused_before_submission(hadoop: Hadoop, 
     store = WebHdfsStore(Location.parse(hadoop.webhdfs_url + folder))
     there = Backups(store, "backups").write(state(2)).name
     store.close()
-    path = f"{hadoop.hdfs_url}{folder}/backups/{there}"
-    for resume, said in (
-        (path, f"the backup is of another model: path={path}, it has conv.weight [40, 64] where this model has "),
-        (f"{path}0", f"no such backup: --resume {path}0"),
-    ):
-        code, _, err = run("submit", str(DIGITS), "--jars-on-nodes", "--set", "cluster.agents=2", "--resume", resume)
+    run_dir = f"{hadoop.hdfs_url}{folder}"
+    path = f"{run_dir}/backups/{there}"
+    other = f"the backup is of another model: path={path}, it has conv.weight [40, 64] where this model has "
+    for resume, said in ((path, other), (f"{path}0", f"no such backup: --resume {path}0"), ("auto", other)):
+        words = ["--set", "cluster.agents=2", "--set", f"run.dir={run_dir}", "--resume", resume]
+        code, _, err = run("submit", str(DIGITS), "--jars-on-nodes", *words)
         assert code == 2
         assert said in err
 

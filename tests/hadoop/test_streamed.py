@@ -14,6 +14,9 @@ import pytest
 import mpca
 from mpca.cli.dev.hadoop import Hadoop
 from mpca.data import load
+from mpca.data.manifest import opened
+from tests.data.pictures import jpeg
+from tests.data.test_ingest import tar_of_tars
 from tests.hadoop.support import MPCA, ROOT, application, end_applications, nothing_lives, only, records, submit
 
 pytestmark = [
@@ -106,12 +109,15 @@ def test_a_small_net_learns_from_images_on_hdfs(hadoop: Hadoop, photographs: str
     summary, lines = trained(hadoop, tmp_path, conf, f"data.path={photographs}", "run.seed=1")
     assert summary["status"] == "reached", summary["reason"]
     assert summary["final_error"] <= 0.665
+    assert sum(one["bytes"]["data_read"] for one in records(lines, "cycle")) > 0, "HDFS is where they read"
     first = next(one["error"] for one in records(lines, "evaluation") if one["error"] is not None)
     assert first > 0.8, "it began with chance"
     assert summary["final_error"] <= 0.7 * first
 
 
-def test_a_dataframe_is_written_to_hdfs_by_its_executors_and_read_from_there(spark: Any, hadoop: Hadoop, folder: str) -> None:
+def test_a_dataframe_is_written_to_hdfs_by_its_executors_and_read_from_there(
+    spark: Any, hadoop: Hadoop, folder: str, tmp_path: Path
+) -> None:
     url = hadoop.hdfs_url + folder
     df = spark.range(60).selectExpr("array(CAST(id AS DOUBLE), 1.0D) AS features", "id % 3 AS label")
     done = mpca.ingest_dataframe(df, url, withheld=2, shard_size="8KiB")
@@ -123,4 +129,10 @@ def test_a_dataframe_is_written_to_hdfs_by_its_executors_and_read_from_there(spa
         seen |= {(int(row[0]), int(label)) for both in found.stream(7, epochs=1) for row, label in zip(*both, strict=True)}
         found.data.store.close()
     assert seen == {(number, number % 3) for number in range(60)}
+    members = {f"n{number}": {f"{name}.jpg": jpeg(10 * number + name) for name in range(4)} for number in range(2)}
+    with opened(url) as store:
+        store.write("train.tar", tar_of_tars(tmp_path / "train.tar", members).read_bytes())
+    images = mpca.images_in_tar(spark, f"{url}/train.tar")
+    done = mpca.ingest_dataframe(images, f"{url}/images", features="image", withheld=1)
+    assert (done.classes, done.records, done.bad) == (["n0", "n1"], {"train": 6, "validation": 2}, 0)
     gc.collect()  # of sockets that pyspark leaves open

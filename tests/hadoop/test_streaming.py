@@ -8,10 +8,12 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
+from mpca.cli.dev.daemons import WORKERS
 from mpca.cli.dev.hadoop import Hadoop
 from mpca.data.cache import RecordCache
 from mpca.data.ingest import Options, ingest
 from mpca.data.manifest import opened
+from mpca.data.plan import Membership
 from mpca.data.stream_reader import Reader, SplitData
 from tests.spark import jobs
 from tests.spark.engine import Observed, run_engine
@@ -30,6 +32,7 @@ def test_every_record_of_an_epoch_is_read_once_though_daemons_die(spark, hadoop:
         data = SplitData.open(store, "train")
         of = {"seed": 0, "incarnation": 0, "window_bytes": 1 << 20, "cache": RecordCache(0)}
         shares = [Reader(data, agent=agent, agents=2, **of).share_records for agent in range(2)]
+        shards = len(data.manifest.splits["train"].shards)
     assert sum(shares) == RECORDS
 
     def story(run: Observed):
@@ -55,3 +58,12 @@ def test_every_record_of_an_epoch_is_read_once_though_daemons_die(spark, hadoop:
         labels = (told.run.folder / f"labels-{agent}-{told.run.pids[agent, 0]}").read_text().split()
         counted.update(map(int, labels[:share]))
     assert counted == Counter(range(RECORDS))
+    moved = [one.bytes for one in told.cycles]
+    assert sum(one["data_read"] for one in moved) > 0
+    assert sum(one["data_remote"] for one in moved) == told.ended.summary["bytes_data_remote"] == 0, "all of it is on this host"
+    told_first = next(one.members for one in told.run.orders if one.members is not None)
+    members = Membership.from_dict(told_first.members)
+    assert len(members.places) == shards
+    assert {host for one in members.places for host in one} == set(WORKERS), "blocks are on both, agents on neither"
+    assert members.near(0) == {0: set(), 1: set()}
+    assert all(members.home(agent) for agent in range(2))

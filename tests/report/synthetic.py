@@ -19,8 +19,11 @@ def _agent(t: float, event: str, index: int, incarnation: int, **more: Any) -> d
     return {"kind": "agent", "t": t, "event": event, "index": index, "incarnation": incarnation, **place, **more}
 
 
-def synthetic_records(cycles: int = 90) -> list[dict[str, Any]]:
-    """Oldest first. Agent 2 dies at KILLED_AT and comes again 2.4 s later on executor 5."""
+def synthetic_records(cycles: int = 90, data: dict[str, int] | None = None) -> list[dict[str, Any]]:
+    """Oldest first. Agent 2 dies at KILLED_AT and comes again 2.4 s later on executor 5.
+
+    `data` is what each cycle's `bytes` say of the data set.
+    """
     records: list[dict[str, Any]] = [
         {
             "kind": "run",
@@ -64,7 +67,7 @@ def synthetic_records(cycles: int = 90) -> list[dict[str, Any]]:
                 "gamma": 0.3,
                 "stages": stages,
                 "pauses": {str(i): [start, start + 0.0008 + 0.0002 * ((n + i) % 5)] for i in alive},
-                "bytes": {"driver_in": 80_000, "driver_out": 82_000, "in": 310_000, "out": 309_000},
+                "bytes": {"driver_in": 80_000, "driver_out": 82_000, "in": 310_000, "out": 309_000, **(data or {})},
             }
         )
     for k in range(12):

@@ -102,6 +102,31 @@ def test_tau_and_bytes_equal_the_records(tmp_path: Path) -> None:
     assert [b["driver_in"] for b in page.data["bytes"]] == [r["bytes"]["driver_in"] for r in cycles]
 
 
+def wire_rows(page: Page) -> dict[str, list[str]]:
+    return {row[0]: row[1:] for row in page.rows if row and row[0].startswith(("exchange, ", "data set, "))}
+
+
+def test_exchange_and_data_share_the_wire_by_what_the_records_say(tmp_path: Path) -> None:
+    read = {"data_read": 500_000, "data_remote": 155_000}
+    page = page_of(write_run(tmp_path / "run", synthetic_records(cycles=41, data=read)))
+    seconds = page.data["wire"].pop("seconds")
+    assert seconds == pytest.approx(40 * 0.21)
+    assert page.data["wire"] == {"exchange": 40 * 310_000, "data_remote": 40 * 155_000, "data_read": 40 * 500_000}
+    rows = wire_rows(page)
+    assert [row[-1] for row in rows.values()] == ["66.7 %", "33.3 %", "–"], "two to one; what is read at home shares nothing"
+    assert rows["data set, from other hosts"][1] == f"{155_000 / 0.21 / 1024:.1f} KiB/s"
+    assert {row["data_read"] for row in page.data["bytes"]} == {500_000}
+
+
+def test_data_of_a_local_disk_take_nothing_of_the_wire(tmp_path: Path) -> None:
+    page = page_of(write_run(tmp_path / "run", synthetic_records(cycles=5)))  # as an older version wrote it, too
+    assert {name: row[-1] for name, row in wire_rows(page).items()} == {
+        "exchange, into executors": "100.0 %",
+        "data set, from other hosts": "0.0 %",
+        "data set, from the agents' own hosts": "–",
+    }
+
+
 def test_a_run_cut_off_in_the_middle_of_a_line_still_has_a_page(tmp_path: Path) -> None:
     records = [r for r in synthetic_records() if r["kind"] != "end"]
     page = page_of(write_run(tmp_path / "run", records, tail='{"kind": "cycle", "t": 25.1, "cyc'))

@@ -44,7 +44,8 @@ JAVA_OPTIONS = (
             *("java.util", "java.util.concurrent", "java.util.zip", "sun.security.util", "sun.security.x509"),
         )
     ),
-    *("-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xss512k", "-XX:ReservedCodeCacheSize=64m"),
+    # Without the second compiler six daemons are up in 12 s instead of 18 and take half the CPU; files pass no slower.
+    *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xss512k", "-XX:ReservedCodeCacheSize=64m"),
     "-Djava.net.preferIPv4Stack=true",
 )
 
@@ -122,7 +123,7 @@ class Daemons:
         """
         place = self._place
         command = [
-            *(f"{place.java_home}/bin/java", *JAVA_OPTIONS, "-XX:TieredStopAtLevel=1", "-Xmx128m"),
+            *(f"{place.java_home}/bin/java", *JAVA_OPTIONS, "-Xmx128m"),
             *("-cp", f"{place.conf}:{place.jars}/*", main, *arguments),
         ]
         done = subprocess.run(command, env=self._environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True)

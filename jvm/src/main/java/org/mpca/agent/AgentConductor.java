@@ -1,6 +1,7 @@
 package org.mpca.agent;
 
 import java.io.IOException;
+import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -62,6 +63,7 @@ final class AgentConductor implements Runnable {
   private Stage stage = Stage.STARTING;
   private FrameWriter writer;
   private AgentSegment segment;
+  private FilePipe filePipe;
   private boolean streamEnded;
   private long leaveBy = Long.MAX_VALUE;
   private String fault = "";
@@ -235,11 +237,11 @@ final class AgentConductor implements Runnable {
         desk.installed(this, fields.integer("shard"), fields.number("version"));
         break;
       case PROGRESS:
-        tell(to -> to.progress(spec.agent, spec.incarnation, fields.asMap()));
+        tell(to -> to.progress(spec.agent, spec.incarnation, withBytes(fields.asMap())));
         break;
       case FILES:
         expect(fields.integer("pid") == process.pid() || process.pid() == 0, message);
-        FilePipe.open(fields, files, name);
+        filePipe = FilePipe.open(fields, files, name);
         break;
       case FINISHED:
         leave(message);
@@ -255,6 +257,14 @@ final class AgentConductor implements Runnable {
       default:
         expect(false, message);
     }
+  }
+
+  /** What the agent cannot know: where the bytes came from that were read for it. */
+  private Map<String, Object> withBytes(Map<String, Object> progress) {
+    Map<String, Object> all = new LinkedHashMap<>(progress);
+    all.put("data_read", filePipe == null ? 0 : filePipe.readBytes());
+    all.put("data_remote", filePipe == null ? 0 : filePipe.remoteBytes());
+    return all;
   }
 
   private void hello(Fields fields) throws IOException {

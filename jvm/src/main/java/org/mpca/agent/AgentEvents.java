@@ -20,7 +20,7 @@ public interface AgentEvents {
   /** The train function returned. */
   void finished(int agent, int incarnation, byte[] returns);
 
-  /** The fields of Progress. */
+  /** The fields of Progress, and {@code data_read} and {@code data_remote}: bytes of files that were read for the agent. */
   void progress(int agent, int incarnation, Map<String, Object> progress);
 
   /** Lines that the agent printed. */

@@ -12,6 +12,7 @@ import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.logging.Level;
 import java.util.logging.Logger;
 import org.mpca.wire.Fields;
@@ -27,8 +28,10 @@ import org.mpca.wire.ProtocolException;
  *
  * <p>Both pipes and the memory are the agent's, opened through {@code /proc}; it is read and written by position and never
  * mapped here, for the reasons of {@link org.mpca.shm.AgentSegment}. A source that failed is opened anew the next time.
+ * Bytes are counted, since they share the wire with the exchange.
  *
- * <p>Concurrency: its own thread, mpca-agent-N-files, which ends with the agent's end of the pipe.
+ * <p>Concurrency: its own thread, mpca-agent-N-files, which ends with the agent's end of the pipe. Any thread may ask for the
+ * counts.
  */
 final class FilePipe implements Runnable {
   private static final Logger LOG = Logger.getLogger("mpca.agent");
@@ -46,6 +49,8 @@ final class FilePipe implements Runnable {
   private byte[] buffer = new byte[0];
   /** Direct, since positional I/O on heap buffers lets the JDK keep a hidden direct copy of any size per thread. */
   private final ByteBuffer step = ByteBuffer.allocateDirect(STEP_BYTES);
+  private final AtomicLong readBytes = new AtomicLong();
+  private final AtomicLong remoteBytes = new AtomicLong();
 
   private FilePipe(FileReads reads, InputStream requests, OutputStream answers, RandomAccessFile memory, int memoryBytes) {
     this.reads = reads;
@@ -57,13 +62,13 @@ final class FilePipe implements Runnable {
   }
 
   /** Opens what Files announced, and starts the thread. */
-  static void open(Fields files, FileReads reads, String name) throws IOException {
+  static FilePipe open(Fields files, FileReads reads, String name) throws IOException {
     String place = "/proc/" + files.integer("pid") + "/fd/";
-    open(place + files.integer("requests_fd"), place + files.integer("answers_fd"), place + files.integer("memory_fd"),
+    return open(place + files.integer("requests_fd"), place + files.integer("answers_fd"), place + files.integer("memory_fd"),
         files.integer("memory_bytes"), reads, name);
   }
 
-  static void open(String requests, String answers, String memory, int memoryBytes, FileReads reads, String name)
+  static FilePipe open(String requests, String answers, String memory, int memoryBytes, FileReads reads, String name)
       throws IOException {
     RandomAccessFile memoryFile = new RandomAccessFile(memory, "rw");
     if (memoryFile.length() < memoryBytes) {
@@ -75,6 +80,17 @@ final class FilePipe implements Runnable {
     Thread thread = new Thread(pipe, name + "-files");
     thread.setDaemon(true);
     thread.start();
+    return pipe;
+  }
+
+  /** Bytes that were read for the agent. */
+  long readBytes() {
+    return readBytes.get();
+  }
+
+  /** ... and that came from another host. */
+  long remoteBytes() {
+    return remoteBytes.get();
   }
 
   @Override
@@ -134,18 +150,21 @@ final class FilePipe implements Runnable {
     if (buffer.length < bytes) {
       buffer = new byte[bytes];
     }
+    long remoteBefore = source.remoteBytes();
     int got = 0;
-    while (got < bytes) {
-      int more;
-      try {
-        more = source.read(offset + got, buffer, got, bytes - got);
-      } catch (EOFException e) {
-        break; // how some file systems say that it begins behind the end
+    try {
+      while (got < bytes) {
+        int more = source.read(offset + got, buffer, got, bytes - got);
+        if (more <= 0) {
+          break;
+        }
+        got += more;
       }
-      if (more <= 0) {
-        break;
-      }
-      got += more;
+    } catch (EOFException e) {
+      // How some file systems say that it begins behind the end.
+    } finally {
+      readBytes.addAndGet(got);
+      remoteBytes.addAndGet(source.remoteBytes() - remoteBefore);
     }
     return got;
   }

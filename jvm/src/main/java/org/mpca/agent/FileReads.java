@@ -12,5 +12,8 @@ public interface FileReads {
   interface Source extends Closeable {
     /** Reads up to {@code length} bytes from {@code offset} on; fewer at the end of the file, -1 behind it. */
     int read(long offset, byte[] into, int at, int length) throws IOException;
+
+    /** How many of the bytes that were read until now came from another host. */
+    long remoteBytes();
   }
 }

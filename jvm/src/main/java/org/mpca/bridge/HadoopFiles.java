@@ -8,16 +8,22 @@ import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
 
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.BlockLocation;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileContext;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LocatedFileStatus;
 import org.apache.hadoop.fs.Options;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RemoteIterator;
 import org.mpca.rdd.HadoopReads;
 import org.mpca.wire.Msgpack;
 
@@ -123,6 +129,26 @@ public final class HadoopFiles {
     }
     Collections.sort(names);
     return Msgpack.pack(names);
+  }
+
+  /** Of each file in a folder the hosts that hold more than half of its bytes: msgpack {name: [host, ...]}. */
+  public byte[] hosts(String path) throws IOException {
+    Map<String, List<String>> hosts = new LinkedHashMap<>();
+    RemoteIterator<LocatedFileStatus> found = files.listLocatedStatus(new Path(path));
+    while (found.hasNext()) {
+      LocatedFileStatus file = found.next();
+      Map<String, Long> bytes = new TreeMap<>();
+      if (file.isFile()) {
+        for (BlockLocation block : file.getBlockLocations()) {
+          for (String host : block.getHosts()) {
+            bytes.merge(host, block.getLength(), Long::sum);
+          }
+        }
+      }
+      bytes.values().removeIf(held -> 2 * held <= file.getLen());
+      hosts.put(file.getPath().getName(), new ArrayList<>(bytes.keySet()));
+    }
+    return Msgpack.pack(hosts);
   }
 
   /** Moves a file or folder at once, never over or into something that exists; folders above the new name are made. */

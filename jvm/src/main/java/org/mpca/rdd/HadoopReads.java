@@ -10,6 +10,8 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.hdfs.ReadStatistics;
+import org.apache.hadoop.hdfs.client.HdfsDataInputStream;
 import org.mpca.agent.FileReads;
 
 /**
@@ -45,9 +47,22 @@ public final class HadoopReads implements FileReads {
     Path path = new Path(url);
     FSDataInputStream in = system(path.toUri()).open(path);
     return new Source() {
+      private long all;
+
       @Override
       public int read(long offset, byte[] into, int at, int length) throws IOException {
-        return in.read(offset, into, at, length);
+        int got = in.read(offset, into, at, length);
+        all += Math.max(0, got);
+        return got;
+      }
+
+      @Override
+      public long remoteBytes() {
+        if (in instanceof HdfsDataInputStream) { // each read is counted by where the DataNode is that gave it
+          ReadStatistics told = ((HdfsDataInputStream) in).getReadStatistics();
+          return told.getTotalBytesRead() - told.getTotalLocalBytesRead();
+        }
+        return "file".equals(path.toUri().getScheme()) ? 0 : all;
       }
 
       @Override

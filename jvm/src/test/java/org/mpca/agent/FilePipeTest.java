@@ -9,6 +9,7 @@ import java.io.FileNotFoundException;
 import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.RandomAccessFile;
+import java.net.URI;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
@@ -17,6 +18,8 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Random;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.RawLocalFileSystem;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -39,6 +42,7 @@ class FilePipeTest {
   private FileOutputStream toPipe;
   private FileInputStream fromPipe;
   private RandomAccessFile memory;
+  private FilePipe pipe;
   private byte[] content;
   private long number;
 
@@ -54,8 +58,12 @@ class FilePipeTest {
     memory.setLength(MEMORY);
     RandomAccessFile holdsThemOpen = new RandomAccessFile(at("requests"), "rw");
     RandomAccessFile andThis = new RandomAccessFile(at("answers"), "rw");
-    HadoopReads hadoop = new HadoopReads(Configuration::new);
-    FilePipe.open(at("requests"), at("answers"), at("memory"), MEMORY, url -> {
+    HadoopReads hadoop = new HadoopReads(() -> {
+      Configuration conf = new Configuration();
+      conf.setClass("fs.far.impl", Far.class, FileSystem.class);
+      return conf;
+    });
+    pipe = FilePipe.open(at("requests"), at("answers"), at("memory"), MEMORY, url -> {
       opened.merge(url, 1, Integer::sum);
       return hadoop.open(url);
     }, "mpca-agent-9");
@@ -102,6 +110,25 @@ class FilePipeTest {
     Files.write(folder.resolve("not there"), new byte[] {1, 2, 3});
     assertArrayEquals(new byte[] {1, 2, 3}, fetch(url("not there"), 0, 10));
     assertEquals(2, opened.get(url("not there")), "opened anew after the error");
+  }
+
+  @Test
+  void shouldCountWhatCameFromAnotherHost() throws Exception {
+    fetch(url("one file.tar"), 0, 700);
+    assertEquals("700 0", pipe.readBytes() + " " + pipe.remoteBytes(), "a file of this host");
+    fetch("far:" + at("one file.tar"), 2_999_990, 100);
+    assertEquals("710 10", pipe.readBytes() + " " + pipe.remoteBytes());
+    ask(url("not there"), 0, 10);
+    answer();
+    assertEquals("710 10", pipe.readBytes() + " " + pipe.remoteBytes());
+  }
+
+  /** A file system of which nothing is known: as an object store is. */
+  public static final class Far extends RawLocalFileSystem {
+    @Override
+    public URI getUri() {
+      return URI.create("far:///");
+    }
   }
 
   @Test

@@ -1,0 +1,38 @@
+"""What every part of the page is made of: a section, a table, a legend. HTML as text; what comes in is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+__all__ = ["axis_seconds", "legend", "section", "table"]
+
+
+def axis_seconds(value: float) -> str:
+    """A tick of an axis in time."""
+    return f"{value:g} s" if value < 120 or value % 60 else f"{value / 60:g} min"
+
+
+def section(title: str, note: str, *body: str) -> str:
+    """A heading, a sentence below it, and what it is about."""
+    return f'<section><h2>{escape(title)}</h2><p class="note">{escape(note)}</p>{"".join(body)}</section>'
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], numeric: frozenset[str] = frozenset()) -> str:
+    """Rows of cells; columns that are `numeric` are set to the right."""
+    css = [' class="n"' if head in numeric else ' class="wide"' for head in heads]
+    top = "".join(f"<th{c}>{escape(head)}</th>" for head, c in zip(heads, css, strict=True))
+    body = "".join(
+        "<tr>" + "".join(f"<td{c}>{escape(str(cell))}</td>" for cell, c in zip(row, css, strict=True)) + "</tr>" for row in rows
+    )
+    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def legend(entries: Iterable[tuple[str, str]]) -> str:
+    """Names of lines or bars, each with its CSS class of colour."""
+    return (
+        '<div class="legend">'
+        + "".join(f'<span><i class="{css}"></i>{escape(name)}</span>' for css, name in entries)
+        + "</div>"
+    )

@@ -1,0 +1,117 @@
+"""Sections of the report about bytes: what cycles moved, and how exchange and data share the wire."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+from mpca.report import svg
+from mpca.report.blocks import axis_seconds, legend, section, table
+from mpca.report.series import Bytes, Series, Wire
+from mpca.units import format_size
+
+__all__ = ["sections"]
+
+_COUNTERS = (
+    ("driver_in", "into the driver"),
+    ("driver_out", "out of the driver"),
+    ("fetched", "into executors"),
+    ("sent", "out of executors"),
+)
+_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
+_POINTS = 120  # of a line of rates: means over as many stretches of time
+
+
+def sections(series: Series) -> list[str]:
+    """As HTML, none before the first cycle."""
+    if not series.bytes:
+        return []
+    return [_moved(series.bytes), *([] if series.wire is None else [_shared(series.bytes, series.wire)])]
+
+
+def _moved(rows: list[Bytes]) -> str:
+    totals = {key: list(accumulate(getattr(row, key) for row in rows)) for key, _ in _COUNTERS}
+    unit, name = _unit(max(total[-1] for total in totals.values()))
+    times = [row.seconds for row in rows]
+    lines = [
+        svg.Line(
+            f"{words}: {format_size(totals[key][-1])}",
+            f"s{place}",
+            [(times[0], 0.0), *((t, total / unit) for t, total in zip(times, totals[key], strict=True))],
+        )
+        for place, (key, words) in enumerate(_COUNTERS)
+    ]
+    chart = svg.line_chart(
+        "Bytes moved since the start",
+        lines,
+        "seconds since the run began",
+        axis_seconds,
+        lambda value: f"{value:g} {name}",
+        height=240,
+    )
+    note = "Added up over the cycles; a byte between two executors counts once in and once out."
+    return section("Bytes", note, legend((line.css, line.label) for line in lines), chart)
+
+
+def _shared(rows: list[Bytes], wire: Wire) -> str:
+    whole = wire.exchange + wire.data_remote
+    told = [
+        (name, format_size(count), _rate(count / wire.seconds), f"{100 * count / whole:.1f} %" if shares and whole else "–")
+        for name, count, shares in (
+            ("exchange, into executors", wire.exchange, True),
+            ("data set, from other hosts", wire.data_remote, True),
+            ("data set, from the agents' own hosts", wire.data_read - wire.data_remote, False),
+        )
+    ]
+    note = (
+        "What executors received from the first cycle's end to the last one's, all together. The data set counts as it is read "
+        "through HDFS; files of this machine and the agents' local copies do not. Executors on one host share no wire, and "
+        "still count."
+    )
+    body = [
+        table(("what", "bytes", "a second", "share of the wire"), told, frozenset({"bytes", "a second", "share of the wire"}))
+    ]
+    if wire.data_read:
+        body += _chart(rows)
+    return section("The wire: exchange and data", note, *body)
+
+
+def _chart(rows: list[Bytes]) -> list[str]:
+    rates = {
+        "exchange, into executors": _rates([(row.seconds, row.fetched) for row in rows]),
+        "data set, from other hosts": _rates([(row.seconds, row.data_remote) for row in rows]),
+    }
+    unit, name = _unit(max(rate for points in rates.values() for _, rate in points))
+    lines = [
+        svg.Line(words, f"s{place}", [(t, rate / unit) for t, rate in points])
+        for place, (words, points) in enumerate(rates.items())
+    ]
+    chart = svg.line_chart(
+        "Bytes a second into executors",
+        lines,
+        "seconds since the run began",
+        axis_seconds,
+        lambda value: f"{value:g} {name}/s",
+        height=200,
+    )
+    return [legend((line.css, line.label) for line in lines), chart]
+
+
+def _rates(moved: list[tuple[float, int]]) -> list[tuple[float, float]]:
+    """Bytes a second by time; of each stretch its end and its mean. Agents say twice a second what was read for them."""
+    (begin, _), (end, _) = moved[0], moved[-1]
+    least = max((end - begin) / _POINTS, 1.0)
+    points, since, count = [], begin, 0
+    for t, more in moved[1:]:
+        count += more
+        if t - since >= least or t == end:
+            points.append((t, count / (t - since) if t > since else 0.0))
+            since, count = t, 0
+    return points
+
+
+def _unit(most: float) -> tuple[int, str]:
+    return next((unit, name) for unit, name in _UNITS if unit == 1 or most >= unit)
+
+
+def _rate(bytes_per_s: float) -> str:
+    return f"{format_size(round(bytes_per_s))}/s"
