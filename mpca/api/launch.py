@@ -41,7 +41,7 @@ from mpca.driver.objectives import DumpModel, Evaluate, Goals
 from mpca.driver.roster import Roster
 from mpca.driver.runner import Runner
 from mpca.driver.status import RunStatus
-from mpca.errors import ConfigError, EnvironmentRefused, JvmError, MpcaError
+from mpca.errors import ConfigError, EnvironmentRefused, JvmError, MpcaError, RunFailed
 from mpca.methods import from_dict, to_dict
 from mpca.records import LineWriter, RunRecord, Summary
 from mpca.spark.sizing import executor_budget
@@ -366,6 +366,7 @@ class _Launch:
                 if "agents" not in self._seconds and machine.stage != "STARTING":
                     self._stage("agents")
         except MpcaError as error:  # of the user's evaluation, a backup of another model, the cluster
+            error = _cause(error, session)
             end = End("failed", str(error), is_final(error))
             try:
                 runner.stop(end.status, end.reason, end.final)
@@ -437,6 +438,18 @@ class _Launch:
         finally:
             records.close()
         self._place.publish()
+
+
+def _cause(error: MpcaError, session: SparkSession) -> MpcaError:
+    """A session that was stopped from outside, when that is why the JVM refused what was asked of it."""
+    if isinstance(error, JvmError):
+        try:
+            check_alive(session)
+        except RunFailed as stopped:
+            return stopped
+        except JvmError:
+            pass  # nobody is left to ask: what is known already says so
+    return error
 
 
 def _close(cluster: Cluster) -> None:
