@@ -56,19 +56,19 @@ class Submitted:
     """A `mpca submit`, or another command that starts an application, and its application."""
 
     def __init__(self, *words: str, cwd: Path, log: Path, env: dict[str, str] | None = None) -> None:
-        self.log = log
-        self._sink = log.open("wb")
-        self.process = subprocess.Popen(
-            words,
-            stdout=self._sink,
-            stderr=subprocess.STDOUT,
-            cwd=cwd,
-            start_new_session=True,
-            env=child_environment(**(env or {})),
-        )
+        self.log, self.out = log, log.with_name(f"{log.name}.out")
+        with self.log.open("wb") as err, self.out.open("wb") as out:
+            self.process = subprocess.Popen(
+                words, stdout=out, stderr=err, cwd=cwd, start_new_session=True, env=child_environment(**(env or {}))
+            )
+
+    def said(self) -> str:
+        """Its standard output alone: beside it, Spark's log can begin in the middle of a line."""
+        return self.out.read_text(errors="replace")
 
     def text(self) -> str:
-        return self.log.read_text(errors="replace")
+        """Its standard output, and after that all of its standard error."""
+        return self.said() + self.log.read_text(errors="replace")
 
     def until(self, there: Callable[[], Any], what: str, seconds: float = PATIENCE_S) -> Any:
         """What `there` gives, once it gives something; the command must still run."""
@@ -92,7 +92,6 @@ class Submitted:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-        self._sink.close()
 
 
 def submit(folder: Path, *words: str, sets: tuple[str, ...] = (), conf: Path = DIGITS) -> Submitted:

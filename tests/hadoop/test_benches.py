@@ -27,7 +27,7 @@ def test_submit_tells_a_ratio_and_its_stages_and_backup_its_seconds_and_what_it_
 ) -> None:
     """Both at once, since no figure of theirs counts here."""
     small = ("--set", "cluster.executor_memory=512MiB", "--set", "cluster.start_timeout=400s")
-    to = f"{hadoop.hdfs_url}{folder}"
+    to = f"hdfs://{folder}"  # of the cluster that the configuration names
     lines = {
         "submit": ("--agents", "1", "--turns", "1", "--jars-on-nodes", *small),
         "backup": ("--to", to, "--size", "1MiB", "--turns", "1"),

@@ -67,7 +67,7 @@ def test_two_secured_runs_beside_another_application_and_one_gives_way_to_the_ot
     two = None
     try:
         one.until(lambda: len(cycles()) > 3, "cycles of the first run")
-        other.until(lambda: "job 1" in other.text(), "jobs of the other application")
+        other.until(lambda: "job 1" in other.said(), "jobs of the other application")
         first_pids = set(one.until(lambda: both(agents(only(one.text()))), "both agents of the first run"))
         two = submit(
             tmp_path,
@@ -87,11 +87,11 @@ def test_two_secured_runs_beside_another_application_and_one_gives_way_to_the_ot
         second_pids = set(two.until(lambda: both(agents(id)), "both agents of the second run"))
         two.until(lambda: far.exists("") and records(joined(far).decode(), "cycle"), "cycles of the second run")
         one.until(lambda: told("lost"), "the first run has lost an agent to the second")
-        before, jobs = len(cycles()), other.text().count("job ")
+        before, jobs = len(cycles()), other.said().count("job ")
         assert two.ended() == 0, two.text()[-4000:]
         ended = time.monotonic()
         one.until(lambda: len(cycles()) > before + 3, "the first run goes on")
-        other.until(lambda: other.text().count("job ") > jobs, "the other application goes on")
+        other.until(lambda: other.said().count("job ") > jobs, "the other application goes on")
         nothing_lives(id)
         one.until(lambda: len(cycles()[-1]["contributors"]) == 2, "it has its agent again")
         print(f"the first run had its agent again {time.monotonic() - ended:.1f} s after the second had ended")

@@ -31,7 +31,7 @@ def test_what_is_killed_between_materialising_and_summing_costs_that_cycle_its_p
         assert run.ended() == 0, run.text()[-4000:]
     finally:
         run.close()
-    told = json.loads(next(line for line in run.text().splitlines() if line.startswith("told ")).removeprefix("told "))
+    told = json.loads(next(line for line in run.said().splitlines() if line.startswith("told ")).removeprefix("told "))
     assert {key: told["conf"][key] for key in (one.partition("=")[0] for one in SECURED)} == dict(
         one.split("=") for one in SECURED
     )

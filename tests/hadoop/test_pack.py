@@ -43,7 +43,7 @@ def test_a_packed_environment_runs_a_task(hadoop: Hadoop, tmp_path: Path) -> Non
         assert started.ended() == 0, started.text()[-4000:]
     finally:
         started.close()
-    found = [text.split(": ")[1] for text in started.text().splitlines() if text.startswith("there: ")]
+    found = [text.split(": ")[1] for text in started.said().splitlines() if text.startswith("there: ")]
     assert len(found) == 3, started.text()[-4000:]
     for path in found:
         assert "/environment/" in path

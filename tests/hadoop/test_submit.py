@@ -56,7 +56,7 @@ def test_the_printed_line_runs_a_program_of_ones_own_by_hand(hadoop: Hadoop, tmp
     started = Submitted(*by_hand, cwd=tmp_path, log=tmp_path / "log")
     try:
         assert started.ended() == 0, started.text()[-4000:]
-        assert f"by hand: reached 2 {run_dir}" in started.text()
+        assert f"by hand: reached 2 {run_dir}" in started.said()
         id = only(started.text())
         summary = json.loads((run_dir / "summary.json").read_text())
         assert summary["status"] == "reached"

@@ -45,7 +45,8 @@ public final class HadoopFiles {
   HadoopFiles(Configuration session, String url, String segmentPath) throws IOException {
     URI uri = URI.create(url);
     this.files = HadoopReads.client(session, uri);
-    this.context = FileContext.getFileContext(uri, HadoopReads.patient(session));
+    // Unlike FileSystem, FileContext does not take the cluster's own name where a URL has none: hdfs:///path.
+    this.context = FileContext.getFileContext(files.getUri(), HadoopReads.patient(session));
     this.segment = new RandomAccessFile(segmentPath, "rw");
   }
 
@@ -153,9 +154,9 @@ public final class HadoopFiles {
 
   /** Moves a file or folder at once, never over or into something that exists; folders above the new name are made. */
   public void rename(String from, String to) throws IOException {
-    Path target = new Path(to);
+    Path target = files.makeQualified(new Path(to));
     files.mkdirs(target.getParent());
-    context.rename(new Path(from), target, Options.Rename.NONE);
+    context.rename(files.makeQualified(new Path(from)), target, Options.Rename.NONE);
   }
 
   /** Removes a file, or a folder with all in it. */
