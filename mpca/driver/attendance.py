@@ -63,20 +63,23 @@ class Attendance:
 
     def on_found(self, event: c.AgentsFound, now: float) -> list:
         out: list = []
-        living = {(one.agent, one.incarnation) for one in event.agents}
+        settled = {(one.agent, one.incarnation) for one in event.agents}
         for one in event.agents:
             key = (one.agent, one.incarnation)
             found = self._roster.find(*key)
-            if found is None or found.executor != one.executor or found.state == FINISHED:
+            if found is None or found.executor != event.executor or found.state == FINISHED:
                 continue
             if key in self._unheld:  # only then: a second holding job would take the core that orders need
-                out += self._roster.hold_again(*key, one.executor)
+                out += self._roster.hold_again(*key, event.executor)
             if key in self._suspects:
                 out += self._roster.back(*key, now, "its executor answered again")
-        for key in sorted(self._unheld - living):
-            out += self._roster.died(*key, "its holding job ended, and its process with it", now)
-        self._unheld.clear()
-        self._suspects -= living
+        for key in sorted(self._unheld - settled):
+            found = self._roster.find(*key)
+            if found is None or found.executor == event.executor:  # for the others their own executors answer
+                out += self._roster.died(*key, "its holding job ended, and its process with it", now)
+                settled.add(key)
+        self._unheld -= settled
+        self._suspects -= settled
         return out
 
     def on_tick(self, now: float) -> list:

@@ -168,8 +168,9 @@ class HoldEnded(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class AgentsFound(ClusterEvent):
-    """Answer to `rediscover`."""
+    """One executor's answer to `rediscover`."""
 
+    executor: str
     agents: list[Rediscovered]
 
 
@@ -210,7 +211,7 @@ class Cluster(Protocol):
         ...
 
     def rediscover(self) -> None:
-        """Ask every executor's registry which agents live. Event: AgentsFound."""
+        """Ask every executor's registry which agents live. Events: AgentsFound, from each that can be reached."""
         ...
 
     def poll(self, timeout_s: float) -> list[ClusterEvent]:

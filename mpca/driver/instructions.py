@@ -124,7 +124,7 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True)
 class Rediscover:
-    """Ask every executor which agents live. Answer: AgentsFound."""
+    """Ask every executor which agents live. Answers: AgentsFound, of each."""
 
 
 @dataclass(frozen=True, slots=True)

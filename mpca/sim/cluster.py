@@ -175,7 +175,8 @@ class SimCluster:
             self.events.append(event)
 
     def _find_living(self) -> None:
-        self.emit(c.AgentsFound([one for node in self.nodes.values() for one in node.living()]))
+        for node in list(self.nodes.values()):
+            self.emit(c.AgentsFound(node.name, node.living()))
 
     # ---- jobs ----------------------------------------------------------------------------------------------------------
 

@@ -85,9 +85,7 @@ class Node:
         return bool(out)
 
     def living(self) -> list[Rediscovered]:
-        return [
-            Rediscovered(self.name, self.host, one.agent, one.incarnation, one.pid) for one in self.agents.values() if one.alive
-        ]
+        return [Rediscovered(one.agent, one.incarnation, one.pid) for one in self.agents.values() if one.alive]
 
     def _find(self, agent: int, incarnation: int) -> SimAgent | None:
         found = self.agents.get(agent)

@@ -149,8 +149,6 @@ class Answer:
 class Rediscovered:
     """A living agent, as its executor's registry knows it."""
 
-    executor: str
-    host: str
     agent: int
     incarnation: int
     pid: int

@@ -74,6 +74,9 @@ class Run:
         lines += [f"t={one['t']:.1f} cycle {one['cycle']} of {one['contributors']}: {one['left_out']}" for one in alone[-20:]]
         with contextlib.suppress(OSError):
             lines.append(str(self.cluster.nodes()))
+        for worker in WORKERS:
+            logs = self.cluster.run(worker, "bash", "-c", "tail -n 60 /data/nodemanager/logs/application_*/*/stderr")
+            lines.append(f"--- {worker}\n{logs.stdout}")
         return "\n".join([*lines, f"newest cycle {self.cycle()}"])
 
     def full(self, beyond: int) -> list[dict[str, Any]]:

@@ -386,17 +386,19 @@ def test_only_who_lost_its_holding_job_is_held_again() -> None:
     machine = Machine()
     reducing(machine)
     assert machine.run(c.HoldEnded(1, 0, "cancelled")) == [i.Rediscover()]
-    found = [Rediscovered("e0", "host0", 0, 0, 100), Rediscovered("e1", "host1", 1, 0, 101)]
-    out = machine.run(c.AgentsFound(found))
+    assert machine.run(c.AgentsFound("e0", [Rediscovered(0, 0, 100)])) == [], "who is well is left alone"
+    found = c.AgentsFound("e1", [Rediscovered(1, 0, 101)])
+    out = machine.run(found)
     assert [one for one in out if isinstance(one, i.StartAgent)] == [i.StartAgent(1, 0, "e1")]
-    assert machine.run(c.AgentsFound(found)) == []
+    assert machine.run(found) == []
 
 
 def test_an_agent_whose_holding_job_ended_and_that_is_nowhere_is_started_again() -> None:
     machine = Machine()
     reducing(machine)
     machine.run(c.HoldEnded(1, 0, "failed"))
-    assert i.StartAgent(1, 1, "e1") in machine.run(c.AgentsFound([]))
+    assert machine.run(c.AgentsFound("e0", [Rediscovered(0, 0, 100)])) == [], "another executor cannot tell"
+    assert i.StartAgent(1, 1, "e1") in machine.run(c.AgentsFound("e1", []))
 
 
 # ---- fences ------------------------------------------------------------------------------------------------------------

@@ -230,7 +230,7 @@ def yields_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 @planted(with_faults(LONG, Fault("end_hold", 1, 3, "started")), "hold")
 def everyone_is_held_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(self: Attendance, event: Any, now: float) -> Any:
-        return [x for one in event.agents for x in self._roster.hold_again(one.agent, one.incarnation, one.executor)]
+        return [x for one in event.agents for x in self._roster.hold_again(one.agent, one.incarnation, event.executor)]
 
     monkeypatch.setattr(Attendance, "on_found", wrong)
 

@@ -15,6 +15,7 @@ from mpca.driver.cluster import (
     Acknowledged,
     AgentDied,
     AgentHello,
+    AgentsFound,
     AgentSpec,
     ClusterEvent,
     ExecutorLost,
@@ -23,7 +24,7 @@ from mpca.driver.cluster import (
     OrderFailed,
 )
 from mpca.spark.cluster import SparkCluster
-from mpca.wire.orders import Download, Freeze, Order, Part, Reduce
+from mpca.wire.orders import Download, Freeze, Order, Part, Rediscovered, Reduce
 from tests.spark.plain_agent import bounds, initial
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,6 +65,18 @@ class HandDriver:
                 kinds = [type(event).__name__ for event in self.events]
                 raise TimeoutError(f"no {kind.__name__} within {timeout_s} s; events={kinds}, last={self.events[-3:]}")
             self.events += self.cluster.poll(0.1)
+
+    def rediscover(self, executors: list[str]) -> dict[str, list[Rediscovered]]:
+        """Asks all; what these answer, by executor."""
+        before = len(self.events)
+        self.cluster.rediscover()
+
+        def said() -> dict[str, list[Rediscovered]]:
+            since = [event for event in self.events[before:] if isinstance(event, AgentsFound)]
+            return {event.executor: event.agents for event in since if event.executor in executors}
+
+        self.wait(AgentsFound, lambda event: set(said()) == set(executors))
+        return said()
 
     def of(self, kind: type) -> list:
         return [event for event in self.events if isinstance(event, kind)]

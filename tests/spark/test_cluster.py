@@ -12,14 +12,13 @@ from mpca.driver.cluster import (
     AgentFailedEvent,
     AgentFinished,
     AgentProgress,
-    AgentsFound,
     HoldEnded,
     OrderFailed,
     Output,
 )
 from mpca.errors import EnvironmentRefused, JvmError
 from mpca.spark.session import session
-from mpca.wire.orders import Reduce
+from mpca.wire.orders import Rediscovered, Reduce
 from tests.spark.support import SUMS, plain_value, weighted_sum
 
 pytestmark = pytest.mark.spark
@@ -175,11 +174,10 @@ def test_what_agents_say_arrives_with_their_number(drive) -> None:
 
 def test_rediscovery_names_the_living_with_their_pids(drive) -> None:
     driver = drive()
-    driver.start_agents(driver.executors(3))
-    driver.cluster.rediscover()
-    found = driver.wait(AgentsFound, new=False).agents
-    assert {(one.agent, one.incarnation, one.executor, one.pid) for one in found} == {
-        (agent, 1, executor, driver.pids[agent]) for agent, (executor, _) in driver.places.items()
+    executors = driver.executors(3)
+    driver.start_agents(executors)
+    assert driver.rediscover(executors) == {
+        executor: [Rediscovered(agent, 1, driver.pids[agent])] for agent, (executor, _) in driver.places.items()
     }
 
 

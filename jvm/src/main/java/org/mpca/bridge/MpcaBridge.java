@@ -100,7 +100,7 @@ public final class MpcaBridge {
     driver.withdraw(broadcast);
   }
 
-  /** Asks every executor which agents live. Event: AgentsFound. */
+  /** Asks every executor which agents live. Events: AgentsFound, one of each that answers. */
   public void rediscover() {
     driver.rediscover();
   }

@@ -8,8 +8,10 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
@@ -52,6 +54,8 @@ public final class RunDriver {
   private final TreeMap<Integer, Integer> ranges = new TreeMap<>();
   /** Which order froze the part of a cycle on an executor. */
   private final TreeMap<Integer, Map<String, Integer>> frozenBy = new TreeMap<>();
+  /** Executors that are asked which agents live, and have not answered. Concurrent. */
+  private final Set<String> asked = ConcurrentHashMap.newKeySet();
   private int broadcasts;
   private boolean closed;
 
@@ -106,20 +110,26 @@ public final class RunDriver {
     events.send(run, "HoldEnded", event);
   }
 
-  /** Asks the registry of every executor which agents live; an executor that dies meanwhile has none. */
+  /**
+   * Asks the registry of every executor which agents live. Each answers for itself and when it can: one that cannot be
+   * reached is silent until Spark gives it up, which takes minutes. One that is being asked is not asked again.
+   */
   public void rediscover() {
-    rediscover(1);
+    for (Peer peer : executors.now().values()) {
+      if (asked.add(peer.executor)) {
+        ask(peer, 1);
+      }
+    }
   }
 
-  private void rediscover(int attempt) {
-    List<Peer> all = new ArrayList<>(executors.now().values());
+  private void ask(Peer peer, int attempt) {
     String runName = run;
-    onAll("rediscover/" + attempt, "mpca: which agents live", true, all, (side) -> {
+    String token = "rediscover/" + peer.executor + "/" + attempt;
+    String description = "mpca: which agents live on executor " + peer.executor;
+    onAll(token, description, true, Collections.singletonList(peer), (side) -> {
       List<Object> living = new ArrayList<>();
       for (AgentStatus one : AgentRegistry.get().living(runName)) {
         Map<String, Object> row = new LinkedHashMap<>();
-        row.put("executor", side.self().executor);
-        row.put("host", side.self().host);
         row.put("agent", one.agent);
         row.put("incarnation", one.incarnation);
         row.put("pid", one.pid);
@@ -127,13 +137,17 @@ public final class RunDriver {
       }
       return living;
     }).whenComplete((living, failure) -> {
+      if (failure != null && attempt < REDISCOVERIES && executors.now().containsKey(peer.executor)) {
+        // Not in Spark's scheduler thread: submitting waits for that one.
+        Threads.daemon("mpca-rediscover", () -> ask(peer, attempt + 1)).start();
+        return;
+      }
+      asked.remove(peer.executor);
       if (failure == null) {
         Map<String, Object> event = new LinkedHashMap<>();
+        event.put("executor", peer.executor);
         event.put("agents", living);
         events.send(run, "AgentsFound", event);
-      } else if (attempt < REDISCOVERIES) {
-        // Not in Spark's scheduler thread: submitting waits for that one.
-        Threads.daemon("mpca-rediscover", () -> rediscover(attempt + 1)).start();
       }
     });
   }
