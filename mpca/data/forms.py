@@ -47,13 +47,42 @@ class Form(Protocol):
         """Started on a feed; `fail` is told when they cannot go on."""
         ...
 
-    def empty(self, count: int) -> Any:
+    def batch(self, size: int) -> Batch:
         """Room for so many arrays."""
         ...
 
-    def batch(self, arrays: Any, labels: list[int]) -> tuple[Tensor, Tensor]:
-        """Tensors of their own, of what lies there."""
-        ...
+
+class Batch:
+    """Arrays and their labels on their way into tensors. Each is put where it stays, since a copy of it costs as decoding does.
+
+    An image's 0.6 MB of float32 are in the cache while they are made, and the memory is new for every batch: the caller's.
+    """
+
+    def __init__(self, size: int, shape: tuple[int, ...], dtype: Any, put: Callable[[Any, Any], None]) -> None:
+        """`put` fills one row, shape and dtype as told, with what comes of an array."""
+        self._shape, self._dtype, self._put = (size, *shape), dtype, put
+        self._rows: Any = None
+        self._labels: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    @property
+    def full(self) -> bool:
+        return len(self) == self._shape[0]
+
+    def add(self, array: Any, label: int) -> None:
+        """One more; the array is free again afterwards."""
+        if self._rows is None:
+            self._rows = np.empty(self._shape, self._dtype)
+        self._put(self._rows[len(self)], array)
+        self._labels.append(label)
+
+    def take(self) -> tuple[Tensor, Tensor]:
+        """All that were added, at least one; what is added next begins another batch."""
+        tensors = torch.from_numpy(self._rows[: len(self)]), torch.tensor(self._labels)
+        self._rows, self._labels = None, []
+        return tensors
 
 
 def form_of(data: SplitData, options: StreamOptions, seed: int) -> Form:
@@ -67,7 +96,7 @@ class Images:
     """JPEGs: views of float32[3, crop, crop] less the channels' means."""
 
     def __init__(self, data: SplitData, options: StreamOptions, seed: int) -> None:
-        self._mean = torch.tensor(data.manifest.channel_means, dtype=torch.float32).reshape(3, 1, 1)
+        self._mean = np.array(data.manifest.channel_means, np.float32).reshape(3, 1, 1)
         self._workers = options.workers
         self._job = Job(
             seed=seed,
@@ -81,12 +110,13 @@ class Images:
     def decoders(self, feed: Feed, fail: Fail) -> Decoders:
         return Decoders(feed, self._job, self._workers, fail)
 
-    def empty(self, count: int) -> Any:
-        return np.empty((count, 3, self._job.crop, self._job.crop), np.uint8)
+    def batch(self, size: int) -> Batch:
+        return Batch(size, (3, self._job.crop, self._job.crop), np.float32, self._put)
 
-    def batch(self, arrays: Any, labels: list[int]) -> tuple[Tensor, Tensor]:
-        # `augment.subtract_mean` in place: the same numbers in a quarter of the time, which is 0.6 ms an image, as decoding.
-        return torch.from_numpy(arrays).float().sub_(self._mean).div_(255), torch.tensor(labels)
+    def _put(self, row: Any, view: Any) -> None:
+        # `augment.subtract_mean` in place: the same numbers in a quarter of the time
+        np.subtract(view, self._mean, out=row)
+        np.divide(row, 255, out=row)
 
 
 class Numbers:
@@ -98,11 +128,8 @@ class Numbers:
     def decoders(self, feed: Feed, fail: Fail) -> Source:
         return _Parser(feed, self._form, fail)
 
-    def empty(self, count: int) -> Any:
-        return np.empty((count, *self._form.shape), self._form.dtype)
-
-    def batch(self, arrays: Any, labels: list[int]) -> tuple[Tensor, Tensor]:
-        return torch.from_numpy(arrays.copy()), torch.tensor(labels)
+    def batch(self, size: int) -> Batch:
+        return Batch(size, self._form.shape, self._form.dtype, np.copyto)
 
 
 def header(form: VectorForm) -> bytes:

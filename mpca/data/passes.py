@@ -66,7 +66,7 @@ class Passes:
         self._closing.set()
         if self._decoders is not None:
             self._decoders.close()
-            self._decoders = None
+            self._decoders, self._results = None, iter(())
 
     def _start(self) -> None:
         self._closing, self._failed = threading.Event(), None
@@ -105,15 +105,13 @@ class Passes:
             self._feed.close()  # so that nobody waits for more
 
     def _batches(self, tally: BadTally) -> Iterator[tuple[Tensor, Tensor]]:
-        views, labels = self._form.empty(self._batch_size), []
+        batch = self._form.batch(self._batch_size)
         for result in islice(self._results, len(self._streamed)):
             if result.view is None:
                 tally.add(result.record.number, result.record.where, result.reason)
                 continue
-            views[len(labels)] = result.view
-            labels.append(result.record.entry.label)
-            if len(labels) == self._batch_size:
-                yield self._form.batch(views, labels)
-                labels = []
-        if labels and self._failed is None:
-            yield self._form.batch(views[: len(labels)], labels)
+            batch.add(result.view, result.record.entry.label)
+            if batch.full:
+                yield batch.take()
+        if len(batch) and self._failed is None:
+            yield batch.take()

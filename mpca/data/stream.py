@@ -221,19 +221,16 @@ class _Running:
 
     def _batch(self) -> None:
         assert self.decoders is not None
-        views = self._form.empty(self._batch_size)
-        labels: list[int] = []
+        batch = self._form.batch(self._batch_size)
         handed = Handed()
         for result in self.decoders.results():
             handed.add(result.record)
             if result.view is None:
                 self.tally.add(result.record.number, result.record.where, result.reason)
                 continue
-            views[len(labels)] = result.view
-            labels.append(result.record.entry.label)
-            if len(labels) == self._batch_size:
-                self._give((self._form.batch(views, labels), handed.position))
-                labels = []
-        if labels:
-            self._give((self._form.batch(views[: len(labels)], labels), handed.position))
+            batch.add(result.view, result.record.entry.label)
+            if batch.full:
+                self._give((batch.take(), handed.position))
+        if len(batch):
+            self._give((batch.take(), handed.position))
         self._give(None)

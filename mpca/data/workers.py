@@ -139,7 +139,7 @@ class Decoders:
             thread.start()
 
     def results(self) -> Iterator[Result]:
-        """Every record of the feed, in order."""
+        """Every record of the feed, in order. A view is its slot's memory, and good until the next is asked for."""
         while True:
             with self._arrived:
                 self._arrived.wait_for(lambda: self._wanted in self._results or self._over())
@@ -150,10 +150,10 @@ class Decoders:
                 view = None
                 if reason is None:
                     at, crop = self._job.view_at(flight.slot), self._job.crop
-                    # A copy: the slot is free at once, and nobody holds the memory when it is closed.
-                    view = np.frombuffer(self._memory[at : at + self._job.view_bytes], np.uint8).reshape(3, crop, crop)
-            self._free.put(flight.slot)
+                    view = np.frombuffer(self._memory, np.uint8, self._job.view_bytes, at).reshape(3, crop, crop)
             yield Result(flight.record, view, reason or "")
+            del view
+            self._free.put(flight.slot)
 
     def pids(self) -> list[int]:
         """Of the living workers."""
@@ -173,8 +173,8 @@ class Decoders:
             self._free.put(None)
         for thread in self._threads:
             thread.join()
-        with self._arrived:  # nobody is copying a view
-            self._memory.close()
+        with self._arrived:  # nobody is making a view
+            del self._memory  # unmapped with the last view
         os.close(self._memory_fd)
 
     # ---- one worker's thread -------------------------------------------------------------------------------------------

@@ -22,15 +22,14 @@ def nothing_runs_on(hadoop: Hadoop) -> Iterator[None]:
     end_applications(hadoop)
 
 
-def test_submit_tells_a_ratio_and_its_stages_and_backup_its_seconds_and_what_it_costs(
-    hadoop: Hadoop, folder: str, tmp_path: Path
-) -> None:
-    """Both at once, since no figure of theirs counts here."""
+def test_submit_and_backup_and_reads_tell_what_they_promise(hadoop: Hadoop, folder: str, tmp_path: Path) -> None:
+    """All at once, since no figure of theirs counts here."""
     small = ("--set", "cluster.executor_memory=512MiB", "--set", "cluster.start_timeout=400s")
     to = f"hdfs://{folder}"  # of the cluster that the configuration names
     lines = {
         "submit": ("--agents", "1", "--turns", "1", "--jars-on-nodes", *small),
         "backup": ("--to", to, "--size", "1MiB", "--turns", "1"),
+        "reads": ("--at", to, "--size", "9MiB", "--turns", "1"),
     }
     running = {
         name: Submitted(*MPCA, "bench", name, *words, "--json", cwd=tmp_path, log=tmp_path / name)
@@ -42,8 +41,8 @@ def test_submit_tells_a_ratio_and_its_stages_and_backup_its_seconds_and_what_it_
     finally:
         for one in running.values():
             one.close()
-    assert codes == {"submit": 0, "backup": 0}, said
-    submit, backup = (json.loads(next(line for line in said[name].splitlines() if line[:1] == "{")) for name in lines)
+    assert codes == dict.fromkeys(lines, 0), said
+    submit, backup, reads = (json.loads(next(line for line in said[name].splitlines() if line[:1] == "{")) for name in lines)
 
     assert submit["submit_ratio"] == pytest.approx(submit["first_step_s"] / submit["executors_alone_s"])
     assert list(submit["stages_s"]) == ["submit", "session", "executors", "agents", "first_step"]
@@ -53,6 +52,11 @@ def test_submit_tells_a_ratio_and_its_stages_and_backup_its_seconds_and_what_it_
     assert backup["backup_bytes"] > 2 * (1 << 20), "model and trajectory"
     assert backup["backup_s_per_100mib"] > 0
     assert backup["cycle_rate_ratio"] == pytest.approx(backup["cycle_rate"]["during"] / backup["cycle_rate"]["without"])
+
+    assert reads["bytes"] == 9 << 20
+    assert reads["reads_ratio"] == pytest.approx(reads["jvm_mb_s"] / reads["webhdfs_mb_s"])
+    assert reads["jvm_cpu_s_per_gb"] > 0
+    assert reads["webhdfs_cpu_s_per_gb"] > 0
     store = WebHdfsStore(Location.parse(hadoop.webhdfs_url + folder))
     assert store.names("") == [], "what was written is gone"
     store.close()

@@ -17,6 +17,7 @@ _CASES = {
     "data": ("mpca.cli.bench.data", "JPEGs to batches: the stream over decoding alone, and over torchvision's ImageFolder."),
     "exchange": ("mpca.cli.bench.exchange", "The exchange on real executors behind shaped links, beside plain TCP."),
     "pause": ("mpca.cli.bench.pause", "What exchanges cost an agent that trains: pauses, and steps per second."),
+    "reads": ("mpca.cli.bench.reads", "Reading HDFS by the executor's JVM over reading it by WebHDFS."),
     "sim": ("mpca.cli.bench_sim", "Simulated fault schedules per minute."),
     "step": ("mpca.cli.bench.step", "A training step with `attach` over the plain step."),
     "submit": ("mpca.cli.bench.submit", "From spark-submit to the first step, over the start of executors alone."),
