@@ -48,6 +48,17 @@ TABLE: tuple[Setting, ...] = (
     Setting("spark.broadcast.blockSize", "1m", "With pieces of 4 MiB the driver sends nearly everything itself."),
     Setting("spark.shuffle.io.retryWait", "1s", "A peer that is gone is passed over, not waited for."),
     Setting(
+        "spark.shuffle.io.connectionCreationTimeout",
+        "4s",
+        "Spark reads a task's code from any executor that has it, without regard to a deadline. From one that has just died "
+        "it took 75 s, in which an agent that was well took no part: one try, three more, then the driver is asked.",
+    ),
+    Setting(
+        "spark.shuffle.io.connectionTimeout",
+        "10s",
+        "The same of one that was cut off, where the connection stays and nothing comes. With both, 25 s at most.",
+    ),
+    Setting(
         "spark.cleaner.periodicGC.interval",
         "1min",
         "Every job broadcasts its tasks' code; what is unused goes when the driver collects garbage, seldom by itself.",
