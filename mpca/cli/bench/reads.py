@@ -31,7 +31,7 @@ _ALONE = ("cluster.agents=1", "method.name=single", "cluster.executor_memory=512
 
 @click.command()
 @click.option("--at", default="hdfs:///tmp", show_default=True, help="A folder; ours in it is removed at the end.")
-@click.option("--size", default="200MiB", show_default=True, help="Of the file.")
+@click.option("--size", default="64MiB", show_default=True, help="Of the file.")
 @click.option("--turns", default=6, show_default=True, help="How often each way reads the whole file.")
 @json_option
 def command(at: str, size: str, turns: int, as_json: bool) -> None:
@@ -44,7 +44,7 @@ def command(at: str, size: str, turns: int, as_json: bool) -> None:
     show(measure(at, size_bytes, turns), as_json)
 
 
-def measure(at: str = "hdfs:///tmp", size_bytes: int = 200 << 20, turns: int = 6) -> dict[str, Any]:
+def measure(at: str = "hdfs:///tmp", size_bytes: int = 64 << 20, turns: int = 6) -> dict[str, Any]:
     """The `reads` case.
 
     Raises:
@@ -63,12 +63,12 @@ def measure(at: str = "hdfs:///tmp", size_bytes: int = 200 << 20, turns: int = 6
     web = webhdfs_of(place)
     store = WebHdfsStore(web)
     try:
-        click.echo(f"writing {size_bytes} bytes to {place}", err=True)
+        click.echo(f"writing {size_bytes} bytes to {place.text}", err=True)
         store.write("file", os.urandom(size_bytes))
         with tempfile.TemporaryDirectory(prefix="mpca-bench-") as folder:
             job = Job(
                 resolve(None, _ALONE),
-                ship(read_both, (str(place), str(web), size_bytes, turns), {}),
+                ship(read_both, (place.text, web.text, size_bytes, turns), {}),
                 run_dir=Path(folder) / "run",
             )
             click.echo(f"{turns} turns of each way", err=True)
@@ -99,8 +99,13 @@ def read_both(url: str, web_url: str, size_bytes: int, turns: int) -> dict[str, 
     """In an agent: the whole file in ranges by either way, once unmeasured, and then `turns` times; who begins alternates."""
     import time
 
+    import mpca
     from mpca.data.manifest import store_at
+    from mpca.models.bench import Weights
+    from mpca.models.training import create_optimizer
 
+    model = Weights(4)
+    mpca.attach(model, create_optimizer(model, "sgd", lr=0.0))  # it is there; before its first step nothing is asked of it
     stores = {"jvm": store_at(url), "webhdfs": store_at(web_url)}
     tick = os.sysconf("SC_CLK_TCK")
 
