@@ -21,7 +21,7 @@ from mpca.data.stream_reader import Record, SplitData
 from mpca.data.workers import INPUT_BYTES, Decoders, Feed, Result, slots_for
 from mpca.data.workers_main import Job
 
-__all__ = ["Form", "Images", "Numbers", "Source", "form_of", "header"]
+__all__ = ["Batch", "Form", "Images", "Numbers", "Source", "form_of", "header"]
 
 Fail = Callable[[BaseException], None]
 
