@@ -168,23 +168,26 @@ def _members(path: Path) -> Iterator[str]:
 
 
 def _closure(roots: list[str], left_out: set[str]) -> set[str]:
-    """Names of installed packages that these need, and need in turn."""
+    """Names of installed packages that these need, and need in turn.
+
+    Extras that somebody asks for count: torch has CUDA's libraries by ``cuda-toolkit[cudart,...]``.
+    """
     known = {_canonical(one.metadata["Name"]): one for one in metadata.distributions()}
     for name in (*roots, *left_out):
         if _canonical(name) not in known:
             raise ConfigError(f"no such package in this environment: {name}; {nearest(_canonical(name), known)}")
-    found: set[str] = set()
-    waiting = [_canonical(name) for name in roots]
+    found: set[tuple[str, str]] = set()  # name, extra
+    waiting = [(_canonical(name), "") for name in roots]
     while waiting:
-        name = waiting.pop()
-        if name in found or name in left_out or name not in known:
+        name, extra = one = waiting.pop()
+        if one in found or name in left_out or name not in known:
             continue
-        found.add(name)
+        found.add(one)
         for text in known[name].requires or ():
             needed = Requirement(text)
-            if needed.marker is None or needed.marker.evaluate({"extra": ""}):
-                waiting.append(_canonical(needed.name))
-    return found
+            if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+                waiting += [(_canonical(needed.name), wanted) for wanted in ("", *needed.extras)]
+    return {name for name, _ in found}
 
 
 def _installed(name: str) -> Iterator[tuple[str, Path]]:

@@ -32,6 +32,17 @@ def test_what_only_a_left_out_package_needs_is_left_out_too() -> None:
     assert f"{site}/mpca/jars/mpca-spark_2.12.jar" in inside
 
 
+def test_every_library_that_torch_loads_is_inside() -> None:
+    """CUDA's come by extras of a package that has no files of its own."""
+    program = (
+        "import torch, torchvision; print(*{line.split()[-1] for line in open('/proc/self/maps') if 'site-packages' in line})"
+    )
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert any("libtorch" in one for one in loaded)
+    inside = {path.resolve() for _, path in plan().files}
+    assert not [one for one in loaded if Path(one).resolve() not in inside]
+
+
 def test_a_package_that_is_not_there_is_refused_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="no such package in this environment: torhc; did you mean 'torch'"):
         plan(without=["torhc"])
