@@ -32,6 +32,7 @@ def test_what_only_a_left_out_package_needs_is_left_out_too() -> None:
     assert f"{site}/mpca/jars/mpca-spark_2.12.jar" in inside
 
 
+@pytest.mark.slow
 def test_every_library_that_torch_loads_is_inside() -> None:
     """CUDA's come by extras of a package that has no files of its own."""
     program = (
