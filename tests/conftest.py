@@ -28,5 +28,5 @@ def nothing_left_by_the_test(request: pytest.FixtureRequest) -> Iterator[None]:
 def nothing_left_at_the_end() -> Iterator[None]:
     before = Held.now()
     yield
-    left = [what for what in wait_until_gone(before) if not what.startswith("descriptor")]
+    left = [what for what in wait_until_gone(before, seconds=15.0) if not what.startswith("descriptor")]
     assert not left, f"left behind by these tests: {left}"

@@ -89,11 +89,11 @@ def estimate(pack: Pack) -> tuple[int, float]:
     sample, begin, place = bytearray(), 0, 0.0
     for _, path in pack.files:  # evenly over all bytes: where a library begins it is not as dense as in its middle
         end = begin + path.stat().st_size
-        with path.open("rb") as file:
-            while place < end:
+        while place < end:
+            with path.open("rb") as file:
                 file.seek(int(place) - begin)
                 sample += file.read(_SAMPLE // _PIECES)
-                place += max(1.0, pack.size / _PIECES)
+            place += max(1.0, pack.size / _PIECES)
         begin = end
     began = time.perf_counter()
     packed = len(zlib.compress(bytes(sample), _LEVEL))

@@ -209,7 +209,7 @@ def test_stopped_agent_dies_with_its_parent() -> None:
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    wait_until(lambda: not _running(agent), f"end of agent {agent}")
+    wait_until(lambda: not _running(agent), f"end of agent {agent}", deadline_s=10)
 
 
 def test_late_words_of_the_executor_find_the_agent_leaving() -> None:

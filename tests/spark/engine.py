@@ -264,5 +264,5 @@ def run_engine(
     )
     ended = launch(job, on_output=lambda agent, line: print(f"[agent {agent}] {line}"))
     assert observed.told, f"the story was not told to its end: {ended.reason}"
-    wait_until(lambda: not any(alive(pid) for pid in observed.pids.values()), "the end of all agents")
+    wait_until(lambda: not any(alive(pid) for pid in observed.pids.values()), "the end of all agents", 10.0)
     return Told(ended, observed, read_records(run_dir / "records.jsonl").records)

@@ -75,8 +75,8 @@ def test_an_executor_killed_between_materialising_and_summing(engine) -> None:
         yield lambda: run.reducing(6)
         lost = run.pid(1)
         run.kill_executor(1)
-        wait_until(lambda: not alive(lost), "the end of its agent")
-        wait_until(lambda: set(os.listdir("/dev/shm")) <= shared, "shared memory as before")
+        wait_until(lambda: not alive(lost), "the end of its agent", 10.0)
+        wait_until(lambda: set(os.listdir("/dev/shm")) <= shared, "shared memory as before", 10.0)
         yield lambda: run.takes_part(1, incarnation=1)
         run.end()
 

@@ -50,7 +50,7 @@ class Held:
         ]
 
 
-def wait_until_gone(before: Held, seconds: float = 20.0) -> list[str]:
+def wait_until_gone(before: Held, seconds: float = 5.0) -> list[str]:
     """What is left beyond `before` once everything that is about to end has had the time to."""
     deadline = time.monotonic() + seconds
     while left := Held.now().beyond(before):
