@@ -59,7 +59,7 @@ class Attendance:
         if found is None or found.state == FINISHED or found.executor not in self._roster.executors:
             return []  # ended, or lost with its executor: those events say the rest
         self._unheld.add((event.agent, event.incarnation))
-        return [i.Rediscover()]
+        return self.ask()
 
     def on_found(self, event: c.AgentsFound, now: float) -> list:
         out: list = []
@@ -88,4 +88,10 @@ class Attendance:
             return []
         self._ask_at = now + ASK_AGAIN_S
         self._suspects = {key for key in self._suspects if self._roster.is_late(*key)}
-        return [i.Rediscover()] if self._suspects else []
+        return self.ask()
+
+    def ask(self) -> list:
+        """Rediscovery on the executors of those about whom something is open, and on no others: a question is a Spark job."""
+        open_ones = [self._roster.find(*key) for key in self._suspects | self._unheld]
+        executors = sorted({found.executor for found in open_ones if found is not None and found.executor})
+        return [i.Rediscover(executors)] if executors else []

@@ -210,8 +210,8 @@ class Cluster(Protocol):
         """Free a broadcast on the driver; executors drop it by `Order.forget_broadcasts`."""
         ...
 
-    def rediscover(self) -> None:
-        """Ask every executor's registry which agents live. Events: AgentsFound, from each that can be reached."""
+    def rediscover(self, executors: list[str]) -> None:
+        """Ask the registries of these executors which agents live. Events: AgentsFound, from each that can be reached."""
         ...
 
     def poll(self, timeout_s: float) -> list[ClusterEvent]:

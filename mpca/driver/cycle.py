@@ -144,7 +144,7 @@ class CycleMachine:
             self._desk.retry_at = now  # the news it was waiting for
             out += self._retry(now)
         if self.stage in ("RUNNING", "PAUSED"):
-            out.append(i.Rediscover())
+            out += self._attendance.ask()
         return out
 
     def _on_hello(self, event: c.AgentHello, now: float) -> list:

@@ -124,7 +124,9 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True)
 class Rediscover:
-    """Ask every executor which agents live. Answers: AgentsFound, of each."""
+    """Ask these executors which agents live. Answers: AgentsFound, of each."""
+
+    executors: list[str]
 
 
 @dataclass(frozen=True, slots=True)

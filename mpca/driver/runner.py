@@ -101,7 +101,7 @@ class Runner:
             i.SubmitOrder: self._submit,
             i.CancelOrder: lambda one: self._call(self.cluster.cancel, one.order, one.reason),
             i.Withdraw: lambda one: self._call(self.cluster.withdraw, one.broadcast),
-            i.Rediscover: lambda one: self._call(self.cluster.rediscover),
+            i.Rediscover: lambda one: self._call(self.cluster.rediscover, one.executors),
             i.AdoptInitial: self._adopt,
             i.Prepare: self._prepare,
             i.PublishJoint: self._publish_joint,

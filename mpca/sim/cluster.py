@@ -112,8 +112,8 @@ class SimCluster:
     def withdraw(self, broadcast: int) -> None:
         self.broadcasts.pop(broadcast, None)
 
-    def rediscover(self) -> None:
-        self._world.after(self._costs.latency_s * 2, self._find_living)
+    def rediscover(self, executors: list[str]) -> None:
+        self._world.after(self._costs.latency_s * 2, lambda: self._find_living(executors))
 
     def poll(self, timeout_s: float) -> list[Any]:
         self._world.run(self._world.now + timeout_s, self.events)
@@ -174,9 +174,10 @@ class SimCluster:
         if not self._closed:
             self.events.append(event)
 
-    def _find_living(self) -> None:
-        for node in list(self.nodes.values()):
-            self.emit(c.AgentsFound(node.name, node.living()))
+    def _find_living(self, executors: list[str]) -> None:
+        for name in executors:
+            if name in self.nodes:
+                self.emit(c.AgentsFound(name, self.nodes[name].living()))
 
     # ---- jobs ----------------------------------------------------------------------------------------------------------
 

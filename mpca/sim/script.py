@@ -126,8 +126,8 @@ class ScriptedCluster:
     def withdraw(self, broadcast: int) -> None:
         self._inner.withdraw(broadcast)
 
-    def rediscover(self) -> None:
-        self._inner.rediscover()
+    def rediscover(self, executors: list[str]) -> None:
+        self._inner.rediscover(executors)
 
     def poll(self, timeout_s: float) -> list[Any]:
         self._listen(0.0 if self._heard else timeout_s)

@@ -88,10 +88,10 @@ class MpcaBridge:
         with jvm_errors(f"withdrawing broadcast {broadcast}"):
             self._java.withdraw(broadcast)
 
-    def rediscover(self) -> None:
-        """Ask every executor which agents live."""
+    def rediscover(self, executors: list[str]) -> None:
+        """Ask these executors which agents live."""
         with jvm_errors("rediscovering agents"):
-            self._java.rediscover()
+            self._java.rediscover(executors)
 
     def poll(self, timeout_ms: int) -> list[bytes]:
         """Packed events since the last call; waits for the first."""

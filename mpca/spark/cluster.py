@@ -104,8 +104,8 @@ class SparkCluster:
     def withdraw(self, broadcast: int) -> None:
         self._bridge.withdraw(broadcast)
 
-    def rediscover(self) -> None:
-        self._bridge.rediscover()
+    def rediscover(self, executors: list[str]) -> None:
+        self._bridge.rediscover(executors)
 
     def poll(self, timeout_s: float) -> list[ClusterEvent]:
         return [_event(packed) for packed in self._bridge.poll(max(0, round(timeout_s * 1000)))]

@@ -148,7 +148,7 @@ def test_who_does_not_acknowledge_is_late_and_asked_for_again() -> None:
     out = machine.tell(i.Tick(), at=5.5)
     assert written(out, "agent")[0]["reason"] == "its download was not acknowledged in time"
     assert order_of(out).freeze.agents == [E0]
-    assert i.Rediscover() in machine.tell(i.Tick(), at=10.6)
+    assert i.Rediscover(["e1"]) in machine.tell(i.Tick(), at=10.6)
     back = machine.run(machine.acks(order)[1])
     assert written(back, "agent")[0]["event"] == "rediscovered"
 
@@ -382,10 +382,19 @@ def test_a_cycle_whose_yields_are_spoilt_gives_its_number_up() -> None:
     assert order_of(out).freeze == Freeze(2, 2, [E0, E1])
 
 
+def test_a_lost_executor_has_those_asked_about_whom_something_is_open_and_no_others() -> None:
+    machine = Machine(agents=4)
+    reducing(machine)
+    assert machine.run(c.HoldEnded(1, 0, "cancelled")) == [i.Rediscover(["e1"])]
+    assert i.Rediscover(["e1"]) in machine.run(c.ExecutorLost("e2", "exit code 137"))
+    machine.run(c.AgentsFound("e1", [Rediscovered(1, 0, 101)]))
+    assert not [one for one in machine.run(c.ExecutorLost("e3", "exit code 137")) if isinstance(one, i.Rediscover)]
+
+
 def test_only_who_lost_its_holding_job_is_held_again() -> None:
     machine = Machine()
     reducing(machine)
-    assert machine.run(c.HoldEnded(1, 0, "cancelled")) == [i.Rediscover()]
+    assert machine.run(c.HoldEnded(1, 0, "cancelled")) == [i.Rediscover(["e1"])]
     assert machine.run(c.AgentsFound("e0", [Rediscovered(0, 0, 100)])) == [], "who is well is left alone"
     found = c.AgentsFound("e1", [Rediscovered(1, 0, 101)])
     out = machine.run(found)

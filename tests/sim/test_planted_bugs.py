@@ -227,7 +227,7 @@ def yields_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CycleMachine, "_with_joiners", wrong)
 
 
-@planted(with_faults(LONG, Fault("end_hold", 1, 3, "started")), "hold")
+@planted(with_faults(LONG, Fault("misplace", 1, 3, "submit")), "hold")
 def everyone_is_held_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(self: Attendance, event: Any, now: float) -> Any:
         return [x for one in event.agents for x in self._roster.hold_again(one.agent, one.incarnation, event.executor)]

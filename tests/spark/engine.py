@@ -108,8 +108,8 @@ class Observed:
     def withdraw(self, broadcast: int) -> None:
         self.cluster.withdraw(broadcast)
 
-    def rediscover(self) -> None:
-        self.cluster.rediscover()
+    def rediscover(self, executors: list[str]) -> None:
+        self.cluster.rediscover(executors)
 
     def poll(self, timeout_s: float) -> list[ClusterEvent]:
         events = [event for event in self.cluster.poll(timeout_s) if not self._unseen(event)]

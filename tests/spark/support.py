@@ -67,9 +67,9 @@ class HandDriver:
             self.events += self.cluster.poll(0.1)
 
     def rediscover(self, executors: list[str]) -> dict[str, list[Rediscovered]]:
-        """Asks all; what these answer, by executor."""
+        """What these answer, by executor."""
         before = len(self.events)
-        self.cluster.rediscover()
+        self.cluster.rediscover(executors)
 
         def said() -> dict[str, list[Rediscovered]]:
             since = [event for event in self.events[before:] if isinstance(event, AgentsFound)]

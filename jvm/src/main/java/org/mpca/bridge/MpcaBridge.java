@@ -100,9 +100,9 @@ public final class MpcaBridge {
     driver.withdraw(broadcast);
   }
 
-  /** Asks every executor which agents live. Events: AgentsFound, one of each that answers. */
-  public void rediscover() {
-    driver.rediscover();
+  /** Asks these executors which agents live. Events: AgentsFound, one of each that answers. */
+  public void rediscover(List<String> executors) {
+    driver.rediscover(executors);
   }
 
   /** Events since the last call, oldest first: msgpack [bytes of a map with `kind` and that class's fields, ...]. */

@@ -111,13 +111,14 @@ public final class RunDriver {
   }
 
   /**
-   * Asks the registry of every executor which agents live. Each answers for itself and when it can: one that cannot be
-   * reached is silent until Spark gives it up, which takes minutes. One that is being asked is not asked again.
+   * Asks the registries of these executors which agents live. Each answers for itself and when it can: one that cannot
+   * be reached is silent until Spark gives it up, which takes minutes. One that is being asked is not asked again.
    */
-  public void rediscover() {
-    for (Peer peer : executors.now().values()) {
-      if (asked.add(peer.executor)) {
-        ask(peer, 1);
+  public void rediscover(List<String> wanted) {
+    Map<String, Peer> now = executors.now();
+    for (String executor : wanted) {
+      if (now.containsKey(executor) && asked.add(executor)) {
+        ask(now.get(executor), 1);
       }
     }
   }
