@@ -51,12 +51,13 @@ TABLE: tuple[Setting, ...] = (
         "spark.shuffle.io.connectionCreationTimeout",
         "4s",
         "Spark reads a task's code from any executor that has it, without regard to a deadline. From one that has just died "
-        "it took 75 s, in which an agent that was well took no part: one try, three more, then the driver is asked.",
+        "it took 75 s, in which an agent that was well took no part: one try, three more, then another is asked.",
     ),
     Setting(
         "spark.shuffle.io.connectionTimeout",
         "10s",
-        "The same of one that was cut off, where the connection stays and nothing comes. With both, 25 s at most.",
+        "The same of one that was cut off, where the connection stays and nothing comes: 25 s with both. From one that stands "
+        "still, whose host goes on taking connections, 43 s.",
     ),
     Setting(
         "spark.cleaner.periodicGC.interval",

@@ -9,8 +9,8 @@ import time
 import numpy as np
 import pytest
 
-from mpca.driver.cluster import AgentBack, AgentDied, AgentsFound, ExecutorLost, ExecutorReady, HoldEnded
-from mpca.wire.orders import Part, Rediscovered, Reduce
+from mpca.driver.cluster import Acknowledged, AgentBack, AgentDied, AgentsFound, ExecutorLost, ExecutorReady, HoldEnded
+from mpca.wire.orders import Download, Part, Rediscovered, Reduce
 from tests.spark.support import alive, java_pids, kill, plain_value, weighted_sum
 
 pytestmark = pytest.mark.spark
@@ -141,6 +141,38 @@ def test_a_stopped_executor_holds_an_order_until_its_deadline_at_most(drive, wor
         driver.cluster.take_sum(order, driver.shard_bytes(0))
     finally:
         os.kill(stopped, signal.SIGCONT)
+
+
+@pytest.mark.slow
+def test_bytes_that_a_stopped_executor_holds_too_come_from_another(drive, work_dir) -> None:
+    """Spark's own reading of broadcasts, by which tasks get their code: it asks any executor that has one."""
+    driver = drive(broadcast="torrent")
+    holder, reader, _ = driver.executors(3)
+    driver.start_agents([holder, reader])
+    driver.done(driver.submit(begin=driver.everyone()))
+    vector = np.zeros(driver.shard_bytes(0) // 4, np.float32)
+    broadcasts = [driver.cluster.publish(vector) for _ in range(12)]  # the driver has each too: it may be asked by chance
+
+    def download(version: int, agent: int, timeout_s: float) -> float:
+        """Seconds until it is there."""
+        place = [driver.places[agent][0], agent, 1]
+        want = Download(broadcasts[version], 0, version, "replace", vector.nbytes, [place])
+        driver.submit(downloads=[want], executors=[place[0]])
+        began = time.monotonic()
+        driver.wait(Acknowledged, lambda one: (one.broadcast, one.agent) == (want.broadcast, agent), timeout_s=timeout_s)
+        return time.monotonic() - began
+
+    for version in range(12):
+        download(version, 0, 30)
+    stopped = java_pids(work_dir)[holder]
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        # Three tries more after the first, of ten seconds each; with Spark's own settings, of two minutes.
+        took = next((s for s in (download(version, 1, 100) for version in range(12)) if s > 5), None)
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+    assert took is not None, "the one that stands still was never asked: this showed nothing"
+    print(f"from one that stands still: {took:.1f} s")
 
 
 def test_an_executor_that_does_not_answer_holds_no_other_answer_up(drive, work_dir) -> None:
