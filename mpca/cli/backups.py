@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mpca.cli.options import json_option
 from mpca.errors import BackupError, ConfigError
 from mpca.units import format_duration, format_size
 
@@ -23,7 +24,6 @@ _BROKEN = 1
 #: A person waits for the answer.
 _PATIENCE_S = 5.0
 _where = click.argument("where", metavar="WHERE")
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 @click.group()
@@ -36,7 +36,7 @@ def backups() -> None:
 
 @backups.command("list")
 @_where
-@_json
+@json_option
 def _list(where: str, as_json: bool) -> None:
     """Name the backups, newest first; those that lack a part are left out."""
     with _opened(where) as (found, only):
@@ -51,7 +51,7 @@ def _list(where: str, as_json: bool) -> None:
 
 @backups.command("verify")
 @_where
-@_json
+@json_option
 def _verify(where: str, as_json: bool) -> int:
     """Read every byte and compare; exit code 1 when one is broken or there is none."""
     results: list[dict[str, Any]] = []
@@ -75,7 +75,7 @@ def _verify(where: str, as_json: bool) -> int:
 
 @backups.command("show")
 @_where
-@_json
+@json_option
 def _show(where: str, as_json: bool) -> None:
     """What one backup holds; of a folder, the newest valid one."""
     with _opened(where) as (found, only):

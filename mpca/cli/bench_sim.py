@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from mpca.cli.bench.show import json_option, show
+from mpca.cli.bench.show import show
+from mpca.cli.options import json_option
 
 __all__ = ["command", "run"]
 

@@ -11,19 +11,12 @@ from pathlib import Path
 
 import click
 
-from mpca.units import format_size, parse_size
+from mpca.cli.options import SIZE, json_option
+from mpca.units import format_size
 
 __all__ = ["generate", "ingest"]
 
 _processes = click.option("--processes", type=click.IntRange(1), help="How many side by side; one a core if not given.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, and nothing else.")
-
-
-def _size(ctx: click.Context, parameter: click.Parameter, text: str) -> int:
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 @click.command()
@@ -32,10 +25,10 @@ def _size(ctx: click.Context, parameter: click.Parameter, text: str) -> int:
 @click.option("--withheld", default=0, help="Images of each class that go into the validation split (ImageNet: 25).")
 @click.option("--shorter-edge", default=0, help="Encode again with the shorter edge at so many pixels (ImageNet: 256).")
 @click.option("--seed", default=0, show_default=True, help="Of the one shuffle, and of what is withheld.")
-@click.option("--shard-size", default="120MiB", show_default=True, callback=_size, help="Bytes of a shard, at most.")
+@click.option("--shard-size", default="120MiB", show_default=True, type=SIZE, help="Bytes of a shard, at most.")
 @click.option("--test", type=click.Path(path_type=Path), help="Images that are only evaluated on, in any of these forms.")
 @_processes
-@_json
+@json_option
 def ingest(
     source: Path,
     target: str,

@@ -5,6 +5,8 @@ A case is imported only when it is asked for: most of them need Spark or torch, 
 
 from __future__ import annotations
 
+import signal
+import sys
 from importlib import import_module
 
 import click
@@ -43,3 +45,4 @@ class _Cases(click.Group):
 @click.group(cls=_Cases)
 def bench() -> None:
     """Measure a part of the engine; the keys and the goals are those of the design's section 8."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that executors, nodes and files are removed then too

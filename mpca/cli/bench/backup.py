@@ -9,9 +9,7 @@ before it included, over that without.
 from __future__ import annotations
 
 import os
-import signal
 import statistics
-import sys
 import tempfile
 import time
 from bisect import bisect_right
@@ -22,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mpca.cli.bench.load import cpu_idle_share, cpu_ticks, invalid_reason
-from mpca.cli.bench.show import json_option, show
+from mpca.cli.bench.show import show
 from mpca.cli.bench.waiting import wait
-from mpca.errors import ConfigError, MpcaError
-from mpca.units import parse_size
+from mpca.cli.options import SIZE, json_option
+from mpca.errors import MpcaError
 
 if TYPE_CHECKING:
     from mpca.cli.bench.engine import Opened
@@ -45,16 +43,18 @@ Window = tuple[float, float]
 
 @click.command()
 @click.option("--to", default="hdfs:///tmp", show_default=True, help="A folder; ours in it is removed at the end.")
-@click.option("--size", default="100MiB", show_default=True, help="Of the model. A backup holds three times that.")
+@click.option(
+    "--size",
+    "size_bytes",
+    type=SIZE,
+    default="100MiB",
+    show_default=True,
+    help="Of the model. A backup holds three times that.",
+)
 @click.option("--turns", default=4, show_default=True, help="Windows with and windows without a backup, each.")
 @json_option
-def command(to: str, size: str, turns: int, as_json: bool) -> None:
+def command(to: str, size_bytes: int, turns: int, as_json: bool) -> None:
     """Backups to HDFS through the JVM: seconds, and the cycle rate meanwhile."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        size_bytes = parse_size(size)
-    except ValueError as error:
-        raise ConfigError(f"--size {size}: {error}") from None
     show(measure(to, size_bytes, turns), as_json)
 
 

@@ -9,7 +9,6 @@ instead of computing. Without ``--shape`` the same runs on loopback, which shows
 from __future__ import annotations
 
 import json
-import signal
 import statistics
 import subprocess
 import sys
@@ -23,12 +22,12 @@ import click
 
 from mpca.cli.bench.figures import SHARDS, figures
 from mpca.cli.bench.load import Sampler
-from mpca.cli.bench.net import Network, check, parse_rate
-from mpca.cli.bench.show import json_option, show
+from mpca.cli.bench.net import RATE, Network, check
+from mpca.cli.bench.show import show
 from mpca.cli.bench.standalone import Standalone
 from mpca.cli.bench.tcp import cycle_seconds, stream_rate
-from mpca.errors import ConfigError, MpcaError
-from mpca.units import parse_size
+from mpca.cli.options import SIZE, json_option
+from mpca.errors import MpcaError
 
 __all__ = ["command", "measure"]
 
@@ -39,9 +38,12 @@ CASES = ("small", "overlapped", "blocking")
 
 @click.command()
 @click.option("--agents", default=4, show_default=True, help="K: agents, each on an executor and a node of its own.")
-@click.option("--size", default="16MiB", show_default=True, help="M: bytes of the whole model.")
+@click.option("--size", "size_bytes", type=SIZE, default="16MiB", show_default=True, help="M: bytes of the whole model.")
 @click.option(
-    "--shape", "rate", help="Rate of every link, such as 30mbit (root). Without it: loopback, which counts for nothing."
+    "--shape",
+    "rate",
+    type=RATE,
+    help="Rate of every link, such as 30mbit (root). Without it: loopback, which counts for nothing.",
 )
 @click.option("--reducer", type=click.Choice(["ranges", "tree"]), default="ranges", show_default=True)
 @click.option("--broadcast", type=click.Choice(["relay", "torrent"]), default="relay", show_default=True)
@@ -51,18 +53,11 @@ CASES = ("small", "overlapped", "blocking")
 @click.option("--cycles", type=click.IntRange(min=6), default=15, show_default=True, help="Cycles of the overlapped run.")
 @json_option
 def command(
-    agents: int, size: str, rate: str | None, reducer: str, broadcast: str, phases: int, cycles: int, as_json: bool
+    agents: int, size_bytes: int, rate: str | None, reducer: str, broadcast: str, phases: int, cycles: int, as_json: bool
 ) -> None:
     """The exchange on real executors behind shaped links, beside plain TCP on the same links."""
-    try:
-        size_bytes = parse_size(size)
-        if rate is not None:
-            parse_rate(rate)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
     if rate is not None:
         check()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nodes and processes are removed then too
     show(measure(agents, size_bytes, rate, reducer, broadcast, phases, cycles), as_json)
 
 

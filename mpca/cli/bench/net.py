@@ -27,9 +27,10 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+from mpca.cli.options import Parsed
 from mpca.errors import EnvironmentRefused
 
-__all__ = ["Network", "check", "parse_rate", "sweep"]
+__all__ = ["RATE", "Network", "check", "parse_rate", "sweep"]
 
 PREFIX = "mpca-bench-"
 SUBNET = "10.77.0"
@@ -54,6 +55,15 @@ def parse_rate(text: str) -> float:
     if match is None:
         raise ValueError(f"not a rate: {text!r}; write a number with its unit, such as 30mbit")
     return float(match[1]) * _UNITS[match[2].lower()]
+
+
+def _checked_rate(text: str) -> str:
+    parse_rate(text)
+    return text
+
+
+#: A rate as tc takes it.
+RATE = Parsed("rate", _checked_rate)
 
 
 def check() -> None:

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -26,8 +24,9 @@ import click
 import psutil
 
 from mpca.cli.bench.load import cpu_idle_share, cpu_ticks
-from mpca.cli.bench.show import json_option, show
+from mpca.cli.bench.show import show
 from mpca.cli.bench.training import TRAINING_CORE, train_one
+from mpca.cli.options import json_option
 from mpca.driver.cluster import AgentProgress
 from mpca.errors import MpcaError
 
@@ -55,7 +54,6 @@ SETTLE_S = 1.0  # a job in flight ends within that time once the driver lets go
 @json_option
 def command(sizes: tuple[str, ...], turns: int, as_json: bool) -> None:
     """What exchanges cost an agent that trains: pauses, and steps per second."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that executors are ended then too
     show(measure(sizes, turns), as_json)
 
 

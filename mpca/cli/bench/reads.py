@@ -8,9 +8,7 @@ DataNodes counts where they are on it too.
 from __future__ import annotations
 
 import os
-import signal
 import statistics
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -18,9 +16,9 @@ from typing import Any
 import click
 
 from mpca.cli.bench.load import cpu_ticks
-from mpca.cli.bench.show import json_option, show
+from mpca.cli.bench.show import show
+from mpca.cli.options import SIZE, json_option
 from mpca.errors import ConfigError, MpcaError
-from mpca.units import parse_size
 
 __all__ = ["command", "measure", "read_both"]
 
@@ -31,16 +29,11 @@ _ALONE = ("cluster.agents=1", "method.name=single", "cluster.executor_memory=512
 
 @click.command()
 @click.option("--at", default="hdfs:///tmp", show_default=True, help="A folder; ours in it is removed at the end.")
-@click.option("--size", default="64MiB", show_default=True, help="Of the file.")
+@click.option("--size", "size_bytes", type=SIZE, default="64MiB", show_default=True, help="Of the file.")
 @click.option("--turns", default=6, show_default=True, help="How often each way reads the whole file.")
 @json_option
-def command(at: str, size: str, turns: int, as_json: bool) -> None:
+def command(at: str, size_bytes: int, turns: int, as_json: bool) -> None:
     """Reading HDFS by the executor's JVM over reading it by WebHDFS."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        size_bytes = parse_size(size)
-    except ValueError as error:
-        raise ConfigError(f"--size {size}: {error}") from None
     show(measure(at, size_bytes, turns), as_json)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-__all__ = ["GOALS", "json_option", "show"]
+__all__ = ["GOALS", "show"]
 
 #: Key -> (word, limit); K = 8 where K matters.
 GOALS: dict[str, tuple[str, float]] = {
@@ -27,8 +27,6 @@ GOALS: dict[str, tuple[str, float]] = {
     "cycle_rate_ratio": (">=", 0.95),
     "schedules_per_minute": (">=", 2000),
 }
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else on stdout.")
 
 
 def show(result: dict[str, Any], as_json: bool) -> None:

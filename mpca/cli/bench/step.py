@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from mpca.cli.bench.show import json_option, show
+from mpca.cli.bench.show import show
+from mpca.cli.options import json_option
 from mpca.wire.messages import Begin, Hello, Install, Start
 from mpca.wire.slots import HEADER_BYTES, MODES, SlotHeader
 

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mpca.cli.bench.load import cpu_idle_share, cpu_ticks
-from mpca.cli.bench.show import json_option, show
+from mpca.cli.bench.show import show
+from mpca.cli.options import json_option
 from mpca.config import child_environment, environment
 from mpca.errors import MpcaError
 
@@ -47,7 +48,6 @@ _TAIL = 15
 @json_option
 def command(agents: int, turns: int, sets: tuple[str, ...], queue: str | None, jars_on_nodes: bool, as_json: bool) -> None:
     """From spark-submit to the first step, over the start of the same executors alone."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     show(measure(agents, turns, sets, queue, jars_on_nodes), as_json)
 
 

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import click
 
-from mpca.cli.bench.net import parse_rate
-from mpca.cli.bench.show import json_option, show
+from mpca.cli.bench.net import RATE
+from mpca.cli.bench.show import show
 from mpca.cli.bench.tcp import measure
-from mpca.errors import ConfigError
-from mpca.units import parse_size
+from mpca.cli.options import SIZE, json_option
 
 __all__ = ["command"]
 
 
 @click.command()
 @click.option("--agents", default=4, show_default=True, help="K: nodes that exchange, beside the driver's.")
-@click.option("--size", default="16MiB", show_default=True, help="M: bytes of the whole model, in three shards.")
-@click.option("--shape", "rate", default="30mbit", show_default=True, help="Rate of every link (root).")
+@click.option(
+    "--size", "size_bytes", type=SIZE, default="16MiB", show_default=True, help="M: bytes of the whole model, in three shards."
+)
+@click.option("--shape", "rate", type=RATE, default="30mbit", show_default=True, help="Rate of every link (root).")
 @json_option
-def command(agents: int, size: str, rate: str, as_json: bool) -> None:
+def command(agents: int, size_bytes: int, rate: str, as_json: bool) -> None:
     """Plain TCP on shaped links: B of one stream, and the traffic of one cycle without its dependencies."""
-    try:
-        size_bytes = parse_size(size)
-        parse_rate(rate)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
     show(measure(agents, size_bytes, rate), as_json)

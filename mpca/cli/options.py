@@ -1,0 +1,31 @@
+"""What options of several commands have in common: sizes, and the word for one JSON object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from mpca.units import parse_size
+
+__all__ = ["SIZE", "Parsed", "json_option"]
+
+
+class Parsed(click.ParamType):
+    """A word that a function understands; its ValueError is what the user is told."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name, self._parse = name, parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self._parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+#: Bytes.
+SIZE = Parsed("size", parse_size)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, and nothing else.")
