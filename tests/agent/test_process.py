@@ -136,6 +136,7 @@ def test_stop_ends_the_loop_and_the_last_progress_counts_everything() -> None:
         assert 0 < progress.pause_s < progress.train_s
 
 
+@pytest.mark.slow
 def test_a_function_that_returns_early_has_finished() -> None:
     with FakeExecutor(jobs.count_down, SIZE, 0.0, 5) as executor:
         executor.meet()
@@ -156,8 +157,16 @@ def test_what_is_printed_never_reaches_the_control_pipe() -> None:
     ("function", "error"),
     [
         (jobs.fail_in_step, "ValueError: the user's own mistake"),
-        (jobs.refused, r"mpca\.errors\.ConfigError: a parameter has half precision: parameter=weight, .* torch\.autocast"),
-        (jobs.unshippable, "TypeError: what the train function returned cannot be shipped: generator"),
+        pytest.param(
+            jobs.refused,
+            r"mpca\.errors\.ConfigError: a parameter has half precision: parameter=weight, .* torch\.autocast",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            jobs.unshippable,
+            "TypeError: what the train function returned cannot be shipped: generator",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_failure_carries_the_users_frames_and_ends_with_exit_code_1(function, error: str) -> None:
@@ -170,6 +179,7 @@ def test_failure_carries_the_users_frames_and_ends_with_exit_code_1(function, er
         assert "in fail_in_step" in failed.traceback.splitlines()[1], "our own frames come first"
 
 
+@pytest.mark.slow
 def test_agents_make_the_same_x0_and_draw_other_numbers_afterwards() -> None:
     drawn = []
     for agent in (0, 1):
@@ -191,6 +201,7 @@ def test_end_of_file_kills_the_group_data_workers_included() -> None:
         wait_until(lambda: not _running(child), f"end of data worker {child}")
 
 
+@pytest.mark.slow
 def test_stopped_agent_dies_with_its_parent() -> None:
     """A stopped process cannot read an end of file: the parent-death signal is what ends it."""
     script = (
@@ -212,6 +223,7 @@ def test_stopped_agent_dies_with_its_parent() -> None:
     wait_until(lambda: not _running(agent), f"end of agent {agent}", deadline_s=10)
 
 
+@pytest.mark.slow
 def test_late_words_of_the_executor_find_the_agent_leaving() -> None:
     with FakeExecutor(jobs.count_down, SIZE, 0.0, 3) as executor:
         executor.meet()

@@ -21,6 +21,7 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_alone_it_trains_and_attach_does_nothing(script: Path) -> None:
     # alone a share has no end, so the loop is left from outside, after some batches
     program = (

@@ -28,6 +28,7 @@ PUBLISHED = {
     "vgg_a": theirs.VGG11_Weights,
 }
 CIFAR = [name for name in models.MODELS if models.INPUTS[name] == (3, 32, 32)]
+LARGE = ("alexnet", "resnet152", "vgg_a")
 MIB = 1 << 20
 
 
@@ -45,7 +46,9 @@ def test_every_model_of_the_table_is_looked_at_here() -> None:
     assert {*CIFAR, *PUBLISHED, "digits_convnet", "digits_mlp"} == set(models.MODELS) == set(models.INPUTS)
 
 
-@pytest.mark.parametrize("name", sorted(PUBLISHED))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in sorted(PUBLISHED)]
+)
 def test_an_imagenet_net_has_the_published_number_of_parameters(name: str) -> None:
     meta = PUBLISHED[name].DEFAULT.meta
     model = models.create(name)

@@ -88,6 +88,7 @@ def loss_after(monkeypatch: pytest.MonkeyPatch):
     return run
 
 
+@pytest.mark.slow
 def test_on_a_slow_link_installing_on_arrival_learns_faster(loss_after) -> None:
     arrival, exchange = ([loss_after(install, seed) for seed in range(3)] for install in ("arrival", "exchange"))
     assert max(arrival) < min(exchange), (arrival, exchange)
