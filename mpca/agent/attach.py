@@ -20,6 +20,7 @@ from mpca.errors import ConfigError
 if TYPE_CHECKING:
     import torch
 
+    from mpca.agent.reading import Reading
     from mpca.data.share import Share
     from mpca.data.share_iterable import IterableShare
     from mpca.data.stream import Stream
@@ -134,36 +135,57 @@ def shard(dataset: Any, batch_size: int = 32, *, epochs: int | None = None, **lo
         dataset: anything with ``len`` and indices; or a torch `IterableDataset`, of which this agent gets every
             `agents()`-th sample, in the data set's own order.
         batch_size: samples of one batch, at most.
-        epochs: how often the share is gone through; None: until the run ends (alone: for ever).
+        epochs: how often an iteration goes through the share; None: until the run ends (alone: for ever). The next
+            iteration is of the next epoch, so ``for epoch in range(90): for x, y in share`` shuffles anew each time.
         loader: passed on to `torch.utils.data.DataLoader`, such as ``num_workers=2``.
+
+    The first data set that is shared so is the one whose epochs follow agents that are lost or join (`mpca.data.epochs`);
+    of any other, each agent has the same part of every epoch.
 
     Raises:
         ConfigError: neither kind of data set, or fewer samples than agents.
     """
+    return _shard(dataset, batch_size, epochs, _reading(), loader)
+
+
+def _reading() -> Reading | None:
+    """Where to say what of the run's data this agent reads, if nothing is said there yet."""
+    context = current()
+    return context.loop.reading if context is not None and context.loop.reading.stream is None else None
+
+
+def _shard(
+    dataset: Any, batch_size: int, count: int | None, reads: Reading | None, loader: dict[str, Any]
+) -> Share | IterableShare:
+    from mpca.data.epochs import Epochs
     from mpca.data.share import Share
 
+    epochs = Epochs(agent(), agents(), count, None if reads is None else reads.membership)
     torch_data = sys.modules.get("torch.utils.data")  # who has such a data set has imported it
     if torch_data is not None and isinstance(dataset, torch_data.IterableDataset):
         from mpca.data.share_iterable import IterableShare
 
-        return IterableShare(
-            dataset, batch_size, agent=agent(), agents=agents(), stopping=stopping, count=samples, epochs=epochs, **loader
+        share: Share | IterableShare = IterableShare(
+            dataset, batch_size, epochs=epochs, stopping=stopping, count=samples, **loader
         )
-
-    context = current()
-    start = None if context is None else context.start
-    return Share(
-        dataset,
-        batch_size,
-        seed=0 if start is None else start.seed,
-        agent=agent(),
-        agents=agents(),
-        incarnation=0 if start is None else start.incarnation,
-        stopping=stopping,
-        count=samples,
-        epochs=epochs,
-        **loader,
-    )
+    else:
+        context = current()
+        start = None if context is None else context.start
+        share = Share(
+            dataset,
+            batch_size,
+            seed=0 if start is None else start.seed,
+            agent=agent(),
+            agents=agents(),
+            incarnation=0 if start is None else start.incarnation,
+            epochs=epochs,
+            stopping=stopping,
+            count=samples,
+            **loader,
+        )
+    if reads is not None:
+        reads.stream = epochs
+    return share
 
 
 def files(pattern: str) -> list[str]:
@@ -196,7 +218,7 @@ def data(split: str = "train", batch_size: int | None = None) -> Share | Iterabl
     found = load(section["name"], split, seed, **own_options(section))
     batch_size = batch_size or section.get("batch_size", 32)
     if not hasattr(found, "stream"):
-        return shard(found, batch_size)
+        return _shard(found, batch_size, None, _reading() if split == "train" else None, {})
     start = None if context is None else context.start
     reads = context.loop.reading if context is not None and split == "train" else None  # of others everybody reads its own
     stream = found.stream(

@@ -14,7 +14,7 @@ __all__ = ["Reading", "Stream"]
 
 
 class Stream(Protocol):
-    """What of `mpca.data.stream.Stream` is needed here; importing that costs torch."""
+    """What of `mpca.data.stream.Stream` and `mpca.data.epochs.Epochs` is needed here; importing the first costs torch."""
 
     @property
     def position(self) -> tuple[int, int]: ...

@@ -3,7 +3,7 @@
 `mpca.data.plan` says what follows from a membership; every agent works its share out by itself. Positions come with
 Progress, at most half a second old; the membership goes down in orders, to whoever has not heard of its newest version.
 Looked at when an order is written: an agent is lost when its process is another one, or there is none at its place while
-others read. A late agent lives, and keeps its share. A run whose agents read no stream is told nothing; one whose data
+others read. A late agent lives, and keeps its share. A run whose agents read nothing of it is told nothing; one whose data
 lie on HDFS is told before its first step who lives where.
 """
 
@@ -33,7 +33,7 @@ class Readers:
 
     def __init__(self, agents: int, left: dict[str, Any] | None = None, places: Sequence[Sequence[str]] = ()) -> None:
         self.members = Membership.of(agents)
-        self._reads = bool(left)  # some agent has a stream
+        self._reads = bool(left)  # some agent reads data of the run
         if left:
             try:
                 at = {int(agent): (int(epoch), int(done)) for agent, epoch, done in left["at"]}
@@ -57,7 +57,8 @@ class Readers:
             return
         epoch, done, ahead = event.data
         self._reads = True
-        self._at[event.agent] = (epoch, done)
+        # one that has just begun may not have heard yet with which epoch
+        self._at[event.agent] = max((epoch, done), (self.members.first(event.agent), 0))
         self._last = max(self._last, ahead)
 
     def look(self, agents: Iterable[Agent], beginning: Sequence[int]) -> None:
@@ -102,7 +103,7 @@ class Readers:
         return {"data_read": read - read_before, "data_remote": remote - remote_before}
 
     def position(self) -> dict[str, Any]:
-        """What a later attempt goes on from; empty when nobody has a stream."""
+        """What a later attempt goes on from; empty when nobody reads."""
         if not self._reads:
             return {}
         at = [[agent, *self._where(agent)] for agent in sorted(self._taking_part())]

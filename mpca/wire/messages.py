@@ -168,7 +168,7 @@ class Progress(Message):
     train_s: float  # seconds since the first step began, pauses included
     pause_s: float  # seconds spent in snapshots and installs
     metrics: dict[str, float]  # newest values of mpca.log
-    #: Where its stream is: epoch, units of its share that are finished, newest epoch begun. Empty without a stream.
+    #: Where it is in the data: epoch, units of its share that are finished, newest epoch begun. Empty when it reads none.
     data: list[int] = field(default_factory=list)
 
 

@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
+from mpca.data.epochs import Epochs, Turn
+from mpca.data.plan import Membership
 from mpca.data.share import Share, share_of_epoch
 from mpca.errors import ConfigError
 
@@ -23,40 +25,39 @@ class Squares:
         return index, index * index
 
 
-def share(dataset, batch_size: int = 4, **changes) -> Share:
-    return Share(dataset, batch_size, **{"seed": 7, "agent": 0, "agents": 1, "incarnation": 0, "epochs": 1, **changes})
+def share(dataset, batch_size: int = 4, *, agent: int = 0, agents: int = 1, epochs: int | None = 1, **more) -> Share:
+    turns = Epochs(agent, agents, epochs)
+    return Share(
+        dataset, batch_size, **{"seed": 7, "agent": agent, "agents": agents, "incarnation": 0, "epochs": turns, **more}
+    )
 
 
 @pytest.mark.parametrize(("samples", "agents"), [(10, 1), (10, 3), (7, 7), (101, 8)])
 def test_agents_together_see_every_sample_of_an_epoch_once(samples: int, agents: int) -> None:
     for epoch in range(3):
         # Not all of the same incarnation: a replaced agent must not take another's samples.
-        shares = [
-            share_of_epoch(samples, seed=5, agent=a, agents=agents, epoch=epoch, incarnation=a % 2) for a in range(agents)
-        ]
+        shares = [share_of_epoch(samples, Turn(epoch, a, agents), seed=5, agent=a, incarnation=a % 2) for a in range(agents)]
         assert sorted(itertools.chain(*(one.tolist() for one in shares))) == list(range(samples))
         sizes = [len(one) for one in shares]
         assert max(sizes) - min(sizes) <= 1
 
 
 def test_share_is_a_function_of_its_arguments() -> None:
-    base = {"seed": 5, "agent": 1, "agents": 2, "epoch": 3, "incarnation": 0}
+    base = {"turn": Turn(3, 1, 2), "seed": 5, "agent": 1, "incarnation": 0}
     first = share_of_epoch(50, **base).tolist()
     assert share_of_epoch(50, **base).tolist() == first
-    for change in ({"seed": 6}, {"agent": 0}, {"epoch": 4}, {"incarnation": 1}):
+    for change in ({"seed": 6}, {"turn": Turn(3, 0, 2)}, {"turn": Turn(4, 1, 2)}, {"incarnation": 1}):
         assert share_of_epoch(50, **{**base, **change}).tolist() != first
     assert sorted(share_of_epoch(50, **{**base, "incarnation": 1}).tolist()) == sorted(first), "same samples, other order"
 
 
 def test_epochs_differ_and_seed_zero_is_no_exception() -> None:
-    assert (
-        share_of_epoch(50, seed=0, agent=0, agents=1, epoch=0, incarnation=0).tolist()
-        != share_of_epoch(50, seed=0, agent=0, agents=1, epoch=1, incarnation=0).tolist()
-    )
+    first, second = (share_of_epoch(50, Turn(e, 0, 1), seed=0, agent=0, incarnation=0).tolist() for e in range(2))
+    assert first != second
 
 
 def test_batches_are_nearly_equal_and_leave_nothing_out() -> None:
-    sizes = [len(indices) for indices in share(Squares(9), batch_size=4).indices()]
+    sizes = [len(numbers) for numbers, _ in share(Squares(9), batch_size=4)]
     assert sizes == [3, 3, 3], "4, 4, 1 would end in a batch that BatchNorm refuses"
 
 
@@ -82,6 +83,43 @@ def test_endless_share_ends_when_the_run_is_stopping() -> None:
         seen += numbers.tolist()
     assert len(seen) == 30
     assert all(sorted(seen[at : at + 6]) == list(range(6)) for at in range(0, 30, 6))
+
+
+def test_who_goes_through_it_again_gets_the_next_epoch() -> None:
+    again = share(Squares(50))
+    first, second = ([int(n) for numbers, _ in again for n in numbers] for _ in range(2))
+    assert sorted(first) == sorted(second) == list(range(50))
+    assert first != second
+    assert [int(n) for numbers, _ in share(Squares(50), epochs=2) for n in numbers] == first + second
+
+
+@pytest.mark.parametrize("loader", [{}, {"num_workers": 2}], ids=["same process", "workers"])
+def test_the_epochs_after_a_loss_are_the_others_alone_until_one_joins(loader: dict[str, int]) -> None:
+    """Agent 2 is lost in epoch 1, and joins again with epoch 4."""
+    lost = Membership.of(3).lose(2, 1, 0, last=1)
+    told = {0: Membership.of(3), 2: lost, 4: lost.join(2, 4)}
+    seen: dict[int, list[list[int]]] = {epoch: [] for epoch in range(6)}
+    for agent in range(3):
+        turns = Epochs(agent, 3, 1, told[4] if agent == 2 else None)
+        mine = Share(Squares(60), 7, seed=7, agent=agent, agents=3, incarnation=0, epochs=turns, **loader)
+        for epoch in (4, 5) if agent == 2 else range(6):
+            turns.update_members(told[max(at for at in told if at <= epoch)])
+            seen[epoch].append([int(n) for numbers, _ in mine for n in numbers])
+            assert turns.position == (epoch, 0)
+            assert turns.ahead == epoch
+    for epoch, parts in seen.items():
+        whole = sorted(itertools.chain(*parts))
+        if epoch in (0, 1):  # what the lost agent has read of the first, and of the second what it has not
+            assert len(whole) == 40
+        else:
+            assert whole == list(range(60))
+        assert len(parts) == (3 if epoch >= 4 else 2)
+
+
+def test_who_was_given_up_reads_its_part_until_it_is_ended() -> None:
+    given_up = Epochs(2, 3, 1, Membership.of(3).lose(2, 0, 0))
+    assert list(given_up.turns()) == [Turn(0, 2, 3)]
+    assert list(given_up.turns()) == [Turn(1, 2, 3)]
 
 
 @pytest.mark.parametrize(

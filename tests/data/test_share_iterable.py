@@ -10,6 +10,8 @@ import torch
 from torch.utils.data import IterableDataset
 
 import mpca
+from mpca.data.epochs import Epochs
+from mpca.data.plan import Membership
 from mpca.data.share_iterable import IterableShare
 from mpca.errors import ConfigError
 
@@ -30,7 +32,7 @@ class Numbers(IterableDataset):
 @pytest.mark.parametrize("loader", [{}, {"num_workers": 2}], ids=["same process", "workers"])
 def test_agents_and_their_workers_together_see_every_sample_once(loader: dict[str, int]) -> None:
     counted: list[int] = []
-    shares = [IterableShare(Numbers(23), 4, agent=a, agents=2, epochs=2, count=counted.append, **loader) for a in range(2)]
+    shares = [IterableShare(Numbers(23), 4, epochs=Epochs(a, 2, 2), count=counted.append, **loader) for a in range(2)]
     seen = sorted(torch.cat([batch for share in shares for batch in share]).tolist())
     assert seen == [*range(23), *range(100, 123)]
     assert sum(counted) == 46
@@ -38,11 +40,17 @@ def test_agents_and_their_workers_together_see_every_sample_once(loader: dict[st
 
 def test_an_endless_share_ends_when_the_run_is_stopping_and_one_without_samples_says_so() -> None:
     seen: list[int] = []
-    for batch in IterableShare(Numbers(4), 2, agent=0, agents=1, stopping=lambda: len(seen) >= 10):  # noqa: B023
+    for batch in IterableShare(Numbers(4), 2, epochs=Epochs(0, 1, None), stopping=lambda: len(seen) >= 10):  # noqa: B023
         seen += batch.tolist()
     assert len(seen) == 10
-    with pytest.raises(ConfigError, match="no sample for this agent in epoch 0: agent=4, agents=5"):
-        next(iter(IterableShare(Numbers(4), 2, agent=4, agents=5)))
+    with pytest.raises(ConfigError, match="no sample for this agent in epoch 0: it is number 4 of 5"):
+        next(iter(IterableShare(Numbers(4), 2, epochs=Epochs(4, 5, None))))
+
+
+def test_a_lost_agent_s_samples_are_the_others_from_the_next_epoch_on() -> None:
+    turns = Epochs(0, 2, 2)
+    turns.update_members(Membership.of(2).lose(1, 0, 0))
+    assert torch.cat(list(IterableShare(Numbers(4), 2, epochs=turns))).tolist() == [0, 2, 100, 101, 102, 103]
 
 
 def test_mpca_shard_takes_both_kinds() -> None:

@@ -107,18 +107,26 @@ def quadratic(
 
 
 def streamed(folder: str, pause_s: float) -> str:
-    """Goes through the run's data, and writes down the labels of what it was given, a line a batch, before it is used.
+    """Goes through the run's data; returns what it read it by."""
+    stream = _read(folder, pause_s, lambda: mpca.data("train"))
+    return type(stream._streamed.data.store).__name__
 
-    Returns what it read it by.
-    """
+
+def shared(folder: str, pause_s: float, samples: int, batch_size: int) -> None:
+    """Goes through so many numbers, each its own label."""
+    _read(folder, pause_s, lambda: mpca.shard([(number, number) for number in range(samples)], batch_size))
+
+
+def _read(folder: str, pause_s: float, share):
+    """Writes down the labels of what it was given, a line a batch, before it is used."""
     import torch
 
     model = torch.nn.Linear(1, 1)
     optimizer = Descent(model.parameters(), lr=0.0)
     mpca.attach(model, optimizer)
     with open(f"{folder}/labels-{mpca.agent()}-{os.getpid()}", "w", buffering=1) as out:
-        stream = mpca.data("train")
-        for _, labels in stream:
+        batches = share()
+        for _, labels in batches:
             if os.path.exists(f"{folder}/end"):
                 break
             out.write(" ".join(map(str, labels.tolist())) + "\n")
@@ -126,7 +134,7 @@ def streamed(folder: str, pause_s: float) -> str:
                 parameter.grad = torch.zeros_like(parameter)
             optimizer.step()
             time.sleep(pause_s)
-    return type(stream._streamed.data.store).__name__
+    return batches
 
 
 def linear(parameters: int) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from mpca.data.epochs import Turn
 from mpca.data.ingest import Options, ingest
 from mpca.data.plan import Membership
+from mpca.data.share import share_of_epoch
 from mpca.storage import Backups, LocalStore
-from tests.spark.jobs import streamed
+from tests.spark.jobs import shared, streamed
 from tests.spark.numbered import numbered_pictures
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
@@ -61,3 +63,49 @@ def test_what_a_killed_agent_had_not_read_is_read_by_the_living_and_its_replacem
     kept = Backups(LocalStore(told.ended.run_dir), "backups").newest().state.data
     assert [(agent, epoch > 0) for agent, epoch, _ in kept["at"]] == [(0, True), (1, True), (2, True)]
     assert kept["last"] >= 1
+
+
+def test_a_map_style_data_set_is_dealt_each_epoch_to_those_who_are_there(engine) -> None:
+    """Epochs of half a second: the others are through some before the lost agent's process is there again."""
+    samples = 240
+
+    def story(run):
+        yield lambda: run.data.get((1, 0), [0])[0] >= 1
+        run.kill_agent(1)
+        yield lambda: run.data.get((1, 1), [0])[0] > 0
+        back = run.data[1, 1][0]
+        yield lambda: all(run.data[agent, agent == 1][0] > back + 3 for agent in range(3))
+        run.end()
+
+    told = engine(shared, 0.05, samples, 8, story=story)
+    assert told.ended.exit_code == 0, told.ended.reason
+
+    members = [Membership.from_dict(one.members.members) for one in told.run.orders if one.members is not None]
+    lost = next(one.losses[0] for one in members if one.losses)
+    back = members[-1].first(1)
+    assert lost.agent == 1
+    assert back > max(lost.epoch, lost.last)
+    whole: dict[int, list[tuple[Turn, list[int]]]] = {}
+    for agent, incarnation in ((0, 0), (1, 0), (1, 1), (2, 0)):
+        seen, epoch = read(told, agent, incarnation), back if incarnation else 0
+        while seen:
+            without = [Turn(epoch, (0, 2).index(agent), 2)] if agent != 1 else []
+            for turn in (Turn(epoch, agent, 3), *without):
+                part = share_of_epoch(samples, turn, seed=0, agent=agent, incarnation=incarnation).tolist()
+                if seen[: len(part)] == part[: len(seen)]:
+                    break
+            else:
+                raise AssertionError(f"agent {agent} read no share of epoch {epoch}: {seen}")
+            if len(seen) >= len(part):
+                whole.setdefault(epoch, []).append((turn, part))
+            seen, epoch = seen[len(part) :], epoch + 1
+    among = {epoch: [turn.among for turn, _ in parts] for epoch, parts in whole.items()}
+    assert among[0] == [3, 3, 3]
+    assert [2, 2] in among.values(), "nobody was away for long enough: this showed nothing"
+    assert among[back + 3] == [3, 3, 3], "at the latest: the others may have begun some before they heard"
+    for epoch, parts in whole.items():
+        if among[epoch] in ([2, 2], [3, 3, 3]):
+            assert sorted(number for _, part in parts for number in part) == list(range(samples))
+
+    kept = Backups(LocalStore(told.ended.run_dir), "backups").newest().state.data
+    assert all(epoch > back for _, epoch, _ in kept["at"]), "a resumed run goes on from there"
