@@ -93,6 +93,7 @@ def image_folder(folder: str, workers: int, shorter_edge: int, crop: int, mean: 
         num_workers=workers,
         drop_last=True,
         persistent_workers=True,
+        multiprocessing_context="spawn",  # a fork would take along what threads of others hold locked
     )
 
     def endless() -> Iterator[Any]:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from mpca.cli.dev.hadoop import Hadoop
+from mpca.data.generate import generate
+from mpca.data.ingest import Options, ingest
 from mpca.storage import Location
 from mpca.storage.webhdfs import WebHdfsStore
 from tests.hadoop.support import MPCA, Submitted, end_applications
@@ -22,11 +24,14 @@ def nothing_runs_on(hadoop: Hadoop) -> Iterator[None]:
     end_applications(hadoop)
 
 
-def test_submit_and_backup_and_reads_tell_what_they_promise(hadoop: Hadoop, folder: str, tmp_path: Path) -> None:
+def test_each_case_tells_what_it_promises(hadoop: Hadoop, folder: str, tmp_path: Path) -> None:
     """All at once, since no figure of theirs counts here."""
     small = ("--set", "cluster.executor_memory=512MiB", "--set", "cluster.start_timeout=400s")
     to = f"hdfs://{folder}"  # of the cluster that the configuration names
+    generate(tmp_path / "source.tar", 80, 20, 0, 1)
+    ingest(tmp_path / "source.tar", f"{hadoop.webhdfs_url}{folder}/set", Options(shorter_edge=256), 1)
     lines = {
+        "data": ("--images", "80", "--turns", "1", "--source", "source.tar", "--ingested", f"{to}/set"),
         "submit": ("--agents", "1", "--turns", "1", "--jars-on-nodes", *small),
         "backup": ("--to", to, "--size", "1MiB", "--turns", "1"),
         "reads": ("--at", to, "--size", "9MiB", "--turns", "1"),
@@ -42,7 +47,12 @@ def test_submit_and_backup_and_reads_tell_what_they_promise(hadoop: Hadoop, fold
         for one in running.values():
             one.close()
     assert codes == dict.fromkeys(lines, 0), said
-    submit, backup, reads = (json.loads(next(line for line in said[name].splitlines() if line[:1] == "{")) for name in lines)
+    data, submit, backup, reads = (
+        json.loads(next(line for line in said[name].splitlines() if line[:1] == "{")) for name in lines
+    )
+
+    assert data["from"] == "hdfs"
+    assert data["stream_ratio"] == pytest.approx(data["stream_images_s"] / data["memory_images_s"])
 
     assert submit["submit_ratio"] == pytest.approx(submit["first_step_s"] / submit["executors_alone_s"])
     assert list(submit["stages_s"]) == ["submit", "session", "executors", "agents", "first_step"]
@@ -58,5 +68,5 @@ def test_submit_and_backup_and_reads_tell_what_they_promise(hadoop: Hadoop, fold
     assert reads["jvm_cpu_s_per_gb"] > 0
     assert reads["webhdfs_cpu_s_per_gb"] > 0
     store = WebHdfsStore(Location.parse(hadoop.webhdfs_url + folder))
-    assert store.names("") == [], "what was written is gone"
+    assert store.names("") == ["set"], "what was written is gone"
     store.close()

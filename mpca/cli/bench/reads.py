@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import os
 import statistics
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import click
 
+from mpca.cli.bench.alone import in_agent
 from mpca.cli.bench.load import cpu_ticks
 from mpca.cli.bench.show import show
 from mpca.cli.options import SIZE, json_option
-from mpca.errors import ConfigError, MpcaError
+from mpca.errors import ConfigError
 
 __all__ = ["command", "measure", "read_both"]
 
 RANGE_BYTES = 3_500_000
-#: One agent that trains with nobody, and no step of it.
-_ALONE = ("cluster.agents=1", "method.name=single", "cluster.executor_memory=512MiB", "run.name=bench-reads")
 
 
 @click.command()
@@ -44,8 +41,6 @@ def measure(at: str = "hdfs:///tmp", size_bytes: int = 64 << 20, turns: int = 6)
         ConfigError: not a folder of HDFS, or it is not known where its WebHDFS is.
         MpcaError: the agent did not read to the end.
     """
-    from mpca.api.launch import Job, launch, resolve
-    from mpca.api.shipping import ship
     from mpca.storage import Location
     from mpca.storage.locations import webhdfs_of
     from mpca.storage.webhdfs import WebHdfsStore
@@ -58,20 +53,11 @@ def measure(at: str = "hdfs:///tmp", size_bytes: int = 64 << 20, turns: int = 6)
     try:
         click.echo(f"writing {size_bytes} bytes to {place.text}", err=True)
         store.write("file", os.urandom(size_bytes))
-        with tempfile.TemporaryDirectory(prefix="mpca-bench-") as folder:
-            job = Job(
-                resolve(None, _ALONE),
-                ship(read_both, (place.text, web.text, size_bytes, turns), {}),
-                run_dir=Path(folder) / "run",
-            )
-            click.echo(f"{turns} turns of each way", err=True)
-            ended = launch(job)
-        if ended.exit_code != 0:
-            raise MpcaError(f"bench run failed: {ended.reason}")
+        click.echo(f"{turns} turns of each way", err=True)
+        ways: dict[str, list[dict[str, float]]] = in_agent(read_both, place.text, web.text, size_bytes, turns)
     finally:
         store.delete("")
         store.close()
-    ways: dict[str, list[dict[str, float]]] = ended.returns[0]
     rates = {name: [one["bytes"] / one["seconds"] for one in rows] for name, rows in ways.items()}
     return {
         "case": "reads",
@@ -92,13 +78,8 @@ def read_both(url: str, web_url: str, size_bytes: int, turns: int) -> dict[str, 
     """In an agent: the whole file in ranges by either way, once unmeasured, and then `turns` times; who begins alternates."""
     import time
 
-    import mpca
     from mpca.data.manifest import store_at
-    from mpca.models.bench import Weights
-    from mpca.models.training import create_optimizer
 
-    model = Weights(4)
-    mpca.attach(model, create_optimizer(model, "sgd", lr=0.0))  # it is there; before its first step nothing is asked of it
     stores = {"jvm": store_at(url), "webhdfs": store_at(web_url)}
     tick = os.sysconf("SC_CLK_TCK")
 
