@@ -7,6 +7,7 @@ closed lies on as many DataNodes as the file has replicas, and the NameNode's lo
 
 from __future__ import annotations
 
+import errno
 import getpass
 import logging
 import time
@@ -30,6 +31,10 @@ _WAIT_S = 1.0
 #: What a NameNode answers, or is said of it, while it goes down and comes up.
 _PASSING = ("SafeModeException", "StandbyException", "RetriableException", "ConnectException", "EOFException")
 _PASSING_TEXTS = ("Failed to find datanode", "End of File", "Connection reset", "Connection refused", "is in safe mode")
+_KERBEROS = (
+    "WebHDFS asks for Kerberos, which mpca has only where a JVM reads and writes for it (agents' reading of hdfs://, run "
+    "folders, backups): ingest into a folder of this machine and copy it with `hdfs dfs -put`"
+)
 
 
 class WebHdfsStore:
@@ -151,6 +156,8 @@ class WebHdfsStore:
             except hdfs.HdfsError as error:
                 text = str(error.message)
                 failed = as_os_error(error.exception or "", text, self.describe(path))
+                if text.startswith("Authentication failure"):  # the package's own words for 401
+                    failed = PermissionError(errno.EACCES, _KERBEROS, self.describe(path))
                 # An answer without a word comes from a NameNode that is starting.
                 passing = _names(error, *_PASSING) or any(one in text for one in _PASSING_TEXTS) or text in ("", "b''")
             if not passing or time.monotonic() > until:
