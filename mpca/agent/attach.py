@@ -140,18 +140,14 @@ def shard(dataset: Any, batch_size: int = 32, *, epochs: int | None = None, **lo
         loader: passed on to `torch.utils.data.DataLoader`, such as ``num_workers=2``.
 
     The first data set that is shared so is the one whose epochs follow agents that are lost or join (`mpca.data.epochs`);
-    of any other, each agent has the same part of every epoch.
+    any other is dealt to as many agents as the run wants.
 
     Raises:
         ConfigError: neither kind of data set, or fewer samples than agents.
     """
-    return _shard(dataset, batch_size, epochs, _reading(), loader)
-
-
-def _reading() -> Reading | None:
-    """Where to say what of the run's data this agent reads, if nothing is said there yet."""
     context = current()
-    return context.loop.reading if context is not None and context.loop.reading.stream is None else None
+    reads = None if context is None or context.loop.reading.stream is not None else context.loop.reading
+    return _shard(dataset, batch_size, epochs, reads, loader)
 
 
 def _shard(
@@ -217,10 +213,10 @@ def data(split: str = "train", batch_size: int | None = None) -> Share | Iterabl
         )
     found = load(section["name"], split, seed, **own_options(section))
     batch_size = batch_size or section.get("batch_size", 32)
-    if not hasattr(found, "stream"):
-        return _shard(found, batch_size, None, _reading() if split == "train" else None, {})
-    start = None if context is None else context.start
     reads = context.loop.reading if context is not None and split == "train" else None  # of others everybody reads its own
+    if not hasattr(found, "stream"):
+        return _shard(found, batch_size, None, reads, {})
+    start = None if context is None else context.start
     stream = found.stream(
         batch_size,
         agent=agent(),

@@ -11,7 +11,7 @@ from mpca.driver.roster import ACTIVE, FINISHED, Agent, Roster
 
 __all__ = ["ASK_AGAIN_S", "Attendance"]
 
-# How often executors that were left out are asked whether their agents live.
+# How often executors are asked whether the agents that were left out, or whose holding job ended, live.
 ASK_AGAIN_S = 5.0
 
 Key = tuple[int, int]
@@ -83,8 +83,8 @@ class Attendance:
         return out
 
     def on_tick(self, now: float) -> list:
-        """Ask again, from time to time, for those who are still left out."""
-        if not self._suspects or now < self._ask_at:
+        """Ask again, from time to time, for those about whom something is open: an answer may never come."""
+        if now < self._ask_at:
             return []
         self._ask_at = now + ASK_AGAIN_S
         self._suspects = {key for key in self._suspects if self._roster.is_late(*key)}

@@ -391,6 +391,15 @@ def test_a_lost_executor_has_those_asked_about_whom_something_is_open_and_no_oth
     assert not [one for one in machine.run(c.ExecutorLost("e3", "exit code 137")) if isinstance(one, i.Rediscover)]
 
 
+def test_a_question_that_nobody_answers_is_asked_again() -> None:
+    machine = Machine()
+    reducing(machine)
+    machine.run(c.HoldEnded(1, 0, "cancelled"))
+    assert i.Rediscover(["e1"]) in machine.tell(i.Tick(), at=6.0)
+    machine.run(c.AgentsFound("e1", [Rediscovered(1, 0, 101)]))
+    assert not [one for one in machine.tell(i.Tick(), at=12.0) if isinstance(one, i.Rediscover)]
+
+
 def test_only_who_lost_its_holding_job_is_held_again() -> None:
     machine = Machine()
     reducing(machine)
