@@ -47,7 +47,7 @@ test-docker: setup
 
 # pytest collects these files only when they are named
 test-docker-full: setup
-	$(PYTEST) -s tests/docker/full_faults.py tests/docker/full_environment.py
+	$(PYTEST) -s tests/docker/full_faults.py tests/docker/full_locality.py tests/docker/full_environment.py
 
 quick: setup
 	$(PYTEST) -m "not spark and not hadoop and not docker and not slow and not root" --ignore=tests/bare

@@ -5,8 +5,10 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -38,6 +40,16 @@ def nothing_runs_on(hadoop: Hadoop) -> Iterator[None]:
 
 
 @pytest.fixture
+def nothing_kept() -> Iterator[None]:
+    """A driver whose JVM is killed keeps what it cannot put on HDFS any more, and says where; here nobody wants it."""
+    folder = Path(tempfile.gettempdir())
+    before = set(folder.glob("mpca-kept-*"))
+    yield
+    for one in set(folder.glob("mpca-kept-*")) - before:
+        shutil.rmtree(one)
+
+
+@pytest.fixture
 def far(hadoop: Hadoop, folder: str) -> Iterator[Store]:
     """The run folder on HDFS, as somebody from outside reads it."""
     store = WebHdfsStore(Location.parse(hadoop.webhdfs_url + folder))
@@ -54,6 +66,7 @@ def backed_up(far: Store) -> list[int]:
     return [int(one.rpartition("-")[2]) for one in (far.names("backups") if far.exists("backups") else ()) if one[0] != "."]
 
 
+@pytest.mark.usefixtures("nothing_kept")
 def test_a_killed_driver_comes_back_and_the_run_reaches_its_target(
     hadoop: Hadoop, folder: str, far: Store, tmp_path: Path
 ) -> None:
