@@ -171,8 +171,6 @@ def _shard(
             dataset,
             batch_size,
             seed=0 if start is None else start.seed,
-            agent=agent(),
-            agents=agents(),
             incarnation=0 if start is None else start.incarnation,
             epochs=epochs,
             stopping=stopping,

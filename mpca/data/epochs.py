@@ -32,7 +32,8 @@ class Epochs:
     """`turns` goes on where it ended, so that a data set that is gone through again is so in its next epoch."""
 
     def __init__(self, agent: int, agents: int, epochs: int | None, membership: Membership | None = None) -> None:
-        self._agent, self._agents, self._epochs = agent, agents, epochs
+        self.agent, self.agents = agent, agents
+        self._epochs = epochs
         self._members = membership or Membership.of(agents)
         self._next = self._members.first(agent)
         #: Epoch that the caller is in, and 0: see `plan.Loss`. What it has of it is not told.
@@ -47,13 +48,13 @@ class Epochs:
     def turns(self) -> Iterator[Turn]:
         """So many as there are to be; without end if that is not said."""
         for _ in count() if self._epochs is None else range(self._epochs):
-            epoch = self.ahead = max(self._next, self._members.first(self._agent))
+            epoch = self.ahead = max(self._next, self._members.first(self.agent))
             self._next = epoch + 1
             begin = self._members.begin(epoch)
-            if self._agent in begin:
-                yield Turn(epoch, begin.index(self._agent), len(begin))
+            if self.agent in begin:
+                yield Turn(epoch, begin.index(self.agent), len(begin))
             else:  # it was given up, and whoever did that will end it
-                yield Turn(epoch, self._agent, self._agents)
+                yield Turn(epoch, self.agent, self.agents)
 
     def handed(self, epoch: int) -> None:
         """The caller has something of that epoch."""

@@ -52,8 +52,6 @@ class Share:
         batch_size: int,
         *,
         seed: int,
-        agent: int,
-        agents: int,
         incarnation: int,
         epochs: Epochs,
         stopping: Callable[[], bool] = lambda: False,
@@ -65,14 +63,14 @@ class Share:
             raise ConfigError(f"not a map-style data set: {type(dataset).__name__} lacks __len__ or __getitem__")
         if batch_size < 1:
             raise ConfigError(f"batch_size must be 1 or more: batch_size={batch_size}")
-        if len(dataset) < agents:
+        if len(dataset) < epochs.agents:
             raise ConfigError(
-                f"fewer samples than agents: samples={len(dataset)}, agents={agents}; "
+                f"fewer samples than agents: samples={len(dataset)}, agents={epochs.agents}; "
                 "use a larger data set or fewer agents (cluster.agents)"
             )
         self._dataset = dataset
         self._batch_size = batch_size
-        self._who = {"seed": seed, "agent": agent, "incarnation": incarnation}
+        self._who = {"seed": seed, "agent": epochs.agent, "incarnation": incarnation}
         self._stopping = stopping
         self._count = count
         self._epochs = epochs

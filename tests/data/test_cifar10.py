@@ -129,9 +129,7 @@ def test_a_batch_is_read_at_once_and_follows_torchs_seed(folder: Path) -> None:
 
 
 def test_agents_share_it_and_data_workers_draw_apart(folder: Path) -> None:
-    shares = [
-        Share(load(folder, "train"), 16, seed=1, agent=a, agents=2, incarnation=0, epochs=Epochs(a, 2, 1)) for a in range(2)
-    ]
+    shares = [Share(load(folder, "train"), 16, seed=1, incarnation=0, epochs=Epochs(a, 2, 1)) for a in range(2)]
     assert sorted(label for share in shares for _, labels in share for label in labels.tolist()) == sorted(list(range(10)) * 18)
 
     class SameImage(torch.utils.data.Dataset):

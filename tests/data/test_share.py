@@ -26,10 +26,7 @@ class Squares:
 
 
 def share(dataset, batch_size: int = 4, *, agent: int = 0, agents: int = 1, epochs: int | None = 1, **more) -> Share:
-    turns = Epochs(agent, agents, epochs)
-    return Share(
-        dataset, batch_size, **{"seed": 7, "agent": agent, "agents": agents, "incarnation": 0, "epochs": turns, **more}
-    )
+    return Share(dataset, batch_size, seed=7, incarnation=0, epochs=Epochs(agent, agents, epochs), **more)
 
 
 @pytest.mark.parametrize(("samples", "agents"), [(10, 1), (10, 3), (7, 7), (101, 8)])
@@ -101,7 +98,7 @@ def test_the_epochs_after_a_loss_are_the_others_alone_until_one_joins(loader: di
     seen: dict[int, list[list[int]]] = {epoch: [] for epoch in range(6)}
     for agent in range(3):
         turns = Epochs(agent, 3, 1, told[4] if agent == 2 else None)
-        mine = Share(Squares(60), 7, seed=7, agent=agent, agents=3, incarnation=0, epochs=turns, **loader)
+        mine = Share(Squares(60), 7, seed=7, incarnation=0, epochs=turns, **loader)
         for epoch in (4, 5) if agent == 2 else range(6):
             turns.update_members(told[max(at for at in told if at <= epoch)])
             seen[epoch].append([int(n) for numbers, _ in mine for n in numbers])
