@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import cloudpickle
 import pytest
 import torch
 
 import mpca
+from mpca.agent.context import AgentContext, enter
+from mpca.agent.link import Link
+from mpca.agent.reading import Reading
+from mpca.data.plan import Membership
 from mpca.errors import ConfigError
+from mpca.wire.messages import Start
 
 
 def test_alone_attach_does_nothing_and_the_rest_is_of_one_agent() -> None:
@@ -37,3 +44,36 @@ def test_function_that_uses_the_surface_can_be_shipped() -> None:
 def test_import_of_mpca_is_cheap() -> None:
     script = "import sys, mpca; print([name for name in ('torch', 'pyspark', 'numpy') if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.fixture
+def reading() -> Iterator[Reading]:
+    """This process is agent 0 of two; what it says it reads. Nobody tells it anything."""
+    conf = {"data": {"name": "digits"}}
+    method = {"name": "mpca", "shards": 1}
+    start = Start(0, 0, 2, "test", 1, 1, False, method, "train", b"", conf=conf)
+    ends = os.pipe()
+    context = AgentContext.make(start, Link(*ends))
+    enter(context)
+    yield context.loop.reading
+    enter(None)
+    for end in ends:
+        os.close(end)
+
+
+def test_the_first_shared_data_set_follows_who_is_there_and_the_configured_one_takes_its_place(reading: Reading) -> None:
+    first, other = (mpca.shard(list(range(40)), batch_size=4, epochs=1) for _ in range(2))
+    assert [sum(map(len, share)) for share in (first, other)] == [20, 20]
+    reading.told(Membership.of(2).lose(1, 0, 0).to_dict())
+    assert [sum(map(len, share)) for share in (first, other)] == [40, 20]
+    assert reading.position == [1, 0, 1]
+
+    mpca.data("test")
+    assert reading.position == [1, 0, 1], "nobody trains on that"
+    train = iter(mpca.data("train"))
+    assert reading.position == [0, 0, 0]
+    next(train)
+    reading.told(Membership.of(2).lose(1, 0, 0).to_dict())
+    while reading.position[0] == 0:
+        next(train)
+    assert reading.position == [1, 0, 1]
