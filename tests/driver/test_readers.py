@@ -72,6 +72,20 @@ def test_with_the_next_order_the_living_hear_of_a_loss_once_and_its_replacement_
     assert Membership.from_dict(begin[0].members).first(1) == 4, "nobody has begun epoch 4"
 
 
+def test_a_replacement_that_is_lost_before_it_has_heard_of_its_first_epoch_is_lost_all_the_same() -> None:
+    machine = Machine(agents=3)
+    out = reading(machine)
+    machine.run(c.AgentDied("e1", 1, 0, 101, 137, ""))
+    out, _ = cycles(machine, out, 4)
+    machine.run(hello(1, incarnation=1))
+    out, _ = cycles(machine, out, 8)
+    assert machine.machine.readers.members.first(1) == 4
+    machine.run(at(1, 0, 0, 0, incarnation=1))
+    machine.run(c.AgentDied("e1", 1, 1, 102, 137, ""))
+    cycles(machine, out, 2)
+    assert machine.machine.readers.members.begin(5) == [0, 2]
+
+
 def test_agents_hear_where_all_live_before_they_begin_when_the_data_have_places() -> None:
     places = (("host0", "far"), ("host1",), ())
     machine = Machine(agents=2, places=places)
