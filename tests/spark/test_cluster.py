@@ -176,6 +176,7 @@ def test_rediscovery_names_the_living_with_their_pids(drive) -> None:
     driver = drive()
     executors = driver.executors(3)
     driver.start_agents(executors)
+    driver.cluster.rediscover(["gone meanwhile"])
     assert driver.rediscover(executors) == {
         executor: [Rediscovered(agent, 1, driver.pids[agent])] for agent, (executor, _) in driver.places.items()
     }
