@@ -8,7 +8,7 @@ import pytest
 
 from mpca.driver import cluster as c
 from mpca.driver import instructions as i
-from mpca.wire.orders import Download, Freeze, Part, Rediscovered, Reduce
+from mpca.wire.orders import Download, Freeze, Part, Reduce
 from tests.driver.support import Machine, hello, order_of, progress, written
 
 E0, E1, E2 = ["e0", 0, 0], ["e1", 1, 0], ["e2", 2, 0]
@@ -380,43 +380,6 @@ def test_a_cycle_whose_yields_are_spoilt_gives_its_number_up() -> None:
     assert order_of(out).description == "begin"
     out = machine.run(machine.done(order_of(out)))
     assert order_of(out).freeze == Freeze(2, 2, [E0, E1])
-
-
-def test_a_lost_executor_has_those_asked_about_whom_something_is_open_and_no_others() -> None:
-    machine = Machine(agents=4)
-    reducing(machine)
-    assert machine.run(c.HoldEnded(1, 0, "cancelled")) == [i.Rediscover(["e1"])]
-    assert i.Rediscover(["e1"]) in machine.run(c.ExecutorLost("e2", "exit code 137"))
-    machine.run(c.AgentsFound("e1", [Rediscovered(1, 0, 101)]))
-    assert not [one for one in machine.run(c.ExecutorLost("e3", "exit code 137")) if isinstance(one, i.Rediscover)]
-
-
-def test_a_question_that_nobody_answers_is_asked_again() -> None:
-    machine = Machine()
-    reducing(machine)
-    machine.run(c.HoldEnded(1, 0, "cancelled"))
-    assert i.Rediscover(["e1"]) in machine.tell(i.Tick(), at=6.0)
-    machine.run(c.AgentsFound("e1", [Rediscovered(1, 0, 101)]))
-    assert not [one for one in machine.tell(i.Tick(), at=12.0) if isinstance(one, i.Rediscover)]
-
-
-def test_only_who_lost_its_holding_job_is_held_again() -> None:
-    machine = Machine()
-    reducing(machine)
-    assert machine.run(c.HoldEnded(1, 0, "cancelled")) == [i.Rediscover(["e1"])]
-    assert machine.run(c.AgentsFound("e0", [Rediscovered(0, 0, 100)])) == [], "who is well is left alone"
-    found = c.AgentsFound("e1", [Rediscovered(1, 0, 101)])
-    out = machine.run(found)
-    assert [one for one in out if isinstance(one, i.StartAgent)] == [i.StartAgent(1, 0, "e1")]
-    assert machine.run(found) == []
-
-
-def test_an_agent_whose_holding_job_ended_and_that_is_nowhere_is_started_again() -> None:
-    machine = Machine()
-    reducing(machine)
-    machine.run(c.HoldEnded(1, 0, "failed"))
-    assert machine.run(c.AgentsFound("e0", [Rediscovered(0, 0, 100)])) == [], "another executor cannot tell"
-    assert i.StartAgent(1, 1, "e1") in machine.run(c.AgentsFound("e1", []))
 
 
 # ---- fences ------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,45 @@
+"""Who is asked whether its agents live, and what the answer means, by event lists."""
+
+from __future__ import annotations
+
+from mpca.driver import cluster as c
+from mpca.driver import instructions as i
+from mpca.wire.orders import Rediscovered
+from tests.driver.support import Machine
+
+
+def test_a_lost_executor_has_those_asked_about_whom_something_is_open_and_no_others() -> None:
+    machine = Machine(agents=4)
+    machine.cycle(machine.training())
+    assert machine.run(c.HoldEnded(1, 0, "cancelled")) == [i.Rediscover(["e1"])]
+    assert i.Rediscover(["e1"]) in machine.run(c.ExecutorLost("e2", "exit code 137"))
+    machine.run(c.AgentsFound("e1", [Rediscovered(1, 0, 101)]))
+    assert not [one for one in machine.run(c.ExecutorLost("e3", "exit code 137")) if isinstance(one, i.Rediscover)]
+
+
+def test_a_question_that_nobody_answers_is_asked_again() -> None:
+    machine = Machine()
+    machine.cycle(machine.training())
+    machine.run(c.HoldEnded(1, 0, "cancelled"))
+    assert i.Rediscover(["e1"]) in machine.tell(i.Tick(), at=6.0)
+    machine.run(c.AgentsFound("e1", [Rediscovered(1, 0, 101)]))
+    assert not [one for one in machine.tell(i.Tick(), at=12.0) if isinstance(one, i.Rediscover)]
+
+
+def test_only_who_lost_its_holding_job_is_held_again() -> None:
+    machine = Machine()
+    machine.cycle(machine.training())
+    assert machine.run(c.HoldEnded(1, 0, "cancelled")) == [i.Rediscover(["e1"])]
+    assert machine.run(c.AgentsFound("e0", [Rediscovered(0, 0, 100)])) == [], "who is well is left alone"
+    found = c.AgentsFound("e1", [Rediscovered(1, 0, 101)])
+    out = machine.run(found)
+    assert [one for one in out if isinstance(one, i.StartAgent)] == [i.StartAgent(1, 0, "e1")]
+    assert machine.run(found) == []
+
+
+def test_an_agent_whose_holding_job_ended_and_that_is_nowhere_is_started_again() -> None:
+    machine = Machine()
+    machine.cycle(machine.training())
+    machine.run(c.HoldEnded(1, 0, "failed"))
+    assert machine.run(c.AgentsFound("e0", [Rediscovered(0, 0, 100)])) == [], "another executor cannot tell"
+    assert i.StartAgent(1, 1, "e1") in machine.run(c.AgentsFound("e1", []))
