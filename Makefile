@@ -10,7 +10,7 @@ PYTEST := $(VENV)/bin/python -m pytest
 JAR := mpca/jars/mpca-spark_2.12.jar
 JVM_SOURCES := jvm/pom.xml $(shell find jvm/src -type f 2>/dev/null)
 
-.PHONY: help setup train test test-docker test-docker-full quick junit lint format clean
+.PHONY: help setup train test test-docker test-docker-full test-gpu quick junit lint format clean
 
 help:
 	@echo "make setup    .venv with everything in it, and the jar; a JDK too when root on Debian"
@@ -18,6 +18,7 @@ help:
 	@echo "make test     all tests (JUnit and pytest)"
 	@echo "make test-docker       those on a cluster of containers, as root or with a docker engine: 6 minutes"
 	@echo "make test-docker-full  more of them, which CI leaves out: 20 minutes and 25 GB of disk"
+	@echo "make test-gpu          those of agents on a GPU, which needs one and no \`make setup\`: a few minutes"
 	@echo "make quick    the tests that start no Spark and no Hadoop, under two minutes"
 	@echo "make lint     ruff, and the rules of this project"
 	@echo "make clean    remove what was built here (not your runs)"
@@ -48,6 +49,10 @@ test-docker: setup
 # pytest collects these files only when they are named
 test-docker-full: setup
 	$(PYTEST) -s tests/docker/full_faults.py tests/docker/full_locality.py tests/docker/full_environment.py
+
+# with .venv where there is one, or any Python that has torch, numpy, msgpack, cloudpickle and pytest
+test-gpu:
+	@$(or $(PYTHON),$(wildcard $(VENV)/bin/python),python3) -m tests.gpu
 
 quick: setup
 	$(PYTEST) -m "not spark and not hadoop and not docker and not slow and not root" --ignore=tests/bare

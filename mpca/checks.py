@@ -1,23 +1,28 @@
 """How a setting is checked and refused, for every owner of settings: sections of the configuration and methods.
 
 A set of settings is a frozen dataclass. Field metadata says how text is read: ``quantity="duration"`` (seconds) or
-``"size"`` (bytes), else the type of the default. Not for where a value came from: `config.py` knows that.
+``"size"`` (bytes), ``word`` for a number or that word, else the type of the default. Not for where a value came from:
+`config.py` knows that.
 """
 
 from __future__ import annotations
 
 import difflib
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from typing import Any
 
 from mpca.errors import ConfigError
+from mpca.redaction import MASK, secrets_of
 from mpca.units import parse_duration, parse_size
 
 __all__ = ["build", "keywords", "knobs", "masked", "nearest", "parse", "refuse_password", "refused", "unknown"]
 
+#: Whole numbers beyond it are no setting of anything, and cannot be sent to an agent.
+_WHOLE = 1 << 63
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 #: What stands before the host of a URL: a name, and a password that nobody may read.
 _PASSWORD = re.compile(r"(://[^/@\s:]*):[^/@\s]+@")
@@ -25,10 +30,18 @@ _QUANTITIES = {"duration": parse_duration, "size": parse_size}
 
 
 def refused(key: str, value: object, rule: str) -> ConfigError:
-    """The error for one key: ``method.alpha = 1.5: must lie in [0, 1]``."""
-    error = ConfigError(f"{key} = {masked(repr(value))}: {rule}")
+    """The error for one key: ``method.alpha = 1.5: must lie in [0, 1]``; a secret's value is not in it."""
+    shown = MASK if secrets_of({key: ""}) else masked(_shown(value))
+    error = ConfigError(f"{key} = {shown}: {rule}")
     error.key = key
     return error
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # a whole number of thousands of digits, which TOML can have in hexadecimal
+        return "too many digits"
 
 
 def masked(text: str) -> str:
@@ -70,24 +83,26 @@ def parse(key: str, knob: Field[Any], value: object) -> Any:
     """A value as the knob's type: from text (``--set``, Spark) or as TOML and msgpack give it.
 
     Raises:
-        ConfigError: the value is not of that type; durations and sizes need a unit, unless they are 0.
+        ConfigError: the value is not of that type, or no finite number; durations and sizes need a unit, unless they are 0.
     """
     quantity = knob.metadata.get("quantity")
     if quantity is not None:
         return _quantity(key, quantity, value)
+    word = knob.metadata.get("word")
+    if word is not None:
+        return _number_or(word, key, value)
     default = knob.default
     assert default is not MISSING, f"{key} has no default to tell its type"
     kind = type(default)
-    if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
-        return value.strip() if isinstance(value, str) else value
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(value, str):
-        try:
-            return _from_text(kind, value.strip())
-        except ValueError:
-            pass
-    raise refused(key, value, f"must be {_named(kind)}")
+    try:
+        read = _read(kind, value)
+    except (ValueError, OverflowError):
+        raise refused(key, value, f"must be {_named(kind)}") from None
+    if isinstance(read, float) and not math.isfinite(read):
+        raise refused(key, read, "must be a finite number")
+    if kind is int and not -_WHOLE <= read < _WHOLE:
+        raise refused(key, value, "must lie between -2^63 and 2^63 - 1")
+    return read
 
 
 def build(cls: type, section: str, values: Mapping[str, object]) -> Any:
@@ -128,6 +143,17 @@ def keywords(
     return {name: parse(f"{section}.{name}", known[name], value) for name, value in values.items()}
 
 
+def _number_or(word: str, key: str, value: object) -> float | str:
+    if isinstance(value, str) and value.strip() == word:
+        return word
+    try:
+        if isinstance(value, int | float | str) and not isinstance(value, bool) and math.isfinite(float(value)):
+            return float(value)
+    except (ValueError, OverflowError):
+        pass
+    raise refused(key, value, f'must be a finite number, or "{word}"')
+
+
 def _quantity(key: str, quantity: str, value: object) -> float | int:
     if value in (0, "0") and not isinstance(value, bool):
         return 0
@@ -138,6 +164,19 @@ def _quantity(key: str, quantity: str, value: object) -> float | int:
             raise refused(key, value, str(error)) from None
     example = "90s" if quantity == "duration" else "64MiB"
     raise refused(key, value, f"must be a {quantity} with its unit, as text, such as {example!r}")
+
+
+def _read(kind: type, value: object) -> Any:
+    """Raises ValueError or OverflowError when the value cannot be of that type."""
+    if isinstance(value, str):
+        return _from_text(kind, value.strip())
+    if isinstance(value, bool) is not (kind is bool):
+        raise ValueError(value)
+    if isinstance(value, kind):
+        return value
+    if kind is float and isinstance(value, int):
+        return float(value)
+    raise ValueError(value)
 
 
 def _from_text(kind: type, text: str) -> Any:

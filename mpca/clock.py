@@ -1,7 +1,8 @@
 """Time as a collaborator. State machines get `now` as an argument; only shells hold a Clock.
 
-`now()` orders events inside one process and never jumps. `wall()` stamps records and deadlines that another process
-of the cluster reads (design, section 2: deadlines travel as absolute times).
+`now()` never jumps, and all processes of one machine have it in common; executors measure the offset of theirs from the
+driver's, so that deadlines and times of reports travel as the driver's. `wall()` may be wrong and be set at any moment: it
+names folders, and nothing waits by it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ __all__ = ["Clock", "ManualClock", "SystemClock"]
 
 class Clock(Protocol):
     def now(self) -> float:
-        """Seconds, monotonic, of no particular origin."""
+        """Seconds, monotonic: Linux's CLOCK_MONOTONIC, which Java's System.nanoTime is too."""
         ...
 
     def wall(self) -> float:
@@ -46,6 +47,10 @@ class ManualClock:
     def set(self, now: float) -> None:
         assert now >= self._now, (now, self._now)
         self._now = now
+
+    def set_wall_forward(self, seconds: float) -> None:
+        """Somebody sets the wall clock; negative: back."""
+        self._epoch += seconds
 
     def advance(self, seconds: float) -> None:
         self.set(self._now + seconds)

@@ -2,11 +2,13 @@
 
 Each section's class says its keys, their meaning and unit; what a section refuses is refused here, before anything is
 asked of a cluster, with the key, the value, where it was set and the remedy. This module is also the only reader of the
-environment. Not for what needs a cluster, data or a model to be known: their owners check that.
+environment, and so agents import it, who have no use for TOML. Not for what needs a cluster, data or a model to be known:
+their owners check that.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,17 +16,14 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-
 from mpca.checks import build, knobs, nearest, parse, refuse_password, refused
 from mpca.errors import ConfigError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from mpca.private import opener
+from mpca.redaction import DEFAULT, MASKS, PATTERN, redacted, redaction
+from mpca.units import parse_size
 
 __all__ = [
+    "LEAST_HEAP",
     "ORIGINS",
     "SPARK_PREFIX",
     "BackupConfig",
@@ -43,6 +42,11 @@ __all__ = [
 #: Words of the [origin] table of a run's config.toml, later ones win.
 ORIGINS = ("default", "file", "Spark", "command line")
 SPARK_PREFIX = "spark.mpca."
+#: Heaps below end as they begin: Spark wants 1.5 times the 300 MiB that it reserves for itself.
+LEAST_HEAP = 450 << 20
+_HEAP_RULE = f"must be {LEAST_HEAP >> 20}MiB or more: Spark wants 1.5 times the 300 MiB that it reserves"
+_NAME_LETTERS = 100
+_NESTED = 16  # tables within tables of a file; Spark's longest names have seven parts
 
 
 def _duration(default: float) -> Any:
@@ -70,7 +74,8 @@ class RunConfig:
     """[run]: what the run is called and where it writes."""
 
     name: str = "run"
-    """Part of the run folder's name and of what Spark shows; letters, digits, dot, dash, underscore."""
+    """Part of the run folder's name and of what Spark shows; up to 100 letters, digits, dots, dashes, underscores; it begins
+    with neither dot nor dash."""
     seed: int = 0
     """Seed of x_0; seeds of the data differ by agent and incarnation. 0 to 2^63 - 1."""
     dir: str = ""
@@ -79,6 +84,10 @@ class RunConfig:
     def __post_init__(self) -> None:
         if not self.name or not all(c.isalnum() or c in "._-" for c in self.name) or self.name.startswith("."):
             raise refused("run.name", self.name, "must be letters, digits, dot, dash or underscore: it names a folder")
+        if self.name.startswith("-"):
+            raise refused("run.name", self.name, "must not begin with a dash: commands would take it for an option")
+        if len(self.name) > _NAME_LETTERS:
+            raise refused("run.name", self.name, f"must have {_NAME_LETTERS} letters or fewer: it names a folder")
         if not 0 <= self.seed < 1 << 63:
             raise refused("run.seed", self.seed, "must lie in 0 .. 2^63 - 1")
 
@@ -142,7 +151,7 @@ class ObjectivesConfig:
     target_error: float = 0.0
     """Error of the joint model on the test set, a share in [0, 1); 0: none."""
     max_time: float = _duration(0.0)
-    """Seconds since the first optimiser update, over all attempts of the run; 0: none."""
+    """Seconds since all agents of the start trained, over all attempts of the run; 0: none."""
     max_cycles: int = 0
     """Cycles over all attempts; 0: none."""
     evaluate_every: float = _duration(1.0)
@@ -165,13 +174,17 @@ class ClusterConfig:
     agents_per_executor: int = 1
     """Agents in one executor, which needs two cores for each of them."""
     executor_memory: int = _size(1 << 30)
-    """Bytes of one executor JVM's heap."""
+    """Bytes of one executor JVM's heap, 450 MiB or more."""
     agent_memory: int = _size(0)
     """Bytes of one agent's process on a cluster that counts them (YARN), without its parameter slots; 0: estimated."""
     cycle_deadline: float = _duration(30.0)
     """Seconds that a cycle waits for an agent before it goes on without it."""
     start_timeout: float = _duration(180.0)
     """Seconds from the start of the run to the first step."""
+    finish_timeout: float = _duration(300.0)
+    """Seconds that train functions have, after the run's end, for what stands behind their loop; at least 4."""
+    norm_limit: float = 10.0
+    """A contribution that moved further than so many times the others' median is left out; 0: none is."""
     device: str = "cpu"
     """What agents train on: "cpu" or "cuda"."""
     threads: int = 1
@@ -196,9 +209,11 @@ class ClusterConfig:
         for key in ("cycle_deadline", "start_timeout"):
             if not getattr(self, key) > 0:
                 raise refused(f"cluster.{key}", getattr(self, key), "must be above 0, such as '30s'")
-        if self.executor_memory < 256 << 20:
-            raise refused("cluster.executor_memory", self.executor_memory, "must be 256MiB or more")
-        _at_least("cluster", self, 0, "agent_memory")
+        if self.executor_memory < LEAST_HEAP:
+            raise refused("cluster.executor_memory", self.executor_memory, _HEAP_RULE)
+        _at_least("cluster", self, 0, "agent_memory", "finish_timeout")
+        if self.norm_limit and not 1 < self.norm_limit < math.inf:
+            raise refused("cluster.norm_limit", self.norm_limit, "must be above 1, such as 10, or 0 for none")
         if not 16 << 10 <= self.chunk <= 1 << 20:
             raise refused("cluster.chunk", self.chunk, "must lie between 16KiB and 1MiB")
         _one_of("cluster", self, "reducer", ("ranges", "tree"))
@@ -211,7 +226,7 @@ class BackupConfig:
     """[backup]: what a run can go on from."""
 
     interval: float = _duration(60.0)
-    """Seconds between two backups; 0: only at the end."""
+    """Seconds between two backups; 0: only at the end, so that a driver that is started again begins anew."""
     keep: int = 3
     """How many of the newest are kept, 1 or more."""
     path: str = ""
@@ -251,22 +266,27 @@ class Resolved:
     objectives: ObjectivesConfig
     cluster: ClusterConfig
     backup: BackupConfig
-    spark: dict[str, str]  # full names of Spark's settings, passed through
+    spark: dict[str, str] = field(repr=False)  # full names of Spark's settings, passed through, secrets among them
     origins: dict[str, str]  # "section.key" -> one of ORIGINS
+    redaction: str = DEFAULT  # the spark.redaction.regex in force
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Every section as TOML and msgpack can say it; durations and sizes as text with their unit."""
+        """Every section as TOML and msgpack can say it; durations and sizes as text with their unit, secrets masked."""
         tables: dict[str, dict[str, Any]] = {name: _table(getattr(self, name)) for name in _SECTIONS}
         tables["method"] = self.method.to_dict()
-        tables["spark"] = dict(self.spark)
+        tables["spark"] = redacted(self.spark, self.redaction)
         return tables
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write ``config.toml``: the sections, and a table [origin] that says of each key where it came from.
+        """Write ``config.toml``, for its owner alone: the sections, and a table [origin] that says where each key came from.
 
-        `load` reads the file as a configuration like any other; it passes [origin] over.
+        `load` reads the file as a configuration like any other; it passes [origin] over, and refuses a secret that is masked.
         """
-        Path(path).write_bytes(tomli_w.dumps({**self.to_dict(), "origin": dict(self.origins)}).encode())
+        import tomli_w
+
+        text = tomli_w.dumps({**self.to_dict(), "origin": dict(self.origins)})
+        with open(path, "w", encoding="utf-8", opener=opener) as file:
+            file.write(text)
 
 
 def load(
@@ -306,6 +326,7 @@ def load(
         chosen = method(given.values["method"])
         spark = _spark(given.values.get("spark", {}))
         _check_spark(spark, session, sections["cluster"])
+        rule = _redaction(spark, session)
     except ConfigError as error:
         place = given.places.get(error.key or "")
         if place is None:
@@ -313,7 +334,7 @@ def load(
         placed = ConfigError(f"{error} (set by {place})")
         placed.key = error.key
         raise placed from None
-    resolved = Resolved(**sections, method=chosen, spark=spark, origins={})
+    resolved = Resolved(**sections, method=chosen, spark=spark, origins={}, redaction=rule)
     for name, table in resolved.to_dict().items():
         for key in table:
             full = f"{name}.{key}" if name != "spark" else key
@@ -351,6 +372,11 @@ def _method_name_first(key: str) -> bool:
 
 
 def _read_file(given: _Given, path: str | os.PathLike[str]) -> None:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
     try:
         text = Path(path).read_text(encoding="utf-8")
         tables = tomllib.loads(text)
@@ -360,6 +386,12 @@ def _read_file(given: _Given, path: str | os.PathLike[str]) -> None:
         raise ConfigError(f"configuration is not UTF-8 text: {path}: byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:  # its text ends "(at line 3, column 7)"
         raise ConfigError(f"configuration is not TOML: {path}: {error}") from None
+    except ValueError as error:  # a whole number of thousands of digits
+        raise ConfigError(f"configuration cannot be read: {path}: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"configuration is nested too deeply: {path}") from None
+    if _too_deep(tables):  # dotted keys nest as deeply as a file is long, and the reader does not mind
+        raise ConfigError(f"configuration is nested too deeply: {path}")
     for section, table in tables.items():
         if section == "origin":  # a run's own config.toml: what is in it is "file" now
             continue
@@ -370,6 +402,14 @@ def _read_file(given: _Given, path: str | os.PathLike[str]) -> None:
         pairs = dict(_flat(table)) if section == "spark" else table
         for key in sorted(pairs, key=lambda key, section=section: _method_name_first(f"{section}.{key}")):  # type: ignore[misc]
             given.put(f"{section}.{key}", pairs[key], "file", f"{path}: {section}.{key}")
+
+
+def _too_deep(tables: Mapping[str, Any]) -> bool:
+    level: list[Any] = [tables]
+    for _ in range(_NESTED):
+        inner = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [one for values in inner for one in values if isinstance(one, (dict, list))]
+    return bool(level)
 
 
 def _section(cls: type, name: str, values: Mapping[str, Any]) -> Any:
@@ -408,6 +448,9 @@ def _check_spark(own: Mapping[str, str], session: Mapping[str, str], cluster: Cl
     for key in own:
         if key.startswith(SPARK_PREFIX):
             raise refused(key, own[key], "write it in its own section instead of [spark]")
+    for key in ("spark.executor.memory", "spark.driver.memory"):
+        if key in own:
+            _check_heap(key, own[key])
     cores, needed = both.get("spark.executor.cores"), 2 * cluster.agents_per_executor
     if cores is not None and cores.strip().isdigit() and int(cores) < needed:
         raise refused(
@@ -416,6 +459,31 @@ def _check_spark(own: Mapping[str, str], session: Mapping[str, str], cluster: Cl
             f"must be {needed} or more: an agent needs two cores of its executor, one that holds it and one for the "
             f"exchange, and cluster.agents_per_executor is {cluster.agents_per_executor}",
         )
+
+
+def _check_heap(key: str, text: str) -> None:
+    """A bare number is one of MiB, as Spark reads it."""
+    try:
+        size = parse_size(f"{text}m" if text.strip().isdigit() else text)
+    except ValueError as error:
+        raise refused(key, text, str(error)) from None
+    if size < LEAST_HEAP:
+        raise refused(key, text, _HEAP_RULE)
+
+
+def _redaction(own: Mapping[str, str], session: Mapping[str, str]) -> str:
+    """The rule for what is secret; what was masked by it before is no value."""
+    for key, value in own.items():
+        if value.strip() in MASKS:
+            raise refused(
+                key, value, f"is masked and no value: give the secret again, as by --set {key}=..., or leave the key out"
+            )
+    rule = own.get(PATTERN) or session.get(PATTERN) or DEFAULT
+    try:
+        redaction(rule)
+    except ValueError as error:
+        raise refused(PATTERN, rule, str(error)) from None
+    return rule
 
 
 def _table(config: Any) -> dict[str, Any]:

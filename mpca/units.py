@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 __all__ = ["format_duration", "format_size", "parse_duration", "parse_size"]
@@ -19,14 +20,17 @@ def _parse(text: str, table: dict[str, float], example: str, what: str) -> float
     match = _QUANTITY.match(text)
     if match is None or match[2].lower() not in table:
         raise ValueError(f"not a {what}: {text!r}; write a number with its unit, such as {example}")
-    return float(match[1]) * table[match[2].lower()]
+    value = float(match[1]) * table[match[2].lower()]
+    if not math.isfinite(value):
+        raise ValueError(f"not a {what}: {text[:40]!r}: too large a number")
+    return value
 
 
 def parse_size(text: str | int) -> int:
     """Bytes of a size such as ``"16MiB"``, ``"1.5 GiB"`` or ``"900m"``; an int is bytes already.
 
     Raises:
-        ValueError: no number, no unit, or an unknown unit.
+        ValueError: no number, no unit, an unknown unit, or a number that a float cannot hold.
     """
     if isinstance(text, int):
         return text
@@ -37,7 +41,7 @@ def parse_duration(text: str | int | float) -> float:
     """Seconds of a duration such as ``"75s"``, ``"500 ms"`` or ``"2h"``; a number is seconds already.
 
     Raises:
-        ValueError: no number, no unit, or an unknown unit.
+        ValueError: no number, no unit, an unknown unit, or a number that a float cannot hold.
     """
     if isinstance(text, (int, float)):
         return float(text)

@@ -2,20 +2,67 @@
 
 Tests marked `spark`, `hadoop` or `docker` share a session or daemons between them, so for those the same is asked once, when
 everything has ended; what a single one of them may leave in Spark is checked in `tests/spark`.
+
+Of those it is also asked whether they replaced a part of mpca: such a test counts for what really happens, or not at all.
 """
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from tests.support.leaks import Held, wait_until_gone
+from tests.support.unpatched import Watch
+
+# A run under `nohup`, or of a CI that does the same, would hand down to everything here that SIGHUP is ignored.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+# The machine may be busy: how long an example takes says nothing.
+hypothesis.settings.register_profile("mpca", deadline=None)
+hypothesis.settings.load_profile("mpca")
+_WATCH: pytest.StashKey[Watch] = pytest.StashKey()
+
+
+def _on_a_cluster(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(shared) is not None for shared in ("spark", "hadoop", "docker"))
+
+
+def _nothing_replaced(item: pytest.Item) -> None:
+    changes = item.config.stash[_WATCH].changes()
+    assert not changes, f"a test on a real cluster replaces nothing of mpca: {changes}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    if _on_a_cluster(item) and _WATCH not in item.config.stash:
+        item.config.stash[_WATCH] = Watch()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Before fixtures are taken down: what they replaced is still there."""
+    if not _on_a_cluster(item):
+        return (yield)
+    with item.config.stash[_WATCH].beside():
+        result = yield
+    _nothing_replaced(item)
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    result = yield
+    if _on_a_cluster(item):
+        _nothing_replaced(item)
+    return result
 
 
 @pytest.fixture(autouse=True)
 def nothing_left_by_the_test(request: pytest.FixtureRequest) -> Iterator[None]:
-    if any(request.node.get_closest_marker(shared) is not None for shared in ("spark", "hadoop", "docker")):
+    if _on_a_cluster(request.node):
         yield
         return
     before = Held.now()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpca import config
+from mpca.checks import keywords
 from mpca.config import ORIGINS, Resolved
 from mpca.errors import ConfigError
 from mpca.methods import MPCA, Sync, from_dict
@@ -23,6 +25,7 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
+SECTIONS = {"run", "model", "data", "optimizer", "objectives", "cluster", "backup"}
 
 
 def load(path: Path | None = None, *sets: str, spark: dict[str, str] | None = None) -> Resolved:
@@ -66,6 +69,7 @@ def test_later_sources_win_and_each_key_says_its_own(file: Any) -> None:
         ("objectives.target_error=0.0", "objectives", "target_error", 0.0),
         ("objectives.max_cycles=12", "objectives", "max_cycles", 12),
         ("cluster.cycle_deadline=1500 ms", "cluster", "cycle_deadline", 1.5),
+        ("cluster.finish_timeout=20m", "cluster", "finish_timeout", 1200.0),
         ("cluster.chunk=16KiB", "cluster", "chunk", 16384),
         ("cluster.executor_memory=1.5GiB", "cluster", "executor_memory", 3 << 29),
         ("run.name=night=1", "run", "name", None),
@@ -123,7 +127,7 @@ def test_written_configuration_has_every_key_and_its_origin(tmp_path: Path) -> N
     assert tables["objectives"]["max_time"] == "0s"
 
 
-@given(st.floats(0.001, 1e6), st.integers(256 << 20, 1 << 45))
+@given(st.floats(0.001, 1e6), st.integers(450 << 20, 1 << 45))
 def test_quantities_keep_their_value_through_text(seconds: float, size: int) -> None:
     resolved = load(None, f"cluster.cycle_deadline={seconds:.9f}s", f"cluster.executor_memory={size}B")
     again = load(None, *(f"cluster.{k}={v}" for k, v in resolved.to_dict()["cluster"].items()))
@@ -141,7 +145,7 @@ def test_quantities_keep_their_value_through_text(seconds: float, size: int) -> 
         ("clutser.agents=3", r"unknown section of clutser.agents \(--set clutser.agents\): did you mean 'cluster'"),
         ("cluster=3", r"--set cluster: cluster is a section"),
         ("nonsense", r"--set nonsense: must be section.key=value"),
-        ("method.alpha=1.5", r"method.alpha = 1.5: must lie in \[0, 1\] \(set by --set method.alpha\)"),
+        ("method.alpha=1.5", r"""method.alpha = 1.5: must lie in \[0, 1\], or be "auto" \(set by --set method.alpha\)"""),
         ("method.alhpa=0.5", r"unknown key method.alhpa: did you mean 'alpha'.*--set method.alhpa"),
         ("objectives.max_time=75", r"objectives.max_time = '75': not a duration.*such as 90s"),
         ("objectives.max_time=-5s", r"objectives.max_time = '-5s': not a duration"),
@@ -152,7 +156,11 @@ def test_quantities_keep_their_value_through_text(seconds: float, size: int) -> 
         ("cluster.min_agents=9", r"cluster.min_agents = 9: must be at most cluster.agents = 2"),
         ("cluster.agents_per_executor=9", r"cluster.agents_per_executor = 9"),
         ("cluster.cycle_deadline=0", r"cluster.cycle_deadline = 0.*above 0"),
-        ("cluster.executor_memory=1MiB", r"cluster.executor_memory = 1048576"),
+        ("cluster.finish_timeout=-5s", r"cluster.finish_timeout"),
+        ("cluster.executor_memory=449MiB", r"cluster.executor_memory = 470810624: must be 450MiB or more"),
+        ("spark.driver.memory=449m", r"spark.driver.memory = '449m': must be 450MiB or more.*--set spark.driver.memory"),
+        ("spark.executor.memory=449", r"spark.executor.memory = '449': must be 450MiB or more"),  # MiB
+        ("spark.driver.memory=much", r"spark.driver.memory = 'much': not a size"),
         ("cluster.reducer=range", r"cluster.reducer = 'range': must be one of ranges, tree; did you mean 'ranges'"),
         ("cluster.device=tpu", r"cluster.device = 'tpu'"),
         ("backup.keep=0", r"backup.keep = 0"),
@@ -162,6 +170,13 @@ def test_quantities_keep_their_value_through_text(seconds: float, size: int) -> 
         ("optimizer.lr=nan", r"optimizer.lr = nan"),
         ("optimizer.momentum=0.9", r"optimizer.momentum = 0.9: is for sgd; optimizer.name is 'adam'"),
         ("run.name=a/b", r"run.name = 'a/b'"),
+        ("run.name=-rf", r"run.name = '-rf': must not begin with a dash"),
+        (f"run.name={101 * 'a'}", r"run.name = 'a+': must have 100 letters or fewer"),
+        ("optimizer.weight_decay=inf", r"optimizer.weight_decay = inf: must be a finite number"),
+        ("method.alpha=inf", r"method.alpha = 'inf': must be a finite number, or \"auto\""),
+        (f"objectives.max_cycles={10**19}", r"objectives.max_cycles = '1.*': must lie between -2\^63 and 2\^63 - 1"),
+        (f"cluster.cycle_deadline={400 * '9'}s", r"cluster.cycle_deadline = .*: too large a number"),
+        (f"cluster.agent_memory={400 * '9'}TiB", r"cluster.agent_memory = .*: too large a number"),
         ("run.seed=-1", r"run.seed = -1"),
         ("spark.executor.cores=1", r"spark.executor.cores = 1: must be 2 or more: an agent needs two cores"),
         ("spark.speculation=true", r"spark.speculation = 'true': must be false.*--set spark.speculation"),
@@ -184,12 +199,39 @@ def test_refused_on_the_command_line(text: str, message: str) -> None:
         ("[objectives]\nmax_time = 90\n", r"objectives.max_time = 90: must be a duration with its unit.*'90s'"),
         ("[objectvies]\nmax_time = '9s'\n", r"unknown section \[objectvies\] \(.*run.toml\): did you mean 'objectives'"),
         ("run = 3\n", r"run = 3 \(.*\): is a section; write \[run\]"),
+        ("[optimizer]\nweight_decay = -inf\n", r"optimizer.weight_decay = -inf: must be a finite number"),
+        (f"[optimizer]\nlr = 1{400 * '0'}\n", r"optimizer.lr = 10+: must be a number"),
+        (f"[run]\nseed = 0x{9000 * 'f'}\n", r"run.seed = too many digits: must lie between"),
+        (f"[run]\nseed = {9000 * '9'}\n", r"cannot be read: .*run.toml: "),
+        (f"[model]\nx = {3000 * '['}{3000 * ']'}\n", r"nested too deeply: .*run.toml"),
+        (f"[model]\nx = {100 * '['}{100 * ']'}\n", r"nested too deeply: .*run.toml"),
+        (f"[spark]\n{'.'.join(5000 * 'x')} = 1\n", r"nested too deeply: .*run.toml"),
+        (f"[model]\n{'.'.join(5000 * 'x')} = 1\n", r"nested too deeply: .*run.toml"),
         ("[method]\ngamma = 1.0\ncorrection = true\n", r"method.gamma = 1.0.*set by .*run.toml: method.gamma"),
     ],
 )
 def test_refused_in_a_file(file: Any, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load(file(text))
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_no_number_that_is_not_finite_is_a_setting(file: Any, value: float) -> None:
+    """Of any section, from a file, from the command line, and for the model's and the data set's own keys."""
+    method = [(f"method.{one.name}", one) for one in fields(MPCA) if isinstance(one.default, float)]
+    sections = {one.name: vars(config)[f"{one.name.capitalize()}Config"] for one in fields(Resolved) if one.name in SECTIONS}
+    owned = [
+        (f"{name}.{one.name}", one) for name, cls in sections.items() for one in fields(cls) if isinstance(one.default, float)
+    ]
+    assert len(owned) >= 10
+    assert len(method) >= 5
+    for key, _ in owned + method:
+        section, name = key.split(".")
+        for where in ((None, f"{key}={value}"), (file(f"[{section}]\n{name} = {value}\n"),)):
+            with pytest.raises(ConfigError, match=f"{section}.{name} = "):
+                load(*where)
+    with pytest.raises(ConfigError, match=r"data.share = .*must be a finite number"):
+        keywords(lambda *, share=0.5: None, "data", {"share": value})
 
 
 def test_refused_from_spark_names_the_setting() -> None:
@@ -265,5 +307,49 @@ def test_children_get_the_environment_with_changes(monkeypatch: pytest.MonkeyPat
 
 
 def test_sections_are_those_of_the_design() -> None:
-    names = {one.name for one in fields(Resolved)} - {"origins"}
+    names = {one.name for one in fields(Resolved)} - {"origins", "redaction"}
     assert names == {"run", "model", "data", "optimizer", "method", "objectives", "cluster", "backup", "spark"}
+
+
+# ---- secrets -------------------------------------------------------------------------------------------------------
+
+
+def test_a_secret_is_in_nothing_that_is_written_or_said(tmp_path: Path) -> None:
+    secret = "hunter2"
+    sets = (f"spark.ssl.keyPassword={secret}", f"spark.kerberos.keytab=/{secret}", f"spark.executorEnv.A=token {secret}")
+    path = tmp_path / "config.toml"
+    path.touch(mode=0o644)  # of an attempt that did not care
+    resolved = load(None, *sets, "spark.ui.enabled=false")
+    resolved.write(path)
+    assert resolved.spark["spark.ssl.keyPassword"] == secret
+    assert secret not in path.read_text() + repr(resolved) + str(resolved.to_dict())
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert tomllib.loads(path.read_text())["spark"] == {
+        "spark.ssl.keyPassword": "***",
+        "spark.kerberos.keytab": "***",
+        "spark.executorEnv.A": "***",
+        "spark.ui.enabled": "false",
+    }
+    with pytest.raises(ConfigError, match=r"^spark\.my\.password = \*\*\*: must") as caught:
+        load(None, f"spark.my.password=https://ann:{secret}@host")
+    assert secret not in str(caught.value)
+
+
+def test_a_masked_secret_is_refused_until_it_is_given_again(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    load(None, "spark.ssl.keyPassword=hunter2").write(path)
+    with pytest.raises(ConfigError, match=r"spark\.ssl\.keyPassword = \*\*\*: is masked and no value: .*config\.toml"):
+        load(path)
+    assert load(path, "spark.ssl.keyPassword=hunter3").spark == {"spark.ssl.keyPassword": "hunter3"}
+    with pytest.raises(ConfigError, match=r"spark\.a = '\*\*\*\*\*\*\*\*\*\(redacted\)': is masked"):
+        load(None, "spark.a=*********(redacted)")
+
+
+def test_the_rule_is_the_users_the_sessions_or_sparks() -> None:
+    zebra = "spark.zebra=stripes"
+    assert load(None, zebra).to_dict()["spark"] == {"spark.zebra": "stripes"}
+    assert load(None, zebra, spark={"spark.redaction.regex": "zebra"}).to_dict()["spark"] == {"spark.zebra": "***"}
+    own = load(None, zebra, "spark.redaction.regex=zebra", spark={"spark.redaction.regex": "horse"}).to_dict()["spark"]
+    assert own == {"spark.zebra": "***", "spark.redaction.regex": "zebra"}
+    with pytest.raises(ConfigError, match=r"spark\.redaction\.regex = .*: cannot be read"):
+        load(None, "spark.redaction.regex=a|(?i)b")

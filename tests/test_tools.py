@@ -8,6 +8,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.support.ways_to_patch import WAYS
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -30,20 +32,13 @@ def counting() -> ModuleType:
     return _tool("count_tests")
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import unittest.mock",
-        "from unittest import mock",
-        "from unittest.mock import patch",
-        "def test(monkeypatch):\n    monkeypatch.setattr('mpca.driver.cycle.Cycle', None)",
-        "import mpca.driver.cycle\nmpca.driver.cycle.LIMIT = 3",
-        "from mpca.driver import cycle\nsetattr(cycle, 'LIMIT', 3)",
-        "from mpca.driver import cycle\ncycle.LIMIT += 3",
-    ],
-)
-def test_a_mock_or_a_patch_of_mpca_is_found(rule: ModuleType, source: str) -> None:
-    assert len(list(rule.findings(source))) == 1
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_to_patch_is_read(rule: ModuleType, way: str) -> None:
+    assert bool(list(rule.findings(WAYS[way].source))) == WAYS[way].read
+
+
+def test_no_way_to_patch_escapes_both_the_tool_and_the_watch() -> None:
+    assert [name for name, way in WAYS.items() if not way.read and not way.seen] == []
 
 
 def test_environment_variables_and_faults_by_signal_are_allowed(rule: ModuleType) -> None:
@@ -68,9 +63,34 @@ def test_tests_are_counted_by_folder(counting: ModuleType) -> None:
     assert counts == {"tests/spark": {"passed": 1, "skipped": 1}, "tests": {"passed": 1}}
 
 
+@pytest.fixture
+def two_folders(counting: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "FOLDERS", ("tests", "tests/spark"))
+
+
+@pytest.mark.usefixtures("two_folders")
 def test_a_skipped_and_a_missing_test_on_a_real_cluster_are_told(counting: ModuleType) -> None:
     collected = ["tests/spark/test_a.py::one", "tests/spark/test_a.py::two", "tests/test_b.py::y"]
     assert counting.missing(counting.count(_junit(one=False, two=False)), collected) == []
     (skipped,) = counting.missing(counting.count(_junit(one=False, two=True)), collected)
     assert skipped == "tests/spark: 1 skipped; tests on a real cluster must run"
     assert counting.missing(counting.count(_junit(one=False)), collected) == ["tests/spark: 1 of 2 tests ran"]
+
+
+@pytest.mark.usefixtures("two_folders")
+def test_a_folder_that_was_taken_away_is_told_though_pytest_collects_nothing_of_it(counting: ModuleType) -> None:
+    assert counting.missing(counting.count(_junit()), ["tests/test_b.py::y"]) == [
+        "tests/spark: no tests; it is in the list of tools/count_tests.py"
+    ]
+
+
+@pytest.mark.usefixtures("two_folders")
+def test_a_folder_that_is_not_in_the_list_is_told(counting: ModuleType) -> None:
+    junit = _junit(one=False).replace('classname="tests.test_b"', 'classname="tests.more.test_b"')
+    assert "tests/more: not in the list of tools/count_tests.py" in counting.missing(counting.count(junit), [])
+
+
+def test_the_list_is_that_of_this_checkout(counting: ModuleType) -> None:
+    """Whoever removes a folder has to say so here too."""
+    folders = {str(path.parent.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")}
+    assert sorted(folders) == list(counting.FOLDERS)

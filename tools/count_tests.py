@@ -1,8 +1,8 @@
 """What became of the tests, by folder, from pytest's JUnit file; for `.ci/run`.
 
 Prints passed, failed and skipped tests of every folder, and exits with 1 when a test on a real cluster was skipped or is
-missing: such a test counts only when it ran. Needs the file's path and the ids that pytest collects (on stdin, as
-``pytest --collect-only -q`` prints them).
+missing: such a test counts only when it ran; and when a folder has none, whoever took it away. Needs the file's path and the
+ids that pytest collects (on stdin, as ``pytest --collect-only -q`` prints them).
 """
 
 from __future__ import annotations
@@ -13,8 +13,32 @@ from collections.abc import Iterable
 from pathlib import Path
 from xml.etree import ElementTree
 
-__all__ = ["REAL", "count", "main", "missing"]
+__all__ = ["FOLDERS", "REAL", "count", "main", "missing"]
 
+#: Where there are tests. A folder that goes away, or comes, is written here by whoever does it.
+FOLDERS = (
+    "tests",
+    "tests/agent",
+    "tests/algorithm",
+    "tests/api",
+    "tests/bare",
+    "tests/bench",
+    "tests/cli",
+    "tests/data",
+    "tests/docker",
+    "tests/driver",
+    "tests/gpu",
+    "tests/hadoop",
+    "tests/methods",
+    "tests/models",
+    "tests/records",
+    "tests/report",
+    "tests/shm",
+    "tests/sim",
+    "tests/spark",
+    "tests/storage",
+    "tests/wire",
+)
 REAL = ("tests/spark", "tests/hadoop", "tests/docker")
 _OUTCOMES = {"failure": "failed", "error": "failed", "skipped": "skipped"}
 
@@ -35,9 +59,10 @@ def count(junit: str) -> dict[str, Counter[str]]:
 
 
 def missing(counts: dict[str, Counter[str]], collected: Iterable[str]) -> list[str]:
-    """What keeps the tests on real clusters from counting."""
+    """What keeps these tests from counting."""
     wanted = Counter("/".join(line.split("::")[0].split("/")[:2]) for line in collected if "::" in line)
-    said = []
+    said = [f"{folder}: no tests; it is in the list of tools/count_tests.py" for folder in FOLDERS if folder not in counts]
+    said += [f"{folder}: not in the list of tools/count_tests.py" for folder in sorted(counts.keys() - set(FOLDERS))]
     for folder in REAL:
         ran = counts.get(folder, Counter())
         if ran["skipped"]:

@@ -11,8 +11,10 @@ import logging
 import os
 import platform
 import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mpca.agent.attached import several
 from mpca.agent.context import AgentContext, current
 from mpca.agent.seeds import seed_everything
 from mpca.errors import ConfigError
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from mpca.agent.reading import Reading
+    from mpca.agent.watch import ModelWatch
     from mpca.data.share import Share
     from mpca.data.share_iterable import IterableShare
     from mpca.data.stream import Stream
@@ -30,37 +33,78 @@ __all__ = ["agent", "agents", "attach", "data", "device", "files", "log", "sampl
 _log = logging.getLogger("mpca.agent")
 
 
-def attach(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Let this agent's model take part in the run: after every `optimizer.step()` it may be read and pulled.
+def attach(
+    model: torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, torch.nn.Module],
+    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | Mapping[str, torch.optim.Optimizer],
+) -> None:
+    """Let this agent's model take part in the run: after every update it may be read and pulled.
 
-    Blocks until all agents agree on the initial parameters. With several optimisers the first one attached counts.
+    Blocks until all agents agree on the initial parameters. The model keeps its parameters from here on: one that is added,
+    replaced or unfrozen later ends the run at the next update.
+
+    Several models and optimisers are one exchange, whether they are given together or by one call each; the exchange begins
+    with the call after which no optimiser is left that was made and is not attached. Several models are saved as
+    `torch.nn.ModuleDict` has them: behind the key that they were given by, or behind their place. With several optimisers an
+    update is a round in which each has stepped (`mpca.agent.rounds`). Should this agent's parameters stop being finite, the
+    state of all optimisers begins anew with the joint model.
+
+    Args:
+        model: a model, a list of models, or a dict of them by name.
+        optimizer: an optimiser, or a list or dict of them.
 
     Raises:
-        ConfigError: the model cannot be exchanged; the text names the tensor and the remedy.
+        ConfigError: what cannot be exchanged; the text names it and the remedy.
         EnvironmentRefused: too little memory for the parameter slots.
     """
     context = current()
-    if context is None or context.attached:
+    if context is None:
         return
-    _join(context, model)
-    context.attached = True
-    loop = context.loop
-    optimizer.register_step_post_hook(lambda optimizer, args, kwargs: loop.between_batches())
+    context.models.add(model, begun=context.attached)
+    for one in several(optimizer):
+        _follow(context, one)
+    if not context.attached:
+        context.to_come = context.optimizers.to_come(context.models.parameters())
+        if not context.to_come:
+            context.watch = _join(context)
 
 
-def _join(context: AgentContext, model: torch.nn.Module) -> None:
+def _follow(context: AgentContext, optimizer: torch.optim.Optimizer) -> None:
+    if not hasattr(optimizer, "register_step_post_hook"):
+        raise ConfigError(
+            f"not an optimizer: type={type(optimizer).__name__}, it has no register_step_post_hook; "
+            "mpca.attach(model, optimizer) takes a torch.optim.Optimizer, or a list of them"
+        )
+    if not context.optimizers.add(optimizer):
+        return
+    context.rounds.add(id(optimizer))
+
+    def after_step(_: Any, args: Any, kwargs: Any) -> None:
+        if context.watch is None:
+            context.check_begun()
+        elif context.rounds.stepped(id(optimizer)):
+            context.watch.check()
+            context.loop.between_batches()
+
+    optimizer.register_step_post_hook(after_step)
+
+
+def _join(context: AgentContext) -> ModelWatch:
     import torch
 
     from mpca import __version__
+    from mpca.agent.cuda import refused_when_full
     from mpca.agent.layout import read_layout
+    from mpca.agent.names import own_names
     from mpca.agent.torch_trainer import TorchTrainer
+    from mpca.agent.watch import ModelWatch
     from mpca.shm import Segment
     from mpca.wire.messages import Hello
 
-    start = context.start
-    layout = read_layout(model)
+    start, model = context.start, context.models.whole
+    layout, own = read_layout(model), own_names(model)
     plan = layout.plan(start.shards, start.layer_aligned)
-    segment = Segment(plan.bounds, start.agent)
+    bounds = layout.bounds(plan)
+    segment = Segment(bounds, start.agent)
     hello = Hello(
         agent=start.agent,
         incarnation=start.incarnation,
@@ -69,18 +113,23 @@ def _join(context: AgentContext, model: torch.nn.Module) -> None:
         torch=torch.__version__,
         mpca=__version__,
         x0_hash=layout.sha256(),
-        layout=layout.rows(),
-        local=layout.local,
-        tied=layout.tied,
-        bounds=list(plan.bounds),
+        layout=[[own(name), *rest] for name, *rest in layout.rows()],
+        local={own(name): row for name, row in layout.local.rows().items()},
+        tied={own(alias): own(name) for alias, name in layout.tied.items()},
+        bounds=bounds,
         parameters=layout.parameters,
         segment_fd=segment.fd,
         segment_bytes=segment.size_bytes,
         slots=segment.slots,
     )
-    context.loop.join(TorchTrainer(layout, plan, context.method.arrival), segment, hello)
+    watch = ModelWatch(model, context.optimizers, layout)
+    with refused_when_full(layout.device, TorchTrainer.device_bytes(layout, plan, context.method.arrival)):
+        trainer = TorchTrainer(layout, plan, context.method.arrival, context.optimizers)
+    segment.lay_initial(trainer.snapshot)
+    context.loop.join(trainer, segment, hello)
     # Until here every agent drew the same numbers, so that all make the same x_0; from here on each draws its own.
     seed_everything(start.seed, start.agent, start.incarnation)
+    return watch
 
 
 def log(**metrics: Any) -> None:
@@ -120,12 +169,10 @@ def samples(count: int) -> None:
 
 def device() -> torch.device:
     """Where this agent's model belongs; alone, the first GPU if there is one."""
-    import torch
+    from mpca.agent.cuda import device_of, first_gpu
 
     context = current()
-    if context is not None:
-        return torch.device(context.start.device)
-    return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+    return first_gpu() if context is None else device_of(context.start.device)
 
 
 def shard(dataset: Any, batch_size: int = 32, *, epochs: int | None = None, **loader: Any) -> Share | IterableShare:
@@ -224,6 +271,7 @@ def data(split: str = "train", batch_size: int | None = None) -> Share | Iterabl
         count=samples,
         max_bad_fraction=section.get("max_bad_fraction", 0.0),
         membership=None if reads is None else reads.membership,
+        **({} if context is None else {"tell_bad": context.loop.reading.bad.add}),
     )
     if reads is not None:
         reads.stream = stream

@@ -6,16 +6,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mpca.agent.attached import AttachedModels
 from mpca.agent.files import ExecutorFiles, FilePipe
 from mpca.agent.link import Link
 from mpca.agent.loop import AgentLoop
+from mpca.agent.optimizers import Optimizers
+from mpca.agent.rounds import Rounds
 from mpca.agent.state import AgentMachine
 from mpca.clock import SystemClock
+from mpca.errors import ConfigError
 from mpca.methods import Method, from_dict
 from mpca.storage import Location, hdfs_here
 from mpca.wire.messages import Start
+
+if TYPE_CHECKING:
+    from mpca.agent.watch import ModelWatch
 
 __all__ = ["AgentContext", "current", "enter"]
 
@@ -28,8 +35,12 @@ class AgentContext:
     method: Method
     loop: AgentLoop
     metrics: dict[str, Any]  # newest values of `log`, as they were given
-    attached: bool = field(default=False)
+    models: AttachedModels = field(default_factory=AttachedModels)
+    rounds: Rounds = field(default_factory=Rounds)
+    watch: ModelWatch | None = None  # of all models, once the exchange has begun
+    to_come: str = ""  # the optimiser whose `attach` the exchange waits for
     gpu: object = None  # the lock of its GPU, held as long as the process lives
+    optimizers: Optimizers = field(default_factory=Optimizers)
     files: FilePipe | None = None  # to the executor, once something on HDFS is opened
 
     @classmethod
@@ -40,6 +51,24 @@ class AgentContext:
         machine = AgentMachine(start.agent, start.incarnation, start.shards, method)
         loop = AgentLoop(link, machine, SystemClock(), lambda: {name: float(value) for name, value in metrics.items()})
         return cls(start, method, loop, metrics)
+
+    @property
+    def attached(self) -> bool:
+        """Whether the exchange has begun: all models and optimisers were attached."""
+        return self.watch is not None
+
+    def check_begun(self) -> None:
+        """Asked when an optimiser steps and when the train function returns.
+
+        Raises:
+            ConfigError: the exchange still waits for the `attach` of an optimiser.
+        """
+        if not self.attached and self.to_come and not self.loop.stopping:
+            raise ConfigError(
+                f"an optimizer was made before mpca.attach and is not attached: {self.to_come}; what it trains would become "
+                "another one in every agent: give it to mpca.attach, too; or make it after mpca.attach, if that is meant; or "
+                "delete it, if it has done its work"
+            )
 
     def open_hdfs(self, location: Location) -> ExecutorFiles:
         """Files of HDFS, through the executor."""

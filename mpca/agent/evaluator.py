@@ -25,6 +25,7 @@ from typing import Any
 import msgpack
 
 from mpca.agent.process import end_group, lead_own_group, move_control_pipe
+from mpca.streams import sturdy_streams
 from mpca.wire.codec import FrameBuffer, frame
 
 __all__ = ["main"]
@@ -72,6 +73,9 @@ def _load(payload: bytes, threads: int) -> Callable[[Any], dict[str, float]] | s
     import cloudpickle
     import torch
 
+    from mpca.agent.lazy_dynamo import put_off_dynamo
+
+    put_off_dynamo()
     torch.set_num_threads(threads)
     try:
         function: Callable[[Any], dict[str, float]] = cloudpickle.loads(payload)
@@ -90,6 +94,11 @@ def main() -> int:
     read_fd, write_fd = move_control_pipe()
     lead_own_group()
     _die_at_end_of_file(read_fd)
+    with sturdy_streams():  # what the user's function prints goes to the driver's terminal, as long as that is there
+        return _serve(read_fd, write_fd)
+
+
+def _serve(read_fd: int, write_fd: int) -> int:
     function: Callable[[Any], dict[str, float]] | str = "no function was loaded"
     polite = False
     for request in _requests(read_fd):

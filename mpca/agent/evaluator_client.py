@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ import numpy as np
 from mpca.storage.tensors import RawTensor, dump
 from mpca.wire.codec import FrameBuffer, frame
 
-__all__ = ["Evaluated", "EvaluatorProcess"]
+__all__ = ["Died", "Evaluated", "EvaluatorProcess"]
 
 _log = logging.getLogger("mpca.evaluator")
 
@@ -37,21 +38,35 @@ class Evaluated:
     error: float | None
     loss: float | None
     seconds: float  # inside the evaluator, reading the state included
-    failed: str | None  # a traceback, or how the process ended
+    failed: str | None  # a traceback
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """The process ended, or could not be started."""
+
+    reason: str
+    cycle: int | None  # of the request that is lost with it
 
 
 class EvaluatorProcess:
     """One evaluator. For one thread; a context manager.
 
     `evaluate` takes a state_dict of CPU tensors and returns ``{"error": ..., "loss": ...}``; it is shipped like a train
-    function and, once it has answered, runs at a lower priority. An evaluator that died is started again by the next `submit`.
+    function and, once it has answered, runs at a lower priority. One that died, which `poll` tells once, is started again by
+    the next `submit`.
     """
 
     def __init__(self, evaluate: Callable[[Any], dict[str, float]], threads: int = 1, python: str = sys.executable) -> None:
         self._python = python
         self._load = {"do": "load", "payload": cloudpickle.dumps(evaluate), "threads": threads}
         self._open: dict[int, int] = {}  # cycle -> descriptor of its state
-        self._start()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._deaths: list[Died] = []  # not told yet
+        try:
+            self._start()
+        except OSError as error:
+            self._lose(f"it could not be started: {error}")
 
     @property
     def busy(self) -> bool:
@@ -59,53 +74,48 @@ class EvaluatorProcess:
         return bool(self._open)
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
+    def pid(self) -> int | None:
+        """None: it does not run."""
+        return self._process.pid if self._process is not None else None
 
     def submit(self, cycle: int, tensors: Mapping[str, RawTensor | np.ndarray]) -> None:
         """Ask for an evaluation of this state; the answer carries the same cycle."""
-        if self._process.poll() is not None and not self._open:
-            _log.warning("the evaluator is started again: exit_code=%d", self._process.returncode)
-            self.close()
-            self._start()
-        data = dump({name: _raw(one) for name, one in tensors.items()})
-        fd = os.memfd_create(f"mpca-evaluate-{cycle}", os.MFD_CLOEXEC)
-        with open(fd, "wb", closefd=False) as file:
-            file.write(data)
-        self._open[cycle] = fd
+        try:
+            if self._process is None:
+                self._start()
+            fd = os.memfd_create(f"mpca-evaluate-{cycle}", os.MFD_CLOEXEC)
+            self._open[cycle] = fd
+            with open(fd, "wb", closefd=False) as file:
+                file.write(dump({name: _raw(one) for name, one in tensors.items()}))
+        except OSError as error:
+            self._lose(f"it could not be asked: {error}", cycle)
+            return
         self._send({"do": "evaluate", "id": cycle, "path": f"/proc/{os.getpid()}/fd/{fd}"})
 
-    def poll(self) -> list[Evaluated]:
-        """Answers that are here, oldest first. If the process has died, every open request is answered with that."""
-        self._flush()
-        done: list[Evaluated] = []
-        while True:
-            try:
-                data = os.read(self._read_fd, 1 << 16)
-            except BlockingIOError:
-                return done
-            if not data:
-                break
-            done += [self._done(msgpack.unpackb(body)) for body in self._buffer.feed(data)]
-        if self._open:
-            failed = f"the evaluator ended: exit_code={self._process.wait(_CLOSE_S)}"
-            done += [self._done({"id": cycle, "failed": failed}) for cycle in list(self._open)]
-        return done
+    def poll(self) -> list[Evaluated | Died]:
+        """Answers that are here, oldest first, and at last that the process has died."""
+        done: list[Evaluated | Died] = []
+        if self._process is not None:
+            self._flush()
+            # Looked at before the pipe, so that what it said last is read. The end of the pipe alone would not do: a
+            # process that the user's function has forked holds it too.
+            ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            if not self._take_answers(done) or ended:
+                self._end_group()
+                self._lose(f"it ended: exit_code={_exit(self._process.returncode)}")
+        told, self._deaths = self._deaths, []
+        return done + told
 
     def close(self) -> None:
         """End the process, whatever it does; safe to call twice."""
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None and not stream.closed:
+        if self._process is not None:
+            for stream in (self._process.stdin, self._process.stdout):
+                assert stream is not None
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
-        try:
-            self._process.wait(_CLOSE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        for fd in self._open.values():
-            os.close(fd)
-        self._open.clear()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_CLOSE_S)
+        self._forget()
 
     def __enter__(self) -> EvaluatorProcess:
         return self
@@ -115,15 +125,25 @@ class EvaluatorProcess:
 
     def _start(self) -> None:
         command = [self._python, "-m", "mpca.agent.evaluator"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._write_fd, self._read_fd = self._process.stdin.fileno(), self._process.stdout.fileno()
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process = process
+        self._write_fd, self._read_fd = process.stdin.fileno(), process.stdout.fileno()
         os.set_blocking(self._write_fd, False)
         os.set_blocking(self._read_fd, False)
         self._buffer = FrameBuffer()
         self._unsent = bytearray()
         self._send(self._load)
+
+    def _take_answers(self, done: list[Evaluated | Died]) -> bool:
+        """False when the pipe has ended."""
+        try:
+            while data := os.read(self._read_fd, 1 << 16):
+                done += [self._done(msgpack.unpackb(body)) for body in self._buffer.feed(data)]
+        except BlockingIOError:
+            return True
+        return False
 
     def _done(self, answer: dict[str, Any]) -> Evaluated:
         cycle, result, failed = answer["id"], answer.get("result", {}), answer.get("failed")
@@ -131,6 +151,35 @@ class EvaluatorProcess:
         if failed is not None:
             _log.warning("an evaluation failed: cycle=%d\n%s", cycle, failed)
         return Evaluated(cycle, result.get("error"), result.get("loss"), answer.get("seconds", 0.0), failed)
+
+    def _lose(self, reason: str, cycle: int | None = None) -> None:
+        """The process is of no use any more: take it away, and have `poll` say so."""
+        self._deaths.append(Died(reason, cycle if cycle is not None else next(iter(self._open), None)))
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._process is not None:
+            self._end_group()
+            for stream in (self._process.stdin, self._process.stdout):
+                assert stream is not None
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+            self._process = None
+        for fd in self._open.values():
+            os.close(fd)
+        self._open.clear()
+
+    def _end_group(self) -> None:
+        """Kill it with what it has forked. It is waited for last: until then nobody else can have its pid."""
+        assert self._process is not None
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # it has not come so far as to lead a group
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.kill()
+            try:
+                self._process.wait(_CLOSE_S)
+            except subprocess.TimeoutExpired:  # in a system call that does not end, such as a read of a dead NFS server
+                _log.warning("the evaluator does not end: pid=%d", self._process.pid)
 
     def _send(self, request: dict[str, Any]) -> None:
         self._unsent += frame(msgpack.packb(request))
@@ -149,3 +198,8 @@ class EvaluatorProcess:
 
 def _raw(one: RawTensor | np.ndarray) -> RawTensor:
     return one if isinstance(one, RawTensor) else RawTensor(str(one.dtype), one.shape, one.tobytes())
+
+
+def _exit(code: int | None) -> str:
+    """SIGKILL is what the kernel sends when memory is short, so the signal is named."""
+    return f"{code} ({signal.Signals(-code).name})" if code is not None and code < 0 else str(code)

@@ -16,11 +16,14 @@ __all__ = [
     "Publish",
     "Raised",
     "Release",
+    "ResetOptimizer",
     "Returned",
     "SayFailed",
     "SayFinished",
     "SayHello",
+    "SayProgress",
     "Stepped",
+    "StopSeen",
     "Take",
     "TakeMembers",
 ]
@@ -30,6 +33,8 @@ __all__ = [
 
 class Attached(NamedTuple):
     """The user's function called `attach`: model and optimiser are known."""
+
+    local: bool = False  # the model has tensors that stay local
 
 
 class Stepped(NamedTuple):
@@ -51,6 +56,10 @@ class Raised(NamedTuple):
     traceback: str
 
 
+class StopSeen(NamedTuple):
+    """The train function knows that it is to stop: its iterator has ended, or `mpca.stopping()` said so."""
+
+
 class LinkLost(NamedTuple):
     """End of file: the executor is gone."""
 
@@ -59,6 +68,10 @@ class LinkLost(NamedTuple):
 STEPPED = Stepped()
 
 # ---- instructions: all are carried out at once, between two batches, in the order given ----------------------------
+
+
+class SayProgress(NamedTuple):
+    """Send Progress now: where the user's function is has changed."""
 
 
 class SayHello(NamedTuple):
@@ -93,6 +106,10 @@ class Release(NamedTuple):
     shard: int
     version: int
     mode: str
+
+
+class ResetOptimizer(NamedTuple):
+    """Put the optimiser's state back to what it was at `attach`: its moments are of parameters that were thrown away."""
 
 
 class SayFinished(NamedTuple):

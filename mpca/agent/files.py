@@ -140,5 +140,8 @@ class ExecutorFiles:
     def delete(self, path: str) -> None:
         raise self._refused(path)
 
+    def rmdir(self, path: str) -> None:
+        raise self._refused(path)
+
     def _refused(self, path: str) -> OSError:
         return OSError(errno.EROFS, "an agent only reads files through its executor", self.describe(path))

@@ -1,17 +1,22 @@
-"""Which GPU is this agent's: one of those that its executor was given, and no other agent's on this machine.
+"""Which GPU is this agent's: one of those that its executor was given, and no other agent's of this user on this machine.
 
 Spark hands addresses to an executor, not to an agent in it, and where YARN does not isolate GPUs two executors of a machine are
-told the same ones. So an agent takes a lock a GPU: a name in the kernel's abstract namespace, which any user may take, which
-is free again in the moment that the process ends, and which leaves no file. Imports nothing slow: torch comes after it.
+told the same ones. So an agent takes a lock a GPU, which is free again in the moment that its process ends: `flock` on an empty
+folder. It lies in a folder of this user's that nobody else could have made before or gets into; a fixed name in /tmp, or in the
+kernel's abstract namespace, any user could hold. Imports nothing slow: torch comes after it.
 """
 
 from __future__ import annotations
 
-import errno
-import socket
+import fcntl
+import os
+import stat
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 
 from mpca.config import environment
 from mpca.errors import EnvironmentRefused
@@ -23,6 +28,8 @@ DEVICES = "MPCA_DEVICES"
 #: An agent that is being replaced may not be quite gone.
 _PATIENCE_S = 10.0
 _LOOK_S = 0.1
+#: Not TMPDIR, which may be another for each container.
+_PLACE = "/tmp"
 
 
 def candidates(device: str) -> list[str]:
@@ -50,9 +57,18 @@ def uuids(addresses: Sequence[str] | None) -> list[str]:
 
 
 def take(
-    devices: Sequence[str], patience_s: float = _PATIENCE_S, now: Callable[[], float] = time.monotonic
-) -> tuple[str, socket.socket]:
-    """The first of these GPUs that no agent has, and its lock, which holds as long as the socket is open.
+    devices: Sequence[str],
+    patience_s: float = _PATIENCE_S,
+    now: Callable[[], float] = time.monotonic,
+    place: str = _PLACE,
+) -> tuple[str, ExitStack]:
+    """The first of these GPUs that no agent of this user has, and its lock, which holds until it is closed.
+
+    Args:
+        devices: GPUs, the best first.
+        patience_s: how long to wait for one of them.
+        now: seconds, monotonic.
+        place: the folder, of this machine and open to all users, in which locks are kept.
 
     Raises:
         EnvironmentRefused: every one is taken.
@@ -60,17 +76,48 @@ def take(
     until = now() + patience_s
     while True:
         for one in devices:
-            lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            try:
-                lock.bind(f"\0mpca-gpu-{one}")
+            lock = _lock(one, place)
+            if lock is not None:
                 return one, lock
-            except OSError as error:
-                lock.close()
-                if error.errno != errno.EADDRINUSE:
-                    raise
         if now() >= until:
             raise EnvironmentRefused(
-                f"every GPU of this executor is another agent's: gpus={','.join(devices)}; ask for as many as there are "
-                "agents in an executor (spark.executor.resource.gpu.amount), or run fewer agents on a host"
+                f"every GPU of this executor is another agent's of this user: gpus={','.join(devices)}, uid={os.geteuid()}; "
+                "ask for as many as there are agents in an executor (spark.executor.resource.gpu.amount), or run fewer agents "
+                "on a host"
             )
         time.sleep(_LOOK_S)
+
+
+def _lock(device: str, place: str) -> ExitStack | None:
+    """The lock of one GPU in every folder of this user's: two that begin at once may make one each, and each sees the
+    folder that was there before its own."""
+    with ExitStack() as held:
+        for folder in _folders(place):
+            path = folder / device.replace("/", "_")
+            path.mkdir(mode=0o700, exist_ok=True)
+            opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            held.callback(os.close, opened)
+            try:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return None
+        return held.pop_all()
+
+
+def _folders(place: str) -> list[Path]:
+    """Folders for locks that are this user's alone, in an order that all agents share; one is made if there is none."""
+    start = f"mpca-gpus-{os.geteuid()}-"
+    found = _own(place, start)
+    if not found:
+        tempfile.mkdtemp(prefix=start, dir=place)
+        found = _own(place, start)
+    return found
+
+
+def _own(place: str, start: str) -> list[Path]:
+    found = []
+    for path in sorted(Path(place).glob(f"{start}*")):
+        state = path.lstat()
+        if stat.S_ISDIR(state.st_mode) and state.st_uid == os.geteuid() and not state.st_mode & 0o077:
+            found.append(path)
+    return found

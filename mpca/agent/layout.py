@@ -1,15 +1,15 @@
 """Which tensors of a model are exchanged, in which order, and which stay local. Reads a model; moves nothing.
 
 The flat vector is float32: all parameters that require gradients, in `named_parameters` order, a tied one once; then
-floating-point buffers that are in the `state_dict`. A parameter without a gradient yet is exchanged like any other.
-Frozen parameters and integer buffers stay local, and are told once (`Layout.local`) so that a whole `state_dict` can be
-saved. What cannot be exchanged truthfully is refused with a sentence that names it.
+floating-point buffers that are in the `state_dict`. Each tensor's elements are in the order in which they lie in memory,
+which the layout tells where it is not row order (channels_last). A parameter without a gradient yet is exchanged too.
+Frozen parameters and integer buffers stay local (`local_tensors.py`). What cannot be exchanged truthfully is refused with a
+sentence that names it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,15 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mpca.agent.local_tensors import LocalTensors
+from mpca.agent.places import check_overlaps, flat_view, is_dense, memory_order, place_of
 from mpca.algorithm import ShardPlan
 from mpca.errors import ConfigError
 
-__all__ = ["LOCAL_LIMIT_BYTES", "Buffer", "Entry", "Layout", "read_layout"]
-
-_log = logging.getLogger("mpca.agent")
-
-#: Local tensors travel in Hello, a frame of at most 64 MiB; a frozen backbone that is larger is not sent.
-LOCAL_LIMIT_BYTES = 48 << 20
+__all__ = ["Buffer", "Entry", "Layout", "read_layout"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +48,7 @@ class Entry:
     kind: str  # "parameter" or "buffer"
     offset: int  # elements before it in the flat vector
     size: int  # elements
+    order: tuple[int, ...]  # dimensions from the slowest in memory to the fastest
     source: nn.Parameter | Buffer
 
     @property
@@ -66,7 +64,7 @@ class Layout:
     parameters: int  # elements that are parameters; the rest are buffers
     total: int
     device: torch.device
-    local: dict[str, list[Any]]  # as in Hello: name -> [dtype, shape, bytes]
+    local: LocalTensors
     tied: dict[str, str]  # as in Hello: alias -> name
 
     def plan(self, shards: int, layer_aligned: bool) -> ShardPlan:
@@ -75,15 +73,23 @@ class Layout:
             return ShardPlan.layer_aligned([entry.size for entry in self.entries], self.parameters, shards)
         return ShardPlan.equal(self.total, self.parameters, shards)
 
+    def bounds(self, plan: ShardPlan) -> list[int]:
+        """As in Hello: the edges of the plan's shards, and of the local tensors' behind them."""
+        return [*plan.bounds, *self.local.edges(self.total, max(plan.sizes))]
+
     def rows(self) -> list[list[Any]]:
-        """As in Hello."""
-        return [[entry.name, list(entry.shape), entry.kind, entry.offset] for entry in self.entries]
+        """As in Hello: the order in memory only where it is not that of the dimensions."""
+        return [
+            [entry.name, list(entry.shape), entry.kind, entry.offset]
+            + ([list(entry.order)] if entry.order != tuple(range(len(entry.order))) else [])
+            for entry in self.entries
+        ]
 
     def sha256(self) -> str:
         """Hash of the flat vector, buffers included: equal when agents start from the same x_0."""
         digest = hashlib.sha256()
         for entry in self.entries:
-            digest.update(entry.tensor.detach().to("cpu", torch.float32).contiguous().numpy().tobytes())
+            digest.update(flat_view(entry.tensor).to("cpu", torch.float32).numpy().tobytes())
         return digest.hexdigest()
 
 
@@ -101,15 +107,19 @@ def read_layout(model: nn.Module) -> Layout:
             "has requires_grad=True"
         )
     buffers = list(_buffers(model, tied))
-    device = _one_device([(name, p) for name, p in parameters] + [(name, one.tensor) for name, one in buffers])
+    tensors = [(name, p) for name, p in parameters] + [(name, one.tensor) for name, one in buffers]
+    device = _one_device(tensors)
+    check_overlaps(tensors)
     entries, offset = [], 0
     for kind, named in (("parameter", parameters), ("buffer", buffers)):
         for name, source in named:
             tensor = source.tensor if isinstance(source, Buffer) else source
-            entries.append(Entry(name, tuple(tensor.shape), kind, offset, tensor.numel(), source))
+            entries.append(Entry(name, tuple(tensor.shape), kind, offset, tensor.numel(), memory_order(tensor), source))
             offset += tensor.numel()
     count = sum(p.numel() for _, p in parameters)
-    return Layout(tuple(entries), count, offset, device, _local(model, {*tied, *(entry.name for entry in entries)}), tied)
+    _tie_frozen(model, tensors, tied)
+    local = LocalTensors(model, {*tied, *(entry.name for entry in entries)})
+    return Layout(tuple(entries), count, offset, device, local, tied)
 
 
 def _trainable(model: nn.Module, tied: dict[str, str]) -> Iterator[tuple[str, nn.Parameter]]:
@@ -119,7 +129,7 @@ def _trainable(model: nn.Module, tied: dict[str, str]) -> Iterator[tuple[str, nn
         if not parameter.requires_grad:
             continue
         _check_parameter(name, parameter)
-        place = (parameter.data_ptr(), parameter.shape) if parameter.numel() else id(parameter)
+        place = (*place_of(parameter), parameter.shape) if parameter.numel() else id(parameter)
         if place in first:
             tied[name] = first[place]
             continue
@@ -142,31 +152,44 @@ def _check_parameter(name: str, parameter: Tensor) -> None:
         )
     if parameter.dtype != torch.float32:
         raise ConfigError(f"a parameter is not float32: {where}; call model.float() before attach")
-    if not parameter.is_contiguous():
+    if not is_dense(parameter):
         raise ConfigError(
-            f"a parameter is not contiguous: {where}, strides={list(parameter.stride())}; "
-            "call .contiguous() on its data, and leave out memory_format=torch.channels_last"
+            f"a parameter has gaps in memory, or overlaps itself: {where}, strides={list(parameter.stride())}; "
+            "give it memory of its own: parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)"
         )
 
 
 def _buffers(model: nn.Module, tied: dict[str, str]) -> Iterator[tuple[str, Buffer]]:
     """Floating-point buffers that a state_dict holds."""
-    first: dict[int, str] = {}
+    first: dict[Any, str] = {}
     for prefix, module in model.named_modules():
         for key, tensor in module._buffers.items():
             if tensor is None or key in module._non_persistent_buffers_set or not tensor.is_floating_point():
                 continue
             name = f"{prefix}.{key}" if prefix else key
-            if id(tensor) in first:
-                tied[name] = first[id(tensor)]
+            place = (*place_of(tensor), tensor.shape) if tensor.numel() else id(tensor)
+            if place in first:
+                tied[name] = first[place]
                 continue
-            if not tensor.is_contiguous():
+            if not is_dense(tensor):
                 raise ConfigError(
-                    f"a buffer is not contiguous: buffer={name}, strides={list(tensor.stride())}; register it with "
-                    ".contiguous(), or with persistent=False if it need not be saved"
+                    f"a buffer has gaps in memory, or overlaps itself: buffer={name}, shape={list(tensor.shape)}, "
+                    f"strides={list(tensor.stride())}; register it with .contiguous(), or with persistent=False if it need "
+                    "not be saved"
                 )
-            first[id(tensor)] = name
+            first[place] = name
             yield name, Buffer(module, key)
+
+
+def _tie_frozen(model: nn.Module, exchanged: list[tuple[str, Tensor]], tied: dict[str, str]) -> None:
+    """What is frozen and lies in the memory of an exchanged tensor is that tensor, under a second name."""
+    first = {(*place_of(tensor), tensor.shape): name for name, tensor in exchanged if tensor.numel()}
+    names = {name for name, _ in exchanged}
+    for name, tensor in model.state_dict().items():
+        if isinstance(tensor, Tensor) and name not in names and tensor.layout is torch.strided and tensor.numel():
+            place = (*place_of(tensor), tensor.shape)
+            if place in first:
+                tied.setdefault(name, first[place])
 
 
 def _one_device(named: list[tuple[str, Tensor]]) -> torch.device:
@@ -178,20 +201,3 @@ def _one_device(named: list[tuple[str, Tensor]]) -> torch.device:
                 "put it on one, mpca.device()"
             )
     return tensor.device
-
-
-def _local(model: nn.Module, exchanged: set[str]) -> dict[str, list[Any]]:
-    """What a state_dict holds beside the flat vector."""
-    local: dict[str, list[Any]] = {}
-    left = LOCAL_LIMIT_BYTES
-    for name, value in model.state_dict().items():
-        if name in exchanged or not isinstance(value, Tensor) or value.layout is not torch.strided:
-            continue
-        size = value.numel() * value.element_size()
-        if size > left:
-            _log.warning("left out of saved models: tensor=%s, bytes=%d, limit_bytes=%d", name, size, LOCAL_LIMIT_BYTES)
-            continue
-        left -= size
-        plain = value.detach().cpu().contiguous().reshape(-1)
-        local[name] = [str(value.dtype).removeprefix("torch."), list(value.shape), plain.view(torch.uint8).numpy().tobytes()]
-    return local

@@ -16,16 +16,21 @@ from mpca.agent.events import (
     LinkLost,
     Publish,
     Release,
+    ResetOptimizer,
+    Returned,
     SayFailed,
     SayFinished,
     SayHello,
+    SayProgress,
+    StopSeen,
     Take,
     TakeMembers,
 )
 from mpca.agent.link import Link, LinkClosed
 from mpca.agent.process import end_group
 from mpca.agent.reading import Reading
-from mpca.agent.state import HOLDING, STOPPING, WAITING, AgentMachine
+from mpca.agent.stall import StallWatch
+from mpca.agent.state import HOLDING, LEAVING, STOPPING, WAITING, AgentMachine
 from mpca.agent.trainer import Trainer
 from mpca.clock import Clock
 from mpca.shm import Segment
@@ -50,6 +55,7 @@ class AgentLoop:
         self._hello: Hello | None = None
         self.samples = 0
         self.reading = Reading()
+        self.stall = StallWatch(clock)
         self._pause_s = 0.0
         self._began: float | None = None
         self._next_progress = 0.0
@@ -58,7 +64,9 @@ class AgentLoop:
             Publish: self._publish,
             Take: self._take,
             Release: self._release,
+            ResetOptimizer: self._reset_optimizer,
             TakeMembers: self._take_members,
+            SayProgress: lambda _: self._report(),
             SayFinished: self._say_finished,
             SayFailed: self._say_failed,
             EndGroup: self._end_group,
@@ -75,15 +83,20 @@ class AgentLoop:
                 return True
             if stop is not None:
                 self.tell(stop)
-        return self._machine.stage is STOPPING
+        if self._machine.stage is not STOPPING:
+            return False
+        self.tell(StopSeen())
+        return True
 
     def join(self, trainer: Trainer, segment: Segment, hello: Hello) -> None:
         """Say Hello and wait until x_0 is agreed; it may be read and replaced meanwhile."""
         self._trainer, self._segment, self._hello = trainer, segment, hello
-        self.tell(Attached())
+        self.tell(Attached(local=bool(hello.local)))
+        self.stall.waits()
         while self._machine.stage is WAITING:
             self._serve(None)
         self._began = self._clock.now()
+        self.stall.alive()
 
     def between_batches(self) -> None:
         """After every optimiser update: count it, serve what was asked, hold if the method does, and pull."""
@@ -92,11 +105,22 @@ class AgentLoop:
         self._serve(0.0)
         if self._clock.now() >= self._next_progress:
             self._report()
-        while machine.stage is HOLDING:
-            self._serve(None)
+            self.stall.alive()
+        if machine.stage is HOLDING:
+            self.stall.waits()
+            while machine.stage is HOLDING:
+                self._serve(None)
+            self.stall.alive()
         if machine.pulls:
             assert self._trainer is not None
             self._trainer.pull(machine.pulls)
+
+    def leave(self, returns: bytes) -> None:
+        """The user's function returned: say so, and serve what is still asked of the model."""
+        self.stall.waits()
+        self.tell(Returned(returns))
+        while self._machine.stage is LEAVING:
+            self._serve(None)
 
     def say(self, message: Files) -> None:
         """What needs no decision: send it."""
@@ -128,43 +152,53 @@ class AgentLoop:
     def _publish(self, one: Publish) -> None:
         assert self._trainer is not None
         assert self._segment is not None
-        trainer, start = self._trainer, self._clock.wall()
+        trainer, start = self._trainer, self._clock.now()
         self._segment.write_snapshot(one.shard, one.cycle, one.updates, lambda out: trainer.snapshot(one.shard, out))
-        end = self._clock.wall()
+        end = self._clock.now()
         self._pause_s += end - start
         self._link.send(Snapshot(one.cycle, one.shard, one.updates, start, end))
 
     def _take(self, one: Take) -> None:
         assert self._trainer is not None
         assert self._segment is not None
-        start = self._clock.wall()
+        start = self._clock.now()
         data = self._segment.read_arrival(one.shard, one.version, one.mode)
         self._trainer.install(one.shard, data, one.version, one.mode)
-        end = self._clock.wall()
+        end = self._clock.now()
         self._pause_s += end - start
         self._link.send(Installed(one.shard, one.version, one.mode, start, end))
 
     def _release(self, one: Release) -> None:
-        now = self._clock.wall()
+        now = self._clock.now()
         self._link.send(Installed(one.shard, one.version, one.mode, now, now))
+
+    def _reset_optimizer(self, _: ResetOptimizer) -> None:
+        assert self._trainer is not None
+        self._trainer.reset_optimizer()
 
     def _take_members(self, one: TakeMembers) -> None:
         self.reading.told(one.members)
 
     def _say_finished(self, one: SayFinished) -> None:
-        self._report()
+        self._report_all()
         self._link.send(Finished(one.returns))
 
     def _say_failed(self, one: SayFailed) -> None:
-        self._report()
+        self._report_all()
         self._link.send(Failed(one.error, one.traceback))
+
+    def _report_all(self) -> None:
+        self._report()
+        while self.reading.bad:
+            self._report()
 
     def _report(self) -> None:
         now = self._clock.now()
         self._next_progress = now + PROGRESS_INTERVAL_S
         train_s = 0.0 if self._began is None else now - self._began
-        steps, data = self._machine.updates, self.reading.position
-        self._link.send(Progress(steps, self.samples, train_s, self._pause_s, self._metrics(), data))
+        steps, function, data, bad = self._machine.updates, self._machine.function, self.reading.position, self.reading.bad
+        said = Progress(steps, self.samples, train_s, self._pause_s, self._metrics(), data, function, bad.take(), bad.dropped)
+        self._link.send(said)
 
     def _end_group(self, _: EndGroup) -> None:
         end_group()

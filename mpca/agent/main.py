@@ -83,11 +83,13 @@ def _own_gpu(device: str) -> object:
 def _run(payload: bytes, seed: int, threads: int, device: str) -> bytes:
     import torch
 
+    from mpca.agent.cuda import device_of, make_current
+    from mpca.agent.lazy_dynamo import put_off_dynamo
     from mpca.agent.seeds import seed_everything
 
+    put_off_dynamo()
     torch.set_num_threads(threads)
-    if device.startswith("cuda"):
-        torch.cuda.set_device(device)
+    make_current(device_of(device))
     seed_everything(seed)  # the same in all agents, so that they make the same x_0; `attach` seeds each anew
     function, args, kwargs = _load(payload)
     return _ship(function(*args, **kwargs))
@@ -116,22 +118,24 @@ def main() -> int:
         os.environ[name] = str(start.threads)
 
     from mpca.agent.context import AgentContext, enter
-    from mpca.agent.events import Raised, Returned
+    from mpca.agent.events import Raised
 
     context = AgentContext.make(start, link)
     enter(context)
     try:
+        context.loop.stall.begin()
         context.gpu = _own_gpu(start.device)
         returns = _run(start.payload, start.seed, start.threads, start.device)
+        context.check_begun()
+        sys.stdout.flush()
+        context.loop.leave(returns)
     except BaseException as error:  # SystemExit too: an agent that leaves early says so
         if isinstance(error, SystemExit) and error.code in (None, 0):
-            context.loop.tell(Returned(_ship(None)))
+            context.loop.leave(_ship(None))
             return 0
         sys.stdout.flush()
         context.loop.tell(Raised(_describe(error), _user_traceback(error)))
         return _EXIT_FAILED
-    sys.stdout.flush()
-    context.loop.tell(Returned(returns))
     return 0
 
 

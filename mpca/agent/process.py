@@ -48,7 +48,8 @@ def lead_own_group() -> None:
     """Lead a process group inside the container's session, so that data workers can be killed together with us."""
     with contextlib.suppress(PermissionError):  # a session leader leads its group already
         os.setpgid(0, 0)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to act on
+    for one in (signal.SIGINT, signal.SIGHUP):  # Ctrl-C, and a terminal that is gone, are the driver's to act on
+        signal.signal(one, signal.SIG_IGN)
 
 
 def end_group() -> NoReturn:

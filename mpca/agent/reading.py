@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from mpca.agent.bad_names import BadNames
 from mpca.data.plan import Membership
 from mpca.errors import RemoteProtocolError
 
@@ -29,6 +30,7 @@ class Reading:
     def __init__(self) -> None:
         self.membership: Membership | None = None  # None: as the run began
         self.stream: Stream | None = None
+        self.bad = BadNames()  # of any stream
 
     def told(self, members: dict[str, Any]) -> None:
         """Raises RemoteProtocolError when it is no membership."""

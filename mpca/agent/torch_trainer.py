@@ -16,8 +16,11 @@ import torch
 from torch import Tensor
 
 from mpca.agent.carrier import carrier_for
-from mpca.agent.layout import Layout
+from mpca.agent.layout import Entry, Layout
+from mpca.agent.optimizers import Optimizers
+from mpca.agent.places import check_overlaps, flat_view, is_dense, memory_order
 from mpca.algorithm import ShardPlan
+from mpca.errors import ConfigError
 
 __all__ = ["TorchTrainer"]
 
@@ -36,19 +39,20 @@ class _Cut:
 class TorchTrainer:
     """One model, for one agent's loop. `arrival` is the method's: "target", "replace" or "correct"."""
 
-    def __init__(self, layout: Layout, plan: ShardPlan, arrival: str) -> None:
-        self.bounds = list(plan.bounds)
+    def __init__(self, layout: Layout, plan: ShardPlan, arrival: str, optimizers: Optimizers | None = None) -> None:
+        self.bounds = layout.bounds(plan)
         self.parameters = layout.parameters
         self._layout = layout
         self._plan = plan
         self._arrival = arrival
+        self._optimizers = optimizers or Optimizers()
         self._entries = layout.entries
         self._weights = [entry.tensor for entry in self._entries if entry.kind == "parameter"]
         self._cuts = [self._cut(shard) for shard in range(plan.shards)]
         self._carrier = carrier_for(layout.device, max(plan.sizes))
         #: x* for the pull, or y (the state that the next arrival answers) for the correction; nothing for "replace".
-        kept = torch.zeros(layout.parameters if arrival != "replace" else 0, device=layout.device)
-        self._kept = [kept[min(a, kept.numel()) : min(b, kept.numel())] for a, b in pairwise(self.bounds)]
+        kept = torch.zeros(_kept_elements(layout, arrival), device=layout.device)
+        self._kept = [kept[min(a, kept.numel()) : min(b, kept.numel())] for a, b in pairwise(plan.bounds)]
         self._pointers: tuple[int, ...] = ()
         self._views: list[list[Tensor]] = []  # by shard, of its parameters
         self._targets: list[list[Tensor]] = []  # by shard, views of `_kept` of the same lengths
@@ -56,6 +60,11 @@ class TorchTrainer:
         if arrival == "correct":  # before its first snapshot an agent answers for the state that it started from
             for shard in range(plan.shards):
                 torch._foreach_copy_(self._targets[shard], self._views[shard])
+
+    @staticmethod
+    def device_bytes(layout: Layout, plan: ShardPlan, arrival: str) -> int:
+        """What is taken on a GPU beside the model: the targets, and a shard each way."""
+        return 4 * (_kept_elements(layout, arrival) + 2 * max(plan.sizes))
 
     @torch.no_grad()
     def pull(self, pulls: tuple[tuple[int, float], ...]) -> None:
@@ -67,6 +76,9 @@ class TorchTrainer:
 
     @torch.no_grad()
     def snapshot(self, shard: int, out: _Array) -> None:
+        if shard >= self._plan.shards:
+            self._layout.local.read(self.bounds[shard] - self._layout.total, out)
+            return
         self._refresh()
         pieces = self._pieces(shard)
         if not pieces:
@@ -79,6 +91,9 @@ class TorchTrainer:
 
     @torch.no_grad()
     def install(self, shard: int, data: _Array, version: int, mode: str) -> None:
+        if shard >= self._plan.shards:
+            self._layout.local.write(self.bounds[shard] - self._layout.total, data)
+            return
         self._refresh()
         pieces = self._pieces(shard)
         if not pieces:
@@ -96,6 +111,9 @@ class TorchTrainer:
             torch._foreach_add_(self._views[shard], self._targets[shard])
             kept.copy_(target)
         self._carrier.taken()
+
+    def reset_optimizer(self) -> None:
+        self._optimizers.reset()
 
     # ---- views ----
 
@@ -119,23 +137,38 @@ class TorchTrainer:
         for entry in self._entries:
             tensor = entry.tensor
             if tuple(tensor.shape) != entry.shape or tensor.device != self._layout.device:
-                raise ValueError(
-                    f"a tensor changed after attach: {entry.kind}={entry.name}, shape={list(tensor.shape)}, "
-                    f"device={tensor.device}; it was {list(entry.shape)} on {self._layout.device}"
-                )
+                raise self._changed(entry, tensor)
+            if entry.kind == "parameter" and tensor.dtype != torch.float32:
+                raise self._changed(entry, tensor)
+        check_overlaps((entry.name, entry.tensor) for entry in self._entries)
         self._views = [[self._view(cut) for cut in cuts if self._entries[cut.entry].kind == "parameter"] for cuts in self._cuts]
         self._targets = [
             _split_like(kept, views) if kept.numel() else [] for kept, views in zip(self._kept, self._views, strict=True)
         ]
         self._pointers = pointers
 
+    def _changed(self, entry: Entry, tensor: Tensor) -> ConfigError:
+        return ConfigError(
+            f"a tensor changed after attach: {entry.kind}={entry.name}, shape={list(tensor.shape)}, dtype={tensor.dtype}, "
+            f"device={tensor.device}, strides={list(tensor.stride())}; it was {list(entry.shape)} on {self._layout.device}, "
+            f"dimensions in memory in the order {list(entry.order)}: call model.to(...) before mpca.attach(model, optimizer)"
+        )
+
     def _view(self, cut: _Cut) -> Tensor:
-        return self._entries[cut.entry].tensor.detach().view(-1)[cut.start : cut.end]
+        entry = self._entries[cut.entry]
+        tensor = entry.tensor
+        if memory_order(tensor) != entry.order or not is_dense(tensor):  # a buffer that was assigned anew, in another order
+            raise self._changed(entry, tensor)
+        return flat_view(tensor)[cut.start : cut.end]
 
     def _pieces(self, shard: int) -> list[Tensor]:
         """All of a shard: its parameters, then its buffers, which are looked up anew (see `layout.Buffer`)."""
         buffers = [self._view(cut) for cut in self._cuts[shard] if self._entries[cut.entry].kind == "buffer"]
         return self._views[shard] + buffers
+
+
+def _kept_elements(layout: Layout, arrival: str) -> int:
+    return layout.parameters if arrival != "replace" else 0
 
 
 def _split_like(flat: Tensor, pieces: list[Tensor]) -> list[Tensor]:

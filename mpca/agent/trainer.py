@@ -1,6 +1,7 @@
 """The port between the agent's state machine and whatever trains: a torch model (`torch_trainer`), integers in the simulator.
 
-The flat vector is float32: all trainable parameters once (tied ones once), then floating-point buffers.
+The flat vector is float32: all trainable parameters once (tied ones once), then floating-point buffers. Shards behind the
+method's own are what stays local, as words: read and replaced, never averaged nor pulled.
 """
 
 from __future__ import annotations
@@ -31,4 +32,8 @@ class Trainer(Protocol):
 
         `data` is the mapped slot: it must have been copied when this returns.
         """
+        ...
+
+    def reset_optimizer(self) -> None:
+        """Put the optimiser's state back to what it was at `attach`: it is of parameters that were thrown away."""
         ...

@@ -10,7 +10,7 @@ from mpca.algorithm.averaging import local_mean, weighted_sum
 from mpca.algorithm.codecs import Codec, Identity
 from mpca.algorithm.joint import JointShard, blend, extrapolate, init, trajectory, update
 from mpca.algorithm.penalty import correct, pull, tilt
-from mpca.algorithm.schedules import alpha_at, beta_at, gamma_at
+from mpca.algorithm.schedules import alpha_at, alpha_for, beta_at, gamma_at
 from mpca.algorithm.sharding import ShardPlan
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "JointShard",
     "ShardPlan",
     "alpha_at",
+    "alpha_for",
     "beta_at",
     "blend",
     "correct",

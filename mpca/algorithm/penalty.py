@@ -6,6 +6,8 @@ agent does `pull` for all shards at once, fused in torch; these are the referenc
 
 from __future__ import annotations
 
+from math import inf
+
 from mpca.algorithm.averaging import Vector
 
 __all__ = ["correct", "pull", "tilt"]
@@ -34,7 +36,9 @@ def pull(local: Vector, target: Vector, alpha: float) -> Vector:
         >>> pull(np.array([0.0, 2.0]), np.array([1.0, 1.0]), alpha=0.5)
         array([0.5, 1.5])
     """
-    _check(local, target, alpha)
+    _check(local, target)
+    if not 0 <= alpha <= 1:
+        raise ValueError(f"alpha is outside [0, 1]: {alpha}")
     distance = local - target
     distance *= alpha
     local -= distance
@@ -54,19 +58,21 @@ def tilt(gradient: Vector, local: Vector, target: Vector, alpha: float) -> Vecto
         gradient: :math:`\nabla \mathcal{L}(x^i)`, float32[n], changed in place.
         local: :math:`x^i`, float32[n].
         target: :math:`\tilde{x}^*`, float32[n].
-        alpha: weight of the regulariser, in [0, 1].
+        alpha: weight of the regulariser, 0 or more: a share of nothing, so it may be above 1.
 
     Returns:
         `gradient`.
 
     Raises:
-        ValueError: shapes differ, or alpha is outside [0, 1].
+        ValueError: shapes differ, or alpha is negative or not finite.
 
     Example:
         >>> tilt(np.array([0.0, 0.0]), np.array([0.0, 2.0]), np.array([1.0, 1.0]), alpha=0.5)
         array([-0.5,  0.5])
     """
-    _check(local, target, alpha)
+    _check(local, target)
+    if not 0 <= alpha < inf:
+        raise ValueError(f"alpha must be 0 or more: {alpha}")
     if gradient.shape != local.shape:
         raise ValueError(f"shapes differ: gradient {gradient.shape}, local {local.shape}")
     distance = local - target
@@ -107,8 +113,6 @@ def correct(local: Vector, arrival: Vector, snapshot: Vector) -> Vector:
     return local
 
 
-def _check(local: Vector, target: Vector, alpha: float) -> None:
+def _check(local: Vector, target: Vector) -> None:
     if local.shape != target.shape:
         raise ValueError(f"shapes differ: local {local.shape}, target {target.shape}")
-    if not 0 <= alpha <= 1:
-        raise ValueError(f"alpha is outside [0, 1]: {alpha}")

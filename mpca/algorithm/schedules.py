@@ -1,35 +1,52 @@
-"""How alpha, beta and gamma change over a run. Positions are per shard and come from a backup like the model itself.
+"""How alpha, beta and gamma change over a run. Positions of beta and gamma are per shard and come from a backup.
 
-Two counters: the *version* v of a joint state is the number of exchanges that made it (0 is x_0); an *exchange* k is
-numbered from 0, so exchange k makes version k + 1.
+An *exchange* k of a shard is numbered from 0 and makes version k + 1 of its joint state; version 0 is x_0. The beginning of
+alpha is counted in an agent's own updates.
 """
 
 from __future__ import annotations
 
-__all__ = ["alpha_at", "beta_at", "gamma_at"]
+__all__ = ["alpha_at", "alpha_for", "beta_at", "gamma_at"]
 
 
-def alpha_at(version: int, alpha: float, start: float = 0.5, decay: float = 0.7) -> float:
+def alpha_at(updates: int | None, alpha: float, start: float = 0.5, decay: float = 0.7) -> float:
     r"""Strength of the pull towards an installed joint state (section 6.3: 0, then high, then decayed to its value).
 
-    .. math:: \alpha_0 = 0, \qquad \alpha_v = \max(\alpha,\ \text{start} \cdot \text{decay}^{\,v-1}), \quad v \ge 1
+    .. math:: \alpha_u = \max(\alpha,\ \text{start} \cdot \text{decay}^{\,u})
 
-    Reading: v is the version of the shard's installed joint state and not a count of the agent's own installs, so
-    neither a joiner nor a resumed run goes through the violent beginning again.
+    Reading: the paper names no unit of the decay; u is the agent's own updates since it installed version 1 of the shard.
+    Counted in versions, the violent beginning would last for hundreds of updates where an exchange takes ninety. An agent
+    that begins at a later version has none, so neither a joiner nor a resumed run goes through it again. Before the first
+    joint state arrives nothing is pulled.
 
     Args:
-        version: v, 0 before the first joint state arrives.
+        updates: u; None for an agent that has never installed version 1.
         alpha: value to arrive at, in [0, 1].
         start: value at the first joint state.
-        decay: factor per version.
+        decay: factor per update.
 
     Example:
-        >>> [round(alpha_at(v, 0.05), 4) for v in (0, 1, 2, 3, 100)]
-        [0.0, 0.5, 0.35, 0.245, 0.05]
+        >>> [round(alpha_at(u, 0.05), 4) for u in (0, 1, 2, 3, 100, None)]
+        [0.5, 0.35, 0.245, 0.1715, 0.05, 0.05]
     """
-    if version < 1:
-        return 0.0
-    return max(alpha, start * decay ** (version - 1))
+    return alpha if updates is None else max(alpha, start * decay**updates)
+
+
+def alpha_for(tau: float) -> float:
+    r"""The value that alpha arrives at where none is given: half of the distance is taken between two refreshes of a shard.
+
+    .. math:: \alpha = \frac{1}{2 n}
+
+    Beyond the paper, whose values (0.05 at n = 15, 0.005 at n = 90) come from a search for each n. At most 0.5.
+
+    Args:
+        tau: n, updates between two refreshes of a shard, as the mean of what its last exchange measured.
+
+    Example:
+        >>> alpha_for(20.0), alpha_for(0.0)
+        (0.025, 0.5)
+    """
+    return 0.5 / max(1.0, tau)
 
 
 def beta_at(exchange: int, beta: float, ramp: int = 20) -> float:

@@ -35,7 +35,7 @@ class Result:
     history: list[dict[str, Any]] = field(repr=False)
     """Evaluations of the joint model, oldest first: t, cycle, seconds, error, loss."""
     returns: dict[int, Any] = field(repr=False)
-    """What the train function returned, by agent; agents that were stopped in the middle are not in it."""
+    """What the train function returned, by agent; those of `summary["cut_off"]` did not."""
     model_state: dict[str, Any] | None = field(repr=False)
     """The joint model as tensors under the model's own names, ready for `load_state_dict`."""
 
@@ -104,7 +104,8 @@ class Distributor:
         Raises:
             ConfigError, EnvironmentRefused: refused before an agent was started.
             BadRecords: more records were unreadable than data.max_bad_fraction allows; names the first ones.
-            RunFailed: the run failed; the text begins with the root cause, an agent's traceback follows.
+            RunFailed: the run failed, or what train functions did behind their loop was cut off; the text begins with the root
+                cause, an agent's traceback follows.
             KeyboardInterrupt: Ctrl-C; the joint model is in the run folder.
         """
         from mpca.report import ProgressLine

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpca.agent.evaluator_client import Evaluated, EvaluatorProcess
+from mpca.agent.evaluator_client import Died, Evaluated, EvaluatorProcess
+from mpca.driver.evaluating import EvaluatorDied
 from mpca.driver.joint import JointModel
-from mpca.errors import AgentFailed, RunFailed
+from mpca.errors import AgentFailed
 
 __all__ = ["JointEvaluator"]
 
@@ -26,19 +27,21 @@ class JointEvaluator:
         """Copy the joint model as it is now, and return."""
         self._process.submit(cycle, joint.layout.model_tensors(joint.vector()))
 
-    def poll(self) -> list[Evaluated]:
-        """Results that are here.
+    def poll(self) -> list[Evaluated | EvaluatorDied]:
+        """Results that are here, and that the process has died.
 
         Raises:
             AgentFailed: the user's function raised; begins with the root cause in one line.
-            RunFailed: its process ended.
         """
-        done = self._process.poll()
-        for one in done:
+        done: list[Evaluated | EvaluatorDied] = []
+        for one in self._process.poll():
+            if isinstance(one, Died):
+                done.append(EvaluatorDied(one.reason, one.cycle))
+                continue
             if one.failed is not None:
-                lines = one.failed.strip().splitlines()
-                error = AgentFailed if lines[0].startswith("Traceback ") else RunFailed
-                raise error(f"the evaluation of cycle {one.cycle} failed: {lines[-1]}\n{one.failed}")
+                cause = one.failed.strip().splitlines()[-1]
+                raise AgentFailed(f"the evaluation of cycle {one.cycle} failed: {cause}\n{one.failed}")
+            done.append(one)
         return done
 
     def close(self) -> None:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import logging
+import tempfile
 import time
-from dataclasses import asdict
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from mpca.api.evaluation import JointEvaluator
 from mpca.driver.backups import BackupWriter
+from mpca.driver.evaluating import EvaluatorDied
 from mpca.driver.instructions import End
 from mpca.driver.runner import Runner
 from mpca.errors import AgentFailed, BackupError, BadRecords, ConfigError, EnvironmentRefused
-from mpca.records import EndRecord, RunFolder, Sink, Summary, write_summary
+from mpca.private import opener, replace_file
+from mpca.records import Backlog, BadFile, EndRecord, RunFolder, Summary, write_summary
 from mpca.storage import model_file
 
-__all__ = ["close_folder", "evaluate_last", "exit_code", "is_final", "save_model", "summarise", "take_reached"]
+__all__ = ["close_folder", "evaluate_last", "exit_code", "is_final", "keep", "last_model", "summarise", "take_reached"]
 
 log = logging.getLogger("mpca.run")
 
-# A stopped run has ten seconds in all (issue: Ctrl-C): the agents take up to four of them.
+# An interrupted run has ten seconds in all: the agents take up to four of them.
 EVALUATE_S = 3.0
 BACKUP_S = 5.0
 _EXIT_CODES = {"reached": 0, "max_time": 0, "max_cycles": 0, "failed": 1}
@@ -39,26 +42,29 @@ def exit_code(end: End, signal_number: int | None) -> int:
         return _SIGNALLED + (signal_number or 2)
     if f"{BadRecords.__module__}.{BadRecords.__name__}:" in end.reason.partition("\n")[0]:  # as an agent's last word says it
         return BadRecords.exit_code
-    return _EXIT_CODES[end.status]
+    return _EXIT_CODES[end.status] or int(any(one.work_lost for one in end.cut_off))
 
 
 def take_reached(runner: Runner) -> float | None:
     """The result of a run that reached its target is the model that did, not what a few cycles more made of it."""
     assert runner.joint is not None
     assert runner.reached is not None
-    runner.joint.states = runner.reached
+    runner.joint.states, runner.joint.layout = runner.reached
     return runner.error
 
 
-def evaluate_last(runner: Runner, evaluator: JointEvaluator | None) -> float | None:
-    """Error of the joint model that is saved; None when it cannot be had in time."""
-    joint = runner.joint
-    if evaluator is None or joint is None or not joint.complete:
+def evaluate_last(runner: Runner) -> float | None:
+    """Error of the joint model that is saved; None when there is none, or it cannot be had in time."""
+    joint, evaluator = runner.joint, runner.evaluator
+    if evaluator is None or joint is None or not joint.complete or not any(joint.versions()):
         return None
     deadline = time.monotonic() + EVALUATE_S
     asked = False
     while time.monotonic() < deadline:
         for done in evaluator.poll():
+            if isinstance(done, EvaluatorDied):
+                log.warning("the last joint model was not evaluated: %s", done.reason)
+                return None
             runner.take_evaluation(done)
             if asked:
                 return done.error
@@ -70,19 +76,22 @@ def evaluate_last(runner: Runner, evaluator: JointEvaluator | None) -> float | N
     return None
 
 
-def save_model(runner: Runner, folder: RunFolder, backups: BackupWriter | None) -> dict[str, Any]:
-    """Write ``model.safetensors`` and a last backup; returns the model by its own names."""
+def last_model(runner: Runner, backups: BackupWriter | None) -> tuple[bytes | None, dict[str, Any]]:
+    """Write a last backup; returns ``model.safetensors`` and the model by its own names, nothing when there is none.
+
+    x_0 is nobody's result. It is backed up all the same: a run that goes on has it again.
+    """
     joint = runner.joint
     if joint is None or not joint.complete:
-        return {}
-    temporary = folder.model.with_name(".model.safetensors.tmp")
-    temporary.write_bytes(model_file(joint.layout, joint.vector()))
-    temporary.replace(folder.model)
+        return None, {}
     if backups is not None:
         backups.submit(joint, runner.machine.cycle, runner.progress(), runner.machine.readers.position())
         backups.close(BACKUP_S)
         runner.take_backups()
-    return joint.layout.state_dict(joint.vector())
+    if not any(joint.versions()):
+        return None, {}
+    vector = joint.vector()
+    return model_file(joint.layout, vector), joint.layout.state_dict(vector)
 
 
 def summarise(
@@ -97,8 +106,9 @@ def summarise(
     tally, goals = runner.tally, runner.goals
     errors = [one["error"] for one in tally.history if one["error"] is not None]
     hit = next((one for one in tally.history if one["error"] is not None and one["error"] <= goals.target_error), None)
-    first_t = None if tally.first_step is None else runner.t_of(tally.first_step)
-    trained_at_hit = None if hit is None or first_t is None else hit["t"] - first_t + runner.earlier_s
+    began = runner.machine.began
+    # x_0 is evaluated too, before
+    trained_at_hit = None if hit is None or began is None else max(0.0, hit["t"] - runner.t_of(began)) + runner.earlier_s
     joint = runner.joint
     return Summary(
         status=end.status,
@@ -122,8 +132,10 @@ def summarise(
         bytes_in_driver=tally.bytes_in_driver,
         bytes_out_driver=tally.bytes_out_driver,
         bytes_data_remote=tally.data_remote,
+        bad_records=runner.bad.count if runner.bad is not None else 0,
         agents_lost=runner.machine.roster.lost,
         agents_replaced=runner.machine.roster.replaced,
+        cut_off={str(one.agent): one.reason for one in end.cut_off},
         backups=tally.backups,
         attempts=runner.machine.shape.epoch,
         resumed_from=resumed_from,
@@ -132,14 +144,53 @@ def summarise(
     )
 
 
-def close_folder(records: Sink, folder: RunFolder, t: float, summary: Summary) -> dict[str, Any]:
-    """The last record, ``summary.json`` and ``report.html``; returns the summary as a map."""
+def close_folder(
+    records: Backlog, bad: BadFile, folder: RunFolder, t: float, summary: Summary, model: bytes | None
+) -> list[str]:
+    """The model, the last record and bad one, ``summary.json`` and ``report.html``; what is wrong with those that cannot be
+    written."""
     from mpca.report import write_report
 
+    faults = []
+    try:
+        if model is not None:
+            replace_file(folder.model, model)
+    except OSError as error:
+        faults.append(f"{folder.model.name}: {error.strerror}")
     records.write(EndRecord(t=t, status=summary.status, reason=summary.reason))
-    write_summary(folder.summary, summary)
+    if not records.flush():
+        assert records.error is not None
+        faults.append(f"{folder.records.name}: {records.error.strerror}")
+    if not bad.flush(at_once=True):
+        assert bad.error is not None
+        faults.append(f"{folder.bad.name}: {bad.error.strerror}")
+    try:
+        write_summary(folder.summary, summary)
+    except OSError as error:
+        faults.append(f"{folder.summary.name}: {error.strerror}")
     try:
         write_report(folder.path)
+    except (OSError, ConfigError) as error:  # `mpca report` draws it again from what is kept
+        log.warning("report not written: path=%s: %s", folder.report, error)
     except Exception:  # a run that trained for weeks does not fail for its drawing
         log.exception("report not written: path=%s", folder.report)
-    return asdict(summary)
+    return faults
+
+
+def keep(folder: RunFolder, records: Backlog, bad: BadFile, summary: Summary, model: bytes | None) -> str:
+    """Put what a run folder did not take, and what can still be read of it, into a temporary one; says where it is."""
+    try:
+        kept = RunFolder(Path(tempfile.mkdtemp(prefix="mpca-kept-")))
+        for path in (folder.config, folder.records):
+            with suppress(OSError):
+                replace_file(kept.path / path.name, path.read_bytes())
+        with open(kept.records, "ab", opener=opener) as file:
+            file.write(records.waiting)
+        if bad.count:
+            replace_file(kept.bad, bad.text())
+        if model is not None:
+            replace_file(kept.model, model)
+        write_summary(kept.summary, summary)
+    except OSError as error:
+        return f"nor in a temporary folder: {error}"
+    return f"what there is of it lies in {kept.path}"

@@ -9,12 +9,11 @@ from __future__ import annotations
 import logging
 import os
 import platform
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -24,7 +23,7 @@ import cloudpickle
 
 from mpca import __version__
 from mpca.api.evaluation import JointEvaluator
-from mpca.api.finish import close_folder, evaluate_last, exit_code, is_final, save_model, summarise, take_reached
+from mpca.api.finish import close_folder, evaluate_last, exit_code, is_final, keep, last_model, summarise, take_reached
 from mpca.api.place import choose_place
 from mpca.api.resume import Resumed, find_backup
 from mpca.api.signals import Interrupted, Signals
@@ -41,9 +40,9 @@ from mpca.driver.objectives import DumpModel, Evaluate, Goals
 from mpca.driver.roster import Roster
 from mpca.driver.runner import Runner
 from mpca.driver.status import RunStatus
-from mpca.errors import ConfigError, EnvironmentRefused, JvmError, MpcaError, RunFailed
+from mpca.errors import JvmError, MpcaError, RunFailed
 from mpca.methods import from_dict, to_dict
-from mpca.records import LineWriter, RunRecord, Summary
+from mpca.records import Backlog, BadFile, RunRecord, Summary
 from mpca.spark.sizing import executor_budget
 from mpca.spark.submitted import Origin, check_alive
 from mpca.storage import Backups, Location
@@ -111,21 +110,19 @@ def launch(
         ConfigError, EnvironmentRefused: refused before an executor was asked for.
         BackupError: the backup to resume from is not usable.
         Interrupted: a signal came before there was a run that could be ended in order.
+
+    What is raised before the run began has left its folder as it was, or made none.
     """
-    launching: _Launch | None = None
-    try:
-        with ExitStack() as stack:
-            launching = _Launch(job, Shows(on_status, on_output, on_stage), stack)
-            try:
+    from mpca.spark.errors import thrown_errors
+
+    with ExitStack() as stack:
+        launching = _Launch(job, Shows(on_status, on_output, on_stage), stack)
+        try:
+            with thrown_errors("the driver's JVM refused"):
                 return launching.run()
-            except BaseException as error:
-                if launching.far:  # its folder can be written as long as the session lives
-                    launching.broken_off(error)
-                raise
-    except BaseException as error:
-        if launching is not None and not launching.far:
-            launching.broken_off(error)
-        raise
+        except BaseException as error:
+            launching.broken_off(error)  # its folder can be written as long as it is ours
+            raise
 
 
 class _Launch:
@@ -138,14 +135,18 @@ class _Launch:
         self._origin = Origin.of(job.session) if job.session is not None else None
         config = job.config
         self._agents = config.method.agents(config.cluster.agents)
-        self._place = choose_place(job.run_dir or config.run.dir, config.run.name, self._clock.wall(), stack)
+        self._executors = -(-self._agents // min(config.cluster.agents_per_executor, self._agents))
+        given = job.run_dir or config.run.dir or (self._origin.run_folder(config.run.name) if self._origin else "")
+        self._place = choose_place(given, config.run.name, self._clock.wall(), stack)
         self._folder = self._place.folder
         self._backup_at = Location.parse(config.backup.path) if config.backup.path else self._place.location / "backups"
         self._resumed: Resumed | None = None
         self._before = self._origin.since_submit(self._clock.wall()) if self._origin else 0.0
         self._seconds = self._origin.stages() if self._origin else {}  # by stage of starting
         self._signals = Signals()
-        self._record: RunRecord | None = None  # there once the folder is ours
+        self._record: RunRecord | None = None  # there once the run has begun
+        self._records: Backlog | None = None
+        self._bad: BadFile | None = None  # as of the records
         self._finished = False
 
     def run(self) -> Ended:
@@ -154,10 +155,12 @@ class _Launch:
         job, config = self._job, self._job.config
         self._stack.enter_context(self._signals)
         session = self._session() if self._needs_session() else None
-        open_at = partial(open_store, stack=self._stack, session=session)
+        open_at = partial(open_store, stack=self._stack, session=session, private=True)
         attempt = self._origin.attempt if self._origin is not None else 1
         self._resumed = find_backup(job.resume, self._backup_at, open_at, again=attempt > 1)
-        records, epoch = self._open_folder(session)
+        backups_at = open_at(self._backup_at.parent)
+        above = Backups(backups_at, self._backup_at.name).highest_epoch()
+        epoch = self._place.take(session, self._resumed is not None, self._origin, above)
         self._shows.on_stage(f"run folder {self._place.shown}")
         for line in self._resumed.told if self._resumed is not None else ():
             self._shows.on_stage(line)
@@ -182,15 +185,17 @@ class _Launch:
             evaluator = JointEvaluator(job.evaluate.function)
             self._stack.callback(evaluator.close)
         backups = BackupWriter(
-            Backups(open_at(self._backup_at.parent), self._backup_at.name, config.backup.keep, self._place.check),
+            Backups(backups_at, self._backup_at.name, config.backup.keep, self._place.check, {*self._place.epochs, epoch}),
             config.run.name,
             epoch,
             config.run.seed,
             _versions(),
         )
         self._stack.callback(backups.close, 0.0)
+        machine = self._machine(run_name, epoch, session)
+        records = self._begin(epoch)
         runner = Runner(
-            self._machine(run_name, epoch, session),
+            machine,
             cluster,
             config.method,
             self._agent_spec(run_name),
@@ -206,17 +211,13 @@ class _Launch:
             software=_versions(),
             earlier_s=self._resumed.trained_s if self._resumed else 0.0,
             earlier_t=self._resumed.t if self._resumed else 0.0,
+            bad=self._bad,
         )
         self._signals.looked_at = True
         end = self._train(runner, session)
-        return self._finish(runner, end, evaluator, backups)
+        return self._finish(runner, end, backups)
 
     # ---- in the order of a run -----------------------------------------------------------------------------------------
-
-    @property
-    def far(self) -> bool:
-        """Whether the run's folder is on HDFS."""
-        return not self._place.location.is_local
 
     def _needs_session(self) -> bool:
         """Before the folder is made: its storage, or that of the backups, is reached through the session."""
@@ -224,12 +225,9 @@ class _Launch:
         named = Location.parse(resume) if resume and resume != "auto" else self._backup_at
         return any(not one.is_local for one in (self._place.location, self._backup_at, named))
 
-    def _open_folder(self, session: SparkSession | None) -> tuple[LineWriter, int]:
+    def _begin(self, epoch: int) -> Backlog:
+        """From here on there is a run. Whatever was refused before has left its folder as it was."""
         config, resumed = self._job.config, self._resumed
-        epoch = self._place.take(session, resumed is not None, self._origin)
-        config.write(self._folder.config)
-        records = LineWriter(self._folder.records)
-        self._stack.callback(records.close)
         record = RunRecord(
             t=resumed.t if resumed else 0.0,
             name=config.run.name,
@@ -243,15 +241,15 @@ class _Launch:
             resumed_from=resumed.path if resumed else None,
             versions=_versions(),
         )
-        records.write(record)
-        self._place.began(epoch)
-        self._record = record
-        return records, epoch
+        self._records = self._place.begin(epoch, config, record)
+        self._record, self._bad = record, BadFile(self._folder.bad)
+        return self._records
 
     def _session(self) -> SparkSession:
         """The caller's session, if it can hold a run, or executors on this machine."""
         from mpca.spark.session import check_session, session
         from mpca.spark.settings import advice
+        from mpca.spark.submit import no_way_back
 
         cluster = self._job.config.cluster
         given = self._job.session
@@ -260,16 +258,14 @@ class _Launch:
             check_session(conf, agents=self._agents, agents_per_executor=cluster.agents_per_executor, reducer=cluster.reducer)
             for line in advice(conf):
                 self._shows.on_stage(f"warning: {line}")
+            for line in no_way_back(self._job.config, conf) if self._origin is not None and self._origin.cluster_mode else ():
+                self._shows.on_stage(line)
             return given
-        per_executor = min(cluster.agents_per_executor, self._agents)
-        executors = -(-self._agents // per_executor)
-        self._shows.on_stage(f"starting {executors} executors on this machine")
-        # Of a driver that was killed; the lock says that nobody else is at work here.
-        shutil.rmtree(self._folder.path / "spark", ignore_errors=True)
+        self._shows.on_stage(f"starting {self._executors} executors on this machine")
         own = session(
             self._folder.path,
-            executors=executors,
-            agents_per_executor=per_executor,
+            executors=self._executors,
+            agents_per_executor=min(cluster.agents_per_executor, self._agents),
             executor_memory=cluster.executor_memory,
             conf=self._job.config.spark,
             name=f"mpca {self._job.config.run.name}",
@@ -280,25 +276,19 @@ class _Launch:
         from mpca.spark.locality import shard_hosts
 
         config, method = self._job.config, self._job.config.method
-        shape = RunShape(
+        shape = RunShape.of(
+            method,
             run=run_name,
             epoch=epoch,
-            shards=method.shards,
-            phases=method.phases,
-            exchanges=method.exchanges,
             min_agents=min(config.cluster.min_agents, self._agents),
             deadline_s=config.cluster.cycle_deadline,
             start_timeout_s=config.cluster.start_timeout,
-            install_first=method.install_first,
+            finish_s=config.cluster.finish_timeout,
+            norm_limit=config.cluster.norm_limit,
             first_cycle=self._resumed.cycle if self._resumed else 0,
             resumed=self._resumed is not None,
             data=self._resumed.state.data if self._resumed else {},
             places=shard_hosts(session, str(config.data.options.get("path", ""))),
-            numbers=lambda version: (
-                method.alpha_at(version),
-                method.beta_at(max(0, version - 1)),
-                method.gamma_at(max(0, version - 1)),
-            ),
         )
         return CycleMachine(shape, Roster(self._agents, config.cluster.agents_per_executor), self._clock.now())
 
@@ -348,16 +338,21 @@ class _Launch:
 
     def _train(self, runner: Runner, session: SparkSession) -> End:
         """The loop, with signals and failures beside the engine turned into an orderly end."""
+        from mpca.spark.session import check_executors
+
         machine, config = runner.machine, self._job.config.cluster
-        next_look = 0.0
+        next_look, came = 0.0, False
         try:
             while machine.ended is None:
                 if self._clock.now() >= next_look:
                     check_alive(session)
+                    if self._job.session is None and not came:
+                        check_executors(self._folder.path, self._executors, self._job.config.spark)
                     next_look = self._clock.now() + _LOOK_S
                 if self._signals.caught is not None:
                     runner.stop("interrupted", signal.Signals(self._signals.caught).name)
                 runner.once()
+                came = came or bool(machine.roster.executors)
                 if self._place.lost is not None:
                     raise self._place.lost
                 places = len(machine.roster.executors) * config.agents_per_executor
@@ -377,30 +372,53 @@ class _Launch:
                 return end
         return machine.ended
 
-    def _finish(self, runner: Runner, end: End, evaluator: JointEvaluator | None, backups: BackupWriter) -> Ended:
+    def _finish(self, runner: Runner, end: End, backups: BackupWriter) -> Ended:
+        assert self._records is not None
         self._shows.on_stage("saving the joint model")
         error = take_reached(runner) if runner.reached else None
         try:
-            error = error if error is not None else evaluate_last(runner, evaluator)
+            error = error if error is not None else evaluate_last(runner)
         except MpcaError as failure:
             log.warning("the last joint model was not evaluated: %s", failure)
-        state = save_model(runner, self._folder, backups)
+        model, state = last_model(runner, backups)
         if runner.tally.first_step is not None:  # of the agent that was first, whichever told of it first
             self._seconds["first_step"] = self._before + runner.tally.first_step - self._began
         resumed_from = self._resumed.path if self._resumed else None
         summary = summarise(runner, end, self._job.config.run.seed, error, self._seconds, resumed_from, _versions())
-        written = close_folder(runner.records, self._folder, runner.t(), summary)
-        self._place.publish()
-        self._finished = True
+        if summary.bad_records:
+            where = f"{self._place.shown}/{self._folder.bad.name}"
+            self._shows.on_stage(f"{summary.bad_records:,} records of the data could not be used; they are named in {where}")
+        trouble = self._save(runner.t(), summary, model)
         return Ended(
             run_dir=self._place.shown,
-            summary=written,
-            reason=end.reason,
-            exit_code=exit_code(end, self._signals.caught),
+            summary=asdict(summary),
+            reason=trouble or end.reason,
+            exit_code=1 if trouble else exit_code(end, self._signals.caught),
             model_state=state,
             history=runner.tally.history,
             returns={agent: cloudpickle.loads(data) for agent, data in sorted(runner.returns.items())},
         )
+
+    def _save(self, t: float, summary: Summary, model: bytes | None) -> str:
+        """Write the end; what went wrong, with the place where all of it lies instead, or nothing."""
+        assert self._records is not None
+        assert self._bad is not None
+        self._finished = True
+        faults: list[str] = []
+        if self._place.location.is_local and self._place.lost is not None:
+            faults.append(str(self._place.lost))  # it is another driver's now
+        else:
+            faults += close_folder(self._records, self._bad, self._folder, t, summary, model)
+        try:
+            self._place.publish(self._records.waiting)
+        except OSError as error:
+            faults.append(str(error))
+        if not faults:
+            return ""
+        text = f"the end is not saved in {self._place.shown}: {'; '.join(faults)}"
+        text += f"; {keep(self._folder, self._records, self._bad, summary, model)}"
+        log.error("%s", text)
+        return text
 
     # ---- small things --------------------------------------------------------------------------------------------------
 
@@ -408,12 +426,9 @@ class _Launch:
         self._seconds[name] = self._before + self._clock.now() - self._began
 
     def broken_off(self, error: BaseException) -> None:
-        """The run ended before its loop did, and everything is closed: say so in its folder, unless it was refused."""
+        """The run ended before its loop did: say so in its folder. One that never began says nothing there."""
         record = self._record
         if record is None or self._finished:
-            return
-        if isinstance(error, (ConfigError, EnvironmentRefused)) and record.attempt == 1:
-            self._place.remove()  # there was no run, and its folder may be asked for again
             return
         status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         reason = str(error) if isinstance(error, (MpcaError, Interrupted)) else f"{type(error).__name__}: {error}"
@@ -432,12 +447,7 @@ class _Launch:
             final=is_final(error),
             versions=record.versions,
         )
-        records = LineWriter(self._folder.records)
-        try:
-            close_folder(records, self._folder, record.t + self._clock.now() - self._began, summary)
-        finally:
-            records.close()
-        self._place.publish()
+        self._save(record.t + self._clock.now() - self._began, summary, None)
 
 
 def _cause(error: MpcaError, session: SparkSession) -> MpcaError:

@@ -9,24 +9,25 @@ from __future__ import annotations
 import logging
 import os
 import platform
-import re
-import shutil
 import tempfile
-from contextlib import ExitStack
+import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpca.api.stores import open_store
 from mpca.config import environment
-from mpca.driver.mirror import BEAT, Mirror, beats
+from mpca.driver.mirror import BEAT, EVERY_S, Mirror, beats, read_beat
 from mpca.errors import BackupError, ConfigError, RunFailed
-from mpca.records import RunFolder
+from mpca.private import opener
+from mpca.records import Backlog, LineWriter, RunFolder, RunRecord
 from mpca.records.summary import read_summary
-from mpca.storage import LocalStore, Location, PartWriter, RunLock, Store, joined
+from mpca.storage import Holder, LocalStore, Location, PartWriter, Process, RunLock, Store, held, joined
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from mpca.config import Resolved
     from mpca.spark.submitted import Origin
 
 __all__ = ["HdfsPlace", "LocalPlace", "Place", "choose_place"]
@@ -34,7 +35,8 @@ __all__ = ["HdfsPlace", "LocalPlace", "Place", "choose_place"]
 log = logging.getLogger("mpca.run")
 #: An owner on another machine is watched for so long; it beats every three seconds.
 _WATCH_S = 15.0
-_PROCESS = re.compile(r"pid (\d+) on (\S+)$")
+#: What a run writes over in its folder.
+_MADE = ("config.toml", "records.jsonl", "bad.jsonl", "summary.json", "model.safetensors", "report.html")
 
 
 class LocalPlace:
@@ -44,38 +46,100 @@ class LocalPlace:
         self.folder = RunFolder(path)
         self._stack = stack
         self.location = Location.parse(path)
-        self.lost: BackupError | None = None
+        self._store = LocalStore(path, private=True)
+        self._lock = RunLock(self._store, create=self._create_lock)
+        self._held = -1  # the lock's file, which the kernel holds for us
+        self._made = self._began = False
+        self._lost: BackupError | None = None
+        self._next_look = 0.0
 
     @property
     def shown(self) -> Path | str:
         return self.folder.path
 
-    def take(self, session: SparkSession | None, resume: bool, origin: Origin | None) -> int:
+    @property
+    def lost(self) -> BackupError | None:
+        """Another driver has taken over: only when somebody removed our lock."""
+        now = time.monotonic()
+        if self._lost is None and self._began and now >= self._next_look:
+            self._next_look = now + EVERY_S
+            with suppress(OSError):  # a folder that cannot be read belongs to nobody else yet
+                self._lost = self._lock.rival()
+        return self._lost
+
+    def take(self, session: SparkSession | None, resume: bool, origin: Origin | None, above: int = 0) -> int:
         """Make the folder, or go on in it, as its only owner; the epoch of this attempt.
 
+        Until `begin` nothing but the lock is written, and if that never comes all is left as it was.
+
+        Args:
+            above: the highest epoch that a backup of this run has.
+
         Raises:
-            ConfigError: it exists, and this is not a resume.
+            ConfigError: it exists, and this is not a resume; or it is somebody else's, or cannot be written.
             BackupError: another driver owns it.
         """
-        self.folder.create(resume)
-        self._lock = RunLock(LocalStore(self.folder.path))
-        epoch = self._lock.claim(_owner(None), _process_lives)
-        self._stack.callback(self._lock.release)
-        return epoch
+        self._made = self.folder.create(resume)
+        self._stack.callback(self._give_up)
+        try:
+            _refuse_foreign(self._store)
+            return self._lock.claim(_owner(None), self._lives, above, Process.here())
+        except BackupError:
+            raise
+        except OSError as error:
+            raise _unwritable(self.shown, error) from error
 
-    def began(self, epoch: int) -> None:
-        """The records of this attempt begin."""
+    def begin(self, epoch: int, config: Resolved, record: RunRecord) -> Backlog:
+        """The records of this attempt begin.
+
+        Raises:
+            ConfigError: the folder cannot be written, and is as it was.
+        """
+        records = _begin(self.folder, config, record, self.shown)
+        self._began = True
+        self._stack.callback(records.close)
+        return records
+
+    @property
+    def epochs(self) -> list[int]:
+        """Of this run's attempts: what they made in the folder may be removed by this one."""
+        return self._lock.epochs()
 
     def check(self) -> None:
         """Raises BackupError when another driver has taken over."""
         self._lock.check()
 
-    def publish(self) -> None:
-        """The folder is complete."""
+    def publish(self, waiting: bytes) -> None:
+        """The folder is complete, or will not be."""
 
-    def remove(self) -> None:
-        """There was no run."""
-        shutil.rmtree(self.folder.path)
+    # ---- inside ----
+
+    def _create_lock(self, path: str, data: bytes) -> None:
+        self._held = held.create(self.folder.path / path, data)
+
+    def _lives(self, holder: Holder) -> bool | None:
+        """A lock of the kernel says it for sure; a file system without them leaves what /proc says, on the same machine."""
+        if not holder.owner:
+            return False
+        seen = held.held(self.folder.path / "lock")
+        if seen is None and holder.process is not None:
+            return holder.process.lives()
+        return seen
+
+    def _give_up(self) -> None:
+        try:
+            if self._began:
+                self._lock.release()
+            else:
+                self._lock.withdraw()
+                if self._made:
+                    self._store.rmdir("")
+        except OSError as error:  # nobody holds it any more, and the next owner finds that
+            log.warning("run folder not given up: %s", error)
+        finally:
+            if self._held >= 0:
+                os.close(self._held)
+                self._held = -1
 
 
 class HdfsPlace:
@@ -88,6 +152,8 @@ class HdfsPlace:
         self.folder = RunFolder(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mpca-", dir=base))))
         self._stack = stack
         self._mirror: Mirror | None = None
+        self._made = self._began = False
+        self._beat: bytes | None = None  # that was there before
         self._silent = False  # HDFS did not answer
 
     @property
@@ -99,84 +165,118 @@ class HdfsPlace:
         """Another driver has taken over."""
         return self._mirror.lost if self._mirror is not None else None
 
-    def take(self, session: SparkSession | None, resume: bool, origin: Origin | None) -> int:
+    def take(self, session: SparkSession | None, resume: bool, origin: Origin | None, above: int = 0) -> int:
         """As of a local one; a later attempt of the same application goes on without being asked to.
 
         Raises:
-            ConfigError: it exists, and this is not a resume.
+            ConfigError: it exists, and this is not a resume; or it is somebody else's.
             BackupError: another driver owns it, or has since an earlier attempt of this application; or HDFS does not answer.
             RunFailed: an earlier attempt of this application ended by the user's own error: this one would too.
         """
         attempt = origin.attempt if origin is not None else 1
         again = attempt > 1
         try:
-            self._store = open_store(self.location, self._stack, session)
+            self._store = open_store(self.location, self._stack, session, private=True)
             self._lock = RunLock(self._store)
-            if self._store.exists("") and not (resume or again) and not self._store.exists("lock"):
+
+            def lives(holder: Holder) -> bool:
+                return _lives(holder, origin, self._store)
+
+            there = self._store.exists("")
+            if there and not (resume or again):
+                self._lock.refuse_living(lives)
                 raise ConfigError(
                     f"run folder exists: --run-dir={self.location.text}; name another, or go on with that run by --resume auto"
                 )
             if origin is not None and again:
                 _refuse_stranger(self._lock.owners(), origin)
-            epoch = self._lock.claim(_owner(origin), lambda owner: _lives(owner, origin, self._store))
-            self._stack.callback(self._release)
+            _refuse_foreign(self._store)
+            self._made = not there
+            self._stack.callback(self._give_up)
+            epoch = self._lock.claim(_owner(origin), lives, above, Process.here())
+            self._beat = read_beat(self._store)
+            self._mirror = Mirror(self._store, self._lock.check)
             if again:
                 self._refuse_final(attempt)
-            self._store.delete("summary.json")  # of an attempt that is not the last one any more
             earlier = joined(self._store)
             self.folder.records.write_bytes(earlier)
             self._earlier = len(earlier)
+            if self._store.exists(self.folder.bad.name):
+                self.folder.bad.write_bytes(self._store.read(self.folder.bad.name))
         except OSError as error:
             if isinstance(error, BackupError):
                 raise
             raise BackupError(f"run folder cannot be used: {error}") from error
         return epoch
 
-    def began(self, epoch: int) -> None:
-        """The records of this attempt begin."""
-        self._writer = PartWriter(self._store, self.folder.records, epoch, self._earlier)
-        self._mirror = Mirror(self._store, self._writer, self._lock.check)
-        self._stack.callback(self._mirror.close)
+    def begin(self, epoch: int, config: Resolved, record: RunRecord) -> Backlog:
+        """The records of this attempt begin.
+
+        Raises:
+            ConfigError: the working copy cannot be written; the folder is as it was.
+            OSError: HDFS does not answer.
+        """
+        assert self._mirror is not None
+        records = _begin(self.folder, config, record, self.folder.path)
+        self._stack.callback(records.close)
+        self._began = True
+        self._store.delete("summary.json")  # of an attempt that is not the last one any more
+        self._writer = self._mirror.writer = PartWriter(self._store, self.folder.records, epoch, self._earlier)
+        self._mirror.beside = self.folder.bad
         self._put(self.folder.config)
+        return records
+
+    @property
+    def epochs(self) -> list[int]:
+        """Of this run's attempts: what they made in the folder may be removed by this one."""
+        return self._lock.epochs()
 
     def check(self) -> None:
         """Raises BackupError when another driver has taken over."""
         self._lock.check()
 
-    def _release(self) -> None:
-        if self._silent:  # it would have to be waited for once more; the next owner finds that nobody beats
-            return
-        try:
-            self._lock.release()
-        except OSError as error:  # the next owner finds that nobody beats
-            log.warning("run folder not given up: %s", error)
+    def publish(self, waiting: bytes) -> None:
+        """Put all of the working copy on HDFS, and the records that it could not take.
 
-    def publish(self) -> None:
-        """The working copy is complete: put all of it on HDFS. If that cannot be, it is kept, and said where."""
+        Raises:
+            OSError: HDFS does not answer.
+        """
         assert self._mirror is not None
         self._mirror.close()
         if self.lost is not None:
             return
         try:
             self._lock.check()
-            for path in (self.folder.config, self.folder.model, self.folder.report):
+            for path in (self.folder.config, self.folder.bad, self.folder.model, self.folder.report):
                 self._put(path)
-            self._writer.finish()
+            self._writer.finish(waiting)
             self._put(self.folder.summary)  # last: who finds it finds the rest
             self._store.delete(BEAT)
-        except OSError as error:
+        except OSError:
             self._silent = True
-            kept = Path(tempfile.mkdtemp(prefix="mpca-kept-"))
-            shutil.copytree(self.folder.path, kept, dirs_exist_ok=True, ignore=shutil.ignore_patterns("spark"))
-            log.error("run folder is not complete on HDFS: %s; all of it is in %s", error, kept)
-
-    def remove(self) -> None:
-        """There was no run."""
-        assert self._mirror is not None
-        self._mirror.close()
-        self._store.delete("")
+            raise
 
     # ---- inside ----
+
+    def _give_up(self) -> None:
+        if self._mirror is not None:
+            self._mirror.close()
+        if self._silent:  # it would have to be waited for once more; the next owner finds that nobody beats
+            return
+        try:
+            if self._began:
+                self._lock.release()
+                return
+            if self._mirror is not None and self.lost is None:
+                if self._beat is None:
+                    self._store.delete(BEAT)
+                else:
+                    self._store.write(BEAT, self._beat)
+            self._lock.withdraw()
+            if self._made:
+                self._store.rmdir("")
+        except OSError as error:  # the next owner finds that nobody beats
+            log.warning("run folder not given up: %s", error)
 
     def _put(self, path: Path) -> None:
         if path.exists():
@@ -186,7 +286,13 @@ class HdfsPlace:
         if not self._store.exists("summary.json"):
             return
         self.folder.summary.write_bytes(self._store.read("summary.json"))
-        summary = read_summary(self.folder.summary)
+        try:
+            summary = read_summary(self.folder.summary)
+        except ValueError as error:  # its writer died over it: nothing says that this attempt would end as that one did
+            log.warning("the summary of the attempt before is damaged: %s", error)
+            return
+        finally:
+            self.folder.summary.unlink()
         if summary.final:
             raise RunFailed(f"{summary.reason} (an earlier attempt ended so, and attempt {attempt} does not repeat it)")
         log.info("attempt=%d goes on: the one before ended as %s: %s", attempt, summary.status, summary.reason)
@@ -209,6 +315,50 @@ def choose_place(chosen: Path | str, name: str, wall: float, stack: ExitStack) -
     return LocalPlace(Path(location.path if "://" in str(chosen) else chosen), stack)
 
 
+def _begin(folder: RunFolder, config: Resolved, record: RunRecord, shown: Path | str) -> Backlog:
+    """The configuration and the first record, or neither."""
+    fresh = not folder.records.exists()
+    temporary = folder.config.with_name(".config.toml.tmp")
+    writer = None
+    try:
+        with open(temporary, "wb", opener=opener):
+            pass
+        config.write(temporary)
+        writer = LineWriter(folder.records)
+        writer.write(record)
+        temporary.replace(folder.config)
+    except OSError as error:
+        if writer is not None:
+            writer.close()
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+            if writer is not None and fresh:
+                folder.records.unlink()
+        raise _unwritable(shown, error) from error
+    return Backlog(writer)
+
+
+def _unwritable(shown: Path | str, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"run folder cannot be written: --run-dir={shown}: {error.strerror or error}; make room, or name another"
+    )
+
+
+def _refuse_foreign(store: Store) -> None:
+    """A run writes over the files that runs make. Where none has been at work, such files are somebody else's."""
+    names = store.names("")
+    if any(name == "lock" or name.startswith("lock.epoch-") for name in names):
+        return
+    if joined(store).startswith(b'{"kind": "run"') or ("config.toml" in names and b"\n[origin]\n" in store.read("config.toml")):
+        return
+    found = [name for name in _MADE if name in names]
+    if found:
+        raise ConfigError(
+            f"the folder has files that no run wrote and this one would write over: {store.describe('')}: {', '.join(found)}; "
+            "move them away, or name another --run-dir"
+        )
+
+
 def _owner(origin: Origin | None) -> str:
     process = f"pid {os.getpid()} on {platform.node()}"
     return f"{origin.application}, {process}" if origin is not None else process
@@ -223,19 +373,11 @@ def _refuse_stranger(owners: list[str], origin: Origin) -> None:
         )
 
 
-def _process_lives(owner: str) -> bool:
-    """Whether the driver that a lock names still runs; on another host it is believed to."""
-    process = _PROCESS.search(owner)
-    if process is None or process[2] != platform.node():
-        return bool(owner)
-    return os.path.exists(f"/proc/{process[1]}")
-
-
-def _lives(owner: str, origin: Origin | None, store: Store) -> bool:
-    """The same where the owner may be anywhere: YARN has ended the attempts before this one, any other owner beats."""
-    if not _process_lives(owner):
+def _lives(holder: Holder, origin: Origin | None, store: Store) -> bool:
+    """Where the owner may be anywhere: /proc tells of this machine, YARN has ended attempts before this one, others beat."""
+    if holder.process is not None and holder.process.lives() is False:
         return False
-    if origin is not None and origin.attempt > 1 and owner.startswith(f"{origin.application},"):
+    if origin is not None and origin.attempt > 1 and holder.owner.startswith(f"{origin.application},"):
         return False
-    log.info("is the owner of the run folder alive? owner=%s, looking for up to %.0f s", owner, _WATCH_S)
+    log.info("is the owner of the run folder alive? owner=%s, looking for up to %.0f s", holder.owner, _WATCH_S)
     return beats(store, _WATCH_S)

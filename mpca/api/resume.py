@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mpca.driver.joint import JointModel
+from mpca.driver.readers import Readers
 from mpca.errors import BackupError
 from mpca.storage import Backups, BackupState, Location, Store
 
-__all__ = ["Resumed", "find_backup", "other_model"]
+__all__ = ["Resumed", "check_position", "find_backup", "other_model"]
 
 log = logging.getLogger("mpca.backup")
 
@@ -52,7 +53,15 @@ class Resumed:
         mine, theirs = joint.layout, self.state.layout
         if mine.digest != theirs.digest:
             raise other_model(self.path, theirs.tensors, mine.tensors)
-        joint.restore(self.state.vector, self.state.trajectory, self.state.exchanges)
+        if not mine.same_local(theirs):
+            ours, others = ([(name, shape) for name, (_, shape, _) in layout.local.items()] for layout in (mine, theirs))
+            raise other_model(self.path, others, ours)
+        joint.layout = replace(mine, local=theirs.local)
+        vector, trajectory = self.state.vector, self.state.trajectory
+        if mine.orders != theirs.orders:  # the same tensors, of a model that lies otherwise in memory
+            vector = mine.flat(theirs.model_tensors(vector))
+            trajectory = mine.flat_parameters(theirs.trajectory_tensors(trajectory))
+        joint.restore(vector, trajectory, self.state.exchanges)
 
 
 def other_model(path: str, theirs: Sequence[Sequence[Any]], mine: Sequence[Sequence[Any]]) -> BackupError:
@@ -92,11 +101,16 @@ def find_backup(
     if asked == "auto" or (again and backups.found()):
         if again and not backups.found():
             return None
-        found = backups.newest()
+        found = backups.newest(check_position)
         return Resumed(found.info.path, found.state, tuple(found.passed_over))
     if not asked:
         return None
     at = Location.parse(asked)
     if not open_at(at.parent).exists(at.name):
         raise BackupError(f"no such backup: --resume {asked}; name the folder of a backup, or auto for the newest of --run-dir")
-    return Resumed(at.text, Backups(open_at(at.parent.parent), at.parent.name).read(at.name))
+    return Resumed(at.text, Backups(open_at(at.parent.parent), at.parent.name).read(at.name, check_position))
+
+
+def check_position(state: BackupState) -> None:
+    """Raises BackupError when the backup's position in the data is none that a run can go on from."""
+    Readers(1, state.data)

@@ -1,7 +1,10 @@
-"""SIGINT and SIGTERM while a run goes on: they break a start off, and ask a running run for an orderly end.
+"""SIGINT, SIGTERM and SIGHUP while a run goes on: they break a start off, and ask a running run for an orderly end.
 
 A handler only notes the signal; the run's loop looks at it between two events, where stopping is safe. While the run
 starts there is no loop yet, and the thread may be inside a long call, so there the handler raises. So does a third signal.
+
+SIGHUP says that the terminal is gone. It stays ignored where it was (`nohup`), and only its first one counts: for one
+terminal the kernel sends it twice and the shell once more, which is nobody's impatience.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ class Interrupted(KeyboardInterrupt):
 class Signals:
     """A context manager; does nothing outside the main thread, where Python lets nobody handle signals."""
 
-    WATCHED = (signal.SIGINT, signal.SIGTERM)
+    WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def __init__(self) -> None:
         self.caught: int | None = None  # the first one
@@ -38,7 +41,9 @@ class Signals:
 
     def __enter__(self) -> Signals:
         if threading.current_thread() is threading.main_thread():
-            self._before = {one: signal.signal(one, self._handle) for one in self.WATCHED}
+            ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+            watched = [one for one in self.WATCHED if one != signal.SIGHUP or not ignored]
+            self._before = {one: signal.signal(one, self._handle) for one in watched}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,6 +56,8 @@ class Signals:
             signal.signal(one, self._handle)
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if signum == signal.SIGHUP and self.caught is not None:
+            return
         self.caught = self.caught or signum
         self._count += 1
         if not self.looked_at or self._count > _PATIENCE:

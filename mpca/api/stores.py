@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 __all__ = ["open_store"]
 
 
-def open_store(location: Location, stack: ExitStack, session: SparkSession | None = None, patience_s: float = 60.0) -> Store:
+def open_store(
+    location: Location, stack: ExitStack, session: SparkSession | None = None, patience_s: float = 60.0, private: bool = False
+) -> Store:
     """A store whose root is `location`, closed by `stack`.
 
     Args:
@@ -21,22 +23,23 @@ def open_store(location: Location, stack: ExitStack, session: SparkSession | Non
         stack: of what the caller opens.
         session: of Spark; without one ``hdfs://`` is reached over WebHDFS, by the files in HADOOP_CONF_DIR.
         patience_s: how long WebHDFS may be away; the JVM's client has its own patience.
+        private: what is made is for its owner alone: run folders, backups.
 
     Raises:
         ConfigError: which WebHDFS serves it is not known.
         OSError: the JVM's client cannot have the file system.
     """
     if location.is_local:
-        return LocalStore(location.path)
+        return LocalStore(location.path, private)
     if location.scheme == "hdfs" and session is not None:
         from mpca.spark.hdfs import HdfsStore
 
-        through_jvm = HdfsStore(session, location)
+        through_jvm = HdfsStore(session, location, private)
         stack.callback(through_jvm.close)
         return through_jvm
     from mpca.storage.locations import webhdfs_of
     from mpca.storage.webhdfs import WebHdfsStore
 
-    over_web = WebHdfsStore(webhdfs_of(location) if location.scheme == "hdfs" else location, patience_s)
+    over_web = WebHdfsStore(webhdfs_of(location) if location.scheme == "hdfs" else location, patience_s, private)
     stack.callback(over_web.close)
     return over_web

@@ -1,12 +1,12 @@
 """Runs a spark-submit line, shows what it says without Spark's chatter, passes signals on, and finds the run's exit code.
 
 In client mode the driver is a grandchild here, and a signal goes to it, so that it ends its run in order; Spark's JVM between
-us would only end. In cluster mode the driver is a container, and a signal here has the application killed.
+us would only end. In cluster mode the driver is a container, and a signal here has the application killed; but for SIGHUP:
+there the run does not depend on the terminal that it was submitted from.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import subprocess
@@ -15,17 +15,21 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from dataclasses import asdict
 from types import FrameType
 from typing import IO
 
 import psutil
 
 from mpca.agent.process import die_with
+from mpca.cli.outcome import is_result, result_lines, say_last
 from mpca.config import child_environment
 from mpca.errors import EnvironmentRefused
+from mpca.records import Summary, parse_summary
 from mpca.spark.files import ClusterFiles
 from mpca.spark.hadoop import SparkHome, hadoop_jvm
 from mpca.spark.yarn import Application, Yarn, application_ids, exit_code, memory_kill
+from mpca.streams import aside
 
 __all__ = ["follow"]
 
@@ -48,12 +52,18 @@ def follow(line: list[str], deploy_mode: str, program: str, home: SparkHome, run
         run_folder: where the run of an application lies, in cluster mode.
     """
     following = _Following(line, deploy_mode == "cluster", program, home, run_folder)
-    before = {one: signal.signal(one, following.signalled) for one in (signal.SIGINT, signal.SIGTERM)}
+    watched = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # by nohup
+        watched.append(signal.SIGHUP)
+    before = {one: signal.signal(one, following.signalled) for one in watched}
     try:
-        return following.run()
+        with aside():
+            code = following.run()
+        say_last(*following.last_words(code))
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
+    return code
 
 
 class _Following:
@@ -64,6 +74,7 @@ class _Following:
         self._application: str | None = None
         self._state = ""
         self._root_cause = ""
+        self._result: list[str] = []  # how the run went, in lines
         self._tail: deque[str] = deque(maxlen=_TAIL)
         self._signal: int | None = None
         self._process = subprocess.Popen(
@@ -87,25 +98,31 @@ class _Following:
         for reader in readers:
             reader.start()
         code = self._process.wait()
-        for reader in readers:
+        for reader, source in zip(readers, (self._process.stdout, self._process.stderr), strict=True):
             reader.join(_END_S)
-        if self._cluster_mode and self._application is not None:
+            if source is not None and not reader.is_alive():
+                source.close()
+        if self._signal == signal.SIGHUP and self._cluster_mode:
+            self._say(f"the terminal is gone, and {self._application or 'what was submitted'} goes on")
+        elif self._cluster_mode and self._application is not None:
             code = self._outcome(self._application)
         elif code and not self._root_cause and self._signal is None:
             self._say(*self._tail)
         if self._signal is not None:
             code = _SIGNALLED + self._signal
-        if self._root_cause and code:
-            print(self._root_cause, file=sys.stderr)
-        elif code:
-            print(
-                f"mpca: spark-submit ended with exit code {code}{f', {self._application}' if self._application else ''}",
-                file=sys.stderr,
-            )
         return code if code >= 0 else _SIGNALLED - code
 
+    def last_words(self, code: int) -> tuple[list[str], list[str]]:
+        """Lines for stdout and for stderr that are below all else: how the run went, and why if it failed."""
+        if not code:
+            return self._result, []
+        where = f", {self._application}" if self._application else ""
+        return self._result, [self._root_cause or f"mpca: spark-submit ended with exit code {code}{where}"]
+
     def signalled(self, number: int, frame: FrameType | None) -> None:
-        """The first one asks for an order end, the next one ends it."""
+        """The first one asks for an orderly end, the next one ends it; for a terminal that is gone SIGHUP comes three times."""
+        if number == signal.SIGHUP and self._signal is not None:
+            return
         first, self._signal = self._signal is None, number
         threading.Thread(target=self._end, args=(number, first), daemon=True).start()
 
@@ -113,7 +130,7 @@ class _Following:
 
     def _end(self, number: int, gently: bool) -> None:
         if self._cluster_mode:
-            if self._application is not None:
+            if number != signal.SIGHUP and self._application is not None:
                 try:
                     with hadoop_jvm(self._home) as jvm, closing(Yarn(jvm)) as yarn:
                         yarn.kill(self._application)
@@ -143,9 +160,12 @@ class _Following:
         folder = self._run_folder(application)
         with hadoop_jvm(self._home) as jvm, closing(Yarn(jvm)) as yarn:
             ended = self._ended(yarn, application)
-            reason = _reason(ClusterFiles(jvm, yarn.configuration), folder)
+            summary, saved = _left(ClusterFiles(jvm, yarn.configuration), folder)
         code = exit_code(ended)
-        print(f"run folder {folder}", flush=True)
+        self._result = [f"run folder {folder}"]
+        if summary is not None:
+            self._result += result_lines(asdict(summary), folder, saved)
+        reason = summary.reason.strip().splitlines() if summary is not None else []
         killed = memory_kill(ended.diagnostics)
         if killed is not None:
             self._root_cause = f"{_ROOT_CAUSE}the driver's {killed.advice('spark.driver.memoryOverhead')}"
@@ -179,6 +199,9 @@ class _Following:
             if text.startswith(_ROOT_CAUSE):
                 self._root_cause = text  # shown last
                 continue
+            if source is self._process.stdout and is_result(text):  # too: Spark's own end comes after the run's
+                self._result.append(text)
+                continue
             # what such a line goes on with, on lines of its own, is of its kind
             chatter = _CHATTER.match(text) is not None or (chatter and text[:1].isspace())
             if not chatter:
@@ -190,10 +213,12 @@ class _Following:
             print(line, file=sink or sys.stderr, flush=True)
 
 
-def _reason(files: ClusterFiles, folder: str) -> list[str]:
-    """Lines of why the run failed, as its summary says; none if it has none, or nobody can read it."""
+def _left(files: ClusterFiles, folder: str) -> tuple[Summary | None, list[str]]:
+    """A run's summary and the names of its files; nothing if there are none, or nobody can read them."""
     try:
         text = files.read(f"{folder}/summary.json") if folder else None
-        return str(json.loads(text)["reason"]).strip().splitlines() if text else []
-    except (EnvironmentRefused, ValueError, KeyError):
-        return []
+        if text is None:
+            return None, []
+        return parse_summary(text, folder), files.names(folder)
+    except (EnvironmentRefused, ValueError):  # a damaged summary is none
+        return None, []

@@ -1,11 +1,13 @@
 """`mpca`: the group of commands, and the one place where an error becomes an exit code.
 
 Exit codes (they are an interface, see the README): 0 an objective was reached or a limit met, 1 the run failed, 2 refused
-before anything was started, 4 too many bad records, 130 SIGINT, 143 SIGTERM. The last line on stderr is the root cause.
+before anything was started, 4 too many bad records, 129 SIGHUP, 130 SIGINT, 143 SIGTERM. The last line on stderr is the root
+cause. What cannot be printed ends nothing; a command whose result was to be printed says it with 1.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import sys
 import traceback
@@ -26,6 +28,7 @@ from mpca.cli.report import report
 from mpca.cli.submit import submit
 from mpca.cli.train import train
 from mpca.errors import ConfigError, EnvironmentRefused, MpcaError
+from mpca.streams import sturdy_streams
 
 __all__ = ["cli", "main"]
 
@@ -58,6 +61,18 @@ cli.add_command(dev)
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
+    with sturdy_streams() as files:
+        code = _run(args)
+        sys.stdout.flush()
+        lost = next((file.lost for file in files), None)
+        if code == 0 and lost is not None:  # what was to be printed was what was asked for
+            if lost.errno != errno.EPIPE:  # a reader who has seen enough need not be told
+                _say(f"stdout: {lost.strerror}", _FAILED)
+            code = _FAILED
+    sys.exit(code)
+
+
+def _run(args: Sequence[str] | None) -> int:
     try:
         code = cli.main(args=None if args is None else list(args), prog_name="mpca", standalone_mode=False)
     except click.ClickException as error:
@@ -72,7 +87,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     except Exception as error:  # a bug of ours: all of it, and its last line last
         traceback.print_exc()
         code = _say(f"{type(error).__name__}: {error}", _FAILED)
-    sys.exit(code if isinstance(code, int) else 0)
+    return code if isinstance(code, int) else 0
 
 
 def _say(text: str, code: int) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from contextlib import closing
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from mpca.spark.files import ClusterFiles
     from mpca.spark.hadoop import SparkHome
     from mpca.spark.sizing import Container
+    from mpca.spark.submit import Submission
     from mpca.spark.yarn import Yarn
     from mpca.storage import Location
 
@@ -35,6 +37,7 @@ _NO_JARS = "Spark's jars are not in its folder: SPARK_HOME={home}; name the clus
 @click.option("--deploy-mode", type=click.Choice(["client", "cluster"]), default="client", show_default=True)
 @click.option("--set", "sets", multiple=True, metavar="SECTION.KEY=VALUE", help="Replace one key of the configuration.")
 @click.option("--name", help="The run's name: --set run.name=NAME.")
+@click.option("--run-dir", help="The run's folder itself, also as hdfs://...: --set run.dir=DIR.")
 @click.option("--queue", help="YARN's queue; the cluster's default if not given.")
 @click.option("--archives", metavar="FILE#NAME", help="An environment made by `mpca pack`, for every container.")
 @click.option("--py-files", metavar="FILES", help="Your own modules, .py or .zip, with commas between them.")
@@ -49,6 +52,7 @@ def submit(
     deploy_mode: str,
     sets: tuple[str, ...],
     name: str | None,
+    run_dir: str | None,
     queue: str | None,
     archives: str | None,
     py_files: str | None,
@@ -67,7 +71,7 @@ def submit(
     from mpca.spark.files import ClusterFiles
     from mpca.spark.hadoop import configuration_folder, hadoop_jvm, spark_home
     from mpca.spark.packing import check_archive
-    from mpca.spark.submit import check_scala, printable
+    from mpca.spark.submit import AUTHENTICATE, check_scala, no_way_back
     from mpca.spark.submitted import far_folder
     from mpca.spark.yarn import Yarn
 
@@ -75,11 +79,13 @@ def submit(
         refuse_password(option, value)
     if name:
         sets = (*sets, f"run.name={name}")
+    if run_dir:
+        sets = (*sets, f"run.dir={run_dir}")
     config = resolve(conf, sets)
     if words and script is None:
         raise ConfigError(f"words without a script: {' '.join(words)}; they are for --train SCRIPT")
     if resume == "auto" and not (config.run.dir or config.backup.path):
-        raise ConfigError("--resume auto: the newest backup of which run? name its folder by --set run.dir=...")
+        raise ConfigError("--resume auto: the newest backup of which run? name its folder by --run-dir")
     check_job(config, script)
     configuration_folder()
     home = spark_home()
@@ -94,12 +100,16 @@ def submit(
         _check_cluster(config, yarn, files, queue, [executor, driver] if deploy_mode == "cluster" else [executor])
         spark_jars = find_spark_jars(config, home, files, jars_on_nodes)
         own = files.home()
-    line = _submission(
-        config, conf, sets, words, script, resume, deploy_mode, executor, driver, spark_jars, queue, archives, py_files
-    ).command(str(home.submit))
+    submission = _submission(
+        config, conf, sets, words, script, resume, deploy_mode, executor, driver, spark_jars, queue, archives, py_files, home
+    )
     for one in (executor, driver) if deploy_mode == "cluster" else (executor,):
         click.echo(one.line())
-    click.echo(printable(line))
+    for warning in no_way_back(config, {**submission.defaults, **submission.settings()}) if deploy_mode == "cluster" else ():
+        click.echo(warning)
+    if submission.authenticates_by_default():
+        click.echo(f"{AUTHENTICATE} is on for this application; --set {AUTHENTICATE}=false leaves it off")
+    click.echo(submission.printable(str(home.submit)))
     sys.stdout.flush()
     if dry_run:
         return 0
@@ -107,7 +117,21 @@ def submit(
     def run_folder(application: str) -> str:
         return config.run.dir or far_folder(own, config.run.name, application)
 
-    return follow(line, deploy_mode, _PROGRAM.name, home, run_folder)
+    with _secrets_file(submission, home) as secrets:
+        return follow(submission.command(str(home.submit), secrets), deploy_mode, _PROGRAM.name, home, run_folder)
+
+
+@contextmanager
+def _secrets_file(submission: Submission, home: SparkHome) -> Iterator[str]:
+    """A file for this user alone with what spark-submit must not be told by arguments, while it runs; empty: nothing is."""
+    own = submission.properties()
+    if not own:
+        yield ""
+        return
+    with tempfile.NamedTemporaryFile("w", prefix="mpca-", suffix=".conf", encoding="utf-8") as file:  # 0600
+        file.write(f"{home.defaults_text()}\n\n{own}")  # spark-submit reads one file; the last of two values counts
+        file.flush()
+        yield file.name
 
 
 def containers(config: Resolved, script: Path | None) -> tuple[Container, Container]:
@@ -158,6 +182,7 @@ def _check_backup(config: Resolved, resume: str, script: Path | None, deploy_mod
     from mpca.api import builtin
     from mpca.api.resume import other_model
     from mpca.storage import Location
+    from mpca.storage.manifest import parse
 
     named = resume != "auto"
     for at in [Location.parse(resume)] if named else _newest(config, deploy_mode, files):
@@ -169,13 +194,11 @@ def _check_backup(config: Resolved, resume: str, script: Path | None, deploy_mod
                 f"no such backup: --resume {resume}; name the folder of a backup, or auto for the newest of run.dir"
             )
         try:
-            theirs = json.loads(text or "")["layout"]["tensors"]
-        except (ValueError, KeyError, TypeError):
+            theirs = parse((text or "").encode())["layout"]["tensors"]
+        except ValueError as error:
             if not named:
                 continue  # the driver passes over it too
-            raise ConfigError(
-                f"not a backup: --resume {resume}: its manifest.json cannot be read; see `mpca backups verify`"
-            ) from None
+            raise ConfigError(f"not a backup: --resume {resume}: {error}; see `mpca backups verify`") from None
         mine = builtin.layout(config.to_dict()) if script is None else theirs
         if mine != theirs:
             raise other_model(at.text, theirs, mine)
@@ -221,7 +244,8 @@ def _submission(
     queue: str | None,
     archive: str | None,
     py_files: str | None,
-) -> Any:
+    home: SparkHome,
+) -> Submission:
     from mpca.config import environment
     from mpca.spark.submit import Submission
 
@@ -249,4 +273,5 @@ def _submission(
         files=[*(str(path) for path in files if there), *([str(_GPUS)] if cuda else [])],
         discovery=f"./{_GPUS.name}" if cuda else "",
         loopback=loopback if loopback.startswith("127.") else "",
+        defaults=home.defaults(),
     )

@@ -9,17 +9,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from mpca.cli.outcome import cause_lines, result_lines, say_last
 from mpca.errors import MpcaError
-from mpca.units import format_duration
+from mpca.streams import SturdyFile, aside, closed
 
 if TYPE_CHECKING:
     from mpca.api.launch import Ended, Job
 
 __all__ = ["show_run", "train"]
+
+_UNWRITTEN = 1
 
 
 @click.command()
@@ -42,10 +45,13 @@ def train(conf: Path, sets: tuple[str, ...], run_dir: str | None, resume: str | 
         except (MpcaError, KeyboardInterrupt) as error:
             if out is not None:
                 status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-                print(json.dumps({"status": status, "reason": str(error)}), file=out)
+                _write(out, {"status": status, "reason": str(error)})
             raise
         if out is not None:
-            print(json.dumps({"run_dir": str(ended.run_dir), **ended.summary}), file=out)
+            lost = _write(out, {"run_dir": str(ended.run_dir), **ended.summary})
+            if lost is not None:
+                print(f"mpca: stdout: {lost.strerror}; the summary is in {ended.run_dir}/summary.json", file=sys.stderr)
+                return ended.exit_code or _UNWRITTEN
         return ended.exit_code
 
 
@@ -67,45 +73,41 @@ def show_run(job: Job) -> Ended:
     from mpca.api.launch import launch
     from mpca.report import ProgressLine
 
-    with ProgressLine(sys.stdout) as progress:
+    with aside(), ProgressLine(sys.stdout) as progress:
         ended = launch(job, on_status=progress.update, on_output=progress.output, on_stage=progress.say)
-    _tell(ended)
+    say_last(result_lines(ended.summary, ended.run_dir, _saved(ended)), cause_lines(ended.reason) if ended.exit_code else ())
     return ended
 
 
-def _tell(ended: Ended) -> None:
-    """The last lines of a run: what came of it and where it lies; the root cause of a failed one is the last on stderr."""
-    summary = ended.summary
-    parts = [f"{summary['cycles']} cycles", f"{format_duration(summary['seconds'])} of training"]
-    if summary["final_error"] is not None:
-        parts.insert(0, f"error {100 * summary['final_error']:.2f} %")
-    if summary["agents_lost"]:
-        parts.append(f"{summary['agents_lost']} agents lost, {summary['agents_replaced']} replaced")
-    print(f"{summary['status']}: {', '.join(parts)}")
-    for name in ("report.html", "model.safetensors"):
-        if isinstance(ended.run_dir, str) or (ended.run_dir / name).exists():
-            print(f"{name.split('.')[0]:7}{ended.run_dir}/{name}")
-    sys.stdout.flush()
-    if ended.exit_code:
-        lines = ended.reason.strip().splitlines() or [""]
-        if len(lines) > 1:
-            print(ended.reason.strip(), file=sys.stderr)
-        print(f"mpca: {lines[0]}", file=sys.stderr)
+def _saved(ended: Ended) -> set[str]:
+    """Names of the files of a run that can be had."""
+    if isinstance(ended.run_dir, Path):
+        try:
+            return set(os.listdir(ended.run_dir))
+        except OSError:  # its disk is gone; the reason says where all of it is instead
+            return set()
+    return {"report.html", "model.safetensors"} if ended.model_state else {"report.html"}
 
 
 @contextmanager
-def _json_stdout(wanted: bool) -> Iterator[IO[str] | None]:
+def _json_stdout(wanted: bool) -> Iterator[SturdyFile | None]:
     """With --json, keep the real stdout for the one object and turn descriptor 1 to stderr, for children too."""
     if not wanted:
         yield None
         return
     sys.stdout.flush()
+    lost = closed(sys.stdout)
     kept = os.dup(1)
     os.dup2(2, 1)
     try:
-        with open(kept, "w", encoding="utf-8", closefd=False) as out:
-            yield out
+        yield SturdyFile(kept, lost)
     finally:
         sys.stdout.flush()
         os.dup2(kept, 1)
         os.close(kept)
+
+
+def _write(out: SturdyFile, value: dict[str, Any]) -> OSError | None:
+    """One JSON object; why it was not written."""
+    out.write((json.dumps(value) + "\n").encode())
+    return out.lost

@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from mpca.config import child_environment
+from mpca.data.limits import CPU_S
 from mpca.errors import MpcaError
 
 __all__ = ["Child", "Died", "Done", "Said", "parent", "serve", "work"]
@@ -59,6 +60,8 @@ class Child:
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
+        if code == -signal.SIGPROF:
+            return f"more than {CPU_S} s of processor time"
         return f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.Signals(-code).name})"
 
 

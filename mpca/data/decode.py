@@ -42,6 +42,13 @@ Pixels = npt.NDArray[np.uint8]
 MAX_PIXELS = 50_000_000
 #: A progressive JPEG has about ten; every further one is a pass over all pixels for a few bytes.
 MAX_SCANS = 100
+#: Pixels times scans: ten passes over the largest picture, 4 s of a core.
+MAX_PASSES = 10 * MAX_PIXELS
+#: Bytes of pixels for each byte of a PNG, above a picture of `_PLAIN_PNG`. Photographs have 1 to 5, drawings 100; zlib's bombs
+#: have 1,000: a blank one of 143 KB and 49 million pixels took 5.4 s of a core.
+MAX_INFLATION = 250
+_PLAIN_PNG = 16 << 20
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by its colour type
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _ORIENTATION = 0x0112
@@ -57,8 +64,9 @@ def decode(jpeg: bytes, shorter_edge: int) -> Pixels:
     its transparency).
 
     Refused: empty and truncated bytes, everything that is neither JPEG nor PNG (text, GIF, WebP), more than 8 bits a channel,
-    animations, more than `MAX_PIXELS` pixels (declared, or after scaling) or `MAX_SCANS` scans, damage that the decoder
-    notices. Damage that still makes a valid code is not noticed: that is what a record's checksum is for.
+    animations, more than `MAX_PIXELS` pixels (declared, or after scaling), `MAX_SCANS` scans or `MAX_PASSES`, a PNG that
+    inflates to `MAX_INFLATION` times its bytes, damage that the decoder notices. Damage that still makes a valid code is not
+    noticed: that is what a record's checksum is for.
 
     Equal bytes give equal pixels. Scaling uses torch, which is imported only when there is something to scale.
 
@@ -82,8 +90,11 @@ def decode(jpeg: bytes, shorter_edge: int) -> Pixels:
 def _jpeg(jpeg: bytes, shorter_edge: int) -> tuple[Pixels, int]:
     header = read_header(jpeg)
     _check_size(header.height, header.width, header.precision, shorter_edge)
-    if header.scans > MAX_SCANS:
-        raise BadImage(f"too many scans: scans={header.scans}, limit={MAX_SCANS}")
+    if header.scans > MAX_SCANS or header.scans * header.height * header.width > MAX_PASSES:
+        raise BadImage(
+            f"too many scans: scans={header.scans}, height={header.height}, width={header.width}, "
+            f"limit={MAX_SCANS} and {MAX_PASSES} pixels in all"
+        )
     try:
         pixels = simplejpeg.decode_jpeg(
             jpeg, "RGB", min_height=shorter_edge, min_width=shorter_edge, min_factor=_LESS_IS_SLOWER
@@ -122,8 +133,12 @@ def _orientation(exif: bytes) -> int:
 def _png(png: bytes, shorter_edge: int) -> Pixels:
     from PIL import Image
 
-    head = png[16:25].ljust(9, b"\0")  # of the IHDR chunk, which comes first
-    _check_size(int.from_bytes(head[4:8], "big"), int.from_bytes(head[:4], "big"), head[8], shorter_edge)
+    head = png[16:26].ljust(10, b"\0")  # of the IHDR chunk, which comes first
+    height, width, bits = int.from_bytes(head[4:8], "big"), int.from_bytes(head[:4], "big"), head[8]
+    _check_size(height, width, bits, shorter_edge)
+    inflated = height * ((width * bits * _PNG_CHANNELS.get(head[9], 4) + 7) // 8)
+    if inflated > max(_PLAIN_PNG, MAX_INFLATION * len(png)):
+        raise BadImage(f"inflates to too much: bytes={len(png)}, of pixels={inflated}, limit={MAX_INFLATION} times")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

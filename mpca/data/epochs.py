@@ -50,11 +50,17 @@ class Epochs:
         for _ in count() if self._epochs is None else range(self._epochs):
             epoch = self.ahead = max(self._next, self._members.first(self.agent))
             self._next = epoch + 1
-            begin = self._members.begin(epoch)
-            if self.agent in begin:
-                yield Turn(epoch, begin.index(self.agent), len(begin))
-            else:  # it was given up, and whoever did that will end it
-                yield Turn(epoch, self.agent, self.agents)
+            yield self._turn(epoch)
+
+    def _turn(self, epoch: int) -> Turn:
+        begin = self._members.begin(epoch)
+        if self.agent in begin:
+            return Turn(epoch, begin.index(self.agent), len(begin))
+        return Turn(epoch, self.agent, self.agents)  # it was given up, and whoever did that will end it
+
+    def coming(self) -> tuple[Turn, int]:
+        """The next epoch, as the membership is now, and how many an iteration has; 1 if it has no end."""
+        return self._turn(max(self._next, self._members.first(self.agent))), 1 if self._epochs is None else self._epochs
 
     def handed(self, epoch: int) -> None:
         """The caller has something of that epoch."""

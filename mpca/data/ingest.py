@@ -173,9 +173,9 @@ def check_withheld(classes: Sequence[str], counts: Mapping[int, int], withheld: 
 
 def _cut(items: Sequence[Item], shard_bytes: int) -> list[list[Item]]:
     shards: list[list[Item]] = []
-    size = shard_bytes
+    size = 0
     for item in items:
-        if size + item.length > shard_bytes:
+        if not shards or size + item.length > shard_bytes:
             shards.append([])
             size = 0
         shards[-1].append(item)

@@ -7,7 +7,6 @@ unpacking anything. A listing of ImageNet takes about 300 MB while the ingest go
 from __future__ import annotations
 
 import csv
-import os
 import tarfile
 from collections import Counter
 from collections.abc import Iterator
@@ -71,6 +70,7 @@ def listing(source: Path) -> Listing:
     return Listing(names, items)
 
 
+_IMAGES = {".jpg", ".jpeg", ".png"}
 _Found = Iterator[tuple[str, str, str, int, int]]  # key, class, file, offset, length
 
 
@@ -83,11 +83,25 @@ def _plain(key: str) -> str:
 
 def _folders(source: Path) -> _Found:
     for folder in sorted(one for one in source.iterdir() if one.is_dir() and not one.name.startswith(".")):
-        files = sorted(one for one in folder.rglob("*") if one.is_file() and not one.name.startswith("."))
+        files = sorted(one for one in folder.rglob("*") if _stands_for_an_image(one))
         if not files:
             raise ConfigError(f"a class without an image: the folder {folder} is empty")
         for file in files:
-            yield file.relative_to(source).as_posix(), folder.name, str(file.absolute()), 0, file.stat().st_size
+            yield file.relative_to(source).as_posix(), folder.name, str(file.absolute()), 0, _size(file)
+
+
+def _stands_for_an_image(path: Path) -> bool:
+    """Whether it is read, or named as a bad one: whatever a class's folder holds, but folders inside of it."""
+    if path.name.startswith("."):
+        return False
+    if path.is_dir():  # a link to a folder is not gone into
+        return path.is_symlink() or path.suffix.lower() in _IMAGES
+    return True
+
+
+def _size(path: Path) -> int:
+    """Bytes of a plain file; 0 of anything else, which is a bad record, to be named with the others."""
+    return path.stat().st_size if path.is_file() else 0
 
 
 def _csv(source: Path) -> _Found:
@@ -101,8 +115,7 @@ def _csv(source: Path) -> _Found:
         raise ConfigError(f"{source}: {len(without)} rows lack a path or a label, the first in line {without[0]}")
     for _, path, label in parsed:
         full = source.parent.absolute() / path
-        # A file that is not there is a bad record, to be named with the others.
-        yield path.lstrip("/"), label.strip(), str(full), 0, os.path.getsize(full) if full.is_file() else 0
+        yield path.lstrip("/"), label.strip(), str(full), 0, _size(full)
 
 
 def _tars(source: Path) -> _Found:

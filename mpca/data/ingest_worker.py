@@ -19,10 +19,13 @@ import simplejpeg
 from mpca.data.child import serve
 from mpca.data.decode import decode
 from mpca.data.ingest_sources import Item
+from mpca.data.limits import MEMORY_BYTES, limit_cpu, limit_memory
 from mpca.data.manifest import opened
+from mpca.data.plain_files import read_plain
 from mpca.data.shards import ShardWriter, shard_name
 from mpca.errors import BadImage
 from mpca.storage import Store
+from mpca.units import format_size
 
 __all__ = ["EDGE", "QUALITY", "WORK", "Note", "ShardBuilder", "Task", "build", "read_note"]
 
@@ -109,10 +112,13 @@ def build(task: Task, say: Callable[[Any], None]) -> None:
             builder.bad(item.name, task.skip[number])
             continue
         say(number)
+        limit_cpu()
         try:
-            builder.image(item.key, _read(item), item.label)
+            builder.image(item.key, read_plain(item.file, item.offset, item.length), item.label)
         except BadImage as error:
             builder.bad(item.name, str(error))
+        except MemoryError:
+            builder.bad(item.name, f"decoding it takes more than {format_size(MEMORY_BYTES)}")
         except OSError as error:
             builder.bad(item.name, error.strerror or str(error))
     with opened(task.target) as store:
@@ -140,14 +146,6 @@ def _put(store: Store, name: str, data: bytes) -> None:
     store.rename(temporary, name)
 
 
-def _read(item: Item) -> bytes:
-    with open(item.file, "rb", buffering=0) as file:
-        file.seek(item.offset)
-        data = file.read(item.length)
-    if len(data) != item.length:
-        raise BadImage(f"truncated: bytes={len(data)}, expected={item.length}")
-    return data
-
-
 if __name__ == "__main__":
+    limit_memory()
     serve(build)

@@ -125,7 +125,7 @@ def store_at(path: str) -> Store:
         raise ConfigError("data.path is empty: it must name the folder that `mpca ingest` wrote")
     location = Location.parse(path)
     if location.is_local:
-        return LocalStore(location.path)
+        return LocalStore(location.path, links=True)  # the user's own files, which may lie elsewhere
     if location.scheme == "hdfs":
         return open_hdfs(location)
     from mpca.storage.webhdfs import WebHdfsStore

@@ -110,6 +110,7 @@ class Passes:
             if result.view is None:
                 tally.add(result.record.number, result.record.where, result.reason)
                 continue
+            tally.good()
             batch.add(result.view, result.record.entry.label)
             if batch.full:
                 yield batch.take()

@@ -159,6 +159,8 @@ class Membership:
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Membership:
         """Raises KeyError, TypeError or ValueError when it is none."""
+        if not isinstance(value, Mapping):
+            raise TypeError(f"not a map: {str(value)[:40]}")
         hosts = dict(enumerate(value.get("hosts", ())))
         return cls(
             int(value["agents"]),

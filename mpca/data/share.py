@@ -76,6 +76,11 @@ class Share:
         self._epochs = epochs
         self._loader = loader
 
+    def __len__(self) -> int:
+        """Batches of one iteration; of one epoch when it ends with the run alone (``epochs=None``), as schedules count."""
+        turn, epochs = self._epochs.coming()
+        return epochs * -(-len(range(turn.place, len(self._dataset), turn.among)) // self._batch_size)
+
     def __iter__(self) -> Iterator[Any]:
         asked = _Batches(self._indices())
         for batch in self._batches(asked):

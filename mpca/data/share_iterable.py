@@ -37,6 +37,14 @@ class IterableShare:
         self._loader = {**loader, "batch_size": batch_size}
         self._stopping, self._count, self._epochs = stopping, count, epochs
 
+    def __len__(self) -> int:
+        """As of a map-style share, for data sets that know their own length; TypeError for others, as torch has it."""
+        turn, epochs = self._epochs.coming()
+        samples, size = len(self._dataset), self._loader["batch_size"]  # type: ignore[arg-type]
+        workers = max(1, self._loader.get("num_workers", 0))  # each makes batches of its own
+        of_worker = [len(range(turn.place + one * turn.among, samples, turn.among * workers)) for one in range(workers)]
+        return epochs * sum(-(-one // size) for one in of_worker)
+
     def __iter__(self) -> Iterator[Any]:
         for turn in self._epochs.turns():
             if hasattr(self._dataset, "set_epoch"):

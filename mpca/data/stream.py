@@ -63,18 +63,26 @@ class Stream:
         epochs: int | None = None,
         max_bad_fraction: float = 0.0,
         membership: Membership | None = None,
+        tell_bad: Callable[[str, str], None] = lambda record, reason: None,
     ) -> None:
+        """`tell_bad` hears of every record that is bad, once in an iteration, from a thread of the stream's."""
         if batch_size < 1:
             raise ConfigError(f"batch_size must be 1 or more: batch_size={batch_size}")
         self._streamed, self._batch_size = streamed, batch_size
         self._who = {"seed": streamed.seed, "agent": agent, "agents": agents, "incarnation": incarnation}
         self._stopping, self._count = stopping, count
         self._epochs, self._max_bad = epochs, max_bad_fraction
-        self._membership = membership
+        self._membership, self._tell_bad = membership, tell_bad
         self._running: _Running | None = None
         #: Epoch, and units of this agent's share of it whose records the caller has done with: see `plan.Loss`.
         self.position = (0 if membership is None else membership.first(agent), 0)
-        self._start().close()  # what cannot be streamed is refused here, before anybody iterates
+        first = self._start()  # what cannot be streamed is refused here, before anybody iterates
+        self._records = first.reader.share_records
+        first.close()
+
+    def __len__(self) -> int:
+        """Batches of one iteration; of one epoch when it ends with the run alone, as schedules count."""
+        return -(-(self._epochs or 1) * self._records // self._batch_size)
 
     @property
     def ahead(self) -> int:
@@ -114,7 +122,8 @@ class Stream:
             running.close()
 
     def _start(self) -> _Running:
-        return _Running(self._streamed, self._batch_size, self._who, self._epochs, self._max_bad, self._membership)
+        bad = self._max_bad, self._tell_bad
+        return _Running(self._streamed, self._batch_size, self._who, self._epochs, bad, self._membership)
 
 
 class _Closed(Exception):
@@ -130,7 +139,7 @@ class _Running:
         batch_size: int,
         who: dict[str, int],
         epochs: int | None,
-        max_bad_fraction: float,
+        bad: tuple[float, Callable[[str, str], None]],  # the share that is allowed, and who is told of each
         membership: Membership | None,
     ) -> None:
         options = streamed.options
@@ -151,7 +160,7 @@ class _Running:
         except BaseException:
             self._cache.close()
             raise
-        self.tally = BadTally(self.reader.share_records, max_bad_fraction)
+        self.tally = BadTally(self.reader.share_records, *bad)
         self._feed = Feed(options.read_ahead // 4)
         self.decoders: Source | None = None
         self._batches: queue.Queue[Any] = queue.Queue(maxsize=1)
@@ -228,6 +237,7 @@ class _Running:
             if result.view is None:
                 self.tally.add(result.record.number, result.record.where, result.reason)
                 continue
+            self.tally.good()
             batch.add(result.view, result.record.entry.label)
             if batch.full:
                 self._give((batch.take(), handed.position))

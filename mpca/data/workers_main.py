@@ -24,6 +24,7 @@ import numpy.typing as npt
 from mpca.data.augment import centre_view, random_view
 from mpca.data.child import parent
 from mpca.data.decode import decode
+from mpca.data.limits import limit_cpu, limit_memory
 from mpca.errors import BadImage
 
 __all__ = ["BAD", "BEGUN", "FRAME", "GOOD", "READY", "REASON", "Job", "main", "view_of"]
@@ -85,6 +86,7 @@ def main() -> None:
     words = connection.fileno()
     frames = os.fdopen(words, "rb", buffering=1 << 16, closefd=False)
     begun = 0
+    limit_memory()
     with mmap.mmap(int(memory_fd), job.memory_bytes) as memory:
         try:
             os.write(words, READY)
@@ -94,6 +96,7 @@ def main() -> None:
                 jpeg = frames.read(length) if inline else memory[start : start + length]
                 begun += 1
                 BEGUN.pack_into(memory, cell, begun)
+                limit_cpu()
                 at, answer = job.view_at(slot), GOOD
                 try:
                     memory[at : at + job.view_bytes] = view_of(job, jpeg, crc, epoch, number).tobytes()

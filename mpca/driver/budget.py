@@ -16,10 +16,12 @@ __all__ = ["check_heaps", "driver_heap", "executor_heap"]
 
 _RESERVED = 300 << 20
 _FRACTION = 0.6
-# In shards: an executor's parts of this cycle and the next, one broadcast that arrives and one that is superseded.
-_EXECUTOR_SHARDS = 4
-# In shards, beside the joint model for joiners: a sum, and broadcasts of this cycle and the next.
-_DRIVER_SHARDS = 3
+# In shards: an executor's parts of this cycle and the next, one broadcast that arrives, one that is superseded, and one that
+# is kept for somebody who is late with it.
+_EXECUTOR_SHARDS = 5
+# In shards, beside the joint model for joiners: a sum, broadcasts of this cycle and the next, and one that somebody is late
+# with.
+_DRIVER_SHARDS = 4
 
 
 def executor_heap(shard_bytes: int, agents: int) -> int:

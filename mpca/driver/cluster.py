@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mpca.wire.messages import Hello
+from mpca.wire.messages import LOOP, Hello
 from mpca.wire.orders import Answer, Order, Rediscovered
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "AgentsFound",
     "Cluster",
     "ClusterEvent",
+    "ExecutorDamages",
     "ExecutorLost",
     "ExecutorReady",
     "HoldEnded",
@@ -72,6 +73,19 @@ class AgentDied(ClusterEvent):
     exit_code: int  # as Java reports it: 128 + signal for a signal
     tail: str  # last lines of its output
 
+    @property
+    def reason(self) -> str:
+        """In one line: how it ended, and the last that it said, or what it crashed of and where.
+
+        A crash in C code leaves a dump (of `faulthandler`), whose last line is a list of modules.
+        """
+        lines = [line.strip() for line in self.tail.splitlines() if line.strip()]
+        said = f"last output: {lines[-1]}" if lines else ""
+        for fatal in (number for number, line in enumerate(lines) if line.startswith("Fatal Python error")):
+            current = next((n for n, line in enumerate(lines) if n > fatal and line.startswith("Current thread")), None)
+            said = ", ".join([lines[fatal], *(lines[current + 1 : current + 2] if current is not None else ())])
+        return "; ".join([f"exit code {self.exit_code}", *([said] if said else ())])
+
 
 @dataclass(frozen=True, slots=True)
 class AgentFailedEvent(ClusterEvent):
@@ -101,6 +115,9 @@ class AgentProgress(ClusterEvent):
     pause_s: float
     metrics: dict[str, float]
     data: list[int] = field(default_factory=list)  # as in wire.messages.Progress
+    function: str = LOOP  # as in wire.messages.Progress
+    bad: list[list[str]] = field(default_factory=list)  # as in wire.messages.Progress
+    bad_dropped: int = 0  # as in wire.messages.Progress
     # What its executor adds, totals of this incarnation too:
     data_read: int = 0  # bytes of files of HDFS that it read for the agent
     data_remote: int = 0  # ... which came from another host
@@ -132,7 +149,7 @@ class Acknowledged(ClusterEvent):
     executor: str
     agent: int
     incarnation: int
-    start: float  # wall clock: download began
+    start: float  # seconds of the driver's monotonic clock: download began
     end: float
     bytes_in: int  # counted once an executor: 0 for its second agent
     from_driver: int = 0  # of those, bytes that came from the driver itself
@@ -142,7 +159,7 @@ class Acknowledged(ClusterEvent):
 class OrderDone(ClusterEvent):
     order: int
     answers: list[Answer]
-    start: float  # wall clock seconds
+    start: float  # seconds of the driver's monotonic clock
     end: float
     driver_in: int  # bytes of sums that reached the driver
 
@@ -155,6 +172,15 @@ class OrderFailed(ClusterEvent):
     executor: str | None  # the executor that the failed task was pinned to, if known
     reason: str
     unfinished: list[str] = field(default_factory=list)  # executors of the order whose task had not ended
+    damages: bool = False  # `executor` sent bytes whose checksum was wrong, twice: the same order would fail again
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorDamages(ClusterEvent):
+    """Bytes of an executor came damaged twice, and were had from elsewhere: no order failed by it."""
+
+    executor: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

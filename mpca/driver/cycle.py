@@ -14,16 +14,21 @@ A cycle n, with S shards (shard n mod S) and P phases::
     P = 2   one job {reduce n, download of n-1, freeze n+1}; then n is prepared
     P = 1   job {reduce n}; n is prepared; job {download of n}; job {freeze n+1}
 
+With P > 1, freeze n+1 is a job of its own after the acknowledgements exactly when the method installs at the exchange or is
+delay-corrected, and shard (n+1) mod S is the one being downloaded.
+
 *Freeze n+1* materialises the yields of the next cycle at the end of this one, so that a reduce begins with every chunk
 in place and with every contributor known to the driver: agent, incarnation, tau, checksum, finite. A cycle ends when
-its jobs, its preparation and the acknowledgements of its download have ended, or the late ones were declared late.
+its jobs, its preparation and the acknowledgements of its download have ended, or the late ones were declared late: by the
+deadline, or one alone sooner (`ledger.Ready.overdue`).
 
 Irregular flow. *A job fails*: the executors known to be lost are left out and the same cycle is submitted again; frozen
 yields make that free. Nobody known to be lost after a moment's grace: the executor that failed is left out as late, and
-asked again by rediscovery. *An agent is late*: it was not frozen at the deadline; it is in nothing until it answers.
+asked again by rediscovery. *Bytes of an executor are damaged twice*: it is left out at once, of all ranges, and asked again
+only after `BARRED_S`. *An agent is late*: it was not frozen at the deadline; it is in nothing until it answers.
 *Fewer than `min_agents`*: no order that commits goes out, PAUSED says why, and the cycle begins again with a new freeze
-(idempotent for those frozen already). *A yield is not finite*: it never enters; its agent takes the joint model as its
-own. *An agent joins*: see `joining.py`.
+(idempotent for those frozen already). *A yield is not finite*, or moved further than the norm limit allows (`norms.py`): it
+never enters; its agent takes the joint model as its own. *An agent joins*: see `joining.py`.
 """
 
 from __future__ import annotations
@@ -36,19 +41,26 @@ from mpca.driver import cluster as c
 from mpca.driver import instructions as i
 from mpca.driver.attendance import Attendance
 from mpca.driver.desk import NO_CYCLE, Desk, Draft
+from mpca.driver.finishing import GRACE_S, Finishing
 from mpca.driver.joining import Joining
 from mpca.driver.ledger import FrozenSet, Ledger, Ready, RunShape, Sum
+from mpca.driver.local_reads import LocalReads
+from mpca.driver.norms import NormLimit
+from mpca.driver.objectives import judge
 from mpca.driver.readers import Readers
-from mpca.driver.roster import ABSENT, ACTIVE, BEGUN, FINISHED, JOINING, LATE, LIVING, READY, Agent, Roster
-from mpca.wire.orders import Answer, Freeze, Part, Reduce
+from mpca.driver.roster import ABSENT, ACTIVE, BEGUN, FINISHED, JOINING, LATE, LIVING, READY, STARTING, Agent, Roster
+from mpca.driver.silence import Silence
+from mpca.wire.messages import RETURNED
+from mpca.wire.orders import Answer, Freeze, Order, Part, Reduce
 
 __all__ = ["CycleMachine"]
 
 log = logging.getLogger("mpca.cycle")
 
-# How long a stop waits for the job in flight, and then for the train functions to return.
+# How long a stop waits for the job in flight; for the train functions: `finishing.py`.
 STOP_JOB_S = 2.0
-STOP_AGENTS_S = 4.0
+# The last read of local tensors may take STOP_JOB_S, and unless the run was interrupted what so many bytes a second take.
+STOP_LOCAL_RATE = 25e6
 
 
 class CycleMachine:
@@ -60,27 +72,39 @@ class CycleMachine:
         self.stage = "STARTING"
         self.cycle = shape.first_cycle
         self.versions: list[int] = [0] * shape.shards  # exchanges of each shard so far
-        self.lengths: list[int] = []  # bytes of each shard
+        self.lengths: list[int] = []  # bytes of each shard, those of local tensors behind the model's
         self.max_cycles: int | None = None  # an objective; here, since no further cycle may begin
         self.ended: i.End | None = None
+        #: Machine time from which training is counted: all agents of the start had taken their first update, or
+        #: `start_timeout` was over. None before.
+        self.began: float | None = None
         self._started = now
         self.readers = Readers(len(roster.agents), shape.data, shape.places)
         self._desk = Desk(shape, roster, self.readers)
         self._joining = Joining(roster)
+        self.local = LocalReads(roster, shape.shards)
         self._phase = ""  # "" between cycles, "reduce", "broadcast"
         self._waiting = False  # for the shell's answer to AdoptInitial, Prepare or PublishJoint
         self._frozen = FrozenSet(NO_CYCLE)
         self._sum: Sum | None = None
         self._ready: Ready | None = None  # published, to be downloaded in the next cycle (in this one if P = 1)
         self._outgoing: Ready | None = None  # being downloaded
+        self._owed: Ready | None = None  # of an earlier cycle; somebody who is late alone still downloads it
         self._ack_deadline = 0.0
+        self._alphas = [0.0] * shape.shards  # that goes with the joint state of each shard's last exchange
         self._ledger = Ledger()
         self._attendance = Attendance(roster)
+        self._silence = Silence(roster)
+        self._norms = NormLimit(shape.norm_limit, shape.shards)
         self._failures = 0  # of orders, in a row, that nobody's loss explains
         self._paused = (0.0, "")
+        #: What train functions still do when the run stops.
+        self.finishing = Finishing(shape.finish_s)
+        self.stopped: float | None = None  # machine time of the first request to stop
         self._ending: i.StopRequested | None = None
         self._stop_deadline = 0.0
-        self._stop_sent = False
+        self._stop_reads = False
+        self._stopped_in = ""  # the order that was in flight when the run was stopped
         self._handlers: dict[type, Callable[[Any, float], list]] = {
             c.ExecutorReady: self._on_executor_ready,
             c.ExecutorLost: self._on_executor_lost,
@@ -94,7 +118,9 @@ class CycleMachine:
             c.AgentsFound: self._attendance.on_found,
             c.OrderDone: self._on_order_done,
             c.OrderFailed: self._on_order_failed,
+            c.ExecutorDamages: self._on_damages,
             c.Acknowledged: self._on_acknowledged,
+            i.ReadLocal: self._on_read_local,
             i.Initial: self._on_initial,
             i.Prepared: self._on_prepared,
             i.JointPublished: self._on_joint_published,
@@ -137,6 +163,9 @@ class CycleMachine:
                 self._leave_out(agent.index, f"executor {event.executor} lost")
         self._frozen.weights.pop(event.executor, None)
         stopping = self.stage == "STOPPING"
+        for agent in self.roster.agents if stopping else ():
+            if agent.executor == event.executor:
+                self.finishing.ended(agent.index, agent.incarnation, f"executor {event.executor} lost: {event.reason}")
         out: list = self.roster.executor_lost(event.executor, event.reason, now, refill=not stopping)
         if self._desk.job is not None and event.executor in self._desk.job.executors:
             out += self._desk.cancel(f"executor {event.executor} lost")
@@ -162,9 +191,10 @@ class CycleMachine:
         if found is None:
             return []
         tail = event.tail.strip()
-        reason = f"exit code {event.exit_code}" + (f"; last output: {tail.splitlines()[-1]}" if tail else "")
+        reason = event.reason
         if self.stage == "STOPPING":
             if found.state != FINISHED:
+                self.finishing.ended(event.agent, event.incarnation, f"died: {reason}")
                 self.roster.move(found, ABSENT, now, reason)
             return []
         out = self.roster.died(event.agent, event.incarnation, reason, now)
@@ -178,15 +208,29 @@ class CycleMachine:
         found = self.roster.find(event.agent, event.incarnation)
         if found is None:
             return []
+        self.finishing.ended(event.agent, event.incarnation, f"raised {event.error}")
         self.roster.move(found, ABSENT, now, event.error)  # it ends by itself: a stop need not wait for it
         where = f"agent {event.agent} (host {event.host}, executor {event.executor})"
         return self._on_stop(i.StopRequested("failed", f"{where} raised {event.error}\n{event.traceback}", final=True), now)
 
     def _on_finished(self, event: c.AgentFinished, now: float) -> list:
-        return self.roster.finished(event.agent, event.incarnation, now)
+        found = self.roster.find(event.agent, event.incarnation)
+        forgot = found is not None and found.state == STARTING and self.stage != "STOPPING"
+        out: list = self.roster.finished(event.agent, event.incarnation, now)
+        if forgot:
+            why = (
+                f"agent {event.agent} (executor {event.executor}): the train function returned without mpca.attach; "
+                "call mpca.attach(model, optimizer) when both are made, before the loop"
+            )
+            out += self._on_stop(i.StopRequested("failed", why, final=True), now)
+        return out
 
     def _on_progress(self, event: c.AgentProgress, now: float) -> list:
         self.readers.progress(event)
+        self.finishing.progress(event, now)
+        if event.function == RETURNED:
+            self.local.leaves(event.agent, event.incarnation)
+        self._silence.heard(event.agent, event.incarnation, now)
         if event.steps > 0:
             self.roster.trains(event.agent, event.incarnation, now)
         return []
@@ -209,15 +253,20 @@ class CycleMachine:
             return []
         if not timed_out:
             return None
+        late = self.roster.count(STARTING)
+        hint = f"{late} were started and have not: is it called, before the loop? What they printed is above" if late else ""
         why = (
-            f"{hellos}/{wanted} agents said hello within cluster.start_timeout={self.shape.start_timeout_s:.0f}s, "
+            f"{hellos}/{wanted} agents called mpca.attach within cluster.start_timeout={self.shape.start_timeout_s:.0f}s, "
             f"{len(self.roster.executors)} executors are there and min_agents={self.shape.min_agents}; "
-            "look at the executors' logs, or raise cluster.start_timeout"
+            f"{hint or 'look at the logs of executors'}, or raise cluster.start_timeout"
         )
         return self._on_stop(i.StopRequested("failed", why), now)
 
     def _advance_reading(self, now: float) -> list | None:
-        """x_0 of one agent, one shard an order, with weight 1 since its tau is still 0. Its cycles are -S to -1."""
+        """x_0 of one agent, one shard an order, with weight 1 since its tau is still 0. Its cycles end with -1.
+
+        Shards behind the model's are its local tensors; they are read along.
+        """
         source, shard = self._joining.source, self._joining.read
         if source is None or source.state != JOINING:
             if not self._joining.choose_source():
@@ -227,12 +276,12 @@ class CycleMachine:
             done, self._sum = self._sum, None
             self._waiting = True
             return [i.AdoptInitial(done.order, done.shard, done.length)]
-        if shard == self.shape.shards:
+        if shard == len(self.lengths):
             self._joining.agree(now)
             self._ledger = Ledger()  # the first cycle's line says nothing of the reading
             self._enter("RUNNING", "x_0 is known")
             return []
-        cycle = shard - self.shape.shards
+        cycle = shard - len(self.lengths)
         draft = Draft(f"read x_0 of agent {source.index}, shard {shard}", forget_cycle=cycle - 1)
         if self._frozen.cycle == cycle and source.index in self._frozen.frozen:
             draft.reduce = Reduce(cycle, shard, self.lengths[shard], [Part(source.executor or "", 1.0)])
@@ -242,8 +291,43 @@ class CycleMachine:
 
     def _on_initial(self, event: i.Initial, now: float) -> list:
         self._waiting = False
-        self._joining.read = event.shard + 1
+        if self.stage == "READING":
+            self._joining.read = event.shard + 1
+        else:
+            self.local.adopted(len(self.lengths), now)
         return []
+
+    # ---- local tensors -------------------------------------------------------------------------------------------------
+
+    def _on_read_local(self, event: i.ReadLocal, now: float) -> list:
+        self.local.want()
+        return []
+
+    def _read_local(self, now: float) -> list | None:
+        """The next order of a read, or the taking of what it brought; None: nothing is to be read."""
+        step = self.local.step(self.lengths, now)
+        if step is None:
+            return None
+        if isinstance(step, i.AdoptInitial):
+            self._waiting = True
+            return [step]
+        out = self._desk.submit(step, self.cycle, now)
+        if self._desk.job is not None:
+            self.local.sent(self._desk.job.order)
+        return out
+
+    def _on_local_done(self, order: Order, answers: list[Answer], now: float) -> list:
+        if order.freeze is None:
+            self.local.done(order, None)
+            return []
+        out: list = []
+        kept, late = FrozenSet.of(order.freeze, answers, set(self.roster.executors))
+        for one in kept.frozen.values():
+            self._attendance.answered((one.agent, one.incarnation))
+        for key, reason in late.items():
+            out += self._attendance.was_late(key, reason, now)
+        self.local.done(order, kept)
+        return out
 
     # ---- one cycle -----------------------------------------------------------------------------------------------------
 
@@ -257,11 +341,15 @@ class CycleMachine:
             self._ack_deadline = now + self.shape.deadline_s
             return self._submit_cycle(now)
         if self._phase:
-            return self._end_cycle()
+            return self._end_cycle(now)
         out = self._desk.drop(self._joining.take_done(given_up=joiners_wait))
         if self.roster.count(JOINING) and not self._joining.joint:
             self._waiting = True
             return [*out, i.PublishJoint()]
+        released = self.local.release()
+        step = self._desk.submit(released, self.cycle, now) if released is not None else self._read_local(now)
+        if step is not None:
+            return out + step
         if self.max_cycles is not None and self.cycle >= self.max_cycles:
             return out + self._on_stop(i.StopRequested("max_cycles", f"{self.cycle} cycles"), now)
         if self.roster.count(FINISHED) == len(self.roster.agents):
@@ -295,6 +383,11 @@ class CycleMachine:
     def _begin_cycle(self, now: float) -> list | None:
         usable = self._frozen.contributors() if self._frozen.cycle == self.cycle else []
         self._ack_deadline = now + self.shape.deadline_s
+        if len(usable) >= self._needed and self._frozen.mixed():
+            well = [a for a in self.roster.in_state(ACTIVE) if a.index in usable]
+            draft = Draft(f"cycle {self.cycle}: freeze again, without what is beyond the norm limit")
+            draft.freeze = (self.cycle, self.cycle % self.shape.shards, well)
+            return self._desk.submit(self._with_joiners(draft), self.cycle, now)
         if len(usable) < self._needed:
             # the first cycle, or after a pause: take (again) what the agents have, once enough of them train
             everyone = [*self.roster.in_state(ACTIVE)]
@@ -303,11 +396,12 @@ class CycleMachine:
                 if self.roster.count(READY) or self._joining.targets():
                     return self._desk.submit(self._with_joiners(Draft("begin")), self.cycle, now)
                 return None
+            out = self._count_from(now)
             if self._frozen.cycle == self.cycle and self._frozen.spoilt(everyone):
                 self.cycle += 1  # asked again they would hand over the same: the number of this cycle is given up
                 self._ledger.left_out = {}
             draft = Draft(f"cycle {self.cycle}: freeze", freeze=(self.cycle, self.cycle % self.shape.shards, everyone))
-            return self._desk.submit(self._with_joiners(draft), self.cycle, now)
+            return out + self._desk.submit(self._with_joiners(draft), self.cycle, now)
         self._phase = "reduce"
         if self.shape.phases > 1:
             self._outgoing, self._ready = self._ready, None
@@ -332,15 +426,22 @@ class CycleMachine:
                 a: {"incarnation": frozen[a].incarnation, "tau": frozen[a].tau, "crc": frozen[a].crc} for a in contributors
             }
             draft.reduce = self._reduce(contributors)
-        # Frozen after the acknowledgements, by an order of its own, where a yield must not overtake the joint state: with
-        # one phase (agents that hold would answer without it) and delay-corrected (the answer belongs to the last yield).
-        if self.shape.phases > 1 and not self.shape.install_first:
+        if self.shape.phases > 1 and not self._freeze_waits():
             draft.freeze = (n + 1, (n + 1) % shards, [*self.roster.in_state(ACTIVE)])
         self._ledger.submissions += 1
         out = self._desk.submit(self._with_joiners(draft), n, now)
         if self.shape.phases == 3 and self._sum is not None:
             out += self._prepare()
         return out
+
+    def _freeze_waits(self) -> bool:
+        """Whether n+1 is frozen after the acknowledgements, by an order of its own, so that no yield overtakes the joint state
+        of its shard: figure 12, and the delay-corrected install. With S = P = 3 every download is of the shard that is next.
+
+        With one phase it always is: nothing overlaps there, and agents that hold would answer without the joint state.
+        """
+        one = self._outgoing
+        return self.shape.waits_for_shard and one is not None and one.shard == (self.cycle + 1) % self.shape.shards
 
     def _contributors(self) -> list[int]:
         executor = self._frozen.executor
@@ -365,11 +466,13 @@ class CycleMachine:
         self._waiting = True
         return [i.Prepare(done.order, done.cycle, done.shard, done.length)]
 
-    def _end_cycle(self) -> list:
+    def _end_cycle(self, now: float) -> list:
         out = self._write_cycle()
         if self._outgoing is not None:
-            out += self._desk.drop([self._outgoing])
-            self._outgoing = None
+            done, self._outgoing = self._outgoing, None
+            if self._owes(done, now):  # one at most: who is late with an older one is given up
+                done, self._owed = self._owed, done
+            out += self._desk.drop([done] if done is not None else [])
         self._phase = ""
         self.cycle += 1
         return out
@@ -377,7 +480,10 @@ class CycleMachine:
     def _write_cycle(self) -> list:
         ledger, self._ledger = self._ledger, Ledger()
         shard = self.cycle % self.shape.shards
-        numbers = self.shape.numbers(self.versions[shard] + (self._sum is not None))
+        numbers = (self._alphas[shard], *self.shape.numbers(self.versions[shard] + (self._sum is not None)))
+        for agent in self.roster.agents:  # nobody is missing without a word
+            if agent.index not in ledger.contributors:
+                ledger.left_out.setdefault(agent.index, self.roster.why_unasked(agent))
         # who was left out when the next cycle was frozen is known already
         if self._frozen.cycle == self.cycle + 1:
             self._ledger.left_out = dict(self._frozen.left_out)
@@ -389,17 +495,31 @@ class CycleMachine:
         if self._frozen.cycle == self.cycle:
             self._ledger.left_out[agent] = reason
 
+    def _count_from(self, now: float) -> list:
+        """Training begins, once: what is compared between runs is counted from here, not from whoever was first."""
+        if self.began is not None:
+            return []
+        self.began = now
+        return [i.Write("begin", {"agents": self.roster.count(ACTIVE)})]
+
     # ---- what became of an order ---------------------------------------------------------------------------------------
 
     def _on_order_done(self, event: c.OrderDone, now: float) -> list:
         order = self._desk.done(event.order)
-        if order is None or order.stop:
+        if order is None:
+            return []
+        self.local.let_go(order.stop)
+        if order.stop:
             return []
         self.readers.delivered(order)
         self._failures = 0
+        if self.stage != "READING" and self.local.owns(order):
+            return self._on_local_done(order, event.answers, now)
         out: list = []
         if order.reduce is not None:
             reduce = order.reduce
+            if tau := self._ledger.mean_tau():
+                self._alphas[reduce.shard] = self.shape.alpha_for(tau)
             self._sum = Sum(order.order, reduce.cycle, reduce.shard, reduce.length)
             starts = [a.reduce_start for a in event.answers if a.reduce_start] or [event.start]
             ends = [a.reduce_end for a in event.answers if a.reduce_end] or [event.end]
@@ -418,12 +538,17 @@ class CycleMachine:
         """What the executors hold of the next cycle, and who is late, or not well, by it."""
         out: list = []
         kept, late = FrozenSet.of(freeze, answers, set(self.roster.executors))
+        kept.left_out.update(self._desk.unasked)
+        if freeze.cycle >= 0:  # the reading of x_0 has nothing to compare with
+            kept.refuse(self._norms.judge(freeze.cycle, kept.frozen))
         for one in kept.frozen.values():
             self._attendance.answered((one.agent, one.incarnation))
+            self._silence.heard(one.agent, one.incarnation, now)
             self._ledger.pauses[one.agent] = [one.start, one.end]
             found = self.roster.find(one.agent, one.incarnation)
-            if not one.finite and found is not None and found.state == ACTIVE:
-                out += self.roster.not_finite(found, freeze.cycle // self.shape.shards, now)
+            if not kept.usable(one.agent) and found is not None and found.state == ACTIVE:
+                what = "beyond the norm limit" if one.finite else "not finite"
+                out += self.roster.spoilt(found, freeze.cycle // self.shape.shards, now, what)
         ruined = kept.frozen and not any(one.finite for one in kept.frozen.values())
         if ruined and all(agent.index in kept.frozen for agent in self.roster.in_state(*LIVING)):
             why = (
@@ -440,7 +565,11 @@ class CycleMachine:
 
     def _on_order_failed(self, event: c.OrderFailed, now: float) -> list:
         order = self._desk.done(event.order)
-        if order is None or order.stop or self.stage == "STOPPING":
+        if order is None or self.stage == "STOPPING":
+            if order is not None and self.local.owns(order):
+                self.local.give_up(event.reason, now)
+            if order is not None and order.stop:
+                self.finishing.unheard(now)
             return []
         log.warning("order=%d failed executor=%s reason=%s", event.order, event.executor, event.reason)
         self._desk.keep_failed(event, order, now)
@@ -452,7 +581,7 @@ class CycleMachine:
         if failed is None:
             return []
         event, order = failed
-        out = [] if self._desk.lost_one(order) else self._suspect(event, now)
+        out = [] if self._desk.lost_one(order) and not event.damages else self._suspect(event, now)
         if self.stage in ("RUNNING", "PAUSED") and self._phase:
             out += self._submit_cycle(now)
         return out  # otherwise the order is built anew from what is true now
@@ -465,13 +594,28 @@ class CycleMachine:
         if not culprits or self._failures > len(self.roster.agents) + 3:
             why = f"cycle {self.cycle} failed {self._failures} times: {event.reason}"
             return self._on_stop(i.StopRequested("failed", why), now)
+        if event.executor and event.damages:
+            self._attendance.bar(event.executor, now)
         for name in culprits:
-            self._frozen.weights.pop(name, None)
-            # LATE too: whose download was awaited during the grace is late already, and its part is still in this cycle
-            for agent in list(self.roster.in_state(ACTIVE, LATE)):
-                if agent.executor == name:
-                    self._leave_out(agent.index, event.reason)
-                    out += self._attendance.left_out(agent, event.reason, now)
+            out += self._leave_out_executor(name, event.reason, now)
+        return out
+
+    def _on_damages(self, event: c.ExecutorDamages, now: float) -> list:
+        if self.stage not in ("RUNNING", "PAUSED") or event.executor not in self.roster.executors:
+            return []
+        log.warning("%s", event.reason)
+        self._attendance.bar(event.executor, now)
+        return self._leave_out_executor(event.executor, event.reason, now)
+
+    def _leave_out_executor(self, name: str, reason: str, now: float) -> list:
+        """All ranges of a sum have the same contributors: its part is in none of them, from the next order on."""
+        out: list = []
+        self._frozen.weights.pop(name, None)
+        # LATE too: whose download was awaited during the grace is late already, and its part is still in this cycle
+        for agent in list(self.roster.in_state(ACTIVE, LATE)):
+            if agent.executor == name:
+                self._leave_out(agent.index, reason)
+                out += self._attendance.left_out(agent, reason, now)
         return out
 
     # ---- preparation and broadcasts --------------------------------------------------------------------------------------
@@ -479,11 +623,13 @@ class CycleMachine:
     def _on_prepared(self, event: i.Prepared, now: float) -> list:
         self._waiting = False
         self.versions[event.shard] = event.version
+        self._norms.joint_moved(event.shard, event.moved, event.size)
         self._ledger.stretch("prepare", event.shard, event.start, event.end)
         if event.broadcast is None:
             return []
         unsent = [] if self._ready is None else [self._ready]  # its cycle did not come about: the newer one goes out
-        self._ready = Ready(event.cycle, event.shard, event.broadcast, event.version, self.lengths[event.shard])
+        length, alpha = self.lengths[event.shard], self._alphas[event.shard]
+        self._ready = Ready(event.cycle, event.shard, event.broadcast, event.version, length, alpha)
         return self._desk.drop(unsent)
 
     def _on_joint_published(self, event: i.JointPublished, now: float) -> list:
@@ -494,8 +640,10 @@ class CycleMachine:
     def _on_acknowledged(self, event: c.Acknowledged, now: float) -> list:
         self._ledger.bytes["in"] += event.bytes_in
         self._ledger.bytes["driver_out"] += event.from_driver
+        if self._owed is not None and event.broadcast == self._owed.broadcast:
+            self._owed.acknowledged((event.agent, event.incarnation), now)
         if self._outgoing is not None and event.broadcast == self._outgoing.broadcast:
-            self._outgoing.acked.add((event.agent, event.incarnation))
+            self._outgoing.acknowledged((event.agent, event.incarnation), now)
             self._ledger.stretch("broadcast", self._outgoing.shard, event.start, event.end)
         self._joining.acknowledged(event, now)
         return self._attendance.on_acknowledged((event.agent, event.incarnation), now)
@@ -508,28 +656,50 @@ class CycleMachine:
         missing = one.asked - one.acked
         return [a for a in self.roster.in_state(ACTIVE) if (a.index, a.incarnation) in missing]
 
+    def _owes(self, one: Ready, now: float) -> bool:
+        """Whether somebody who is late alone may still acknowledge this broadcast."""
+        in_time = now <= one.since + self.shape.deadline_s
+        return in_time and any(self._attendance.owes(key) for key in one.asked - one.acked)
+
     # ---- time and the end ------------------------------------------------------------------------------------------------
 
     def _on_tick(self, event: i.Tick, now: float) -> list:
         out = self._retry(now)
         if self.stage == "STOPPING" and now > self._stop_deadline:
             out += self._desk.cancel("the run is stopping")
+            if self._desk.job is not None and self.local.owns(self._desk.job):
+                self.local.give_up("no answer in time", now)
             self._desk.job = None  # whatever becomes of it is of no interest any more
         if self._desk.overdue(now):
             out += self._desk.cancel(f"no answer within cluster.cycle_deadline={self.shape.deadline_s:.0f}s")
-        if self._desk.job is None and self._phase and now > self._ack_deadline:
+        if self._desk.job is None and self._phase:
+            reason = "its download was not acknowledged in time"
             for agent in self._unacknowledged():
-                out += self._attendance.left_out(agent, "its download was not acknowledged in time", now)
+                if now > self._ack_deadline:
+                    out += self._attendance.left_out(agent, reason, now)
+                elif self._outgoing is not None and self._outgoing.overdue(now):
+                    out += self._attendance.late_alone(agent, reason, self._outgoing.since + self.shape.deadline_s, now)
+        if self._owed is not None and not self._owes(self._owed, now):
+            out += self._desk.drop([self._owed])
+            self._owed = None
+        if self.stage != "STOPPING":
+            out += self._silence.look(now)
         if self.stage in ("RUNNING", "PAUSED"):
+            if now - self._started >= self.shape.start_timeout_s:
+                out += self._count_from(now)
             out += self.roster.fill(now)
             out += self._attendance.on_tick(now)
         return out
 
     def _on_stop(self, event: i.StopRequested, now: float) -> list:
         if self._ending is not None:
+            self._ending = self.finishing.again(self._ending, event, now)
             return []
-        self._ending = event
+        self._ending, self.stopped = event, now
+        self._stopped_in = self._desk.job.description if self._desk.job is not None else ""
         self._stop_deadline = now + STOP_JOB_S
+        if self.stage in ("RUNNING", "PAUSED") and self.roster.count(*LIVING):
+            self.local.want()
         self._enter("STOPPING", event.reason.splitlines()[0])
         self._desk.clear()
         self._waiting = False
@@ -544,17 +714,28 @@ class CycleMachine:
         if self._ledger.contributors and "reduce" in self._ledger.stages:
             out += self._write_cycle()
             self.cycle += 1
+        if self.local.wanted and not self.finishing.told:
+            if not self._stop_reads:
+                self._stop_reads = True
+                length = 0 if self._ending.status == "interrupted" else sum(self.lengths[self.shape.shards :])
+                self._stop_deadline = now + STOP_JOB_S + length / STOP_LOCAL_RATE
+            step = self._read_local(now)
+            if step is not None:
+                return out + step
         living = [a for a in self.roster.in_state(*LIVING) if a.executor in self.roster.executors]
         reason = self._ending.reason.splitlines()[0]
-        if not self._stop_sent:
-            self._stop_sent = True
-            self._stop_deadline = now + STOP_AGENTS_S
+        if not self.finishing.told or self.finishing.due_again(now):
+            self._stop_deadline = now + GRACE_S
+            self.finishing.tell(living, self._ending, now)
             stop = [[*agent.key, reason] for agent in living]
             return out + (self._desk.submit(Draft("stop", stop=stop), self.cycle, now) if stop else [])
-        if living and now < self._stop_deadline:
+        waiting = [agent for agent in living if self.finishing.waits_for(agent, now)]
+        self.finishing.say(waiting, now)
+        if waiting:
             return out or None
         self._enter("CLOSED", reason)
-        self.ended = i.End(self._ending.status, self._ending.reason, self._ending.final)
+        ending = judge(self._ending, any(self.versions), self._stopped_in)
+        self.ended = self.finishing.end(ending, self.roster.agents, now)
         return [*out, self.ended]
 
     def _enter(self, stage: str, reason: str) -> None:

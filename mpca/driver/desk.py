@@ -55,6 +55,7 @@ class Desk:
         # Withdrawn broadcasts, each with executors that have to hear of it: one that is late hears no order, and would go on
         # trying to fetch what is gone, and nothing after it.
         self._waste: dict[int, set[str]] = {}
+        self.unasked: dict[int, str] = {}  # why the others are not in the newest freeze
 
     def submit(self, draft: Draft, cycle: int, now: float) -> list:
         """One order on every executor that has an agent, with begins, joiners and clean-up in it."""
@@ -74,6 +75,9 @@ class Desk:
             return []
         self._serial += 1
         freeze = draft.freeze
+        if freeze is not None:
+            asked = {agent.index for agent in freeze[2]}
+            self.unasked = {a.index: self._roster.why_unasked(a) for a in self._roster.agents if a.index not in asked}
         order = Order(
             order=self._serial,
             run=self._shape.run,
@@ -86,7 +90,7 @@ class Desk:
             stop=draft.stop or [],
             forget_cycle=draft.forget_cycle,
             forget_broadcasts=list(self._waste),
-            downloads=self._downloads(draft, living),
+            downloads=self._downloads(draft, living, now),
             reduce=draft.reduce,
             freeze=None if freeze is None else Freeze(freeze[0], freeze[1], [a.key for a in freeze[2]]),
             members=self._readers.tell(a for a in living if a.executor in names),
@@ -103,14 +107,15 @@ class Desk:
         }
         self._waste = {one: names for one, names in left.items() if names}
 
-    def _downloads(self, draft: Draft, living: list[Agent]) -> list[Download]:
+    def _downloads(self, draft: Draft, living: list[Agent], now: float) -> list[Download]:
         downloads = []
         one = draft.download
         if one is not None:
             targets = [a.key for a in living if a.state == ACTIVE and (a.index, a.incarnation) not in one.acked]
             if targets:
+                one.since = now
                 one.asked.update((agent, incarnation) for _, agent, incarnation in targets)
-                downloads.append(Download(one.broadcast, one.shard, one.version, "install", one.length, targets))
+                downloads.append(Download(one.broadcast, one.shard, one.version, "install", one.length, targets, one.alpha))
         for joint in draft.joint or ():
             targets = [key for key in draft.joiners or () if (key[1], key[2]) not in joint.acked]
             if targets:
@@ -153,7 +158,7 @@ class Desk:
         for broadcast in order.forget_broadcasts:  # nor whether it heard of the waste
             self._waste.setdefault(broadcast, set()).update(order.executors)
         self._failed = (event, order)
-        self.retry_at = now if self.lost_one(order) else now + GRACE_S
+        self.retry_at = now if event.damages or self.lost_one(order) else now + GRACE_S
 
     def lost_one(self, order: Order) -> bool:
         return any(name not in self._roster.executors for name in order.executors)

@@ -1,7 +1,7 @@
 """What the driver's state machine is told besides cluster events, and what it asks its shell to do.
 
 The shell (`runner.py` in production, the same runner over virtual time in the simulator) carries each instruction out
-and feeds the named event back. Times are the machine's own (`now`, seconds); the shell turns them into wall clock.
+and feeds the named event back. Times are the machine's own (`now`, seconds), all over the cluster.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from mpca.wire.orders import Order
 __all__ = [
     "AdoptInitial",
     "CancelOrder",
+    "CutOff",
     "End",
     "Initial",
     "JointPublished",
     "Prepare",
     "Prepared",
     "PublishJoint",
+    "ReadLocal",
     "Rediscover",
     "StartAgent",
     "StopRequested",
@@ -45,8 +47,13 @@ class StopRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadLocal:
+    """The shell wants the local tensors as an agent has them now; `CycleMachine.local.ended` counts the answers."""
+
+
+@dataclass(frozen=True, slots=True)
 class Initial:
-    """The shell holds x_0 of this shard."""
+    """The shell holds x_0 of this shard, or a shard of local tensors."""
 
     shard: int
 
@@ -61,6 +68,8 @@ class Prepared:
     version: int
     start: float
     end: float
+    moved: float = 0.0  # Euclidean distance that this took the joint model; 0 when nobody asks
+    size: float = 0.0  # Euclidean norm of the joint model's shard; 0 when nobody asks
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,7 @@ class StartAgent:
 
 @dataclass(frozen=True, slots=True)
 class SubmitOrder:
-    order: Order  # its deadline in machine time
+    order: Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +104,7 @@ class CancelOrder:
 
 @dataclass(frozen=True, slots=True)
 class AdoptInitial:
-    """Take the sum of `order` as x_0 of `shard`. Answer: Initial."""
+    """Take the sum of `order` as x_0 of `shard`, or as local tensors. Answer: Initial."""
 
     order: int
     shard: int
@@ -131,10 +140,19 @@ class Rediscover:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A record for the run folder. Stages of a cycle hold wall clock, a pause machine time; the shell makes both `t`."""
+    """A record for the run folder. Its times are machine time; the shell makes them `t`."""
 
     kind: str
     fields: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CutOff:
+    """A train function that was told to stop and did not return."""
+
+    agent: int
+    reason: str
+    work_lost: bool  # as far as is known it was no longer in its loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +160,4 @@ class End:
     status: str
     reason: str
     final: bool = False  # as of StopRequested
+    cut_off: tuple[CutOff, ...] = ()

@@ -36,12 +36,18 @@ class Joining:
             self.hello = hello
         self._hashes[hello.agent] = hello.x0_hash
         first = self.hello
-        if hello.layout == first.layout and hello.bounds == first.bounds:
+        if hello.layout == first.layout and hello.bounds == first.bounds and hello.local == first.local:
             return ""
+        if hello.layout == first.layout and hello.local != first.local:
+            others = sorted(name for name in {*hello.local, *first.local} if hello.local.get(name) != first.local.get(name))
+            return (
+                f"agents keep different local tensors: {others[0]} of agent {first.agent} is {first.local.get(others[0])}, of "
+                f"agent {hello.agent} {hello.local.get(others[0])}; the train function must build the same model everywhere"
+            )
         ours, theirs = f"{len(first.layout)} tensors", f"{len(hello.layout)}"
         for one, other in zip(first.layout, hello.layout, strict=False):
             if one != other:
-                ours, theirs = f"{one[0]} {one[1]}", f"{other[0]} {other[1]}"
+                ours, theirs = (" ".join(str(what) for what in (*row[:2], *row[4:])) for row in (one, other))
                 break
         return (
             f"agents build different models: agent {first.agent} has {ours}, agent {hello.agent} has {theirs}; "

@@ -6,6 +6,8 @@ nor how the flat vector maps to a model's own `state_dict` (`storage.layout`).
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from mpca.algorithm.joint import JointShard
@@ -22,10 +24,14 @@ class JointModel:
 
     def __init__(self, method: Method, hello: Hello) -> None:
         self.method = method
-        self.bounds = list(hello.bounds)
+        shards = method.shards
+        self.bounds = list(hello.bounds[: shards + 1])
         self.parameters = hello.parameters
         self.layout = ModelLayout.of(hello.layout, hello.parameters, hello.local, hello.tied)
-        self.states: list[JointShard | None] = [None] * (len(self.bounds) - 1)
+        self.states: list[JointShard | None] = [None] * shards
+        # Local tensors, which lie in shards behind those: edges in words, and what came of them since the last was whole.
+        self._local_edges = [edge - hello.bounds[shards] for edge in hello.bounds[shards:]]
+        self._local = np.zeros(self._local_edges[-1], np.float32)
 
     @property
     def complete(self) -> bool:
@@ -37,6 +43,13 @@ class JointModel:
         return max(0, min(end, self.parameters) - start)
 
     def adopt(self, shard: int, x0: np.ndarray) -> None:
+        """Take x_0 of a shard, or a shard of local tensors; these count once the last of them is there."""
+        piece = shard - len(self.states)
+        if piece >= 0:
+            self._local[self._local_edges[piece] : self._local_edges[piece + 1]] = x0
+            if piece + 2 == len(self._local_edges):
+                self.layout = self.layout.with_words(self._local)
+            return
         self.states[shard] = self.method.start(x0, self.in_parameters(shard))
 
     def merge(self, shard: int, mean: np.ndarray) -> JointShard:
@@ -55,6 +68,11 @@ class JointModel:
     def vector(self) -> np.ndarray:
         """The whole flat vector, float32[N], a copy."""
         return np.concatenate([self.state(s).x for s in range(len(self.states))])
+
+    def local_parts(self) -> list[tuple[int, np.ndarray]]:
+        """The local tensors by shard, for agents that take the joint model as their own."""
+        words, edges = self.layout.words(), self._local_edges
+        return [(len(self.states) + j, words[a:b]) for j, (a, b) in enumerate(pairwise(edges))]
 
     def trajectory(self) -> np.ndarray:
         """The trajectories of all shards, float32[parameters], a copy."""

@@ -10,9 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mpca.driver.roster import Agent
+from mpca.methods.base import Method
 from mpca.wire.orders import Answer, Freeze, Frozen
 
-__all__ = ["FrozenSet", "Ledger", "Ready", "RunShape", "Sum"]
+__all__ = ["LATE_ALONE_S", "FrozenSet", "Ledger", "Ready", "RunShape", "Sum"]
+
+#: No download is late before.
+LATE_ALONE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +31,30 @@ class RunShape:
     min_agents: int
     deadline_s: float  # of a cycle
     start_timeout_s: float
-    install_first: bool = False  # a shard is frozen only after its newest joint state was handed over (delay-corrected)
+    waits_for_shard: bool = False  # a shard that is being downloaded is frozen only after its acknowledgements
     first_cycle: int = 0
+    finish_s: float = 300.0  # for what train functions do behind their loop, after a stop
+    norm_limit: float = 0.0  # of `norms.NormLimit`; 0: none
     resumed: bool = False  # the joint model comes from a backup; x_0 is not read
     data: dict[str, Any] = field(default_factory=dict)  # of that backup: where its attempt was in the data
     places: tuple[tuple[str, ...], ...] = ()  # hosts of each shard of the data; empty: not on HDFS
-    numbers: Callable[[int], tuple[float, float, float]] = lambda version: (0.0, 1.0, 0.0)  # alpha, beta, gamma
+    numbers: Callable[[int], tuple[float, float]] = lambda version: (1.0, 0.0)  # beta, gamma of a version
+    alpha_for: Callable[[float], float] = lambda tau: 0.0  # alpha that goes with a joint state, from its mean tau
+
+    @classmethod
+    def of(cls, method: Method, **rest: Any) -> RunShape:
+        """The shape of a run of this method; `rest` are the fields that are not the method's."""
+        return cls(
+            shards=method.shards,
+            phases=method.phases,
+            exchanges=method.exchanges,
+            # the answer is to be taken in at that very exchange: because the method says so, or since it belongs to the
+            # snapshot before (delay-corrected)
+            waits_for_shard=method.install == "exchange" or method.install_first,
+            numbers=method.numbers,
+            alpha_for=method.alpha_for,
+            **rest,
+        )
 
 
 @dataclass(slots=True)
@@ -44,6 +66,7 @@ class FrozenSet:
     executor: dict[int, str] = field(default_factory=dict)  # of each frozen agent
     weights: dict[str, float] = field(default_factory=dict)  # of each executor's part
     left_out: dict[int, str] = field(default_factory=dict)
+    beyond: set[int] = field(default_factory=set)  # moved further than the norm limit allows
 
     @classmethod
     def of(cls, freeze: Freeze, answers: list[Answer], living: set[str]) -> tuple[FrozenSet, dict[tuple[int, int], str]]:
@@ -71,13 +94,31 @@ class FrozenSet:
                 kept.left_out.setdefault(agent, f"executor {executor} lost")
         return kept, late
 
+    def refuse(self, reasons: dict[int, str]) -> None:
+        """What these agents handed over for this cycle must not enter. A part of theirs alone has no weight any more."""
+        self.left_out.update(reasons)
+        self.beyond |= reasons.keys() & self.frozen.keys()
+        entering = {self.executor[agent] for agent in self.frozen if self.usable(agent)}
+        for agent in self.beyond:
+            if self.executor[agent] not in entering:
+                self.weights.pop(self.executor[agent], None)
+
+    def usable(self, agent: int) -> bool:
+        return self.frozen[agent].finite and agent not in self.beyond
+
+    def mixed(self) -> bool:
+        """Whether a part holds what must not enter beside what may: it is to be made again, without."""
+        return any(self.executor[agent] in self.weights for agent in self.beyond)
+
     def spoilt(self, agents: list[Agent]) -> bool:
-        """Whether one of them handed over what is not finite, and is well again."""
+        """Whether one of them handed over what cannot be used, and is well again."""
         held = ((agent, self.frozen.get(agent.index)) for agent in agents)
-        return any(one is not None and not one.finite and one.incarnation == agent.incarnation for agent, one in held)
+        return any(
+            one is not None and not self.usable(agent.index) and one.incarnation == agent.incarnation for agent, one in held
+        )
 
     def contributors(self) -> list[int]:
-        return [agent for agent, one in self.frozen.items() if one.finite and self.executor[agent] in self.weights]
+        return [agent for agent in self.frozen if self.usable(agent) and self.executor[agent] in self.weights]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +138,25 @@ class Ready:
     broadcast: int
     version: int
     length: int
+    alpha: float = 0.0  # of the pull towards it
     asked: set[tuple[int, int]] = field(default_factory=set)  # (agent, incarnation) told to download it
     acked: set[tuple[int, int]] = field(default_factory=set)  # ... that have it
+    since: float = 0.0  # machine time of the newest order that asks for it
+    took: list[float] = field(default_factory=list)  # seconds until each acknowledgement
+
+    def acknowledged(self, key: tuple[int, int], now: float) -> None:
+        if key in self.asked and key not in self.acked:
+            self.acked.add(key)
+            self.took.append(now - self.since)
+
+    def overdue(self, now: float) -> bool:
+        """Whether who has not acknowledged is late alone: half of those asked have, in half of the time or less.
+
+        When most are waited for, it is no single one that is late, and all have until the deadline.
+        """
+        if 2 * len(self.acked) < len(self.asked):
+            return False
+        return now - self.since > max(LATE_ALONE_S, 2 * sum(self.took) / len(self.took))
 
 
 @dataclass(slots=True)
@@ -128,6 +186,11 @@ class Ledger:
             "submissions": self.submissions,
             "pauses": dict(sorted(self.pauses.items())),
         }
+
+    def mean_tau(self) -> float:
+        """Of those whose updates count; 0 when nobody's do."""
+        taus = [one["tau"] for one in self.contributors.values() if one["tau"] > 0]
+        return sum(taus) / max(1, len(taus))
 
     def stretch(self, stage: str, shard: int, start: float, end: float) -> None:
         known = self.stages.get(stage)

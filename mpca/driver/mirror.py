@@ -1,4 +1,5 @@
-"""A run's records on their way to HDFS while it goes on, by a thread of their own, so that no cycle waits for storage.
+"""A run's records, and its bad ones of the data, on their way to HDFS while it goes on, by a thread of their own, so that no
+cycle waits for storage.
 
 The same thread shows that the owner of the run's folder lives: it beats, and another driver that wants the folder looks.
 What cannot be written is tried again at the next beat; that the folder has another owner is final.
@@ -10,11 +11,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from mpca.errors import BackupError
 from mpca.storage import PartWriter, Store
 
-__all__ = ["BEAT", "EVERY_S", "Mirror", "beats"]
+__all__ = ["BEAT", "EVERY_S", "Mirror", "beats", "read_beat"]
 
 log = logging.getLogger("mpca.records")
 BEAT = "lock.beat"
@@ -25,8 +27,11 @@ EVERY_S = 3.0
 class Mirror:
     """Started by its making. `lost` is set when another driver owns the folder; the runner looks at it."""
 
-    def __init__(self, store: Store, writer: PartWriter, guard: Callable[[], None], every_s: float = EVERY_S) -> None:
-        self._store, self._writer, self._guard, self._every_s = store, writer, guard, every_s
+    def __init__(self, store: Store, guard: Callable[[], None], every_s: float = EVERY_S) -> None:
+        self._store, self._guard, self._every_s = store, guard, every_s
+        self.writer: PartWriter | None = None  # of the records, once there are some
+        self.beside: Path | None = None  # a file that is replaced as a whole, and may not be there yet
+        self._copied = b""
         self.lost: BackupError | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="mpca-mirror", daemon=True)
@@ -43,7 +48,9 @@ class Mirror:
             try:
                 self._guard()
                 self._store.write(BEAT, str(time.time_ns()).encode())
-                self._writer.flush()
+                if self.writer is not None:
+                    self.writer.flush()
+                self._copy()
                 failing = False
             except BackupError as error:
                 self.lost = error
@@ -55,20 +62,29 @@ class Mirror:
             if self._ended.wait(self._every_s):
                 return
 
+    def _copy(self) -> None:
+        if self.beside is None or not self.beside.exists():
+            return
+        data = self.beside.read_bytes()
+        if data != self._copied:
+            self._store.write(self.beside.name, data)
+            self._copied = data
+
 
 def beats(store: Store, within_s: float) -> bool:
     """Whether the owner of the folder beats; looks until it does, or for `within_s` seconds."""
     until = time.monotonic() + within_s
-    first = _beat(store)
+    first = read_beat(store)
     while time.monotonic() < until:
         time.sleep(min(0.5, within_s))
-        if _beat(store) != first:
+        if read_beat(store) != first:
             return True
     return False
 
 
-def _beat(store: Store) -> bytes:
+def read_beat(store: Store) -> bytes | None:
+    """The newest beat; None when there was none yet."""
     try:
         return store.read(BEAT)
     except FileNotFoundError:
-        return b""
+        return None

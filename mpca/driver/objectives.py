@@ -6,14 +6,23 @@ evaluator is a process of its own, backups are written by a thread of their own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from mpca.driver.instructions import StopRequested
 from mpca.errors import ConfigError
 from mpca.units import parse_duration
 
-__all__ = ["DumpModel", "Evaluate", "Goals", "MaxCycles", "MaxTime", "Objective", "TargetError"]
+__all__ = ["DumpModel", "Evaluate", "Goals", "MaxCycles", "MaxTime", "Objective", "TargetError", "judge"]
+
+#: Ends that an objective, or the train functions, have brought about; what else there could have been done is for the user.
+_MET = {
+    "max_time": "raise objectives.max_time",
+    "max_cycles": "raise objectives.max_cycles",
+    "reached": "train for longer, or on more data",
+}
 
 
 class Objective:
@@ -27,8 +36,8 @@ def _seconds(value: str | float, where: str) -> float:
         seconds = parse_duration(value)
     except ValueError as error:
         raise ConfigError(f"{where}: {error}") from None
-    if not seconds > 0:
-        raise ConfigError(f"{where}: must be longer than 0 s, got {value!r}")
+    if not 0 < seconds < math.inf:
+        raise ConfigError(f"{where}: must be longer than 0 s, and not for ever, got {value!r}")
     return seconds
 
 
@@ -45,7 +54,10 @@ class TargetError(Objective):
 
 @dataclass(frozen=True, slots=True)
 class MaxTime(Objective):
-    """The run ends this long after the first optimiser update, all attempts of the run added up."""
+    """The run ends this long after all agents of the start had taken their first update, all attempts of the run added up.
+
+    When some have not within ``cluster.start_timeout``, it counts from there.
+    """
 
     seconds: str | float
 
@@ -129,10 +141,26 @@ class Goals:
 
         Args:
             error: newest evaluation of the joint model, if there was one.
-            trained_s: seconds since the first optimiser update, over all attempts.
+            trained_s: seconds since training began (`CycleMachine.began`), over all attempts.
         """
         if self.target_error and error is not None and error <= self.target_error:
             return "reached", f"error {error:.4f} is at or below the target of {self.target_error:.4f}"
         if self.max_time is not None and trained_s is not None and trained_s >= self.max_time:
             return "max_time", f"{self.max_time:.0f} s of training"
         return None
+
+
+def judge(asked: StopRequested, committed: bool, in_flight: str) -> StopRequested:
+    """How a run ends that was asked to. Without a commit agents trained apart, and the joint model is still x_0: whatever
+    limit was met, that is no success, and would be none the next time.
+
+    Args:
+        asked: what it was to end as.
+        committed: whether any cycle was, by this attempt or an earlier one.
+        in_flight: the order that was not answered yet when the run was asked to end; empty: none.
+    """
+    if committed or asked.status not in _MET:
+        return asked
+    waited = f', while "{in_flight}" was not answered yet' if in_flight else ""
+    why = f"no cycle was committed, so there is no joint model: {asked.reason}{waited}; {_MET[asked.status]}"
+    return StopRequested("failed", why, final=True)

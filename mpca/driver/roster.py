@@ -74,8 +74,10 @@ class Agent:
     pid: int = 0
     since: float = 0.0  # when it came into this state
     stepped: bool = False  # this incarnation has taken a step: what comes before the first one is behind it
+    why: str = ""  # it came into this state
+    lost: str = ""  # why its last incarnation was lost
     told: bool = False  # that this incarnation was lost, by a record
-    ruined: list[int] = field(default_factory=list)  # exchanges at which this incarnation's parameters were not finite
+    ruined: list[int] = field(default_factory=list)  # exchanges at which this incarnation's parameters could not be used
 
     @property
     def key(self) -> list:
@@ -122,6 +124,22 @@ class Roster:
     def is_late(self, agent: int, incarnation: int) -> bool:
         found = self.find(agent, incarnation)
         return found is not None and found.state == LATE
+
+    def why_unasked(self, agent: Agent) -> str:
+        """Why an agent is asked for no contribution, for a record: its state, and what brought it there."""
+        if agent.state == ABSENT:
+            return f"absent: {agent.lost or agent.why or 'no executor has a place for it'}"
+        if agent.state == STARTING:
+            return f"starting: {agent.lost or 'its process has not said hello'}"
+        if agent.state == JOINING:
+            return "joining: it takes the joint model"
+        if agent.state in (READY, BEGUN):
+            return "beginning: it has taken no update yet"
+        if agent.state == LATE:
+            return f"late: {agent.why}"
+        if agent.state == FINISHED:
+            return "finished: its train function returned"
+        return "not asked: it came too late for this cycle"
 
     # ---- executors ---------------------------------------------------------------------------------------------------
 
@@ -219,16 +237,16 @@ class Roster:
         told, found.told = found.told, False
         return [self.record(found, "rediscovered", reason)] if told else []
 
-    def not_finite(self, agent: Agent, exchange: int, now: float) -> list[Instruction]:
-        """It takes the joint model as its own; the third time it is started anew.
+    def spoilt(self, agent: Agent, exchange: int, now: float, what: str) -> list[Instruction]:
+        """Its parameters are `what`. It takes the joint model as its own; the third time it is started anew.
 
         On the same executor, whose registry ends the older incarnation; and no death of the place, which is well.
         """
         agent.ruined = [k for k in agent.ruined if exchange - k < RUINED_EXCHANGES] + [exchange]
         if len(agent.ruined) < RUINED_TIMES:
-            self.move(agent, JOINING, now, "its parameters are not finite: it takes the joint model")
+            self.move(agent, JOINING, now, f"its parameters are {what}: it takes the joint model")
             return []
-        reason = f"its parameters were not finite {RUINED_TIMES} times within {RUINED_EXCHANGES} exchanges"
+        reason = f"its parameters were {what} {RUINED_TIMES} times within {RUINED_EXCHANGES} exchanges"
         place = self.executors[agent.executor or ""]
         return [*self._lost(agent, reason, now), self._start(agent, place, now)]
 
@@ -254,7 +272,7 @@ class Roster:
     def move(self, agent: Agent, state: str, now: float, reason: str) -> None:
         log.debug("agent=%d stage %s -> %s reason=%r", agent.index, agent.state, state, reason)
         agent.state = state
-        agent.since = now
+        agent.since, agent.why = now, reason
 
     def _start(self, agent: Agent, place: Executor, now: float) -> StartAgent:
         agent.incarnation += 1
@@ -267,6 +285,7 @@ class Roster:
     def _lost(self, agent: Agent, reason: str, now: float) -> list[Instruction]:
         record = self.record(agent, "lost", reason)
         self.move(agent, ABSENT, now, reason)
+        agent.lost = reason
         if agent.told:
             return []
         self.lost += 1

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, Protocol
+
+import numpy as np
 
 from mpca.algorithm.joint import JointShard
 from mpca.clock import Clock
@@ -18,13 +19,15 @@ from mpca.driver import cluster as c
 from mpca.driver import instructions as i
 from mpca.driver.backups import BackupWriter
 from mpca.driver.cycle import CycleMachine
+from mpca.driver.evaluating import EvaluatorDied, EvaluatorRule, FailRun, StartAgain, StopEvaluating
 from mpca.driver.joint import JointModel
 from mpca.driver.objectives import Goals
 from mpca.driver.status import RunStatus
 from mpca.driver.tally import Tally
 from mpca.errors import EnvironmentRefused
 from mpca.methods.base import Method
-from mpca.records import Sink, make
+from mpca.records import BadFile, Sink, make
+from mpca.storage.layout import ModelLayout
 from mpca.wire.messages import Hello
 
 __all__ = ["Evaluation", "Evaluator", "Runner"]
@@ -33,6 +36,8 @@ log = logging.getLogger("mpca.run")
 
 POLL_S = 0.02
 STATUS_EVERY_S = 0.5
+#: Evaluations ask for local tensors after this many times as long as reading them took: a twentieth of the exchange at most.
+LOCAL_EVERY = 20.0
 
 
 class Evaluation(Protocol):
@@ -43,16 +48,17 @@ class Evaluation(Protocol):
 
 
 class Evaluator(Protocol):
-    """A process beside the driver; never blocks."""
+    """A process beside the driver; never blocks. One that died is started again by the next `submit`."""
 
     @property
     def busy(self) -> bool: ...
     def submit(self, cycle: int, joint: JointModel) -> None: ...
-    def poll(self) -> list[Evaluation]: ...
+    def poll(self) -> list[Evaluation | EvaluatorDied]: ...
+    def close(self) -> None: ...
 
 
 class Runner:
-    """See the module's text. Times: `clock.now` inside, wall clock in orders, seconds since the start in records."""
+    """See the module's text. Times: `clock.now` everywhere, seconds since the start in records."""
 
     def __init__(
         self,
@@ -72,27 +78,33 @@ class Runner:
         software: dict[str, str] | None = None,  # versions that executors must have too
         earlier_s: float = 0.0,  # training time of earlier attempts
         earlier_t: float = 0.0,  # t at which this attempt begins: records of an earlier attempt go on
+        bad: BadFile | None = None,  # where bad records of the data are written down
     ) -> None:
         self.machine, self.cluster, self.clock = machine, cluster, clock
-        self.method, self.goals, self.records = method, goals, records
+        self.method, self.goals, self.records, self.bad = method, goals, records, bad
         machine.max_cycles = goals.max_cycles
         self.joint: JointModel | None = None
         self.tally = Tally(len(machine.roster.agents))
         self.returns: dict[int, bytes] = {}
-        self.reached: list[JointShard | None] | None = None  # the states that reached the target, which are the result
+        #: What reached the target, which is the result: states and layout, with local tensors as they were then.
+        self.reached: tuple[list[JointShard | None], ModelLayout] | None = None
         self.error: float | None = None
         self.loss: float | None = None
+        self._error_cycle = 0  # cycles that the joint model of `error` had seen
         self._spec = spec
-        self._evaluator, self._backups, self._restore = evaluator, backups, restore
+        self.evaluator = evaluator  # None, too, once evaluation has stopped
+        self._evaluator_rule = EvaluatorRule(goals)
+        self._backups, self._restore = backups, restore
         self._on_status, self._on_output = on_status, on_output
         self._software = software or {}
         self._check_model = check_model
         self.earlier_s = earlier_s
-        self._wall0 = clock.wall() - earlier_t
         self._now0 = clock.now() - earlier_t
         self._next_evaluation = 0.0
         self._evaluated_cycle = -1
-        self._evaluated: list[JointShard | None] = []  # the states that the newest evaluation is of
+        self._evaluated: tuple[list[JointShard | None], ModelLayout] | None = None  # what the newest evaluation is of
+        self._local_asked: int | None = None  # reads of local tensors that had ended when the one was asked for that is awaited
+        self._next_local = 0.0  # evaluations take what was read last until then
         self._next_backup = clock.now() + (float(goals.dump.interval) if goals.dump else 0.0)
         self._next_status = 0.0
         self._paused_reason = ""
@@ -135,22 +147,26 @@ class Runner:
         now = self.clock.now()
         self._collect_evaluations()
         if self.machine.stage in ("RUNNING", "PAUSED"):
-            ended = self.goals.reached(self.error, self.trained_s)
+            # an evaluation of x_0 is shown, and reaches no target
+            ended = self.goals.reached(self.error if self._error_cycle else None, self.trained_s)
             if ended is not None:
                 self.reached = self._evaluated if ended[0] == "reached" else None
                 self.stop(*ended)
         self._evaluate(now)
         self._back_up(now)
+        if self.bad is not None:
+            self.bad.flush()
         if now >= self._next_status:
             self._next_status = now + STATUS_EVERY_S
             self._on_status(self.status())
 
     @property
     def trained_s(self) -> float | None:
-        """Seconds since the first optimiser update, earlier attempts included."""
-        if self.tally.first_step is None:
+        """Seconds from when training began (`CycleMachine.began`) until the run was to stop, earlier attempts included."""
+        if self.machine.began is None:
             return self.earlier_s or None
-        return self.earlier_s + self.clock.now() - self.tally.first_step
+        until = self.clock.now() if self.machine.stopped is None else self.machine.stopped
+        return self.earlier_s + max(0.0, until - self.machine.began)
 
     def t(self) -> float:
         """Seconds since the run began."""
@@ -165,6 +181,8 @@ class Runner:
     def _note(self, event: Any) -> None:
         if isinstance(event, c.AgentProgress):
             self.tally.progress(event, self.clock.now())
+            if self.bad is not None:
+                self.bad.met(self.t(), event.agent, event.incarnation, event.bad, event.bad_dropped)
         elif isinstance(event, c.Output):
             for line in event.lines:
                 self._on_output(event.agent, line)
@@ -203,8 +221,7 @@ class Runner:
         return ()
 
     def _submit(self, one: i.SubmitOrder) -> Iterable[Any]:
-        offset = self.clock.wall() - self.clock.now()
-        self.cluster.submit(replace(one.order, deadline=one.order.deadline + offset))
+        self.cluster.submit(one.order)
         return ()
 
     def _adopt(self, one: i.AdoptInitial) -> Iterable[Any]:
@@ -214,12 +231,16 @@ class Runner:
 
     def _prepare(self, one: i.Prepare) -> Iterable[Any]:
         assert self.joint is not None
-        start = self.clock.wall()
+        start = self.clock.now()
+        before = self.joint.state(one.shard).x
         state = self.joint.merge(one.shard, self.cluster.take_sum(one.order, one.length))
+        with np.errstate(over="ignore"):  # beyond 1e19, which float32 cannot square: infinite, and no measure
+            asked = bool(self.machine.shape.norm_limit)
+            moved, size = (float(np.linalg.norm(one)) if asked else 0.0 for one in (state.x - before, state.x))
         broadcast = None
         if self.method.exchanges and self.machine.stage != "STOPPING":
             broadcast = self.cluster.publish(self.method.outgoing(state))
-        return (i.Prepared(one.cycle, one.shard, broadcast, state.k, start, self.clock.wall()),)
+        return (i.Prepared(one.cycle, one.shard, broadcast, state.k, start, self.clock.now(), moved, size),)
 
     def _publish_joint(self, one: i.PublishJoint) -> Iterable[Any]:
         assert self.joint is not None
@@ -227,6 +248,8 @@ class Runner:
         for shard in range(len(self.joint.states)):
             state = self.joint.state(shard)
             published.append((shard, self.cluster.publish(state.x), state.k, state.x.nbytes))
+        for shard, words in self.joint.local_parts():
+            published.append((shard, self.cluster.publish(words), 0, words.nbytes))
         return (i.JointPublished(published),)
 
     def _write(self, one: i.Write) -> Iterable[Any]:
@@ -234,9 +257,12 @@ class Runner:
         if one.kind == "cycle":
             self.tally.cycle(fields)
             fields["stages"] = {
-                name: {**stage, "start": stage["start"] - self._wall0, "end": stage["end"] - self._wall0}
+                name: {**stage, "start": self.t_of(stage["start"]), "end": self.t_of(stage["end"])}
                 for name, stage in fields["stages"].items()
             }
+            fields["pauses"] = {agent: [self.t_of(at) for at in pause] for agent, pause in fields["pauses"].items()}
+        elif one.kind == "begin":
+            fields["trained"] = self.earlier_s
         elif one.kind == "pause":
             fields["start"] -= self._now0
             fields["end"] = None if fields["end"] is None else fields["end"] - self._now0
@@ -247,22 +273,61 @@ class Runner:
     # ---- beside training -------------------------------------------------------------------------------------------------
 
     def _evaluate(self, now: float) -> None:
-        evaluator, wanted = self._evaluator, self.goals.evaluate
+        evaluator, wanted = self.evaluator, self.goals.evaluate
         if evaluator is None or wanted is None:
             return
         due = self.machine.stage == "RUNNING" and now >= self._next_evaluation and self.machine.cycle > self._evaluated_cycle
-        if due and not evaluator.busy and self.joint is not None and self.joint.complete:
+        if due and not evaluator.busy and self.joint is not None and self.joint.complete and self._local_read(now, saved=False):
             self._next_evaluation = now + float(wanted.every)
             self._evaluated_cycle = self.machine.cycle
-            self._evaluated = list(self.joint.states)
+            self._evaluated = list(self.joint.states), self.joint.layout
             evaluator.submit(self.machine.cycle, self.joint)
 
+    def _local_read(self, now: float, saved: bool) -> bool:
+        """Whether the local tensors are what an agent has now; asks for them if not. A cycle waits while they are read, so
+        that evaluations take older ones when reading them is slow; what is saved (`saved`) never does."""
+        assert self.joint is not None
+        local = self.machine.local
+        if not self.joint.layout.local or (not saved and self._local_asked is None and now < self._next_local):
+            return True
+        if self._local_asked is None:
+            self._local_asked = local.ended
+            self.step([i.ReadLocal()])
+        if local.ended == self._local_asked:
+            return False
+        self._local_asked = None
+        self._next_local = now + LOCAL_EVERY * local.took
+        return True
+
     def _collect_evaluations(self) -> None:
-        for done in self._evaluator.poll() if self._evaluator is not None else ():
-            self.take_evaluation(done)
+        for done in self.evaluator.poll() if self.evaluator is not None else ():
+            if isinstance(done, EvaluatorDied):
+                self._evaluator_died(done)
+            else:
+                self.take_evaluation(done)
+
+    def _evaluator_died(self, event: EvaluatorDied) -> None:
+        now = self.clock.now()
+        for one in self._evaluator_rule.handle(event, now):
+            if isinstance(one, StartAgain):
+                log.warning("the evaluator is started again: %s", event.reason)
+                self._next_evaluation, self._evaluated_cycle = now + one.after_s, -1
+                fields = {"event": "restarted", "cycle": event.cycle, "reason": event.reason}
+                self.records.write(make("evaluator", self.t(), fields))
+            elif isinstance(one, StopEvaluating):
+                log.warning("nothing is evaluated any more: %s", one.reason)
+                assert self.evaluator is not None
+                self.evaluator.close()
+                self.evaluator = None
+                fields = {"event": "stopped", "cycle": event.cycle, "reason": one.reason}
+                self.records.write(make("evaluator", self.t(), fields))
+            else:
+                assert isinstance(one, FailRun)
+                if self.machine.stage != "STOPPING":  # a run that ends needs no more evaluations
+                    self.stop("failed", one.reason)
 
     def take_evaluation(self, done: Evaluation) -> None:
-        self.error, self.loss = done.error, done.loss
+        self.error, self.loss, self._error_cycle = done.error, done.loss, done.cycle
         fields = {"cycle": done.cycle, "seconds": done.seconds, "error": done.error, "loss": done.loss}
         t = self.t()
         self.tally.history.append({"t": t, **fields})
@@ -275,7 +340,7 @@ class Runner:
             return
         self.take_backups()
         due = self.machine.stage == "RUNNING" and now >= self._next_backup
-        if due and not backups.busy and self.joint is not None and self.joint.complete:
+        if due and not backups.busy and self.joint is not None and self.joint.complete and self._local_read(now, saved=True):
             self._next_backup = now + float(self.goals.dump.interval)
             backups.submit(self.joint, self.machine.cycle, self.progress(), self.machine.readers.position())
 
@@ -308,13 +373,14 @@ class Runner:
         return RunStatus(
             seconds=self.t(),
             stage=stages.get(self.machine.stage, "training"),
-            reason=self._paused_reason,
+            reason=self.machine.finishing.at_work or self._paused_reason,
             cycle=self.machine.cycle,
             evaluations=len(self.tally.history),
             error=self.error,
             loss=self.loss,
             target_error=self.goals.target_error,
             images_per_s=self.tally.samples_per_s,
+            updates_per_s=self.tally.updates_per_s,
             tau=self.tally.tau,
             agents_alive=self.machine.roster.count("ACTIVE", "BEGUN", "READY", "JOINING"),
             agents_wanted=len(self.machine.roster.agents),

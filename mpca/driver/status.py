@@ -22,7 +22,8 @@ class RunStatus:
     error: float | None = None  # newest evaluation of the joint model, share of wrong answers in [0, 1]
     loss: float | None = None
     target_error: float = 0.0  # 0: none
-    images_per_s: float | None = None  # samples of all agents over the last seconds
+    images_per_s: float | None = None  # samples of all agents over the last seconds; None also when nobody counts them
+    updates_per_s: float | None = None  # optimiser updates of all agents over the last seconds
     tau: float | None = None  # mean updates of an agent between the last two refreshes of one shard
     agents_alive: int = 0
     agents_wanted: int = 0

@@ -25,14 +25,14 @@ class Tally:
     tau: float | None = None  # mean over the contributors of the newest cycle
     history: list[dict[str, Any]] = field(default_factory=list)  # evaluations
     _progress: dict[tuple[int, int], AgentProgress] = field(default_factory=dict)
-    _rate: deque[tuple[float, int]] = field(default_factory=deque)
+    _rate: deque[tuple[float, int, int]] = field(default_factory=deque)  # (machine time, samples, updates)
 
     def progress(self, event: AgentProgress, now: float) -> None:
         if event.steps > 0:
             began = now - event.train_s
             self.first_step = began if self.first_step is None else min(self.first_step, began)
         self._progress[(event.agent, event.incarnation)] = event
-        self._rate.append((now, self.samples))
+        self._rate.append((now, self.samples or 0, sum(self.steps)))
         while now - self._rate[0][0] > RATE_WINDOW_S and len(self._rate) > 2:
             self._rate.popleft()
 
@@ -52,8 +52,10 @@ class Tally:
         return totals
 
     @property
-    def samples(self) -> int:
-        return sum(event.samples for event in self._progress.values())
+    def samples(self) -> int | None:
+        """None when agents made updates and nobody counted their samples: they come from a loader of the user's own."""
+        counted = sum(event.samples for event in self._progress.values())
+        return counted if counted or not any(event.steps for event in self._progress.values()) else None
 
     @property
     def data_remote(self) -> int:
@@ -62,10 +64,20 @@ class Tally:
 
     @property
     def samples_per_s(self) -> float | None:
+        return self._slope(1)
+
+    @property
+    def updates_per_s(self) -> float | None:
+        """Of all agents together."""
+        return self._slope(2)
+
+    def _slope(self, what: int) -> float | None:
         if len(self._rate) < 2 or self._rate[-1][0] <= self._rate[0][0]:
             return None
-        (t0, n0), (t1, n1) = self._rate[0], self._rate[-1]
-        return (n1 - n0) / (t1 - t0)
+        first, last = self._rate[0], self._rate[-1]
+        if not last[what]:  # nothing has been counted yet, or nobody counts it
+            return None
+        return (last[what] - first[what]) / (last[0] - first[0])
 
     @property
     def pause_share(self) -> float | None:

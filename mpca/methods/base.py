@@ -101,14 +101,19 @@ class Method(ABC):
         """
         return 0
 
-    def penalty(self, version: int) -> float:
-        """alpha of eq. 7 before the next gradient, for a shard whose installed joint state has this version; 0: none."""
-        return self.alpha_at(version)
+    def penalty(self, alpha: float, updates: int | None) -> float:
+        """alpha of eq. 7 before the next gradient of an agent.
+
+        Args:
+            alpha: what came with the installed joint state: `alpha_for` of the driver.
+            updates: of this agent since it installed version 1 of the shard; None: it began at a later one.
+        """
+        return alpha
 
     # ---- ledger: the numbers in force, as `records.Cycle` shows them ----
 
-    def alpha_at(self, version: int) -> float:
-        """alpha that agents use once version `version` is installed."""
+    def alpha_for(self, tau: float) -> float:
+        """alpha that goes with a joint state, when its shard's last exchange measured `tau` updates on average; 0: no pull."""
         return 0.0
 
     def beta_at(self, exchange: int) -> float:
@@ -118,3 +123,8 @@ class Method(ABC):
     def gamma_at(self, exchange: int) -> float:
         """gamma of the joint state that exchange `exchange` makes."""
         return 0.0
+
+    def numbers(self, version: int) -> tuple[float, float]:
+        """beta and gamma of the joint state of this version, which exchange ``version - 1`` made."""
+        exchange = max(0, version - 1)
+        return self.beta_at(exchange), self.gamma_at(exchange)

@@ -6,16 +6,17 @@ before every gradient (eq. 7). With `correction` an arrival is instead added onc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from mpca.algorithm import JointShard, alpha_at, beta_at, extrapolate, gamma_at, update
+from mpca.algorithm import JointShard, alpha_at, alpha_for, beta_at, extrapolate, gamma_at, update
 from mpca.algorithm.averaging import Vector
 from mpca.checks import refused
 from mpca.methods.base import INSTALLS, Method
 
 __all__ = ["MPCA"]
 
+AUTO = "auto"
 _STAGES = 3  # broadcast, reduce, prepare: "only three atomic operations" (section 4.2)
 
 
@@ -25,14 +26,15 @@ class MPCA(Method):
 
     Example:
         >>> method = MPCA(alpha=0.1)
-        >>> method.phases, method.penalty(version=0), method.penalty(version=50)
-        (3, 0.0, 0.1)
+        >>> method.phases, method.alpha_for(tau=20.0), MPCA().alpha_for(tau=20.0)
+        (3, 0.1, 0.025)
     """
 
     name: ClassVar[str] = "mpca"
 
-    alpha: float = 0.05
-    """Share of the distance to the projected joint model taken before every gradient, in [0, 1] (eq. 7)."""
+    alpha: float | str = field(default=AUTO, metadata={"word": AUTO})
+    """Share of the distance to the projected joint model taken before every gradient, in [0, 1] (eq. 7); "auto": 0.5 / n,
+    with n the mean of updates between the last two exchanges of the shard, as the driver measured it."""
     beta: float = 0.9
     """Rate at which an exchange replaces the joint model, in [0, 1] (eq. 8)."""
     beta_ramp: int = 20
@@ -46,7 +48,7 @@ class MPCA(Method):
     alpha_start: float = 0.5
     """alpha at the first joint state, in [0, 1] (section 6.3)."""
     alpha_decay: float = 0.7
-    """Factor by which alpha falls to its value at each following version, in [0, 1]."""
+    """Factor by which alpha falls to its value at each following update of an agent, in [0, 1]."""
     shards: int = 3
     """Shards of the model; more than three make every exchange shorter and the overhead larger (section 4.2)."""
     phases: int = 0
@@ -55,13 +57,15 @@ class MPCA(Method):
     """Cut shards at tensor edges instead of equal in bytes."""
     install: str = "arrival"
     """When an agent takes an arrival in: "arrival", between two batches (section 5.3), or "exchange", at its next
-    interruption, which is a whole cycle later (section 5.2, figure 12). Measured by tests/sim/test_install.py: on a slow
-    link the later one ends at about twice the loss; on a fast one nothing tells them apart."""
+    interruption (section 5.2, figure 12), for which the driver waits with shard n+1 until its download has ended. In the
+    simulator their losses differ by a twentieth at most (tests/sim/test_install.py); "arrival" has the shorter period."""
     correction: bool = False
     """Delay-corrected install instead of the pull (beyond the paper; alpha is not used)."""
 
     def __post_init__(self) -> None:
-        for key in ("alpha", "beta", "alpha_start", "alpha_decay"):
+        if self.alpha != AUTO and not (isinstance(self.alpha, int | float) and 0 <= self.alpha <= 1):
+            raise refused("method.alpha", self.alpha, f'must lie in [0, 1], or be "{AUTO}"')
+        for key in ("beta", "alpha_start", "alpha_decay"):
             if not 0 <= getattr(self, key) <= 1:
                 raise refused(f"method.{key}", getattr(self, key), "must lie in [0, 1]")
         if not 0 <= self.delta < 1:
@@ -108,10 +112,13 @@ class MPCA(Method):
         # Elastic: snapshot, then install (section 5.2). Delay-corrected needs the other order: `penalty.correct`.
         return self.correction
 
-    def alpha_at(self, version: int) -> float:
+    def alpha_for(self, tau: float) -> float:
         if self.correction:
             return 0.0
-        return alpha_at(version, self.alpha, self.alpha_start, self.alpha_decay)
+        return alpha_for(tau) if isinstance(self.alpha, str) else self.alpha
+
+    def penalty(self, alpha: float, updates: int | None) -> float:
+        return alpha_at(updates, alpha, self.alpha_start, self.alpha_decay)
 
     def beta_at(self, exchange: int) -> float:
         return beta_at(exchange, self.beta, self.beta_ramp)

@@ -5,14 +5,20 @@ The form is an interface (people script against it); it changes only with a note
 
 from __future__ import annotations
 
+from mpca.records.backlog import Backlog
+from mpca.records.bad_file import BadFile
 from mpca.records.folder import RunFolder
 from mpca.records.kinds import (
     KINDS,
+    STAGES,
     AgentRecord,
     BackupRecord,
+    BeginRecord,
     CycleRecord,
     EndRecord,
     EvaluationRecord,
+    EvaluatorRecord,
+    GapRecord,
     PauseRecord,
     Record,
     RunRecord,
@@ -21,16 +27,22 @@ from mpca.records.kinds import (
     to_json,
 )
 from mpca.records.lines import LineWriter, MemorySink, RecordFile, Sink, read_records
-from mpca.records.summary import STATUSES, Summary, read_summary, write_summary
+from mpca.records.summary import STATUSES, Summary, parse_summary, read_summary, write_summary
 
 __all__ = [
     "KINDS",
+    "STAGES",
     "STATUSES",
     "AgentRecord",
+    "Backlog",
     "BackupRecord",
+    "BadFile",
+    "BeginRecord",
     "CycleRecord",
     "EndRecord",
     "EvaluationRecord",
+    "EvaluatorRecord",
+    "GapRecord",
     "LineWriter",
     "MemorySink",
     "PauseRecord",
@@ -42,6 +54,7 @@ __all__ = [
     "Summary",
     "from_json",
     "make",
+    "parse_summary",
     "read_records",
     "read_summary",
     "to_json",

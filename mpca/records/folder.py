@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mpca.errors import ConfigError
+from mpca.private import make_folder
 
 __all__ = ["RunFolder"]
 
@@ -22,22 +23,24 @@ class RunFolder:
         """``runs/<name>-<time>``, the time in UTC to the second; not made yet."""
         return cls(Path(base) / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(wall))}")
 
-    def create(self, resume: bool = False) -> RunFolder:
-        """Make it.
+    def create(self, resume: bool = False) -> bool:
+        """Make it, for its owner alone; False when it was there.
 
         Raises:
             ConfigError: it exists and this is not a resume, or there is no right to make it.
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=resume)
+            made = make_folder(self.path)
         except FileExistsError:
-            remedy = "is not a folder" if not self.path.is_dir() else "exists"
-            raise ConfigError(
-                f"run folder {remedy}: --run-dir={self.path}; name another, or go on with that run by --resume auto"
-            ) from None
+            raise self._refused("is not a folder") from None
         except OSError as error:
             raise ConfigError(f"run folder cannot be made: --run-dir={self.path}: {error.strerror}") from error
-        return self
+        if not made and not resume:
+            raise self._refused("exists")
+        return made
+
+    def _refused(self, what: str) -> ConfigError:
+        return ConfigError(f"run folder {what}: --run-dir={self.path}; name another, or go on with that run by --resume auto")
 
     @property
     def config(self) -> Path:
@@ -46,6 +49,10 @@ class RunFolder:
     @property
     def records(self) -> Path:
         return self.path / "records.jsonl"
+
+    @property
+    def bad(self) -> Path:
+        return self.path / "bad.jsonl"
 
     @property
     def summary(self) -> Path:

@@ -11,13 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
+from mpca.records.shapes import misfit
+
 __all__ = [
     "KINDS",
+    "STAGES",
     "AgentRecord",
     "BackupRecord",
+    "BeginRecord",
     "CycleRecord",
     "EndRecord",
     "EvaluationRecord",
+    "EvaluatorRecord",
+    "GapRecord",
     "PauseRecord",
     "Record",
     "RunRecord",
@@ -57,13 +63,26 @@ class RunRecord(Record):
 
 
 @dataclass(frozen=True)
+class BeginRecord(Record):
+    """Training began in this attempt: all agents of the start had taken their first update, or `start_timeout` was over.
+
+    The zero of `max_time`, of the summary's seconds and of the report.
+    """
+
+    kind: ClassVar[str] = "begin"
+
+    agents: int  # that trained
+    trained: float = 0.0  # seconds of training of earlier attempts
+
+
+@dataclass(frozen=True)
 class AgentRecord(Record):
     """Something befell an agent. One `started` or `replaced` for each incarnation."""
 
     kind: ClassVar[str] = "agent"
     _optional: ClassVar[tuple[str, ...]] = ("reason",)
 
-    event: str  # "started", "lost", "rediscovered", "replaced", "finished"
+    event: str  # "started", "lost", "rediscovered", "replaced", "silent", "finished"
     index: int
     incarnation: int
     host: str
@@ -82,7 +101,7 @@ class CycleRecord(Record):
     shard: int  # the one that was reduced
     contributors: dict[int, dict[str, int]]  # agent -> {"incarnation", "tau", "crc"}
     left_out: dict[int, str]  # agent -> reason
-    alpha: float
+    alpha: float  # that goes with the joint state that this exchange made; agents pull more at the beginning
     beta: float
     gamma: float
     stages: dict[str, dict[str, float]]  # "reduce", "prepare", "broadcast" -> {"shard", "start", "end"}
@@ -103,6 +122,17 @@ class EvaluationRecord(Record):
     seconds: float  # that the evaluation took
     error: float | None  # share of wrong answers, 0 to 1
     loss: float | None
+
+
+@dataclass(frozen=True)
+class EvaluatorRecord(Record):
+    """The evaluator's process ended: it was started again, or nothing is evaluated any more in this attempt."""
+
+    kind: ClassVar[str] = "evaluator"
+
+    event: str  # "restarted", "stopped"
+    cycle: int | None  # whose evaluation was lost
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -131,6 +161,18 @@ class PauseRecord(Record):
 
 
 @dataclass(frozen=True)
+class GapRecord(Record):
+    """Records are missing here: the run folder took none for so long that they had to be dropped."""
+
+    kind: ClassVar[str] = "gap"
+
+    count: int
+    start: float  # `t` of the first one that is missing
+    end: float  # and of the last one
+    reason: str
+
+
+@dataclass(frozen=True)
 class EndRecord(Record):
     """The last line of an attempt that could still write it."""
 
@@ -142,8 +184,22 @@ class EndRecord(Record):
 
 #: Value of `kind` -> class.
 KINDS: dict[str, type[Record]] = {
-    cls.kind: cls for cls in (RunRecord, AgentRecord, CycleRecord, EvaluationRecord, BackupRecord, PauseRecord, EndRecord)
+    cls.kind: cls
+    for cls in (
+        RunRecord,
+        BeginRecord,
+        AgentRecord,
+        CycleRecord,
+        EvaluationRecord,
+        EvaluatorRecord,
+        BackupRecord,
+        PauseRecord,
+        GapRecord,
+        EndRecord,
+    )
 }
+#: Of a cycle, in the order of a refresh.
+STAGES = ("reduce", "prepare", "broadcast")
 _BY_AGENT = ("contributors", "left_out", "pauses")
 
 
@@ -177,20 +233,39 @@ def from_json(line: Mapping[str, Any]) -> Record:
     """The record that a line says; fields of a later version are passed over.
 
     Raises:
-        ValueError: no such kind, or a field is missing.
+        ValueError: it is no map, there is no such kind, or a field is missing or of another type.
     """
+    if not isinstance(line, Mapping):
+        raise ValueError("it is not a map")
     values = dict(line)
     kind = values.pop("kind", None)
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"no such kind of record: {kind!r}, known: {', '.join(KINDS)}")
+    if type(values.get("t")) not in (int, float):
+        raise ValueError(f"not a time: t={values.get('t')!r}")
     known = {one.name for one in fields(KINDS[kind])}
     for name in _BY_AGENT:
-        if name in values:
+        if isinstance(values.get(name), dict):
             values[name] = {int(agent): value for agent, value in values[name].items()}
+    if isinstance(values.get("stages"), dict):  # a stage that a cycle has not: older versions wrote it as null
+        values["stages"] = {name: stage for name, stage in values["stages"].items() if stage}
+    wrong = misfit(KINDS[kind], values) or (_odd_cycle(values) if kind == CycleRecord.kind else None)
+    if wrong:
+        raise ValueError(f"not a {kind} record: {wrong}")
     try:
         return KINDS[kind](**{name: value for name, value in values.items() if name in known})
     except TypeError as error:
         raise ValueError(f"not a whole {kind} record: {error}") from None
+
+
+def _odd_cycle(values: Mapping[str, Any]) -> str | None:
+    """What of the maps within a cycle's record lacks what those who read it take from there."""
+    inner = [("contributors", ("incarnation", "tau")), ("stages", ("shard", "start", "end"))]
+    for name, keys in inner:
+        for of, given in values.get(name, {}).items():
+            if any(key not in given for key in keys) or (name == "stages" and of not in STAGES):
+                return f"{name}: {of}: {given}"[:100]
+    return next((f"pauses: {of}: {pair}" for of, pair in values.get("pauses", {}).items() if len(pair) != 2), None)
 
 
 def plain(value: Any) -> Any:

@@ -6,16 +6,20 @@ writer tears at most its last one.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from mpca import strict_json
+from mpca.private import opener
 from mpca.records.kinds import Record, from_json, to_json
 
-__all__ = ["LineWriter", "MemorySink", "RecordFile", "Sink", "read_records"]
+__all__ = ["LineWriter", "MemorySink", "RecordFile", "Sink", "line_of", "read_records"]
 
 _log = logging.getLogger("mpca.records")
 
@@ -42,37 +46,53 @@ class MemorySink:
 
 
 class LineWriter:
-    """Appends to ``records.jsonl``. What an earlier attempt left torn at the end is cut off first, with a warning.
+    """Appends to ``records.jsonl``. What an earlier attempt left torn at the end is cut off by the first line, with a warning.
 
     Not for several threads: the runner's loop is the only writer of a run.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        _cut_torn_tail(self.path)
-        self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._end = _whole(self.path)  # of the last whole line
+        self._fd = opener(str(self.path), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def write(self, record: Record) -> None:
-        """Append one line.
+        """Append one record; as `append`."""
+        self.append(line_of(record))
+
+    def append(self, line: bytes) -> None:
+        """Append one line, with its newline.
 
         Raises:
-            OSError: the disk is full or gone. The part of the line that was written, if any, is taken back.
+            OSError: the disk is full or gone, or somebody removed the file. No part of the line stays: what cannot be taken
+                back now is before the next line.
         """
-        line = (json.dumps(to_json(record), separators=(", ", ": "), allow_nan=False) + "\n").encode()
-        before = os.lseek(self._fd, 0, os.SEEK_END)
+        self._check_there()
         done = 0
         try:
+            self._cut()
             while done < len(line):
                 done += os.write(self._fd, line[done:])
         except OSError:
-            if done:
-                os.ftruncate(self._fd, before)
+            with suppress(OSError):
+                self._cut()
             raise
+        self._end += done
 
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def _check_there(self) -> None:
+        """A file that was removed would take lines as long as it is open, and nobody would ever read them."""
+        mine, there = os.fstat(self._fd), os.stat(self.path)
+        if (mine.st_dev, mine.st_ino) != (there.st_dev, there.st_ino):
+            raise FileNotFoundError(errno.ENOENT, "another file is in its place", str(self.path))
+
+    def _cut(self) -> None:
+        if os.fstat(self._fd).st_size > self._end:
+            os.ftruncate(self._fd, self._end)
 
 
 @dataclass(frozen=True)
@@ -97,17 +117,23 @@ def read_records(path: str | os.PathLike[str]) -> RecordFile:
     records = []
     for number, line in enumerate(whole.split(b"\n") if newline else [], start=1):
         try:
-            records.append(from_json(json.loads(line)))
+            records.append(from_json(strict_json.loads(line)))
         except (ValueError, AttributeError, TypeError) as error:
             raise ValueError(f"not a record: path={path}, line={number}: {error}") from None
     return RecordFile(records, torn)
 
 
-def _cut_torn_tail(path: Path) -> None:
+def line_of(record: Record) -> bytes:
+    """The record as its line, newline included."""
+    return (json.dumps(to_json(record), separators=(", ", ": "), allow_nan=False) + "\n").encode()
+
+
+def _whole(path: Path) -> int:
+    """Bytes of the whole lines in a file."""
     if not path.is_file():
-        return
+        return 0
     data = path.read_bytes()
     keep = data.rfind(b"\n") + 1
     if keep < len(data):
-        _log.warning("torn last line of an earlier attempt cut off: path=%s, bytes=%d", path, len(data) - keep)
-        os.truncate(path, keep)
+        _log.warning("torn last line of an earlier attempt is cut off: path=%s, bytes=%d", path, len(data) - keep)
+    return keep

@@ -8,9 +8,12 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from mpca import strict_json
+from mpca.private import replace_file
 from mpca.records.kinds import plain
+from mpca.records.shapes import misfit
 
-__all__ = ["STATUSES", "Summary", "read_summary", "write_summary"]
+__all__ = ["STATUSES", "Summary", "parse_summary", "read_summary", "write_summary"]
 
 #: How a run can end.
 STATUSES = ("reached", "max_time", "max_cycles", "interrupted", "failed")
@@ -25,12 +28,12 @@ class Summary:
     method: str
     num_agents: int
     seed: int
-    seconds: float  # from the first optimiser update to the end, over all attempts
+    seconds: float  # from when all agents of the start trained (`records.BeginRecord`) to the stop, over all attempts
     seconds_to_first_step: float | None  # from the start of this attempt; null: no step was taken
     submit_seconds: dict[str, float] = field(default_factory=dict)  # by stage of starting
     cycles: int = 0
     steps: list[int] = field(default_factory=list)  # optimiser updates by agent, over incarnations
-    samples: int = 0
+    samples: int | None = 0  # null: nobody counted them (a loader of the user's own, without `mpca.samples`)
     final_error: float | None = None  # of the saved model
     best_error: float | None = None
     target_error: float = 0.0  # 0: none was set
@@ -41,13 +44,15 @@ class Summary:
     bytes_in_driver: int = 0
     bytes_out_driver: int = 0
     bytes_data_remote: int = 0  # of the data set, that agents read on HDFS and that came from another host
+    bad_records: int = 0  # records of the data that could not be used, of all attempts; named in bad.jsonl
     agents_lost: int = 0
     agents_replaced: int = 0
+    cut_off: dict[str, str] = field(default_factory=dict)  # agent -> why its train function, told to stop, did not return
     backups: int = 0
     attempts: int = 1
     resumed_from: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
-    final: bool = False  # failed by the user's own error: another attempt of the same application does not repeat it
+    final: bool = False  # the user's own error, or work cut off at the end: no other attempt of the application repeats it
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
@@ -55,21 +60,24 @@ class Summary:
 
 
 def write_summary(path: str | os.PathLike[str], summary: Summary) -> None:
-    """Replace the file at once: a reader sees the old one or the whole new one."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(plain(asdict(summary)), file, indent=2, allow_nan=False)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(target)
+    """Replace the file at once: a reader sees the old one or the whole new one. Raises OSError."""
+    replace_file(Path(path), (json.dumps(plain(asdict(summary)), indent=2, allow_nan=False) + "\n").encode())
 
 
 def read_summary(path: str | os.PathLike[str]) -> Summary:
     """Raises ValueError when the file is not a summary; keys of a later version are passed over."""
-    values: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    return parse_summary(Path(path).read_bytes(), path)
+
+
+def parse_summary(data: bytes | str, path: str | os.PathLike[str]) -> Summary:
+    """As `read_summary`, of the text of a file that was read from `path`."""
+    values: Any = strict_json.loads(data)
+    if not isinstance(values, dict):
+        raise ValueError(f"not a summary: path={path}: it is not a map")
     known = {one.name for one in fields(Summary)}
+    wrong = misfit(Summary, values)
+    if wrong:
+        raise ValueError(f"not a summary: path={path}: {wrong}")
     try:
         return Summary(**{name: value for name, value in values.items() if name in known})
     except TypeError as error:

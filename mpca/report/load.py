@@ -2,39 +2,50 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
+import logging
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
+from mpca import strict_json
 from mpca.errors import ConfigError
 from mpca.records import (
     AgentRecord,
     BackupRecord,
+    BeginRecord,
     CycleRecord,
     EndRecord,
     EvaluationRecord,
+    EvaluatorRecord,
     PauseRecord,
     Record,
     RunFolder,
     RunRecord,
+    Summary,
     read_records,
 )
+from mpca.records.shapes import misfit
 
 __all__ = ["RunRecords", "load_run"]
 
+_log = logging.getLogger("mpca.report")
 R = TypeVar("R", bound=Record)
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecords:
-    """The records of one run by kind, each in the order it was written, and the summary if the run has ended."""
+    """The records of one run by kind, each in the order it was written, and the summary if the run has ended.
+
+    Times are seconds of training, over all attempts: those of `summary.json`. What was before an attempt began is less.
+    """
 
     name: str
     attempts: list[RunRecord] = field(default_factory=list)
     agents: list[AgentRecord] = field(default_factory=list)
     cycles: list[CycleRecord] = field(default_factory=list)
     evaluations: list[EvaluationRecord] = field(default_factory=list)
+    evaluators: list[EvaluatorRecord] = field(default_factory=list)
     pauses: list[PauseRecord] = field(default_factory=list)
     backups: list[BackupRecord] = field(default_factory=list)
     end: EndRecord | None = None  # of the last attempt
@@ -56,24 +67,67 @@ def load_run(run_dir: Path) -> RunRecords:
         file = read_records(folder.records)
     except ValueError as error:
         raise ConfigError(f"damaged run folder: {error}") from None
-    attempts = _of(RunRecord, file.records)
+    records = _of_training(file.records)
+    attempts = _of(RunRecord, records)
     # an end that a later attempt has taken up again is none
-    newest = file.records[max((n for n, one in enumerate(file.records) if isinstance(one, RunRecord)), default=0) :]
+    newest = records[max((n for n, one in enumerate(records) if isinstance(one, RunRecord)), default=0) :]
     ends = _of(EndRecord, newest)
     return RunRecords(
         name=attempts[0].name if attempts else run_dir.resolve().name,
         attempts=attempts,
-        agents=_of(AgentRecord, file.records),
-        cycles=_of(CycleRecord, file.records),
-        evaluations=_of(EvaluationRecord, file.records),
+        agents=_of(AgentRecord, records),
+        cycles=_of(CycleRecord, records),
+        evaluations=_of(EvaluationRecord, records),
+        evaluators=_of(EvaluatorRecord, records),
         # a pause is written when it begins and again when it ends
-        pauses=list({one.start: one for one in _of(PauseRecord, file.records)}.values()),
-        backups=_of(BackupRecord, file.records),
+        pauses=list({one.start: one for one in _of(PauseRecord, records)}.values()),
+        backups=_of(BackupRecord, records),
         end=ends[-1] if ends else None,
-        summary=json.loads(folder.summary.read_text(encoding="utf-8")) if folder.summary.is_file() else {},
-        last_t=max((one.t for one in file.records), default=0.0),
+        summary=_summary(folder.summary),
+        last_t=max((one.t for one in records), default=0.0),
         torn=file.torn is not None,
     )
+
+
+def _summary(path: Path) -> dict[str, Any]:
+    """Empty when the run has not ended, or its last words are damaged: what the records say is drawn all the same."""
+    if not path.is_file():
+        return {}
+    try:
+        summary = strict_json.loads(path.read_bytes())
+        if not isinstance(summary, dict):
+            raise ValueError("it is not a map")
+        wrong = misfit(Summary, summary)
+        if wrong:
+            raise ValueError(f"not a summary: {wrong}")
+    except ValueError as error:
+        _log.warning("summary left out: path=%s: %s", path, error)
+        return {}
+    return summary
+
+
+def _of_training(records: list[Record]) -> list[Record]:
+    """The records with times as seconds of training. An attempt that has not begun keeps the seconds since the run did."""
+    out: list[Record] = []
+    starts = [n for n, one in enumerate(records) if isinstance(one, RunRecord)]
+    for start, end in pairwise([0, *starts, len(records)]):
+        attempt = records[start:end]
+        begin = next((one for one in attempt if isinstance(one, BeginRecord)), None)
+        shift = 0.0 if begin is None else begin.trained - begin.t
+        out += [_shifted(one, shift) for one in attempt]
+    return out
+
+
+def _shifted(one: Record, by: float) -> Record:
+    moved: dict[str, Any] = {"t": one.t + by}
+    if isinstance(one, CycleRecord):
+        moved["stages"] = {
+            name: {**stage, "start": stage["start"] + by, "end": stage["end"] + by} if stage else stage
+            for name, stage in one.stages.items()
+        }
+    elif isinstance(one, PauseRecord):
+        moved |= {"start": one.start + by, "end": None if one.end is None else one.end + by}
+    return replace(one, **moved)
 
 
 def _of(kind: type[R], records: list[Record]) -> list[R]:

@@ -7,8 +7,6 @@ runs), so that a script reads the same page that a person looks at.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from html import escape
 from importlib import resources
@@ -17,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from mpca.private import replace_file
 from mpca.records import to_json
 from mpca.report import svg, wire
 from mpca.report.blocks import axis_seconds, legend, section, table
@@ -37,11 +36,7 @@ def write_report(run_dir: Path) -> Path:
     """Draw the report of a run folder into ``report.html`` there, whole or not at all; returns its path."""
     page = render(load_run(run_dir))
     target = run_dir / "report.html"
-    handle, temporary = tempfile.mkstemp(prefix=".report-", dir=run_dir)
-    with os.fdopen(handle, "w", encoding="utf-8") as out:
-        out.write(page)
-    os.chmod(temporary, 0o644)
-    os.replace(temporary, target)
+    replace_file(target, page.encode())
     return target
 
 
@@ -93,7 +88,10 @@ def _head(records: RunRecords) -> str:
     reason = ended.reason if ended else str(records.summary.get("reason", ""))
     if not ended and not records.summary:
         reason = f"The records stop {format_duration(records.last_t)} after the start: the run goes on, or was cut off."
-    badge = f'<span class="badge {_BADGES.get(status, "")}">{escape(status)}</span>'
+    colour = _BADGES.get(status, "")
+    if colour == "good" and not records.cycles:  # an older version's word for a limit that was met before the first commit
+        colour = "bad"
+    badge = f'<span class="badge {colour}">{escape(status)}</span>'
     return f'<header><h1>{escape(records.name)}</h1>{badge}</header><p class="reason">{escape(reason)}</p>'
 
 
@@ -124,6 +122,10 @@ def _loss_marks(series: Series) -> list[tuple[float, str]]:
     return [(loss.seconds, f"agent {loss.agent} lost at {loss.seconds:.1f} s: {loss.reason}") for loss in series.losses]
 
 
+def _evaluator_marks(series: Series) -> list[tuple[float, str]]:
+    return [(one["t"], f"evaluator {one['event']} at {one['t']:.1f} s: {one['reason']}") for one in series.evaluators]
+
+
 def _error(records: RunRecords, series: Series) -> str:
     if not series.curve:
         return section("Error over time", "No evaluation was recorded.")
@@ -137,20 +139,23 @@ def _error(records: RunRecords, series: Series) -> str:
     chart = svg.line_chart(
         "Error of the joint model over time",
         [line],
-        "seconds since the run began",
+        "seconds of training",
         axis_seconds,
         lambda value: f"{100 * value:g} %",
         y_ceiling=1.0,
         level=(target, f"target {_percent(target)}") if target else None,
-        marks=_loss_marks(series),
+        marks=_loss_marks(series) + _evaluator_marks(series),
         bands=[
             (p["start"], records.last_t if p.get("end") is None else p["end"], f"paused: {p.get('reason', '')}")
             for p in series.pauses
         ],
     )
-    return section(
-        "Error over time", "Share of wrong answers of the joint model, one dot an evaluation. Red: agents lost, pauses.", chart
-    )
+    note = "Share of wrong answers of the joint model, one dot an evaluation. Red: agents lost, pauses"
+    if series.evaluators:
+        stopped = any(one["event"] == "stopped" for one in series.evaluators)
+        note += f", and {len(series.evaluators)} times the evaluator's process ended"
+        note += "; after the last time nothing was evaluated any more" if stopped else ""
+    return section("Error over time", f"{note}.", chart)
 
 
 def _timeline(series: Series) -> str:

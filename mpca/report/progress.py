@@ -6,6 +6,8 @@ Called from the driver's thread only.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO
 
 from rich.console import Console
@@ -23,6 +25,8 @@ _REFRESHES_PER_S = 4
 def status_line(status: RunStatus) -> str:
     """Cycle, error, images/s, tau since the last refresh, agents alive of wanted, time to the objective.
 
+    Where nobody counts samples (a loader of the user's own), the rate is that of the optimisers' updates.
+
     Example:
         >>> status_line(RunStatus(seconds=12.0, cycle=41, error=0.081, agents_alive=3, agents_wanted=4))
         'cycle 41 | error 8.10 % | 3/4 agents | 12s'
@@ -35,6 +39,9 @@ def status_line(status: RunStatus) -> str:
         parts.append(f"error {100 * status.error:.2f} %{goal}")
     if status.images_per_s is not None:
         parts.append(f"{status.images_per_s:,.0f} images/s")
+    elif status.updates_per_s is not None:
+        digits = 0 if status.updates_per_s >= 10 else 2
+        parts.append(f"{status.updates_per_s:,.{digits}f} updates/s")
     if status.tau is not None:
         parts.append(f"tau {status.tau:.0f}")
     parts.append(f"{status.agents_alive}/{status.agents_wanted} agents")
@@ -44,40 +51,61 @@ def status_line(status: RunStatus) -> str:
     return " | ".join(parts)
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """rich would end the process."""
+        raise  # called where the error is handled
+
+
 class ProgressLine:
-    """Shows `RunStatus` on a stream; a context manager, so that the terminal is whole again whatever happens."""
+    """Shows `RunStatus` on a stream; a context manager, so that the terminal is whole again whatever happens.
+
+    A stream that cannot be written to any more, such as that of a notebook that was closed, costs what would be shown.
+    """
 
     def __init__(self, stream: IO[str]) -> None:
-        self._console = Console(file=stream, highlight=False, markup=False, soft_wrap=True)
+        self._console = _Console(file=stream, highlight=False, markup=False, soft_wrap=True)
         self._live: Live | None = None
         self._evaluations = 0
-        self._stage = ""
+        self._stage = ("", "")
 
     def __enter__(self) -> ProgressLine:
         if self._console.is_terminal:
             self._live = Live(console=self._console, refresh_per_second=_REFRESHES_PER_S, transient=True)
-            self._live.start()
+            with self._unless_gone():
+                self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
-            self._live.stop()
+            with self._unless_gone():
+                self._live.stop()
             self._live = None
 
     def update(self, status: RunStatus) -> None:
-        """Show the newest status. A log gets a line for each evaluation and for each change of stage."""
+        """Show the newest status. A log gets a line for each evaluation and for each change of stage, or of its reason."""
         line = status_line(status)
         if self._live is not None:
-            self._live.update(Text(line, no_wrap=True, overflow="ellipsis"))
+            with self._unless_gone():
+                self._live.update(Text(line, no_wrap=True, overflow="ellipsis"))
             return
-        if status.evaluations != self._evaluations or status.stage != self._stage:
-            self._console.print(line)
-        self._evaluations, self._stage = status.evaluations, status.stage
+        stage = (status.stage, status.reason)
+        if status.evaluations != self._evaluations or stage != self._stage:
+            self.say(line)
+        self._evaluations, self._stage = status.evaluations, stage
 
     def say(self, text: str) -> None:
         """A line that stays, above the live one."""
-        self._console.print(Text(text))
+        with self._unless_gone():
+            self._console.print(Text(text))
 
     def output(self, agent: int, line: str) -> None:
         """A line that an agent printed."""
         self.say(f"[agent {agent}] {line}")
+
+    @contextmanager
+    def _unless_gone(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError):  # ValueError: the stream was closed, or lacks a letter
+            self._console.quiet = True

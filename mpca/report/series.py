@@ -8,13 +8,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mpca.records import to_json
+from mpca.records import STAGES, to_json
 from mpca.report.load import RunRecords
 
 __all__ = ["STAGES", "AgentRow", "Bar", "Bytes", "Contribution", "Loss", "Point", "Series", "Wire", "extract"]
 
-#: Lanes of the timeline, in the order of a refresh.
-STAGES = ("reduce", "prepare", "broadcast")
 _BYTES = ("driver_in", "driver_out", "in", "out", "data_read", "data_remote")  # keys of a record, in the order of `Bytes`
 
 
@@ -22,7 +20,7 @@ _BYTES = ("driver_in", "driver_out", "in", "out", "data_read", "data_remote")  #
 class Point:
     """One evaluation of the joint model."""
 
-    t: float  # seconds since the run began
+    t: float  # seconds of training
     cycle: int
     error: float
     loss: float | None
@@ -30,7 +28,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One stage of one cycle, seconds since the run began."""
+    """One stage of one cycle, seconds of training."""
 
     cycle: int
     stage: str
@@ -118,6 +116,7 @@ class Series:
     losses: list[Loss]
     agents: list[AgentRow]
     events: list[dict[str, Any]]
+    evaluators: list[dict[str, Any]]  # ends of the process that evaluates
     pauses: list[dict[str, Any]]
     backups: list[dict[str, Any]]
 
@@ -138,6 +137,7 @@ def extract(records: RunRecords) -> Series:
         losses=_losses(records),
         agents=_agents(records, contributions),
         events=[to_json(one) for one in records.agents],
+        evaluators=[to_json(one) for one in records.evaluators],
         pauses=[to_json(one) for one in records.pauses],
         backups=[to_json(one) for one in records.backups],
     )

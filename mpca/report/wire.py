@@ -43,7 +43,7 @@ def _moved(rows: list[Bytes]) -> str:
     chart = svg.line_chart(
         "Bytes moved since the start",
         lines,
-        "seconds since the run began",
+        "seconds of training",
         axis_seconds,
         lambda value: f"{value:g} {name}",
         height=240,
@@ -88,7 +88,7 @@ def _chart(rows: list[Bytes]) -> list[str]:
     chart = svg.line_chart(
         "Bytes a second into executors",
         lines,
-        "seconds since the run began",
+        "seconds of training",
         axis_seconds,
         lambda value: f"{value:g} {name}/s",
         height=200,

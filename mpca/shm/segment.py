@@ -76,6 +76,13 @@ class Segment:
         self._snapshot_seq += 1
         self._write_header(0, SlotHeader(shard, self._snapshot_seq, cycle % (1 << 64), updates, length, mode))
 
+    def lay_initial(self, fill: Callable[[int, npt.NDArray[np.float32]], None]) -> None:
+        """Let `fill(shard, out)` write x_0 into every arrival slot, before Hello: snapshots are measured from it until a
+        joint state comes."""
+        for shard, length in enumerate(self._shard_bytes):
+            fill(shard, self.shard_view(shard, slot=1 + shard))
+            self._write_header(1 + shard, SlotHeader(shard, 0, 0, 0, length, MODES["install"]))
+
     def read_arrival(self, shard: int, version: int, mode: str) -> npt.NDArray[np.float32]:
         """The arrival that an Install has named, in the mapped slot itself: copy it before saying Installed.
 

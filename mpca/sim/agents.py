@@ -6,22 +6,40 @@ message has come, at the end of the batch that is running then, as the real loop
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mpca.agent import events as e
-from mpca.agent.state import CLOSED, STOPPING, TRAINING, AgentMachine
+from mpca.agent.state import CLOSED, LEAVING, STOPPING, TRAINING, AgentMachine
 from mpca.methods.base import Method
 from mpca.sim.trainers import SimTrainer
 from mpca.sim.world import World
+from mpca.storage.words import from_words, to_words
 from mpca.wire.messages import Begin, Install
 
 if TYPE_CHECKING:
     from mpca.sim.nodes import Node
 
-__all__ = ["SimAgent"]
+__all__ = ["LOCAL_BYTES", "Behind", "SimAgent"]
+
+LOCAL_BYTES = 4
+REPORT_EVERY_S = 0.5  # of Progress, as agents do it
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What stands behind the loop of an agent's train function, once the run stops."""
+
+    agent: int
+    work_s: float = 0.0
+    ends: str = "returns"  # or "raises", "dies"; "overruns": it never leaves its loop
+    silent: bool = False  # its loop had ended by itself: nobody tells the agent that it left it
+
+
+_NOTHING_BEHIND = Behind(-1)
 
 
 class SimAgent:
@@ -42,14 +60,19 @@ class SimAgent:
         self.agent, self.incarnation, self.pid = agent, incarnation, pid
         self.machine = AgentMachine(agent, incarnation, method.shards, method)
         self.trainer = trainer
+        self.behind = _NOTHING_BEHIND
+        self._free_at: float | None = None  # when its function is through, told to stop
         self.alive = True
         self.held = True  # a holding job waits for its end
         self.stopped = False
         self.attached = False
-        self.poisoned = False  # its next snapshot is not finite, nor any after it, until it takes a joint model
+        #: Its next snapshot is not finite, nor any after it, until all shards are replaced with no update in between: one
+        #: shard that is not finite spoils the others again.
+        self.poisoned = False
+        self._cured: set[int] = set()
         self.updates = 0
-        #: What tau must be, counted here and not by the machine: updates at the last snapshot of each shard.
-        self.updates_at = [0] * method.shards
+        #: Its local tensor, an int32 behind the model's shards: updates of this agent, or of the one whose it took.
+        self.counted = 0
         self._world, self._node = world, node
         self._step_s, self._copy_s = step_s, copy_s
         self._steps_to_hold = method.hold_after
@@ -72,7 +95,7 @@ class SimAgent:
             self._inbox.insert(0, e.Attached())
             return
         self.attached = True
-        self._perform(self.machine.handle(e.Attached(), self._world.now), self._world.now)
+        self._perform(self.machine.handle(e.Attached(self._node.local), self._world.now), self._world.now)
 
     def receive(self, message: Any) -> None:
         self._inbox.append(message)
@@ -124,7 +147,7 @@ class SimAgent:
             else:
                 self._perform(machine.handle(message, now), now)
         if machine.stage is STOPPING:
-            self._world.after(self._step_s, self._return)
+            self._leave_loop()
         elif machine.stage is TRAINING:
             self._trained_to = now
             if begun:
@@ -147,6 +170,9 @@ class SimAgent:
         if machine.stage is not TRAINING or self.stopped:
             return
         count = int((now - self._trained_to) / self._step_s + 1e-6)
+        while count and machine.bursting:  # its pulls change with every update
+            self._step(1, now)
+            count -= 1
         if self._steps_to_hold:
             for _ in range(count):
                 if machine.stage is not TRAINING:
@@ -158,12 +184,49 @@ class SimAgent:
     def _step(self, count: int, now: float) -> None:
         self.trainer.advance(count, self.machine.pulls)
         self.updates += count
+        self.counted += count
+        if self.poisoned and self._cured:
+            self._node.spoilt_again(self)
+        self._node.stepped(self, count)
         self._trained_to += count * self._step_s
         self._perform(self.machine.handle(e.Stepped(count), now), now)
 
+    # ---- behind the loop -----------------------------------------------------------------------------------------------
+
+    def _leave_loop(self) -> None:
+        """Told to stop; also when the process is continued after a while in which nothing happened."""
+        now = self._world.now
+        if self._free_at is None:
+            self._free_at = now + self._step_s + self.behind.work_s
+        elif self.behind.ends == "overruns":
+            return
+        if self.behind.ends == "overruns":
+            self._world.after(self._step_s, self._overrun)
+            return
+        if not self.behind.silent:
+            self._world.after(self._step_s, self._see_stop)
+        self._world.after(max(self._step_s, self._free_at - now), self._return)
+
+    def _see_stop(self) -> None:
+        if self.alive and not self.stopped and self.machine.stage is STOPPING:
+            self._perform(self.machine.handle(e.StopSeen(), self._world.now), self._world.now)
+
+    def _overrun(self) -> None:
+        if self.alive and not self.stopped and self.machine.stage is STOPPING:
+            self._step(max(1, int(REPORT_EVERY_S / self._step_s)), self._world.now)
+            self._node.progress(self)
+            self._world.after(REPORT_EVERY_S, self._overrun)
+
     def _return(self) -> None:
-        if self.alive and not self.stopped and self.machine.stage is not CLOSED:
-            self._perform(self.machine.handle(e.Returned(b""), self._world.now), self._world.now)
+        if not self.alive or self.stopped or self.machine.stage in (CLOSED, LEAVING):
+            return
+        now = self._world.now
+        if self.behind.ends == "dies":
+            self._node.crash(self)
+        elif self.behind.ends == "raises":
+            self._perform(self.machine.handle(e.Raised("ValueError: behind the loop", "Traceback ..."), now), now)
+        else:
+            self._perform(self.machine.handle(e.Returned(b""), now), now)
 
     # ---- instructions ----------------------------------------------------------------------------------------------------
 
@@ -171,31 +234,48 @@ class SimAgent:
         for one in instructions:
             kind = type(one)
             if kind is e.Publish:
-                self._publish(one, now)
+                self._publish(one)
             elif kind is e.Take:
                 data = self._node.arrival(self.agent, one.shard)
-                self.trainer.install(one.shard, data, one.version, one.mode)
-                if one.mode == "replace":
-                    self.poisoned = False
+                if one.shard >= self.machine.shards:
+                    self.counted = int.from_bytes(from_words(data, LOCAL_BYTES), "little")
+                else:
+                    self.trainer.install(one.shard, data, one.version, one.mode)
+                    if one.mode == "replace" and self.poisoned:
+                        self._cured.add(one.shard)
+                        if len(self._cured) == self.machine.shards:
+                            self.poisoned = False
+                            self._cured.clear()
                 self._node.took(self, one)
             elif kind is e.Release:
                 self._node.installed(self, one.shard, one.version)
+            elif kind is e.ResetOptimizer:
+                self.trainer.reset_optimizer()
             elif kind is e.TakeMembers:
                 self.members = one.members
             elif kind is e.SayHello:
                 self._node.hello(self)
+            elif kind is e.SayProgress:
+                self._node.progress(self)
             elif kind is e.SayFinished:
                 self.alive = False
                 self._node.finished(self)
+            elif kind is e.SayFailed:
+                self.alive = False
+                self._node.failed(self, one.error, one.traceback)
             else:
                 raise AssertionError(f"the simulator does not know {one!r}")
 
-    def _publish(self, one: e.Publish, now: float) -> None:
+    def _publish(self, one: e.Publish) -> None:
+        end = self._node.clock.now()
+        if one.shard >= self.machine.shards:
+            words = np.empty(LOCAL_BYTES // 2, np.float32)
+            to_words(self.counted.to_bytes(LOCAL_BYTES, "little"), words)
+            self._node.snapshot(self, one, words, end - self._copy_s, end)
+            return
         bounds = self.trainer.bounds
         data = np.empty(bounds[one.shard + 1] - bounds[one.shard], np.float32)
         self.trainer.snapshot(one.shard, data)
         if self.poisoned:
             data[:1] = np.nan
-        tau = self.updates - self.updates_at[one.shard]
-        self.updates_at[one.shard] = self.updates
-        self._node.snapshot(self, one, data, tau, now - self._copy_s, now)
+        self._node.snapshot(self, one, data, end - self._copy_s, end)

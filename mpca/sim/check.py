@@ -2,7 +2,8 @@
 
     I1  a contribution (cycle, agent, incarnation) is in at most one sum, once
     I2  joint model = model before + exactly the listed contributions, weighted by tau (eq. 8, 9): with whole numbers an
-        equality of integers; the trajectory is that of joint states and never of x* (eq. 4); tau is what was trained
+        equality of integers; the trajectory is that of joint states and never of x* (eq. 4); tau is what was trained since
+        the shard was handed over or replaced, counted here from the trainer's updates
     once an agent takes an arrival in at most once, and never one that is older than what it has
     I4  a frozen yield that is read again has the same bytes
     I5  the joint model is finite
@@ -11,8 +12,11 @@
     I10 who begins has a committed joint model, not extrapolated, whose shards are at most one exchange old
     I11 a quarantined place gets no agent
     I12 nothing piles up while the run goes on, nothing is left at its end
+    said   who does not contribute is left out with a reason
     hold   an agent has one holding job
+    local  an agent that joins gets local tensors that one agent had, and so does the joint model
     fence  only the newest incarnation of an agent is asked, and only one that was asked contributes
+    cured  an agent that was replaced because its parameters were not finite is finite at its next snapshot
     live   when faults have stopped, the run ends in time, and all who live contribute again
 
 I3 (all ranges of a commit have the same contributors) follows from I2 here, since every element is compared. I7 and I8
@@ -75,6 +79,8 @@ class Checker:
         self._used: set[tuple[int, int, int]] = set()
         self._offered: dict[tuple[int, int], dict[int, int]] = {}  # (agent, incarnation) -> shard -> version
         self._taken: dict[tuple[int, int, int], int] = {}  # (agent, incarnation, shard) -> version
+        self._local: list[np.ndarray] = []  # local tensors that agents handed over
+        self._updates: dict[tuple[int, int, int], int] = {}  # (agent, incarnation, shard) -> updates in its parameters
         self._states: list[Any] = []
         self._committed: dict[tuple[int, int], Any] = {}  # (shard, version) -> state
         self._records: dict[int, deque[tuple[int, int, np.ndarray, float]]] = {}
@@ -136,8 +142,22 @@ class Checker:
                     self._broken("fence", f"asked: agent {agent} as {incarnation}, the newest is {self._newest[agent]}")
                 asked.add((agent, incarnation))
 
+    def stepped(self, agent: int, incarnation: int, updates: int) -> None:
+        """An agent's trainer has done so many updates, of all shards."""
+        for shard in range(self._method.shards):
+            key = (agent, incarnation, shard)
+            self._updates[key] = self._updates.get(key, 0) + updates
+
+    def snapshot(self, agent: int, incarnation: int, shard: int) -> int:
+        """A shard is read; the answer is how many updates are new in it."""
+        return self._updates.pop((agent, incarnation, shard), 0)
+
+    def spoilt_again(self, agent: int) -> None:
+        """A shard that was replaced is not finite any more, since another was not."""
+        self._broken("cured", f"agent {agent} took an update between the shards that replace its own: they are spoilt again")
+
     def frozen(self, cycle: int, shard: int, frozen: Frozen, data: np.ndarray, tau: int) -> None:
-        """A snapshot was accepted. `data` and `tau` are the trainer's own."""
+        """A snapshot was accepted. `data` is the trainer's own, `tau` the answer of `snapshot`."""
         key = (cycle, frozen.agent, frozen.incarnation)
         if key in self._frozen:
             self._broken("I4", f"a second snapshot of {key} was accepted")
@@ -147,6 +167,8 @@ class Checker:
         if frozen.tau != tau:
             self._broken("I2", f"tau of {key}, shard {shard}: said {frozen.tau}, trained {tau}")
         self._frozen[key] = (frozen, data)
+        if shard >= self._method.shards:
+            self._local.append(data)
 
     def answered(self, executor: str, order: Order, frozen: list[Frozen], weight: float) -> None:
         assert order.freeze is not None
@@ -157,6 +179,10 @@ class Checker:
 
     def offered(self, agent: int, incarnation: int, shard: int, version: int, mode: str, data: np.ndarray) -> None:
         """A download is handed to an agent."""
+        if shard >= self._method.shards:
+            if not any(np.array_equal(data, one) for one in self._local):
+                self._broken("local", f"agent {agent} gets local tensors that no agent had: {data}")
+            return
         state = self._committed.get((shard, version))
         if state is None:
             raise self._violation("I10", f"agent {agent} gets version {version} of shard {shard}, which was never committed")
@@ -174,6 +200,8 @@ class Checker:
         if version < before or (version == before and mode == "install"):
             self._broken("once", f"{key} takes version {version} after version {before} ({mode})")
         self._taken[key] = version
+        if mode == "replace" or self._method.arrival == "replace":
+            self._updates.pop(key, None)  # they were thrown away
 
     def record(self, record: Record) -> None:
         """A line of the ledger."""
@@ -209,6 +237,8 @@ class Checker:
             total = part if total is None else total + part
             weight += frozen.tau
             size = max(size, float(np.abs(data).max(initial=0.0)))
+        if set(contributors) | set(record.left_out) != set(range(self._agents)):
+            self._broken("said", f"cycle {cycle}: nothing is said of some; contributors {contributors}, {record.left_out}")
         self.last_contributors = set(contributors)
         for old in [key for key in self._frozen if key[0] < cycle]:
             del self._frozen[old]
@@ -303,6 +333,13 @@ class Checker:
 
     def ended(self) -> None:
         """The driver has closed; the cluster not yet."""
+        joint = self.joint()
+        if (
+            joint is not None
+            and joint.layout.local
+            and not any(np.array_equal(joint.layout.words(), one) for one in self._local)
+        ):
+            self._broken("local", f"the joint model has local tensors that no agent had: {joint.layout.local}")
         for shard, records in self._records.items():
             self._compare(shard)
             if records:

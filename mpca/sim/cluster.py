@@ -17,8 +17,9 @@ import numpy as np
 from mpca.algorithm.averaging import weighted_sum
 from mpca.driver import cluster as c
 from mpca.methods.base import Method
-from mpca.sim.agents import SimAgent
+from mpca.sim.agents import LOCAL_BYTES, Behind, SimAgent
 from mpca.sim.check import Checker
+from mpca.sim.clocks import NodeClock
 from mpca.sim.costs import Costs
 from mpca.sim.nodes import Node
 from mpca.sim.trainers import SimTrainer
@@ -39,7 +40,7 @@ class _Job:
     pending: set[str]  # executors whose task has not ended
     answers: dict[str, Answer] = field(default_factory=dict)
     over: bool = False
-    reduced: tuple[float, float] = (0.0, 0.0)  # wall clock
+    reduced: tuple[float, float] = (0.0, 0.0)  # seconds of the driver's clock
     freezing: bool = False
 
 
@@ -60,10 +61,12 @@ class SimCluster:
     ) -> None:
         self.nodes: dict[str, Node] = {}
         self.watch = watch
-        self.wall0 = world.clock.wall() - world.now
+        self.skew_s = 0.0  # wall clocks of executors are off by it, every other one ahead
         self.reach: Callable[[str, int], None] = lambda point, cycle: None
         self._refused: set[int] = set()  # agents whose next holding job fails before it starts a process
         self.misplaced: set[str] = set()  # executors of which the next task will be run elsewhere
+        self.behind: dict[int, Behind] = {}  # by agent; what its train function does behind its loop
+        self.local = False  # models have a tensor that stays local
         self.echo_s = 0.0  # messages of agents that died arrive once more after so long
         self.events: list[Any] = []
         self.broadcasts: dict[int, np.ndarray] = {}
@@ -89,7 +92,7 @@ class SimCluster:
 
     def submit(self, order: Order) -> None:
         self.watch.ordered(order)
-        job = _Job(order, self.wall0 + self._world.now, set(order.executors))
+        job = _Job(order, self._world.now, set(order.executors))
         self._jobs[order.order] = job
         self.reach("submit", order.cycle)
         self._world.after(self._costs.dispatch_s, self._run_tasks, job)
@@ -135,8 +138,10 @@ class SimCluster:
     # ---- executors and processes -------------------------------------------------------------------------------------------
 
     def add_executor(self) -> None:
-        name = f"e{self._next('executor')}"
-        self.nodes[name] = Node(name, f"host-{name}", self)
+        number = self._next("executor")
+        name = f"e{number}"
+        clock = NodeClock(self._world, 1000.0 * number, self.skew_s if number % 2 else -self.skew_s)
+        self.nodes[name] = Node(name, f"host-{name}", self, clock)
         self.emit(c.ExecutorReady(name, f"host-{name}", CORES * self._per_executor))
 
     def _hold(self, agent: int, incarnation: int, executor: str) -> None:
@@ -151,21 +156,24 @@ class SimCluster:
             self.watch.held_again(there)
             return
         if there is not None:
-            self._kill(node, there)  # the registry suffers one incarnation of an agent
+            self.kill_process(node, there)  # the registry suffers one incarnation of an agent
         trainer = self._make_trainer(agent, incarnation)
         step_s = self._costs.step_of(agent, self._agents)
         pid, method = self._next("pid"), self._method
         process = SimAgent(self._world, node, agent, incarnation, pid, method, trainer, step_s, self._costs.copy_s)
         node.agents[agent] = process
+        process.behind = self.behind.get(agent, process.behind)
         self.watch.process(process)
         self._world.after(self._costs.boot_s * self._world.random.uniform(0.8, 1.2), process.boot)
 
     def hello(self, node: Node, agent: SimAgent) -> None:
         bounds, parameters = self._bounds, self._parameters
         layout = [["weight", [parameters], "parameter", 0], ["buffer", [bounds[-1] - parameters], "buffer", parameters]]
+        local = {"counted": ["int32", [], LOCAL_BYTES]} if self.local else {}
+        edges = [*bounds, bounds[-1] + LOCAL_BYTES // 2] if self.local else bounds
         hello = Hello(
             agent=agent.agent, incarnation=agent.incarnation, pid=agent.pid, python="3", torch="none", mpca="sim",
-            x0_hash="x0", layout=layout, local={}, tied={}, bounds=bounds, parameters=parameters, segment_fd=0,
+            x0_hash="x0", layout=layout, local=local, tied={}, bounds=edges, parameters=parameters, segment_fd=0,
             segment_bytes=0, slots=[],
         )  # fmt: skip
         self.emit(c.AgentHello(node.name, node.host, hello))
@@ -211,7 +219,7 @@ class SimCluster:
             self._freeze(job)
         else:
             duration = self._costs.reduce_s(order.reduce.length // 4, len(order.executors))
-            job.reduced = (self.wall0 + self._world.now, self.wall0 + self._world.now + duration)
+            job.reduced = (self._world.now, self._world.now + duration)
             self._world.after(duration / 2, self.reach, "reducing", order.cycle)
             self._world.after(duration, self._reduce, job, order.reduce)
 
@@ -224,6 +232,9 @@ class SimCluster:
             block = None if node is None else node.blocks.get(reduce.cycle)
             if block is None:
                 self._fail(job, part.executor, f"no block of cycle {reduce.cycle} on executor {part.executor}")
+                return
+            if not node.sends():
+                self._fail(job, part.executor, f"executor {part.executor} damages bytes: its part of {reduce.cycle}", True)
                 return
             parts.append(block[1])
             weights.append(part.weight)
@@ -244,12 +255,12 @@ class SimCluster:
         by_node: dict[str, list[tuple[int, int]]] = {name: [] for name in order.executors}
         for name, agent, incarnation in order.freeze.agents:
             by_node.setdefault(name, []).append((agent, incarnation))
-        wait = max(0.0, order.deadline - self.wall0 - self._world.now)
-        self._world.after(wait, self._deadline, job)
         self._world.after(self._costs.copy_s, self.reach, "freezing", order.cycle)
         for name in order.executors:
             node = self.nodes.get(name)
             if node is not None and not job.over:
+                wait = node.clock.here(order.deadline) - node.clock.now()
+                self._world.after(max(0.0, wait), self._deadline, job, name)
                 self._freeze_on(job, node, by_node[name])
 
     def _freeze_on(self, job: _Job, node: Node, agents: list[tuple[int, int]]) -> None:
@@ -259,13 +270,10 @@ class SimCluster:
         self._tickets[ticket] = job
         node.freeze(ticket, freeze.cycle, freeze.shard, agents)
 
-    def _deadline(self, job: _Job) -> None:
+    def _deadline(self, job: _Job, name: str) -> None:
         freeze = job.order.freeze
-        if job.over or freeze is None:
-            return
-        for name in list(job.pending):
-            if name in self.nodes:
-                self.nodes[name].deadline(freeze.cycle)
+        if not job.over and freeze is not None and name in job.pending and name in self.nodes:
+            self.nodes[name].deadline(freeze.cycle)
 
     def frozen(self, node: Node, ticket: int, frozen: list[Frozen], late: dict[int, str], weight: float) -> None:
         """A node answers a freeze."""
@@ -289,16 +297,16 @@ class SimCluster:
         order = self._jobs.pop(job.order.order).order
         answers = [job.answers[name] for name in order.executors]
         length = 0 if order.reduce is None else order.reduce.length
-        self.emit(c.OrderDone(order.order, answers, job.start, self.wall0 + self._world.now, length))
+        self.emit(c.OrderDone(order.order, answers, job.start, self._world.now, length))
 
-    def _fail(self, job: _Job, executor: str | None, reason: str) -> None:
+    def _fail(self, job: _Job, executor: str | None, reason: str, damages: bool = False) -> None:
         if job.over:
             return
         job.over = True
         unfinished = [name for name in job.order.executors if name in job.pending]
         self._jobs.pop(job.order.order, None)
         self.sums.pop(job.order.order, None)
-        event = c.OrderFailed(job.order.order, executor, reason, unfinished)
+        event = c.OrderFailed(job.order.order, executor, reason, unfinished, damages)
         self._world.after(self._costs.latency_s, self.emit, event)
 
     # ---- downloads -----------------------------------------------------------------------------------------------------
@@ -309,12 +317,20 @@ class SimCluster:
             by_node.setdefault(name, []).append((agent, incarnation))
         base = self._costs.download_s(one.length // 4)
         start = self._world.now
+        self._relay(list(by_node))
         first = True
         for name, agents in by_node.items():
             duration = base * self._world.random.uniform(1.0, 1.5)
             self._world.after(duration, self._downloaded, one, name, agents, start, first)
             first = False
         self._world.after(base / 2, self.reach, "downloading", cycle)
+
+    def _relay(self, names: list[str]) -> None:
+        """Executors fetch pieces from each other; what is damaged twice comes from the driver, which hears of it."""
+        for name in names if len(names) > 1 else ():
+            node = self.nodes.get(name)
+            if node is not None and not node.sends():
+                self.emit(c.ExecutorDamages(name, f"executor {name} damages bytes: a piece of a broadcast"))
 
     def _downloaded(self, one: Download, name: str, agents: list[tuple[int, int]], start: float, first: bool) -> None:
         node, data = self.nodes.get(name), self.broadcasts.get(one.broadcast)
@@ -323,10 +339,10 @@ class SimCluster:
         node.broadcasts.add(one.broadcast)
         bytes_in = one.length
         for agent, incarnation in agents:
-            if not node.offer(agent, incarnation, one.shard, one.version, one.mode, data):
+            if not node.offer(agent, incarnation, one.shard, one.version, one.mode, data, one.alpha):
                 continue
             ack = c.Acknowledged(
-                one.broadcast, name, agent, incarnation, self.wall0 + start, self.wall0 + self._world.now, bytes_in,
+                one.broadcast, name, agent, incarnation, start, self._world.now, bytes_in,
                 one.length if first else 0,
             )  # fmt: skip
             bytes_in = 0
@@ -343,10 +359,10 @@ class SimCluster:
         found = self.process(agent)
         if found is None:
             return False
-        self._kill(*found)
+        self.kill_process(*found)
         return True
 
-    def _kill(self, node: Node, one: SimAgent) -> None:
+    def kill_process(self, node: Node, one: SimAgent) -> None:
         node.died(one)
         event = c.AgentDied(node.name, one.agent, one.incarnation, one.pid, SIGKILL, "")
         self._world.after(self._costs.latency_s, self.emit, event)
@@ -420,6 +436,22 @@ class SimCluster:
         if found is None:
             return False
         found[1].poisoned = True
+        return True
+
+    def skew_executor(self, agent: int, by_s: float) -> bool:
+        """Somebody sets the wall clock of that agent's machine."""
+        found = self.process(agent)
+        if found is None:
+            return False
+        found[0].clock.ahead_s += by_s
+        return True
+
+    def damage(self, agent: int, times: int) -> bool:
+        """The next so many transfers from that agent's executor arrive with a wrong checksum."""
+        found = self.process(agent)
+        if found is None:
+            return False
+        found[0].damages += times
         return True
 
     def end_hold(self, agent: int) -> bool:

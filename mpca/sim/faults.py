@@ -26,17 +26,19 @@ __all__ = ["KINDS", "POINTS", "Fault", "FaultScript", "random_faults"]
 POINTS = ("submit", "started", "downloading", "reducing", "reduced", "freezing", "frozen")
 KINDS = (
     "kill_agent", "kill_executor", "stop_agent", "poison", "end_hold", "retry_task", "misplace", "join",
-    "refuse_start",
+    "refuse_start", "skew_driver", "skew_executor",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    kind: str  # one of KINDS
+    kind: str  # one of KINDS, or "damage", of which an executor recovers later than a random schedule ends
     agent: int  # or its executor
     cycle: int
     point: str  # one of POINTS
     for_s: float = 0.0  # stop_agent: how long
+    times: int = 1  # damage: of the next transfers of that executor
+    by_s: float = 0.0  # skew_driver, skew_executor: how far the wall clock is set forward, or back
     after_s: float = 0.0  # how long after the point
 
 
@@ -61,6 +63,13 @@ class FaultScript:
         cluster, agent = self._cluster, fault.agent
         if fault.kind == "stop_agent":
             happened = cluster.stop_agent(agent, fault.for_s)
+        elif fault.kind == "skew_driver":
+            self._world.clock.set_wall_forward(fault.by_s)
+            happened = True
+        elif fault.kind == "skew_executor":
+            happened = cluster.skew_executor(agent, fault.by_s)
+        elif fault.kind == "damage":
+            happened = cluster.damage(agent, fault.times)
         elif fault.kind == "join":
             cluster.add_executor()
             happened = True
@@ -86,6 +95,7 @@ def random_faults(random: Random, agents: int, cycles: int, mean: float, deadlin
                 random.randint(1, max(1, cycles - 10)),
                 random.choice(POINTS),
                 for_s=random.choice((0.1, 1.0, deadline_s, 3 * deadline_s)) if kind == "stop_agent" else 0.0,
+                by_s=random.choice((-600.0, -30.0, 30.0, 600.0)) if kind.startswith("skew") else 0.0,
                 after_s=random.choice((0.0, 0.0, random.uniform(0, 0.3))),
             )
         )

@@ -15,6 +15,7 @@ from mpca.algorithm.averaging import local_mean
 from mpca.driver import cluster as c
 from mpca.sim import executor as book
 from mpca.sim.agents import SimAgent
+from mpca.sim.clocks import NodeClock
 from mpca.wire.messages import Begin, Install, Members, Stop, Yield
 from mpca.wire.orders import Frozen, Rediscovered
 
@@ -29,9 +30,11 @@ _BEGIN = Begin()
 class Node:
     """See the module's text."""
 
-    def __init__(self, name: str, host: str, cluster: SimCluster) -> None:
+    def __init__(self, name: str, host: str, cluster: SimCluster, clock: NodeClock) -> None:
         self.name, self.host = name, host
+        self.clock = clock
         self.alive = True
+        self.damages = 0  # of its next transfers: they arrive with a wrong checksum
         self.book = book.ExecutorBook()
         self.agents: dict[int, SimAgent] = {}
         #: What left a freeze: the executor's part of a sum, by cycle.
@@ -39,8 +42,9 @@ class Node:
         self.yields: dict[tuple[int, int, int], tuple[np.ndarray, Frozen]] = {}
         self.broadcasts: set[int] = set()
         self._slots: dict[tuple[int, int], np.ndarray] = {}
-        self._waiting: dict[tuple[int, int], tuple[int, np.ndarray]] = {}  # version and bytes that wait for a slot
-        self._offered: np.ndarray | None = None
+        #: Version, and bytes with their alpha, that wait for a slot.
+        self._waiting: dict[tuple[int, int], tuple[int, tuple[np.ndarray, float]]] = {}
+        self._offered: tuple[np.ndarray, float] | None = None
         self._cluster = cluster
 
     # ---- orders --------------------------------------------------------------------------------------------------------
@@ -73,16 +77,24 @@ class Node:
     def deadline(self, cycle: int) -> None:
         self._perform(self.book.deadline(cycle))
 
-    def offer(self, agent: int, incarnation: int, shard: int, version: int, mode: str, data: np.ndarray) -> bool:
+    def offer(self, agent: int, incarnation: int, shard: int, version: int, mode: str, data: np.ndarray, alpha: float) -> bool:
         """Whether the executor took it: it acknowledges what it takes."""
         self._cluster.watch.offered(agent, incarnation, shard, version, mode, data)
-        self._offered = data
+        self._offered = (data, alpha)
         out = self.book.offer(agent, incarnation, shard, version, mode)
         self._perform(out)
         self._offered = None
         if self.book.is_waiting(agent, incarnation, shard, version):
-            self._waiting[(agent, shard)] = (version, data)
+            self._waiting[(agent, shard)] = (version, (data, alpha))
         return bool(out)
+
+    def sends(self) -> bool:
+        """Whether what it is asked for arrives whole: what is damaged is fetched once more."""
+        for _ in range(2):
+            if not self.damages:
+                return True
+            self.damages -= 1
+        return False
 
     def living(self) -> list[Rediscovered]:
         return [Rediscovered(one.agent, one.incarnation, one.pid) for one in self.agents.values() if one.alive]
@@ -94,19 +106,33 @@ class Node:
     # ---- what agents say -------------------------------------------------------------------------------------------------
 
     def hello(self, agent: SimAgent) -> None:
+        trainer = agent.trainer
+        for shard in range(len(trainer.bounds) - 1):  # as `attach` does: what a snapshot has moved from
+            x0 = np.empty(trainer.bounds[shard + 1] - trainer.bounds[shard], np.float32)
+            trainer.snapshot(shard, x0)
+            self._slots[(agent.agent, shard)] = x0
         self._perform(self.book.agent_up(agent.agent, agent.incarnation))
         self._cluster.hello(self, agent)
 
-    def snapshot(self, agent: SimAgent, one: Publish, data: np.ndarray, tau: int, start: float, end: float) -> None:
+    def stepped(self, agent: SimAgent, updates: int) -> None:
+        self._cluster.watch.stepped(agent.agent, agent.incarnation, updates)
+
+    def spoilt_again(self, agent: SimAgent) -> None:
+        self._cluster.watch.spoilt_again(agent.agent)
+
+    def snapshot(self, agent: SimAgent, one: Publish, data: np.ndarray, start: float, end: float) -> None:
         crc = crc32(data.data)
         finite = bool(np.isfinite(data).all())
         cycle, shard, updates = one
+        base = self._slots.get((agent.agent, shard), data)  # local tensors have no joint state to be far from
+        distance = float(np.linalg.norm(data.astype(np.float64) - base)) if finite else float("nan")
+        trained = self._cluster.watch.snapshot(agent.agent, agent.incarnation, shard)
         instructions = self.book.snapshot(agent.agent, agent.incarnation, cycle, shard, updates, crc, finite)
         if self.book.is_frozen(cycle, agent.agent, agent.incarnation):
-            wall = self._cluster.wall0
-            frozen = Frozen(agent.agent, agent.incarnation, updates, crc, finite, wall + start, wall + end)
+            pause = self.clock.of_driver(start), self.clock.of_driver(end)
+            frozen = Frozen(agent.agent, agent.incarnation, updates, crc, finite, distance, *pause)
             self.yields.setdefault((cycle, agent.agent, agent.incarnation), (data, frozen))
-            self._cluster.watch.frozen(cycle, shard, frozen, data, tau)
+            self._cluster.watch.frozen(cycle, shard, frozen, data, trained)
         self._perform(instructions)
 
     def arrival(self, agent: int, shard: int) -> np.ndarray:
@@ -120,13 +146,28 @@ class Node:
         self._perform(self.book.installed(agent.agent, agent.incarnation, shard, version))
 
     def progress(self, agent: SimAgent) -> None:
-        said = (agent.updates, agent.updates, 0.0, 0.0, {}, agent.position)
+        said = (agent.updates, agent.updates, 0.0, 0.0, {}, agent.position, agent.machine.function)
         self._cluster.emit(c.AgentProgress(agent.agent, agent.incarnation, *said))
+
+    @property
+    def local(self) -> bool:
+        """Whether models have a tensor that stays local."""
+        return self._cluster.local
 
     def finished(self, agent: SimAgent) -> None:
         self._leave(agent)
         self.progress(agent)
         self._cluster.emit(c.AgentFinished(self.name, agent.agent, agent.incarnation, b""))
+
+    def failed(self, agent: SimAgent, error: str, traceback: str) -> None:
+        self._leave(agent)
+        self.progress(agent)
+        said = (agent.agent, agent.incarnation, error, traceback)
+        self._cluster.emit(c.AgentFailedEvent(self.name, self.host, *said))
+
+    def crash(self, agent: SimAgent) -> None:
+        """Its process ends by itself."""
+        self._cluster.kill_process(self, agent)
 
     def died(self, agent: SimAgent) -> None:
         agent.die()
@@ -151,11 +192,11 @@ class Node:
             elif kind is book.Back:
                 self._cluster.emit(c.AgentBack(self.name, one.agent, one.incarnation))
             elif kind is book.Write:
-                data = self._offered
-                if data is None:  # not the arrival in hand: the one that waited for this slot
-                    _, data = self._waiting.pop((one.agent, one.shard))
-                self._slots[(one.agent, one.shard)] = data
-                self.agents[one.agent].receive(Install(one.shard, one.version, one.mode))
+                arrival = self._offered
+                if arrival is None:  # not the arrival in hand: the one that waited for this slot
+                    _, arrival = self._waiting.pop((one.agent, one.shard))
+                self._slots[(one.agent, one.shard)], alpha = arrival
+                self.agents[one.agent].receive(Install(one.shard, one.version, one.mode, alpha))
             elif kind is book.Supersede:
                 waiting = self._waiting.get((one.agent, one.shard))
                 if waiting is not None and waiting[0] == one.version:

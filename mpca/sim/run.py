@@ -12,6 +12,7 @@ import numpy as np
 
 from mpca import methods
 from mpca.algorithm.sharding import ShardPlan
+from mpca.driver import instructions as i
 from mpca.driver.cluster import AgentSpec
 from mpca.driver.cycle import CycleMachine
 from mpca.driver.ledger import RunShape
@@ -19,6 +20,7 @@ from mpca.driver.objectives import Goals
 from mpca.driver.roster import Roster
 from mpca.driver.runner import Runner
 from mpca.records import CycleRecord, Record, to_json
+from mpca.sim.agents import Behind
 from mpca.sim.check import Checker
 from mpca.sim.cluster import SimCluster
 from mpca.sim.costs import Costs
@@ -29,6 +31,7 @@ from mpca.sim.world import World
 __all__ = ["Outcome", "Scenario", "random_scenario", "simulate", "standard_scenario"]
 
 POLL_S = 0.25  # of virtual time, when nothing happens
+READ_LOCAL_EVERY = 7  # cycles, as for an evaluation or a backup
 SETTLE_S = 8.0  # after the last fault: long enough to be asked for again, and for a replacement to contribute
 
 
@@ -44,11 +47,16 @@ class Scenario:
     cycles: int = 30
     deadline_s: float = 5.0
     start_timeout_s: float = 60.0
+    finish_s: float = 300.0
     parameters: int = 21
     buffers: int = 3
     trainer: str = "integer"  # one of trainers.TRAINERS
     costs: Costs = field(default_factory=Costs)
+    local: bool = False  # the model has a tensor that is not exchanged: it counts an agent's updates
+    norm_limit: float = 0.0  # off: the whole numbers wrap around, so how far they move says nothing
     faults: tuple[Fault, ...] = ()
+    behind: tuple[Behind, ...] = ()  # what stands behind the loops of train functions; of the others nothing
+    skew_s: float = 0.0  # wall clocks of executors are off by so much, every other one ahead
     echo_s: float = 0.0  # > 0: what a dead incarnation said last is heard again after so long
     patience_s: float = 900.0  # of virtual time: the run must have ended
 
@@ -59,6 +67,7 @@ class Scenario:
     def from_json(cls, text: str) -> Scenario:
         values = json.loads(text)
         values["costs"] = Costs(**values.get("costs", {}))
+        values["behind"] = tuple(Behind(**one) for one in values.get("behind", ()))
         values["faults"] = tuple(Fault(**one) for one in values.get("faults", ()))
         return cls(**values)
 
@@ -67,13 +76,22 @@ class Scenario:
 class Outcome:
     records: list[Record]
     joint: list[np.ndarray]  # by shard
-    status: str
-    reason: str
+    end: i.End
     events: int  # that the world saw
     cycles: int
     faults: list[Fault]  # that happened
     seconds: float  # of virtual time
+    trained_s: float | None  # as the runner counts it
     settled: bool  # it went on long enough after the last fault to see that all contribute again
+    local: dict[str, int] = field(default_factory=dict)  # local tensors of the joint model
+
+    @property
+    def status(self) -> str:
+        return self.end.status
+
+    @property
+    def reason(self) -> str:
+        return self.end.reason
 
     @property
     def ledger(self) -> list[str]:
@@ -118,20 +136,19 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
     cluster = SimCluster(
         world, scenario.costs, method, bounds, scenario.parameters, scenario.agents, scenario.per_executor, trainer, watch
     )
-    cluster.echo_s = scenario.echo_s
+    cluster.echo_s, cluster.skew_s, cluster.local = scenario.echo_s, scenario.skew_s, scenario.local
+    cluster.behind = {one.agent: one for one in scenario.behind}
     script = FaultScript(world, cluster, scenario.faults)
     cluster.reach = script.reach
-    shape = RunShape(
+    shape = RunShape.of(
+        method,
         run="sim",
         epoch=1,
-        shards=method.shards,
-        phases=method.phases,
-        exchanges=method.exchanges,
-        install_first=method.install_first,
         min_agents=scenario.min_agents,
         deadline_s=scenario.deadline_s,
         start_timeout_s=scenario.start_timeout_s,
-        numbers=lambda version: (method.alpha_at(version), method.beta_at(version), method.gamma_at(version)),
+        finish_s=scenario.finish_s,
+        norm_limit=scenario.norm_limit,
     )
     machine = CycleMachine(shape, Roster(scenario.agents, scenario.per_executor), world.clock.now())
     ledger = _Ledger(watch)
@@ -147,6 +164,8 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
         watch.look(cluster)
         if machine.cycle >= scenario.cycles and settled is None:  # before the agents were told to stop
             settled = _settled(scenario, cluster, script, watch, world.now)
+        if scenario.local and machine.stage == "RUNNING" and machine.cycle % READ_LOCAL_EVERY == 0:
+            runner.step([i.ReadLocal()])
         runner.beside()
         if world.now > scenario.patience_s:
             watch.stuck(f"the run has not ended after {world.now:.0f} s; stage {machine.stage}, cycle {machine.cycle}")
@@ -158,13 +177,14 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
     return Outcome(
         ledger.written,
         [state.x for state in runner.joint.states if state is not None],
-        machine.ended.status,
-        machine.ended.reason,
+        machine.ended,
         world.happened,
         machine.cycle,
         script.fired,
         world.now,
+        runner.trained_s,
         bool(settled),
+        {name: int.from_bytes(data, "little") for name, (_, _, data) in runner.joint.layout.local.items()},
     )
 
 
@@ -191,7 +211,7 @@ def random_scenario(seed: int) -> Scenario:
         (
             {"name": "mpca", "shards": 3, "phases": random.randint(1, 3)},
             {"name": "mpca", "shards": random.randint(1, 5), "install": "exchange"},
-            {"name": "mpca", "correction": True, "shards": random.randint(1, 3)},
+            {"name": "mpca", "correction": True, "shards": random.randint(1, 7)},
             {"name": "sync", "tau": random.randint(1, 5)},
         )
     )
@@ -211,4 +231,5 @@ def random_scenario(seed: int) -> Scenario:
         costs=Costs(rate=random.choice((8e6, 1e7, 1e8)), step_s=random.choice((0.005, 0.02, 0.1))),
         echo_s=random.choice((0.0, 2.5)),
     )
-    return replace(base, faults=random_faults(random, agents, base.cycles, 3.0, base.deadline_s))
+    faults = random_faults(random, agents, base.cycles, 3.0, base.deadline_s)
+    return replace(base, faults=faults, local=seed % 2 == 1)

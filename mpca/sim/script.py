@@ -231,6 +231,7 @@ def integer_ledger(commits: list[CycleRecord], cycles: int, exact: bool) -> list
 
 def _kind(reason: str) -> str:
     """A reason without names and times."""
-    if reason.startswith("executor ") or "executor" in reason:
-        return "executor lost"
-    return reason.split(":")[0].split(";")[0]
+    head = reason.split(":")[0].split(";")[0]
+    if head in ("absent", "starting", "joining", "beginning", "late", "finished"):
+        return head
+    return "executor lost" if "executor" in reason else head

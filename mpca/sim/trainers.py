@@ -22,6 +22,7 @@ class SimTrainer(Protocol):
     def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None: ...
     def snapshot(self, shard: int, out: np.ndarray) -> None: ...
     def install(self, shard: int, data: np.ndarray, version: int, mode: str) -> None: ...
+    def reset_optimizer(self) -> None: ...
 
 
 class _Flat:
@@ -32,14 +33,22 @@ class _Flat:
         self.x = np.zeros(bounds[-1], np.float32)
         self._arrival = arrival
         self._targets: dict[int, np.ndarray] = {}
-        self._snapshots: dict[int, np.ndarray] = {}
+        #: Delay-corrected: the state that each shard's next arrival answers. Before the first snapshot that is where the agent
+        #: started; until the next snapshot a further arrival answers the one before. As in `agent.torch_trainer`.
+        self._answered: dict[int, np.ndarray] = {}
         # where the parameters of each shard lie
         self._spans = [slice(a, max(a, min(b, parameters))) for a, b in pairwise(bounds)]
+        self.begin_at(self.x)
+
+    def begin_at(self, x0: np.ndarray) -> None:
+        """The model's own initial parameters."""
+        self.x[:] = x0
+        self._answered = {shard: self.x[a:b].copy() for shard, (a, b) in enumerate(pairwise(self.bounds))}
 
     def snapshot(self, shard: int, out: np.ndarray) -> None:
         out[:] = self.x[self.bounds[shard] : self.bounds[shard + 1]]
         if self._arrival == "correct":
-            self._snapshots[shard] = out.copy()
+            self._answered[shard] = out.copy()
 
     def install(self, shard: int, data: np.ndarray, version: int, mode: str) -> None:
         span = self._spans[shard]
@@ -47,13 +56,15 @@ class _Flat:
         if mode == "replace" or self._arrival == "replace":
             self.x[self.bounds[shard] : self.bounds[shard + 1]] = self._taken(data)
             self._targets.pop(shard, None)
-            self._snapshots.pop(shard, None)
+            self._answered[shard] = data.copy()
         elif self._arrival == "correct":
-            mine = self._snapshots.get(shard)
-            if mine is not None:
-                self.x[span] += self._taken(data[:count] - mine[:count])
+            self.x[span] += self._taken(data[:count] - self._answered[shard][:count])
+            self._answered[shard] = data.copy()
         else:
             self._targets[shard] = data[:count].copy()
+
+    def reset_optimizer(self) -> None:
+        """Plain SGD, or none: no state."""
 
     @staticmethod
     def _taken(values: np.ndarray) -> np.ndarray:
@@ -71,6 +82,7 @@ class IntegerTrainer(_Flat):
 
     def __init__(self, bounds: list[int], parameters: int, arrival: str, agent: int, incarnation: int) -> None:
         super().__init__(bounds, parameters, arrival)
+        self.agent = agent
         # no two agents, nor two incarnations of one, do the same
         self._gradient = np.array([(agent * 3 + incarnation * 5 + j * 7) % 7 - 3 for j in range(bounds[-1])], np.float32)
         self._gradient[parameters:] = 1

@@ -19,9 +19,14 @@ class World:
         self.clock = ManualClock()
         self.random = Random(seed)
         self.now = 0.0
+        self._began = self.clock.wall()
         self.happened = 0
         self._serial = 0
         self._heap: list[tuple[float, int, Callable[..., Any], tuple[Any, ...]]] = []
+
+    def true_wall(self) -> float:
+        """Seconds since 1970, by a clock that nobody sets."""
+        return self._began + self.now
 
     def after(self, delay_s: float, act: Callable[..., Any], *arguments: Any) -> None:
         """`act(*arguments)` once `delay_s` has passed. There is no way to cancel: `act` looks whether it still applies."""

@@ -17,12 +17,14 @@ from mpca.spark.errors import jvm_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["JAR", "PLUGIN", "MpcaBridge"]
+__all__ = ["JAR", "OWNER_FILTER", "PLUGIN", "MpcaBridge"]
 
 #: The JVM part, shipped inside the package.
 JAR = Path(__file__).resolve().parent.parent / "jars" / "mpca-spark_2.12.jar"
 #: What ``spark.plugins`` has to name.
 PLUGIN = "org.mpca.bridge.MpcaPlugin"
+#: For ``spark.ui.filters``: Spark's web pages for the user of their process alone.
+OWNER_FILTER = "org.mpca.bridge.OwnerFilter"
 
 
 class MpcaBridge:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from fractions import Fraction
+from math import ceil
 
 from mpca.checks import refused
+from mpca.config import LEAST_HEAP
 from mpca.errors import EnvironmentRefused
 from mpca.spark.bridge import JAR, PLUGIN
+from mpca.spark.sizing import memory_setting
 from mpca.units import format_size, parse_size
 
-__all__ = ["check_session"]
+__all__ = ["check_heaps", "check_session"]
 
 _PLACE = "(Spark session)"
 _CLASS_PATHS = ("spark.jars", "spark.driver.extraClassPath", "spark.yarn.dist.jars", "spark.submit.pyFiles")
@@ -21,6 +25,9 @@ _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*]"
 #: Answers of a cycle's tasks, with room.
 _RESULTS_BYTES = 16 << 20
 _RESULTS_DEFAULT = "1g"
+_MIB = 1 << 20
+#: What Runtime.maxMemory says of a heap.
+_COUNTED = (("-XX:+UseSerialGC", Fraction(29, 30)), ("-XX:+UseParallelGC", Fraction(8, 9)))
 _TWO_CORES = "an agent needs two cores of its executor, one that holds it and one for the exchange"
 
 
@@ -54,6 +61,27 @@ def check_session(
             raise refused(key, conf[key], f"must be false {_PLACE}: {why}")
     _check_cores(conf, agents, agents_per_executor)
     _check_results(conf, agents, reducer, shard_bytes)
+
+
+def check_heaps(conf: Mapping[str, str]) -> None:
+    """Refuse heaps of a session's own JVMs in which Spark would not start: see `config.LEAST_HEAP`.
+
+    Spark counts what Runtime.maxMemory says, from which some collectors leave a survivor space out (measured, Java 17).
+
+    Raises:
+        ConfigError: with the setting and what it must be.
+    """
+    for one, key in (("executor", "cluster.executor_memory (spark.executor.memory)"), ("driver", "spark.driver.memory")):
+        size, options = memory_setting(conf, f"spark.{one}.memory"), conf.get(f"spark.{one}.extraJavaOptions", "")
+        counted = next((share for option, share in _COUNTED if option in options), Fraction(1))
+        least = ceil(LEAST_HEAP / counted / _MIB)
+        if size is not None and size < least * _MIB:
+            raise refused(
+                key,
+                conf[f"spark.{one}.memory"],
+                f"must be {least}m or more {_PLACE}: Spark wants {LEAST_HEAP // _MIB} MiB, and this JVM's collector leaves a "
+                "part of the heap out of what it tells",
+            )
 
 
 def _check_plugin(conf: Mapping[str, str]) -> None:

@@ -14,12 +14,15 @@ from pyspark.errors.exceptions.captured import CapturedException
 from mpca.errors import JvmError
 from mpca.storage.hadoop_errors import as_os_error
 
-__all__ = ["jvm_errors", "storage_errors"]
+__all__ = ["jvm_errors", "storage_errors", "thrown_errors"]
 
 
 @contextmanager
-def jvm_errors(doing: str) -> Iterator[None]:
-    """Turn what the JVM throws in this block into a JvmError that says what was being done.
+def thrown_errors(doing: str) -> Iterator[None]:
+    """Turn what the JVM throws in this block into a JvmError that says what was being done, and nothing else: a connection
+    that is refused may be to anything here.
+
+    A Py4JJavaError fetches its text from the JVM when it is printed, so it must not leave the session that it is of.
 
     Raises:
         JvmError: class and first line of the Java exception; its root cause too, if another one.
@@ -27,14 +30,15 @@ def jvm_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        thrown = error.java_exception
-        text = _first_line(thrown.toString())
-        root = thrown
-        while root.getCause() is not None:
-            root = root.getCause()
-        if _first_line(root.toString()) != text:
-            text = f"{text}; caused by {_first_line(root.toString())}"
-        raise JvmError(f"{doing}: {text}") from error
+        raise JvmError(f"{doing}: {_told(error)}") from error
+
+
+@contextmanager
+def jvm_errors(doing: str) -> Iterator[None]:
+    """As `thrown_errors`, for a block that talks to the driver's JVM alone: that it is gone is a JvmError too."""
+    try:
+        with thrown_errors(doing):
+            yield
     except CapturedException as error:  # pyspark has translated a few classes before us
         raise JvmError(f"{doing}: {_first_line(error.desc or '')}") from error
     except (Py4JNetworkError, ConnectionError) as error:
@@ -58,6 +62,20 @@ def storage_errors(where: str) -> Iterator[None]:
         raise as_os_error("", error.desc or "", where) from None
     except (Py4JNetworkError, ConnectionError) as error:
         raise as_os_error("", f"the driver's JVM is gone: {error}", where) from None
+
+
+def _told(error: Py4JJavaError) -> str:
+    try:
+        thrown = error.java_exception
+        text = _first_line(thrown.toString())
+        root = thrown
+        while root.getCause() is not None:
+            root = root.getCause()
+        if _first_line(root.toString()) != text:
+            text = f"{text}; caused by {_first_line(root.toString())}"
+    except (Py4JNetworkError, ConnectionError):  # it has died since
+        text = "the driver's JVM is gone, and with it what it threw"
+    return text
 
 
 def _first_line(text: str) -> str:

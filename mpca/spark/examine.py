@@ -47,8 +47,8 @@ class Finding:
 def examine_here(home: SparkHome) -> Iterator[Finding]:
     """This machine alone: interpreter, Spark, our jar."""
     python = platform.python_version()
-    good = (3, 10) <= sys.version_info[:2] <= (3, 11)
-    yield Finding("Python", "ok" if good else "stop", python if good else f"{python}: must be 3.10 or 3.11")
+    good = (3, 10) <= sys.version_info[:2] <= (3, 13)
+    yield Finding("Python", "ok" if good else "stop", python if good else f"{python}: must be 3.10 to 3.13")
     try:
         check_scala(home.core_jar)
         line = home.version.rpartition(".")[0]

@@ -7,7 +7,9 @@ here too. Not for a run: its driver has a JVM.
 
 from __future__ import annotations
 
+import re
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,10 +18,13 @@ from typing import Any
 
 from mpca.config import child_environment, environment
 from mpca.errors import EnvironmentRefused
+from mpca.spark.jvm_log import first_error
 
 __all__ = ["SparkHome", "configuration_folder", "hadoop_jvm", "spark_home"]
 
 _END_S = 5.0
+#: A line of a properties file: the key ends at the first blank, "=" or ":".
+_SETTING = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?\s*(.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +49,18 @@ class SparkHome:
     def jars(self) -> list[Path]:
         return sorted((self.path / "jars").glob("*.jar"))
 
-    def defaults(self) -> dict[str, str]:
-        """The cluster's ``spark-defaults.conf``, if there is one."""
+    def defaults_text(self) -> str:
+        """The cluster's ``spark-defaults.conf``; empty if there is none."""
         folder = Path(environment("SPARK_CONF_DIR") or self.path / "conf")
         try:
-            lines = (folder / "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
+            return (folder / "spark-defaults.conf").read_text(encoding="utf-8")
         except OSError:
-            return {}
-        pairs = (line.replace("=", " ", 1).split(None, 1) for line in lines if line.strip() and not line.startswith("#"))
-        return {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}
+            return ""
+
+    def defaults(self) -> dict[str, str]:
+        """The settings in it."""
+        found = (_SETTING.match(line) for line in self.defaults_text().splitlines())
+        return {one[1]: one[2].strip() for one in found if one is not None}
 
 
 def spark_home() -> SparkHome:
@@ -109,11 +117,12 @@ def hadoop_jvm(home: SparkHome) -> Iterator[Any]:
     from py4j.java_gateway import GatewayParameters, JavaGateway
 
     words = [str(home.path / "bin" / "spark-class"), "py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0"]
+    log = tempfile.TemporaryFile()  # noqa: SIM115  closed below, after the process
     process = subprocess.Popen(
         words,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=log,
         # Small, and quick to be there: it answers a dozen questions.
         env=child_environment(SPARK_HOME=str(home.path), JAVA_TOOL_OPTIONS=_options()),
         text=True,
@@ -125,9 +134,12 @@ def hadoop_jvm(home: SparkHome) -> Iterator[Any]:
     try:
         port, token = process.stdout.readline().strip(), process.stdout.readline().strip()
         if not port.isdigit():
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_END_S)
+            log.seek(0)
+            said = first_error(f"{port}\n{log.read().decode(errors='replace')}") or f"exit code {process.returncode}"
             raise EnvironmentRefused(
-                f"the JVM of Hadoop's clients did not start: {port or f'exit code {process.wait()}'}; Java 8, 11 or 17 must be "
-                "on PATH or in JAVA_HOME"
+                f"the JVM of Hadoop's clients did not start: {said}; Java 8, 11 or 17 must be on PATH or in JAVA_HOME"
             )
         gateway = JavaGateway(gateway_parameters=GatewayParameters(port=int(port), auth_token=token, auto_convert=True))
         yield gateway.jvm
@@ -142,6 +154,7 @@ def hadoop_jvm(home: SparkHome) -> Iterator[Any]:
             process.kill()
             process.wait()
         process.stdout.close()
+        log.close()
 
 
 def _options() -> str:

@@ -32,8 +32,13 @@ _PIECE_BYTES = 16 << 20
 class HdfsStore:
     """Files below one folder of HDFS. Any thread may call; one call at a time. Close it before the session."""
 
-    def __init__(self, spark: SparkSession, root: Location) -> None:
-        """Raises OSError when the file system cannot be had, EnvironmentRefused when the session has not our jar."""
+    def __init__(self, spark: SparkSession, root: Location, private: bool = False) -> None:
+        """With `private`, what is made is for its owner alone; folders above the root are made as the cluster says.
+
+        Raises:
+            OSError: the file system cannot be had.
+            EnvironmentRefused: the session has not our jar.
+        """
         self.root = root
         self._lock = Lock()
         context: Any = spark.sparkContext
@@ -45,7 +50,7 @@ class HdfsStore:
         self._segment = Segment()
         try:
             with storage_errors(root.text):
-                self._java = bridge.files(context._jsc.sc(), root.text, self._segment.path)
+                self._java = bridge.files(context._jsc.sc(), root.text, self._segment.path, private)
         except BaseException:
             self._segment.close()
             raise
@@ -89,6 +94,10 @@ class HdfsStore:
     def delete(self, path: str) -> None:
         with self._calling(path):
             self._java.delete(self._at(path))
+
+    def rmdir(self, path: str) -> None:
+        with self._calling(path):
+            self._java.rmdir(self._at(path))
 
     def describe(self, path: str) -> str:
         return (self.root / path).text if path else self.root.text

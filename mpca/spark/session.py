@@ -3,12 +3,17 @@
 The embedded session is a ``local-cluster``: executors are real JVMs that are killed and replaced like a cluster's. Spark
 writes their files under SPARK_HOME, which for a pip installation lies inside site-packages; so it gets a SPARK_HOME of its
 own, a folder of links in the caller's work folder, and nothing is written anywhere else.
+
+Other users of the machine are kept out: Spark's processes ask each other for a secret that is made for the session, its web
+pages answer its owner alone, its folder is closed to others, and settings reach the JVM in a file instead of its arguments.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
+import socketserver
 import subprocess
 import sys
 import tempfile
@@ -21,23 +26,31 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from mpca.config import child_environment
-from mpca.errors import EnvironmentRefused
-from mpca.spark.bridge import JAR
-from mpca.spark.checks import check_session
+from mpca.errors import EnvironmentRefused, JvmError, RunFailed
+from mpca.private import FOLDER, opener
+from mpca.redaction import MASK, properties, secrets_of
+from mpca.spark.bridge import JAR, OWNER_FILTER
+from mpca.spark.checks import check_heaps, check_session
+from mpca.spark.jvm_log import first_error
+from mpca.spark.limits import check_limits
 from mpca.spark.settings import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SETTINGS", "check_session", "session"]
+__all__ = ["SETTINGS", "check_executors", "check_session", "limit_reads", "session"]
 
 #: What any session needs for a run, submitted by hand too.
 SETTINGS: Mapping[str, str] = settings()
 #: Many small JVMs share this machine with the agents: one collector thread each, no files in /tmp, and no optimizing
 #: compiler, which took half of two cores for the first minute (the tests here need a fifth less CPU without it).
 _JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+#: In ``spark/``: we made it, and may remove it.
+_MARK = ".made-by-mpca"
 _STOP_S = 10.0
 _EXECUTORS_S = 1.0
+#: Times that each executor was started, none of them to any end, after which there is no hope.
+_STARTS = 4
 _LOG_CONF = """\
 rootLogger.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
@@ -67,22 +80,22 @@ def session(
     """An embedded session, ended with everything it started and wrote.
 
     Args:
-        work_dir: an existing folder; Spark's files go into ``spark/`` in it, which is removed at the end. None: a
-            temporary one.
+        work_dir: an existing folder; Spark's files go into ``spark/`` in it, which is removed at the end, and at the
+            beginning when a driver that was killed left it there. None: a temporary one.
         executors: executor JVMs on this machine.
         agents_per_executor: each agent takes two cores of its executor (they are slots, not real cores).
         executor_memory: bytes of an executor's heap.
         driver_memory: bytes of the driver's heap.
-        conf: more Spark settings; they win.
+        conf: more Spark settings; they win, but for `spark.ui.filters`, to which they add.
         name: what Spark calls the application.
-        ui: whether Spark's web page is served.
+        ui: whether Spark's web page is served, to this user on this machine.
         log_level: of Spark's own logs, which go to ``spark/driver.log`` and the executors' folders.
 
     Raises:
         EnvironmentRefused: our jar is not built, Java is missing, or another session lives in this process.
         ConfigError: a setting in `conf` that a run cannot stand.
     """
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkContext
 
     if not JAR.is_file():
         raise EnvironmentRefused(f"the JVM part is not built: {JAR} is missing; run `make setup`, or `mvn package` in jvm/")
@@ -125,14 +138,20 @@ def session(
         "spark.deploy.maxExecutorRetries": "-1",
         **(conf or {}),
     }
+    if chosen["spark.master"].startswith("local-cluster"):  # daemons by hand know of no secret, or of their own
+        chosen = {"spark.authenticate": "true", "spark.authenticate.secret": secrets.token_hex(32), **chosen}
+    chosen["spark.ui.filters"] = ",".join(filter(None, (OWNER_FILTER, chosen.get("spark.ui.filters"))))
     check_session(chosen, agents=executors * agents_per_executor, agents_per_executor=agents_per_executor)
+    check_heaps(chosen)
+    if str(chosen["spark.master"]).startswith("local"):
+        check_limits(executors, executors * agents_per_executor)
     if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:
         raise EnvironmentRefused("this process has a Spark session already; stop it, or run on it by mpca.Distributor")
     _make_home(home, log_level)
     gateway = None
     try:
-        gateway = _launch(home, SparkConf(loadDefaults=False).setAll(list(chosen.items())))
-        yield _open(gateway, chosen)
+        gateway = _launch(home, chosen)
+        yield _open(gateway, home, chosen)
     finally:
         started = _started(home)
         _stop(gateway)
@@ -141,12 +160,27 @@ def session(
 
 
 def _make_home(home: Path, log_level: str) -> None:
+    if (home / _MARK).is_file() and not home.is_symlink():
+        shutil.rmtree(home, ignore_errors=True)
+    try:
+        home.mkdir(FOLDER)  # what the JVMs make in it is reached through it alone
+        (home / _MARK).touch()
+    except FileExistsError:
+        raise EnvironmentRefused(
+            f"a folder that mpca did not make is where Spark's files would go: {home}; move it away, or name another run folder"
+        ) from None
+    except OSError as error:
+        raise EnvironmentRefused(f"Spark's work folder cannot be made: {home}: {error.strerror}") from error
+    try:
+        _fill(home, log_level)
+    except OSError as error:
+        _remove(home)
+        raise EnvironmentRefused(f"Spark's work folder cannot be made: {home}: {error.strerror}") from error
+
+
+def _fill(home: Path, log_level: str) -> None:
     import pyspark
 
-    try:
-        home.mkdir()
-    except FileExistsError:
-        raise EnvironmentRefused(f"Spark's work folder exists: {home}; remove it, or choose another run folder") from None
     for entry in Path(pyspark.__file__).resolve().parent.iterdir():
         if entry.name in ("jars", "bin", "sbin", "python"):
             (home / entry.name).symlink_to(entry)
@@ -170,7 +204,19 @@ def _environment(**changes: str) -> Iterator[None]:
                 del os.environ[name]
 
 
-def _launch(home: Path, conf: Any) -> Any:
+@contextmanager
+def _defaults(folder: Path, conf: Mapping[str, str]) -> Iterator[None]:
+    """The settings where a JVM that starts finds them; as arguments everybody could read them in /proc."""
+    path = folder / "spark-defaults.conf"
+    with open(path, "x", encoding="utf-8", opener=opener) as file:
+        file.write(properties(conf))
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _launch(home: Path, conf: Mapping[str, str]) -> Any:
     """The driver's JVM, with its output in driver.log."""
     from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
@@ -178,6 +224,7 @@ def _launch(home: Path, conf: Any) -> Any:
     log = home / "driver.log"
     with (
         log.open("wb") as sink,
+        _defaults(home / "conf", conf),
         _environment(
             SPARK_HOME=str(home),
             SPARK_CONF_DIR=str(home / "conf"),
@@ -187,22 +234,65 @@ def _launch(home: Path, conf: Any) -> Any:
     ):
         try:
             # A session of its own: a signal to the terminal's group must end the run in order, not its JVMs.
-            return launch_gateway(conf, {"stdout": sink, "stderr": sink, "start_new_session": True})
+            return launch_gateway(None, {"stdout": sink, "stderr": sink, "start_new_session": True})
         except PySparkException as error:
-            tail = " | ".join(log.read_text(errors="replace").splitlines()[-5:])
+            said = _masked(first_error(log.read_text(errors="replace")), conf)
             raise EnvironmentRefused(
-                f"the driver's JVM did not start: {tail or error}; Java 8, 11 or 17 must be on PATH or in JAVA_HOME"
+                f"the driver's JVM did not start: {said or error}; Java 8, 11 or 17 must be on PATH or in JAVA_HOME"
             ) from error
 
 
-def _open(gateway: Any, settings: Mapping[str, str]) -> SparkSession:
+def _open(gateway: Any, home: Path, settings: Mapping[str, str]) -> SparkSession:
+    """Raises EnvironmentRefused with the JVM's first error: it is gone before anybody else could ask it."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm).setAll(list(settings.items()))
-    context = SparkContext(conf=conf, gateway=gateway)
-    context.pythonExec = sys.executable  # of Spark's own Python functions; else the first python3 of the PATH
-    return SparkSession(context)
+    from mpca.spark.errors import jvm_errors
+
+    try:
+        with jvm_errors("Spark does not start"):
+            conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm).setAll(list(settings.items()))
+            context = SparkContext(conf=conf, gateway=gateway)
+            limit_reads(context._accumulatorServer)
+            context.pythonExec = sys.executable  # of Spark's own Python functions; else the first python3 of the PATH
+            return SparkSession(context)
+    except JvmError as error:
+        # What is thrown may only be what followed: "cannot call methods on a stopped SparkContext".
+        said = first_error((home / "driver.log").read_text(errors="replace"))
+        raise EnvironmentRefused(_masked(f"Spark does not start: {said}" if said else str(error), settings)) from error
+
+
+def _masked(text: str, conf: Mapping[str, str]) -> str:
+    for value in filter(None, map(conf.get, secrets_of(conf))):
+        text = text.replace(value, MASK)
+    return text
+
+
+def check_executors(work_dir: str | os.PathLike[str], wanted: int, conf: Mapping[str, str]) -> None:
+    """Raises RunFailed when executors of a session in this folder end again and again: Spark would start them for ever.
+
+    Args:
+        work_dir: as it was given to `session`.
+        wanted: executors of the session.
+        conf: its settings; what is secret in them is not said.
+    """
+    started = sorted((Path(work_dir).resolve() / "spark" / "work").glob("app-*/*/stderr"), key=lambda one: int(one.parent.name))
+    if len(started) < wanted * _STARTS:
+        return
+    with suppress(OSError):
+        said = next(filter(None, (first_error(one.read_text(errors="replace")) for one in started)), "")
+        why = f"executors do not start: {len(started)} were, and none has come; the JVM of the first says: {said or 'nothing'}"
+        raise RunFailed(_masked(why, conf))
+
+
+def limit_reads(server: socketserver.BaseServer, seconds: float = _STOP_S) -> None:
+    """Have pyspark's server of accumulators give up on a connection that stops in the middle of what it says.
+
+    It takes whoever connects and reads their token without end, so another user of this machine could keep a session from
+    ending.
+    """
+    handler: Any = server.RequestHandlerClass
+    server.RequestHandlerClass = type(handler.__name__, (handler,), {"timeout": seconds})
 
 
 def _stop(gateway: Any) -> None:

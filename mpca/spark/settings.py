@@ -136,6 +136,20 @@ TABLE: tuple[Setting, ...] = (
         yarn=True,
     ),
     Setting("spark.eventLog.rolling.maxFileSize", "128m", "The size of one of them.", yarn=True),
+    Setting(
+        "spark.authenticate",
+        "true",
+        "Without it whoever reaches a port of the driver can have code run as you. YARN hands the secret out. A value in the "
+        "cluster's `spark-defaults.conf` stands.",
+        yarn=True,
+        otherwise="warned",
+    ),
+    Setting(
+        "spark.shuffle.service.enabled",
+        "false",
+        "Executors that authenticate cannot register with a shuffle service that does not, and end. Nothing here needs one.",
+        yarn=True,
+    ),
 )
 
 

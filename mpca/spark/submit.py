@@ -2,29 +2,31 @@
 
 The line is an interface: it is printed, and a person may take it, change it and run it by hand. So everything that the run
 needs is in it, as settings of Spark: ``--set`` becomes ``--conf spark.mpca.*``, the table of `settings.py` is written out, and
-the containers' sizes are numbers.
+the containers' sizes are numbers. Only secrets are not: every user can read a line's words in /proc, so they go into a file
+that spark-submit reads, and the line shows that they are there.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mpca.checks import masked
 from mpca.config import SPARK_PREFIX, Resolved
 from mpca.errors import ConfigError, EnvironmentRefused
+from mpca.redaction import MASK, PATTERN, properties, secrets_of
 from mpca.spark.bridge import JAR
 from mpca.spark.settings import settings
 from mpca.spark.sizing import Container
 
-__all__ = ["ARCHIVE_NAME", "Submission", "agents_python", "check_scala", "printable", "split_archive"]
+__all__ = ["ARCHIVE_NAME", "AUTHENTICATE", "Submission", "agents_python", "check_scala", "no_way_back", "split_archive"]
 
 #: The folder in each container's work folder that an archive is unpacked into.
 ARCHIVE_NAME = "environment"
-#: Spark's own rule for what it does not show.
-_SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
+#: The only setting of the table in which the cluster's spark-defaults.conf outranks it: an administrator decided.
+AUTHENTICATE = "spark.authenticate"
 _SCALA = re.compile(r"_(2\.\d+)")
 
 
@@ -50,6 +52,21 @@ def agents_python(config: Resolved, archive: str | None, own: str) -> str:
     if config.cluster.python:
         return config.cluster.python
     return f"./{split_archive(archive)[1]}/bin/python" if archive else own
+
+
+def no_way_back(config: Resolved, conf: Mapping[str, str]) -> list[str]:
+    """What to say of a run in cluster mode that a driver which is started again could not go on with: a line, or none.
+
+    Args:
+        config: of the run.
+        conf: Spark's settings.
+    """
+    if config.backup.interval or conf.get("spark.yarn.maxAppAttempts", "").strip() == "1":
+        return []
+    return [
+        "warning: backup.interval = 0: no backup is written before the end, so a driver that YARN starts again begins anew; "
+        "set it to 60s, or spark.yarn.maxAppAttempts to 1"
+    ]
 
 
 def check_scala(spark_core: str, jar: str = JAR.name) -> None:
@@ -86,11 +103,18 @@ class Submission:
     files: Sequence[str] = ()
     discovery: str = ""  # the script that finds GPUs, one of `files`
     loopback: str = ""  # SPARK_LOCAL_IP of a cluster that is all on this machine
+    defaults: Mapping[str, str] = field(default_factory=dict, repr=False)  # the cluster's spark-defaults.conf
     jar: str = field(default=str(JAR))
 
-    def command(self, spark_submit: str = "spark-submit") -> list[str]:
-        """The line, word by word."""
+    def command(self, spark_submit: str = "spark-submit", secrets: str = "") -> list[str]:
+        """The line, word by word, without a secret in it.
+
+        Args:
+            spark_submit: its path.
+            secrets: file with `properties`; empty: there is none, and the line shows which secrets it lacks.
+        """
         config = self.config
+        hidden = self.hidden()
         words = [spark_submit, "--master", "yarn", "--deploy-mode", self.deploy_mode, "--name", f"mpca {config.run.name}"]
         if self.queue:
             words += ["--queue", self.queue]
@@ -100,14 +124,42 @@ class Submission:
                 words += [option, ",".join(values)]
         if self.archive:
             words += ["--archives", "#".join(split_archive(self.archive))]
+        if secrets:
+            words += ["--properties-file", secrets]
         for key, value in self.settings().items():
-            words += ["--conf", f"{key}={value}"]
+            if key not in hidden:
+                words += ["--conf", f"{key}={value}"]
+            elif not secrets:
+                words += ["--conf", f"{key}={MASK}"]
         return [*words, self.program, *self.words]
+
+    def printable(self, spark_submit: str = "spark-submit") -> str:
+        """The line for a shell."""
+        return " ".join(shlex.quote(word) for word in self.command(spark_submit))
+
+    def hidden(self) -> set[str]:
+        """Keys of settings that are secret, by the user's rule, else the cluster's, else Spark's own.
+
+        Of our own settings only keys count: values are paths and names, in which the word "token" may well occur.
+        """
+        ours = {key: "" for key in self.settings() if key.startswith(SPARK_PREFIX)}
+        return secrets_of({**self.settings(), **ours}, self.defaults.get(PATTERN, ""))
+
+    def properties(self) -> str:
+        """The secrets as a properties file, which spark-submit reads in the place of spark-defaults.conf; empty: none."""
+        return properties({key: value for key, value in self.settings().items() if key in self.hidden()})
+
+    def authenticates_by_default(self) -> bool:
+        """Whether `spark.authenticate` is on since nobody said otherwise."""
+        return AUTHENTICATE not in {**self.defaults, **self.config.spark}
 
     def settings(self) -> dict[str, str]:
         """Every ``--conf``; what the user says wins over what we would."""
+        table = settings(yarn=True)
+        if AUTHENTICATE in self.defaults:
+            del table[AUTHENTICATE]
         return {
-            **settings(yarn=True),
+            **table,
             **self._sizes(),
             **self._pythons(),
             **self.spark_jars,
@@ -151,15 +203,6 @@ class Submission:
         if self.archive and not self.config.cluster.python:
             own[f"{SPARK_PREFIX}cluster.python"] = agents_python(self.config, self.archive, self.python)
         return own
-
-
-def printable(command: Iterable[str]) -> str:
-    """The line for a shell, without the values of secrets."""
-    words = []
-    for word in command:
-        key, equals, _ = word.partition("=")
-        words.append(f"{key}=***" if equals and _SECRET.search(key) else word)
-    return " ".join(shlex.quote(word) for word in words)
 
 
 def _mib(size: int) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mpca.config import environment
-from mpca.errors import RunFailed
+from mpca.errors import EnvironmentRefused, JvmError, RunFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,9 +97,19 @@ def far_folder(home: str, name: str, application: str) -> str:
 
 
 def submitted_session() -> SparkSession | None:
-    """The session of the spark-submit that started this process; None if none did."""
+    """The session of the spark-submit that started this process; None if none did.
+
+    Raises:
+        EnvironmentRefused: Spark does not start; with the JVM's own words.
+    """
     if not environment(_STARTED_BY):
         return None
     from pyspark.sql import SparkSession
 
-    return SparkSession.builder.getOrCreate()
+    from mpca.spark.errors import jvm_errors
+
+    try:
+        with jvm_errors("Spark does not start"):
+            return SparkSession.builder.getOrCreate()
+    except JvmError as error:
+        raise EnvironmentRefused(str(error)) from error

@@ -203,7 +203,8 @@ def memory_kill(text: str) -> MemoryKill | None:
         '1.5 GB'
     """
     found = [MemoryKill(*one) for one in _MEMORY.findall(text)]
-    return next((one for one in found if _bytes(one.used) > _bytes(one.limit)), None)
+    # both are rounded: "1.9 GB of 1.9 GB" is what exceeded it by less than YARN tells
+    return next((one for one in found if _bytes(one.used) >= _bytes(one.limit)), None)
 
 
 def loss_reason(text: str) -> str:

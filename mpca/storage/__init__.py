@@ -6,9 +6,10 @@ from mpca.storage.backup import BackupInfo, Backups, BackupState, Found, model_f
 from mpca.storage.layout import ModelLayout
 from mpca.storage.local import LocalStore
 from mpca.storage.locations import Location
-from mpca.storage.lock import RunLock
+from mpca.storage.lock import Holder, RunLock
 from mpca.storage.memory import Crash, MemoryStore
 from mpca.storage.parts import PartWriter, joined
+from mpca.storage.process import Process
 from mpca.storage.store import Store
 
 __all__ = [
@@ -17,11 +18,13 @@ __all__ = [
     "Backups",
     "Crash",
     "Found",
+    "Holder",
     "LocalStore",
     "Location",
     "MemoryStore",
     "ModelLayout",
     "PartWriter",
+    "Process",
     "RunLock",
     "Store",
     "joined",

@@ -7,31 +7,38 @@ One folder a backup, ``epoch-0001-cycle-00000042``, which appears at once and wh
     manifest.json            all else, with length and sha256 of both files and a sha256 of itself
 
 It is written into a hidden folder beside, synced, read back and compared, and then renamed; older ones go only after that.
-Reading takes the newest that is valid to the last bit and says what was wrong with newer ones (P19). Optimiser state is not
-in it: it belongs to the agents, who start anew. Not for deciding when to write: the caller does, beside training.
+Reading takes the newest that is valid to the last bit and says what was wrong with newer ones (P19), whatever that is:
+bytes that changed, values that cannot be, numbers that are not finite, a link in place of a file. Optimiser state is not in
+it: it belongs to the agents, who start anew. Not for deciding when to write: the caller does, beside training.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+import math
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from mpca.errors import BackupError
+from mpca.storage import manifest as form
 from mpca.storage.layout import ModelLayout, Vector
+from mpca.storage.manifest import MANIFEST, MODEL, TRAJECTORY
 from mpca.storage.store import Store
 from mpca.storage.tensors import RawTensor, dump, parse
 from mpca.units import format_size
 
-__all__ = ["FORMAT", "BackupInfo", "BackupState", "Backups", "Found", "model_file"]
+__all__ = ["BackupInfo", "BackupState", "Backups", "Found", "model_file"]
 
-FORMAT = 1
-MODEL, TRAJECTORY, MANIFEST = "model.safetensors", "trajectory.safetensors", "manifest.json"
+#: A manifest lists the tensors of a model: ResNet-152's is 90 KB.
+_MANIFEST_BYTES = 64 << 20
+_REASON_CHARS = 300
 _TEMPORARY, _TRASH = ".tmp-", ".trash-"
+_NAME = re.compile(r"(?:\.tmp-|\.trash-)?epoch-(\d{4,})-cycle-\d{8,}")
 _log = logging.getLogger("mpca.backup")
 
 
@@ -74,6 +81,12 @@ class Found:
     passed_over: list[str]
 
 
+def _epoch_of(name: str) -> int:
+    """The attempt that wrote the backup of that name, hidden or not; 0 when it is the name of no backup."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match is not None else 0
+
+
 def model_file(layout: ModelLayout, vector: Vector) -> bytes:
     """``model.safetensors`` of a joint model: its own ``state_dict``, loadable without mpca."""
     return dump(layout.model_tensors(vector), {"format": "pt"})
@@ -86,24 +99,38 @@ class Backups:
         store: where.
         folder: of the store, holds nothing but this run's backups.
         keep: how many whole ones are left, 1 or more.
-        guard: raises when this writer has lost its right to write; asked before a backup becomes visible.
+        guard: raises when this writer has lost its right to write; asked before anything is written, and before a backup
+            becomes visible.
+        epochs: of this run's attempts, whose backups may be removed; another run's that were put here stay. None: all.
     """
 
-    def __init__(self, store: Store, folder: str, keep: int = 3, guard: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        folder: str,
+        keep: int = 3,
+        guard: Callable[[], None] = lambda: None,
+        epochs: Collection[int] | None = None,
+    ) -> None:
         self._store, self._folder, self._keep, self._guard = store, folder, max(keep, 1), guard
+        self._epochs = epochs
 
     def write(self, state: BackupState) -> BackupInfo:
         """Write a backup and then remove those beyond `keep`. One of the same epoch and cycle is left as it is.
 
         Raises:
-            BackupError: storage failed; nothing became visible, and the older backups are all there.
+            BackupError: storage failed, or the state is one that no reader would take; nothing became visible, and the
+                older backups are all there.
         """
         name = f"epoch-{state.epoch:04d}-cycle-{max(state.cycle, 0):08d}"
-        if self._complete(name):
-            return self._info(name)
+        whole = self._whole(name)
+        if whole is not None:
+            return whole
         temporary = self._at(_TEMPORARY + name)
         size = 0
         try:
+            _check_finite(state.layout, state.vector, state.trajectory)
+            self._guard()
             self._sweep()
             files: dict[str, dict[str, Any]] = {}
             for file, make in (
@@ -112,32 +139,32 @@ class Backups:
             ):
                 files[file] = self._put(f"{temporary}/{file}", make())
                 size += files[file]["bytes"]
-            self._put(f"{temporary}/{MANIFEST}", _manifest(state, files))
+            held = form.make({key: getattr(state, key) for key in form.KEYS}, state.layout, files)
+            self._put(f"{temporary}/{MANIFEST}", held)
             self._store.sync(temporary)
             self._guard()
             if self._store.exists(self._at(name)):  # one that is damaged
                 self._discard(name)
             self._rename(temporary, self._at(name))
             self._store.sync(self._folder)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             self._drop(temporary)
             where = self._store.describe(self._at(name))
             raise BackupError(f"backup not written: path={where}, size={format_size(size)}: {error}") from error
         self._prune()
-        return self._info(name)
+        return BackupInfo(name, self._store.describe(self._at(name)), state.epoch, state.cycle, size)
 
     def found(self) -> list[BackupInfo]:
         """Those whose manifest and file lengths are right, newest first; `read` looks at every byte."""
-        infos = []
-        for name in self.names():
-            if self._complete(name):
-                with suppress(FileNotFoundError):  # its writer has just removed it: there are newer ones
-                    infos.append(self._info(name))
-        return infos
+        return [info for info in map(self._whole, self.names()) if info is not None]
 
     def names(self) -> list[str]:
         """Of all that are there, whole or not, newest first: the names sort by epoch, then cycle."""
         return [name for name in reversed(self._store.names(self._folder)) if name.startswith("epoch-")]
+
+    def highest_epoch(self) -> int:
+        """Of all that are there, whole or not; 0 when there is none. A later attempt's must be higher to be the newest."""
+        return max((_epoch_of(name) for name in self.names()), default=0)
 
     def manifest(self, name: str) -> dict[str, Any]:
         """What a backup says of itself; `read` looks at the rest.
@@ -146,12 +173,19 @@ class Backups:
             BackupError: it is missing, damaged, or of another format.
         """
         try:
-            return self._manifest(name)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise BackupError(f"{name}: {_fault(error)}") from error
+            path = f"{self._at(name)}/{MANIFEST}"
+            size = self._store.size(path)
+            if size > _MANIFEST_BYTES:
+                raise ValueError(f"{MANIFEST} has {size} bytes, more than any that was written")
+            return form.parse(self._store.read(path))
+        except Exception as error:
+            raise _damaged(name, error) from error
 
-    def newest(self) -> Found:
+    def newest(self, check: Callable[[BackupState], None] = lambda state: None) -> Found:
         """The newest valid backup; each newer one that is not is warned of with its fault.
+
+        Args:
+            check: asked of each whole one; raises when the caller cannot go on from it.
 
         Raises:
             BackupError: there is none; says what is wrong with each that is there.
@@ -159,36 +193,26 @@ class Backups:
         faults: list[str] = []
         for name in self.names():
             try:
-                state = self.read(name)
+                state, info = self._read(name)
+                self._ask(check, name, state)
             except BackupError as error:
                 faults.append(str(error))
                 continue
             if faults:
                 _log.warning("older backup taken: name=%s, passed over: %s", name, "; ".join(faults))
-            return Found(self._info(name), state, faults)
+            return Found(info, state, faults)
         where = self._store.describe(self._folder)
         raise BackupError(f"no valid backup: path={where}: {'; '.join(faults) or 'there is none'}")
 
-    def read(self, name: str) -> BackupState:
-        """One backup, every byte checked.
+    def read(self, name: str, check: Callable[[BackupState], None] = lambda state: None) -> BackupState:
+        """One backup, every byte checked, and then by `check`.
 
         Raises:
             BackupError: it is missing, incomplete or damaged; names the file and what is wrong with it.
         """
-        try:
-            manifest = self._manifest(name)
-            tensors = {file: self._tensors(name, file, manifest) for file in (MODEL, TRAJECTORY)}
-            layout = ModelLayout.from_json(manifest["layout"], tensors[MODEL])
-            if layout.digest != manifest["layout_sha256"]:
-                raise ValueError("layout does not match its hash")
-            return BackupState(
-                layout,
-                layout.flat(tensors[MODEL]),
-                layout.flat_parameters(tensors[TRAJECTORY]),
-                **{key: manifest[key] for key in _STATE_KEYS},
-            )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise BackupError(f"{name}: {_fault(error)}") from error
+        state, _ = self._read(name)
+        self._ask(check, name, state)
+        return state
 
     # ---- one step each ----
 
@@ -211,48 +235,64 @@ class Backups:
             if self._store.exists(old) or not self._store.exists(new):
                 raise
 
-    def _manifest(self, name: str) -> dict[str, Any]:
-        text = self._store.read(f"{self._at(name)}/{MANIFEST}")
-        manifest: dict[str, Any] = json.loads(text)
-        if not isinstance(manifest, dict):
-            raise ValueError(f"{MANIFEST} is not a map: {text[:40]!r}")
-        claimed = manifest.pop("sha256", None)
-        if claimed != hashlib.sha256(_canonical(manifest)).hexdigest():
-            raise ValueError(f"{MANIFEST} does not match its own sha256")
-        if manifest["format"] != FORMAT:
-            raise ValueError(f"format {manifest['format']}, this mpca reads {FORMAT}; use the mpca that wrote it")
-        return manifest
+    def _read(self, name: str) -> tuple[BackupState, BackupInfo]:
+        manifest = self.manifest(name)
+        try:
+            tensors = {file: self._tensors(name, file, manifest["files"][file]) for file in form.FILES}
+            layout = ModelLayout.from_json(manifest["layout"], tensors[MODEL])
+            state = BackupState(
+                layout,
+                layout.flat(tensors[MODEL]),
+                layout.flat_parameters(tensors[TRAJECTORY]),
+                **{key: manifest[key] for key in form.KEYS},
+            )
+            _check_finite(layout, state.vector, state.trajectory)
+        except Exception as error:
+            raise _damaged(name, error) from error
+        return state, self._info(name, manifest)
 
-    def _tensors(self, name: str, file: str, manifest: dict[str, Any]) -> dict[str, RawTensor]:
-        data = self._store.read(f"{self._at(name)}/{file}")
-        claimed = manifest["files"][file]
-        if len(data) != claimed["bytes"]:
-            raise ValueError(f"{file} has {len(data)} bytes instead of {claimed['bytes']}")
+    @staticmethod
+    def _ask(check: Callable[[BackupState], None], name: str, state: BackupState) -> None:
+        try:
+            check(state)
+        except Exception as error:
+            raise _damaged(name, error) from error
+
+    def _tensors(self, name: str, file: str, claimed: Mapping[str, Any]) -> dict[str, RawTensor]:
+        path = f"{self._at(name)}/{file}"
+        size = self._store.size(path)
+        if size != claimed["bytes"]:
+            raise ValueError(f"{file} has {size} bytes instead of {claimed['bytes']}")
+        data = self._store.read(path)
         if hashlib.sha256(data).hexdigest() != claimed["sha256"]:
             raise ValueError(f"{file} does not match its sha256")
-        return parse(data)
-
-    def _complete(self, name: str) -> bool:
         try:
-            files = self._manifest(name)["files"]
-            return all(self._store.size(f"{self._at(name)}/{file}") == one["bytes"] for file, one in files.items())
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return False
+            return parse(data)
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from None
 
-    def _info(self, name: str) -> BackupInfo:
-        manifest = self._manifest(name)
+    def _whole(self, name: str) -> BackupInfo | None:
+        """None: it lacks something, or its writer has just removed it, since there are newer ones."""
+        try:
+            manifest = self.manifest(name)
+            if any(self._store.size(f"{self._at(name)}/{file}") != one["bytes"] for file, one in manifest["files"].items()):
+                return None
+        except OSError:
+            return None
+        return self._info(name, manifest)
+
+    def _info(self, name: str, manifest: Mapping[str, Any]) -> BackupInfo:
         size = sum(one["bytes"] for one in manifest["files"].values())
-        where = self._store.describe(self._at(name))
-        return BackupInfo(name, where, manifest["epoch"], manifest["cycle"], size)
+        return BackupInfo(name, self._store.describe(self._at(name)), manifest["epoch"], manifest["cycle"], size)
 
     def _prune(self) -> None:
         """Remove what is older than the newest `keep` whole ones. Storage that fails here costs space and nothing else."""
         try:
             whole = 0
-            for name in self.names():
+            for name in filter(self._ours, self.names()):
                 if whole >= self._keep:
                     self._discard(name)
-                elif self._complete(name):
+                elif self._whole(name) is not None:
                     whole += 1
         except OSError as error:
             _log.warning("old backups not removed: path=%s: %s", self._store.describe(self._folder), error)
@@ -265,8 +305,12 @@ class Backups:
     def _sweep(self) -> None:
         """Remove what a writer that was killed left behind."""
         for name in self._store.names(self._folder):
-            if name.startswith((_TEMPORARY, _TRASH)):
+            if name.startswith((_TEMPORARY, _TRASH)) and self._ours(name):
                 self._store.delete(self._at(name))
+
+    def _ours(self, name: str) -> bool:
+        epoch = _epoch_of(name)
+        return epoch > 0 and (self._epochs is None or epoch in self._epochs)
 
     def _drop(self, path: str) -> None:
         try:
@@ -278,42 +322,27 @@ class Backups:
         return f"{self._folder}/{name}" if self._folder else name
 
 
-_STATE_KEYS = (
-    "bounds",
-    "exchanges",
-    "run",
-    "epoch",
-    "cycle",
-    "method",
-    "data",
-    "seeds",
-    "software",
-    "progress",
-)
+def _check_finite(layout: ModelLayout, vector: Vector, trajectory: Vector) -> None:
+    """Raises ValueError with the first tensor that holds a NaN or an infinite value."""
+    for what, flat, kinds in (("model", vector, ("parameter", "buffer")), ("trajectory", trajectory, ("parameter",))):
+        with np.errstate(invalid="ignore"):  # inf - inf, which is what is looked for
+            total = flat.sum(dtype=np.float64)  # in one pass without a copy: float32 cannot overflow float64
+        if np.isfinite(total):
+            continue
+        for name, shape, kind, offset in layout.tensors:
+            bad = 0 if kind not in kinds else int((~np.isfinite(flat[offset : offset + math.prod(shape)])).sum())
+            if bad:
+                raise ValueError(f"not finite: {bad} values of tensor={name!r} in the {what}")
 
 
-def _manifest(state: BackupState, files: dict[str, dict[str, Any]]) -> bytes:
-    manifest = {
-        "format": FORMAT,
-        **{key: getattr(state, key) for key in _STATE_KEYS},
-        "layout_sha256": state.layout.digest,
-        "files": files,
-        "layout": state.layout.to_json(),
-    }
-    manifest = json.loads(_canonical(manifest))  # as a reader will see it, so that the hash is of the same text
-    manifest["sha256"] = hashlib.sha256(_canonical(manifest)).hexdigest()
-    return json.dumps(manifest, indent=1).encode()
-
-
-def _canonical(manifest: dict[str, Any]) -> bytes:
-    return json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _fault(error: BaseException) -> str:
+def _damaged(name: str, error: Exception) -> BackupError:
+    """Whatever a file does to its reader is a fault of the file: another exception than ValueError too, or no memory."""
     if isinstance(error, FileNotFoundError):
-        return f"{str(error.filename or '').rpartition('/')[2] or 'a file'} is missing"
-    if isinstance(error, (json.JSONDecodeError, UnicodeDecodeError)):
-        return f"{MANIFEST} is not JSON: {error}"
-    if isinstance(error, KeyError):
-        return f"{error} is missing"
-    return str(error)
+        reason = f"{str(error.filename or '').rpartition('/')[2] or 'a file'} is missing"
+    elif isinstance(error, (OSError, ValueError)):
+        reason = str(error)
+    else:
+        reason = f"{type(error).__name__}: {error}"
+    # Parts of the file may be quoted in it, and it goes to a terminal.
+    shown = "".join(one if one.isprintable() else "?" for one in reason)
+    return BackupError(f"{name}: {shown[:_REASON_CHARS]}")

@@ -1,7 +1,7 @@
 """How the flat vector of a model maps to the tensors of its ``state_dict``, without torch.
 
 The flat vector holds each trainable parameter once and then the floating-point buffers, in float32. What a state_dict
-has beyond it (integer buffers, frozen parameters, second names of tied ones) comes along from the agent's Hello.
+has beyond it, the local tensors (integer buffers, frozen parameters), is read from one agent as words (`storage.words`).
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mpca.storage.tensors import RawTensor
+from mpca.storage.tensors import DTYPES, RawTensor, dims
+from mpca.storage.words import from_words, to_words, word_count
 
 __all__ = ["ModelLayout"]
 
@@ -32,6 +33,8 @@ class ModelLayout:
     parameters: int  # elements of the flat vector that are parameters
     local: dict[str, tuple[str, tuple[int, ...], bytes]] = field(default_factory=dict)  # name -> (dtype, shape, bytes)
     tied: dict[str, str] = field(default_factory=dict)  # second name -> name
+    #: Of tensors that do not lie in row order (channels_last): dimensions from the slowest in memory to the fastest.
+    orders: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -41,12 +44,17 @@ class ModelLayout:
         local: Mapping[str, Sequence[Any]] | None = None,
         tied: Mapping[str, str] | None = None,
     ) -> ModelLayout:
-        """From the fields of `wire.messages.Hello`.
+        """From the fields of `wire.messages.Hello`, or with the bytes of local tensors where Hello has their number.
 
         Raises:
-            ValueError: the tensors do not lie one after the other, or a buffer lies before a parameter.
+            ValueError: the tensors do not lie one after the other, a buffer lies before a parameter, or an order in memory
+                is no permutation of the dimensions.
         """
-        tensors = tuple((str(n), tuple(int(d) for d in shape), str(kind), int(at)) for n, shape, kind, at in rows)
+        tensors = tuple((str(n), tuple(int(d) for d in shape), str(kind), int(at)) for n, shape, kind, at, *_ in rows)
+        orders = {str(row[0]): tuple(int(d) for d in row[4]) for row in rows if len(row) > 4}
+        for name, shape, _, _ in tensors:
+            if name in orders and sorted(orders[name]) != list(range(len(shape))):
+                raise ValueError(f"not a layout: tensor={name}, shape={shape}, order={orders[name]}")
         position = 0
         for name, shape, kind, offset in tensors:
             end = offset + math.prod(shape)
@@ -54,8 +62,11 @@ class ModelLayout:
             if offset != position or not fits:
                 raise ValueError(f"not a layout: tensor={name}, kind={kind}, offset={offset}, expected={position}")
             position = end
+        if parameters != sum(math.prod(shape) for _, shape, kind, _ in tensors if kind == "parameter"):
+            raise ValueError(f"not a layout: {parameters} elements of parameters, but the tensors have others")
+        # bytes(n) are n zeros: what Hello names is not known yet
         kept = {name: (str(d), tuple(int(n) for n in shape), bytes(data)) for name, (d, shape, data) in (local or {}).items()}
-        return cls(tensors, parameters, kept, dict(tied or {}))
+        return cls(tensors, parameters, kept, dict(tied or {}), orders)
 
     @property
     def total(self) -> int:
@@ -63,8 +74,38 @@ class ModelLayout:
         return sum(math.prod(shape) for _, shape, _, _ in self.tensors)
 
     @property
+    def local_words(self) -> int:
+        """Elements that the local tensors take on their way."""
+        return sum(word_count(len(data)) for _, _, data in self.local.values())
+
+    def words(self) -> Vector:
+        """The local tensors, one after the other."""
+        out, position = np.empty(self.local_words, np.float32), 0
+        for _, _, data in self.local.values():
+            end = position + word_count(len(data))
+            to_words(data, out[position:end])
+            position = end
+        return out
+
+    def with_words(self, words: Vector) -> ModelLayout:
+        """The same with these local tensors. Raises ValueError when they are not those of this model."""
+        if words.shape != (self.local_words,):
+            raise ValueError(f"not the local tensors of this model: elements={words.shape}, expected={self.local_words}")
+        local, position = {}, 0
+        for name, (dtype, shape, data) in self.local.items():
+            end = position + word_count(len(data))
+            local[name] = dtype, shape, from_words(words[position:end], len(data))
+            position = end
+        return replace(self, local=local)
+
+    def same_local(self, other: ModelLayout) -> bool:
+        """Whether the other one's local tensors have the same names, types and shapes."""
+        mine, theirs = ([(name, one[:2]) for name, one in layout.local.items()] for layout in (self, other))
+        return mine == theirs
+
+    @property
     def digest(self) -> str:
-        """sha256 of names, kinds and shapes: two models with the same one can take each other's flat vector."""
+        """sha256 of names, kinds and shapes: two models with the same one can take each other's tensors."""
         text = json.dumps([self.parameters, [list(one) for one in self.tensors]])
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -73,7 +114,7 @@ class ModelLayout:
         self._check(flat, self.total)
         named: dict[str, npt.NDArray[Any]] = {}
         for name, shape, _, offset in self.tensors:
-            named[name] = flat[offset : offset + math.prod(shape)].reshape(shape)
+            named[name] = self._shaped(name, shape, flat[offset : offset + math.prod(shape)])
         for name, (dtype, shape, data) in self.local.items():
             if dtype == "bfloat16":  # the upper half of a float32, which numpy lacks
                 named[name] = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32).reshape(shape)
@@ -107,29 +148,74 @@ class ModelLayout:
         """The parameters' part alone; the reverse of `trajectory_tensors`."""
         return self._gather(named, self.parameters, ("parameter",))
 
+    def rows(self) -> list[list[Any]]:
+        """As in Hello: name, shape, kind, offset, and the order in memory where it is not row order."""
+        return [
+            [name, list(shape), kind, offset] + ([list(self.orders[name])] if name in self.orders else [])
+            for name, shape, kind, offset in self.tensors
+        ]
+
     def to_json(self) -> dict[str, Any]:
         """For a manifest; the bytes of local tensors are in the model's file and not repeated."""
         return {
-            "tensors": [[name, list(shape), kind, offset] for name, shape, kind, offset in self.tensors],
+            "tensors": self.rows(),
             "parameters": self.parameters,
             "local": {name: [dtype, list(shape)] for name, (dtype, shape, _) in self.local.items()},
             "tied": dict(self.tied),
         }
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any], named: Mapping[str, RawTensor]) -> ModelLayout:
-        """The layout of a manifest, with its local tensors taken from the model's file."""
-        local = {name: [dtype, shape, bytes(named[name].data)] for name, (dtype, shape) in values["local"].items()}
-        return cls.of(values["tensors"], values["parameters"], local, values["tied"])
+    def from_json(cls, values: Any, named: Mapping[str, RawTensor] | None = None) -> ModelLayout:
+        """The layout of a manifest.
+
+        Args:
+            values: as `to_json` gave them, from a file that may be damaged.
+            named: the tensors of the model's file, which the local ones are taken from; None: they stay empty.
+
+        Raises:
+            ValueError: not a layout, or the file holds other tensors.
+        """
+        try:
+            rows = [
+                (_name(name), dims(shape), kind, offset, *(dims(order) for order in orders))
+                for name, shape, kind, offset, *orders in values["tensors"]
+            ]
+            local = {_name(name): (_name(dtype), dims(shape)) for name, (dtype, shape) in values["local"].items()}
+            tied = {_name(alias): _name(name) for alias, name in values["tied"].items()}
+            parameters = values["parameters"]
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"not a layout: {type(error).__name__}: {error}") from None
+        if any(type(number) is not int for number in (parameters, *(row[3] for row in rows))):
+            raise ValueError("not a layout: an offset is no integer")
+        names = [*(row[0] for row in rows), *local]
+        if len({*names, *tied}) != len(names) + len(tied):
+            raise ValueError("not a layout: two tensors of one name")
+        if not names or not set(tied.values()) <= set(names):
+            raise ValueError("not a layout: a name is tied to none")
+        for name, (dtype, shape) in local.items():
+            if dtype not in DTYPES:
+                raise ValueError(f"not a layout: tensor={name!r}, dtype={dtype!r}")
+            if named is not None and (name not in named or (named[name].dtype, named[name].shape) != (dtype, shape)):
+                raise ValueError(f"tensor is missing or of another shape: name={name!r}, shape={shape}")
+        held = {name: (dtype, shape, bytes(named[name].data) if named else b"") for name, (dtype, shape) in local.items()}
+        return cls.of(rows, parameters, held, tied)
 
     def _raw(self, flat: Vector, total: int, kinds: tuple[str, ...]) -> dict[str, RawTensor]:
         self._check(flat, total)
         wire = np.ascontiguousarray(flat, _WIRE)
-        return {
-            name: RawTensor("float32", shape, wire[offset : offset + math.prod(shape)].view(np.uint8).data)
-            for name, shape, kind, offset in self.tensors
-            if kind in kinds
-        }
+        raw = {}
+        for name, shape, kind, offset in self.tensors:
+            if kind in kinds:
+                rows = np.ascontiguousarray(self._shaped(name, shape, wire[offset : offset + math.prod(shape)]))
+                raw[name] = RawTensor("float32", shape, rows.reshape(-1).view(np.uint8).data)
+        return raw
+
+    def _shaped(self, name: str, shape: tuple[int, ...], part: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """A tensor as a view of its part of the flat vector, where its elements have the order that they have in memory."""
+        order = self.orders.get(name)
+        if order is None:
+            return part.reshape(shape)
+        return part.reshape([shape[d] for d in order]).transpose(np.argsort(order))
 
     @staticmethod
     def _check(flat: Vector, total: int) -> None:
@@ -137,11 +223,20 @@ class ModelLayout:
             raise ValueError(f"vector is not of this model: shape={flat.shape}, elements={total}")
 
     def _gather(self, named: Mapping[str, RawTensor], total: int, kinds: tuple[str, ...]) -> Vector:
+        wanted = [row for row in self.tensors if row[2] in kinds]
+        for name, shape, _, _ in wanted:  # before room is made for what a damaged layout asks for
+            if name not in named or named[name].dtype != "float32" or named[name].shape != shape:
+                raise ValueError(f"tensor is missing or of another shape: name={name!r}, shape={shape}")
         flat = np.empty(total, np.float32)
-        for name, shape, kind, offset in self.tensors:
-            if kind in kinds:
-                count = math.prod(shape)
-                if name not in named or named[name].dtype != "float32" or named[name].shape != shape:
-                    raise ValueError(f"tensor is missing or of another shape: name={name}, shape={shape}")
-                flat[offset : offset + count] = np.frombuffer(named[name].data, _WIRE)
+        for name, shape, _, offset in wanted:
+            count = math.prod(shape)
+            self._shaped(name, shape, flat[offset : offset + count])[...] = np.frombuffer(named[name].data, _WIRE).reshape(
+                shape
+            )
         return flat
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"not a name: {str(value)[:80]}")
+    return value

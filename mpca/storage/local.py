@@ -5,24 +5,37 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
+from contextlib import suppress
 from pathlib import Path
+
+from mpca.private import make_folder, opener
 
 __all__ = ["LocalStore"]
 
 
 class LocalStore:
-    """Files below one folder, which is made when the first file is. Thread-safe as the file system is."""
+    """Files below one folder, which is made when the first file is. Thread-safe as the file system is.
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
-        self.root = Path(root).absolute()
+    Args:
+        root: the folder; it, and folders in it, may be links.
+        private: what is made is for its owner alone, whatever the umask.
+        links: whether a file may be a link. Not in a run's folder: nobody but the run writes there, so a link leads
+            where somebody else wants it to lead.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], private: bool = False, links: bool = False) -> None:
+        self.root, self._links = Path(root).absolute(), links
+        self._opener = opener if private else None
 
     def create_exclusive(self, path: str, data: bytes) -> None:
         target = self._make_room(path)
-        with target.open("xb") as file:
+        with open(target, "xb", opener=self._opener) as file:
             file.write(data)
 
     def write(self, path: str, data: bytes) -> None:
-        self._make_room(path).write_bytes(data)
+        with open(self._make_room(path), "wb", opener=self._opener) as file:
+            file.write(data)
 
     def sync(self, path: str) -> None:
         fd = os.open(self._at(path), os.O_RDONLY)
@@ -46,10 +59,11 @@ class LocalStore:
         return sorted(os.listdir(folder)) if folder.is_dir() else []
 
     def read(self, path: str) -> bytes:
-        return self._at(path).read_bytes()
+        with open(self._open(path), "rb") as file:
+            return file.read()
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        with self._at(path).open("rb", buffering=0) as file:
+        with open(self._open(path), "rb", buffering=0) as file:
             file.seek(offset)
             data = file.read(length)
             while 0 < len(data) < length and (more := file.read(length - len(data))):  # a signal may cut a read short
@@ -57,7 +71,10 @@ class LocalStore:
             return data
 
     def size(self, path: str) -> int:
-        return self._at(path).stat().st_size
+        target = self._at(path)
+        found = os.stat(target, follow_symlinks=self._links)
+        _check_plain(found, target)
+        return found.st_size
 
     def exists(self, path: str) -> bool:
         return self._at(path).exists()
@@ -69,6 +86,14 @@ class LocalStore:
         else:
             target.unlink(missing_ok=True)
 
+    def rmdir(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            try:
+                self._at(path).rmdir()
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise
+
     def describe(self, path: str) -> str:
         return str(self._at(path))
 
@@ -78,7 +103,33 @@ class LocalStore:
             raise ValueError(f"path leaves the store: {path!r}")
         return target
 
+    def _open(self, path: str) -> int:
+        """A descriptor of a file to read. Never waits, as an open of a pipe would."""
+        self.size(path)  # says what is wrong better than open does
+        target = self._at(path)
+        fd = os.open(target, os.O_RDONLY | os.O_NONBLOCK | (0 if self._links else os.O_NOFOLLOW))
+        try:
+            _check_plain(os.fstat(fd), target)
+        except OSError:
+            os.close(fd)
+            raise
+        return fd
+
     def _make_room(self, path: str) -> Path:
         target = self._at(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        if self._opener is None:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        elif not target.parent.is_dir():
+            for folder in reversed([one for one in target.parents if one == self.root or self.root in one.parents]):
+                make_folder(folder)
         return target
+
+
+def _check_plain(found: os.stat_result, path: Path) -> None:
+    """Raises OSError for what is no plain file: a folder, a link that must not be one, a pipe or device that never ends."""
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
+    if stat.S_ISLNK(found.st_mode):
+        raise OSError(errno.ELOOP, "is a symbolic link, which is not followed", str(path))
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "is no plain file", str(path))

@@ -97,6 +97,9 @@ class MemoryStore:
                 del files[name]
         self._reply()
 
+    def rmdir(self, path: str) -> None:
+        """Nothing: folders are here as long as a file is in them."""
+
     def describe(self, path: str) -> str:
         return f"memory:{path}"
 

@@ -24,6 +24,7 @@ __all__ = ["PartWriter", "joined"]
 
 log = logging.getLogger("mpca.records")
 WHOLE, _FOLDER, _FORMER, _NEW = "records.jsonl", "records", ".records.former", ".records.new"
+_HIDDEN = ".new"
 _NAME = re.compile(r"(\d{15})-(\d{15})-(\d{4})\.jsonl")
 _TOGETHER = 16
 _LOOKS = 10
@@ -104,16 +105,23 @@ class PartWriter:
             self._at = part.end
             self._merge(part, 0)
 
-    def finish(self) -> None:
-        """Make ``records.jsonl`` of the whole file and remove the parts. Raises OSError, and then nothing is lost."""
+    def finish(self, more: bytes = b"") -> None:
+        """Make ``records.jsonl`` of the whole file and `more` lines, and remove the parts.
+
+        Raises:
+            OSError: and then nothing is lost.
+        """
         store = self._store
-        store.write(_NEW, self._path.read_bytes())
+        store.write(_NEW, self._path.read_bytes() + more)
         if store.exists(WHOLE):
             store.delete(_FORMER)
             store.rename(WHOLE, _FORMER)
         store.rename(_NEW, WHOLE)
         store.delete(_FORMER)
-        store.delete(_FOLDER)
+        for name in store.names(_FOLDER):
+            if name == _HIDDEN or _NAME.fullmatch(name):  # what else is there is not ours
+                store.delete(f"{_FOLDER}/{name}")
+        store.rmdir(_FOLDER)
 
     def _merge(self, part: _Part, level: int) -> None:
         if level == len(self._levels):
@@ -123,7 +131,7 @@ class PartWriter:
         if len(parts) < _TOGETHER:
             return
         whole = _Part.of(parts[0].start, part.end, self._epoch)
-        hidden = f"{_FOLDER}/.new"
+        hidden = f"{_FOLDER}/{_HIDDEN}"
         self._store.write(hidden, self._read(whole.start, whole.end))
         self._store.rename(hidden, whole.path)
         for one in parts:

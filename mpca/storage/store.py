@@ -58,6 +58,10 @@ class Store(Protocol):
         """Remove a file, or a folder with all that is in it; nothing happens when there is none."""
         ...
 
+    def rmdir(self, path: str) -> None:
+        """Remove a folder that is empty; one that is not, or is not there, stays as it is."""
+        ...
+
     def describe(self, path: str) -> str:
         """The path as a person finds it: absolute, or with its scheme."""
         ...

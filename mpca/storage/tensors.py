@@ -20,7 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["RawTensor", "dump", "parse"]
+from mpca import strict_json
+
+__all__ = ["DTYPES", "RawTensor", "dims", "dump", "parse"]
 
 #: numpy's and torch's names -> (safetensors' name, bytes of an element).
 _DTYPES = {
@@ -38,7 +40,11 @@ _DTYPES = {
     "uint8": ("U8", 1),
     "bool": ("BOOL", 1),
 }
+#: The types that a file can hold.
+DTYPES = frozenset(_DTYPES)
 _NAMES = {code: (name, width) for name, (code, width) in _DTYPES.items()}
+#: numpy takes no more, be an array as empty as it may.
+_MOST_DIMS, _MOST_ELEMENTS = 32, 1 << 60
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,7 @@ def dump(tensors: Mapping[str, RawTensor], metadata: Mapping[str, str] | None = 
 
 
 def parse(data: bytes) -> dict[str, RawTensor]:
-    """The tensors of a file, as views of `data`.
+    """The tensors of a file, as views of `data`; they fill what follows the header, each byte once.
 
     Raises:
         ValueError: not a safetensors file, or cut off.
@@ -82,15 +88,43 @@ def parse(data: bytes) -> dict[str, RawTensor]:
     begin = 8 + int.from_bytes(data[:8], "little")
     if len(data) < 8 or begin > len(data):
         raise ValueError(f"not a safetensors file: bytes={len(data)}")
-    header = json.loads(data[8:begin])
-    view, tensors = memoryview(data)[begin:], {}
+    try:
+        header = strict_json.loads(data[8:begin])
+    except ValueError as error:
+        raise ValueError(f"not a safetensors file: header: {error}") from None
+    if not isinstance(header, dict):
+        raise ValueError("not a safetensors file: the header is not a map")
+    header.pop("__metadata__", None)
+    view, tensors, places = memoryview(data)[begin:], {}, []
     for name, one in header.items():
-        if name == "__metadata__":
-            continue
-        dtype, width = _NAMES[one["dtype"]]
-        first, last = one["data_offsets"]
-        shape = tuple(one["shape"])
-        if not 0 <= first <= last <= len(view) or last - first != math.prod(shape) * width:
-            raise ValueError(f"not a safetensors file: tensor={name}, offsets={one['data_offsets']}, shape={shape}")
+        try:
+            dtype, width = _NAMES[one["dtype"]]
+            first, last = dims(one["data_offsets"])
+            shape = dims(one["shape"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"not a safetensors file: tensor={name!r}: {type(error).__name__}: {error}") from None
+        if not first <= last <= len(view) or last - first != math.prod(shape) * width:
+            raise ValueError(f"not a safetensors file: tensor={name!r}, offsets={one['data_offsets']}, shape={shape}")
         tensors[name] = RawTensor(dtype, shape, view[first:last])
+        places.append((first, last))
+    at = 0
+    for first, last in sorted(places):
+        if first != at:
+            raise ValueError(f"not a safetensors file: the tensors overlap or leave a gap at byte {min(first, at)}")
+        at = last
+    if at != len(view):
+        raise ValueError(f"not a safetensors file: {len(view) - at} bytes are of no tensor")
     return tensors
+
+
+def dims(value: Any) -> tuple[int, ...]:
+    """A list of JSON as the sizes of an array's axes.
+
+    Raises:
+        ValueError: it is none, or no array can have them.
+    """
+    if not isinstance(value, list) or any(type(one) is not int or one < 0 for one in value):
+        raise ValueError(f"not a list of sizes: {str(value)[:80]}")
+    if len(value) > _MOST_DIMS or math.prod(one or 1 for one in value) > _MOST_ELEMENTS:
+        raise ValueError(f"no array is so large: {str(value)[:80]}")
+    return tuple(value)

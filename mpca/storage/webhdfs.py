@@ -28,6 +28,7 @@ Result = TypeVar("Result")
 _CHUNK_BYTES = 1 << 20
 _TIMEOUT_S = (10.0, 60.0)  # to connect, and between two pieces of an answer
 _WAIT_S = 1.0
+_FILE, _FOLDER = "600", "700"
 #: What a NameNode answers, or is said of it, while it goes down and comes up.
 _PASSING = ("SafeModeException", "StandbyException", "RetriableException", "ConnectException", "EOFException")
 _PASSING_TEXTS = ("Failed to find datanode", "End of File", "Connection reset", "Connection refused", "is in safe mode")
@@ -43,10 +44,11 @@ class WebHdfsStore:
     Args:
         root: a ``webhdfs://`` or ``swebhdfs://`` location.
         patience_s: how long a NameNode may be away.
+        private: what is made is for its owner alone; folders above the root are made as the cluster says.
     """
 
-    def __init__(self, root: Location, patience_s: float = 60.0) -> None:
-        self.root, self._patience_s = root, patience_s
+    def __init__(self, root: Location, patience_s: float = 60.0, private: bool = False) -> None:
+        self.root, self._patience_s, self._private = root, patience_s, private
         web = "https" if root.scheme == "swebhdfs" else "http"
         user = root.user or environment("HADOOP_USER_NAME") or getpass.getuser()
         self._session = Session()
@@ -59,7 +61,7 @@ class WebHdfsStore:
     def create_exclusive(self, path: str, data: bytes) -> None:
         def create(again: bool) -> None:
             try:
-                self._client.write(_clean(path), data, overwrite=False)
+                self._write(path, data, overwrite=False)
             except hdfs.HdfsError as error:
                 if not (again and _names(error, "FileAlreadyExistsException") and self._holds(path, data)):
                     raise
@@ -67,7 +69,7 @@ class WebHdfsStore:
         self._do(path, create)
 
     def write(self, path: str, data: bytes) -> None:
-        self._do(path, lambda again: self._client.write(_clean(path), data, overwrite=True))
+        self._do(path, lambda again: self._write(path, data, overwrite=True))
 
     def sync(self, path: str) -> None:
         """Nothing: see the module's text."""
@@ -76,7 +78,7 @@ class WebHdfsStore:
         parent = _clean(new).rpartition("/")[0]
 
         def rename(again: bool) -> None:
-            self._client.makedirs(parent or ".")
+            self._make_folder(parent)
             try:
                 # With the option "none" a folder that exists is refused, instead of being moved into. The package's
                 # own `rename` has no options.
@@ -114,6 +116,16 @@ class WebHdfsStore:
     def delete(self, path: str) -> None:
         self._do(path, lambda again: self._client.delete(_clean(path), recursive=True))
 
+    def rmdir(self, path: str) -> None:
+        def rmdir(again: bool) -> None:
+            try:
+                self._client.delete(_clean(path), recursive=False)
+            except hdfs.HdfsError as error:
+                if not _names(error, "PathIsNotEmptyDirectoryException"):
+                    raise
+
+        self._do(path, rmdir)
+
     def describe(self, path: str) -> str:
         return (self.root / path).text if path else self.root.text
 
@@ -129,6 +141,17 @@ class WebHdfsStore:
                 return b"".join(parts)
 
         return self._do(path, read)
+
+    def _write(self, path: str, data: bytes, overwrite: bool) -> None:
+        if self._private:
+            self._make_folder(_clean(path).rpartition("/")[0])
+        permission = _FILE if self._private else None
+        self._client.write(_clean(path), data, overwrite=overwrite, permission=permission)
+
+    def _make_folder(self, path: str) -> None:
+        if self._private and not self._there(""):
+            self._client.makedirs(self.root.parent.path)
+        self._client.makedirs(path or ".", permission=_FOLDER if self._private else None)
 
     def _there(self, path: str) -> bool:
         try:

@@ -56,6 +56,9 @@ _CHECKS: dict[Any, Callable[[Any], bool]] = {
     bytes: lambda value: type(value) is bytes,
     list[int]: lambda value: type(value) is list and all(map(_is_int, value)),
     list[list[Any]]: lambda value: type(value) is list and all(type(row) is list for row in value) and _nesting_fits(value),
+    list[list[str]]: lambda value: (
+        type(value) is list and all(type(row) is list and all(type(item) is str for item in row) for row in value)
+    ),
     dict[str, Any]: lambda value: type(value) is dict and _nesting_fits(value),
     dict[str, str]: lambda value: (
         type(value) is dict and all(type(key) is str and type(item) is str for key, item in value.items())

@@ -16,6 +16,11 @@ from typing import Any
 
 __all__ = [
     "CODES",
+    "ENDED",
+    "LEFT",
+    "LOOP",
+    "OVERRUN",
+    "RETURNED",
     "Begin",
     "Failed",
     "Fetch",
@@ -33,6 +38,14 @@ __all__ = [
     "Stop",
     "Yield",
 ]
+
+
+#: Where a train function is, as its agent knows it (`Progress.function`).
+LOOP = "loop"  # trains; or is behind a loop that ended by itself, which nobody tells the agent
+OVERRUN = "overrun"  # has made more than one update since the agent was told to stop
+LEFT = "left"  # knows that it is to stop, by its iterator's end or `mpca.stopping()`, and has made no update since
+RETURNED = "returned"  # the agent can still be read, and ends when it is told Stop
+ENDED = "ended"  # Finished or Failed follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +70,7 @@ class Start(Message):
     method: dict[str, Any]  # MethodSpec.to_dict(): name and its numbers
     task: str  # "train"
     payload: bytes  # cloudpickle of (function, args, kwargs)
-    device: str = "cpu"  # "cpu", "cuda:0"
+    device: str = "cpu"  # "cpu", "cuda": the one GPU that the agent sees
     threads: int = 1  # torch.set_num_threads
     conf: dict[str, Any] = field(default_factory=dict)  # resolved configuration, for mpca.data() and built-in trainers
 
@@ -82,6 +95,7 @@ class Install(Message):
     shard: int
     version: int  # exchange number of this shard, 1 for the first
     mode: str  # "install": what the method does with an arrival; "replace": take it as one's own (x_0, joiners)
+    alpha: float = 0.0  # strength of the pull towards it, before every gradient; 0: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +108,7 @@ class Members(Message):
 
 @dataclass(frozen=True, slots=True)
 class Stop(Message):
-    """Finish: the data iterator ends and `mpca.stopping()` becomes true."""
+    """Finish: the data iterator ends and `mpca.stopping()` becomes true. An agent that is leaving says Finished."""
 
     reason: str
 
@@ -127,10 +141,14 @@ class Hello(Message):
     torch: str
     mpca: str
     x0_hash: str  # sha256 hex of the flat vector, float buffers included
-    layout: list[list[Any]]  # [[name, shape, kind, offset], ...]; kind "parameter" or "buffer"; offset in elements
-    local: dict[str, Any]  # what stays local but belongs to a state_dict: {name: [numpy dtype, shape, bytes]}
+    #: [[name, shape, kind, offset], ...]; kind "parameter" or "buffer"; offset in elements. A fifth value where elements are
+    #: not in row order: the dimensions from the slowest in memory to the fastest.
+    layout: list[list[Any]]
+    local: dict[str, Any]  # what stays local but belongs to a state_dict: {name: [dtype, shape, number of bytes]}
     tied: dict[str, str]  # {alias: name} of tied tensors
-    bounds: list[int]  # shard edges in elements of the flat vector, S + 1 of them
+    #: Shard edges in elements of the flat vector, S + 1 of them. With local tensors one more: they lie behind it as shard S,
+    #: which is read and replaced like another but never averaged, in 16-bit words (`storage.words`).
+    bounds: list[int]
     parameters: int  # elements of the flat vector that are parameters; the rest are float buffers
     segment_fd: int
     segment_bytes: int
@@ -144,7 +162,7 @@ class Snapshot(Message):
     cycle: int
     shard: int
     updates: int  # tau: optimiser updates completed since the last snapshot of this shard
-    start: float  # wall clock seconds: the interruption began
+    start: float  # seconds of the machine's monotonic clock: the interruption began
     end: float  # ... and training went on
 
 
@@ -161,7 +179,7 @@ class Installed(Message):
 
 @dataclass(frozen=True, slots=True)
 class Progress(Message):
-    """At most twice a second, and before Finished. Counters are totals of this incarnation."""
+    """At most twice a second, when the function leaves its loop, and before Finished. Totals of this incarnation."""
 
     steps: int
     samples: int
@@ -170,6 +188,9 @@ class Progress(Message):
     metrics: dict[str, float]  # newest values of mpca.log
     #: Where it is in the data: epoch, units of its share that are finished, newest epoch begun. Empty when it reads none.
     data: list[int] = field(default_factory=list)
+    function: str = LOOP  # where the train function is: LOOP, OVERRUN, LEFT, RETURNED or ENDED
+    bad: list[list[str]] = field(default_factory=list)  # [[record, reason], ...] that could not be used, new ones, at most 100
+    bad_dropped: int = 0  # bad records that there was no room to name, in all
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,7 @@ class Download:
     mode: str  # "install" | "replace"
     length: int  # bytes
     agents: list[list[Any]]  # [[executor, agent, incarnation], ...]
+    alpha: float = 0.0  # for Install: strength of the pull towards it
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class Order:
     run: str
     epoch: int  # attempt of the driver; D of the reliability reference
     cycle: int
-    deadline: float  # wall clock seconds; every wait on an executor ends before it
+    deadline: float  # seconds of the driver's monotonic clock; every wait on an executor ends before it
     executors: list[str]  # one task on each, in this sequence
     description: str = ""  # what the Spark UI shows
     begin: list[list[Any]] = field(default_factory=list)  # [[executor, agent, incarnation], ...]
@@ -116,7 +117,10 @@ class Frozen:
     tau: int
     crc: int  # CRC-32 of the shard's float32 bytes, little-endian
     finite: bool
-    start: float  # wall clock of the interruption
+    #: Euclidean distance from the newest joint state that its executor had handed the agent, from x_0 before the first: what
+    #: a contribution has moved. NaN if not finite.
+    distance: float
+    start: float  # of the interruption, in seconds of the driver's monotonic clock
     end: float
 
 
@@ -132,7 +136,7 @@ class Answer:
     frozen: list[Frozen]
     late: dict[int, str]  # agent -> reason
     weight: float
-    reduce_start: float  # wall clock; 0 when the order had no reduce
+    reduce_start: float  # seconds of the driver's monotonic clock; 0 when the order had no reduce
     reduce_end: float
     bytes_in: int  # bytes this executor fetched for the reduction
     bytes_out: int  # ... and pushed to the driver

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 
 import torch
 from torch import nn
 
 import mpca
+from mpca.agent.context import current
 
 
 class Counting(nn.Module):
@@ -54,6 +56,54 @@ def count_down(size: int, pause_s: float, steps: int | None = None, torch_sgd: b
     return done
 
 
+def works_behind(size: int, pause_s: float, go: str) -> int:
+    """As `count_down`, and behind its loop it works until there is that file."""
+    done = count_down(size, pause_s)
+    while not os.path.exists(go):
+        time.sleep(0.01)
+    return done
+
+
+def stuck(size: int) -> None:
+    """Take a few steps, then wait for a lock that nobody gives back; silence is shown after a second, not a minute."""
+    stall = current().loop.stall  # type: ignore[union-attr]
+    assert stall._since is not None, "what comes before attach is watched too"
+    stall.after_s = 1.0
+    count_down(size, 0.6, 3)
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+
+def never_asks(size: int) -> None:
+    """A loop without end."""
+    model = Counting(size)
+    optimizer = Descent(model.weight)
+    mpca.attach(model, optimizer)
+    while True:
+        model.weight.grad = torch.ones(size)
+        optimizer.step()
+        time.sleep(0.001)
+
+
+def ruined_once(size: int, bad: int, pause_s: float) -> int:
+    """Adam on a loss that joins all elements, so that one which is not finite spoils them all; one update's gradient is NaN."""
+    weight, bias = nn.Parameter(torch.ones(size)), nn.Parameter(torch.ones(2))
+    optimizers = torch.optim.Adam([weight], lr=0.01), torch.optim.Adam([bias], lr=0.01)
+    mpca.attach(nn.ParameterList([weight, bias]), optimizers)
+    done = 0
+    while not mpca.stopping():
+        done += 1
+        loss = (weight.sum() + bias.sum()) ** 2
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        (loss * float("nan") if done == bad else loss).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        time.sleep(pause_s)
+    return done
+
+
 def chatter() -> dict[str, int]:
     """Print to everything there is, read stdin; never attach."""
     print("hello from print")
@@ -94,3 +144,86 @@ def first_numbers() -> list[float]:
     model = Counting(3)
     mpca.attach(model, Descent(model.weight))
     return [before, torch.rand(1).item()]
+
+
+class Norm(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(1)
+        self.weight = nn.Parameter(torch.zeros(3))
+        self.teacher = nn.Parameter(torch.zeros(2), requires_grad=False)
+
+
+def count_batches(steps: int) -> dict:
+    model = Norm()
+    optimizer = Descent(model.weight)
+    mpca.attach(model, optimizer)
+    for _ in range(steps):
+        model.norm(torch.zeros(4, 1))
+        model.weight.grad = torch.ones(3)
+        optimizer.step()
+    return {"batches": int(model.norm.num_batches_tracked), "teacher": model.teacher.tolist()}
+
+
+def unfreeze(at: int) -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    model[0].requires_grad_(False)
+    optimizer = torch.optim.SGD([{"params": list(model[1].parameters())}], lr=0.1)
+    mpca.attach(model, optimizer)
+    for step in range(2 * at):
+        if step == at:
+            model[0].requires_grad_(True)
+            optimizer.add_param_group({"params": list(model[0].parameters())})
+        optimizer.zero_grad()
+        model(torch.ones(1, 2)).square().sum().backward()
+        optimizer.step()
+
+
+def met_bad_records(count: int) -> None:
+    """As a stream's thread tells of them; the function ends before half a second is over."""
+    from mpca.agent.context import current
+
+    for number in range(count):
+        current().loop.reading.bad.add(f"record{number}", "damaged")
+
+
+def with_lbfgs(steps: int) -> tuple[float, float]:
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.5, max_iter=4)
+    mpca.attach(model, optimizer)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = (model(torch.eye(2)) - 3).square().sum()
+        loss.backward()
+        return loss
+
+    losses = [float(optimizer.step(closure)) for _ in range(steps)]
+    return losses[0], losses[-1]
+
+
+def adversarial(by_name: bool, critic_steps: int, pause_s: float) -> int:
+    """A generator and its critic, of known gradients; the generator's graph is alive while the critic steps."""
+    generator, critic = Counting(4), Counting(2)
+    optimizers = [torch.optim.SGD(model.parameters(), lr=1.0) for model in (generator, critic)]
+    for name, model, optimizer in zip(("generator", "critic"), (generator, critic), optimizers, strict=True):
+        mpca.attach({name: model} if by_name else model, optimizer)
+    done = 0
+    while not mpca.stopping():
+        made = generator.weight.square().sum()  # its backward reads the weights that it was made with
+        for _ in range(critic_steps):
+            critic.weight.grad = torch.ones(2)
+            optimizers[1].step()
+        made.backward()
+        generator.weight.grad = torch.ones(4)
+        optimizers[0].step()
+        done += 1
+        time.sleep(pause_s)
+    return done
+
+
+def forgotten() -> None:
+    """Two optimisers are made, one is attached, and nothing steps."""
+    models = nn.Linear(2, 1), nn.Linear(1, 3)
+    optimizers = [torch.optim.SGD(model.parameters(), lr=1.0) for model in models]
+    mpca.attach(models[0], optimizers[0])

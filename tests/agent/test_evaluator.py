@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 import numpy as np
+import psutil
 import pytest
+import torch
 
-from mpca.agent.evaluator_client import Evaluated, EvaluatorProcess
+from mpca.agent.evaluator_client import Died, Evaluated, EvaluatorProcess
 from tests.support.fake_executor import wait_until
 
 
@@ -19,6 +23,10 @@ def mean_error(state: dict) -> dict[str, float]:
         raise ValueError("cannot evaluate")
     if "die" in state:
         os.kill(os.getpid(), signal.SIGKILL)
+    if "fork" in state and os.fork() == 0:  # as a data loader's workers: they hold every pipe that we do
+        signal.pause()
+    if "slow" in state:
+        signal.pause()
     return {"error": float(state["w"].mean()), "loss": float(os.nice(0))}
 
 
@@ -29,8 +37,17 @@ def _by_value():
     cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
-def answer(evaluator: EvaluatorProcess) -> Evaluated:
-    done: list[Evaluated] = []
+def forks(pid: int) -> list[psutil.Process]:
+    """Its children that run what it runs; torch starts others for a moment while it is imported."""
+    found, own = [], psutil.Process(pid).cmdline()
+    for child in psutil.Process(pid).children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found += [child] if child.cmdline() == own else []
+    return found
+
+
+def answer(evaluator: EvaluatorProcess) -> Any:
+    done: list[Evaluated | Died] = []
 
     def arrived() -> bool:
         done.extend(evaluator.poll())
@@ -56,18 +73,66 @@ def test_evaluator_answers_fails_dies_and_starts_again() -> None:
 
         pid = evaluator.pid
         evaluator.submit(6, {"die": np.zeros(1, np.float32)})
-        assert answer(evaluator).failed == "the evaluator ended: exit_code=-9"
+        assert answer(evaluator) == Died("it ended: exit_code=-9 (SIGKILL)", 6)
+        assert not evaluator.busy
+        assert evaluator.poll() == [], "told once"
         evaluator.submit(7, {"w": np.zeros(1, np.float32)})
         assert evaluator.pid != pid
         assert answer(evaluator).error == 0.0
         evaluator.submit(8, {"w": np.zeros(1, np.float32)})
         assert answer(evaluator).loss == min(os.nice(0) + 5, 19), "agents of this machine come first from now on"
-    assert not Path(f"/proc/{evaluator.pid}").exists()
+        pid = evaluator.pid
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_function_that_is_larger_than_a_pipe_arrives_whole_and_has_one_core() -> None:
+    """Nobody waits for the pipe: the rest goes when the evaluator has read what is there."""
+    table = os.urandom(1 << 20)
+
+    def look(state: dict) -> dict[str, float]:
+        return {"error": 0.0, "loss": sum(table) + 0.5 * torch.get_num_threads()}
+
+    with EvaluatorProcess(look) as evaluator:
+        evaluator.submit(3, {"w": np.zeros(2, np.float32)})
+        said = answer(evaluator)
+    assert (said.cycle, said.failed, said.loss) == (3, None, sum(table) + 0.5)
+
+
+def test_one_that_dies_between_two_requests_is_told_of_too() -> None:
+    with EvaluatorProcess(mean_error) as evaluator:
+        evaluator.submit(1, {"w": np.zeros(1, np.float32)})
+        answer(evaluator)
+        os.kill(evaluator.pid, signal.SIGTERM)
+        assert answer(evaluator) == Died("it ended: exit_code=-15 (SIGTERM)", None)
+
+
+def test_what_it_has_forked_neither_hides_its_death_nor_outlives_it() -> None:
+    with EvaluatorProcess(mean_error) as evaluator:
+        evaluator.submit(1, {"fork": np.zeros(1, np.float32), "slow": np.zeros(1, np.float32)})
+        pid = evaluator.pid
+        wait_until(lambda: len(forks(pid)) == 1, "the fork", deadline_s=120)
+        (child,) = forks(pid)
+        os.kill(pid, signal.SIGKILL)
+        assert answer(evaluator) == Died("it ended: exit_code=-9 (SIGKILL)", 1)
+        wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "the end of the fork")
+
+
+def test_one_that_cannot_be_started_or_asked_has_died() -> None:
+    with EvaluatorProcess(mean_error, python="/nowhere/python") as evaluator:
+        (died,) = evaluator.poll()
+        assert died.cycle is None
+        assert "could not be started" in died.reason
+        evaluator.submit(3, {"w": np.zeros(1, np.float32)})
+        (died,) = evaluator.poll()
+        assert died.cycle == 3
+        assert "could not be asked: [Errno 2] No such file or directory: '/nowhere/python'" in died.reason
+        assert not evaluator.busy
 
 
 def test_close_ends_it_in_the_middle_of_its_start() -> None:
     evaluator = EvaluatorProcess(mean_error)
     evaluator.submit(1, {"w": np.zeros(1, np.float32)})
+    pid = evaluator.pid
     evaluator.close()
     evaluator.close()
-    assert not Path(f"/proc/{evaluator.pid}").exists()
+    assert not Path(f"/proc/{pid}").exists()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from mpca.agent.context import AgentContext
 from mpca.agent.files import MEMORY_BYTES, ExecutorFiles, FilePipe
 from mpca.data.manifest import store_at
 from mpca.data.stream import Streamed
@@ -19,6 +20,7 @@ from mpca.storage import LocalStore, Location, hdfs_here
 from mpca.wire.codec import FrameReader, encode
 from mpca.wire.messages import Fetch, Fetched, Files
 from tests.data.pictures import ingested
+from tests.support.pipe import START, PipeEnds
 
 
 class Executor:
@@ -88,6 +90,25 @@ def test_ranges_and_whole_files_come_in_pieces_of_the_memory(through, tmp_path: 
     assert files.read("b") == content[:MEMORY_BYTES]
     assert files.exists("a")
     assert not files.exists("c")
+
+
+def test_all_stores_of_an_agent_share_one_way_to_the_executor(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"one")
+    (tmp_path / "b").write_bytes(b"two")
+    executor = Executor(tmp_path)
+    with PipeEnds() as ends:
+        ends.say(START)
+        ends.link.receive(None)
+        context = AgentContext.make(START, ends.link)
+        opening = threading.Thread(target=lambda: [executor.open(one) for one in ends.heard() if isinstance(one, Files)])
+        opening.start()
+        stores = [context.open_hdfs(Location.parse("hdfs://h/set")) for _ in range(2)]  # a second pipe would never be opened
+        assert [store.read(name) for store, name in zip(stores, "ab", strict=True)] == [b"one", b"two"]
+        opening.join(10)
+    assert context.files is not None
+    context.files.close()
+    assert executor.thread is not None
+    executor.thread.join(10)
 
 
 def test_errors_are_those_of_the_operating_system_with_the_place(through, tmp_path: Path) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,9 +15,29 @@ import pytest
 from mpca.agent.gpus import DEVICES, candidates, take, uuids
 from mpca.errors import EnvironmentRefused
 
-HOLDER = (
-    "import sys; from mpca.agent.gpus import take; mine, lock = take(sys.argv[1:]); print(mine, flush=True); sys.stdin.read()"
-)
+HOLDER = """
+import sys
+from mpca.agent.gpus import take
+mine, lock = take(sys.argv[2:], place=sys.argv[1])
+print(mine, flush=True)
+sys.stdin.read()
+"""
+#: Another user who holds whatever has the name of a lock, and tries to hold what has one already.
+STRANGER = """
+import fcntl, os, socket, sys
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+place, *names = sys.argv[1:]
+held = []
+for name in names:
+    held.append(socket.socket(socket.AF_UNIX))
+    held[-1].bind("\\0mpca-gpu-" + name)
+    for folder in (place + "/mpca-gpus-0-", place + "/mpca-gpus-0-aaaaaaaa"):
+        os.makedirs(folder + "/" + name)
+        held.append(os.open(folder + "/" + name, os.O_RDONLY))
+        fcntl.flock(held[-1], fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
 
 
 @pytest.fixture
@@ -25,21 +49,76 @@ def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
 
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder like /tmp, that every user gets to."""
+    folder = Path(tempfile.mkdtemp(prefix="gpus-", dir="/tmp"))
+    folder.chmod(0o1777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def held(script: str, *words: str) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-c", script, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
 def test_agents_take_different_gpus_and_a_dead_ones_is_free_again(tmp_path: Path) -> None:
     names = [f"{tmp_path}-a", f"{tmp_path}-b"]
-    holder = subprocess.Popen([sys.executable, "-c", HOLDER, *names], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert holder.stdout is not None
+    place = str(tmp_path)
+    holder = held(HOLDER, place, *names)
     assert holder.stdout.readline().strip() == names[0]
-    mine, lock = take(names)
+    mine, lock = take(names, place=place)
     assert mine == names[1]
-    with pytest.raises(EnvironmentRefused, match="every GPU of this executor is another agent's"):
-        take(names, patience_s=0.0)
+    with pytest.raises(EnvironmentRefused, match="every GPU of this executor is another agent's of this user"):
+        take(names, patience_s=0.0, place=place)
     holder.kill()
     holder.communicate()
-    again, other = take(names)
+    again, other = take(names, place=place)
     assert again == names[0]
     lock.close()
     other.close()
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_cannot_hold_a_gpu(public: Path) -> None:
+    stranger = held(STRANGER, str(public), "GPU-a", "GPU-b")
+    assert stranger.stdout.readline() == "held\n"
+    mine, lock = take(["GPU-a", "GPU-b"], patience_s=0.0, place=str(public))
+    assert mine == "GPU-a"
+    (folder,) = set(public.iterdir()) - {public / "mpca-gpus-0-", public / "mpca-gpus-0-aaaaaaaa"}
+    assert (folder.stat().st_mode & 0o777, folder.stat().st_uid) == (0o700, 0)
+    other, its_lock = take(["GPU-a", "GPU-b"], patience_s=0.0, place=str(public))
+    assert other == "GPU-b"
+    with pytest.raises(EnvironmentRefused, match="of this user: gpus=GPU-a,"):
+        take(["GPU-a"], patience_s=0.0, place=str(public))
+    lock.close()
+    its_lock.close()
+    stranger.communicate()
+
+
+def test_agents_that_begin_at_once_and_make_two_folders_still_exclude_each_other(tmp_path: Path) -> None:
+    """The one that looks later sees both; whatever the order of their names."""
+    prefix = f"mpca-gpus-{os.geteuid()}-"
+    for first, second in (("b", "a"), ("a", "b")):
+        place = tmp_path / first
+        place.mkdir()
+        (place / f"{prefix}{first}").mkdir(mode=0o700)
+        mine, lock = take(["GPU-a", "GPU-b"], place=str(place))
+        (place / f"{prefix}{second}").mkdir(mode=0o700)
+        other, its_lock = take(["GPU-a", "GPU-b"], place=str(place))
+        assert (mine, other) == ("GPU-a", "GPU-b")
+        lock.close()
+        its_lock.close()
+
+
+def test_a_folder_that_others_can_write_into_is_not_used(tmp_path: Path) -> None:
+    open_to_all = tmp_path / f"mpca-gpus-{os.geteuid()}-a"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    _, lock = take(["0"], place=str(tmp_path))
+    assert list(open_to_all.iterdir()) == []
+    lock.close()
 
 
 def test_the_executors_gpus_come_before_the_machines(monkeypatch: pytest.MonkeyPatch, smi: None) -> None:
@@ -47,6 +126,8 @@ def test_the_executors_gpus_come_before_the_machines(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert candidates("cpu") == []
     assert candidates("cuda") == ["GPU-aaaa", "GPU-bbbb"]
+    for named in ("cuda:0", "cuda:1", "mps", "xpu"):
+        assert candidates(named) == [], "a device that is named is nobody's choice any more"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert candidates("cuda") == ["GPU-bbbb"]
     assert candidates("cpu") == [], "what is not used is not taken"

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from mpca.algorithm import pull
-from mpca.wire.messages import Failed, Finished, Installed, Snapshot, Stop, Yield
+from mpca.wire.messages import Failed, Finished, Installed, Progress, Snapshot, Stop, Yield
 from tests.agent import jobs
 from tests.support.fake_executor import FakeExecutor, wait_until
 
@@ -66,7 +66,7 @@ def test_yields_come_between_batches_with_tau_since_the_last_of_the_same_shard()
             done[shard] += answer.updates
             weights = values if shard == 0 else values[:4]
             np.testing.assert_array_equal(weights, X0[shard * 6 : shard * 6 + len(weights)] - done[shard])
-            assert answer.start <= answer.end <= time.time()
+            assert answer.start <= answer.end <= time.monotonic()
         assert min(done) > 0
 
 
@@ -75,7 +75,7 @@ def test_pull_equals_the_numpy_algorithm() -> None:
     with FakeExecutor(jobs.count_down, SIZE, SLOW_STEP_S, None, True, method=method) as executor:
         executor.meet()
         target = np.linspace(-50, 50, SIZE + 2, dtype=np.float32)
-        assert executor.install(0, 1, target).version == 1  # while it waits: the target of the very first pull
+        assert executor.install(0, 1, target, alpha=0.25).version == 1  # while it waits: the target of the very first pull
         executor.begin()
         local, done = X0[:SIZE].copy(), 0
         for cycle in range(3):  # the first may be served before the first step
@@ -88,6 +88,31 @@ def test_pull_equals_the_numpy_algorithm() -> None:
         np.testing.assert_allclose(values[:SIZE], local, rtol=1e-5)
         # The buffer goes its own way; it is added to after the hook, once less than there were updates.
         np.testing.assert_array_equal(values[SIZE:], [done - 1] * 2)
+
+
+def test_an_agent_that_was_ruined_once_is_well_from_its_replacement_on() -> None:
+    """Its shards come one after the other while it goes on training; and moments that are NaN would ruin its next update."""
+    method = {"name": "mpca", "shards": 2}
+    with FakeExecutor(jobs.ruined_once, SIZE, 5, 0.001, shards=2, method=method) as executor:
+        executor.meet()
+        cycle = executor.train_some()
+        while np.isfinite(executor.snapshot(cycle, 0)[1]).all():
+            cycle += 1
+        joint = np.full(SIZE + 2, 0.5, np.float32)
+        executor.offer(0, 7, joint[:6], mode="replace")
+        steps = executor.expect(Progress).steps
+        while executor.expect(Progress).steps <= steps:  # it trains on, with parameters that are not finite
+            pass
+        executor.install(1, 7, joint[6:], mode="replace")
+        executor.expect(Installed)
+        done = 0
+        while done < 20:
+            cycle += 1
+            answer, values = executor.snapshot(cycle, 0)
+            done += answer.updates
+            assert np.isfinite(values).all()
+        # Adam's first updates are of lr each, whatever the gradient is
+        assert np.abs(values - 0.5).max() <= 0.01 * done * 1.5
 
 
 def test_arrival_waits_for_the_next_exchange_and_comes_after_its_snapshot() -> None:
@@ -136,6 +161,39 @@ def test_stop_ends_the_loop_and_the_last_progress_counts_everything() -> None:
         assert 0 < progress.pause_s < progress.train_s
 
 
+def test_an_agent_tells_that_its_function_has_left_the_loop_and_then_what_it_returns(tmp_path: Path) -> None:
+    with FakeExecutor(jobs.works_behind, SIZE, 0.001, str(tmp_path / "go")) as executor:
+        executor.meet()
+        executor.train_some()
+        executor.send(Stop("target reached"))
+        while (left := executor.expect(Progress)).function == "loop":
+            pass
+        assert left.function == "left"
+        (tmp_path / "go").touch()
+        assert cloudpickle.loads(executor.expect(Finished).returns) == left.steps
+        assert executor.progress is not None
+        assert (executor.progress.function, executor.progress.steps) == ("ended", left.steps)
+
+
+def test_an_agent_tells_that_its_function_goes_on_with_its_loop() -> None:
+    with FakeExecutor(jobs.never_asks, SIZE) as executor:
+        executor.meet()
+        executor.train_some()
+        executor.send(Stop("target reached"))
+        while (said := executor.expect(Progress)).function == "loop":
+            pass
+        assert said.function == "overrun"
+        assert executor.expect(Progress).steps > said.steps
+
+
+def test_an_agent_that_takes_no_step_shows_where_its_python_is() -> None:
+    with FakeExecutor(jobs.stuck, SIZE) as executor:
+        executor.meet()
+        executor.begin()
+        wait_until(lambda: "in stuck" in executor.stderr, "the stack of a function that is stuck")
+        assert "Timeout (0:00:01)!" in executor.stderr
+
+
 @pytest.mark.slow
 def test_a_function_that_returns_early_has_finished() -> None:
     with FakeExecutor(jobs.count_down, SIZE, 0.0, 5) as executor:
@@ -160,6 +218,11 @@ def test_what_is_printed_never_reaches_the_control_pipe() -> None:
         pytest.param(
             jobs.refused,
             r"mpca\.errors\.ConfigError: a parameter has half precision: parameter=weight, .* torch\.autocast",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            jobs.forgotten,
+            r"mpca\.errors\.ConfigError: an optimizer was made before mpca.attach and is not attached: optimizer=SGD",
             marks=pytest.mark.slow,
         ),
         pytest.param(
@@ -241,3 +304,79 @@ def _running(pid: int) -> bool:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def test_local_tensors_are_read_while_it_trains_and_after_its_function_returned() -> None:
+    steps = 5
+    with FakeExecutor(jobs.count_batches, steps, shards=2) as executor:
+        hello = executor.meet()
+        assert hello.local == {"norm.num_batches_tracked": ["int64", [], 8], "teacher": ["float32", [2], 8]}
+        assert hello.bounds == [0, 3, 7, 15]
+        assert executor.snapshot(-3, 2)[1].tolist() == [0] * 8
+        teacher = [0, 0x3F80, 0, 0x4000]  # 1.0 and 2.0, in words
+        executor.install(2, 0, np.float32([*teacher, 7, 0, 0, 0]), mode="replace")
+        executor.begin()
+        while executor.expect(Progress).function != "returned":
+            pass
+        answer, values = executor.snapshot(-4, 2)
+        assert answer.updates == 0
+        counted = 7 + steps
+        assert values.tolist() == [*teacher, counted, 0, 0, 0]
+        assert executor.process.poll() is None, "it waits until it is told"
+        executor.send(Stop("it was read"))
+        assert cloudpickle.loads(executor.expect(Finished).returns) == {"batches": counted, "teacher": [1.0, 2.0]}
+
+
+def test_a_layer_unfrozen_in_mid_run_ends_the_run_by_its_name() -> None:
+    with FakeExecutor(jobs.unfreeze, 3, shards=1) as executor:
+        executor.meet()
+        executor.begin()
+        failed = executor.expect(Failed)
+        assert "parameter=0.weight was frozen and now requires a gradient" in failed.error
+        assert "before mpca.attach" in failed.error
+
+
+def test_all_bad_records_are_told_before_the_last_word() -> None:
+    with FakeExecutor(jobs.met_bad_records, 250) as executor:
+        said = [executor.expect(Progress) for _ in range(3)]
+        executor.expect(Finished)
+    assert [len(one.bad) for one in said] == [100, 100, 50]
+    assert [record for one in said for record, _ in one.bad] == [f"record{number}" for number in range(250)]
+
+
+def test_an_optimiser_with_a_closure_trains() -> None:
+    with FakeExecutor(jobs.with_lbfgs, 3, shards=1) as executor:
+        executor.meet()
+        executor.begin()
+        first, last = cloudpickle.loads(executor.expect(Finished).returns)
+        assert last < first
+        assert executor.progress is not None
+        assert executor.progress.steps == 3
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_two_models_attached_one_after_the_other_are_handed_over_and_pulled_between_two_batches(by_name: bool) -> None:
+    critic_steps = 3
+    method = {"name": "mpca", "shards": 1, "install": "arrival"}
+    with FakeExecutor(jobs.adversarial, by_name, critic_steps, 0.001, method=method) as executor:
+        names = ("generator", "critic") if by_name else ("0", "1")
+        assert [row[0] for row in executor.meet().layout] == [f"{name}.{own}" for own in ("weight", "seen") for name in names]
+        executor.begin()
+        done = 0
+        for cycle in range(4):
+            answer, values = executor.snapshot(cycle, 0)
+            done += answer.updates
+            # one update of the generator and three of the critic, and never between them
+            np.testing.assert_array_equal(values[:4], np.arange(4) - done)
+            np.testing.assert_array_equal(values[4:6], np.arange(2) - critic_steps * done)
+        joint = np.full(10, 1000, np.float32)
+        executor.install(0, 1, joint, alpha=0.5)
+        cycle, far = 4, 0
+        while far < 10:  # pulled each time, under a graph that would refuse if it came too early
+            cycle += 1
+            answer, values = executor.snapshot(cycle, 0)
+            far += answer.updates
+        assert (values[:6] > 900).all(), values
+        executor.send(Stop("enough"))
+        assert cloudpickle.loads(executor.expect(Finished).returns) >= done + far
+        assert executor.end() == 0

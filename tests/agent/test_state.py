@@ -15,16 +15,20 @@ from mpca.agent.events import (
     Publish,
     Raised,
     Release,
+    ResetOptimizer,
     Returned,
     SayFailed,
     SayFinished,
     SayHello,
+    SayProgress,
     Stepped,
+    StopSeen,
     Take,
     TakeMembers,
 )
 from mpca.agent.state import CLOSED, HOLDING, STOPPING, TRAINING, WAITING, AgentMachine
 from mpca.errors import LocalProtocolError
+from mpca.wire.codec import FrameReader, encode
 from mpca.wire.messages import Begin, Install, Members, Stop, Yield
 
 
@@ -37,8 +41,8 @@ class Rules:
     install_first: bool = False
     hold_after: int = 0
 
-    def penalty(self, version: int) -> float:
-        return version / 100
+    def penalty(self, alpha: float, updates: int | None) -> float:
+        return alpha if updates is None else max(alpha, 1 / (2 + updates))
 
 
 def machine(shards: int = 3, started: bool = True, **rules) -> AgentMachine:
@@ -104,21 +108,45 @@ def test_method_may_install_on_arrival() -> None:
     assert run(machine(install="arrival"), Install(1, 4, "install")) == [Take(1, 4, "install")]
 
 
-def test_pull_is_by_the_version_of_each_shard_and_starts_with_its_first_arrival() -> None:
+def test_pull_is_by_what_came_with_each_shard_and_starts_with_its_first_arrival() -> None:
     agent = machine(install="arrival")
     assert agent.pulls == ()
-    run(agent, Install(2, 5, "install"), Install(0, 6, "install"))
+    run(agent, Install(2, 5, "install", 0.05), Install(0, 6, "install", 0.06))
     assert agent.pulls == ((0, 0.06), (2, 0.05))
-    run(agent, Install(2, 8, "install"))
+    run(agent, Install(2, 8, "install", 0.08), STEPPED)
     assert agent.pulls == ((0, 0.06), (2, 0.08))
 
 
-def test_joiner_starts_at_the_joint_state_unpulled() -> None:
-    agent = machine(started=False, install="arrival")
+def test_the_early_schedule_goes_on_with_every_update_since_version_1_of_the_shard() -> None:
+    """These rules pull by 1 / (2 + updates), until that is less than what came with the joint state."""
+    agent = machine(shards=2, install="arrival")
+    run(agent, STEPPED, Install(0, 1, "install", 0.3), Install(1, 2, "install", 0.1))
+    seen = [(agent.pulls, agent.bursting)]
+    for event in (STEPPED, Install(0, 2, "install", 0.2), STEPPED, STEPPED, STEPPED):
+        run(agent, event)
+        seen.append((agent.pulls, agent.bursting))
+    assert seen == [
+        (((0, 1 / 2), (1, 0.1)), True),
+        (((0, 1 / 3), (1, 0.1)), True),
+        (((0, 1 / 3), (1, 0.1)), True),  # a newer version does not begin it again, nor end it
+        (((0, 1 / 4), (1, 0.1)), True),
+        (((0, 1 / 5), (1, 0.1)), False),
+        (((0, 0.2), (1, 0.1)), False),
+    ]
+
+
+def test_joiner_starts_at_the_joint_state_unpulled_and_without_the_early_schedule() -> None:
+    agent = machine(started=False, install="arrival", shards=1)
     run(agent, Attached(), Install(0, 40, "replace"), Begin())
-    assert (agent.pulls, agent.installed) == ((), [40, -1, -1])
-    run(agent, Install(0, 41, "install"))
-    assert agent.pulls == ((0, 0.41),)
+    assert (agent.pulls, agent.installed) == ((), [40])
+    run(agent, STEPPED, Install(0, 41, "install", 0.41))
+    assert (agent.pulls, agent.bursting) == (((0, 0.41),), False)
+
+
+def test_an_agent_that_is_replaced_by_a_later_version_has_no_early_schedule_left() -> None:
+    agent = machine(install="arrival", shards=1)
+    run(agent, Install(0, 1, "install", 0.1), STEPPED, Install(0, 2, "replace"), Install(0, 3, "install", 0.1))
+    assert (agent.pulls, agent.bursting) == (((0, 0.1),), False)
 
 
 def test_older_arrival_is_released_and_not_taken() -> None:
@@ -130,6 +158,16 @@ def test_older_arrival_is_released_and_not_taken() -> None:
     assert agent.installed[1] == 7
 
 
+def test_a_replacement_of_the_version_that_is_installed_is_taken_and_an_arrival_of_it_is_not() -> None:
+    """As they come from the pipe: the driver hands the joint model to an agent whose parameters are not finite."""
+    agent = machine(shards=1, install="arrival")
+    wire = b"".join(encode(Install(0, 4, mode)) for mode in ("install", "install", "replace"))
+    first, again, replacement = FrameReader().feed(wire)
+    assert run(agent, STEPPED, first) == [Take(0, 4, "install")]
+    assert run(agent, again) == [Release(0, 4, "install")]
+    assert run(agent, replacement) == [Take(0, 4, "replace"), ResetOptimizer()]
+
+
 def test_newest_of_two_waiting_arrivals_wins() -> None:
     agent = machine()
     assert run(agent, Install(1, 6, "install"), Install(1, 7, "install")) == [Release(1, 6, "install")]
@@ -137,11 +175,75 @@ def test_newest_of_two_waiting_arrivals_wins() -> None:
     assert run(agent, Yield(0, 0)) == [Publish(0, 0, 0), Take(1, 7, "install")]
 
 
-def test_replacement_is_taken_at_once_and_drops_what_waits() -> None:
+REPLACED = [Take(0, 7, "replace"), Take(1, 7, "replace"), Take(2, 7, "replace"), ResetOptimizer()]
+
+
+def replace_all(version: int = 7) -> list[Install]:
+    return [Install(shard, version, "replace") for shard in (2, 0, 1)]
+
+
+def test_updates_that_a_replacement_threw_away_are_no_weight() -> None:
+    """The driver weighs by tau: a model that is the joint state itself has none, and then only what it did since."""
     agent = machine()
-    assert run(agent, Install(1, 6, "install"), Install(1, 6, "replace")) == [
-        Release(1, 6, "install"), Take(1, 6, "replace"),
+    run(agent, Stepped(36), Yield(5, 2), Stepped(64), *replace_all())
+    assert run(agent, Yield(8, 0), Stepped(2), Yield(9, 1), Stepped(3), Yield(10, 2), Yield(11, 0)) == [
+        Publish(8, 0, 0), Publish(9, 1, 2), Publish(10, 2, 5), Publish(11, 0, 5),
     ]  # fmt: skip
+
+
+def test_an_agent_in_step_that_is_late_counts_from_the_mean_that_replaced_it() -> None:
+    agent = machine(shards=1, **HOLDS)
+    run(agent, STEPPED, STEPPED, Install(0, 1, "install"), Stepped(3))
+    assert run(agent, Yield(1, 0)) == [Publish(1, 0, 3)]
+
+
+def test_an_agent_that_trains_replaces_all_shards_between_the_same_two_batches_and_its_optimiser_begins_anew() -> None:
+    agent = machine()
+    first, second, third = replace_all()
+    assert run(agent, Stepped(4), first, STEPPED, second, STEPPED) == []
+    assert run(agent, third) == REPLACED
+    assert agent.pulls == ()
+
+
+def test_a_replacement_frees_the_slots_of_arrivals_that_wait() -> None:
+    agent = machine()
+    assert run(agent, Stepped(4), Install(1, 6, "install"), replace_all()[0]) == [Release(1, 6, "install")]
+    assert run(agent, *replace_all()[1:]) == REPLACED
+
+
+def test_begin_frees_slots_too_since_the_replacement_may_wait_for_all_of_them() -> None:
+    agent = machine()
+    waiting = [Install(shard, 6, "install") for shard in range(3)]
+    assert run(agent, Stepped(4), *waiting, Begin()) == [Release(shard, 6, "install") for shard in range(3)]
+    assert run(agent, *replace_all()) == REPLACED
+
+
+def test_a_replacement_that_is_not_whole_at_the_next_exchange_is_taken_before_the_snapshot() -> None:
+    agent = machine()
+    run(agent, Stepped(4), *replace_all()[:2])
+    assert run(agent, Yield(8, 0)) == [
+        Take(0, 7, "replace"), Take(2, 7, "replace"), ResetOptimizer(), Publish(8, 0, 0),
+    ]  # fmt: skip
+
+
+def test_a_newer_replacement_of_a_shard_takes_the_place_of_the_older() -> None:
+    agent = machine()
+    run(agent, Stepped(4), Install(0, 6, "replace"))
+    assert run(agent, Install(0, 7, "replace")) == [Release(0, 6, "replace")]
+    assert run(agent, *replace_all()[::2]) == REPLACED
+
+
+def test_an_optimiser_that_has_made_no_update_is_left_alone() -> None:
+    agent = machine(started=False)
+    run(agent, Attached())
+    assert run(agent, *replace_all(), Begin()) == [Take(shard, 7, "replace") for shard in (2, 0, 1)]
+
+
+def test_who_waits_for_the_others_is_replaced_at_once() -> None:
+    agent = machine(shards=1, **HOLDS)
+    run(agent, Stepped(3), Yield(0, 0))
+    assert run(agent, Install(0, 1, "replace")) == [Take(0, 1, "replace"), ResetOptimizer()]
+    assert agent.stage == TRAINING
 
 
 HOLDS = {"arrival": "replace", "install": "arrival", "hold_after": 3}
@@ -164,6 +266,12 @@ def test_method_that_holds_goes_on_with_the_last_shard() -> None:
     assert agent.stage == HOLDING
     run(agent, Install(0, 1, "install"))
     assert agent.stage == TRAINING
+    run(agent, STEPPED, STEPPED, STEPPED, Install(1, 2, "install"))
+    assert agent.stage == HOLDING, "every joint state has all its shards to come"
+    run(agent, Install(0, 2, "install"))
+    assert agent.stage == TRAINING
+    run(agent, STEPPED, STEPPED, STEPPED, Install(1, 3, "install"))
+    assert agent.stage == HOLDING, "this time too, whichever comes first"
 
 
 def test_arrival_for_a_late_agent_starts_its_updates_anew() -> None:
@@ -188,6 +296,43 @@ def test_stopping_agent_still_answers() -> None:
     run(agent, Stepped(2), Stop("enough"))
     assert run(agent, Yield(1, 0), Begin(), STEPPED) == [Publish(1, 0, 2)]
     assert agent.stage == STOPPING
+
+
+def test_a_function_has_left_its_loop_when_it_knows_of_the_stop_and_goes_on_when_it_makes_updates() -> None:
+    agent = machine()
+    assert run(agent, StopSeen(), Stepped(5)) == []
+    assert agent.function == "loop"
+    run(agent, Stop("enough"))
+    assert agent.function == "loop", "nobody but the agent knows yet"
+    assert agent.handle(StopSeen(), 10.0) == (SayProgress(),)
+    assert agent.handle(StopSeen(), 20.0) == (), "said already"
+    assert agent.function == "left"
+    run(agent, STEPPED)
+    assert agent.function == "loop", "one update is the rest of accumulated gradients"
+    run(agent, STEPPED)
+    assert agent.function == "overrun"
+    assert agent.handle(StopSeen(), 30.0) == (SayProgress(),)
+    assert agent.function == "left"
+
+
+def test_a_loop_that_never_asks_overruns_and_one_that_asks_in_vain_is_not_told_of_at_every_batch() -> None:
+    agent = machine()
+    run(agent, Stop("enough"), STEPPED)
+    assert agent.function == "loop", "the batch in which the stop came"
+    told = []
+    for batch in range(8):
+        run(agent, STEPPED)
+        assert agent.function == "overrun"
+        told += agent.handle(StopSeen(), 7.0 + batch / 4)
+    assert told == 4 * [SayProgress()], "twice a second"
+
+
+def test_where_the_function_is_after_its_return() -> None:
+    agent = machine(shards=2, started=False)
+    run(agent, Attached(local=True), Begin(), Stepped(2), Returned(b"r"))
+    assert agent.function == "returned"
+    run(agent, Stop("it was read"))
+    assert agent.function == "ended"
 
 
 def test_agent_that_is_stopped_before_attach_says_no_hello() -> None:
@@ -220,3 +365,27 @@ def test_stage_changes_are_logged_in_one_line_and_stamped(caplog: pytest.LogCapt
         agent.handle(Stepped(3), 12.5)
     assert caplog.messages == ['agent=7 stage TRAINING -> HOLDING reason="3 of 3 updates are done"']
     assert agent.stage_since == 12.5
+
+
+def test_local_tensors_are_no_exchange_and_a_method_that_holds_answers_for_them_at_once() -> None:
+    agent = machine(shards=2, started=False, hold_after=3)
+    run(agent, Attached(local=True), Begin())
+    assert run(agent, Stepped(1), Yield(-9, 2), Install(2, 0, "replace")) == [Publish(-9, 2, 0), Take(2, 0, "replace")]
+    assert run(agent, Yield(0, 0)) == [], "the exchange itself waits for all three updates"
+    assert run(agent, Stepped(2)) == [Publish(0, 0, 3)]
+
+
+def test_an_agent_with_local_tensors_ends_when_it_is_told_to_and_is_served_until_then() -> None:
+    agent = machine(shards=2, started=False, hold_after=3)
+    run(agent, Attached(local=True), Begin(), Stepped(2), Yield(0, 0))
+    assert run(agent, Returned(b"r")) == [SayProgress(), Publish(0, 0, 2)]
+    assert run(agent, Yield(-9, 2), Yield(1, 1)) == [Publish(-9, 2, 0), Publish(1, 1, 2)]
+    assert run(agent, Stop("it was read")) == [SayFinished(b"r")]
+    assert agent.stage == CLOSED
+
+
+def test_an_agent_that_was_told_to_stop_or_has_no_local_tensors_ends_at_once() -> None:
+    for attached, first in ((Attached(local=True), Stop("enough")), (Attached(), Stepped(1))):
+        agent = machine(shards=2, started=False, hold_after=3)
+        run(agent, attached, Begin(), first)
+        assert run(agent, Returned(b"r")) == [SayFinished(b"r")]

@@ -12,6 +12,8 @@ from mpca.agent.layout import read_layout
 from mpca.agent.torch_trainer import TorchTrainer
 from mpca.algorithm import correct, pull
 from mpca.errors import ConfigError
+from mpca.storage import ModelLayout
+from mpca.storage.tensors import RawTensor
 
 
 class Tricky(nn.Module):
@@ -60,7 +62,7 @@ def snapshot(trainer: TorchTrainer, shard: int) -> np.ndarray:
 
 
 def whole(trainer: TorchTrainer) -> np.ndarray:
-    return np.concatenate([snapshot(trainer, shard) for shard in range(len(trainer.bounds) - 1)])
+    return np.concatenate([snapshot(trainer, shard) for shard in range(trainer._plan.shards)])
 
 
 def step(model: nn.Module) -> None:
@@ -86,10 +88,11 @@ def test_layout_of_a_tricky_model() -> None:
     ]  # fmt: skip
     assert (layout.parameters, layout.total) == (PARAMETERS, TOTAL)
     assert layout.tied == {"back.weight": "first.weight"}
-    assert sorted(layout.local) == ["frozen.bias", "frozen.weight", "norm.num_batches_tracked"]
-    assert layout.local["norm.num_batches_tracked"] == ["int64", [], bytes(8)]
-    assert layout.local["frozen.weight"] == ["float32", [3, 3], model.frozen.weight.numpy().tobytes()]
-    everything = {entry.name for entry in layout.entries} | set(layout.local) | set(layout.tied)
+    local = layout.local.rows()
+    assert sorted(local) == ["frozen.bias", "frozen.weight", "norm.num_batches_tracked"]
+    assert local["norm.num_batches_tracked"] == ["int64", [], 8]
+    assert local["frozen.weight"] == ["float32", [3, 3], 36]
+    everything = {entry.name for entry in layout.entries} | set(local) | set(layout.tied)
     assert everything == set(model.state_dict())
 
 
@@ -186,8 +189,46 @@ def test_views_follow_parameters_that_were_moved() -> None:
 def test_parameter_of_another_shape_after_attach_is_an_error() -> None:
     model, trainer = make()
     model.unused.data = torch.zeros(5)
-    with pytest.raises(ValueError, match=r"a tensor changed after attach: parameter=unused, shape=\[5\]"):
+    with pytest.raises(ConfigError, match=r"a tensor changed after attach: parameter=unused, shape=\[5\]"):
         trainer.pull(((0, 0.5),))
+
+
+@pytest.mark.parametrize("change", [lambda m: m.to(torch.float64), lambda m: m.to(memory_format=torch.channels_last)])
+def test_another_type_or_order_after_attach_is_an_error(change) -> None:
+    model = nn.Conv2d(3, 4, 3)
+    layout = read_layout(model)
+    trainer = TorchTrainer(layout, layout.plan(1, False), "target")
+    change(model)
+    with pytest.raises(ConfigError, match=r"a tensor changed after attach: parameter=weight.*before mpca.attach"):
+        trainer.pull(((0, 0.5),))
+
+
+def test_a_tensor_that_comes_to_overlap_after_attach_is_an_error() -> None:
+    model, trainer = make()
+    model.unused.data = model.first.weight.data.view(-1)[:2]
+    with pytest.raises(ConfigError, match=r"overlap in memory: unused and first.weight"):
+        trainer.pull(((0, 0.5),))
+
+
+@pytest.mark.parametrize("shards", [1, 2, 5])
+def test_a_model_in_channels_last_travels_in_the_order_of_its_memory(shards: int) -> None:
+    torch.manual_seed(5)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 2, 1)).to(memory_format=torch.channels_last)
+    layout = read_layout(model)
+    assert layout.rows()[0] == ["0.weight", [4, 3, 3, 3], "parameter", 0, [0, 2, 3, 1]]
+    assert layout.rows()[2] == ["1.weight", [2, 4, 1, 1], "parameter", 112], "one element high and wide: rows all the same"
+    trainer = TorchTrainer(layout, layout.plan(shards, False), "target")
+    state = ModelLayout.of(layout.rows(), layout.parameters)
+    for name, tensor in state.state_dict(whole(trainer)).items():
+        np.testing.assert_array_equal(tensor, model.state_dict()[name].numpy(), name)
+    new = {name: torch.randn(tensor.shape) for name, tensor in model.state_dict().items()}
+    sent = state.flat({name: RawTensor("float32", tuple(t.shape), t.numpy().tobytes()) for name, t in new.items()})
+    for shard in range(shards):
+        trainer.install(shard, sent[trainer.bounds[shard] : trainer.bounds[shard + 1]], 1, "replace")
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, new[name]), name
+    assert model[0].weight.is_contiguous(memory_format=torch.channels_last)
+    assert layout.sha256() != read_layout(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 2, 1))).sha256()
 
 
 def test_training_goes_on_after_pulls_and_installs() -> None:
@@ -245,20 +286,14 @@ def _strided_buffer() -> nn.Module:
         (_with(torch.zeros(2, dtype=torch.float64)), r"not float32: parameter=odd.*model\.float\(\)"),
         (_with(torch.zeros(2, dtype=torch.complex64)), "complex: parameter=odd"),
         (_with(torch.eye(2).to_sparse()), "sparse: parameter=odd"),
-        (_with(torch.zeros(3, 2).t()), "not contiguous: parameter=odd.*channels_last"),
+        (_with(torch.zeros(3, 4)[:, :2]), r"gaps in memory, or overlaps itself: parameter=odd.*strides=\[4, 1\]"),
+        (_with(torch.zeros(1).expand(3)), r"gaps in memory, or overlaps itself: parameter=odd.*strides=\[0\]"),
         (_with(torch.zeros(2, device="meta")), "no storage yet: parameter=odd"),
         (nn.LazyLinear(2), "no storage yet: parameter=weight"),
-        (_strided_buffer(), "a buffer is not contiguous: buffer=mask"),
+        (_strided_buffer(), "a buffer has gaps in memory, or overlaps itself: buffer=mask"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_what_cannot_be_exchanged_is_refused_by_name(model: nn.Module, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         read_layout(model)
-
-
-def test_large_frozen_tensors_are_left_out_with_a_warning(monkeypatch, caplog) -> None:
-    monkeypatch.setattr("mpca.agent.layout.LOCAL_LIMIT_BYTES", 40)
-    layout = read_layout(Tricky())
-    assert sorted(layout.local) == ["frozen.bias", "norm.num_batches_tracked"]
-    assert "left out of saved models: tensor=frozen.weight, bytes=36, limit_bytes=40" in caplog.text

@@ -10,7 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from mpca.algorithm import Identity, JointShard, blend, correct, extrapolate, init, local_mean, pull, tilt, update, weighted_sum
+from mpca.algorithm import (
+    Identity,
+    JointShard,
+    beta_at,
+    blend,
+    correct,
+    extrapolate,
+    gamma_at,
+    init,
+    local_mean,
+    pull,
+    tilt,
+    update,
+    weighted_sum,
+)
 
 floats = st.floats(-1e6, 1e6, width=32)
 vectors = hnp.arrays(np.float32, st.integers(1, 20), elements=floats)
@@ -137,13 +151,20 @@ def test_pull_ends_and_edges(x: np.ndarray) -> None:
 
 
 def test_tilt_is_the_gradient_of_the_regulariser() -> None:
-    local, target, alpha, h = np.array([1.0, -2.0]), np.array([0.5, 3.0]), 0.3, 1e-6
+    local, target, h = np.array([1.0, -2.0]), np.array([0.5, 3.0]), 1e-6
 
-    def regulariser(x: np.ndarray) -> float:
+    def regulariser(x: np.ndarray, alpha: float) -> float:
         return alpha / 2 * sum((a - b) ** 2 for a, b in zip(x, target, strict=True))
 
-    numeric = [(regulariser(local + h * e) - regulariser(local - h * e)) / (2 * h) for e in np.eye(2)]
-    np.testing.assert_allclose(tilt(np.zeros(2), local, target, alpha), numeric, rtol=1e-6)
+    for alpha in (0.3, 5.0):  # a weight, which may be above 1
+        numeric = [(regulariser(local + h * e, alpha) - regulariser(local - h * e, alpha)) / (2 * h) for e in np.eye(2)]
+        np.testing.assert_allclose(tilt(np.zeros(2), local, target, alpha), numeric, rtol=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [-0.1, float("inf"), float("nan")])
+def test_a_weight_that_is_negative_or_not_finite_is_refused(alpha: float) -> None:
+    with pytest.raises(ValueError, match=str(alpha)):
+        tilt(np.zeros(1), np.zeros(1), np.zeros(1), alpha)
 
 
 @pytest.mark.parametrize("alpha", [-0.1, 1.1, float("nan")])
@@ -160,12 +181,24 @@ def test_shapes_that_differ_are_refused() -> None:
         tilt(two, one, one, 0.5)
     with pytest.raises(ValueError, match="shapes differ"):
         correct(one, one, two)
+    with pytest.raises(ValueError, match="shapes differ"):
+        correct(two, one, two)
     with pytest.raises(ValueError, match="not of this shard"):
         update(init(one, 1), two, 1.0, 0.5)
     with pytest.raises(ValueError, match="not of this shard"):
         update(init(np.zeros(1, np.float32), 1), one, 1.0, 0.5)
     with pytest.raises(ValueError, match="parameters=3"):
         init(two, 3)
+
+
+@pytest.mark.parametrize("ramp", [1, 2, 20])
+def test_a_ramp_begins_at_the_first_exchange_and_ends_at_its_length(ramp: int) -> None:
+    assert (beta_at(0, 0.9, ramp), gamma_at(0, 0.7, ramp)) == (1.0, 0.0)
+    assert (beta_at(ramp, 0.9, ramp), gamma_at(ramp, 0.7, ramp)) == (0.9, 0.7)
+
+
+def test_without_a_ramp_both_rates_are_what_they_will_be_from_the_start() -> None:
+    assert (beta_at(0, 0.9, 0), gamma_at(0, 0.7, 0)) == (0.9, 0.7)
 
 
 def test_alpha_vanishes_in_bf16_and_not_in_fp32() -> None:

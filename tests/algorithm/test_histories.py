@@ -88,7 +88,7 @@ def test_eq7_shrinks_the_distance_by_one_factor() -> None:
 
 def test_schedules() -> None:
     golden = history("schedules")
-    close([alpha_at(v, 0.05) for v in range(30)], golden["alpha"], golden["relative_error"])
+    close([alpha_at(u, 0.05) for u in range(30)], golden["alpha"], golden["relative_error"])
     close([beta_at(k, 0.9) for k in range(30)], golden["beta"], golden["relative_error"])
     close([gamma_at(k, 0.7) for k in range(30)], golden["gamma"], golden["relative_error"])
 

@@ -1,15 +1,19 @@
-"""A backup of another model is refused, with the first tensor that differs."""
+"""A backup of another model is refused, with the first tensor that differs; one that cannot be gone on from is passed over."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mpca.api.resume import Resumed
+from mpca.api.resume import Resumed, find_backup
+from mpca.data.plan import Membership
 from mpca.driver.joint import JointModel
 from mpca.errors import BackupError
 from mpca.methods import MPCA
-from mpca.storage import BackupState, ModelLayout
+from mpca.storage import Backups, BackupState, LocalStore, Location, MemoryStore, ModelLayout
 from tests.driver.support import hello
 
 
@@ -37,3 +41,49 @@ def test_the_same_model_takes_it_up() -> None:
     joint = JointModel(MPCA(), hello(0).hello)
     backup(["weight", [6], "parameter", 0]).restore(joint)
     assert joint.versions() == [1, 1, 1]
+
+
+def test_a_backup_of_the_same_tensors_in_another_memory_order_is_turned() -> None:
+    said = replace(hello(0).hello, layout=[["weight", [2, 3], "parameter", 0, [1, 0]]])
+    joint = JointModel(MPCA(), said)
+    flat = np.arange(6, dtype=np.float32)
+    layout = ModelLayout.of([["weight", [2, 3], "parameter", 0]], parameters=6)
+    Resumed("b", BackupState(layout, flat, 10 * flat, [0, 2, 4, 6], [1, 1, 1], "r", 1, 3)).restore(joint)
+    assert joint.vector().tolist() == [0, 3, 1, 4, 2, 5]
+    assert joint.trajectory().tolist() == [0, 30, 10, 40, 20, 50]
+
+
+def position(**changes: object) -> dict[str, object]:
+    return {"members": Membership.of(2).to_dict(), "at": [[0, 1, 5], [1, 1, 4]], "last": 1, **changes}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        position(at="abc"),
+        position(at=[[0, 1]]),
+        position(members=[]),
+        position(members={**Membership.of(2).to_dict(), "since": None}),
+        position(last=None),
+        {"at": []},
+    ],
+)
+def test_a_position_in_the_data_that_cannot_be_means_the_older_backup(data: dict[str, object]) -> None:
+    store = MemoryStore()
+    for cycle, left in ((3, position()), (4, data)):
+        state = backup(["weight", [6], "parameter", 0]).state
+        Backups(store, "backups").write(replace(state, cycle=cycle, data=left))
+    found = find_backup("auto", Location.parse("/runs/a/backups"), lambda at: store)
+    assert found is not None
+    assert found.cycle == 3
+    assert found.state.data == position()
+    (told,) = found.passed_over
+    assert told.startswith("epoch-0001-cycle-00000004: ")
+    assert "position in the data is damaged" in told
+
+
+def test_one_that_is_named_and_cannot_be_gone_on_from_is_refused(tmp_path: Path) -> None:
+    state = backup(["weight", [6], "parameter", 0]).state
+    info = Backups(LocalStore(tmp_path), "backups").write(replace(state, data=position(at=None)))
+    with pytest.raises(BackupError, match=rf"^{info.name}: .*position in the data is damaged"):
+        find_backup(info.path, Location.parse(tmp_path / "backups"), lambda at: LocalStore(at.path))

@@ -10,7 +10,7 @@ import pytest
 from mpca.api.signals import Interrupted, Signals
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_during_the_start_it_raises_with_its_exit_code(signum: int, code: int) -> None:
     with Signals() as signals, pytest.raises(Interrupted) as raised:
         os.kill(os.getpid(), signum)
@@ -27,6 +27,37 @@ def test_a_loop_that_looks_is_not_torn_off_in_the_middle() -> None:
         assert signals.caught == signal.SIGTERM, "the first one says how the run ends"
         with pytest.raises(Interrupted):
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_one_terminal_that_is_gone_is_said_three_times_and_meant_once() -> None:
+    with Signals() as signals:
+        signals.looked_at = True
+        for _ in range(4):
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signals.caught == signal.SIGHUP
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(Interrupted):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_terminal_that_goes_while_the_start_is_broken_off_changes_nothing() -> None:
+    with Signals():
+        with pytest.raises(Interrupted):
+            os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGHUP)  # while what was started is ended
+
+
+def test_a_hangup_that_was_ignored_stays_so() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with Signals() as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+            signals.again()
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signals.caught is None
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_the_handlers_before_come_back() -> None:

@@ -16,9 +16,19 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["PACKAGES", "BareRoot"]
+import pytest
 
-SUITE = "bookworm"
+__all__ = ["NEEDED", "PACKAGES", "BareRoot"]
+
+#: Of every test that makes one.
+NEEDED = (
+    pytest.mark.root,
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="making and entering a root folder takes root"),
+    pytest.mark.skipif(shutil.which("debootstrap") is None, reason="debootstrap is not installed"),
+)
+
+BOOKWORM = "bookworm"
 PACKAGES = ("git", "python3", "make", "ca-certificates")
 _DEFAULT_MIRROR = "http://deb.debian.org/debian"
 _CACHE = Path.home() / ".cache" / "mpca"
@@ -41,11 +51,11 @@ _DOWNLOADS = ("~/.cache/uv", "~/.m2/repository", "~/.m2/wrapper")
 class BareRoot:
     """One root folder, unpacked at `path`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, suite: str = BOOKWORM) -> None:
         self.path = path
-        archive = _CACHE / f"{SUITE}-{'-'.join(PACKAGES)}.tar"
+        archive = _CACHE / f"{suite}-{'-'.join(PACKAGES)}.tar"
         if not archive.is_file():
-            _bootstrap(archive)
+            _bootstrap(archive, suite)
         path.mkdir()
         with tarfile.open(archive) as tar:
             tar.extractall(path, filter="fully_trusted")
@@ -54,7 +64,7 @@ class BareRoot:
             inside.parent.mkdir(parents=True, exist_ok=True)
             inside.unlink(missing_ok=True)
             shutil.copyfile(source, inside)
-        _write_apt(self.inside("/etc/apt"))
+        _write_apt(self.inside("/etc/apt"), suite)
         self.run("update-ca-certificates", quiet=True)
 
     def inside(self, path: str) -> Path:
@@ -94,11 +104,11 @@ class BareRoot:
         return self.inside(path.replace("~", "/root", 1))
 
 
-def _bootstrap(archive: Path) -> None:
+def _bootstrap(archive: Path, suite: str) -> None:
     folder = archive.with_suffix(".new")
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    command = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(folder), _mirror()]
+    command = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", suite, str(folder), _mirror(suite)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     unfinished = archive.with_suffix(".part")
     with tarfile.open(unfinished, "w") as tar:
@@ -113,22 +123,26 @@ def _sources() -> Iterator[str]:
             yield path.read_text(encoding="utf-8")
 
 
-def _mirror() -> str:
-    """The mirror that this machine itself uses for the suite, if it is a Debian of that suite."""
+def _mirror(suite: str) -> str:
+    """The mirror that this machine itself uses for the suite or, if it is another Debian, for that: mirrors have all."""
+    return _mirror_of(suite) or _mirror_of(BOOKWORM) or _DEFAULT_MIRROR
+
+
+def _mirror_of(suite: str) -> str | None:
     for text in _sources():
         for line in text.splitlines():
-            one_line = re.match(rf"deb\s+(?:\[[^]]*\]\s+)?(\S+)\s+{SUITE}\s+main", line)
+            one_line = re.match(rf"deb\s+(?:\[[^]]*\]\s+)?(\S+)\s+{suite}\s+main", line)
             if one_line:
                 return one_line[1]
-        stanza = re.search(rf"(?ms)^URIs:\s*(\S+).*?^Suites:.*\b{SUITE}\b", text)
+        stanza = re.search(rf"(?ms)^URIs:\s*(\S+).*?^Suites:.*\b{suite}\b", text)
         if stanza:
             return stanza[1]
-    return _DEFAULT_MIRROR
+    return None
 
 
-def _write_apt(apt: Path) -> None:
+def _write_apt(apt: Path, suite: str) -> None:
     """The same mirror as here, and how apt reaches it (proxies, timeouts)."""
-    (apt / "sources.list").write_text(f"deb {_mirror()} {SUITE} main\n", encoding="utf-8")
+    (apt / "sources.list").write_text(f"deb {_mirror(suite)} {suite} main\n", encoding="utf-8")
     settings = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=True).stdout
     network = [line for line in settings.splitlines() if re.match(r'Acquire::\S+ "[^"]+";', line)]
     (apt / "apt.conf.d" / "90network").write_text("\n".join([*network, ""]), encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -12,19 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.bare.root import PACKAGES, BareRoot
+from tests.bare.root import NEEDED, PACKAGES, BareRoot
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The README marks its blocks for this test by a comment in front of them.
 MARKED = re.compile(r"<!-- tests/bare runs this -->\s*```sh\n(.*?)```", re.DOTALL)
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.slow,
-    pytest.mark.timeout(2400),
-    pytest.mark.skipif(os.geteuid() != 0, reason="making and entering a root folder takes root"),
-    pytest.mark.skipif(shutil.which("debootstrap") is None, reason="debootstrap is not installed"),
-]
+pytestmark = [*NEEDED, pytest.mark.timeout(2400)]
 
 
 def commands() -> list[str]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mpca.cli import main
+from mpca.storage import Backups, LocalStore
 from tests.report.synthetic import synthetic_records, write_run
+from tests.storage.test_backup import state
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = str(ROOT / "conf" / "digits.toml")
@@ -72,6 +76,33 @@ def test_a_run_folder_that_exists_is_refused_with_the_remedy(capfd: pytest.Captu
     assert "--resume auto" in err[-1]
 
 
+@pytest.mark.parametrize("spark", ["nothing", "users", "of a killed driver"])
+def test_a_resume_that_is_refused_leaves_the_folder_as_it_was(tmp_path: Path, spark: str) -> None:
+    """A folder with copied backups, notes, and perhaps something where Spark's files would go; no Java."""
+    folder = tmp_path / "moved"
+    Backups(LocalStore(folder), "backups").write(replace(state(5), data={}))
+    (folder / "notes.txt").write_text("mine")
+    was = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    if spark != "nothing":
+        (folder / "spark" / "local").mkdir(parents=True)
+        (folder / "spark" / "song.ogg").write_bytes(b"la")
+    if spark == "users":
+        was[folder / "spark" / "song.ogg"] = b"la"
+    elif spark != "nothing":
+        (folder / "spark" / ".made-by-mpca").touch()
+    ended = subprocess.run(
+        [sys.executable, "-m", "mpca.cli", "train", DIGITS, "--resume", "auto", "--run-dir", str(folder)],
+        env={**os.environ, "JAVA_HOME": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert ended.returncode == 2, ended.stderr
+    words = f"{folder}/spark; move it away" if spark == "users" else "Java 8, 11 or 17 must be on PATH"
+    assert words in ended.stderr.splitlines()[-1]
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == was
+
+
 def test_an_unknown_option_exits_with_2(capfd: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capfd, "train", DIGITS, "--quick")
     assert code == 2
@@ -92,6 +123,24 @@ def test_report_draws_the_page_and_says_where_it_is(capfd: pytest.CaptureFixture
     assert code == 0
     assert Path(out.strip()) == run_dir / "report.html"
     assert (run_dir / "report.html").is_file()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, '{"status": "rea'])
+def test_a_report_is_drawn_without_a_summary_that_is_damaged(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, text: str
+) -> None:
+    run_dir = write_run(tmp_path / "run", synthetic_records(cycles=5))
+    (run_dir / "summary.json").write_text(text)
+    code, _, _ = run(capfd, "report", str(run_dir))
+    assert code == 0
+    assert (run_dir / "report.html").is_file()
+
+
+def test_a_configuration_that_is_nested_too_deeply_is_refused(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000)
+    code, _, err = run(capfd, "train", str(tmp_path / "deep.toml"))
+    assert code == 2
+    assert "nested too deeply" in err[-1]
 
 
 def test_an_unknown_bench_case_exits_with_2_and_names_it(capfd: pytest.CaptureFixture[str]) -> None:

@@ -134,7 +134,16 @@ def test_a_password_in_a_url_is_refused_and_never_printed(
 def test_the_newest_backup_of_a_run_that_is_not_named(capfd: pytest.CaptureFixture[str], configured: Path) -> None:
     code, _, err = run(capfd, "submit", DIGITS, "--resume", "auto")
     assert code == 2
-    assert err[-1].endswith("--resume auto: the newest backup of which run? name its folder by --set run.dir=...")
+    assert err[-1].endswith("--resume auto: the newest backup of which run? name its folder by --run-dir")
+
+
+def test_the_folder_is_named_as_for_train_and_a_password_in_it_is_refused(
+    capfd: pytest.CaptureFixture[str], configured: Path
+) -> None:
+    code, printed, err = run(capfd, "submit", DIGITS, "--run-dir", f"hdfs://ann:{SECRET}@nn1/runs/a")
+    assert code == 2
+    assert SECRET not in printed
+    assert "run.dir = 'hdfs://ann:***@nn1/runs/a'" in err[-1]
 
 
 def test_words_without_a_script(capfd: pytest.CaptureFixture[str], configured: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from mpca import data, models
-from mpca.records import AgentRecord, CycleRecord, EndRecord, EvaluationRecord, RunRecord, read_records
+from mpca.records import AgentRecord, BeginRecord, CycleRecord, EndRecord, EvaluationRecord, RunRecord, read_records
 from tests.report.test_page import page_of
 from tests.support.fake_executor import wait_until
 
@@ -27,7 +27,7 @@ FILES = {"config.toml", "records.jsonl", "summary.json", "model.safetensors", "r
 SUMMARY_KEYS = """
 status reason method num_agents seed seconds seconds_to_first_step submit_seconds cycles steps samples final_error best_error
 target_error seconds_to_target evaluations pause_share model_bytes bytes_in_driver bytes_out_driver bytes_data_remote
-agents_lost agents_replaced backups attempts resumed_from versions final
+bad_records agents_lost agents_replaced cut_off backups attempts resumed_from versions final
 """
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -73,10 +73,10 @@ def wait_for(run_dir: Path, kind: str, count: int, process: subprocess.Popen[str
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One whole run, of which an agent is killed in the middle."""
     folder = tmp_path_factory.mktemp("digits") / "run"
-    # The target is out of reach, so that there is time for a kill and for what follows it. Two agents: a replacement that
-    # imports torch beside three that train takes a minute on two cores.
+    # No target, so that there is time for a kill and for what follows it. Two agents: a replacement that imports torch
+    # beside three that train takes a minute on two cores.
     two = ("cluster.agents=2", "cluster.min_agents=1")
-    process = train(folder, "objectives.target_error=0.001", "objectives.max_time=75s", *two)
+    process = train(folder, "objectives.target_error=0", "objectives.max_time=75s", *two)
     wait_for(folder, "cycle", 10, process)
     (victim,) = [
         record.pid
@@ -101,6 +101,13 @@ def test_the_run_folder_is_the_interface(run_dir: Path) -> None:
     assert summary["method"] == "mpca"
     assert summary["num_agents"] == len(summary["steps"]) == 2
     assert 74 < summary["seconds"] < 100
+    records = read_records(run_dir / "records.jsonl").records
+    (began,) = [one for one in records if isinstance(one, BeginRecord)]
+    assert began.agents == 2
+    assert summary["seconds"] <= records[-1].t - began.t, "what follows the stop is no training"
+    last = max(one.t for one in records if isinstance(one, CycleRecord))
+    assert summary["seconds"] == pytest.approx(last - began.t, abs=1.0)
+    assert not [one for one in records if isinstance(one, CycleRecord) and one.t < began.t]
     assert summary["final_error"] < 0.1
     assert summary["best_error"] <= summary["final_error"]
     assert summary["agents_lost"] == 1
@@ -140,19 +147,27 @@ def test_the_report_says_what_the_records_say(run_dir: Path) -> None:
     page = page_of(run_dir)
     records = read_records(run_dir / "records.jsonl").records
     evaluations = [one for one in records if isinstance(one, EvaluationRecord)]
-    assert [(p["t"], p["cycle"], p["error"]) for p in page.data["curve"]] == [(e.t, e.cycle, e.error) for e in evaluations]
-    stages = sorted(
-        (one.cycle, name, stage["shard"], stage["start"], stage["end"])
+    (zero,) = [one.t for one in records if isinstance(one, BeginRecord)]  # the report's times are of training
+    assert [(p["cycle"], p["error"]) for p in page.data["curve"]] == [(e.cycle, e.error) for e in evaluations]
+    assert [p["t"] for p in page.data["curve"]] == pytest.approx([e.t - zero for e in evaluations])
+    stages = [
+        (one.cycle, name, stage["shard"], pytest.approx(stage["start"] - zero), pytest.approx(stage["end"] - zero))
         for one in records
         if isinstance(one, CycleRecord)
-        for name, stage in one.stages.items()
-    )
+        for name, stage in sorted(one.stages.items())
+    ]
     assert sorted((b["cycle"], b["stage"], b["shard"], b["start"], b["end"]) for b in page.data["bars"]) == stages
     lost = [one for one in records if isinstance(one, AgentRecord) and one.event == "lost"]
     assert [(x["agent"], x["incarnation"], x["seconds"]) for x in page.data["losses"]] == [
-        (one.index, one.incarnation, one.t) for one in lost
+        (one.index, one.incarnation, pytest.approx(one.t - zero)) for one in lost
     ]
     assert page.data["losses"][0]["replaced_after_s"] > 0
+
+
+def test_everything_in_the_run_folder_is_its_owners_alone(run_dir: Path) -> None:
+    everything = [run_dir, *run_dir.rglob("*")]
+    assert run_dir / "backups" in everything
+    assert [path for path in everything if path.stat().st_mode & 0o077] == []
 
 
 def test_the_saved_model_is_the_one_that_was_evaluated_last(run_dir: Path) -> None:
@@ -182,7 +197,7 @@ def test_the_other_methods_go_through_the_same_door(tmp_path: Path, method: str)
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_run_within_ten_seconds_with_the_model_saved(tmp_path: Path, signum: int, code: int) -> None:
-    process = train(tmp_path / "run", "objectives.target_error=0.001", json_out=False)
+    process = train(tmp_path / "run", "objectives.target_error=0", json_out=False)
     wait_for(tmp_path / "run", "cycle", 5, process)
     sent = time.monotonic()
     os.kill(process.pid, signum)
@@ -198,7 +213,6 @@ def test_a_signal_ends_the_run_within_ten_seconds_with_the_model_saved(tmp_path:
 
 def test_a_signal_during_the_start_ends_it_too(tmp_path: Path) -> None:
     process = train(tmp_path / "run")
-    wait_for(tmp_path / "run", "run", 1, process)
     wait_until(lambda: (tmp_path / "run" / "spark" / "driver.log").exists(), "Spark is starting")
     sent = time.monotonic()
     os.kill(process.pid, signal.SIGINT)
@@ -206,3 +220,7 @@ def test_a_signal_during_the_start_ends_it_too(tmp_path: Path) -> None:
     assert time.monotonic() - sent < 10
     assert process.returncode == 130
     assert living(process, tmp_path / "run") == []
+    run = tmp_path / "run"
+    if run.exists():  # it had just begun
+        assert json.loads((run / "summary.json").read_text())["status"] == "interrupted"
+        assert not (run / "spark").exists()

@@ -18,7 +18,7 @@ def numbered(count: int, height: int, width: int, channels: int = 3) -> np.ndarr
     return np.stack([np.stack([np.roll(plane, 7 * c + n) for c in range(channels)]) for n in range(count)])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32), st.integers(1, 5), st.integers(1, 4), st.integers(2, 12), st.integers(2, 12))
 def test_a_patch_is_a_window_of_the_image_in_black_and_the_same_for_all_channels(seed, count, padding, height, width) -> None:
     images = numbered(count, height, width)
@@ -46,7 +46,7 @@ def moved(image: np.ndarray, down: int, right: int) -> np.ndarray:
     return out
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32), st.integers(1, 9))
 def test_a_flip_is_the_image_or_its_mirror(seed: int, count: int) -> None:
     images = numbered(count, 5, 6)
@@ -54,7 +54,7 @@ def test_a_flip_is_the_image_or_its_mirror(seed: int, count: int) -> None:
         assert np.array_equal(flipped, image) or np.array_equal(flipped, np.flip(image, axis=2))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32), st.integers(1, 9), st.integers(0, 5), st.integers(0, 5))
 def test_a_view_is_a_patch_or_its_mirror_as_planes(seed: int, size: int, above: int, beside: int) -> None:
     image = numbered(1, size + above, size + beside)[0].transpose(1, 2, 0)

@@ -174,7 +174,7 @@ def test_a_killed_ingest_goes_on_where_it_was_and_gives_the_same_bytes(tmp_path:
 
 def test_a_decoder_that_dies_costs_the_file_that_it_died_of(tmp_path: Path) -> None:
     source = folders(tmp_path / "source", classes=2, each=5)
-    os.mkfifo(source / "slow")  # read by nobody: the process waits there until it is killed
+    (source / "slow").write_bytes(jpeg(77, edge=300))  # the one that is scaled, for which torch is imported: that takes seconds
     rows = [f"source/class{label}/{number:03d}.jpg,{label}" for label in range(2) for number in range(5)]
     (tmp_path / "list.csv").write_text("\n".join(["path,label", *rows, "source/slow,1"]))
     target = tmp_path / "set"
@@ -191,7 +191,7 @@ def test_a_decoder_that_dies_costs_the_file_that_it_died_of(tmp_path: Path) -> N
     ]
     ingesting = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
-    while not (pid := _reader_of(source / "slow", ingesting.pid)):
+    while not (pid := _importing_torch(ingesting.pid)):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     os.kill(pid, signal.SIGSEGV)
@@ -201,12 +201,55 @@ def test_a_decoder_that_dies_costs_the_file_that_it_died_of(tmp_path: Path) -> N
     assert json.loads(line) == {"file": str(source / "slow"), "reason": "the decoder died of it: signal 11 (SIGSEGV)"}
 
 
-def _reader_of(fifo: Path, parent: int) -> int:
-    """The child of `parent` that waits in opening the fifo."""
+def _importing_torch(parent: int) -> int:
+    """The child of `parent` that has begun to load torch."""
     for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
-        if "wait_for_partner" in Path(f"/proc/{child}/wchan").read_text():
+        if "libtorch" in Path(f"/proc/{child}/maps").read_text():
             return int(child)
     return 0
+
+
+@pytest.mark.timeout(120)
+def test_what_is_no_plain_file_is_named_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    source = folders(tmp_path / "source", classes=2, each=5)
+    os.mkfifo(source / "class0" / "fifo.jpg")
+    (source / "class0" / "nowhere.jpg").symlink_to("gone")
+    (source / "class1" / "folder.JPEG").mkdir()
+    (source / "class1" / "inside").mkdir()
+    (source / "class1" / "inside" / "deep.jpg").write_bytes(jpeg(50))
+    (source / "class1" / "elsewhere").symlink_to(source / "class0")
+    expected = {
+        "fifo.jpg": "not a plain file: a FIFO",
+        "nowhere.jpg": "No such file or directory",
+        "folder.JPEG": "not a plain file: a directory",
+        "elsewhere": "not a plain file: a directory",
+    }
+    done = ingest(source, str(tmp_path / "set"), Options(), processes=1)
+    assert _named(tmp_path / "set") == expected
+    assert done.manifest.splits["train"].by_class == [5, 6]
+    paths = [path for folder in source.iterdir() for path in folder.iterdir() if path.name != "inside"]
+    lines = [f"{path.relative_to(tmp_path)},{path.parent.name}" for path in paths]
+    (tmp_path / "list.csv").write_text("\n".join(["path,label", *lines]))
+    done = ingest(tmp_path / "list.csv", str(tmp_path / "again"), Options(), processes=1)
+    assert _named(tmp_path / "again") == expected
+    assert done.manifest.splits["train"].by_class == [5, 5]
+
+
+def _named(target: Path) -> dict[str, str]:
+    lines = [json.loads(line) for line in (target / "bad.jsonl").read_text().splitlines()]
+    return {Path(one["file"]).name: one["reason"] for one in lines}
+
+
+def test_empty_files_wherever_they_come_in_the_shuffle(tmp_path: Path) -> None:
+    """All of a list's paths are wrong: every file counts as empty, the first one of the shuffle too."""
+    (tmp_path / "list.csv").write_text("path,label\nnone/1.jpg,a\nnone/2.jpg,b\n")
+    with pytest.raises(ConfigError, match="2 classes have no readable image to train on: a, b"):
+        ingest(tmp_path / "list.csv", str(tmp_path / "set"), Options(), processes=1)
+    source = folders(tmp_path / "source", classes=1, each=1)
+    for seed in range(4):
+        (source / "class0" / f"empty{seed}.jpg").write_bytes(b"")
+        done = ingest(source, str(tmp_path / f"set{seed}"), Options(seed=seed), processes=1)
+        assert (done.manifest.splits["train"].records, done.manifest.bad) == (1, seed + 1)
 
 
 def _link(path: Path) -> Path:

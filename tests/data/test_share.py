@@ -39,6 +39,23 @@ def test_agents_together_see_every_sample_of_an_epoch_once(samples: int, agents:
         assert max(sizes) - min(sizes) <= 1
 
 
+@pytest.mark.parametrize(("samples", "batch_size", "agents"), [(10, 4, 3), (9, 4, 1), (7, 7, 7), (101, 8, 4)])
+def test_its_length_is_how_many_batches_come(samples: int, batch_size: int, agents: int) -> None:
+    for agent in range(agents):
+        one = share(Squares(samples), batch_size, agent=agent, agents=agents, epochs=2)
+        assert len(one) == sum(1 for _ in one)
+        endless = share(Squares(samples), batch_size, agent=agent, agents=agents, epochs=None)
+        assert 2 * len(endless) == len(one), "of one epoch, as schedules count"
+
+
+def test_its_length_follows_the_membership() -> None:
+    turns = Epochs(0, 2, 1)
+    one = Share(Squares(60), 10, seed=7, incarnation=0, epochs=turns)
+    assert len(one) == sum(1 for _ in one) == 3
+    turns.update_members(Membership.of(2).lose(1, 0, 0, last=0))
+    assert len(one) == 6
+
+
 def test_share_is_a_function_of_its_arguments() -> None:
     base = {"turn": Turn(3, 1, 2), "seed": 5, "agent": 1, "incarnation": 0}
     first = share_of_epoch(50, **base).tolist()

@@ -38,6 +38,19 @@ def test_agents_and_their_workers_together_see_every_sample_once(loader: dict[st
     assert sum(counted) == 46
 
 
+class Counted(Numbers):
+    def __len__(self) -> int:
+        return self.samples
+
+
+@pytest.mark.parametrize("loader", [{}, {"num_workers": 2}], ids=["same process", "workers"])
+def test_its_length_is_how_many_batches_come_where_the_data_set_has_one(loader: dict[str, int]) -> None:
+    one = IterableShare(Counted(23), 4, epochs=Epochs(1, 2, 2), **loader)
+    assert len(one) == sum(1 for _ in one)
+    with pytest.raises(TypeError, match="has no len"):
+        len(IterableShare(Numbers(23), 4, epochs=Epochs(0, 1, 1)))
+
+
 def test_an_endless_share_ends_when_the_run_is_stopping_and_one_without_samples_says_so() -> None:
     seen: list[int] = []
     for batch in IterableShare(Numbers(4), 2, epochs=Epochs(0, 1, None), stopping=lambda: len(seen) >= 10):  # noqa: B023

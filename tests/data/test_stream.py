@@ -18,6 +18,7 @@ import torch
 
 from mpca.data.cache import RecordCache
 from mpca.data.decode import decode
+from mpca.data.passes import Passes
 from mpca.data.plan import Membership
 from mpca.data.stream import Stream, Streamed
 from mpca.data.stream_options import StreamOptions
@@ -208,12 +209,15 @@ def bad_set(tmp_path: Path) -> Path:
 
 
 def test_bad_records_are_skipped_counted_once_and_named(bad_set: Path) -> None:
-    one = streamed(LocalStore(bad_set)).stream(8, epochs=2, max_bad_fraction=0.2)
+    told: list[tuple[str, str]] = []
+    tell = {"tell_bad": lambda record, reason: told.append((record, reason))}
+    one = streamed(LocalStore(bad_set)).stream(8, epochs=2, max_bad_fraction=0.2, **tell)
     seen = sum(len(labels) for _, labels in one)
     assert seen == 2 * 24
     assert one.bad is not None
     assert one.bad.count == len(corpus())
     assert {name.split(":")[1].split(" ")[0] for name in one.bad.names} == set(corpus())
+    assert [f"{record}: {reason}" for record, reason in told] == one.bad.names
 
 
 def test_above_the_fraction_the_stream_ends_with_the_names(bad_set: Path) -> None:
@@ -221,6 +225,22 @@ def test_above_the_fraction_the_stream_ends_with_the_names(bad_set: Path) -> Non
         BadRecords, match=r"3 of 28 that an agent reads in an epoch, data.max_bad_fraction=0.1; train-000000.tar:"
     ):
         list(streamed(LocalStore(bad_set)).stream(8, epochs=1, max_bad_fraction=0.1))
+
+
+def test_its_length_is_how_many_batches_come(stream: Callable[..., Stream]) -> None:
+    one = stream(epochs=2)
+    assert len(one) == sum(1 for _ in one)
+    assert len(stream(epochs=None)) == len(stream(epochs=1)), "of one epoch, as schedules count"
+
+
+@pytest.mark.timeout(60)
+def test_a_stream_of_which_nothing_can_be_read_ends_and_says_so(bad_set: Path, tmp_path: Path) -> None:
+    store = copied(bad_set)
+    store.damage("train-000000.tar", bytes(store.size("train-000000.tar")))
+    with pytest.raises(BadRecords, match=r"not one record can be read: all 28 of an epoch are bad; train-000000.tar:"):
+        list(streamed(store).stream(8, max_bad_fraction=1.0))
+    with pytest.raises(BadRecords, match="not one record can be read"):
+        list(Passes(streamed(store), 8, max_bad_fraction=1.0))
 
 
 def test_a_changed_byte_is_found_by_the_checksum(pictures: Path) -> None:

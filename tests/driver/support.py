@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from mpca.driver import cluster as c
@@ -15,10 +16,11 @@ from mpca.wire.orders import Answer, Frozen, Order
 LAYOUT = [["weight", [6], "parameter", 0]]
 
 
-def hello(agent: int, incarnation: int = 0, x0: str = "x0", layout: list[Any] = LAYOUT) -> c.AgentHello:
+def hello(agent: int, incarnation: int = 0, x0: str = "x0", layout: list[Any] = LAYOUT, shards: int = 3) -> c.AgentHello:
     said = Hello(
         agent=agent, incarnation=incarnation, pid=100 + agent, python="3", torch="2", mpca="0", x0_hash=x0, layout=layout,
-        local={}, tied={}, bounds=[0, 2, 4, 6], parameters=6, segment_fd=3, segment_bytes=4096, slots=[],
+        local={}, tied={}, bounds=[2 * edge for edge in range(shards + 1)], parameters=6, segment_fd=3, segment_bytes=4096,
+        slots=[],
     )  # fmt: skip
     return c.AgentHello(f"e{agent}", f"host{agent}", said)
 
@@ -28,22 +30,25 @@ def progress(agent: int, incarnation: int = 0) -> c.AgentProgress:
 
 
 class Machine:
-    """`agents` agents, one executor each (e0, e1, ...); three shards."""
+    """`agents` agents, `per_executor` on each executor (e0, e1, ...)."""
 
-    def __init__(self, agents: int = 2, phases: int = 3, min_agents: int = 1, **shape: Any) -> None:
+    def __init__(
+        self, agents: int = 2, phases: int = 3, min_agents: int = 1, shards: int = 3, per_executor: int = 1, **shape: Any
+    ) -> None:
         self.now = 0.0
         self.machine = CycleMachine(
             RunShape(
-                run="r", epoch=1, shards=3, phases=phases, exchanges=True, min_agents=min_agents, deadline_s=5.0,
+                run="r", epoch=1, shards=shards, phases=phases, exchanges=True, min_agents=min_agents, deadline_s=5.0,
                 start_timeout_s=60.0, **shape,
             ),
-            Roster(agents, 1),
+            Roster(agents, per_executor),
             self.now,
         )  # fmt: skip
-        self.agents = agents
+        self.agents, self.shards, self.per_executor = agents, shards, per_executor
         self.sums = 0
         self.late: dict[int, str] = {}
         self.nan: set[int] = set()
+        self.moved: dict[int, float] = {}  # how far, of those whose distance is not 1
         self.gone: set[str] = set()
 
     def tell(self, event: Any, at: float | None = None) -> list[Any]:
@@ -60,10 +65,14 @@ class Machine:
                 if executor == name and agent in self.late:
                     late[agent] = self.late[agent]
                 elif executor == name:
-                    frozen.append(Frozen(agent, incarnation, tau, 7, agent not in self.nan, 1.0, 1.5))
+                    frozen.append(self.frozen(agent, incarnation, tau))
             weight = float(sum(one.tau for one in frozen if one.finite))
             said.append(Answer(name, name, frozen, late, weight, 10.0, 11.0, 8, 2))
         return said
+
+    def frozen(self, agent: int, incarnation: int, tau: int) -> Frozen:
+        finite = agent not in self.nan
+        return Frozen(agent, incarnation, tau, 7, finite, self.moved.get(agent, 1.0) if finite else math.nan, 1.0, 1.5)
 
     def done(self, order: Order, tau: int = 4) -> c.OrderDone:
         return c.OrderDone(order.order, self.answers(order, tau), 10.0, 12.0, 8)
@@ -88,7 +97,7 @@ class Machine:
                     queue.append(i.Initial(one.shard))
                 elif isinstance(one, i.Prepare):
                     self.sums += 1
-                    queue.append(i.Prepared(one.cycle, one.shard, 500 + one.cycle, one.cycle // 3 + 1, 1.0, 2.0))
+                    queue.append(i.Prepared(one.cycle, one.shard, 500 + one.cycle, one.cycle // self.shards + 1, 1.0, 2.0))
                 elif isinstance(one, i.PublishJoint):
                     queue.append(i.JointPublished([(shard, 900 + shard, 1, 8) for shard in range(3)]))
         return out
@@ -96,10 +105,10 @@ class Machine:
     def started(self) -> list[Any]:
         """All executors and agents are there; the answer has the first order."""
         out = []
+        for executor in range(-(-self.agents // self.per_executor)):
+            self.run(c.ExecutorReady(f"e{executor}", f"host{executor}", 2 * self.per_executor))
         for agent in range(self.agents):
-            self.run(c.ExecutorReady(f"e{agent}", f"host{agent}", 2))
-        for agent in range(self.agents):
-            out = self.run(hello(agent))
+            out = self.run(hello(agent, shards=self.shards))
         return out
 
     def training(self) -> list[Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from mpca.driver import cluster as c
 from mpca.driver import instructions as i
+from mpca.driver.attendance import BARRED_S
+from mpca.driver.roster import ACTIVE, LATE
 from mpca.wire.orders import Rediscovered
 from tests.driver.support import Machine
 
@@ -43,3 +45,27 @@ def test_an_agent_whose_holding_job_ended_and_that_is_nowhere_is_started_again()
     machine.run(c.HoldEnded(1, 0, "failed"))
     assert machine.run(c.AgentsFound("e0", [Rediscovered(0, 0, 100)])) == [], "another executor cannot tell"
     assert i.StartAgent(1, 1, "e1") in machine.run(c.AgentsFound("e1", []))
+
+
+def test_an_executor_that_damages_bytes_is_asked_again_after_its_time_and_not_before() -> None:
+    machine = Machine(agents=3)
+    machine.cycle(machine.training())
+    machine.run(c.ExecutorDamages("e1", "executor e1 damages bytes: piece 7"))
+    asked = [i.Rediscover(["e1"]) in machine.tell(i.Tick(), at=at) for at in (6.0, 300.0, BARRED_S - 1)]
+    assert asked == [False, False, False]
+    for early in (c.AgentBack("e1", 1, 0), c.AgentsFound("e1", [Rediscovered(1, 0, 101)])):
+        machine.run(early)
+        assert machine.machine.roster.agents[1].state == LATE
+    assert i.Rediscover(["e1"]) in machine.tell(i.Tick(), at=BARRED_S + 6)
+    machine.run(c.AgentsFound("e1", [Rediscovered(1, 0, 101)]))
+    assert machine.machine.roster.agents[1].state == ACTIVE
+
+
+def test_a_living_agent_on_it_whose_holding_job_ends_is_not_taken_for_dead() -> None:
+    machine = Machine(agents=3)
+    machine.cycle(machine.training())
+    machine.run(c.ExecutorDamages("e1", "executor e1 damages bytes: piece 7"))
+    assert machine.run(c.HoldEnded(1, 0, "cancelled")) == [i.Rediscover(["e1"])]
+    out = machine.run(c.AgentsFound("e1", [Rediscovered(1, 0, 101)]))
+    assert [one for one in out if isinstance(one, i.StartAgent)] == [i.StartAgent(1, 0, "e1")]
+    assert machine.machine.roster.agents[1].state == LATE

@@ -22,8 +22,8 @@ def test_a_heap_that_is_too_small_is_refused_with_what_it_needs(executor: int, d
     elements = 100 * MIB // 4
     with pytest.raises(ConfigError, match=named) as refusal:
         check_heaps([0, elements, 2 * elements, 3 * elements], 1, executor * MIB, driver * MIB)
-    # four shards of 100 MiB in 60 % of the heap above 300 MiB; the driver three and the whole model
-    need = 300 + 400 / 0.6 if named == "executor_memory" else 300 + 600 / 0.6
+    # five shards of 100 MiB in 60 % of the heap above 300 MiB; the driver four and the whole model
+    need = 300 + 500 / 0.6 if named == "executor_memory" else 300 + 700 / 0.6
     assert f"needs {format_size(int(need * MIB))}" in str(refusal.value)
 
 

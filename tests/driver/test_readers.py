@@ -211,6 +211,13 @@ def test_a_backup_keeps_where_agents_are_and_a_later_attempt_goes_on_from_it() -
     assert found.last == 3
 
 
+def test_who_has_said_nothing_yet_is_at_the_very_beginning() -> None:
+    machine = Machine(agents=2)
+    machine.training()
+    machine.run(at(0, 0, 4, 0))
+    assert machine.machine.readers.position()["at"] == [[0, 0, 4], [1, 0, 0]]
+
+
 def test_a_damaged_position_is_refused_by_name() -> None:
     with pytest.raises(BackupError, match="position in the data is damaged: KeyError: 'at'"):
         Readers(2, {"members": {}})

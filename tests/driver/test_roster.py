@@ -124,3 +124,12 @@ def test_a_late_agent_that_dies_was_lost_once() -> None:
     roster.late(0, 0, "stopped", 3.0)
     roster.died(0, 0, "exit code 137", 4.0)
     assert roster.lost == 1
+
+
+def test_who_has_finished_is_not_taken_hold_of_again() -> None:
+    roster = Roster(wanted=1, per_executor=1)
+    roster.executor_ready("a", "h", 2, 0.0)
+    roster.hello(0, 0, "h", 7, 1.0)
+    assert starts(roster.hold_again(0, 0, "a")) == [StartAgent(0, 0, "a")]
+    roster.finished(0, 0, 2.0)
+    assert roster.hold_again(0, 0, "a") == []

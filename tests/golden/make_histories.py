@@ -96,13 +96,13 @@ def pulls() -> None:
 
 def schedules() -> None:
     """alpha by repeated multiplication, beta by logarithms, gamma by thirds of integers."""
-    alpha, value = [0.0], F(1, 2)
-    for _ in range(1, 30):
+    alpha, value = [], F(1, 2)
+    for _ in range(30):
         alpha.append(float(max(F(1, 20), value)))
         value *= F(7, 10)
     write(
         "schedules",
-        "alpha by version, beta and gamma by exchange, with the default numbers of method mpca.",
+        "alpha by updates since version 1, towards 1/20; beta and gamma by exchange: the default numbers of method mpca.",
         alpha=alpha,
         beta=[max(0.9, math.exp(math.log(0.9) * k / 20)) for k in range(30)],
         gamma=[float(F(7, 10) * min(F(k), F(20)) / 20) for k in range(30)],

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from mpca.cli.dev.hadoop import Hadoop
+from mpca.spark.yarn import application_ids
 from mpca.storage import Location, Store, joined
 from mpca.storage.webhdfs import WebHdfsStore
 from tests.hadoop.support import ROOT, application, end_applications, jvms, mapped, nothing_lives, only, records, submit
@@ -67,35 +68,43 @@ def backed_up(far: Store) -> list[int]:
 
 
 @pytest.mark.usefixtures("nothing_kept")
-def test_a_killed_driver_comes_back_and_the_run_reaches_its_target(
-    hadoop: Hadoop, folder: str, far: Store, tmp_path: Path
-) -> None:
+def test_a_killed_driver_comes_back_and_the_run_reaches_its_target(hadoop: Hadoop, tmp_path: Path) -> None:
+    """In the folder that a run has when nobody names one."""
     run = submit(
         tmp_path,
         "--deploy-mode",
         "cluster",
         sets=(
-            f"run.dir={hadoop.hdfs_url}{folder}",
             "objectives.target_error=0.08",
             "objectives.max_time=20min",
             "optimizer.lr=3e-5",
             "backup.interval=1s",
         ),
     )
+    far = None
     try:
+        id = run.until(lambda: application_ids(run.text()), "an application")[0]
+        folder = f"/user/{getpass.getuser()}/mpca/runs/digits-{id}"
+        far = WebHdfsStore(Location.parse(hadoop.webhdfs_url + folder))
         run.until(lambda: [one for one in backed_up(far) if one > 1], "a backup of a few cycles")
-        id = only(run.text())
         (master,) = jvms(id, MASTER)
         os.kill(master, signal.SIGKILL)
         assert run.ended() == 0, run.text()[-4000:]
+        summary = json.loads(far.read("summary.json"))
+        lines = records(joined(far).decode())
     finally:
         run.close()
-    summary = json.loads(far.read("summary.json"))
+        if far is not None:
+            far.close()
+    place, where, report, model = run.said().splitlines()[-4:]
+    assert place == f"run folder {hadoop.hdfs_url}{folder}"
+    assert where.startswith(f"reached: error {100 * summary['final_error']:.2f} %, {summary['cycles']} cycles, ")
+    assert report == f"report {hadoop.hdfs_url}{folder}/report.html"
+    assert model == f"model  {hadoop.hdfs_url}{folder}/model.safetensors"
     assert summary["status"] == "reached"
     assert summary["final_error"] <= 0.08
     assert summary["attempts"] == 2
     assert summary["resumed_from"].startswith(f"{hadoop.hdfs_url}{folder}/backups/")
-    lines = records(joined(far).decode())
     assert [one["attempt"] for one in lines if one["kind"] == "run"] == [1, 2]
     again = next(at for at, one in enumerate(lines) if one["kind"] == "run" and one["attempt"] == 2)
     cycles = [one["cycle"] for one in lines[again:] if one["kind"] == "cycle"]

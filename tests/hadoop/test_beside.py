@@ -118,6 +118,7 @@ def test_two_secured_runs_beside_another_application_and_one_gives_way_to_the_ot
     assert all(set(each["contributors"]) == {"0", "1"} for each in records(ledgers[1], "cycle"))
 
     # What YARN took is an agent that is lost and comes back, the other one's process stays, and nothing is counted.
+    assert (len(told("lost")), len(told("replaced"))) == (1, 1), [*told("lost"), *told("replaced")]
     (lost,), (replaced,) = told("lost"), told("replaced")
     away, stayed = str(lost["index"]), str(1 - lost["index"])
     assert "was preempted" in lost["reason"]

@@ -20,6 +20,7 @@ from mpca.api.launch import Ended, Job, launch, resolve
 from mpca.api.place import HdfsPlace
 from mpca.api.shipping import ship
 from mpca.cli.dev.hadoop import Hadoop
+from mpca.driver.status import RunStatus
 from mpca.errors import BackupError
 from mpca.records import AgentRecord, BackupRecord, CycleRecord, Record, RunRecord, read_records
 from mpca.storage import Backups, Location, RunLock, joined
@@ -65,13 +66,16 @@ class Run:
             finally:
                 (self.here / "end").touch()
 
+        def note(status: RunStatus) -> None:
+            self.cycle = status.cycle
+
         teller = threading.Thread(target=tell)
         self.cycle = 0
         self.over.clear()
         teller.start()
         ended = None
         try:
-            ended = launch(job, on_status=lambda status: setattr(self, "cycle", status.cycle), on_stage=self.said.append)
+            ended = launch(job, on_status=note, on_stage=self.said.append)
         finally:
             self.over.set()
             teller.join()

@@ -7,6 +7,7 @@ import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.hadoop, pytest.mark.spark]
 MIB = 1 << 20
 PROMISES = [
     one
-    for name, one in vars(contract).items()
+    for name, one in inspect.getmembers(contract, inspect.isfunction)
     if name.startswith("test_") and list(inspect.signature(one).parameters) == ["store"]
 ]
 
@@ -79,6 +80,35 @@ def test_a_quota_is_an_error_that_says_path_and_size(store: Store, hadoop: Hadoo
     with pytest.raises(OSError, match=r"DSQuotaExceededException.*small/second") as caught:
         store.write("small/second", b"2" * 4096)
     assert caught.value.errno == errno.EDQUOT
+
+
+def test_what_is_private_is_its_owners_alone_and_what_is_above_it_is_not(
+    store: Store, request: pytest.FixtureRequest, hadoop: Hadoop, folder: str
+) -> None:
+    with ExitStack() as stack:
+        if isinstance(store, WebHdfsStore):
+            mine: Any = WebHdfsStore(Location.parse(f"{hadoop.webhdfs_url}{folder}/runs/a"), private=True)
+        else:
+            spark = request.getfixturevalue("spark")
+            mine = HdfsStore(spark, Location.parse(f"{hadoop.hdfs_url}{folder}/runs/a"), private=True)
+        stack.callback(mine.close)
+        mine.create_exclusive("lock", b"1")
+        mine.write("backups/.tmp/model", b"2")
+        mine.rename("backups/.tmp", "backups/one")
+        mine.rename("lock", "former/lock")
+        mine.write("former/lock", b"3")
+        outside = WebHdfsStore(Location.parse(hadoop.webhdfs_url + folder))
+        stack.callback(outside.close)
+        status = outside._client.status
+        paths = ("runs/a", "runs/a/backups", "runs/a/backups/one", "runs/a/former")
+        assert {status(path)["permission"] for path in paths} == {"700"}
+        files = ("runs/a/backups/one/model", "runs/a/former/lock")
+        assert {status(path)["permission"] for path in files} == {"600"}
+        assert status("runs")["permission"] == "755"
+    stranger = WebHdfsStore(Location.parse(hadoop.webhdfs_url.replace("://", "://ann@") + folder))
+    with pytest.raises(PermissionError):
+        stranger.read("runs/a/former/lock")
+    stranger.close()
 
 
 def test_rights_that_lack_are_an_error_with_the_path(hadoop: Hadoop, folder: str) -> None:

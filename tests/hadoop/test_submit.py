@@ -80,7 +80,7 @@ def test_one_run_meets_a_rival_restarts_of_yarn_a_lost_executor_and_ctrl_c(hadoo
         found = records(ledger.read_text(), kind) if ledger.exists() else []
         return [one for one in found if all(one[key] == value for key, value in wanted.items())]
 
-    run = submit(tmp_path, sets=(f"run.dir={run_dir}", "objectives.target_error=0", "objectives.max_time=20min"))
+    run = submit(tmp_path, "--run-dir", str(run_dir), sets=("objectives.target_error=0", "objectives.max_time=20min"))
     rival = None
     try:
         run.until(lambda: len(seen("cycle")) > 3, "the first cycles")
@@ -126,6 +126,9 @@ def test_one_run_meets_a_rival_restarts_of_yarn_a_lost_executor_and_ctrl_c(hadoo
         if rival is not None:
             rival.close()
     summary = json.loads((run_dir / "summary.json").read_text())
+    where, report, model = run.said().splitlines()[-3:]
+    assert where.startswith(f"interrupted: error {100 * summary['final_error']:.2f} %, {summary['cycles']} cycles, ")
+    assert (report, model) == (f"report {run_dir}/report.html", f"model  {run_dir}/model.safetensors")
     assert (summary["status"], summary["agents_lost"], summary["agents_replaced"]) == ("interrupted", 1, 1)
     assert (run_dir / "model.safetensors").exists()
     numbers = [one["cycle"] for one in seen("cycle")]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mpca.driver.ledger import RunShape
 from mpca.errors import ConfigError
 from mpca.methods import METHODS, MPCA, Method, Single, Sync, from_dict
 from mpca.methods.base import ARRIVALS, INSTALLS
@@ -74,16 +75,15 @@ def test_merges_and_sends_float32_and_leaves_states_alone(method: Method) -> Non
 
 
 def test_nobody_is_pulled_before_a_joint_state_is_installed(method: Method) -> None:
-    assert method.penalty(0) == 0.0
-    assert all(0 <= method.penalty(v) <= 1 for v in range(100))
+    assert all(0 <= method.alpha_for(tau) <= method.penalty(method.alpha_for(tau), 0) <= 1 for tau in range(100))
 
 
 # ---- mpca ----------------------------------------------------------------------------------------------------------
 
 
-def test_mpca_defaults_are_the_papers() -> None:
+def test_mpca_defaults_are_the_papers_but_for_alpha() -> None:
     method = MPCA()
-    assert (method.alpha, method.beta, method.gamma, method.delta) == (0.05, 0.9, 0.7, 0.8)
+    assert (method.alpha, method.beta, method.gamma, method.delta) == ("auto", 0.9, 0.7, 0.8)
     assert (method.beta_ramp, method.gamma_ramp, method.shards, method.phases) == (20, 20, 3, 3)
     assert not method.install_first
     assert method.arrival == "target"
@@ -111,7 +111,24 @@ def test_correction_installs_first_and_pulls_nobody() -> None:
     method = MPCA(correction=True)
     assert method.install_first
     assert method.arrival == "correct"
-    assert {method.penalty(v) for v in range(50)} == {0.0}
+    assert method.alpha_for(20.0) == 0.0
+
+
+@pytest.mark.parametrize(("tau", "alpha"), [(1, 0.5), (15, 1 / 30), (20, 0.025), (90, 1 / 180), (0.0, 0.5)])
+def test_alpha_auto_takes_half_of_the_distance_between_two_refreshes(tau: float, alpha: float) -> None:
+    assert MPCA().alpha_for(tau) == pytest.approx(alpha)
+    assert MPCA(alpha=0.005).alpha_for(tau) == 0.005
+
+
+def test_the_early_schedule_is_by_updates_and_ends_at_what_the_driver_sent() -> None:
+    method = MPCA()
+    assert [round(method.penalty(0.1, u), 5) for u in (0, 1, 2, 4, 5, 90)] == [0.5, 0.35, 0.245, 0.12005, 0.1, 0.1]
+    assert method.penalty(0.1, None) == 0.1, "it began at a later version"
+
+
+@pytest.mark.parametrize(("given", "taken"), [("auto", "auto"), (" auto ", "auto"), ("0.05", 0.05), (0.05, 0.05), (1, 1.0)])
+def test_alpha_is_a_number_or_auto(given: object, taken: object) -> None:
+    assert from_dict({"alpha": given}).alpha == taken  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +148,9 @@ def test_correction_installs_first_and_pulls_nobody() -> None:
         ({"shards": 9, "phases": 4}, r"method.phases = 4: must be at most 3"),
         ({"install": "later"}, r"method.install = 'later': must be one of exchange, arrival"),
         ({"alfa": 0.1}, r"unknown key method.alfa: did you mean 'alpha'"),
-        ({"alpha": "much"}, r"method.alpha = 'much': must be a number"),
+        ({"alpha": "much"}, r"""method.alpha = 'much': must be a finite number, or "auto\""""),
+        ({"alpha": "Auto"}, r"""method.alpha = 'Auto': must be a finite number, or "auto\""""),
+        ({"alpha": True}, r"""method.alpha = True: must be a finite number, or "auto\""""),
         ({"shards": 2.5}, r"method.shards = 2.5: must be a whole number"),
         ({"correction": "perhaps"}, r"method.correction = 'perhaps': must be true or false"),
         ({"name": "mcpa"}, r"method.name = 'mcpa': no such method; did you mean 'mpca'"),
@@ -151,8 +170,9 @@ def test_gamma_above_one_is_allowed_without_correction() -> None:
 
 
 def test_a_method_made_in_python_is_checked_too() -> None:
-    with pytest.raises(ConfigError, match=r"method.alpha"):
-        MPCA(alpha=3)
+    for wrong in (3, "much", None, float("nan")):
+        with pytest.raises(ConfigError, match=r"method.alpha = .*: must lie in \[0, 1\], or be"):
+            MPCA(alpha=wrong)
 
 
 # ---- single and sync -----------------------------------------------------------------------------------------------
@@ -172,3 +192,25 @@ def test_sync_replaces_by_the_mean_and_holds() -> None:
     for value in (3, 5):
         state = method.merge(state, np.float32([value, value]))
         np.testing.assert_array_equal(method.outgoing(state), [value, value])
+
+
+@pytest.mark.parametrize(
+    ("values", "waits"),
+    [
+        ({"name": "mpca"}, False),
+        ({"name": "mpca", "install": "exchange"}, True),
+        ({"name": "mpca", "correction": True}, True),
+        ({"name": "sync"}, False),
+    ],
+    ids=str,
+)
+def test_who_waits_for_a_shard_before_it_is_frozen(values: dict[str, object], waits: bool) -> None:
+    shape = RunShape.of(from_dict(values), run="r", epoch=1, min_agents=1, deadline_s=1.0, start_timeout_s=1.0)
+    assert shape.waits_for_shard is waits
+
+
+def test_numbers_of_a_version_are_those_of_the_exchange_that_made_it() -> None:
+    """Exchange k, counted from 0, makes version k + 1: beta 0.9^(k/20), gamma 0.7 k/20."""
+    method = MPCA()
+    assert [round(method.numbers(version)[0], 6) for version in (0, 1, 2, 21, 30)] == [1.0, 1.0, 0.994746, 0.9, 0.9]
+    assert [round(method.numbers(version)[1], 6) for version in (0, 1, 2, 21, 30)] == [0.0, 0.0, 0.035, 0.7, 0.7]

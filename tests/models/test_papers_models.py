@@ -111,7 +111,7 @@ def exchange(model: nn.Module, name: str, classes: int) -> None:
         joint = method.merge(method.start(total, max(0, within)), total)  # beta is 1: what was before has no weight
         for _, trainer in agents:
             trainer.install(shard, method.outgoing(joint), joint.k, "install")
-            trainer.pull(((shard, method.penalty(joint.k)),))
+            trainer.pull(((shard, method.penalty(0.1, updates=0)),))
     trained = {key for key, _ in model.named_parameters()}
     for (one, _), before in zip(agents, plain, strict=True):
         for key, value in _looked_at(one).items():
@@ -140,9 +140,9 @@ def check_layout(model: nn.Module) -> None:
     norms = [one for one in model.modules() if isinstance(one, nn.BatchNorm2d)]
     assert layout.parameters == parameters(model)
     assert layout.total == layout.parameters + sum(2 * one.num_features for one in norms)
-    assert len(layout.local) == len(norms)
+    assert len(layout.local.rows()) == len(norms)
     assert not layout.tied
-    exchanged = {entry.name for entry in layout.entries} | set(layout.local)
+    exchanged = {entry.name for entry in layout.entries} | set(layout.local.rows())
     assert exchanged == set(model.state_dict())
 
 

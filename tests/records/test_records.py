@@ -30,6 +30,7 @@ from mpca.records import (
 
 SAMPLES: dict[str, dict[str, Any]] = {
     "run": {"name": "digits", "method": "mpca", "num_agents": 4, "seed": 1, "shards": 3, "phases": 3},
+    "begin": {"agents": 4, "trained": 12.5},
     "agent": {"event": "lost", "index": 3, "incarnation": 1, "host": "h", "executor_id": "2", "pid": 77, "reason": "killed"},
     "cycle": {
         "cycle": 5,
@@ -44,8 +45,10 @@ SAMPLES: dict[str, dict[str, Any]] = {
         "pauses": {0: [1.0, 1.25]},
     },
     "evaluation": {"cycle": 5, "seconds": 0.2, "error": 0.1, "loss": 0.3},
+    "evaluator": {"event": "restarted", "cycle": 5, "reason": "it ended: exit_code=-9 (SIGKILL)"},
     "backup": {"path": "p", "cycle": 5, "bytes": 10, "seconds": 0.1, "ok": True},
     "pause": {"start": 1.0, "end": None, "reason": "1 of 2 agents"},
+    "gap": {"count": 3, "start": 1.0, "end": 2.5, "reason": "no room"},
     "end": {"status": "reached", "reason": "error 0.02"},
 }
 #: Design, 6.1: what scripts may rely on.
@@ -53,6 +56,7 @@ PROMISED = {
     "agent": {"event", "index", "incarnation", "host", "executor_id", "pid", "reason"},
     "cycle": {"cycle", "shard", "contributors", "left_out", "alpha", "beta", "gamma", "stages", "bytes"},
     "evaluation": {"cycle", "seconds", "error", "loss"},
+    "evaluator": {"event", "cycle", "reason"},
     "backup": {"path", "cycle", "bytes", "seconds", "ok", "reason"},
     "pause": {"start", "end", "reason"},
     "end": {"status", "reason"},
@@ -60,7 +64,7 @@ PROMISED = {
 SUMMARY_KEYS = (
     "status reason method num_agents seed seconds seconds_to_first_step submit_seconds cycles steps samples final_error "
     "best_error target_error seconds_to_target evaluations pause_share model_bytes bytes_in_driver bytes_out_driver "
-    "bytes_data_remote agents_lost agents_replaced backups attempts resumed_from versions final"
+    "bytes_data_remote bad_records agents_lost agents_replaced cut_off backups attempts resumed_from versions final"
 )
 
 
@@ -178,6 +182,12 @@ def test_summary_has_the_promised_keys_in_order(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["summary.json"]
 
 
+def test_a_summary_is_read_as_it_was_written(tmp_path: Path) -> None:
+    one = summary(cut_off={"1": "was at work behind its loop"}, samples=None, seconds_to_target=2.5, versions={"mpca": "0"})
+    write_summary(tmp_path / "summary.json", one)
+    assert read_summary(tmp_path / "summary.json") == one
+
+
 def test_summary_refuses_an_end_that_no_run_has(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'finished'"):
         summary(status="finished")
@@ -187,10 +197,11 @@ def test_summary_refuses_an_end_that_no_run_has(tmp_path: Path) -> None:
 
 
 def test_an_existing_folder_is_refused_unless_resumed(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path / "a" / "run").create()
+    folder = RunFolder(tmp_path / "a" / "run")
+    assert folder.create() is True
     with pytest.raises(ConfigError, match=r"run folder exists: --run-dir=.*--resume auto"):
         folder.create()
-    assert folder.create(resume=True).records.name == "records.jsonl"
+    assert folder.create(resume=True) is False
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="is not a folder"):
         RunFolder(tmp_path / "file").create(resume=True)
@@ -198,3 +209,26 @@ def test_an_existing_folder_is_refused_unless_resumed(tmp_path: Path) -> None:
 
 def test_default_folder_has_name_and_time() -> None:
     assert str(RunFolder.named("digits", wall=0.0).path) == "runs/digits-19700101-000000"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b'{"kind": ' * 100_000, "nested too deeply"),
+        (b'{"kind": "end", "t": NaN, "status": "failed", "reason": ""}', "not a number of JSON: NaN"),
+        (b'{"kind": "end", "t": "1", "status": "failed", "reason": ""}', "not a time: t='1'"),
+        (b"[]", "line=1"),
+    ],
+)
+def test_a_line_that_was_damaged_is_named(tmp_path: Path, line: bytes, words: str) -> None:
+    (tmp_path / "records.jsonl").write_bytes(line + b"\n")
+    with pytest.raises(ValueError, match=r"^not a record: path=.*, line=1") as raised:
+        read_records(tmp_path / "records.jsonl")
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, '{"status": "rea', '{"status": "reached"}', '{"seconds": NaN}'])
+def test_a_summary_that_was_damaged_is_a_value_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / "summary.json").write_text(text)
+    with pytest.raises(ValueError, match=r".+"):
+        read_summary(tmp_path / "summary.json")

@@ -183,6 +183,90 @@ def test_the_end_of_an_earlier_attempt_is_not_the_end_of_the_run(tmp_path: Path)
     assert [one["attempt"] for one in page.data["attempts"]] == [1, 2]
 
 
+def test_times_are_seconds_of_training_over_all_attempts(tmp_path: Path) -> None:
+    """What the start took is not in them, and a second attempt goes on from what the first had trained."""
+    records = synthetic_records(cycles=10)
+    begin = {"kind": "begin", "t": 6.25, "agents": 4, "trained": 0.0}
+    again = [
+        {**records[0], "t": 100.0, "attempt": 2},
+        {"kind": "begin", "t": 130.0, "agents": 4, "trained": 7.5},
+        {"kind": "pause", "t": 140.0, "start": 132.0, "end": 140.0, "reason": "1 of 4 agents alive"},
+        {"kind": "evaluation", "t": 150.0, "cycle": 12, "seconds": 0.1, "error": 0.5, "loss": 1.0},
+    ]
+    page = page_of(write_run(tmp_path / "run", [records[0], begin, *records[1:], *again]))
+    plain = page_of(write_run(tmp_path / "plain", records))
+    assert page.data["bars"] == [
+        {**one, "start": pytest.approx(one["start"] - 6.25), "end": pytest.approx(one["end"] - 6.25)}
+        for one in plain.data["bars"]
+    ]
+    assert [one["t"] for one in page.data["curve"]] == pytest.approx([*(one["t"] - 6.25 for one in plain.data["curve"]), 27.5])
+    assert (page.data["pauses"][-1]["start"], page.data["pauses"][-1]["end"]) == (9.5, 17.5)
+
+
 def test_a_folder_without_records_is_refused_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"not a run folder: .*no records\.jsonl"):
         write_report(tmp_path)
+
+
+@pytest.mark.parametrize(("cycles", "colour"), [(True, "good"), (False, "bad")])
+def test_a_limit_that_was_met_without_a_cycle_has_no_good_badge(tmp_path: Path, cycles: bool, colour: str) -> None:
+    """As older versions wrote it; now such a run reads failed."""
+    records = [one for one in synthetic_records() if cycles or one["kind"] != "cycle"]
+    records[-1] = {"kind": "end", "t": 90.0, "status": "max_time", "reason": "5 s of training"}
+    page_of(write_run(tmp_path / "run", records))
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert f'<span class="badge {colour}">max_time</span>' in page
+
+
+#: (kind, field, value) of a record that is one but for this; what reads it would raise.
+GARBAGE = [
+    ("cycle", "stages", {"reduce": {"shard": 0}}),
+    ("cycle", "stages", {"reduce": {"shard": 0, "start": "1", "end": 2.0}}),
+    ("cycle", "stages", {"elsewhere": {"shard": 0, "start": 1.0, "end": 2.0}}),
+    ("cycle", "stages", [1]),
+    ("cycle", "contributors", {"0": {}}),
+    ("cycle", "contributors", {"0": 3}),
+    ("cycle", "contributors", {"zero": {}}),
+    ("cycle", "pauses", {"0": [1.0]}),
+    ("cycle", "bytes", {"in": {}}),
+    ("cycle", "cycle", "7"),
+    ("cycle", "shard", True),
+    ("evaluation", "error", "0.5"),
+    ("agent", "index", [0]),
+    ("pause", "start", None),
+    ("run", "target_error", {}),
+    ("end", "reason", {"a": 1}),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "value"), GARBAGE)
+def test_garbage_within_a_record_is_told_with_its_line(tmp_path: Path, kind: str, name: str, value: object) -> None:
+    records = synthetic_records()
+    line = next(at for at, one in enumerate(records) if one["kind"] == kind)
+    records[line] = {**records[line], name: value}
+    run_dir = write_run(tmp_path / "run", records)
+    with pytest.raises(ConfigError, match=rf"^damaged run folder: not a record: path=.*, line={line + 1}: "):
+        write_report(run_dir)
+
+
+def test_a_line_that_is_no_map_is_told_and_garbage_in_the_summary_is_passed_over(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run", synthetic_records(), {"status": "reached", "seconds": "long", "final_error": [1]})
+    page_of(run_dir)
+    with (run_dir / "records.jsonl").open("a") as file:
+        file.write("[[[]]]\n")
+    with pytest.raises(ConfigError, match="it is not a map"):
+        write_report(run_dir)
+
+
+def test_the_ends_of_the_evaluator_are_marks_of_the_curve(tmp_path: Path) -> None:
+    ends = [
+        {"kind": "evaluator", "t": 4.0 + n, "event": event, "cycle": 3, "reason": "exit_code=-9 (SIGKILL)"}
+        for n, event in enumerate(("restarted", "stopped"))
+    ]
+    records = synthetic_records()
+    page = page_of(write_run(tmp_path / "run", [*records[:-1], *ends, records[-1]]))
+    assert "evaluator restarted at 4.0 s: exit_code=-9 (SIGKILL)" in page.titles
+    assert "evaluator stopped at 5.0 s: exit_code=-9 (SIGKILL)" in page.titles
+    assert [one["event"] for one in page.data["evaluators"]] == ["restarted", "stopped"]
+    text = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "2 times the evaluator&#x27;s process ended; after the last time nothing was evaluated any more." in text

@@ -1,4 +1,4 @@
-"""Why `method.install` is "arrival" by default: a network that learns digits, over a simulated link that is slow.
+"""Whether `method.install` matters: a network that learns digits, over a simulated link that is slow.
 
 The driver, agents and methods are those of production; gradients are real, and so is the test loss.
 """
@@ -47,7 +47,7 @@ class Network(QuadraticTrainer):
         super().__init__(bounds, parameters, arrival, agent, incarnation)
         start = np.random.default_rng(0)  # one x_0 for all
         scale = np.repeat([(2 / 64) ** 0.5, 0, (2 / HIDDEN) ** 0.5, 0], np.diff(EDGES, prepend=0))
-        self.x[:] = start.standard_normal(parameters) * scale
+        self.begin_at((start.standard_normal(parameters) * scale).astype(np.float32))
         self._batches = np.random.default_rng((agent, incarnation))
         self._momentum = np.zeros(parameters, np.float32)
 
@@ -89,7 +89,7 @@ def loss_after(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.slow
-def test_on_a_slow_link_installing_on_arrival_learns_faster(loss_after) -> None:
-    arrival, exchange = ([loss_after(install, seed) for seed in range(3)] for install in ("arrival", "exchange"))
-    assert max(arrival) < min(exchange), (arrival, exchange)
-    assert np.mean(arrival) < 0.8 * np.mean(exchange), (arrival, exchange)
+def test_on_a_slow_link_installing_at_the_exchange_learns_as_fast_as_on_arrival(loss_after) -> None:
+    """It did not while shard n+1 was frozen before its download had ended: an answer came a cycle later, at 1.5 the loss."""
+    arrival, exchange = (np.mean([loss_after(install, seed) for seed in range(3)]) for install in ("arrival", "exchange"))
+    assert 0.85 < exchange / arrival < 1.15, (arrival, exchange)

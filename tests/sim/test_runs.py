@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from mpca.sim.costs import Costs
 from mpca.sim.faults import KINDS, POINTS, Fault
 from mpca.sim.run import Scenario, random_scenario, simulate, standard_scenario
+from mpca.sim.trainers import TRAINERS, IntegerTrainer
 
 #: Three hundred schedules in all; whoever waits has the first fifty of them.
 FIFTIES = [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(50, 300, 50))]
@@ -72,11 +76,55 @@ def test_stages_of_three_phases_overlap_in_virtual_time() -> None:
         assert shared >= 0.5 * min(reduce["end"] - reduce["start"], broadcast["end"] - broadcast["start"])
 
 
+@pytest.mark.parametrize(
+    "method", [{"name": "mpca", "shards": 3}, {"name": "mpca", "shards": 2, "phases": 1}, {"name": "mpca", "correction": True}]
+)
+def test_the_ledger_has_the_beta_and_gamma_of_the_exchange_that_it_tells_of(method: dict[str, object]) -> None:
+    """Exchange k of a shard, from 0: beta_k = 0.9^(k/20), gamma_k = 0.7 k/20."""
+    exchanges: Counter[int] = Counter()
+    for one in simulate(Scenario(agents=2, method=method, cycles=12), 0).commits:
+        k = exchanges[one.shard]
+        exchanges[one.shard] += 1
+        assert one.beta == pytest.approx(0.9 ** (k / 20))
+        assert one.gamma == pytest.approx(0.7 * k / 20)
+
+
+class Diary(IntegerTrainer):
+    """Keeps what was asked of an agent's parameters, in order."""
+
+    pages: ClassVar[dict[int, list[tuple[str, int]]]] = {}
+
+    def snapshot(self, shard: int, out: np.ndarray) -> None:
+        self.pages.setdefault(self.agent, []).append(("snapshot", shard))
+        super().snapshot(shard, out)
+
+    def install(self, shard: int, data: np.ndarray, version: int, mode: str) -> None:
+        self.pages.setdefault(self.agent, []).append((mode, shard))
+        super().install(shard, data, version, mode)
+
+
+@pytest.mark.parametrize(("rate", "latency_s"), [(1e7, 0.001), (1e5, 0.3)])
+def test_figure_12_an_answer_is_installed_at_the_next_exchange_of_its_shard(
+    monkeypatch: pytest.MonkeyPatch, rate: float, latency_s: float
+) -> None:
+    """Three shards, three phases: what cycle n reduced is installed at the interruption for cycle n + 3, after its snapshot."""
+    monkeypatch.setitem(TRAINERS, "diary", Diary)
+    monkeypatch.setattr(Diary, "pages", {})
+    costs = Costs(rate=rate, element_bytes=200_000 if rate > 1e6 else 2_000, latency_s=latency_s)
+    method = {"name": "mpca", "install": "exchange"}
+    simulate(Scenario(agents=3, method=method, cycles=18, trainer="diary", costs=costs), 0)
+    for page in Diary.pages.values():
+        first = next(place for place, (what, _) in enumerate(page) if what == "install")
+        rest = page[first - 1 :]
+        assert len(rest) >= 24
+        assert rest == [one for n in range(len(rest) // 2) for one in (("snapshot", n % 3), ("install", n % 3))]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("point", POINTS)
 def test_each_fault_at_each_point(kind: str, point: str) -> None:
     """Alone, in the middle of a run; those that need something to befall say whether they found it."""
-    fault = Fault(kind, agent=2, cycle=4, point=point, for_s=6.0 if kind == "stop_agent" else 0.0)
+    fault = Fault(kind, agent=2, cycle=4, point=point, for_s=6.0 if kind == "stop_agent" else 0.0, by_s=600.0)
     outcome = simulate(Scenario(agents=4, min_agents=2, cycles=60, faults=(fault,)), 5)
     assert outcome.status == "max_cycles"
     assert outcome.settled

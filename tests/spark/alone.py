@@ -5,16 +5,21 @@ For what the shared session cannot show: other settings of Spark, and a driver t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import time
 from pathlib import Path
 
+import psutil
+
 from mpca.spark.session import session
 from tests.spark.support import SUMS, HandDriver, java_pids, plain_value
 
 MIB = 1 << 20
+#: Values of settings that no process may have among its arguments.
+SECRETS = ("a secret of this test", "a password of this test")
 
 
 def exchange(spark, reducer: str, broadcast: str) -> dict:
@@ -42,6 +47,16 @@ def exchange(spark, reducer: str, broadcast: str) -> dict:
         }
 
 
+def arguments() -> list[str]:
+    """Of all JVMs of this session; its own process was told the settings by the test."""
+    words = []
+    for one in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.ZombieProcess):
+            words += one.cmdline()
+    assert any("CoarseGrainedExecutorBackend" in word for word in words)
+    return words
+
+
 def hang(spark, work_dir: str) -> None:
     """Says which processes there are, and waits to be killed."""
     with HandDriver(spark, "alone") as driver:
@@ -58,6 +73,7 @@ def main(work_dir: str, conf: str, end: str = "end") -> None:
         if end == "hang":
             hang(spark, work_dir)
         said = {pair[0]: exchange(spark, *pair) for pair in (("ranges", "relay"), ("tree", "torrent"))}
+        said["arguments"] = [word for word in arguments() if any(value in word for value in SECRETS)]
         said["serializer"] = spark.sparkContext.getConf().get("spark.serializer", "java")
         print(json.dumps(said))
 

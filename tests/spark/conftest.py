@@ -20,6 +20,8 @@ LASTING = (
     "mpca-sweeper",
     "mpca-remove",
     "mpca-download",
+    "mpca-clock",
+    "mpca-verify",
     "mpca-fetch",
     "mpca-relay",
     "mpca-freeze",

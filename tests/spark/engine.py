@@ -29,6 +29,8 @@ from mpca.driver.cluster import (
     ExecutorReady,
     OrderDone,
 )
+from mpca.driver.objectives import Evaluate
+from mpca.driver.status import RunStatus
 from mpca.records import AgentRecord, CycleRecord, PauseRecord, Record, read_records
 from mpca.wire.orders import Frozen, Order
 from tests.spark import jobs
@@ -174,6 +176,20 @@ class Observed:
     def stop_agent(self, agent: int) -> None:
         os.kill(self.pid(agent), signal.SIGSTOP)
 
+    def end_agent(self, agent: int) -> None:
+        """As politely as an operating system can."""
+        os.kill(self.pid(agent), signal.SIGTERM)
+
+    def tell_agent(self, agent: int, fault: str) -> None:
+        """Have it do to itself what `jobs.quadratic` can with `obey`."""
+        new = self.folder / f"new-fault-{agent}"
+        new.write_text(fault)
+        new.rename(self.folder / f"fault-{agent}")
+
+    def fired(self, agent: int, fault: str) -> list[int]:
+        """Pids of this agent that have begun with it."""
+        return [int(path.name.rpartition("-")[2]) for path in self.folder.glob(f"fired-{agent}-{fault}-*")]
+
     def continue_agent(self, agent: int) -> None:
         os.kill(self.pid(agent), signal.SIGCONT)
 
@@ -241,15 +257,18 @@ def run_engine(
     resume: str | None = None,
     executors: int | None = None,
     remember: bool = True,
+    files: Path | None = None,
     around: Callable[[Observed], Cluster] = lambda observed: observed,
+    evaluate: Evaluate | None = None,
+    on_status: Callable[[RunStatus], None] = lambda status: None,
     **options: Any,
 ) -> Told:
     """Run `train(*args, **options)` on three agents, unless `sets` says otherwise, until the run or the story ends.
 
-    `around` puts one more port between the driver and what is observed.
+    `around` puts one more port between the driver and what is observed. What train functions write lies in `files`.
     """
     settings = ["cluster.agents=3", "cluster.start_timeout=150s", f"objectives.max_time={LIMIT}", *sets]
-    folder = run_dir.parent / f"{run_dir.name}-files"
+    folder = files or run_dir.parent / f"{run_dir.name}-files"
     folder.mkdir(exist_ok=True)
     observed = Observed(work_dir, folder, story, executors, remember)
     if train in (jobs.quadratic, jobs.streamed, jobs.shared):
@@ -257,12 +276,21 @@ def run_engine(
     job = Job(
         config=resolve(None, settings),
         payload=ship(train, args, options),
+        evaluate=evaluate,
         run_dir=run_dir,
         resume=resume,
         session=spark,
         through=lambda cluster: around(observed.over(cluster)),
     )
-    ended = launch(job, on_output=lambda agent, line: print(f"[agent {agent}] {line}"))
+    ended = launch(job, on_status, on_output=lambda agent, line: print(f"[agent {agent}] {line}"))
     assert observed.told, f"the story was not told to its end: {ended.reason}"
     wait_until(lambda: not any(alive(pid) for pid in observed.pids.values()), "the end of all agents", 10.0)
-    return Told(ended, observed, read_records(run_dir / "records.jsonl").records)
+    return Told(ended, observed, _records(run_dir / "records.jsonl"))
+
+
+def _records(path: Path) -> list[Record]:
+    """None, when the folder was removed or its disk has failed."""
+    try:
+        return read_records(path).records
+    except OSError:
+        return []

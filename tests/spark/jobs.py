@@ -6,6 +6,7 @@ so that it is there after a kill too.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 
@@ -62,12 +63,15 @@ def quadratic(
     own_shape: bool = False,
     tape: bool = True,
     poison: tuple[int, int] = (-1, -1),
+    wild: tuple[int, int] = (-1, -1),
     fail: tuple[int, int] = (-1, -1),
     leave: tuple[int, int] = (-1, -1),
+    obey: bool = False,
 ) -> dict:
     """Each agent walks to a point of its own, until the run ends or the file `end` lies in `folder`.
 
-    `poison`, `fail` and `leave` are (agent, step): write a NaN into the model, raise, return.
+    `poison`, `wild`, `fail` and `leave` are (agent, step): write a NaN or 1e30 into the model, raise, return. With `obey` an
+    agent does to itself what the file ``fault-<agent>`` in `folder` says.
     """
     import torch
 
@@ -93,8 +97,12 @@ def quadratic(
             raise ValueError("the user's own mistake")
         if (me, steps) == leave:
             break
+        if obey:
+            _obey(folder, me)
         if (me, steps) == poison:
             model.first.data[0] = float("nan")
+        if (me, steps) == wild:
+            model.first.data[0] = 1e30
         for parameter, point in zip(model.parameters(), points, strict=True):
             parameter.grad = parameter.detach() - point
         model.walked += 1 + me
@@ -104,6 +112,34 @@ def quadratic(
         steps += 1
         time.sleep(pause_s)
     return {"agent": me, "pid": os.getpid(), "steps": steps, "start": start}
+
+
+def evaluated(folder: str, state: dict) -> dict[str, float]:
+    """An evaluation that leaves its process's number as `evaluating` and does not end before the file `go` lies in `folder`."""
+    with open(f"{folder}/evaluating.part", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(f"{folder}/evaluating.part", f"{folder}/evaluating")
+    while not os.path.exists(f"{folder}/go"):
+        time.sleep(0.01)
+    return {"error": 0.5, "loss": 1.0}
+
+
+def _obey(folder: str, me: int) -> None:
+    """What only a process itself can do to itself, once each; that it began is told by ``fired-<agent>-<what>-<pid>``."""
+    try:
+        with open(f"{folder}/fault-{me}") as file:
+            what, _, value = file.read().partition(" ")
+    except FileNotFoundError:
+        return
+    os.rename(f"{folder}/fault-{me}", f"{folder}/fired-{me}-{what}-{os.getpid()}")
+    if what == "segfault":
+        ctypes.string_at(0)
+    elif what == "abort":
+        os.abort()
+    elif what == "hold":  # a C function that does not release the interpreter's lock: no thread of Python runs meanwhile
+        ctypes.PyDLL(None).usleep(int(float(value) * 1e6))
+    else:
+        raise ValueError(what)
 
 
 def streamed(folder: str, pause_s: float) -> str:

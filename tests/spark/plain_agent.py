@@ -60,7 +60,7 @@ class PlainAgent:
         )
 
     def handle(self, message) -> None:
-        began = time.time()
+        began = time.monotonic()
         if isinstance(message, Begin):
             self.begun = True
         elif isinstance(message, Stop):
@@ -70,11 +70,11 @@ class PlainAgent:
             low, high = self.bounds[shard : shard + 2]
             tau, self.tau[shard] = self.tau[shard], 0
             self.segment.write_snapshot(shard, message.cycle, tau, lambda out: np.copyto(out, self.x[low:high]))
-            self.link.send(Snapshot(message.cycle, shard, tau, began, time.time()))
+            self.link.send(Snapshot(message.cycle, shard, tau, began, time.monotonic()))
         elif isinstance(message, Install):
             low, high = self.bounds[message.shard : message.shard + 2]
             self.x[low:high] = self.segment.read_arrival(message.shard, message.version, message.mode)
-            self.link.send(Installed(message.shard, message.version, message.mode, began, time.time()))
+            self.link.send(Installed(message.shard, message.version, message.mode, began, time.monotonic()))
 
     def step(self) -> None:
         time.sleep(self.conf.get("step_s", 0.005))

@@ -149,7 +149,7 @@ class HandDriver:
                 run=self.run,
                 epoch=0,
                 cycle=cycle,
-                deadline=time.time() + deadline_s,
+                deadline=time.monotonic() + deadline_s,
                 executors=executors,
                 description=f"mpca cycle {cycle}",
                 **parts,

@@ -6,7 +6,7 @@ import pytest
 
 from mpca.errors import ConfigError, EnvironmentRefused
 from mpca.spark.bridge import JAR, PLUGIN
-from mpca.spark.checks import check_session
+from mpca.spark.checks import check_heaps, check_session
 
 GOOD = {"spark.plugins": PLUGIN, "spark.jars": str(JAR), "spark.master": "local-cluster[4,2,1024]"}
 
@@ -71,3 +71,15 @@ def test_a_session_without_plugin_or_jar_is_refused_with_what_to_add() -> None:
     for conf in ({**GOOD, "spark.plugins": ""}, {**GOOD, "spark.jars": "other.jar"}):
         with pytest.raises(EnvironmentRefused, match=f"start the session with spark.plugins={PLUGIN} and spark.jars="):
             check_session(conf)
+
+
+@pytest.mark.parametrize(
+    ("options", "least"),  # what Runtime.maxMemory says is 450 MiB or more from there on: looked at with Java 17
+    [("", 450), ("-XX:+UseG1GC", 450), ("-XX:+UseSerialGC -Da=b", 466), ("-XX:+UseParallelGC", 507)],
+)
+@pytest.mark.parametrize("jvm", ["executor", "driver"])
+def test_a_heap_in_which_spark_would_not_start_is_refused(jvm: str, options: str, least: int) -> None:
+    conf = {f"spark.{jvm}.extraJavaOptions": options}
+    check_heaps({**conf, f"spark.{jvm}.memory": f"{least}m"})
+    with pytest.raises(ConfigError, match=rf"spark.{jvm}.memory\)? = '{least - 1}m': must be {least}m or more"):
+        check_heaps({**conf, f"spark.{jvm}.memory": f"{least - 1}m"})

@@ -178,6 +178,25 @@ def test_what_is_not_finite_never_enters(engine) -> None:
     check_survivors(told, 0, 1, 2)  # it took the joint model as its own, and goes on
 
 
+def test_what_moved_too_far_never_enters(engine) -> None:
+    def story(run):
+        yield lambda: any(one.distance > 1e6 for one in run.frozen.values())
+        (bad,) = [key for key, one in run.frozen.items() if one.distance > 1e6]
+        yield lambda: run.takes_part(1, incarnation=0, after=bad[0])
+        run.end()
+
+    told = engine(quadratic, story=story, wild=(1, 60))
+    assert told.ended.exit_code == 0, told.ended.reason
+    without = [one for one in told.cycles if 1 in one.left_out and one.left_out[1].startswith("norm limit: it moved ")]
+    assert len(without) == 1
+    assert set(without[0].contributors) == {0, 2}
+    assert all(np.abs(value).max() < 1e6 for value in told.ended.model_state.values())
+    assert all(np.abs(vector).max() < 1e6 for vector in told.run.published.values())
+    assert not told.agents("lost")
+    check_survivors(told, 0, 1, 2)  # it took the joint model as its own, and goes on
+    check_model(told)
+
+
 def test_a_users_exception_ends_the_run_with_its_traceback(engine) -> None:
     told = engine(quadratic, fail=(1, 40))
     assert (told.ended.exit_code, told.ended.summary["status"]) == (1, "failed")

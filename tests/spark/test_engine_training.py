@@ -52,6 +52,7 @@ def test_the_run_ends_at_its_objective(calm) -> None:
     assert (calm.ended.exit_code, calm.ended.summary["status"]) == (0, "max_cycles")
     assert set(calm.ended.returns) == {0, 1, 2}
     assert calm.ended.summary["steps"] == [calm.ended.returns[agent]["steps"] for agent in range(3)]
+    assert calm.ended.summary["samples"] is None, "the function has no loader, and says nothing of samples"
 
 
 def test_the_ledger_is_consistent(calm) -> None:
@@ -64,7 +65,8 @@ def test_the_ledger_is_consistent(calm) -> None:
     # alpha, beta, gamma are those of the state that the exchange made
     for one in cycles:
         version = one.cycle // 3 + 1
-        assert one.alpha == pytest.approx(max(0.05, 0.5 * 0.7 ** (version - 1)))
+        taus = [given["tau"] for given in one.contributors.values() if given["tau"]]
+        assert one.alpha == pytest.approx(min(0.5, 0.5 * len(taus) / sum(taus)))
         assert one.beta == pytest.approx(0.9 ** (min(version - 1, 20) / 20))
         assert one.gamma == pytest.approx(0.7 * min(1, (version - 1) / 20))
 
@@ -125,22 +127,25 @@ def test_joint_states_are_those_of_equations_4_to_9(calm) -> None:
 def test_agents_are_pulled_by_equation_7_towards_what_was_broadcast(calm) -> None:
     """Every displacement of every agent is alpha times its distance to a broadcast state, and versions never go back."""
     states = broadcast_states(calm)
+    alphas = {(one.shard, one.version): one.alpha for order in calm.run.orders for one in order.downloads}
     for tape in read_tape(calm.run.folder, ALL).values():
         for shard, piece in enumerate(shard_slices(ALL)):
             piece = slice(piece.start, min(piece.stop, PARAMETERS))  # buffers are not pulled
-            version = 0
+            version, since = 0, -1  # updates since version 1 was installed
             for updated, pulled in tape[:, :, piece].astype(np.float64):
-                while not np.allclose(pulled, _pulled(updated, states, shard, version), rtol=1e-5, atol=1e-6):
+                since += version > 0
+                while not np.allclose(pulled, _pulled(updated, states, alphas, (shard, version), since), rtol=1e-5, atol=1e-6):
                     version += 1
+                    since = 0 if version == 1 else since
                     assert (shard, version) in states, "displaced towards no state that there is"
             assert version >= CYCLES // 3 - 3
 
 
-def _pulled(updated: np.ndarray, states: dict, shard: int, version: int) -> np.ndarray:
-    if version == 0 or (shard, version) not in states:
+def _pulled(updated: np.ndarray, states: dict, alphas: dict, key: tuple[int, int], since: int) -> np.ndarray:
+    if key not in states:
         return updated
-    alpha = max(0.05, 0.5 * 0.7 ** (version - 1))
-    return updated - alpha * (updated - states[shard, version][: len(updated)])
+    alpha = max(alphas[key], 0.5 * 0.7**since)
+    return updated - alpha * (updated - states[key][: len(updated)])
 
 
 def test_two_executors_with_two_agents_each_send_one_sum_each(engine) -> None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
-import sys
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +19,7 @@ from mpca.cli.bench.net import Network
 from mpca.cli.bench.standalone import Standalone
 from mpca.records import CycleRecord, RunRecord, read_records
 from tests.bench.support import needs_namespaces
+from tests.spark.node_driver import ready_driver
 
 pytestmark = [pytest.mark.spark, pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(580)]
 
@@ -39,19 +38,10 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     workers = [f"w{number}" for number in range(AGENTS)]
     with Network(["master", "driver", *workers]) as net, Standalone(net, "master", workers, folder, "3g") as daemons:
         spec = Spec(str(folder), AGENTS, SIZE, "ranges", "relay", 3, CYCLES, 0, daemons.url, net.address("driver"))
-        command = [sys.executable, "-m", "tests.spark.overlapped", json.dumps(asdict(spec)), str(folder / "run")]
         log = folder / "overlapped.log"
-        with (
-            log.open("w") as sink,
-            subprocess.Popen(
-                net.command("driver", command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink, text=True
-            ) as driver,
-        ):
-            assert driver.stdout is not None
-            ready = driver.stdout.readline()
+        with ready_driver(net, "tests.spark.overlapped", [json.dumps(asdict(spec)), str(folder / "run")], log) as driver:
             net.shape("30mbit", but=["master"])  # executors are there: their start needs no slow link
             driver.communicate("go\n")
-        assert ready == "ready\n", log.read_text()
         assert driver.returncode == 0, log.read_text() + daemons.executor_log()
     return folder / "run"
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pyspark
 import pytest
+from pyspark.accumulators import _start_update_server
 
-from mpca.errors import ConfigError
-from mpca.spark.session import session
+from mpca.errors import ConfigError, RunFailed
+from mpca.spark.session import check_executors, limit_reads, session
+from tests.spark.alone import SECRETS
 from tests.spark.support import ROOT, alive
 
 pytestmark = pytest.mark.spark
@@ -23,7 +28,8 @@ STRICT = {
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
     "spark.kryo.registrationRequired": "true",
     "spark.authenticate": "true",
-    "spark.authenticate.secret": "a secret of this test",
+    "spark.authenticate.secret": SECRETS[0],
+    "spark.hadoop.a.password": SECRETS[1],
     "spark.network.crypto.enabled": "true",
     "spark.io.encryption.enabled": "true",
 }
@@ -47,6 +53,7 @@ def test_under_kryo_authentication_and_encryption(tmp_path) -> None:
     assert json.loads(output) == {
         "ranges": {"same_bytes": True, "acknowledged": [0, 1]},
         "tree": {"same_bytes": True, "acknowledged": [0, 1]},
+        "arguments": [],
         "serializer": STRICT["spark.serializer"],
     }
     assert list(tmp_path.iterdir()) == []
@@ -74,6 +81,58 @@ def test_a_bad_setting_is_refused_before_anything_is_started(tmp_path) -> None:
     ):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_jvms_own_words_are_told_of_a_start_that_fails(tmp_path) -> None:
+    """The message of a Java exception lies in the JVM, which is gone when somebody prints it."""
+    conf = {"spark.extraListeners": "org.nowhere.Listener", "spark.hadoop.a.password": "Listener"}
+    start = f"from mpca.spark.session import session\nwith session({str(tmp_path)!r}, executors=1, conf={conf}): pass"
+    done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, timeout=120)
+    said = done.stderr.splitlines()[-1]
+    assert re.search(r"EnvironmentRefused: Spark does not start: .*ClassNotFoundException: org\.nowhere\.\*\*\*$", said), said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_jvm_that_does_not_start_says_why_in_one_line(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
+    words = [sys.executable, "-m", "mpca.cli", "train", str(ROOT / "conf" / "digits.toml"), "--run-dir", str(tmp_path / "run")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert done.returncode == 2
+    (said,) = done.stderr.splitlines()
+    assert said.startswith("mpca: refused: the driver's JVM did not start: ")
+    assert said.endswith(": /nonexistent/bin/java: No such file or directory; Java 8, 11 or 17 must be on PATH or in JAVA_HOME")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_executors_that_end_again_and_again_end_the_run_with_the_first_ones_words(tmp_path) -> None:
+    """What a Worker leaves of executors: a folder each, numbered."""
+    conf = {"spark.executorEnv.API_TOKEN": "-Dkey=abc1", "spark.executor.memory": "512m"}
+    for number in range(8):
+        log = tmp_path / "spark" / "work" / "app-2026-0000" / str(number) / "stderr"
+        check_executors(tmp_path, 2, conf)  # as yet there is hope
+        log.parent.mkdir(parents=True)
+        said = f'Spark Executor Command: "java"\n{40 * "="}\nInvalid option: -Dkey=abc{number}\n'
+        log.write_text("" if number == 0 else said)
+    with pytest.raises(
+        RunFailed, match=r"^executors do not start: 8 were, and none has come; .* says: Invalid option: \*\*\*$"
+    ):
+        check_executors(tmp_path, 2, conf)
+
+
+def test_a_connection_that_says_nothing_more_keeps_no_session_from_ending(capfd) -> None:
+    """pyspark's own server, which reads the token of whoever connects."""
+    server = _start_update_server("a token of this test")
+    limit_reads(server, 0.2)
+    ended = threading.Thread(target=server.shutdown, daemon=True)
+    with socket.create_connection(server.server_address) as stranger:
+        stranger.sendall(b"a")
+        until = time.monotonic() + 10
+        while "TimeoutError" not in capfd.readouterr().err:  # its token was being read
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        ended.start()
+        ended.join(10)
+    assert not ended.is_alive()
 
 
 def _installed() -> set[str]:

@@ -13,7 +13,7 @@ from mpca.errors import ConfigError, EnvironmentRefused
 from mpca.spark.hadoop import SparkHome
 from mpca.spark.settings import TABLE, advice, settings, table_rows
 from mpca.spark.sizing import check_containers, driver_container, executor_budget, executor_container, slots_bytes
-from mpca.spark.submit import Submission, check_scala, printable, split_archive
+from mpca.spark.submit import Submission, check_scala, no_way_back, split_archive
 from mpca.spark.yarn import Application, application_ids, exit_code, loss_reason, memory_kill
 
 MIB = 1 << 20
@@ -103,13 +103,64 @@ def test_gpus_are_the_executors_and_never_a_tasks() -> None:
     assert not [key for key in said if key.startswith("spark.task.resource")]
 
 
-def test_the_printed_line_is_for_a_shell_and_keeps_secrets() -> None:
-    line = submission("spark.authenticate.secret=abc def", "run.name=two").command()
-    shown = printable(line)
-    assert "abc def" not in shown
-    words = shlex.split(shown)
-    assert words[words.index("spark.authenticate.secret=***") - 1] == "--conf"
-    assert [word for word in words if "***" not in word] == [word for word in line if "secret" not in word]
+SECRETS = (
+    "spark.ssl.keyPassword=hunter two",
+    "spark.executorEnv.LOGIN=my password is hunter",
+    "spark.kerberos.keytab=/home/ann/hunter.keytab",
+)
+
+
+def test_no_secret_is_in_a_line() -> None:
+    made = submission(*SECRETS, "run.name=token-model", "spark.ui.enabled=false")
+    assert "hunter" not in " ".join(made.command("/opt/spark-submit", "/tmp/secrets.conf"))
+    line = made.command("/opt/spark-submit", "/tmp/secrets.conf")
+    assert line[line.index("--properties-file") + 1] == "/tmp/secrets.conf"
+    keys = {one.partition("=")[0] for one in SECRETS}
+    assert keys.isdisjoint(conf(line))
+    shown = shlex.split(made.printable("/opt/spark-submit"))
+    assert {key: conf(shown)[key] for key in keys} == dict.fromkeys(keys, "***")
+    assert {**conf(shown), **dict.fromkeys(keys)} == {**conf(line), **dict.fromkeys(keys)}, "all else is shown as it is run"
+    assert conf(shown)["spark.mpca.run.name"] == "token-model"
+    assert sorted(made.properties().splitlines()) == [
+        r"spark.executorEnv.LOGIN=my\ password\ is\ hunter",
+        "spark.kerberos.keytab=/home/ann/hunter.keytab",
+        r"spark.ssl.keyPassword=hunter\ two",
+    ]
+    assert submission().properties() == ""
+    assert "--properties-file" not in submission().command("/opt/spark-submit", "")
+
+
+def test_the_users_own_rule_says_what_is_secret_or_the_clusters() -> None:
+    sets = ("spark.zebra=stripes", "spark.ssl.keyPassword=hunter")
+    assert submission(*sets).hidden() == {"spark.ssl.keyPassword"}
+    assert submission(*sets, "spark.redaction.regex=(?i)ZEBRA").hidden() == {"spark.zebra"}
+    assert submission(*sets, defaults={"spark.redaction.regex": "zebra"}).hidden() == {"spark.zebra"}
+
+
+def test_executors_authenticate_unless_somebody_says_otherwise() -> None:
+    made = submission()
+    assert made.authenticates_by_default()
+    said = conf(made.command())
+    assert (said["spark.authenticate"], said["spark.shuffle.service.enabled"]) == ("true", "false")
+    off = submission("spark.authenticate=false", "spark.shuffle.service.enabled=true")
+    assert not off.authenticates_by_default()
+    assert (conf(off.command())["spark.authenticate"], conf(off.command())["spark.shuffle.service.enabled"]) == (
+        "false",
+        "true",
+    )
+    cluster = submission(defaults={"spark.authenticate": "false", "spark.shuffle.service.enabled": "true"})
+    assert not cluster.authenticates_by_default()
+    assert "spark.authenticate" not in conf(cluster.command()), "spark-submit reads it where it stands"
+    assert conf(cluster.command())["spark.shuffle.service.enabled"] == "false"
+
+
+def test_spark_defaults_are_read_as_java_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = "# a comment\n! another\n\nspark.a  -Dx=1 -Dy=2\nspark.b=2\n  spark.c : three\nspark.d\n"
+    (tmp_path / "spark-defaults.conf").write_text(lines)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    home = SparkHome(tmp_path)
+    assert home.defaults() == {"spark.a": "-Dx=1 -Dy=2", "spark.b": "2", "spark.c": "three", "spark.d": ""}
+    assert home.defaults_text() == lines
 
 
 @pytest.mark.parametrize("archive", ["#environment", "env.tar.gz#a/b", "env.tar.gz#..", "env.tar.gz#-x"])
@@ -197,6 +248,7 @@ def test_a_session_by_hand_is_warned_of_what_would_end_it() -> None:
         "spark.rpc.io.connectionTimeout",
         "spark.executor.maxNumFailures",
         "spark.hadoop.dfs.client.retry.policy.enabled",
+        "spark.authenticate",
     ]
     assert "120s: should be 20min or more" in lines[1]
     assert [line.split(" = ")[0] for line in advice({"spark.master": "local-cluster[1,2,1024]"})] == keys[:1]
@@ -246,3 +298,25 @@ def test_application_ids_are_found_in_chatter() -> None:
         "INFO Client: Submitted application application_1763_0007 (attempt appattempt_1763_0007_000001) application_1763_0007"
     )
     assert application_ids(text) == ["application_1763_0007"]
+
+
+def test_a_peak_that_is_rounded_to_the_limit_is_a_kill_too() -> None:
+    from mpca.spark.yarn import loss_reason
+
+    text = "Container killed by YARN for exceeding physical memory limits. 1.9 GB of 1.9 GB physical memory used."
+    assert loss_reason(text).startswith("container killed for physical memory: peak 1.9 GB, limit 1.9 GB; ")
+
+
+@pytest.mark.parametrize(
+    ("sets", "warned"),
+    [
+        ((), False),  # a minute is the default
+        (("backup.interval=0",), True),
+        (("backup.interval=0", "spark.yarn.maxAppAttempts=2"), True),
+        (("backup.interval=0", "spark.yarn.maxAppAttempts=1"), False),
+    ],
+)
+def test_a_run_that_a_second_driver_could_not_go_on_with_is_warned_of(sets: tuple[str, ...], warned: bool) -> None:
+    one = submission(*sets, mode="cluster")
+    said = no_way_back(one.config, one.settings())
+    assert [line.partition(": no backup")[0] for line in said] == ["warning: backup.interval = 0"] * warned

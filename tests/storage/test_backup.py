@@ -184,6 +184,35 @@ def test_the_newest_are_kept_and_none_goes_before_the_next_is_there() -> None:
     assert not [path for path in store.paths() if "/." in path]
 
 
+def test_only_backups_of_this_runs_attempts_are_removed() -> None:
+    store = MemoryStore()
+    for epoch, cycle in ((1, 7), (2, 8), (3, 9), (4, 10)):
+        backups(store, keep=9).write(state(cycle, epoch=epoch))
+    for name in ("epoch-notes", ".tmp-mine", "epoch-0003-cycle-00000009-copy", ".trash-epoch-0001-cycle-00000001"):
+        store.write(f"run/backups/{name}/x", b"mine")
+    store.write("run/backups/.tmp-epoch-0003-cycle-00000010/model.safetensors", b"of a killed writer")
+    one = backups(store, keep=1, epochs={3, 5})
+    assert one.highest_epoch() == 4
+    for cycle in (11, 12):
+        one.write(state(cycle, epoch=5))
+    assert set(store.names("run/backups")) == {
+        *("epoch-0001-cycle-00000007", "epoch-0002-cycle-00000008", "epoch-0004-cycle-00000010"),  # of other runs
+        *("epoch-notes", ".tmp-mine", "epoch-0003-cycle-00000009-copy", ".trash-epoch-0001-cycle-00000001"),
+        "epoch-0005-cycle-00000012",
+    }
+
+
+def test_one_that_has_lost_its_right_makes_no_folder() -> None:
+    def guard() -> None:
+        raise BackupError("another driver writes here")
+
+    store = MemoryStore()
+    with pytest.raises(BackupError, match="another driver"):
+        backups(store, guard=guard).write(state(1))
+    assert [what for what in store.paths() if what.startswith("run/")] == []
+    assert store.operations == 1, "nothing but the removal of what was not written"
+
+
 def test_a_later_epoch_is_newer_than_a_higher_cycle() -> None:
     one = backups(MemoryStore())
     one.write(state(40, epoch=1))
@@ -259,6 +288,31 @@ def test_a_fault_at_any_step_leaves_whole_backups_alone(step: int, fault: str, a
     one.write(state(4))
     assert one.found()[0].cycle == 4
     assert not [path for path in store.paths() if "/." in path], "left-overs of the killed writer"
+
+
+@pytest.mark.parametrize(("fault", "written"), [("lost", [True, True]), ("full", [False, True])])
+def test_a_rename_that_is_told_to_have_failed_counts_by_what_is_there(fault: str, written: list[bool]) -> None:
+    """The first makes the new backup visible, the second takes an old one out of sight."""
+    seen = []
+    for step in STEPS:
+        store = MemoryStore({step: fault})
+        written_before(store)
+        told = None
+        with contextlib.suppress(BackupError):
+            told = backups(store, keep=2).write(state(3))
+        if store.fired[0][2].startswith("rename "):
+            seen.append(told is not None)
+    assert seen == written
+
+
+def test_a_backup_that_is_gone_when_its_rename_has_failed_is_none() -> None:
+    class Losing(MemoryStore):
+        def rename(self, old: str, new: str) -> None:
+            self.delete(old)
+            raise OSError("no such folder")
+
+    with pytest.raises(BackupError, match="no such folder"):
+        backups(Losing()).write(state(1))
 
 
 def test_steps_are_all_there() -> None:

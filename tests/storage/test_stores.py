@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mpca.errors import BackupError
-from mpca.storage import Crash, LocalStore, MemoryStore, RunLock, Store
+from mpca.storage import Crash, Holder, LocalStore, MemoryStore, RunLock, Store
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -75,6 +75,16 @@ def test_rename_moves_files_and_folders_but_never_replaces(store: Store) -> None
     assert store.read("t/z") == b"3"
 
 
+def test_only_an_empty_folder_is_removed_as_one(store: Store) -> None:
+    store.write("a/b/c", b"1")
+    store.rmdir("a/b")
+    assert store.read("a/b/c") == b"1"
+    store.delete("a/b/c")
+    store.rmdir("a/b")
+    store.rmdir("a/b")
+    assert not store.exists("a/b")
+
+
 def test_delete_takes_a_folder_with_all_in_it(store: Store) -> None:
     store.write("a/b/c", b"1")
     store.write("ab", b"2")
@@ -138,7 +148,7 @@ def test_a_crash_of_the_machine_loses_what_was_not_synced(renames_kept: bool) ->
 def test_one_of_two_drivers_gets_the_lock_and_the_other_hears_its_name(store: Store) -> None:
     assert RunLock(store, "r/lock").claim("app-1", alive=lambda owner: True) == 1
     with pytest.raises(BackupError, match=r"owner=app-1, epoch=1; stop it"):
-        RunLock(store, "r/lock").claim("app-2", alive=lambda owner: owner == "app-1")
+        RunLock(store, "r/lock").claim("app-2", alive=lambda holder: holder.owner == "app-1")
 
 
 def test_a_dead_owner_is_taken_over_from_and_then_refused(store: Store) -> None:
@@ -165,10 +175,50 @@ def test_epochs_rise_over_releases(store: Store) -> None:
         lock.check()
 
 
+def test_a_withdrawn_lock_leaves_all_as_it_was(store: Store) -> None:
+    RunLock(store).claim("killed", alive=lambda holder: True)
+    names, text = store.names(""), store.read("lock")
+    second = RunLock(store)
+    assert second.claim("app", alive=lambda holder: False) == 2
+    assert store.names("") == ["lock", "lock.epoch-1"]
+    second.withdraw()
+    assert (store.names(""), store.read("lock")) == (names, text)
+    assert RunLock(store).claim("app", alive=lambda holder: False) == 2, "nothing was done under that epoch"
+
+
+def test_one_that_cannot_make_its_lock_puts_the_former_one_back() -> None:
+    store = MemoryStore()
+    RunLock(store).claim("killed", alive=lambda holder: True)
+    text = store.read("lock")
+    store.faults = {store.operations + 1: "full"}  # after the rename of the former one
+    with pytest.raises(OSError, match="no space"):
+        RunLock(store).claim("app", alive=lambda holder: False)
+    assert store.fired
+    assert store.read("lock") == text
+
+
+def test_an_epoch_is_above_what_backups_say(store: Store) -> None:
+    assert RunLock(store).claim("app", alive=lambda holder: True, above=6) == 7
+
+
+def test_a_holder_that_cannot_be_seen_is_believed_and_the_remedy_is_named(store: Store) -> None:
+    RunLock(store).claim("app-1", alive=lambda holder: True)
+    with pytest.raises(BackupError, match=r"cannot be seen from here: .* if it is gone for good, remove .*lock$"):
+        RunLock(store).claim("app-2", alive=lambda holder: None)
+
+
+def test_foreign_names_beside_the_lock_are_no_epochs(store: Store) -> None:
+    store.write("lock.epoch-notes", b"mine")
+    lock = RunLock(store)
+    assert lock.claim("app", alive=lambda holder: True) == 1
+    lock.release()
+    assert lock.epochs() == [1]
+
+
 def test_a_lock_torn_in_its_making_belongs_to_nobody() -> None:
     store = MemoryStore()
     store.write("lock", b'{"own')
-    assert RunLock(store).claim("app", alive=lambda owner: owner != "") == 2
+    assert RunLock(store).claim("app", alive=lambda holder: holder.owner != "") == 2
 
 
 def test_two_that_take_over_at_once_do_not_both_win() -> None:
@@ -177,8 +227,8 @@ def test_two_that_take_over_at_once_do_not_both_win() -> None:
     RunLock(store).claim("dead", alive=lambda owner: True)
     second = RunLock(store)
 
-    def meanwhile(owner: str) -> bool:
-        if owner == "dead" and store.names("") == ["lock"]:
+    def meanwhile(holder: Holder) -> bool:
+        if holder.owner == "dead" and store.names("") == ["lock"]:
             second.claim("second", alive=lambda owner: False)
         return False
 

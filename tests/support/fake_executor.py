@@ -45,14 +45,27 @@ def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = DEA
 class FakeExecutor:
     """One agent process and the pipe to it. A context manager that leaves nothing behind."""
 
-    def __init__(self, function: Callable[..., Any], *args: Any, **start: Any) -> None:
-        """Start an agent on `function(*args)`; `start` replaces fields of the Start message."""
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        program: str = "mpca.agent.main",
+        env: dict[str, str] | None = None,
+        **start: Any,
+    ) -> None:
+        """Start an agent on `function(*args)`.
+
+        Args:
+            program: module that is the agent.
+            env: its whole environment; None: ours.
+            start: replaces fields of the Start message.
+        """
         cloudpickle.register_pickle_by_value(inspect.getmodule(function))
         payload = cloudpickle.dumps((function, args, {}))
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in __exit__)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "mpca.agent.main"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0,
+            [sys.executable, "-m", program],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0, env=env,
         )  # fmt: skip
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -135,7 +148,9 @@ class FakeExecutor:
         assert header.length == 4 * self.elements(shard)
         return answer, np.frombuffer(os.pread(self._segment_fd, header.length, offset + HEADER_BYTES), "<f4")
 
-    def offer(self, shard: int, version: int, vector: npt.NDArray[np.float32], mode: str = "install") -> None:
+    def offer(
+        self, shard: int, version: int, vector: npt.NDArray[np.float32], mode: str = "install", alpha: float = 0.05
+    ) -> None:
         """Write an arrival and send Install."""
         data, offset = np.asarray(vector, "<f4").tobytes(), self._slots[1 + shard]
         seq = SlotHeader.unpack(os.pread(self._segment_fd, HEADER_BYTES, offset)).seq
@@ -143,10 +158,12 @@ class FakeExecutor:
             header = SlotHeader(shard, seq + step, version, 0, len(data), MODES[mode])
             os.pwrite(self._segment_fd, header.pack(), offset)
             os.pwrite(self._segment_fd, body, offset + HEADER_BYTES)
-        self.send(Install(shard, version, mode))
+        self.send(Install(shard, version, mode, alpha))
 
-    def install(self, shard: int, version: int, vector: npt.NDArray[np.float32], mode: str = "install") -> Installed:
-        self.offer(shard, version, vector, mode)
+    def install(
+        self, shard: int, version: int, vector: npt.NDArray[np.float32], mode: str = "install", alpha: float = 0.05
+    ) -> Installed:
+        self.offer(shard, version, vector, mode, alpha)
         return self.expect(Installed)
 
     def elements(self, shard: int) -> int:

@@ -45,4 +45,6 @@ class _Cases(click.Group):
 @click.group(cls=_Cases)
 def bench() -> None:
     """Measure a part of the engine; the keys and the goals are those of the design's section 8."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that executors, nodes and files are removed then too
+    for one in (signal.SIGTERM, signal.SIGHUP):  # so that executors, nodes and files are removed then too
+        if signal.getsignal(one) != signal.SIG_IGN:
+            signal.signal(one, lambda number, _: sys.exit(128 + number))

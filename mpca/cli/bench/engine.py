@@ -124,12 +124,10 @@ def open_run(spark: SparkSession, case: Case, interface: str = "eth0", records: 
     from mpca.spark.cluster import SparkCluster
 
     clock, method = SystemClock(), case.method()
-    shape = RunShape(
+    shape = RunShape.of(
+        method,
         run=f"bench-{case.name}-{int(clock.wall())}",
         epoch=0,
-        shards=method.shards,
-        phases=method.phases,
-        exchanges=True,
         min_agents=case.agents,
         deadline_s=case.deadline_s,
         start_timeout_s=START_TIMEOUT_S,

@@ -16,6 +16,7 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import click
@@ -51,14 +52,23 @@ CASES = ("small", "overlapped", "blocking")
     "--phases", type=click.IntRange(1, 3), default=3, show_default=True, help="Of the overlapped run; it has three shards."
 )
 @click.option("--cycles", type=click.IntRange(min=6), default=15, show_default=True, help="Cycles of the overlapped run.")
+@click.option("--encrypt", is_flag=True, help="With spark.network.crypto.enabled.")
 @json_option
 def command(
-    agents: int, size_bytes: int, rate: str | None, reducer: str, broadcast: str, phases: int, cycles: int, as_json: bool
+    agents: int,
+    size_bytes: int,
+    rate: str | None,
+    reducer: str,
+    broadcast: str,
+    phases: int,
+    cycles: int,
+    encrypt: bool,
+    as_json: bool,
 ) -> None:
     """The exchange on real executors behind shaped links, beside plain TCP on the same links."""
     if rate is not None:
         check()
-    show(measure(agents, size_bytes, rate, reducer, broadcast, phases, cycles), as_json)
+    show(measure(agents, size_bytes, rate, reducer, broadcast, phases, cycles, encrypt=encrypt), as_json)
 
 
 def measure(
@@ -70,6 +80,7 @@ def measure(
     phases: int = 3,
     cycles: int = 15,
     exchanges: int = 4,
+    encrypt: bool = False,
 ) -> dict[str, Any]:
     """The `exchange` case."""
     from mpca.cli.bench.exchange_driver import Spec
@@ -82,10 +93,11 @@ def measure(
         "reducer": reducer,
         "broadcast": broadcast,
         "phases": phases,
+        "encrypt": encrypt,
     }
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mpca-bench-")))
-        spec = Spec(str(folder), agents, size_bytes, reducer, broadcast, phases, cycles, exchanges)
+        spec = Spec(str(folder), agents, size_bytes, reducer, broadcast, phases, cycles, exchanges, encrypt=encrypt)
         if rate is None:
             raw = _Driver(stack, [], spec).play(None)
             links: dict[str, Any] = {}
@@ -102,8 +114,11 @@ def _shaped(stack: ExitStack, folder: Path, spec: Any, rate: str) -> tuple[dict[
     _tell(f"starting a Master and {spec.agents} executors on nodes of their own")
     net = stack.enter_context(Network(["master", "driver", *workers]))
     memory = f"{(2 << 30) + 8 * spec.size_bytes >> 20}m"
-    daemons = stack.enter_context(Standalone(net, "master", workers, folder, memory))
-    spec = replace(spec, master=daemons.url, address=net.address("driver"))
+    secret = folder / "secret"
+    secret.touch(mode=0o600)
+    secret.write_text(token_hex(32))
+    daemons = stack.enter_context(Standalone(net, "master", workers, folder, memory, secret))
+    spec = replace(spec, master=daemons.url, address=net.address("driver"), secret=str(secret))
     driver = _Driver(stack, net.command("driver", []), spec)
     driver.wait_ready()
     net.shape(rate, but=["master"])

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -51,6 +52,8 @@ class Spec:
     exchanges: int  # of the blocking case
     master: str = ""  # empty: executors on this machine, over loopback
     address: str = "127.0.0.1"
+    secret: str = ""  # file with the daemons' secret
+    encrypt: bool = False  # spark.network.crypto.enabled
 
     def cases(self, deadline_s: float) -> list[Case]:
         """The small one first: it warms the JVMs, and what it leaves is the start that memory is compared with."""
@@ -68,9 +71,11 @@ class Spec:
 @contextmanager
 def open_session(spec: Spec) -> Iterator[SparkSession]:
     """A session on the daemons of a network, or on this machine; it begins when every executor is there."""
-    conf = {}
+    conf = {"spark.network.crypto.enabled": str(spec.encrypt).lower()}
+    if spec.secret:
+        conf |= {"spark.authenticate": "true", "spark.authenticate.secret": Path(spec.secret).read_text()}
     if spec.master:
-        conf = {
+        conf |= {
             "spark.master": spec.master,
             "spark.driver.host": spec.address,
             "spark.driver.bindAddress": spec.address,

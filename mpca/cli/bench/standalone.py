@@ -15,6 +15,7 @@ from types import TracebackType
 from mpca.cli.bench.net import Network
 from mpca.config import child_environment
 from mpca.errors import EnvironmentRefused
+from mpca.redaction import properties
 
 __all__ = ["Standalone"]
 
@@ -26,10 +27,19 @@ _TAIL_LINES = 5
 class Standalone:
     """Daemons that are up when it is entered; logs and executors' files lie in `folder`."""
 
-    def __init__(self, net: Network, master: str, workers: Sequence[str], folder: Path, worker_memory: str) -> None:
+    def __init__(
+        self, net: Network, master: str, workers: Sequence[str], folder: Path, worker_memory: str, secret: Path | None = None
+    ) -> None:
+        """`secret` is a file with what the daemons ask for; None: they let everybody in."""
         self.url = f"spark://{net.address(master)}:{MASTER_PORT}"
         self._net, self._master, self._workers = net, master, list(workers)
         self._folder, self._memory = folder, worker_memory
+        self._settings: list[str] = []
+        if secret is not None:
+            conf = folder / "daemons.conf"
+            conf.touch(mode=0o600)
+            conf.write_text(properties({"spark.authenticate": "true", "spark.authenticate.secret": secret.read_text()}))
+            self._settings = ["--properties-file", str(conf)]
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Standalone:
@@ -68,7 +78,7 @@ class Standalone:
     def _start(self, node: str, daemon: str, options: list[str]) -> None:
         (home,) = find_spec("pyspark").submodule_search_locations  # type: ignore[union-attr, misc]
         address = self._net.address(node)
-        command = [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{daemon}", *options]
+        command = [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{daemon}", *self._settings, *options]
         environment = {
             **child_environment(),
             "SPARK_HOME": home,

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["command", "measure"]
 
 _PIPE_BYTES = 1 << 20  # holds what an agent says in a whole measurement
-_VERSION = 50  # of the installed joint state: alpha has come down to its value
+_VERSION = 50  # of the installed joint state: there is no early schedule
+_ALPHA = 0.05
 _LEAST_BLOCK_S = 0.1  # a block of steps takes at least this long
 _LEAST_TURNS = 6
 
@@ -96,9 +97,9 @@ def _measure(shape: Shape, seconds: float) -> dict[str, Any]:
 
         return model, block
 
+    _, attached = trainer(attached=True)  # first: an optimiser that is there before `attach` and not given to it is missed
     model, plain = trainer(attached=False)
     _, twin = trainer(attached=False)
-    _, attached = trainer(attached=True)
     arms = [plain, twin, attached]
     for warm in arms:
         warm(2)
@@ -155,7 +156,7 @@ def _attach(model: Any, optimizer: Any) -> None:
         state = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
         for shard in range(method.shards):
             _write_arrival(hello, shard, state)
-            os.write(to_agent[1], encode(Install(shard, _VERSION, "install")))
+            os.write(to_agent[1], encode(Install(shard, _VERSION, "install", _ALPHA)))
     finally:
         enter(before)
 

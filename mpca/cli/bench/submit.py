@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mpca.checks import refused
 from mpca.cli.bench.load import cpu_idle_share, cpu_ticks
 from mpca.cli.bench.show import show
 from mpca.cli.options import json_option
@@ -119,7 +120,7 @@ def _lines(config: Resolved, sets: Sequence[str], queue: str | None, jars_on_nod
     config.write(folder / "bench.toml")
 
     def line(program: str, words: Sequence[str]) -> list[str]:
-        return Submission(
+        submission = Submission(
             config=config,
             sets=sets,
             program=str(_PROGRAMS / program),
@@ -131,7 +132,11 @@ def _lines(config: Resolved, sets: Sequence[str], queue: str | None, jars_on_nod
             spark_jars=spark_jars,
             queue=queue,
             loopback=loopback if loopback.startswith("127.") else "",
-        ).command(str(home.submit))
+            defaults=home.defaults(),
+        )
+        for key in sorted(submission.hidden()):
+            raise refused(key, "", "is a secret, which a measurement does without: leave it out, or into spark-defaults.conf")
+        return submission.command(str(home.submit))
 
     return line
 

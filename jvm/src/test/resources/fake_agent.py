@@ -63,7 +63,8 @@ def unpack(data, at=0):
             key, at = unpack(data, at)
             fields[key], at = unpack(data, at)
         return fields, at
-    form = {0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q"}[tag]
+    whole = {0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q"}
+    form = {0xCB: ">d", **whole}[tag]
     return struct.unpack_from(form, data, at)[0], at + struct.calcsize(form)
 
 
@@ -177,10 +178,17 @@ while True:
             print("members", fields["version"], fields["members"], file=sys.stderr, flush=True)
         elif code == 5:
             send(21, returns=str(interruptions).encode())
+            if "lingers" in FLAGS:  # a thread of the user's that does not end
+                time.sleep(600)
+            if "prints-at-its-end" in FLAGS:  # enough of it that Finished is read meanwhile
+                for n in range(5000):
+                    print("line", n, flush=True)
+                print("the last line", flush=True)
             sys.exit(0)
     elif "still" not in FLAGS:  # "still": its parameters stay what was installed
         steps += 1
         since = [one + 1 for one in since]
         x = array("f", [one + 1 for one in x])
         if steps % 20 == 0:
-            send(20, steps=steps, samples=steps, train_s=0.0, pause_s=0.0, metrics={"loss": 0.5}, data=[])
+            counted = {"steps": steps, "samples": steps, "train_s": 0.0, "pause_s": 0.0, "metrics": {"loss": 0.5}}
+            send(20, **counted, data=[], function="loop", bad=[], bad_dropped=0)

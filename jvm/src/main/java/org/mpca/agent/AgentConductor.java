@@ -26,7 +26,8 @@ import org.mpca.wire.ProtocolException;
  *   any of them --process gone--&gt; ENDED, and died is reported unless ENDING
  * </pre>
  *
- * Begin makes no difference here: a Yield may be asked before it. An agent that breaks the protocol is killed. What it
+ * Finished and Failed are told when the process is gone and all that it printed was passed on, or after a second: a driver
+ * that has heard the last agent's may look no further. Begin makes no difference here: a Yield may be asked before it. An agent that breaks the protocol is killed. What it
  * had sent before its end is handled before the desk hears that it is gone, so a snapshot that was handed over counts.
  *
  * <p>Concurrency: all state belongs to the thread mpca-agent-N; others add commands to its queue. It must not be
@@ -38,8 +39,10 @@ final class AgentConductor implements Runnable {
   /** How soon a death is noticed that no end of stream tells, since forked data workers hold the pipe too. */
   private static final long LOOK_MILLIS = 50;
   /** For the process to end after its last message, or after it closed its pipe. */
-  private static final long LEAVE_MILLIS = 10_000;
-  private static final long DRAIN_MILLIS = 2_000;
+  private static final long LEAVE_NANOS = TimeUnit.SECONDS.toNanos(10);
+  private static final long DRAIN_NANOS = TimeUnit.SECONDS.toNanos(2);
+  /** What an agent printed is told before its last word, if its process ends by then. */
+  private static final long LAST_WORD_NANOS = TimeUnit.SECONDS.toNanos(1);
 
   private enum Stage { STARTING, ATTACHED, ENDING, ENDED }
 
@@ -65,7 +68,11 @@ final class AgentConductor implements Runnable {
   private AgentSegment segment;
   private FilePipe filePipe;
   private boolean streamEnded;
-  private long leaveBy = Long.MAX_VALUE;
+  /** When its process is ended, of System.nanoTime; null: it stays. */
+  private Long leaveBy;
+  /** What tells of Finished or Failed, until it is told; and when it is, at the latest. */
+  private Consumer<AgentEvents> lastWord;
+  private long lastWordBy;
   private String fault = "";
   private int askedCycle;
   private int askedShard = -1;
@@ -130,7 +137,7 @@ final class AgentConductor implements Runnable {
   void write(Arrival arrival) {
     commands.add(() -> {
       segment.writeArrival(arrival.shard, arrival.version, arrival.mode, arrival.data);
-      writer.write(Message.install(arrival.shard, arrival.version, arrival.mode).pack());
+      writer.write(Message.install(arrival.shard, arrival.version, arrival.mode, arrival.alpha).pack());
     });
   }
 
@@ -141,7 +148,7 @@ final class AgentConductor implements Runnable {
   /** Ends the agent; {@code quietly}: without reporting a death. */
   void kill(boolean quietly) {
     dismissed |= quietly;
-    commands.add(() -> leaveBy = 0); // if the process is not even started yet
+    commands.add(this::leaveNow); // if the process is not even started yet
     AgentProcess child = process;
     if (child != null) {
       child.kill(); // at once: the conductor may be writing to a stopped agent
@@ -175,12 +182,15 @@ final class AgentConductor implements Runnable {
     reader.setDaemon(true);
     reader.start();
     perform(() -> writer.write(spec.startMessage)); // before whatever is in the queue by now
-    while (process.isAlive() && System.currentTimeMillis() < leaveBy) {
+    while (process.isAlive() && (leaveBy == null || System.nanoTime() - leaveBy < 0)) {
       perform(commands.poll(LOOK_MILLIS, TimeUnit.MILLISECONDS));
+      if (lastWord != null && System.nanoTime() - lastWordBy > 0) {
+        tellLastWord();
+      }
     }
     int exitCode = process.end(); // the group too: now the stream ends, whoever held it
-    long drainBy = System.currentTimeMillis() + DRAIN_MILLIS;
-    while (!streamEnded && System.currentTimeMillis() < drainBy) {
+    long drainBy = System.nanoTime() + DRAIN_NANOS;
+    while (!streamEnded && System.nanoTime() - drainBy < 0) {
       perform(commands.poll(LOOK_MILLIS, TimeUnit.MILLISECONDS));
     }
     return exitCode;
@@ -197,7 +207,7 @@ final class AgentConductor implements Runnable {
       if (process.isAlive() && stage != Stage.ENDING) {
         LOG.log(Level.WARNING, name + " is killed: " + e.getMessage(), e);
         fault = e.getMessage();
-        leaveBy = 0;
+        leaveNow();
       }
     }
   }
@@ -216,7 +226,9 @@ final class AgentConductor implements Runnable {
     }
     commands.add(() -> {
       streamEnded = true;
-      leaveBy = Math.min(leaveBy, System.currentTimeMillis() + LEAVE_MILLIS);
+      if (leaveBy == null) {
+        leaveBy = System.nanoTime() + LEAVE_NANOS;
+      }
     });
   }
 
@@ -244,15 +256,13 @@ final class AgentConductor implements Runnable {
         filePipe = FilePipe.open(fields, files, name);
         break;
       case FINISHED:
-        leave(message);
         byte[] returns = fields.bytes("returns");
-        tell(to -> to.finished(spec.agent, spec.incarnation, returns));
+        leave(message, to -> to.finished(spec.agent, spec.incarnation, returns));
         break;
       case FAILED:
-        leave(message);
         String error = fields.text("error");
         String traceback = fields.text("traceback");
-        tell(to -> to.failed(spec.agent, spec.incarnation, error, traceback));
+        leave(message, to -> to.failed(spec.agent, spec.incarnation, error, traceback));
         break;
       default:
         expect(false, message);
@@ -284,16 +294,30 @@ final class AgentConductor implements Runnable {
 
   private void snapshot(Fields fields) throws IOException {
     AgentSegment.Read read = segment.readSnapshot(askedShard, askedCycle);
-    FrozenYield state = new FrozenYield(fields.integer("updates"), read.crc, read.finite, fields.real("start"),
-        fields.real("end"), read.data);
+    FrozenYield state = new FrozenYield(fields.integer("updates"), read.crc, read.finite, read.distance,
+        fields.real("start"), fields.real("end"), read.data);
     desk.snapshot(this, askedCycle, askedShard, state);
     askedShard = -1;
   }
 
-  private void leave(Message message) throws ProtocolException {
+  private void leave(Message message, Consumer<AgentEvents> report) throws ProtocolException {
     expect(stage == Stage.STARTING || stage == Stage.ATTACHED, message);
     enter(Stage.ENDING, message.kind.name());
-    leaveBy = System.currentTimeMillis() + LEAVE_MILLIS;
+    leaveBy = System.nanoTime() + LEAVE_NANOS;
+    lastWord = report;
+    lastWordBy = System.nanoTime() + LAST_WORD_NANOS;
+  }
+
+  private void tellLastWord() {
+    Consumer<AgentEvents> report = lastWord;
+    lastWord = null;
+    if (report != null) {
+      tell(report);
+    }
+  }
+
+  private void leaveNow() {
+    leaveBy = System.nanoTime();
   }
 
   private void expect(boolean allowed, Message message) throws ProtocolException {
@@ -317,6 +341,8 @@ final class AgentConductor implements Runnable {
     String tail = fault;
     if (child != null) {
       child.kill(); // dead by now, unless our own error brought us here
+      awaitOutput(child);
+      tellLastWord();
       tail = tailOf(child);
       child.close();
     }
@@ -333,6 +359,15 @@ final class AgentConductor implements Runnable {
       tell(to -> to.died(spec.agent, spec.incarnation, pid, exitCode, lines));
     }
     ended.countDown();
+  }
+
+  private void awaitOutput(AgentProcess child) {
+    long millis = lastWord == null ? 0 : TimeUnit.NANOSECONDS.toMillis(lastWordBy - System.nanoTime());
+    try {
+      child.awaitOutput(Math.max(millis, 1));
+    } catch (InterruptedException e) {
+      // The report is late as it is.
+    }
   }
 
   private String tailOf(AgentProcess child) {

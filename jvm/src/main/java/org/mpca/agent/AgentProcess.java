@@ -98,6 +98,11 @@ final class AgentProcess {
     return process.exitValue();
   }
 
+  /** Waits until all that was printed has been passed on, or the time is over. */
+  void awaitOutput(long millis) throws InterruptedException {
+    outputThread.join(millis);
+  }
+
   /** The last lines printed; waits for the rest of the output to come in. */
   String tail() throws InterruptedException {
     outputThread.join(OUTPUT_MILLIS);

@@ -137,9 +137,9 @@ public final class AgentRegistry {
    * Freezes the yields of several agents at once: they are interrupted side by side, and nobody throws for one of them.
    *
    * @param keys of one (run, epoch, cycle, shard), one an agent
-   * @param deadlineWallMillis what is not frozen then is closed for good, with the reason in {@link Freezing#late}
+   * @param deadlineNanos of System.nanoTime; what is not frozen then is closed for good, with the reason in {@link Freezing#late}
    */
-  public Freezing freeze(List<YieldKey> keys, long deadlineWallMillis) throws InterruptedException {
+  public Freezing freeze(List<YieldKey> keys, long deadlineNanos) throws InterruptedException {
     checkAlike(keys);
     YieldKey first = keys.get(0);
     ExecutorDesk desk = desks.get(first.run);
@@ -151,7 +151,7 @@ public final class AgentRegistry {
     }
     CompletableFuture<Freezing> answer = desk.freeze(keys);
     try {
-      return answer.get(Math.max(0, deadlineWallMillis - System.currentTimeMillis()), TimeUnit.MILLISECONDS);
+      return answer.get(Math.max(0, deadlineNanos - System.nanoTime()), TimeUnit.NANOSECONDS);
     } catch (TimeoutException late) {
       desk.deadline(first.epoch, first.cycle);
       return settled(answer, "freeze of " + first);
@@ -210,25 +210,29 @@ public final class AgentRegistry {
   }
 
   private void closeAll(Predicate<String> which) {
-    long by = System.currentTimeMillis() + CLOSE_MILLIS;
+    long by = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(CLOSE_MILLIS);
     List<AgentConductor> ending = new ArrayList<>(agents.values());
     ending.removeIf(one -> !which.test(one.spec.run));
     ending.forEach(one -> one.kill(true));
     try {
       for (AgentConductor one : ending) {
-        if (!one.awaitEnd(Math.max(1, by - System.currentTimeMillis()))) {
+        if (!one.awaitEnd(millisUntil(by))) {
           LOG.warning("agent outlives its run: agent=" + one.spec.agent + " incarnation=" + one.spec.incarnation);
         }
       }
       for (String run : new ArrayList<>(desks.keySet())) {
         if (which.test(run)) {
-          desks.remove(run).close(Math.max(1, by - System.currentTimeMillis()));
+          desks.remove(run).close(millisUntil(by));
         }
       }
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }
     agents.values().removeAll(ending);
+  }
+
+  private static long millisUntil(long nanos) {
+    return Math.max(1, TimeUnit.NANOSECONDS.toMillis(nanos - System.nanoTime()));
   }
 
   private AgentConductor find(String run, int agent, int incarnation) {

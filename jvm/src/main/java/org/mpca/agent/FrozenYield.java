@@ -12,16 +12,19 @@ public final class FrozenYield {
   public final long crc;
   /** No element is infinite or NaN. */
   public final boolean finite;
-  /** Wall clock seconds of the interruption. */
+  /** Euclidean distance from the newest joint state that its executor had handed the agent, from x_0 before the first. */
+  public final double distance;
+  /** The interruption, in seconds of this machine's monotonic clock. */
   public final double start;
   public final double end;
   /** float32, little-endian: the whole shard. Blocks may refer to it, nobody may change it. */
   public final byte[] data;
 
-  public FrozenYield(int tau, long crc, boolean finite, double start, double end, byte[] data) {
+  public FrozenYield(int tau, long crc, boolean finite, double distance, double start, double end, byte[] data) {
     this.tau = tau;
     this.crc = crc;
     this.finite = finite;
+    this.distance = distance;
     this.start = start;
     this.end = end;
     this.data = data;

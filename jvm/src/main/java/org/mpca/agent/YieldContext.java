@@ -6,6 +6,7 @@ import java.io.IOException;
 import java.io.ObjectInput;
 import java.io.ObjectOutput;
 import java.util.Collections;
+import java.util.concurrent.TimeUnit;
 
 /**
  * The state of one shard of one agent <i>after the optimiser is next interrupted</i> (MPCA SGD, section 5.1).
@@ -51,11 +52,11 @@ public final class YieldContext implements Externalizable {
   /**
    * The frozen state; interrupts the agent at the first call.
    *
-   * @param deadlineWallMillis wall clock; the wait ends there
+   * @param deadlineNanos of System.nanoTime; the wait ends there
    * @throws LateAgentException the agent did not answer in time; what it answers later is dropped
    * @throws AgentGoneException the agent is not here in this incarnation, or died first, or the cycle was forgotten
    */
-  public FrozenYield freeze(long deadlineWallMillis)
+  public FrozenYield freeze(long deadlineNanos)
       throws LateAgentException, AgentGoneException, InterruptedException {
     YieldKey mine = key();
     touched = true;
@@ -65,7 +66,7 @@ public final class YieldContext implements Externalizable {
     if (forgotten || registry == null) {
       throw new AgentGoneException(ExecutorBook.FORGOTTEN + ": " + mine);
     }
-    Freezing freezing = registry.freeze(Collections.singletonList(mine), deadlineWallMillis);
+    Freezing freezing = registry.freeze(Collections.singletonList(mine), deadlineNanos);
     FrozenYield result = freezing.frozen.get(mine.agent);
     if (result != null) {
       return result;
@@ -112,7 +113,7 @@ public final class YieldContext implements Externalizable {
   /** For an access without a deadline. */
   FrozenYield freezeForCopy() throws IOException {
     try {
-      return freeze(System.currentTimeMillis() + ACCESS_MILLIS);
+      return freeze(System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(ACCESS_MILLIS));
     } catch (LateAgentException | AgentGoneException e) {
       throw new IOException("cannot serialise a yield that was not handed over: " + e.getMessage(), e);
     } catch (InterruptedException e) {
@@ -135,6 +136,7 @@ public final class YieldContext implements Externalizable {
     out.writeInt(state.tau);
     out.writeLong(state.crc);
     out.writeBoolean(state.finite);
+    out.writeDouble(state.distance);
     out.writeDouble(state.start);
     out.writeDouble(state.end);
     out.writeInt(state.data.length);
@@ -147,10 +149,11 @@ public final class YieldContext implements Externalizable {
     int tau = in.readInt();
     long crc = in.readLong();
     boolean finite = in.readBoolean();
+    double distance = in.readDouble();
     double start = in.readDouble();
     double end = in.readDouble();
     byte[] data = new byte[in.readInt()];
     in.readFully(data);
-    restore(key, new FrozenYield(tau, crc, finite, start, end, data));
+    restore(key, new FrozenYield(tau, crc, finite, distance, start, end, data));
   }
 }

@@ -32,6 +32,7 @@ public final class YieldContextKryo extends Serializer<YieldContext> {
     output.writeInt(state.tau);
     output.writeLong(state.crc);
     output.writeBoolean(state.finite);
+    output.writeDouble(state.distance);
     output.writeDouble(state.start);
     output.writeDouble(state.end);
     output.writeInt(state.data.length);
@@ -45,7 +46,7 @@ public final class YieldContextKryo extends Serializer<YieldContext> {
     YieldKey key = new YieldKey(input.readString(), input.readInt(), input.readInt(), input.readInt(), input.readInt(),
         input.readInt());
     context.restore(key, new FrozenYield(input.readInt(), input.readLong(), input.readBoolean(), input.readDouble(),
-        input.readDouble(), input.readBytes(input.readInt())));
+        input.readDouble(), input.readDouble(), input.readBytes(input.readInt())));
     return context;
   }
 }

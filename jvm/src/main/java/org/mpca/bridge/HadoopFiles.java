@@ -23,7 +23,9 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.LocatedFileStatus;
 import org.apache.hadoop.fs.Options;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.PathIsNotEmptyDirectoryException;
 import org.apache.hadoop.fs.RemoteIterator;
+import org.apache.hadoop.fs.permission.FsPermission;
 import org.mpca.rdd.HadoopReads;
 import org.mpca.wire.Msgpack;
 
@@ -35,15 +37,21 @@ import org.mpca.wire.Msgpack;
  */
 public final class HadoopFiles {
   private static final int BUFFER_BYTES = 1 << 20;
+  private static final FsPermission FILE = new FsPermission((short) 0600);
+  private static final FsPermission FOLDER = new FsPermission((short) 0700);
 
   private final FileSystem files;
   private final FileContext context;
   private final RandomAccessFile segment;
   private final byte[] buffer = new byte[BUFFER_BYTES];
+  private final Path root;
+  private final boolean ownersAlone;
   private FSDataOutputStream open;
 
-  HadoopFiles(Configuration session, String url, String segmentPath) throws IOException {
+  HadoopFiles(Configuration session, String url, String segmentPath, boolean ownersAlone) throws IOException {
     URI uri = URI.create(url);
+    this.root = new Path(uri);
+    this.ownersAlone = ownersAlone;
     this.files = HadoopReads.client(session, uri);
     // Unlike FileSystem, FileContext does not take the cluster's own name where a URL has none: hdfs:///path.
     this.context = FileContext.getFileContext(files.getUri(), HadoopReads.patient(session));
@@ -52,7 +60,14 @@ public final class HadoopFiles {
 
   /** Opens a file for writing, folders above it are made; with `exclusive`, only one that does not exist. */
   public void create(String path, boolean exclusive) throws IOException {
-    open = files.create(new Path(path), !exclusive);
+    Path target = new Path(path);
+    if (!ownersAlone) {
+      open = files.create(target, !exclusive);
+      return;
+    }
+    makeFolder(target.getParent());
+    open = files.create(target, FILE, !exclusive, files.getConf().getInt("io.file.buffer.size", 4096),
+        files.getDefaultReplication(target), files.getDefaultBlockSize(target), null);
   }
 
   /** Writes the first `length` bytes of the segment to the open file. */
@@ -155,13 +170,34 @@ public final class HadoopFiles {
   /** Moves a file or folder at once, never over or into something that exists; folders above the new name are made. */
   public void rename(String from, String to) throws IOException {
     Path target = files.makeQualified(new Path(to));
-    files.mkdirs(target.getParent());
+    makeFolder(target.getParent());
     context.rename(files.makeQualified(new Path(from)), target, Options.Rename.NONE);
   }
 
   /** Removes a file, or a folder with all in it. */
   public void delete(String path) throws IOException {
     files.delete(new Path(path), true);
+  }
+
+  /** Removes a folder that is empty; one that is not, or is not there, stays as it is. */
+  public void rmdir(String path) throws IOException {
+    try {
+      files.delete(new Path(path), false);
+    } catch (PathIsNotEmptyDirectoryException e) {
+      // As it should be.
+    }
+  }
+
+  /** The root and what is below it belong to their owner alone, if so asked; what is above is made as the cluster says. */
+  private void makeFolder(Path path) throws IOException {
+    if (!ownersAlone) {
+      files.mkdirs(path);
+      return;
+    }
+    if (!files.exists(root) && root.getParent() != null) {
+      files.mkdirs(root.getParent());
+    }
+    files.mkdirs(path, FOLDER);
   }
 
   /** Frees the client and the segment. */

@@ -49,9 +49,10 @@ public final class MpcaBridge {
     }
   }
 
-  /** Files of HDFS below no folder in particular, for a store of Python's; also before there is a run. */
-  public static HadoopFiles files(SparkContext context, String url, String segmentPath) throws IOException {
-    return new HadoopFiles(context.hadoopConfiguration(), url, segmentPath);
+  /** Files of HDFS below one folder, for a store of Python's; also before there is a run. See HadoopFiles for `ownersAlone`. */
+  public static HadoopFiles files(SparkContext context, String url, String segmentPath, boolean ownersAlone)
+      throws IOException {
+    return new HadoopFiles(context.hadoopConfiguration(), url, segmentPath, ownersAlone);
   }
 
   private void post(String ofRun, String kind, Map<String, Object> fields) {

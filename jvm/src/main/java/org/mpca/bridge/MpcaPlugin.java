@@ -5,6 +5,9 @@ import java.io.Serializable;
 import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
 
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.plugin.DriverPlugin;
@@ -51,6 +54,11 @@ public final class MpcaPlugin implements SparkPlugin {
     }
   }
 
+  /** What does the driver's clock show? Answered with its System.nanoTime. */
+  private static final class WhatTime implements Serializable {
+    private static final long serialVersionUID = 1;
+  }
+
   /** An event of a run, packed, so that the receiver need not look into it. */
   private static final class Event implements Serializable {
     private static final long serialVersionUID = 1;
@@ -77,6 +85,9 @@ public final class MpcaPlugin implements SparkPlugin {
 
     @Override
     public Object receive(Object message) {
+      if (message instanceof WhatTime) {
+        return System.nanoTime();
+      }
       if (message instanceof Hello) {
         inbox.hello(((Hello) message).peer);
       } else if (message instanceof Event) {
@@ -90,7 +101,11 @@ public final class MpcaPlugin implements SparkPlugin {
 
   /** Kills the agents when the executor stops; when it is killed they die by their parent-death signal. */
   private static final class OnExecutor implements ExecutorPlugin, Uplink {
+    private static final int FIRST_QUESTIONS = 5;
+    private static final long ASK_AGAIN_S = 60;
+
     private PluginContext plugin;
+    private ScheduledExecutorService asking;
 
     @Override
     public void init(PluginContext context, Map<String, String> conf) {
@@ -99,9 +114,32 @@ public final class MpcaPlugin implements SparkPlugin {
       ResourceInformation gpus = context.resources().get("gpu");
       ExecutorSide.start(self, this, gpus == null ? "" : String.join(",", gpus.addresses()));
       try {
+        for (int i = 0; i < FIRST_QUESTIONS; i++) { // the first one loads classes on both sides
+          askTime();
+        }
         context.send(new Hello(self));
-      } catch (IOException e) {
+      } catch (Exception e) { // Scala's methods throw what they do not declare
         throw new IllegalStateException("the driver could not be told that executor " + self.executor + " is there", e);
+      }
+      asking = Executors.newSingleThreadScheduledExecutor(work -> {
+        Thread thread = new Thread(work, "mpca-clock");
+        thread.setDaemon(true);
+        return thread;
+      });
+      asking.scheduleWithFixedDelay(this::askTimeAgain, ASK_AGAIN_S, ASK_AGAIN_S, TimeUnit.SECONDS);
+    }
+
+    private void askTime() throws Exception {
+      long sent = System.nanoTime();
+      long theirs = (Long) plugin.ask(new WhatTime());
+      ExecutorSide.driverAnswered(sent, theirs, System.nanoTime());
+    }
+
+    private void askTimeAgain() {
+      try {
+        askTime();
+      } catch (Exception e) {
+        LOG.warn("the driver did not say the time; what it said before counts: cause={}", e.toString());
       }
     }
 
@@ -119,6 +157,9 @@ public final class MpcaPlugin implements SparkPlugin {
 
     @Override
     public void shutdown() {
+      if (asking != null) {
+        asking.shutdownNow();
+      }
       AgentRegistry.get().shutdown();
     }
   }

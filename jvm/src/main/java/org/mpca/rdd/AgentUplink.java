@@ -12,7 +12,8 @@ import org.mpca.agent.AgentEvents;
  * an agent may print thousands a second; everything else goes at once, after the lines printed before it.
  *
  * <p>Called from the threads of the agents; one thread, "mpca-output", sends what was gathered. The gathered lines are
- * guarded by this object's lock, which is never held while sending.
+ * guarded by this object's lock, which is never held while sending; {@code sending} is, so that nothing overtakes lines
+ * that another thread has taken and not sent yet.
  */
 final class AgentUplink implements AgentEvents {
   private static final long GATHER_MS = 100;
@@ -24,6 +25,7 @@ final class AgentUplink implements AgentEvents {
   private final String host;
   private final Uplink uplink;
   private final Map<List<Integer>, Lines> gathered = new LinkedHashMap<>();
+  private final Object sending = new Object();
   private boolean sleeping;
 
   AgentUplink(String run, String executor, String host, Uplink uplink) {
@@ -110,6 +112,12 @@ final class AgentUplink implements AgentEvents {
   }
 
   private void flush() {
+    synchronized (sending) {
+      sendAll();
+    }
+  }
+
+  private void sendAll() {
     Map<List<Integer>, Lines> taken;
     synchronized (this) {
       taken = new LinkedHashMap<>(gathered);

@@ -11,6 +11,7 @@ import java.util.List;
  * <pre>
  *   mpca_RUN_EPOCH_y_CYCLE_ORDER_CHUNK     a chunk of an executor's frozen part      on its executor, not reported
  *   mpca_RUN_EPOCH_r_ORDER_CHUNK           a chunk of a sum                          pushed to the driver, reported
+ *   mpca_RUN_EPOCH_s_ORDER_CHUNK           the same chunk, in case it is damaged on its way on its executor, not reported
  *   mpca_RUN_EPOCH_b_ID_PIECE              a piece of a broadcast                    on driver and owner, not reported
  *   mpca_RUN_EPOCH_m_ID_ORDER_OWNER_BATCH  "my batch of pieces is here", one byte    pushed to executors, reported
  * </pre>
@@ -44,6 +45,10 @@ final class BlockNames implements Serializable {
 
   String sum(long order) {
     return sums() + order + "_";
+  }
+
+  String kept(long order) {
+    return prefix + "s_" + order + "_";
   }
 
   String pieces(int broadcast) {

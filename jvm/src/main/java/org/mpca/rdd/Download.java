@@ -42,6 +42,7 @@ final class Download {
   final long version;
   final String mode;
   final int length;
+  final double alpha;
 
   private byte[] data;
   private final BitSet have = new BitSet();
@@ -62,6 +63,7 @@ final class Download {
     this.version = what.version;
     this.mode = what.mode;
     this.length = what.length;
+    this.alpha = what.alpha;
   }
 
   /** Takes a newer attempt; true if the download has to be queued for it. */
@@ -107,9 +109,9 @@ final class Download {
     }
   }
 
-  synchronized void started(double wall) {
+  synchronized void started(double now) {
     if (start == 0) {
-      start = wall;
+      start = now;
     }
   }
 

@@ -29,13 +29,15 @@ final class Downloader {
   private final String executor;
   private final Uplink uplink;
   private final Sweeper sweeper;
+  private final DriverClock clock;
   private final Map<String, Download> downloads = new HashMap<>();
   private final LinkedBlockingQueue<Download> queue = new LinkedBlockingQueue<>();
 
-  Downloader(String executor, Uplink uplink, Sweeper sweeper) {
+  Downloader(String executor, Uplink uplink, Sweeper sweeper, DriverClock clock) {
     this.executor = executor;
     this.uplink = uplink;
     this.sweeper = sweeper;
+    this.clock = clock;
     Threads.daemon("mpca-download", this::work).start();
   }
 
@@ -105,7 +107,7 @@ final class Downloader {
 
   /** Tries until the newest attempt has succeeded or nobody wants it; the attempt that it ended with. */
   private Download.Attempt fetch(Download download) throws InterruptedException {
-    download.started(OrderTask.wall());
+    download.started(clock.now());
     while (true) {
       Download.Attempt attempt = download.attempt();
       try {
@@ -127,8 +129,8 @@ final class Downloader {
   }
 
   private void deliver(Download download, Download.Attempt attempt) throws InterruptedException {
-    double end = OrderTask.wall();
-    Arrival arrival = new Arrival(download.shard, download.version, download.mode, download.data());
+    double end = clock.now();
+    Arrival arrival = new Arrival(download.shard, download.version, download.mode, download.alpha, download.data());
     for (Order.Place agent : attempt.agents) {
       if (download.offerOnce(agent)
           && !AgentRegistry.get().offer(download.run, agent.agent, agent.incarnation, arrival)) {

@@ -7,8 +7,16 @@ public class ExecutorFault extends Exception {
   /** The executor at fault, which is often not the one that says so; null if it cannot be told. */
   public final String executor;
 
+  /** It damages what it sends: it would do so again. */
+  public final boolean damages;
+
   public ExecutorFault(String executor, String message) {
+    this(executor, message, false);
+  }
+
+  public ExecutorFault(String executor, String message, boolean damages) {
     super(message);
     this.executor = executor;
+    this.damages = damages;
   }
 }

@@ -1,5 +1,6 @@
 package org.mpca.rdd;
 
+import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
@@ -15,7 +16,9 @@ public final class ExecutorSide {
   private static volatile ExecutorSide instance;
 
   final Sweeper sweeper = new Sweeper();
+  final DriverClock clock = new DriverClock();
   final PartStore parts = new PartStore(sweeper);
+  final KeptSums sums = new KeptSums(sweeper);
   final Downloader downloader;
 
   /** Addresses of the GPUs that Spark gave this executor, with commas between them; empty: none. */
@@ -32,12 +35,17 @@ public final class ExecutorSide {
     this.self = self;
     this.devices = devices;
     this.uplink = uplink;
-    this.downloader = new Downloader(self.executor, uplink, sweeper);
+    this.downloader = new Downloader(self.executor, uplink, sweeper, clock);
   }
 
   /** Called once by the plug-in, before any task. */
   public static void start(Peer self, Uplink uplink, String devices) {
     instance = new ExecutorSide(self, uplink, devices);
+  }
+
+  /** The driver has said what its clock showed between these two moments; all are of System.nanoTime. */
+  public static void driverAnswered(long sentNanos, long driverNanos, long receivedNanos) {
+    get().clock.answered(sentNanos, driverNanos, receivedNanos);
   }
 
   static ExecutorSide get() {
@@ -53,6 +61,14 @@ public final class ExecutorSide {
     return uplinks.computeIfAbsent(run, name -> new AgentUplink(name, self.executor, self.host, uplink));
   }
 
+  /** Tells the driver that an executor damages what it sends, where no order fails by it. */
+  void tellDamage(String run, String executor, String what) {
+    Map<String, Object> event = new LinkedHashMap<>();
+    event.put("executor", executor);
+    event.put("reason", what);
+    uplink.send(run, "ExecutorDamages", event);
+  }
+
   Peer self() {
     return self;
   }
@@ -61,6 +77,7 @@ public final class ExecutorSide {
   void endRun(String run, long millis) throws InterruptedException {
     AgentRegistry.get().close(run);
     parts.endRun(run);
+    sums.endRun(run);
     downloader.endRun(run);
     String prefix = BlockNames.ofRun(run);
     sweeper.removeLater(() -> Inventory.blocks(prefix, false), false);

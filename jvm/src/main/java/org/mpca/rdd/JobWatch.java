@@ -42,14 +42,20 @@ public final class JobWatch extends SparkListener {
   static final class Failure {
     final String executor;
     final String reason;
+    private final boolean damages;
 
     Failure(String executor, String reason) {
+      this(executor, reason, false);
+    }
+
+    Failure(String executor, String reason, boolean damages) {
       this.executor = executor;
       this.reason = reason;
+      this.damages = damages;
     }
 
     ExecutorFault asException() {
-      return new ExecutorFault(executor, reason);
+      return new ExecutorFault(executor, reason, damages);
     }
   }
 
@@ -149,7 +155,7 @@ public final class JobWatch extends SparkListener {
       ExceptionFailure failed = (ExceptionFailure) reason;
       if (failed.exception().isDefined() && failed.exception().get() instanceof ExecutorFault) {
         ExecutorFault fault = (ExecutorFault) failed.exception().get();
-        return new Failure(fault.executor, fault.getMessage());
+        return new Failure(fault.executor, fault.getMessage(), fault.damages);
       }
       return new Failure(ranOn, "executor " + ranOn + ": " + failed.className() + ": " + failed.description());
     }

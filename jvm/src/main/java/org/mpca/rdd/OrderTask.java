@@ -47,7 +47,7 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
   @Override
   public byte[] run(TaskContext context, Iterator<YieldContext> yields) throws Exception {
     Order order = plan.order();
-    Waits waits = new Waits(context, order.deadlineMillis());
+    Waits waits = new Waits(context, ExecutorSide.get().clock.toNanosHere(order.deadline));
     Answer answer = new Answer();
     answer.executor = ExecutorSide.get().self().executor;
     answer.host = ExecutorSide.get().self().host;
@@ -58,7 +58,7 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
     if (order.freeze != null) {
       freeze(order, yields, waits, answer);
     }
-    return answer.pack();
+    return OrderJob.seal(order.order, answer.pack());
   }
 
   /** The parts of an order that wait for nothing. */
@@ -67,6 +67,7 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
     AgentRegistry registry = AgentRegistry.get();
     String here = side.self().executor;
     registry.forget(order.run, order.epoch, order.forgetCycle);
+    side.sums.forgetBefore(order.run, order.epoch, order.order);
     side.parts.forget(order.run, order.epoch, order.forgetCycle);
     side.downloader.forget(order.run, order.epoch, order.forgetBroadcasts);
     if (order.members != null) {
@@ -108,8 +109,9 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
     if (keys.isEmpty()) {
       return;
     }
-    Freezing freezing = await(keys, order.deadlineMillis(), waits);
+    Freezing freezing = await(keys, waits);
     answer.late.putAll(freezing.late);
+    DriverClock clock = ExecutorSide.get().clock;
     List<byte[]> shards = new ArrayList<>();
     List<Double> taus = new ArrayList<>();
     for (YieldKey key : keys) {
@@ -118,7 +120,8 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
         continue;
       }
       answer.frozen.add(
-          new Answer.Frozen(key.agent, key.incarnation, one.tau, one.crc, one.finite, one.start, one.end));
+          new Answer.Frozen(key.agent, key.incarnation, one.tau, one.crc, one.finite, one.distance,
+              clock.fromSecondsHere(one.start), clock.fromSecondsHere(one.end)));
       if (one.finite) {
         shards.add(one.data);
         taus.add((double) one.tau);
@@ -137,15 +140,15 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
    * Freezes in a thread of its own and looks after this task meanwhile. When the task is killed that thread is
    * interrupted; what the agents were asked for stays asked for, and the order submitted again gets it.
    */
-  private static Freezing await(List<YieldKey> keys, long deadlineMillis, Waits waits) throws Exception {
-    Future<Freezing> freezing = FREEZERS.submit(() -> AgentRegistry.get().freeze(keys, deadlineMillis));
+  private static Freezing await(List<YieldKey> keys, Waits waits) throws Exception {
+    Future<Freezing> freezing = FREEZERS.submit(() -> AgentRegistry.get().freeze(keys, waits.deadlineNanos));
     try {
       while (true) {
         try {
           return freezing.get(Waits.SLICE_MS, TimeUnit.MILLISECONDS);
         } catch (TimeoutException e) {
           // The registry keeps the deadline itself and answers who was late; this one only guards against its bugs.
-          if (System.currentTimeMillis() > deadlineMillis + 1000) {
+          if (System.nanoTime() - waits.deadlineNanos > TimeUnit.SECONDS.toNanos(1)) {
             waits.check("freezing", () -> ExecutorSide.get().self().executor);
           } else {
             waits.checkKilled();
@@ -157,9 +160,5 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
     } finally {
       freezing.cancel(true);
     }
-  }
-
-  static double wall() {
-    return System.currentTimeMillis() / 1000.0;
   }
 }

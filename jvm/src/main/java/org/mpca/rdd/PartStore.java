@@ -43,7 +43,7 @@ final class PartStore {
     List<String> names = new ArrayList<>();
     for (int chunk = 0; chunk < grid.chunks(); chunk++) {
       names.add(stem + chunk);
-      SparkInternals.put(stem + chunk, data, grid.offset(chunk), grid.length(chunk));
+      CheckedBlocks.put(stem + chunk, data, grid.offset(chunk), grid.length(chunk));
     }
     Part before = runs.computeIfAbsent(key(run, epoch), name -> new TreeMap<>()).put(cycle, new Part(order, data, names));
     // A re-run task of one order stores the same bytes under the same names again.

@@ -1,8 +1,9 @@
 package org.mpca.rdd;
 
 import java.nio.ByteBuffer;
-import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -27,9 +28,24 @@ final class RangesStep implements OrderTask.ReduceStep {
 
   @Override
   public void run(Order order, OrderPlan plan, Waits waits, Answer answer) throws Exception {
-    answer.reduceStart = OrderTask.wall();
+    DriverClock clock = ExecutorSide.get().clock;
+    answer.reduceStart = clock.now();
     new Range(order, plan).sum(waits, answer);
-    answer.reduceEnd = OrderTask.wall();
+    answer.reduceEnd = clock.now();
+  }
+
+  /** The grid was cut for the executors of the freezing order; its chunks are shared out among those of this one. */
+  private static int firstChunk(ChunkPlan grid, int executor, int executors) {
+    return (int) ((long) grid.chunks() * executor / executors);
+  }
+
+  /** Which of an order's executors sums a chunk. */
+  static String owner(ChunkPlan grid, List<String> executors, int chunk) {
+    int executor = 0;
+    while (chunk >= firstChunk(grid, executor + 1, executors.size())) {
+      executor++;
+    }
+    return executors.get(executor);
   }
 
   /** One run of the step. Network threads fill in chunks; the task's thread sums and pushes. */
@@ -47,6 +63,8 @@ final class RangesStep implements OrderTask.ReduceStep {
     /** Chunks that are complete, or -1 to look for a failure. */
     private final LinkedBlockingQueue<Integer> events = new LinkedBlockingQueue<>();
     private final AtomicLong bytesIn = new AtomicLong();
+    /** Executors of which something came damaged. Guarded by `this`. */
+    private final Set<String> damaging = new HashSet<>();
     private ExecutorFault failure;
     private int pushed;
 
@@ -57,16 +75,10 @@ final class RangesStep implements OrderTask.ReduceStep {
       this.names = new BlockNames(order.run, order.epoch);
       this.here = ExecutorSide.get().self().executor;
       int me = order.executors.indexOf(here);
-      int all = order.executors.size();
-      // The grid was cut for the executors of the freezing order; the chunks are shared out among today's.
-      this.first = share(me, all);
-      this.end = share(me + 1, all);
+      this.first = firstChunk(grid, me, order.executors.size());
+      this.end = firstChunk(grid, me + 1, order.executors.size());
       this.chunks = new ByteBuffer[end - first][order.reduce.parts.size()];
       this.missing = new int[end - first];
-    }
-
-    private int share(int executor, int executors) {
-      return (int) ((long) grid.chunks() * executor / executors);
     }
 
     void sum(Waits waits, Answer answer) throws Exception {
@@ -128,7 +140,7 @@ final class RangesStep implements OrderTask.ReduceStep {
       // Connecting may block for as long as the network's time-out: not in the task's thread.
       FETCHERS.execute(() -> {
         try {
-          SparkInternals.fetch(peer, wanted, new SparkInternals.FetchListener() {
+          CheckedBlocks.fetch(peer, wanted, new SparkInternals.FetchListener() {
             @Override
             public void arrived(String name, ByteBuffer bytes) {
               // The network's buffer is valid during this call only.
@@ -139,8 +151,17 @@ final class RangesStep implements OrderTask.ReduceStep {
             }
 
             @Override
+            public void damaged(String name) {
+              Range.this.damagedBy(peer.executor);
+            }
+
+            @Override
             public void failed(String name, Throwable cause) {
-              Range.this.failed(peer.executor, "chunk " + name + " of " + peer + " could not be fetched: " + cause);
+              if (cause instanceof CheckedBlocks.Damaged) {
+                Range.this.failedByDamage(peer.executor, cause.getMessage());
+              } else {
+                Range.this.failed(peer.executor, "chunk " + name + " of " + peer + " could not be fetched: " + cause);
+              }
             }
           });
         } catch (RuntimeException e) {
@@ -161,9 +182,23 @@ final class RangesStep implements OrderTask.ReduceStep {
       }
     }
 
-    private synchronized void failed(String executor, String what) {
+    private void failed(String executor, String what) {
+      failed(new ExecutorFault(executor, what));
+    }
+
+    private synchronized void damagedBy(String executor) {
+      damaging.add(executor);
+    }
+
+    /** Damaged by several senders is damaged by this executor or its link. */
+    private synchronized void failedByDamage(String sender, String what) {
+      String culprit = damaging.size() > 1 ? here : sender;
+      failed(new ExecutorFault(culprit, "executor " + culprit + " damages bytes: " + what + ", at executor " + here, true));
+    }
+
+    private synchronized void failed(ExecutorFault fault) {
       if (failure == null) {
-        failure = new ExecutorFault(executor, what);
+        failure = fault;
       }
       events.add(-1);
     }
@@ -200,13 +235,15 @@ final class RangesStep implements OrderTask.ReduceStep {
       for (int p = 0; p < row.length; p++) {
         sum.add(row[p], order.reduce.parts.get(p).weight / total);
       }
-      return sum.result();
+      return sum.result(CheckedBlocks.TRAILER_BYTES);
     }
 
+    /** `sum` has room for its checksum behind it. */
     private void push(int chunk, byte[] sum) {
+      ExecutorSide.get().sums.put(order.run, order.epoch, order.order, first + chunk, sum, grid.length(first + chunk));
       FETCHERS.execute(() -> {
         try {
-          SparkInternals.upload(plan.driver, names.sum(order.order) + (first + chunk), ByteBuffer.wrap(sum), failed -> {
+          CheckedBlocks.upload(plan.driver, names.sum(order.order) + (first + chunk), sum, failed -> {
             if (failed != null) {
               failed(here, "the sum could not be pushed to the driver: " + failed);
             } else {

@@ -8,6 +8,14 @@ interface Reducer {
   /** Runs the order's job, or jobs, and reports to it. Called in the thread that submits. */
   void run(OrderJob job);
 
+  /**
+   * Compares the checksums of what an order's tasks pushed here, and fetches what is damaged once more. Takes a while: not for
+   * a thread of Spark's.
+   *
+   * @throws ExecutorFault it is damaged again
+   */
+  void verify(OrderJob job) throws ExecutorFault, IOException, InterruptedException;
+
   /** Writes the sum of a finished order into the channel, from its start on, and frees it. */
   void takeSum(int order, int length, FileChannel to) throws IOException;
 

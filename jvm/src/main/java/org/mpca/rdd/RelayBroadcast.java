@@ -39,7 +39,7 @@ final class RelayBroadcast implements Broadcaster {
   public synchronized void publish(int broadcast, byte[] data) {
     int piece = pieceBytes(data.length);
     for (int p = 0; p < pieces(data.length, piece); p++) {
-      SparkInternals.put(names.pieces(broadcast) + p, data, p * piece, Math.min(piece, data.length - p * piece));
+      CheckedBlocks.put(names.pieces(broadcast) + p, data, p * piece, Math.min(piece, data.length - p * piece));
     }
     lengths.put(broadcast, data.length);
   }

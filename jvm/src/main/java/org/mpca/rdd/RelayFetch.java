@@ -3,7 +3,9 @@ package org.mpca.rdd;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
@@ -15,7 +17,7 @@ import java.util.concurrent.TimeUnit;
  * store them and tell every other owner with a mark of one byte. A peer's mark is looked for in this JVM's own block
  * table; when it is there, the batch exists for sure and is asked for in one request.
  *
- * <p>Irregular flow: an owner that cannot be reached, fails a fetch, or is silent for long after the own pieces came is
+ * <p>Irregular flow: an owner that cannot be reached, fails a fetch, sends damaged pieces, or is silent for long after the own pieces came is
  * passed over: its pieces come from the driver. If the driver fails, the whole is tried again by the caller; pieces that
  * are here stay.
  *
@@ -53,6 +55,8 @@ final class RelayFetch {
   private final Semaphore signal = new Semaphore(0);
   private final boolean[] passedOver;
   private Throwable driverFailure;
+  /** Who sent something that came damaged. */
+  private final Set<String> damaging = new HashSet<>();
 
   RelayFetch(RelayBroadcast.Source source, Download download, Download.Attempt attempt) {
     this.source = source;
@@ -139,7 +143,7 @@ final class RelayFetch {
       }
       batch.announced = true;
       for (int p : batch.pieces) {
-        SparkInternals.put(source.names.pieces(download.broadcast) + p, download.data(), p * piece, size(p));
+        CheckedBlocks.put(source.names.pieces(download.broadcast) + p, download.data(), p * piece, size(p));
       }
       String mark = source.names.mark(download.broadcast, source.order, me, batch.number);
       for (int owner = 0; owner < source.owners.size(); owner++) {
@@ -178,9 +182,13 @@ final class RelayFetch {
   private void ask(Batch batch) {
     List<Integer> wanted = missing(batch);
     if (!wanted.isEmpty()) {
-      call(batch.owner, () -> SparkInternals.fetch(source.owners.get(batch.owner), names(wanted), new Filler(false) {
+      Peer owner = source.owners.get(batch.owner);
+      call(batch.owner, () -> CheckedBlocks.fetch(owner, names(wanted), new Filler(owner.executor) {
         @Override
         public void failed(String name, Throwable cause) {
+          if (cause instanceof CheckedBlocks.Damaged) {
+            tellDamage(owner.executor, cause);
+          }
           passOver(batch.owner);
         }
       }));
@@ -193,9 +201,12 @@ final class RelayFetch {
     }
     CALLERS.execute(() -> {
       try {
-        SparkInternals.fetch(source.driver, names(wanted), new Filler(true) {
+        CheckedBlocks.fetch(source.driver, names(wanted), new Filler(source.driver.executor) {
           @Override
           public void failed(String name, Throwable cause) {
+            if (cause instanceof CheckedBlocks.Damaged) {
+              tellDamage(source.driver.executor, cause);
+            }
             driverFailed(cause);
           }
         });
@@ -233,6 +244,19 @@ final class RelayFetch {
     return passedOver[owner];
   }
 
+  /** Damaged by several senders is damaged by this executor or its link. The driver is told of executors only. */
+  private void tellDamage(String sender, Throwable cause) {
+    String here = ExecutorSide.get().self().executor;
+    String culprit;
+    synchronized (this) {
+      culprit = damaging.size() > 1 ? here : sender;
+    }
+    if (!culprit.equals(source.driver.executor)) {
+      ExecutorSide.get().tellDamage(download.run, culprit, "executor " + culprit + " damages bytes: " + cause.getMessage()
+          + ", at executor " + here);
+    }
+  }
+
   private synchronized void driverFailed(Throwable cause) {
     driverFailure = cause;
     signal.release();
@@ -267,10 +291,17 @@ final class RelayFetch {
 
   /** Copies what arrives into the download. */
   private abstract class Filler implements SparkInternals.FetchListener {
-    private final boolean fromDriver;
+    private final String sender;
 
-    Filler(boolean fromDriver) {
-      this.fromDriver = fromDriver;
+    Filler(String sender) {
+      this.sender = sender;
+    }
+
+    @Override
+    public void damaged(String name) {
+      synchronized (RelayFetch.this) {
+        damaging.add(sender);
+      }
     }
 
     @Override
@@ -280,7 +311,7 @@ final class RelayFetch {
         failed(name, new IOException("piece of another length: bytes=" + bytes.remaining() + ", expected=" + size(p)));
         return;
       }
-      download.fill(p, p * piece, bytes, fromDriver);
+      download.fill(p, p * piece, bytes, sender.equals(source.driver.executor));
       signal.release();
     }
   }

@@ -13,6 +13,7 @@ import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.Function;
@@ -34,6 +35,7 @@ import org.mpca.wire.ProtocolException;
 public final class RunDriver {
   private static final long END_RUN_MS = 5000;
   private static final int REDISCOVERIES = 20;
+  private static final ExecutorService VERIFIERS = Threads.pool("mpca-verify");
 
   /** Which executors there are now, by id. */
   public interface Executors {
@@ -158,7 +160,7 @@ public final class RunDriver {
   /** Submits an order; one that cannot be carried out as it stands fails as an event, like one that fails later. */
   public void submit(byte[] packed) throws ProtocolException {
     Order order = Order.unpack(packed);
-    double start = OrderTask.wall();
+    double start = now();
     OrderPlan plan;
     try {
       plan = plan(order, packed);
@@ -168,8 +170,8 @@ public final class RunDriver {
     }
     OrderJob job = new OrderJob(order, plan, jobs, new OrderJob.Outcome() {
       @Override
-      public void done(List<byte[]> answers) {
-        orderDone(order, answers, start);
+      public void done(OrderJob done, List<byte[]> answers) {
+        orderDone(done, answers, start);
       }
 
       @Override
@@ -230,6 +232,11 @@ public final class RunDriver {
     return new OrderPlan(packed, peers, driver, partOrders, reduceRanges, freezeRanges, chunkBytes, sources);
   }
 
+  /** The clock of the driver's machine, in seconds: Python's time.monotonic is the same. */
+  static double now() {
+    return System.nanoTime() / 1e9;
+  }
+
   private static Peer present(Map<String, Peer> now, String executor) throws ExecutorFault {
     Peer peer = now.get(executor);
     if (peer == null) {
@@ -238,7 +245,9 @@ public final class RunDriver {
     return peer;
   }
 
-  private void orderDone(Order order, List<byte[]> answers, double start) {
+  private void orderDone(OrderJob job, List<byte[]> answers, double start) {
+    Order order = job.order;
+    double end = now();
     long pushed = 0;
     try {
       for (byte[] packed : answers) {
@@ -259,9 +268,22 @@ public final class RunDriver {
     event.put("order", order.order);
     event.put("answers", answers);
     event.put("start", start);
-    event.put("end", OrderTask.wall());
+    event.put("end", end);
     event.put("driver_in", order.reduce == null ? 0 : reducer.bytesIn(order.order, pushed));
-    events.send(run, "OrderDone", event);
+    if (order.reduce == null) {
+      events.send(run, "OrderDone", event);
+      return;
+    }
+    VERIFIERS.execute(() -> {
+      try {
+        reducer.verify(job);
+        events.send(run, "OrderDone", event);
+      } catch (ExecutorFault | IOException | RuntimeException e) {
+        orderFailed(order.order, e, order.executors);
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+      }
+    });
   }
 
   private void orderFailed(int order, Throwable cause, List<String> unfinished) {
@@ -271,6 +293,7 @@ public final class RunDriver {
     event.put("executor", cause instanceof ExecutorFault ? ((ExecutorFault) cause).executor : null);
     event.put("reason", cause instanceof ExecutorFault ? cause.getMessage() : cause.toString());
     event.put("unfinished", unfinished);
+    event.put("damages", cause instanceof ExecutorFault && ((ExecutorFault) cause).damages);
     events.send(run, "OrderFailed", event);
   }
 

@@ -3,7 +3,6 @@ package org.mpca.rdd;
 import java.io.IOException;
 import java.io.Serializable;
 import java.nio.ByteBuffer;
-import java.nio.channels.FileChannel;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Executor;
@@ -87,9 +86,9 @@ public final class SparkInternals {
 
   // ---- blocks of this JVM -------------------------------------------------------------------------------------------
 
-  /** Stores a slice of a heap array by reference; false if it was there already. The array must not change any more. */
-  static boolean put(String name, byte[] data, int offset, int length) {
-    ChunkedByteBuffer bytes = new ChunkedByteBuffer(ByteBuffer.wrap(data, offset, length).slice());
+  /** Stores heap buffers by reference, one behind the other; false if it was there already. They must not change any more. */
+  static boolean put(String name, ByteBuffer... parts) {
+    ChunkedByteBuffer bytes = new ChunkedByteBuffer(parts);
     // With disk behind it, a block that memory cannot hold is slow rather than gone.
     return blocks().putBytes(id(name), bytes, StorageLevel.MEMORY_AND_DISK_SER(), false, BYTES);
   }
@@ -99,16 +98,22 @@ public final class SparkInternals {
     return blocks().getStatus(id(name)).isDefined();
   }
 
-  /** Writes a block of this JVM into the channel at `position`; bytes written, or -1 if there is no such block. */
-  static long copyOut(String name, FileChannel channel, long position) throws IOException {
+  /** Takes a block's bytes, which are valid during the call only. */
+  interface Reader {
+    void read(ByteBuffer block) throws IOException;
+  }
+
+  /** Shows a block of this JVM to `reader`; false if there is no such block. */
+  static boolean read(String name, Reader reader) throws IOException {
     BlockManager blocks = blocks();
     BlockId id = id(name);
     Option<BlockData> found = blocks.getLocalBytes(id);
     if (found.isEmpty()) {
-      return -1;
+      return false;
     }
     try {
-      return Channels.write(channel, position, found.get().toByteBuffer());
+      reader.read(found.get().toByteBuffer());
+      return true;
     } finally {
       blocks.releaseLock(id, Option.<TaskContext>empty());
     }
@@ -143,6 +148,9 @@ public final class SparkInternals {
   interface FetchListener {
     /** `bytes` is valid during the call only. */
     void arrived(String name, ByteBuffer bytes);
+
+    /** It came damaged, and is asked for once more ({@link CheckedBlocks}). */
+    default void damaged(String name) {}
 
     void failed(String name, Throwable cause);
   }

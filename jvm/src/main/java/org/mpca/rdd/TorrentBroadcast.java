@@ -20,6 +20,11 @@ final class TorrentBroadcast implements Broadcaster {
 
   TorrentBroadcast(SparkContext context) {
     this.context = context;
+    // Its pieces carry Spark's own checksums; what is damaged is fetched again by the download's next try.
+    if (!context.getConf().getBoolean("spark.broadcast.checksum", true)) {
+      throw new IllegalArgumentException(
+          "spark.broadcast.checksum = false: nobody would notice damaged pieces; leave it true, or take broadcast = relay");
+    }
   }
 
   @Override

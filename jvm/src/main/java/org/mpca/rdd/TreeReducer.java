@@ -5,6 +5,7 @@ import java.io.Serializable;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.Iterator;
@@ -20,6 +21,8 @@ import org.apache.spark.api.java.JavaRDD;
 import org.mpca.reduce.WeightedSum;
 import org.mpca.wire.Order;
 import org.mpca.wire.ProtocolException;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 import scala.Tuple2;
 
@@ -36,6 +39,9 @@ import scala.Tuple2;
  * <p>Guarded by its own lock.
  */
 final class TreeReducer implements Reducer {
+  private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
+  private static final String GROUP = "group";
+
   private final Map<Integer, byte[]> sums = new HashMap<>();
   private final Map<Integer, Long> received = new HashMap<>();
 
@@ -43,9 +49,13 @@ final class TreeReducer implements Reducer {
   public void run(OrderJob job) {
     if (job.order.reduce == null) {
       job.answer(null);
-      return;
+    } else {
+      sum(job, true);
     }
-    double start = OrderTask.wall();
+  }
+
+  private void sum(OrderJob job, boolean first) {
+    double start = RunDriver.now();
     int parts = job.order.reduce.parts.size();
     int groups = (int) Math.ceil(Math.sqrt(parts));
     JavaPairRDD<Integer, byte[]> shuffled =
@@ -53,18 +63,32 @@ final class TreeReducer implements Reducer {
             SparkInternals.pairTag())).partitionBy(new Neighbours(groups, parts));
     double[] weights = job.order.reduce.parts.stream().mapToDouble(part -> part.weight).toArray();
     job.jobs().submit(token(job.order.order), job.order.description + " (tree)", true, shuffled.rdd(), groups,
-        new GroupSum(job.order.reduce.length, weights), (sumsOfGroups, failure) -> {
+        new GroupSum(job.order.reduce, weights), (sumsOfGroups, failure) -> {
           shuffled.rdd().cleanShuffleDependencies(false);
-          if (failure != null) {
+          boolean whole = failure == null && keep(job.order.order, job.order.reduce.length, sumsOfGroups);
+          boolean damaged = failure == null ? !whole : failure instanceof ExecutorFault && ((ExecutorFault) failure).damages;
+          if (damaged && first) {
+            LOG.warn("a sum was damaged on its way, and is made once more: order={} cause={}", job.order.order,
+                failure == null ? "a group's sum" : failure.getMessage());
+            Threads.daemon("mpca-tree", () -> again(job)).start();
+          } else if (!whole) {
             // Its groups do not say which of the parts' executors is waited for.
-            job.outcome.failed(failure, job.order.reduce.parts.stream().map(p -> p.executor).collect(Collectors.toList()));
+            job.outcome.failed(failure != null ? failure : new IOException("a group's sum came damaged to the driver, twice"),
+                job.order.reduce.parts.stream().map(p -> p.executor).collect(Collectors.toList()));
           } else {
-            keep(job.order.order, job.order.reduce.length, sumsOfGroups);
-            double end = OrderTask.wall();
+            double end = RunDriver.now();
             // Submitting waits for Spark's scheduler, whose thread this is.
             Threads.daemon("mpca-tree", () -> answer(job, start, end)).start();
           }
         });
+  }
+
+  private void again(OrderJob job) {
+    try {
+      job.jobs().inSubmitter(() -> sum(job, false));
+    } catch (RuntimeException e) {
+      job.outcome.failed(e, job.order.executors);
+    }
   }
 
   private static void answer(OrderJob job, double start, double end) {
@@ -75,15 +99,26 @@ final class TreeReducer implements Reducer {
     }
   }
 
-  private synchronized void keep(int order, int length, byte[][] groups) {
+  /** Adds the groups' sums; false if one of them is damaged. */
+  private synchronized boolean keep(int order, int length, byte[][] groups) {
     WeightedSum sum = new WeightedSum(length);
     long bytes = 0;
     for (byte[] group : groups) {
-      sum.add(group, 1.0);
-      bytes += group.length;
+      ByteBuffer whole = CheckedBlocks.open(GROUP, ByteBuffer.wrap(group));
+      if (whole == null) {
+        return false;
+      }
+      sum.add(whole, 1.0);
+      bytes += whole.remaining();
     }
     sums.put(order, sum.result());
     received.put(order, bytes);
+    return true;
+  }
+
+  @Override
+  public void verify(OrderJob job) {
+    // Done when the groups' sums came: the second job, which answers, is not submitted before.
   }
 
   @Override
@@ -114,6 +149,10 @@ final class TreeReducer implements Reducer {
     jobs.cancel(OrderJob.token(order), reason);
   }
 
+  private static String part(int position) {
+    return "part/" + position;
+  }
+
   private static String token(int order) {
     return "order/" + order + "/tree";
   }
@@ -138,7 +177,9 @@ final class TreeReducer implements Reducer {
         List<Tuple2<Integer, byte[]>> own = new ArrayList<>();
         for (int p = 0; p < order.reduce.parts.size(); p++) {
           if (order.reduce.parts.get(p).executor.equals(here)) {
-            own.add(new Tuple2<>(p, ExecutorSide.get().parts.need(order, plan.partOrders[p]).data));
+            byte[] data = ExecutorSide.get().parts.need(order, plan.partOrders[p]).data;
+            own.add(new Tuple2<>(p, data));
+            own.add(new Tuple2<>(-1 - p, CheckedBlocks.checksumOf(part(p), data)));
           }
         }
         return own;
@@ -157,7 +198,7 @@ final class TreeReducer implements Reducer {
     }
   }
 
-  /** Neighbouring positions come into one group. */
+  /** Neighbouring positions come into one group; a part's checksum, under -1 - p, into that of the part. */
   private static final class Neighbours extends Partitioner {
     private static final long serialVersionUID = 1;
 
@@ -176,7 +217,8 @@ final class TreeReducer implements Reducer {
 
     @Override
     public int getPartition(Object position) {
-      return (Integer) position * groups / parts;
+      int p = (Integer) position;
+      return (p < 0 ? -1 - p : p) * groups / parts;
     }
   }
 
@@ -185,17 +227,26 @@ final class TreeReducer implements Reducer {
     private static final long serialVersionUID = 1;
 
     private final int length;
+    private final String[] executors;
     private final double[] weights;
 
-    GroupSum(int length, double[] weights) {
-      this.length = length;
+    GroupSum(Order.Reduce reduce, double[] weights) {
+      this.length = reduce.length;
+      this.executors = reduce.parts.stream().map(part -> part.executor).toArray(String[]::new);
       this.weights = weights;
     }
 
     @Override
-    public byte[] run(TaskContext context, Iterator<Tuple2<Integer, byte[]>> parts) {
+    public byte[] run(TaskContext context, Iterator<Tuple2<Integer, byte[]>> parts) throws ExecutorFault {
       List<Tuple2<Integer, byte[]>> sorted = new ArrayList<>();
-      parts.forEachRemaining(sorted::add);
+      Map<Integer, byte[]> checksums = new HashMap<>();
+      parts.forEachRemaining(one -> {
+        if (one._1() < 0) {
+          checksums.put(-1 - one._1(), one._2());
+        } else {
+          sorted.add(one);
+        }
+      });
       Collections.sort(sorted, (a, b) -> Integer.compare(a._1(), b._1()));
       double total = 0;
       for (double weight : weights) {
@@ -203,9 +254,15 @@ final class TreeReducer implements Reducer {
       }
       WeightedSum sum = new WeightedSum(length);
       for (Tuple2<Integer, byte[]> part : sorted) {
-        sum.add(part._2(), weights[part._1()] / total);
+        int p = part._1();
+        if (!Arrays.equals(CheckedBlocks.checksumOf(part(p), part._2()), checksums.get(p))) {
+          String sender = executors[p];
+          throw new ExecutorFault(sender, "executor " + sender + " damages bytes: its part arrived at executor "
+              + ExecutorSide.get().self().executor + " with a wrong checksum", true);
+        }
+        sum.add(part._2(), weights[p] / total);
       }
-      return sum.result();
+      return CheckedBlocks.seal(GROUP, sum.result(CheckedBlocks.TRAILER_BYTES)).array();
     }
   }
 

@@ -44,7 +44,12 @@ public final class WeightedSum {
 
   /** The sum, as bytes of the caller's own. */
   public byte[] result() {
-    ByteBuffer bytes = ByteBuffer.allocate(sum.length * Float.BYTES).order(ByteOrder.LITTLE_ENDIAN);
+    return result(0);
+  }
+
+  /** The same, with so many bytes more behind it. */
+  public byte[] result(int room) {
+    ByteBuffer bytes = ByteBuffer.allocate(sum.length * Float.BYTES + room).order(ByteOrder.LITTLE_ENDIAN);
     bytes.asFloatBuffer().put(sum);
     return bytes.array();
   }

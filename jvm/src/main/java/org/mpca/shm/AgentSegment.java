@@ -6,6 +6,7 @@ import java.io.IOException;
 import java.io.RandomAccessFile;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.FloatBuffer;
 import java.nio.IntBuffer;
 import java.nio.channels.FileChannel;
 import java.util.List;
@@ -31,6 +32,7 @@ public final class AgentSegment implements Closeable {
   private final long[] shardBytes;
   /** Direct, since positional I/O on heap buffers lets the JDK keep a hidden direct copy of any size per thread. */
   private final ByteBuffer step = ByteBuffer.allocateDirect(STEP_BYTES).order(ByteOrder.LITTLE_ENDIAN);
+  private final ByteBuffer base = ByteBuffer.allocateDirect(STEP_BYTES).order(ByteOrder.LITTLE_ENDIAN);
   private final CRC32 crc = new CRC32();
 
   private AgentSegment(RandomAccessFile file, long[] slots, long[] shardBytes) {
@@ -92,15 +94,18 @@ public final class AgentSegment implements Closeable {
     public final long crc;
     /** No element is infinite or NaN. */
     public final boolean finite;
+    /** Euclidean distance from the arrival slot: x_0, then the newest joint state. NaN if not finite. */
+    public final double distance;
 
-    Read(byte[] data, long crc, boolean finite) {
+    Read(byte[] data, long crc, boolean finite, double distance) {
       this.data = data;
       this.crc = crc;
       this.finite = finite;
+      this.distance = distance;
     }
   }
 
-  /** Reads the snapshot slot in one pass: copy, CRC-32 and whether all is finite. */
+  /** Reads the snapshot slot in one pass: copy, CRC-32, whether all is finite, and how far it is from the last arrival. */
   public Read readSnapshot(int shard, long cycle) throws IOException {
     Header before = header(slots[0]);
     if (before.shard != shard || before.version != cycle || before.mode != SlotDescriptor.SNAPSHOT
@@ -112,10 +117,13 @@ public final class AgentSegment implements Closeable {
     byte[] data = new byte[(int) before.length];
     crc.reset();
     boolean finite = true;
+    double squares = 0;
     for (int at = 0; at < data.length; at += STEP_BYTES) {
       int size = Math.min(STEP_BYTES, data.length - at);
-      fill(slots[0] + SlotDescriptor.HEADER_BYTES + at, size);
+      fill(base, slots[1 + shard] + SlotDescriptor.HEADER_BYTES + at, size);
+      fill(step, slots[0] + SlotDescriptor.HEADER_BYTES + at, size);
       finite &= allFinite(step.asIntBuffer());
+      squares += squares(step.asFloatBuffer(), base.asFloatBuffer());
       step.get(data, at, size);
       crc.update(data, at, size);
     }
@@ -124,7 +132,7 @@ public final class AgentSegment implements Closeable {
       throw new ProtocolException(
           "snapshot slot was written while it was ours: seq=" + before.seq + ", then seq=" + after.seq);
     }
-    return new Read(data, crc.getValue(), finite);
+    return new Read(data, crc.getValue(), finite, finite ? Math.sqrt(squares) : Double.NaN);
   }
 
   /** Writes an arrival into the slot of its shard. The agent has said that it may be written, or never had it. */
@@ -142,24 +150,24 @@ public final class AgentSegment implements Closeable {
 
   /** The even seq that the slot ended with; 0 in a slot that was never written, which holds zeros. */
   private long lastSeq(long slot) throws IOException {
-    fill(slot, SlotDescriptor.HEADER_BYTES);
+    fill(step, slot, SlotDescriptor.HEADER_BYTES);
     return step.getInt(SlotDescriptor.MAGIC_AT) == 0 ? 0 : Header.unpack(step).seq & ~1L;
   }
 
   private Header header(long slot) throws IOException {
-    fill(slot, SlotDescriptor.HEADER_BYTES);
+    fill(step, slot, SlotDescriptor.HEADER_BYTES);
     return Header.unpack(step);
   }
 
-  /** Fills {@code step} with {@code size} bytes from {@code position} and flips it. */
-  private void fill(long position, int size) throws IOException {
-    step.clear().limit(size);
-    while (step.hasRemaining()) {
-      if (channel.read(step, position + step.position()) < 0) {
-        throw new EOFException("segment ended: position=" + (position + step.position()));
+  /** Fills {@code to} with {@code size} bytes from {@code position} and flips it. */
+  private void fill(ByteBuffer to, long position, int size) throws IOException {
+    to.clear().limit(size);
+    while (to.hasRemaining()) {
+      if (channel.read(to, position + to.position()) < 0) {
+        throw new EOFException("segment ended: position=" + (position + to.position()));
       }
     }
-    step.flip();
+    to.flip();
   }
 
   private void drain(long position, byte[] data) throws IOException {
@@ -178,6 +186,31 @@ public final class AgentSegment implements Closeable {
       finite &= (elements.get(i) & EXPONENT) != EXPONENT;
     }
     return finite;
+  }
+
+  /** In double, where the square of no float is infinite; four sums, since one would wait for itself at each element. */
+  private static double squares(FloatBuffer elements, FloatBuffer from) {
+    double s0 = 0;
+    double s1 = 0;
+    double s2 = 0;
+    double s3 = 0;
+    int count = elements.limit();
+    int i = 0;
+    for (; i + 3 < count; i += 4) {
+      double d0 = (double) elements.get(i) - from.get(i);
+      double d1 = (double) elements.get(i + 1) - from.get(i + 1);
+      double d2 = (double) elements.get(i + 2) - from.get(i + 2);
+      double d3 = (double) elements.get(i + 3) - from.get(i + 3);
+      s0 += d0 * d0;
+      s1 += d1 * d1;
+      s2 += d2 * d2;
+      s3 += d3 * d3;
+    }
+    for (; i < count; i++) {
+      double d = (double) elements.get(i) - from.get(i);
+      s0 += d * d;
+    }
+    return s0 + s1 + s2 + s3;
   }
 
   @Override

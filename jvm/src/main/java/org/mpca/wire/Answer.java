@@ -19,7 +19,7 @@ public final class Answer {
   public final Map<Integer, String> late = new LinkedHashMap<>();
   /** Sum of tau of the finite yields that this executor's part holds. */
   public double weight;
-  /** Wall clock seconds; 0 when the order had no reduce. */
+  /** In seconds of the driver's monotonic clock; 0 when the order had no reduce. */
   public double reduceStart;
   public double reduceEnd;
   /** Bytes fetched for the reduction. */
@@ -53,16 +53,20 @@ public final class Answer {
     /** CRC-32 of the shard's float32 bytes, little-endian. */
     public final long crc;
     public final boolean finite;
-    /** Wall clock seconds of the interruption. */
+    /** Euclidean distance from the newest joint state that the agent was handed, or from x_0; NaN if not finite. */
+    public final double distance;
+    /** The interruption, in seconds of the driver's monotonic clock. */
     public final double start;
     public final double end;
 
-    public Frozen(int agent, int incarnation, int tau, long crc, boolean finite, double start, double end) {
+    public Frozen(int agent, int incarnation, int tau, long crc, boolean finite, double distance, double start,
+        double end) {
       this.agent = agent;
       this.incarnation = incarnation;
       this.tau = tau;
       this.crc = crc;
       this.finite = finite;
+      this.distance = distance;
       this.start = start;
       this.end = end;
     }
@@ -74,6 +78,7 @@ public final class Answer {
       fields.put("tau", tau);
       fields.put("crc", crc);
       fields.put("finite", finite);
+      fields.put("distance", distance);
       fields.put("start", start);
       fields.put("end", end);
       return fields;

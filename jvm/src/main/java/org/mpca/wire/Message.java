@@ -27,7 +27,7 @@ public final class Message {
     /** Interrupt between two batches and publish one shard into the snapshot slot. */
     YIELD(3, "cycle", "shard"),
     /** The arrival slot of the shard holds a joint state. */
-    INSTALL(4, "shard", "version", "mode"),
+    INSTALL(4, "shard", "version", "mode", "alpha"),
     /** Finish. */
     STOP(5, "reason"),
     /** Who reads the data from now on. */
@@ -42,7 +42,8 @@ public final class Message {
     /** The arrival slot of the shard may be written again. */
     INSTALLED(19, "shard", "version", "mode", "start", "end"),
     /** Counters. */
-    PROGRESS(20, "steps", "samples", "train_s", "pause_s", "metrics", "data"),
+    PROGRESS(20, "steps", "samples", "train_s", "pause_s", "metrics", "data", "function", "bad",
+        "bad_dropped"),
     /** The train function returned. */
     FINISHED(21, "returns"),
     /** The user's code raised. */
@@ -87,8 +88,8 @@ public final class Message {
     return of(Kind.YIELD, cycle, shard);
   }
 
-  public static Message install(int shard, long version, String mode) {
-    return of(Kind.INSTALL, shard, version, mode);
+  public static Message install(int shard, long version, String mode, double alpha) {
+    return of(Kind.INSTALL, shard, version, mode, alpha);
   }
 
   public static Message stop(String reason) {

@@ -18,7 +18,7 @@ public final class Order {
   /** Attempt of the driver. */
   public final int epoch;
   public final int cycle;
-  /** Wall clock, seconds since 1970: every wait on an executor ends before it. */
+  /** Seconds of the driver's monotonic clock: every wait on an executor ends before it. */
   public final double deadline;
   /** One task on each, in this sequence. */
   public final List<String> executors;
@@ -61,10 +61,6 @@ public final class Order {
   /** Reads the packed form that {@code Order.pack} of Python makes. */
   public static Order unpack(byte[] packed) throws ProtocolException {
     return new Order(Fields.parse("Order", Msgpack.unpack(packed)));
-  }
-
-  public long deadlineMillis() {
-    return (long) (deadline * 1000.0);
   }
 
   /** One agent where the driver believes it: executor, agent, incarnation; with a reason in {@link Order#stop}. */
@@ -152,6 +148,8 @@ public final class Order {
     /** Bytes. */
     public final int length;
     public final List<Place> agents;
+    /** Strength of the pull towards it; goes into Install. */
+    public final double alpha;
 
     Download(Fields fields) throws ProtocolException {
       broadcast = fields.number("broadcast");
@@ -160,6 +158,7 @@ public final class Order {
       mode = fields.text("mode");
       length = fields.integer("length");
       agents = places(fields, "agents");
+      alpha = fields.real("alpha");
     }
   }
 

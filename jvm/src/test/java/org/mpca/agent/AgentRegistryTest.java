@@ -61,6 +61,26 @@ class AgentRegistryTest {
   }
 
   @Test
+  void shouldPassOnWhatAnAgentPrintsToItsEndBeforeItsLastWord() throws Exception {
+    agents.train(0, 0, "prints-at-its-end");
+    registry.stop(RUN, 0, 0, "enough");
+    events.await("finished 0/0");
+    List<String> all = events.all("");
+    assertTrue(all.indexOf("output 0/0 the last line") >= 0, all.toString());
+    assertTrue(all.indexOf("output 0/0 the last line") < all.indexOf(events.await("finished 0/0")), all.toString());
+  }
+
+  @Test
+  void shouldNotWaitForThePrintsOfAnAgentThatDoesNotEnd() throws Exception {
+    int pid = agents.train(0, 0, "lingers");
+    long before = System.nanoTime();
+    registry.stop(RUN, 0, 0, "enough");
+    events.await("finished 0/0");
+    assertFalse(FakeAgents.gone(pid));
+    assertTrue(System.nanoTime() - before < 8_000_000_000L);
+  }
+
+  @Test
   void shouldTellAnAgentWhoReadsTheData() throws Exception {
     agents.train(0, 0);
     registry.tellMembers(RUN, 0, 0, 3, Collections.singletonMap("agents", 2));
@@ -88,11 +108,11 @@ class AgentRegistryTest {
     int pid = agents.train(0, 0);
     agents.train(1, 0);
     FakeAgents.signal("STOP", pid);
-    Freezing without = registry.freeze(keys(1, 1, 0, 1), System.currentTimeMillis() + 500);
+    Freezing without = registry.freeze(keys(1, 1, 0, 1), System.nanoTime() + 500_000_000L);
     assertEquals("[1]", without.frozen.keySet().toString());
     assertEquals(Collections.singletonMap(0, ExecutorBook.DEADLINE), without.late);
     assertThrows(LateAgentException.class,
-        () -> agents.yield(1, 1, 0).freeze(System.currentTimeMillis() + 500), "asked again, and still stopped");
+        () -> agents.yield(1, 1, 0).freeze(System.nanoTime() + 500_000_000L), "asked again, and still stopped");
     assertEquals(Collections.emptyList(), events.all("back"));
 
     FakeAgents.signal("CONT", pid);
@@ -105,11 +125,11 @@ class AgentRegistryTest {
   void shouldAnswerAtOnceWhenAnAgentDiesAsked() throws Exception {
     agents.train(0, 0, "die-when-asked");
     agents.train(1, 0);
-    long before = System.currentTimeMillis();
-    Freezing freezing = registry.freeze(keys(1, 1, 0, 1), before + 20_000);
+    long before = System.nanoTime();
+    Freezing freezing = registry.freeze(keys(1, 1, 0, 1), before + 20_000_000_000L);
     assertEquals(Collections.singletonMap(0, ExecutorBook.DIED), freezing.late);
     assertEquals("[1]", freezing.frozen.keySet().toString());
-    assertTrue(System.currentTimeMillis() - before < 8_000);
+    assertTrue(System.nanoTime() - before < 8_000_000_000L);
     assertTrue(events.await("died 0/0").startsWith("died 0/0 exit=137 "));
     assertEquals(Collections.singletonMap(0, ExecutorBook.NO_SUCH_INCARNATION),
         registry.freeze(keys(2, 2, 0), FakeAgents.soon()).late);
@@ -173,9 +193,9 @@ class AgentRegistryTest {
     agents.start(0, 0, "still", "install-at-begin");
     events.await("hello 0/0");
     for (int version = 1; version <= 3; version++) {
-      assertTrue(registry.offer(RUN, 0, 0, new Arrival(1, version, "install", floats(version))));
+      assertTrue(registry.offer(RUN, 0, 0, new Arrival(1, version, "install", 0.25, floats(version))));
     }
-    assertTrue(registry.offer(RUN, 0, 0, new Arrival(2, 1, "replace", floats(9))));
+    assertTrue(registry.offer(RUN, 0, 0, new Arrival(2, 1, "replace", 0.0, floats(9))));
     assertEquals(1, registry.superseded(RUN), "the second waited for the slot when the third came");
     assertArrayEquals(floats(0), agents.yield(0, 1, 0).freeze(FakeAgents.soon()).data, "it has read nothing yet");
 
@@ -190,9 +210,9 @@ class AgentRegistryTest {
 
   @Test
   void shouldNotAcknowledgeAnArrivalForNobody() throws Exception {
-    assertFalse(registry.offer(RUN, 0, 0, new Arrival(1, 1, "install", floats(1))));
+    assertFalse(registry.offer(RUN, 0, 0, new Arrival(1, 1, "install", 0.25, floats(1))));
     agents.train(0, 1);
-    assertFalse(registry.offer(RUN, 0, 0, new Arrival(1, 1, "install", floats(1))));
+    assertFalse(registry.offer(RUN, 0, 0, new Arrival(1, 1, "install", 0.25, floats(1))));
   }
 
   @Test
@@ -252,9 +272,9 @@ class AgentRegistryTest {
     agents.start(2, 0, "silent");
     agents.start(3, 0); // perhaps not even started when the end comes
     FakeAgents.signal("STOP", stopped);
-    long before = System.currentTimeMillis();
+    long before = System.nanoTime();
     registry.shutdown();
-    assertTrue(System.currentTimeMillis() - before < 8_000);
+    assertTrue(System.nanoTime() - before < 8_000_000_000L);
     assertEquals(Collections.emptyList(), events.all("died"));
     assertThrows(IllegalStateException.class, () -> agents.start(0, 1));
     registry.shutdown();

@@ -66,7 +66,7 @@ final class FakeAgents {
 
   /** A deadline that no healthy agent misses. */
   static long soon() {
-    return System.currentTimeMillis() + 20_000;
+    return System.nanoTime() + 20_000_000_000L;
   }
 
   static void signal(String name, int pid) throws IOException, InterruptedException {
@@ -84,9 +84,9 @@ final class FakeAgents {
   }
 
   static void waitUntil(String what, BooleanSupplier condition) throws InterruptedException {
-    long by = System.currentTimeMillis() + 10_000;
+    long by = System.nanoTime() + 10_000_000_000L;
     while (!condition.getAsBoolean()) {
-      if (System.currentTimeMillis() > by) {
+      if (System.nanoTime() - by > 0) {
         fail("never came true: " + what);
       }
       Thread.sleep(10);

@@ -26,13 +26,13 @@ final class RecordedEvents implements AgentEvents {
 
   /** The line that is the n-th to begin so. */
   synchronized String await(String start, int n) throws InterruptedException {
-    long by = System.currentTimeMillis() + WAIT_MILLIS;
+    long by = System.nanoTime() + WAIT_MILLIS * 1_000_000;
     while (true) {
       List<String> found = all(start);
       if (found.size() >= n) {
         return found.get(n - 1);
       }
-      long left = by - System.currentTimeMillis();
+      long left = (by - System.nanoTime()) / 1_000_000;
       if (left <= 0) {
         return fail("no event begins with \"" + start + "\"; there were: " + all(""));
       }

@@ -8,6 +8,7 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
@@ -36,6 +37,39 @@ class AgentUplinkTest {
     assertEquals("AgentDied", died[0]);
     assertEquals("7", fields(died).get("executor"));
     assertEquals(137, fields(died).get("exit_code"));
+  }
+
+  @Test
+  void shouldNotLetALastWordOvertakeLinesThatAreBeingSent() throws Exception {
+    List<String> kinds = Collections.synchronizedList(new ArrayList<>());
+    CountDownLatch taken = new CountDownLatch(1);
+    CountDownLatch go = new CountDownLatch(1);
+    AgentUplink slow = new AgentUplink("run", "7", "host", (run, kind, fields) -> {
+      if (kind.equals("Output")) {
+        taken.countDown();
+        await(go);
+      }
+      kinds.add(kind);
+    });
+    slow.output(3, 1, Collections.singletonList("last words"));
+    await(taken); // by the thread that had gathered them
+    Thread finishing = new Thread(() -> slow.finished(3, 1, new byte[0]));
+    finishing.start();
+    long by = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
+    while (kinds.isEmpty() && finishing.getState() != Thread.State.BLOCKED && System.nanoTime() - by < 0) {
+      Thread.yield();
+    }
+    go.countDown();
+    finishing.join(10_000);
+    assertEquals(Arrays.asList("Output", "AgentFinished"), kinds);
+  }
+
+  private static void await(CountDownLatch latch) {
+    try {
+      assertTrue(latch.await(10, TimeUnit.SECONDS));
+    } catch (InterruptedException e) {
+      throw new AssertionError(e);
+    }
   }
 
   @Test

@@ -30,6 +30,7 @@ class DownloadTest {
     what.put("version", 2);
     what.put("mode", "install");
     what.put("length", 8);
+    what.put("alpha", 0.25);
     List<Object> agent = new ArrayList<>();
     Collections.addAll(agent, "0", 3, 1);
     what.put("agents", Collections.singletonList(agent));

@@ -15,6 +15,7 @@ import java.nio.ByteOrder;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
+import java.util.stream.IntStream;
 import java.util.zip.CRC32;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -65,6 +66,46 @@ class AgentSegmentTest {
       crc.update(state);
       assertEquals(crc.getValue(), read.crc);
       assertTrue(read.finite);
+    }
+  }
+
+  @Test
+  void shouldMeasureHowFarASnapshotIsFromTheNewestArrival() throws IOException {
+    byte[] state = floats(ELEMENTS, 7);
+    byte[] initial = floats(ELEMENTS, 5);
+    put(0, new Header(0, 4, 41, 9, state.length, SlotDescriptor.SNAPSHOT), state);
+    put(602_112, new Header(0, 0, 0, 0, initial.length, SlotDescriptor.INSTALL), initial);
+    try (AgentSegment segment = open()) {
+      assertEquals(distance(state, initial), segment.readSnapshot(0, 41).distance, 1e-9 * distance(state, initial));
+      byte[] joint = floats(ELEMENTS, 11);
+      segment.writeArrival(0, 1, "install", joint);
+      assertEquals(distance(state, joint), segment.readSnapshot(0, 41).distance, 1e-9 * distance(state, joint));
+      segment.writeArrival(0, 1, "replace", state);
+      assertEquals(0.0, segment.readSnapshot(0, 41).distance);
+    }
+  }
+
+  @Test
+  void shouldMeasureEveryElementOfWhateverSize() throws IOException {
+    for (int at : new int[] {0, 65_535, 65_536, ELEMENTS - 2, ELEMENTS - 1}) {
+      for (float moved : new float[] {-0.5f, 1e30f, Float.MAX_VALUE}) {
+        byte[] state = new byte[4 * ELEMENTS];
+        ByteBuffer.wrap(state).order(ByteOrder.LITTLE_ENDIAN).putFloat(4 * at, moved);
+        put(0, new Header(0, 4, 41, 9, state.length, SlotDescriptor.SNAPSHOT), state);
+        try (AgentSegment segment = open()) {
+          assertEquals(Math.abs((double) moved), segment.readSnapshot(0, 41).distance, 1e-12 * Math.abs((double) moved));
+        }
+      }
+    }
+  }
+
+  @Test
+  void shouldHaveNoDistanceOfWhatIsNotFinite() throws IOException {
+    byte[] state = floats(ELEMENTS, 7);
+    ByteBuffer.wrap(state).order(ByteOrder.LITTLE_ENDIAN).putFloat(4, Float.NEGATIVE_INFINITY);
+    put(0, new Header(0, 4, 41, 9, state.length, SlotDescriptor.SNAPSHOT), state);
+    try (AgentSegment segment = open()) {
+      assertTrue(Double.isNaN(segment.readSnapshot(0, 41).distance));
     }
   }
 
@@ -180,6 +221,13 @@ class AgentSegmentTest {
       file.readFully(data);
     }
     return data;
+  }
+
+  private static double distance(byte[] one, byte[] other) {
+    ByteBuffer a = ByteBuffer.wrap(one).order(ByteOrder.LITTLE_ENDIAN);
+    ByteBuffer b = ByteBuffer.wrap(other).order(ByteOrder.LITTLE_ENDIAN);
+    return Math.sqrt(IntStream.range(0, one.length / 4)
+        .mapToDouble(i -> Math.pow((double) a.getFloat(4 * i) - b.getFloat(4 * i), 2)).sum());
   }
 
   private static byte[] floats(int elements, long seed) {

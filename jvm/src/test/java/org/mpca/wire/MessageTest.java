@@ -48,8 +48,8 @@ class MessageTest {
     List<String> golden = new ArrayList<>();
     Golden.read("wire/messages.json").forEach(one -> golden.add(one.get("frame").asText()));
     for (Message message : Arrays.asList(Message.begin(), Message.yield(41, 2), Message.yield(-3, 0),
-        Message.yield(70000, 127), Message.install(1, 14, "install"),
-        Message.install(128, (1L << 33) + 1, "replace"), Message.stop("objective reached: Fehler ≤ 2,5 %"),
+        Message.yield(70000, 127), Message.install(1, 14, "install", 0.025),
+        Message.install(128, (1L << 33) + 1, "replace", 0.0), Message.stop("objective reached: Fehler ≤ 2,5 %"),
         Message.fetched(70000, 3670016, "", ""),
         Message.fetched(70001, 0, "java.io.FileNotFoundException", "File does not exist: /data/é.tar"),
         Message.members(3, (Map<?, ?>) Msgpack.unpack(Golden.hex(MEMBERS))))) {
@@ -102,7 +102,7 @@ class MessageTest {
     assertNull(empty.reduce);
     assertNull(empty.freeze);
     assertNull(empty.members);
-    assertEquals(1767312030500L, empty.deadlineMillis());
+    assertEquals(86430.5, empty.deadline);
 
     Order full = Order.unpack(Golden.hex(golden.get("full").get("bytes").asText()));
     JsonNode fields = golden.get("full").get("fields");
@@ -116,6 +116,7 @@ class MessageTest {
     Order.Download download = full.downloads.get(0);
     assertEquals("13 0 13 install 104", download.broadcast + " " + download.shard + " " + download.version + " "
         + download.mode + " " + download.length);
+    assertEquals(0.025, download.alpha);
     assertEquals("0 0 1 null, 2 3 0 null", text(download.agents));
     assertEquals("41 2 108", full.reduce.cycle + " " + full.reduce.shard + " " + full.reduce.length);
     assertEquals("0=131.0, 2=120.0", full.reduce.parts.stream().map(part -> part.executor + "=" + part.weight)
@@ -136,7 +137,7 @@ class MessageTest {
     JsonNode frozen = fields.get("frozen").get(0);
     answer.frozen.add(new Answer.Frozen(frozen.get("agent").asInt(), frozen.get("incarnation").asInt(),
         frozen.get("tau").asInt(), frozen.get("crc").asLong(), frozen.get("finite").asBoolean(),
-        frozen.get("start").asDouble(), frozen.get("end").asDouble()));
+        frozen.get("distance").asDouble(), frozen.get("start").asDouble(), frozen.get("end").asDouble()));
     answer.late.put(4, fields.get("late").get("4").asText());
     answer.weight = fields.get("weight").asDouble();
     answer.reduceStart = fields.get("reduce_start").asDouble();

@@ -1,0 +1,61 @@
+"""The last words of a run on a terminal: how it went and where it lies, and behind them the root cause of one that failed.
+
+Whoever follows a driver from another process (`follow.py`) finds these lines among all that it says, and says them last.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Container, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mpca.records.summary import STATUSES
+from mpca.streams import aside
+from mpca.units import format_duration
+
+__all__ = ["cause_lines", "is_result", "result_lines", "say_last"]
+
+_FILES = ("report.html", "model.safetensors")
+_RESULT = re.compile(
+    rf"({'|'.join(STATUSES)}): .*\d+ cycles, .* of training|report \S.*/report\.html$|model  \S.*/model\.safetensors$"
+)
+
+
+def result_lines(summary: Mapping[str, Any], run_dir: Path | str, saved: Container[str]) -> list[str]:
+    """How a run went, by its summary.
+
+    Args:
+        summary: as in summary.json.
+        run_dir: where it lies.
+        saved: names of the files there.
+    """
+    parts = [f"{summary['cycles']} cycles", f"{format_duration(summary['seconds'])} of training"]
+    if summary["final_error"] is not None:
+        parts.insert(0, f"error {100 * summary['final_error']:.2f} %")
+    if summary["agents_lost"]:
+        parts.append(f"{summary['agents_lost']} agents lost, {summary['agents_replaced']} replaced")
+    if summary["cut_off"]:
+        parts.append(f"train functions that did not return: agents {', '.join(summary['cut_off'])}")
+    lines = [f"{summary['status']}: {', '.join(parts)}"]
+    return [*lines, *(f"{name.split('.')[0]:7}{run_dir}/{name}" for name in _FILES if name in saved)]
+
+
+def is_result(line: str) -> bool:
+    """Whether a line is one of `result_lines`. What agents print has their number before it."""
+    return _RESULT.match(line) is not None
+
+
+def cause_lines(reason: str) -> list[str]:
+    """A root cause as stderr has it: all of it when it is long, then its first line."""
+    lines = reason.strip().splitlines() or [""]
+    return [*(lines if len(lines) > 1 else ()), f"mpca: {lines[0]}"]
+
+
+def say_last(result: Iterable[str], cause: Iterable[str]) -> None:
+    """The result on stdout, and when it is written the cause on stderr: the two may be one terminal, or one file."""
+    for stream, lines in ((sys.stdout, result), (sys.stderr, cause)):
+        with aside():
+            for line in lines:
+                print(line, file=stream)

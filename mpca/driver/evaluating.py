@@ -1,0 +1,78 @@
+"""What follows when the evaluator's process ends: it is started again, or the run goes on without evaluations.
+
+It ends by the kernel when memory is short, by a fault in a library, by a person. Training does not depend on it. Pure:
+events in, instructions out, the time is an argument::
+
+    ANSWERING --EvaluatorDied, the first or second in ten minutes--> ANSWERING   StartAgain
+        |
+        +------ the third in ten minutes ------> STOPPED   StopEvaluating; FailRun when nothing else can end the run
+
+Not for the user's function that raises: that is an error in the user's code, and ends the run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mpca.driver.objectives import Goals
+
+__all__ = ["EvaluatorDied", "EvaluatorRule", "FailRun", "StartAgain", "StopEvaluating"]
+
+MOST_DEATHS = 3
+WITHIN_S = 600.0
+#: Before it is asked again: what ended it, such as too many processes, may be over then.
+AGAIN_AFTER_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorDied:
+    """The process ended, or could not be started."""
+
+    reason: str
+    cycle: int | None  # whose evaluation is lost with it
+
+
+@dataclass(frozen=True, slots=True)
+class StartAgain:
+    """Ask for an evaluation after so many seconds, which starts the process."""
+
+    after_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StopEvaluating:
+    """Evaluate no more in this attempt, and say why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailRun:
+    """End the run in order, as failed."""
+
+    reason: str
+
+
+class EvaluatorRule:
+    """See the module's text.
+
+    Args:
+        goals: of the run; which of them can end it without an evaluation is looked at.
+    """
+
+    def __init__(self, goals: Goals) -> None:
+        self.state = "ANSWERING"
+        self._ends_otherwise = not goals.target_error or goals.max_time is not None or goals.max_cycles is not None
+        self._deaths: list[float] = []
+
+    def handle(self, event: EvaluatorDied, now: float) -> list[StartAgain | StopEvaluating | FailRun]:
+        """Apply one event at time `now` (seconds, monotonic) and say what to do next."""
+        assert self.state == "ANSWERING", f"{event} in state {self.state}"
+        self._deaths = [death for death in self._deaths if now - death < WITHIN_S] + [now]
+        if len(self._deaths) < MOST_DEATHS:
+            return [StartAgain(AGAIN_AFTER_S)]
+        self.state = "STOPPED"
+        reason = f"the evaluator ended {MOST_DEATHS} times in {WITHIN_S / 60:.0f} minutes, the last time: {event.reason}"
+        if self._ends_otherwise:
+            return [StopEvaluating(reason)]
+        return [StopEvaluating(reason), FailRun(f"{reason}; the run's only objective is target_error")]

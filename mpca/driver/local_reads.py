@@ -1,0 +1,168 @@
+"""When the tensors that stay local (frozen parameters, integer buffers) are read, and from which agent.
+
+They lie behind the model's shards, in shards of their own, and are read as x_0 is: one agent freezes one shard, and a sum of
+that part alone brings it here. Read they are when the shell asks (a model is to be evaluated or saved), when the run stops,
+and from an agent whose train function has returned, before it may end: always those of the lowest-numbered agent that trains.
+When it is lost on the way the next one is asked from the first shard on; when nobody is left, what was read last stays.
+
+No orders are sent here: `step` says what the next one is to do, between two cycles.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from mpca.driver import instructions as i
+from mpca.driver.desk import Draft
+from mpca.driver.ledger import FrozenSet
+from mpca.driver.roster import ACTIVE, LIVING, Agent, Roster
+from mpca.wire.orders import Order, Part, Reduce
+
+__all__ = ["LocalReads"]
+
+log = logging.getLogger("mpca.cycle")
+
+_Key = tuple[int, int]  # agent, incarnation
+
+
+class LocalReads:
+    """One read at a time."""
+
+    def __init__(self, roster: Roster, shards: int) -> None:
+        self.wanted = False
+        self.ended = 0  # reads so far, successful or given up
+        self.took = 0.0  # seconds from the first order of the newest read to its end
+        self._roster, self._first = roster, shards
+        self._leaving: set[_Key] = set()
+        self._read: set[_Key] = set()  # of those, the ones that were read since
+        self._source: Agent | None = None
+        self._key: _Key = (-1, -1)  # of the source when it was chosen
+        self._executor = ""
+        self._shard = shards
+        self._cycle = 0  # of the newest yield; the numbers fall, below those of the reading of x_0
+        self._asked = False  # that yield is of this shard
+        self._frozen = self._summed = False
+        self._order = -1
+        self._began: float | None = None
+
+    def want(self) -> None:
+        self.wanted = True
+
+    def leaves(self, agent: int, incarnation: int) -> None:
+        """Its train function has returned."""
+        key = agent, incarnation
+        self._leaving.add(key)
+        if self._source is not None and self._key == key:
+            self._restart()  # now they are final
+
+    def owns(self, order: Order) -> bool:
+        return any(one is not None and one.shard >= self._first for one in (order.freeze, order.reduce))
+
+    def let_go(self, stop: list[list]) -> None:
+        self._leaving.difference_update((agent, incarnation) for _, agent, incarnation, _ in stop)
+
+    # ---- what is next ------------------------------------------------------------------------------------------------
+
+    def release(self) -> Draft | None:
+        """The order by which agents end that nobody needs to read, or that were read."""
+        self._leaving = {key for key in self._leaving if self._living(key) is not None}
+        first = self._choose()
+        stop = []
+        for key in sorted(self._leaving):
+            agent = self._living(key)
+            assert agent is not None
+            if agent is first and key not in self._read:
+                self.wanted = True
+            else:
+                stop.append([*agent.key, "its train function has returned"])
+        return Draft(f"{len(stop)} agents whose train function has returned", stop=stop) if stop else None
+
+    def step(self, lengths: list[int], now: float) -> Draft | i.AdoptInitial | None:
+        """What the read needs next; None: nothing is wanted, or nobody is there to be read.
+
+        Args:
+            lengths: bytes of every shard, those of the local tensors last.
+        """
+        if not self.wanted or len(lengths) == self._first:
+            self.wanted = False
+            return None
+        if self._summed:
+            return i.AdoptInitial(self._order, self._shard, lengths[self._shard])
+        if self._source is None or not self._usable():
+            self._restart()
+            self._source = self._choose()
+            if self._source is None:
+                self._end(now)
+                return None
+            self._key = self._source.index, self._source.incarnation
+            self._executor = self._source.executor or ""
+        self._began = now if self._began is None else self._began
+        name = f"local tensors of agent {self._source.index}, shard {self._shard}"
+        if self._frozen:
+            part = Part(self._executor, 1.0)
+            return Draft(f"read {name}", reduce=Reduce(self._cycle, self._shard, lengths[self._shard], [part]))
+        if not self._asked:  # asked again, after a failure, for the same: it is interrupted once
+            self._asked = True
+            self._cycle = min(self._cycle - 1, -len(lengths) - 1)
+        return Draft(f"freeze {name}", freeze=(self._cycle, self._shard, [self._source]))
+
+    def sent(self, order: int) -> None:
+        """The draft went out."""
+        self._order = order
+
+    # ---- what became of it -------------------------------------------------------------------------------------------
+
+    def done(self, order: Order, kept: FrozenSet | None) -> None:
+        """`kept` is the answer to a freeze; if the source is not in it, another agent is asked."""
+        if order.order != self._order:
+            return  # of a read that was begun anew
+        if kept is None:
+            self._summed = True
+        elif self._key[0] in kept.frozen:
+            self._frozen = True
+        else:
+            self._restart()
+
+    def adopted(self, shards: int, now: float) -> None:
+        """The shell holds this shard; `shards` are there in all."""
+        self._asked = self._frozen = self._summed = False
+        self._shard += 1
+        if self._shard == shards:
+            self._end(now)
+
+    def give_up(self, reason: str, now: float) -> None:
+        if self.wanted:
+            log.warning("local tensors were not read, what was read last is kept: %s", reason)
+            self._restart()
+            self._end(now)
+
+    def _end(self, now: float) -> None:
+        self.took = 0.0 if self._began is None else now - self._began
+        self.ended += 1
+        if self._source is not None and self._key in self._leaving:
+            self._read.add(self._key)
+        self.wanted, self._source, self._shard, self._began = False, None, self._first, None
+
+    def _restart(self) -> None:
+        self._source, self._shard, self._order = None, self._first, -1
+        self._asked = self._frozen = self._summed = False
+
+    # ---- who -----------------------------------------------------------------------------------------------------------
+
+    def _living(self, key: _Key) -> Agent | None:
+        found = self._roster.find(*key)
+        return found if found is not None and found.state in LIVING and found.executor in self._roster.executors else None
+
+    def _choose(self) -> Agent | None:
+        for agent in self._roster.agents:
+            key = agent.index, agent.incarnation
+            if self._living(key) is not None and (agent.state == ACTIVE or key in self._leaving):
+                return agent
+        return None
+
+    def _usable(self) -> bool:
+        """What was frozen is its executor's; before that the agent itself must answer."""
+        if self._frozen:
+            return self._executor in self._roster.executors
+        agent = self._living(self._key)
+        return agent is not None and (agent.state == ACTIVE or self._key in self._leaving)

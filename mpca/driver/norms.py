@@ -1,0 +1,103 @@
+"""Whose contribution has moved too far: a limit by comparison with what the others have moved.
+
+Every snapshot comes with its Euclidean distance from the newest joint state that the agent was handed (x_0 before the
+first). Contribution :math:`i` of a shard, with distance :math:`d_i` and :math:`\\tau_i > 0` updates, is left out when
+
+.. math::
+    d_i > L \\cdot \\max(\\mathrm{median}_j(d_j), m, s) \\cdot \\max(r, 1 / r), \\quad
+    r = \\tau_i / \\mathrm{median}_j(\\tau_j)
+
+where :math:`j` are the other contributors of this exchange, and with fewer than three of them also those of the shard's
+last five exchanges, :math:`m` is what the joint model itself moved with the shard's newest exchange, and :math:`s` the
+norm of its shard: agents that have come to rest hardly move, and one that joins them with data of its own moves several
+times the model's norm and is well (by the first two terms alone such an agent was left out for ever). At the start of
+training all move far, and only the pull, which is strong then, keeps agents near the joint state: one that joins is not
+pulled yet, and moves like the joint model does. The factor of tau is there because an agent of another speed is far away
+and well: at the first exchange one that loaded its data in no time has taken hundreds of updates, the others one; and one
+that is ten times slower than the others has the joint model, which they make, run away from it.
+
+What it is not for: a run that diverges as a whole. When all (two or more) exceed it, the training has changed (a step of
+the learning rate), no agent has, and nobody is left out. Nor does it see an agent that grows slowly enough to drag the
+others along. Pure: numbers in, reasons out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from math import isfinite
+from statistics import median
+
+from mpca.wire.orders import Frozen
+
+__all__ = ["EXCHANGES", "FEW", "NormLimit"]
+
+log = logging.getLogger("mpca.cycle")
+
+#: With fewer other contributors than `FEW`, those of the last `EXCHANGES` exchanges of the shard are looked at too.
+FEW = 3
+EXCHANGES = 5
+
+Moved = tuple[float, int]  # distance, tau
+
+
+class NormLimit:
+    """The limit of one run, with what was moved in the last exchanges of each shard. `limit` 0: everything passes."""
+
+    def __init__(self, limit: float, shards: int) -> None:
+        self._limit, self._shards = limit, shards
+        self._cycle = -1  # the one that is looked at
+        self._now: dict[int, Moved] = {}  # its contributions, over all freezes of it
+        self._joint: dict[int, tuple[float, str]] = {}  # by shard: what the joint model allows, and what that is
+        self._past: dict[int, dict[int, Moved]] = {}  # by cycle: what passed
+
+    def joint_moved(self, shard: int, distance: float, size: float = 0.0) -> None:
+        """An exchange moved the joint model of this shard so far, and it is so large now."""
+        told = ((distance, "the joint model moved"), (size, "is the joint model's norm"))
+        self._joint[shard] = max((one for one in told if isfinite(one[0])), default=(0.0, ""))
+
+    def judge(self, cycle: int, frozen: Mapping[int, Frozen]) -> dict[int, str]:
+        """Agents whose contribution to this cycle must not enter, each with the reason.
+
+        A cycle that is frozen again is judged by all that was handed over for it, so nobody's verdict changes because
+        somebody else was left out.
+        """
+        if not self._limit:
+            return {}
+        if cycle != self._cycle:
+            self._cycle, self._now = cycle, {}
+        self._now |= {agent: (one.distance, one.tau) for agent, one in frozen.items() if one.finite and one.tau > 0}
+        oldest = cycle - EXCHANGES * self._shards
+        self._past = {one: moved for one, moved in self._past.items() if one >= oldest}
+        judged = {agent: self._beyond(agent) for agent in self._now}
+        beyond = {agent: reason for agent, reason in judged.items() if reason}
+        if len(beyond) > 1 and len(beyond) == len(judged):
+            log.warning("cycle=%d every contribution has moved further than cluster.norm_limit allows: %s", cycle, beyond)
+            beyond = {}
+        self._past[cycle] = {agent: moved for agent, moved in self._now.items() if agent not in beyond}
+        return beyond
+
+    def _beyond(self, agent: int) -> str:
+        """Why the agent's contribution exceeds the limit; empty when it does not, or there is nothing to compare with."""
+        distance, tau = self._now[agent]
+        others = [moved for other, moved in self._now.items() if other != agent]
+        if len(others) < FEW:
+            for cycle in range(self._cycle - EXCHANGES * self._shards, self._cycle, self._shards):
+                others += [moved for other, moved in self._past.get(cycle, {}).items() if other != agent]
+        if not others:
+            return ""
+        theirs, updates = median([moved for moved, _ in others]), median([taken for _, taken in others])
+        allowed, what = self._joint.get(self._cycle % self._shards, (0.0, ""))
+        typical = max(theirs, allowed)
+        if not typical:
+            return ""
+        ratio = distance / typical
+        speed = max(tau / updates, updates / tau)
+        log.debug("cycle=%d agent=%d distance=%g ratio=%g speed=%g", self._cycle, agent, distance, ratio, speed)
+        if ratio <= self._limit * speed:
+            return ""
+        whose = f"the others moved in {updates:g}" if typical == theirs else what
+        return (
+            f"norm limit: it moved {distance:.4g} in {tau} updates, {ratio:.4g} times the {typical:.4g} that {whose}; "
+            f"cluster.norm_limit={self._limit:g}"
+        )

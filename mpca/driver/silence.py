@@ -1,0 +1,55 @@
+"""Whose train function has taken no step for a minute, though it is not kept waiting: the driver's word on it.
+
+Where the agent's Python is, its own output says at that time (`agent.stall`), unless its process is stopped. Told at first
+after `SILENT_S`, and again whenever the silence has doubled. Pure: the time is an argument.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from mpca.driver.instructions import Write
+from mpca.driver.roster import BEGUN, LATE, STARTING, Agent, Roster
+from mpca.units import format_duration
+
+__all__ = ["SILENT_S", "Silence"]
+
+log = logging.getLogger("mpca.cycle")
+
+SILENT_S = 60.0
+_WHAT = {
+    STARTING: "has not called mpca.attach",
+    BEGUN: "has taken no optimizer step since it began",
+    LATE: "has taken no optimizer step",
+}
+
+
+class Silence:
+    """What was heard of each agent last. One that answers in time is not silent, whatever its steps take."""
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+        self._heard: dict[tuple[int, int], float] = {}  # (agent, incarnation) -> when
+        self._next: dict[tuple[int, int], float] = {}  # -> the length of silence that is told next
+
+    def heard(self, agent: int, incarnation: int, now: float) -> None:
+        """It has taken a step, or handed a yield over."""
+        self._heard[agent, incarnation] = now
+
+    def look(self, now: float) -> list[Write]:
+        out = []
+        for agent in self._roster.in_state(*_WHAT):
+            key = agent.index, agent.incarnation
+            lasts = now - self._heard.get(key, agent.since)
+            if lasts < self._next.get(key, SILENT_S):
+                continue
+            self._next[key] = 2 * lasts
+            reason = f"{_WHAT[agent.state]} for {format_duration(round(lasts))}"
+            log.warning('%s %s; its output says where its Python is, after "Timeout"', _who(agent), reason)
+            out.append(self._roster.record(agent, "silent", reason))
+        return out
+
+
+def _who(agent: Agent) -> str:
+    host = f"host {agent.host}, " if agent.host else ""
+    return f"agent {agent.index} ({host}executor {agent.executor})"

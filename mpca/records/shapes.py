@@ -1,0 +1,47 @@
+"""Whether values that somebody else may have written are what a dataclass says of its fields: of lines that are read back.
+
+Not for settings (`mpca.checks`): nothing is converted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+__all__ = ["fits", "misfit"]
+
+
+def misfit(cls: type, values: Mapping[str, Any]) -> str | None:
+    """The first field of `cls` whose value is of another type than it says; None: there is none.
+
+    Example:
+        >>> from mpca.records.kinds import EndRecord
+        >>> misfit(EndRecord, {"t": 1, "status": ["reached"], "reason": ""})
+        "status=['reached']"
+    """
+    hints = _hints(cls)
+    for name, value in values.items():
+        if name in hints and not fits(value, hints[name]):
+            return f"{name}={value!r}"[:100]
+    return None
+
+
+def fits(value: object, hint: Any) -> bool:
+    """Whether a value is of a type as annotations write it; a whole number is a float too, and a truth value no number."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(fits(value, one) for one in inner)
+    if origin is dict:
+        return isinstance(value, dict) and all(fits(k, inner[0]) and fits(v, inner[1]) for k, v in value.items())
+    if origin is list:
+        return isinstance(value, list) and all(fits(one, inner[0]) for one in value)
+    if hint in (int, float):
+        return type(value) is int or (hint is float and type(value) is float)
+    return isinstance(value, NoneType if hint is None else hint)
+
+
+@lru_cache
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)

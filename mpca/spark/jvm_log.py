@@ -1,0 +1,60 @@
+"""The line by which a JVM says why it did not start, found in what it printed. Text in, a line out.
+
+A log of a start that failed has warnings of its own, lines that are always there, and a stack trace under what counts; the
+person who waits for the run sees none of it, and the file is gone with the session.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["first_error"]
+
+#: As our sessions write it, and as Spark's own configuration does.
+_RECORD = re.compile(r"(?:\d\d/\d\d/\d\d )?\d\d:\d\d:\d\d[.,\d]* (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
+_UNCAUGHT = re.compile(r'Exception in thread "[^"]*" ')
+_THROWN = re.compile(r"(?:[a-z_]\w*\.)+[A-Z][\w$]*(?:Exception|Error|Throwable)\b")
+_CAUSE = "Caused by: "
+_INSIDE = re.compile(r"\s+(?:at |\.\.\. \d+ more|Suppressed: )|" + _CAUSE)
+#: The line below it says what.
+_VAGUE = "Error occurred during initialization of VM"
+#: What a JVM says that is well.
+_ALWAYS = re.compile(r"Picked up |NOTE: |WARNING: |\S+ (?:VM|Server VM) warning: |Spark (?:\w+ )?Command: |=+$|\s*$")
+
+
+def first_error(log: str) -> str:
+    """The first error that is told, or exception that nobody caught, with its root cause; else the first line that is no
+    chatter, before any record; else nothing. What warnings tell of is no error.
+
+    Example:
+        >>> first_error("Picked up JAVA_TOOL_OPTIONS: -Da=b\\nUnrecognized VM option 'Foo'\\nError: no JVM\\n")
+        "Unrecognized VM option 'Foo'"
+    """
+    lines = log.splitlines()
+    told, plain = "", ""
+    recorded = False  # from the first record on, what stands between records belongs to the one above
+    for number, line in enumerate(lines):
+        record, uncaught = _RECORD.match(line), _UNCAUGHT.match(line)
+        thrown = line[uncaught.end() :] if uncaught is not None else line
+        if _THROWN.match(thrown) and (uncaught is not None or told or not recorded):
+            return _with_cause(thrown, lines[number + 1 :])
+        if told:
+            return told  # no exception is below it
+        if record is not None:
+            recorded = True
+            told = line[record.end() :] if record[1] in ("ERROR", "FATAL") else ""
+        elif plain == _VAGUE:
+            plain = f"{plain}: {line.strip()}"
+        elif not plain and not _ALWAYS.match(line) and not _INSIDE.match(line) and not recorded:
+            plain = line.strip()
+    return told or plain
+
+
+def _with_cause(thrown: str, following: list[str]) -> str:
+    cause = ""
+    for line in following:
+        if line.startswith(_CAUSE):
+            cause = line.removeprefix(_CAUSE)
+        elif _RECORD.match(line) or _THROWN.match(line) or _UNCAUGHT.match(line):
+            break
+    return f"{thrown}; caused by {cause}" if cause and cause != thrown else thrown

@@ -1,0 +1,124 @@
+"""``manifest.json`` of a backup: how it is made, and what must be true of one that is believed.
+
+Its sha256 finds what a disk or a copy did to it. What else is asked here finds a writer that was wrong, and a file that
+somebody made: after it a reader may take every value for what its name says. Not for the files beside it (`backup.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from mpca import strict_json
+from mpca.records.kinds import plain
+from mpca.storage.layout import ModelLayout
+
+__all__ = ["FILES", "FORMAT", "KEYS", "MANIFEST", "MODEL", "TRAJECTORY", "make", "parse"]
+
+FORMAT = 1
+MODEL, TRAJECTORY, MANIFEST = "model.safetensors", "trajectory.safetensors", "manifest.json"
+FILES = (MODEL, TRAJECTORY)
+#: Fields of `backup.BackupState` that are kept here as they are.
+KEYS = ("bounds", "exchanges", "run", "epoch", "cycle", "method", "data", "seeds", "software", "progress")
+_MAPS = ("method", "data", "seeds", "software", "progress")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_MOST = 1 << 62
+
+
+def make(values: Mapping[str, Any], layout: ModelLayout, files: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """The file.
+
+    Args:
+        values: of `KEYS`. A number in them that is not finite (the error of a model that diverged) becomes null.
+        layout: of the model.
+        files: name -> {"bytes", "sha256"}.
+
+    Raises:
+        ValueError: a reader would not believe it.
+    """
+    manifest = {
+        "format": FORMAT,
+        **{key: values[key] for key in KEYS},
+        "layout_sha256": layout.digest,
+        "files": files,
+        "layout": layout.to_json(),
+    }
+    manifest = strict_json.loads(_canonical(plain(manifest)))  # as a reader will see it, so that the hash is too
+    manifest["sha256"] = hashlib.sha256(_canonical(manifest)).hexdigest()
+    data = json.dumps(manifest, indent=1).encode()
+    parse(data)
+    return data
+
+
+def parse(data: bytes) -> dict[str, Any]:
+    """What the file says, without its own hash.
+
+    Raises:
+        ValueError: it is damaged, of another format, or says what cannot be; names what.
+    """
+    try:
+        manifest = strict_json.loads(data)
+    except ValueError as error:
+        raise ValueError(f"{MANIFEST} is not JSON: {error}") from None
+    if not isinstance(manifest, dict):
+        raise ValueError(f"{MANIFEST} is not a map: {data[:40]!r}")
+    claimed = manifest.pop("sha256", None)
+    try:
+        text = _canonical(manifest)
+    except RecursionError:  # what could just be read may be too deep to be written
+        raise ValueError(f"{MANIFEST} is not JSON: nested too deeply") from None
+    if claimed != hashlib.sha256(text).hexdigest():
+        raise ValueError(f"{MANIFEST} does not match its own sha256")
+    if manifest.get("format") != FORMAT:
+        raise ValueError(f"format {manifest.get('format')!r}, this mpca reads {FORMAT}; use the mpca that wrote it")
+    try:
+        json.dumps(manifest, ensure_ascii=False).encode()  # half a surrogate pair can be escaped in JSON, and printed nowhere
+        _check(manifest)
+    except ValueError as error:
+        raise ValueError(f"{MANIFEST}: {error}") from None
+    return manifest
+
+
+def _check(manifest: dict[str, Any]) -> None:
+    missing = [key for key in (*KEYS, "files", "layout", "layout_sha256") if key not in manifest]
+    if missing:
+        raise ValueError(f"{missing[0]} is missing")
+    for key in _MAPS:
+        _require(isinstance(manifest[key], dict), key, manifest[key])
+    _require(isinstance(manifest["run"], str), "run", manifest["run"])
+    _require(_count(manifest["epoch"]) and manifest["epoch"] >= 1, "epoch", manifest["epoch"])
+    _require(_count(manifest["cycle"]), "cycle", manifest["cycle"])
+    for key in ("trained_s", "t"):  # seconds that the next attempt adds to
+        seconds = manifest["progress"].get(key, 0)
+        _require(type(seconds) in (int, float) and 0 <= seconds < _MOST, f"progress.{key}", seconds)
+    files = manifest["files"]
+    _require(isinstance(files, dict) and set(files) == set(FILES), "files", files)
+    for name, one in files.items():
+        good = isinstance(one, dict) and _count(one.get("bytes")) and isinstance(one.get("sha256"), str)
+        _require(good and _SHA256.fullmatch(one["sha256"]) is not None, f"files.{name}", one)
+    layout = ModelLayout.from_json(manifest["layout"])
+    if layout.digest != manifest["layout_sha256"]:
+        raise ValueError("layout does not match its hash")
+    bounds, exchanges = manifest["bounds"], manifest["exchanges"]
+    edges = isinstance(bounds, list) and len(bounds) > 1 and all(map(_count, bounds))
+    _require(edges and all(a <= b for a, b in pairwise(bounds)), "bounds", bounds)
+    _require((bounds[0], bounds[-1]) == (0, layout.total), "bounds", bounds)
+    counted = isinstance(exchanges, list) and all(map(_count, exchanges))
+    _require(counted and len(exchanges) == len(bounds) - 1, "exchanges", exchanges)
+
+
+def _count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < _MOST  # True is an int as well
+
+
+def _require(good: bool, what: str, value: Any) -> None:
+    if not good:
+        raise ValueError(f"{what} cannot be {json.dumps(value)[:80]}")
+
+
+def _canonical(manifest: Any) -> bytes:
+    return json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()

@@ -1,0 +1,142 @@
+"""A torch model that is attached in this process, with an executor's end of the pipe in the test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import mpca
+from mpca.agent.context import AgentContext, current, enter
+from mpca.data.plan import Membership
+from mpca.wire.messages import Begin, Hello, Message, Progress, Snapshot, Start, Stop, Yield
+from tests.data.pictures import ingested
+from tests.support.pipe import START, PipeEnds
+
+Becoming = Callable[[Start], PipeEnds]
+
+
+@pytest.fixture
+def become() -> Iterator[Becoming]:
+    """Makes this process the agent of a Start message."""
+    with PipeEnds() as ends:
+
+        def made(start: Start) -> PipeEnds:
+            ends.say(start)
+            ends.link.receive(None)
+            enter(AgentContext.make(start, ends.link))
+            return ends
+
+        yield made
+        enter(None)
+
+
+@pytest.fixture
+def hello() -> Iterator[list[Hello]]:
+    """Of those that are put here, what their agents hold is closed."""
+    said: list[Hello] = []
+    yield said
+    for one in said:
+        os.close(one.segment_fd)
+
+
+def trained() -> tuple[nn.Module, torch.optim.Optimizer]:
+    model = nn.Linear(2, 1, bias=False)
+    model.weight.data[:] = torch.tensor([1.0, 2.0])
+    return model, torch.optim.SGD(model.parameters(), lr=1.0)
+
+
+def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """The weights fall by 1, 1."""
+    optimizer.zero_grad()
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+
+
+def but_progress(messages: list[Message]) -> list[Message]:
+    return [one for one in messages if not isinstance(one, Progress)]
+
+
+def test_an_attached_model_is_read_after_a_step(become: Becoming, hello: list[Hello]) -> None:
+    ends = become(replace(START, agent=1, incarnation=2))
+    model, optimizer = trained()
+    ends.say(Begin())
+    mpca.attach(model, optimizer)
+    hello += [one for one in ends.heard() if isinstance(one, Hello)]
+    (said,) = hello
+    assert (said.agent, said.incarnation, said.pid) == (1, 2, os.getpid())
+    assert (said.layout, said.bounds, said.parameters) == ([["weight", [1, 2], "parameter", 0]], [0, 2], 2)
+    ends.say(Yield(0, 0))
+    step(model, optimizer)
+    (one,) = but_progress(ends.heard())
+    assert isinstance(one, Snapshot)
+    assert (one.cycle, one.shard, one.updates) == (0, 0, 1)
+    with open(f"/proc/self/fd/{said.segment_fd}", "rb") as segment:
+        segment.seek(said.slots[0])
+        assert torch.tensor([0.0, 1.0]).numpy().tobytes() in segment.read()
+
+
+def test_what_is_logged_and_counted_goes_with_progress_as_it_is_then(become: Becoming, hello: list[Hello]) -> None:
+    ends = become(START)
+    model, optimizer = trained()
+    ends.say(Begin())
+    mpca.attach(model, optimizer)
+    hello += [one for one in ends.heard() if isinstance(one, Hello)]
+    mpca.log(loss=torch.tensor(0.75, requires_grad=True), rate=2)
+    mpca.log(loss=torch.tensor(0.25))
+    mpca.samples(8)
+    step(model, optimizer)
+    (said,) = ends.heard()
+    assert isinstance(said, Progress)
+    assert (said.steps, said.samples, said.metrics) == (1, 8, {"loss": 0.25, "rate": 2.0})
+
+
+def test_who_it_is_is_said_by_the_run(become: Becoming) -> None:
+    ends = become(replace(START, agent=2, agents=5, device="cpu"))
+    assert (mpca.agent(), mpca.agents(), mpca.device()) == (2, 5, torch.device("cpu"))
+    assert not mpca.stopping()
+    ends.say(Stop("enough"))
+    assert mpca.stopping()
+
+
+def test_agents_share_a_data_set_by_the_seed_of_their_run(become: Becoming) -> None:
+    def share(agent: int, seed: int) -> list[int]:
+        enter(AgentContext.make(replace(START, agent=agent, agents=3, seed=seed), ends.link))
+        return [int(one) for batch in mpca.shard(list(range(30)), batch_size=4, epochs=1) for one in batch]
+
+    ends = become(START)
+    shares = [share(agent, seed=7) for agent in range(3)]
+    assert sorted(one for part in shares for one in part) == list(range(30))
+    assert share(0, seed=7) == shares[0]
+    assert share(0, seed=8) != shares[0]
+
+
+class Counted(torch.utils.data.IterableDataset):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(30))
+
+
+def test_of_a_data_set_without_indices_each_agent_has_every_nth_sample(become: Becoming) -> None:
+    become(replace(START, agent=1, agents=3))
+    share = mpca.shard(Counted(), batch_size=4, epochs=1)
+    assert [int(one) for batch in share for one in batch] == list(range(1, 30, 3))
+
+
+def test_a_joiner_reads_its_stream_from_the_epoch_that_it_was_told_and_everybody_alone_reads_to_test(
+    become: Becoming, tmp_path: Path
+) -> None:
+    """It hears of the membership before it begins, and so before its train function asks for data."""
+    conf = {"data": {"name": "imagenet", "path": str(ingested(tmp_path, classes=2, each=4, withheld=1))}}
+    become(replace(START, agent=1, incarnation=1, conf=conf))
+    context = current()
+    assert context is not None
+    context.loop.reading.told(Membership.of(2).lose(1, 0, 0).join(1, 4).to_dict())
+    assert mpca.data("validation").position == (0, 0)
+    assert context.loop.reading.position == []
+    assert mpca.data("train").position == (4, 0)
+    assert context.loop.reading.position == [4, 0, 4]

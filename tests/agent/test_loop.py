@@ -1,0 +1,205 @@
+"""The agent's loop between two batches: what it says on the pipe, what it does with the model, and when it waits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mpca import methods
+from mpca.agent.loop import PROGRESS_INTERVAL_S, AgentLoop
+from mpca.agent.state import AgentMachine
+from mpca.clock import ManualClock
+from mpca.shm import Segment
+from mpca.wire.messages import (
+    Begin,
+    Finished,
+    Hello,
+    Install,
+    Installed,
+    Message,
+    Progress,
+    Snapshot,
+    Stop,
+    Yield,
+)
+from mpca.wire.slots import HEADER_BYTES, MODES, SlotHeader
+from tests.support.pipe import START, PipeEnds
+
+SECONDS = 10.0  # for what another thread does
+ELEMENTS = 3
+
+
+class Model:
+    """The trainer's port: a vector, how it was pulled, and how long reading and replacing it take."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.bounds, self.parameters = [0, ELEMENTS], ELEMENTS
+        self.x = np.array([1.0, 2.0, 3.0], np.float32)
+        self.pulled: list[tuple[tuple[int, float], ...]] = []
+        self.taken: list[tuple[int, list[float], int, str]] = []
+        self._clock = clock
+
+    def pull(self, pulls: tuple[tuple[int, float], ...]) -> None:
+        self.pulled.append(pulls)
+
+    def snapshot(self, shard: int, out: np.ndarray) -> None:
+        self._clock.advance(0.25)
+        out[:] = self.x
+
+    def install(self, shard: int, data: np.ndarray, version: int, mode: str) -> None:
+        self._clock.advance(0.125)
+        self.taken.append((shard, data.tolist(), version, mode))
+
+    def reset_optimizer(self) -> None: ...
+
+
+class Agent:
+    """One agent that has said Hello, in this process."""
+
+    def __init__(self, ends: PipeEnds, method: dict[str, Any], local: bool = False) -> None:
+        self.ends, self.clock = ends, ManualClock(100.0)
+        self.model, self.segment = Model(self.clock), Segment([0, ELEMENTS], agent=0)
+        machine = AgentMachine(0, 0, 1, methods.from_dict(method))
+        self.loop = AgentLoop(ends.link, machine, self.clock, lambda: {"loss": 0.5})
+        ends.say(START)
+        assert ends.link.receive(None) == [START]
+        tensors = {"n": ["int64", [], 8]} if local else {}
+        slots = self.segment.slots
+        self.hello = Hello(0, 0, 1, "3", "2", "0", "x0", [], tensors, {}, [0, ELEMENTS], ELEMENTS, 3, 4096, slots)
+
+    def join(self) -> None:
+        """Until it may train; x_0 is read meanwhile."""
+        self.ends.say(Begin())
+        self.loop.join(self.model, self.segment, self.hello)
+        assert self.ends.heard() == [self.hello]
+
+    def offer(self, version: int, vector: list[float], mode: str = "install") -> None:
+        """Lay an arrival into its slot, and say so."""
+        self.segment.shard_view(0, slot=1)[:] = vector
+        header = SlotHeader(0, 2, version, 0, 4 * ELEMENTS, MODES[mode])
+        at = self.segment.slots[1]
+        self.segment._map[at : at + HEADER_BYTES] = header.pack()
+        self.ends.say(Install(0, version, mode, 0.5))
+
+    def said(self, kind: type[Message] | None = None) -> list[Message]:
+        """What it has said by now, of that kind or all but Progress."""
+        heard = self.ends.heard()
+        return [one for one in heard if (isinstance(one, kind) if kind else not isinstance(one, Progress))]
+
+
+Starting = Callable[..., Agent]
+
+
+@pytest.fixture
+def start() -> Iterator[Starting]:
+    """Starts an agent of a method, and frees what it holds."""
+    with ExitStack() as held:
+
+        def made(method: dict[str, Any], local: bool = False) -> Agent:
+            agent = Agent(held.enter_context(PipeEnds()), method, local)
+            held.callback(agent.segment.close)
+            return agent
+
+        yield made
+
+
+MPCA = {"name": "mpca", "shards": 1, "install": "arrival"}
+
+
+def test_x0_is_handed_over_before_the_first_step(start: Starting) -> None:
+    agent = start(MPCA)
+    agent.ends.say(Yield(-1, 0), Begin())
+    agent.loop.join(agent.model, agent.segment, agent.hello)
+    assert agent.said() == [agent.hello, Snapshot(-1, 0, 0, 100.0, 100.25)]
+    assert agent.segment.shard_view(0).tolist() == [1.0, 2.0, 3.0]
+
+
+def test_what_is_asked_is_done_between_two_batches_and_the_time_that_it_took_is_counted(start: Starting) -> None:
+    agent = start(MPCA)
+    agent.join()
+    agent.clock.advance(2.0)
+    agent.loop.samples += 8
+    agent.loop.between_batches()
+    (first,) = agent.said(Progress)
+    assert first == Progress(1, 8, 2.0, 0.0, {"loss": 0.5}, [], "loop")
+    agent.ends.say(Yield(0, 0))
+    agent.offer(1, [7.0, 8.0, 9.0])
+    agent.loop.between_batches()
+    assert agent.said() == [Snapshot(0, 0, 2, 102.0, 102.25), Installed(0, 1, "install", 102.25, 102.375)]
+    assert agent.model.taken == [(0, [7.0, 8.0, 9.0], 1, "install")]
+    assert agent.model.pulled == [((0, 0.5),)]
+    agent.clock.advance(PROGRESS_INTERVAL_S)
+    agent.loop.between_batches()
+    (second,) = agent.said(Progress)
+    assert (second.steps, second.train_s, second.pause_s) == (3, 2.875, 0.375)
+
+
+def test_progress_is_said_twice_a_second_at_most(start: Starting) -> None:
+    agent = start(MPCA)
+    agent.join()
+    for _ in range(17):  # two seconds
+        agent.loop.between_batches()
+        agent.clock.advance(0.125)
+    assert [one.steps for one in agent.said(Progress)] == [1, 5, 9, 13, 17]
+
+
+def test_an_update_waits_for_nobody(start: Starting) -> None:
+    agent = start(MPCA)
+    agent.join()
+    began = time.monotonic()
+    for _ in range(10):
+        agent.loop.between_batches()
+    assert time.monotonic() - began < 5.0
+
+
+def test_a_method_in_step_waits_for_the_answer_after_its_updates(start: Starting) -> None:
+    agent = start({"name": "sync", "tau": 2})
+    agent.join()
+    agent.ends.say(Yield(0, 0))
+    agent.loop.between_batches()
+    assert agent.said() == []
+    over = threading.Event()
+
+    def train() -> None:
+        agent.loop.between_batches()
+        over.set()
+
+    training = threading.Thread(target=train)
+    training.start()
+    assert agent.said() == [Snapshot(0, 0, 2, 100.0, 100.25)]
+    assert not over.is_set()
+    agent.offer(1, [7.0, 8.0, 9.0])
+    assert over.wait(SECONDS)
+    training.join()
+    assert agent.model.taken == [(0, [7.0, 8.0, 9.0], 1, "install")]
+
+
+def test_stop_is_seen_before_the_next_batch_and_what_came_with_it_is_served_there(start: Starting) -> None:
+    agent = start(MPCA)
+    agent.join()
+    assert not agent.loop.stopping
+    agent.ends.say(Yield(0, 0), Stop("enough"))
+    assert agent.loop.stopping
+    agent.loop.between_batches()
+    assert agent.said() == [Snapshot(0, 0, 1, 100.0, 100.25)]
+    agent.loop.leave(b"result")
+    assert agent.said() == [Finished(b"result")]
+
+
+def test_with_local_tensors_it_is_read_until_it_is_let_go(start: Starting) -> None:
+    agent = start(MPCA, local=True)
+    agent.join()
+    agent.loop.between_batches()
+    assert [one.function for one in agent.said(Progress)] == ["loop"]
+    agent.ends.say(Yield(0, 0), Stop("its train function has returned"))
+    agent.loop.leave(b"result")
+    heard = agent.ends.heard()
+    assert [type(one) for one in heard] == [Progress, Snapshot, Progress, Finished]
+    assert heard[0] == Progress(1, 0, 0.0, 0.0, {"loss": 0.5}, [], "returned")
+    assert heard[-1] == Finished(b"result")

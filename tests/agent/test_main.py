@@ -1,0 +1,63 @@
+"""What an agent's last word carries: the value that the train function returned, or what it raised."""
+
+from __future__ import annotations
+
+import traceback
+
+import cloudpickle
+import pytest
+
+from mpca.agent.main import _ship, _user_traceback
+from mpca.wire.codec import MAX_FRAME_BYTES, FrameReader, encode
+from mpca.wire.messages import Finished
+
+
+def raised(message: str) -> BaseException:
+    try:
+        raise ValueError(message)
+    except ValueError as error:
+        return error
+
+
+def test_a_traceback_is_the_users_and_ends_with_the_error() -> None:
+    lines = _user_traceback(raised("no such column")).splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert "in raised" in lines[1]
+    assert lines[-1] == "ValueError: no such column"
+
+
+@pytest.mark.parametrize("length", [60_000, 65_000])
+def test_a_long_traceback_stays_whole(length: int) -> None:
+    text = _user_traceback(raised("x" * length))
+    assert text.count("x" * length) == 1
+    assert "left out" not in text
+
+
+def test_one_that_would_fill_a_message_is_cut_in_the_middle_and_says_by_how_much() -> None:
+    error = raised("begin " + "x" * 300_000 + " end")
+    text, error_line = _user_traceback(error), f"ValueError: {error}"
+    whole = "".join(["Traceback (most recent call last):\n", *traceback.format_tb(error.__traceback__), f"{error_line}\n"])
+    before, cut, after = text.partition("\n  ... ")
+    number, _, rest = after.partition(" characters left out ...\n")
+    assert cut
+    assert len(before) == len(rest) == 32 * 1024
+    assert int(number) == len(whole) - 64 * 1024
+    assert whole.startswith(before)
+    assert whole.endswith(rest)
+
+
+def test_the_largest_value_that_is_shipped_fits_a_message() -> None:
+    overhead = len(cloudpickle.dumps(b"x" * (1 << 20))) - (1 << 20)
+    most = MAX_FRAME_BYTES - 1024 - overhead
+    shipped = _ship(b"x" * most)
+    (said,) = FrameReader().feed(encode(Finished(shipped)))
+    assert isinstance(said, Finished)
+    assert len(cloudpickle.loads(said.returns)) == most
+    for beyond in (1, 500, 1500):
+        with pytest.raises(ValueError, match=f"too large: bytes={most + overhead + beyond}, limit={MAX_FRAME_BYTES - 1024};"):
+            _ship(b"x" * (most + beyond))
+
+
+def test_what_cannot_be_shipped_is_refused_by_its_type() -> None:
+    with pytest.raises(TypeError, match="what the train function returned cannot be shipped: generator: "):
+        _ship(one for one in ())

@@ -1,0 +1,97 @@
+"""The writer of backups beside training: it holds nobody up, and says of each how it ended."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mpca import methods
+from mpca.driver.backups import BackupWriter
+from mpca.driver.joint import JointModel
+from mpca.storage import Backups, LocalStore
+from tests.driver.support import hello
+
+SECONDS = 10.0  # for what another thread does
+
+
+class Slow(LocalStore):
+    """Storage whose writes wait until they are let through."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.open = threading.Event()
+        self.asked = threading.Event()
+
+    def write(self, path: str, data: bytes) -> None:
+        self.asked.set()
+        assert self.open.wait(SECONDS)
+        super().write(path, data)
+
+
+class Full(LocalStore):
+    def write(self, path: str, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+
+def joint(value: float) -> JointModel:
+    model = JointModel(methods.from_dict({"name": "mpca", "shards": 3}), hello(0).hello)
+    for shard in range(3):
+        model.adopt(shard, np.full(2, value, np.float32))
+    return model
+
+
+def writer(store: Any) -> BackupWriter:
+    return BackupWriter(Backups(store, "backups"), "digits", epoch=2, seed=7, software={"mpca": "0.1.0"})
+
+
+def test_nobody_waits_for_one_that_is_being_written(tmp_path: Path) -> None:
+    store = Slow(tmp_path)
+    backups = writer(store)
+    assert (backups.busy, backups.poll()) == (False, [])
+    backups.submit(joint(1.5), 12, {"steps": [3]}, {"last": 1})
+    assert store.asked.wait(SECONDS)
+    assert (backups.busy, backups.poll()) == (True, []), "poll came back while storage hung"
+    store.open.set()
+    backups.close(SECONDS)
+    (said,) = backups.poll()
+    assert backups.poll() == [], "of each once"
+    assert (said["cycle"], said["ok"], said["reason"]) == (12, True, None)
+    assert Path(said["path"]).is_dir()
+    found = Backups(store, "backups").newest().state
+    assert found.vector.tolist() == [1.5] * 6
+    assert (found.run, found.epoch, found.cycle, found.seeds) == ("digits", 2, 12, {"run": 7})
+    assert (found.method["name"], found.progress, found.data) == ("mpca", {"steps": [3]}, {"last": 1})
+
+
+def test_a_second_one_is_written_after_the_first_and_both_are_told_of(tmp_path: Path) -> None:
+    backups = writer(LocalStore(tmp_path))
+    for cycle in (3, 6):
+        backups.submit(joint(float(cycle)), cycle, {}, {})
+    backups.close(SECONDS)
+    assert [(one["cycle"], one["ok"]) for one in backups.poll()] == [(3, True), (6, True)]
+    assert Backups(LocalStore(tmp_path), "backups").newest().state.vector.tolist() == [6.0] * 6
+
+
+def test_one_that_cannot_be_written_is_told_of_with_the_reason(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    backups = writer(Full(tmp_path))
+    backups.submit(joint(1.0), 4, {}, {})
+    backups.close(SECONDS)
+    (said,) = backups.poll()
+    assert (said["path"], said["cycle"], said["bytes"], said["ok"]) == ("", 4, 0, False)
+    assert "No space left on device" in said["reason"]
+    assert "backup not written" in caplog.text
+
+
+def test_one_that_hangs_is_abandoned_at_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = Slow(tmp_path)
+    backups = writer(store)
+    backups.submit(joint(1.0), 4, {}, {})
+    assert store.asked.wait(SECONDS)
+    backups.close(0.05)
+    assert backups.poll() == []
+    assert "still being written after 0 s and is abandoned" in caplog.text
+    store.open.set()

@@ -1,0 +1,85 @@
+"""The joint model on the driver: what is adopted shard by shard, and what a backup puts back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mpca import methods
+from mpca.driver.joint import JointModel
+from mpca.errors import BackupError
+from tests.driver.support import hello
+
+X = np.arange(1, 7, dtype=np.float32)
+
+
+def model() -> JointModel:
+    """Six parameters in three shards, and behind them one int64 in two: four words, three and one."""
+    said = replace(hello(0).hello, bounds=[0, 2, 4, 6, 9, 10], local={"n": ["int64", [], 8]})
+    return JointModel(methods.from_dict({"name": "mpca", "shards": 3}), said)
+
+
+def test_it_is_complete_when_every_shard_of_the_model_has_come() -> None:
+    joint = model()
+    for shard in range(3):
+        assert not joint.complete
+        joint.adopt(shard, X[2 * shard : 2 * shard + 2])
+    assert joint.complete
+    assert joint.vector().tolist() == X.tolist()
+    assert joint.trajectory().tolist() == [0.0] * 6
+    assert joint.versions() == [0, 0, 0]
+
+
+def test_local_tensors_count_once_the_last_of_their_shards_has_come() -> None:
+    joint = model()
+    data = (123456789012345).to_bytes(8, "little")
+    words = np.frombuffer(data, "<u2").astype(np.float32)  # 16 bits an element
+    joint.adopt(3, words[:3])
+    assert joint.layout.local["n"][2] == bytes(8)
+    joint.adopt(4, words[3:])
+    assert joint.layout.local["n"][2] == data
+    assert [(shard, part.tolist()) for shard, part in joint.local_parts()] == [
+        (3, words[:3].tolist()),
+        (4, words[3:].tolist()),
+    ]
+    assert not joint.complete, "they are no shards of the model"
+
+
+def test_a_backup_of_the_same_shards_goes_on_at_their_versions_and_of_others_at_the_least() -> None:
+    joint, trajectory = model(), -X
+    joint.restore(X, trajectory, [7, 5, 6])
+    assert joint.versions() == [7, 5, 6]
+    assert joint.vector().tolist() == X.tolist()
+    assert joint.trajectory().tolist() == trajectory.tolist()
+    assert joint.complete
+    other = model()
+    other.restore(X, trajectory, [9, 4])
+    assert other.versions() == [4, 4, 4]
+
+
+def test_a_backup_of_a_larger_model_is_taken_as_well() -> None:
+    rows = [["weight", [500, 2], "parameter", 0]]
+    said = replace(hello(0, layout=rows).hello, bounds=[0, 400, 800, 1000], parameters=1000)
+    joint = JointModel(methods.from_dict({"name": "mpca", "shards": 3}), said)
+    joint.restore(np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32), [2, 2, 1])
+    assert joint.vector().tolist() == list(range(1000))
+
+
+@pytest.mark.parametrize(("elements", "parameters"), [(5, 6), (7, 6), (6, 5), (6, 7)])
+def test_a_backup_of_another_model_is_refused_with_both_sizes(elements: int, parameters: int) -> None:
+    joint = model()
+    with pytest.raises(BackupError, match=rf"it has {elements} elements \({parameters} in parameters\).*has 6 \(6\)"):
+        joint.restore(np.zeros(elements, np.float32), np.zeros(parameters, np.float32), [1, 1, 1])
+
+
+def test_a_mean_is_merged_into_its_own_shard() -> None:
+    joint = model()
+    for shard in range(3):
+        joint.adopt(shard, X[2 * shard : 2 * shard + 2])
+    merged = joint.merge(1, np.float32([3.0, 8.0]))
+    assert joint.state(1) is merged
+    assert merged.x.tolist() == [3.0, 8.0], "the first exchange takes the mean itself: beta is 1"
+    assert joint.versions() == [0, 1, 0]
+    assert joint.vector().tolist() == [1.0, 2.0, 3.0, 8.0, 5.0, 6.0]

@@ -1,0 +1,210 @@
+"""The shell of the driver: what it asks of an agent's hello before its state machine hears of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from mpca import methods
+from mpca.clock import ManualClock
+from mpca.driver import cluster as c
+from mpca.driver import instructions as i
+from mpca.driver.evaluating import EvaluatorDied
+from mpca.driver.objectives import Evaluate, Goals, MaxTime, TargetError
+from mpca.driver.runner import STATUS_EVERY_S, Runner
+from mpca.driver.status import RunStatus
+from mpca.errors import EnvironmentRefused
+from mpca.records import MemorySink
+from tests.driver.support import Machine, hello, progress
+
+OURS = {"python": "3.11.7", "torch": "2.15.0", "mpca": "0.1.0", "numpy": "2.1.0"}
+
+
+def said(**versions: str) -> c.AgentHello:
+    """The first hello of two, from agent 0 on e0."""
+    event = hello(0)
+    return replace(
+        event, hello=replace(event.hello, **{**{name: OURS[name] for name in ("python", "torch", "mpca")}, **versions})
+    )
+
+
+def hears(event: c.AgentHello, software: dict[str, str] = OURS) -> Runner:
+    by_hand = Machine(agents=2)
+    for executor in ("e0", "e1"):
+        by_hand.tell(c.ExecutorReady(executor, "host", 2))
+    runner = Runner(
+        by_hand.machine,
+        object(),  # nothing is asked of a cluster before the second hello
+        methods.from_dict({"name": "mpca"}),
+        c.AgentSpec("python", {}, {}),
+        Goals(),
+        MemorySink(),
+        ManualClock(),
+        software=software,
+    )
+    runner.step([event])
+    return runner
+
+
+@pytest.mark.parametrize(
+    "versions",
+    [
+        {},
+        {"python": "3.11.2"},  # the last number is a correction
+        {"torch": "2.15.0+cu132"},  # how it was built
+        {"torch": "2.15.0+cpu"},
+    ],
+)
+def test_the_same_environment_is_let_in(versions: dict[str, str]) -> None:
+    assert hears(said(**versions)).joint is not None
+
+
+@pytest.mark.parametrize(
+    ("what", "theirs"),
+    [
+        ("python", "3.10.7"),
+        ("python", "3.1.7"),
+        ("python", "2.11.7"),
+        ("torch", "2.14.0"),
+        ("torch", "2.15.1+cu132"),
+        ("torch", "1.15.0"),
+        ("mpca", "0.1.1"),
+        ("mpca", "0.2.0"),
+    ],
+)
+def test_another_is_refused_with_both_versions_and_where_it_is(what: str, theirs: str) -> None:
+    with pytest.raises(EnvironmentRefused) as refusal:
+        hears(said(**{what: theirs}))
+    assert str(refusal.value) == (
+        f"{what} differs: the driver has {OURS[what]}, agent 0 on host host0 (executor e0) has {theirs}; "
+        "use one environment everywhere, or set cluster.python"
+    )
+
+
+def test_what_the_driver_has_not_installed_is_not_compared() -> None:
+    """A gateway host without torch starts agents that have it."""
+    ours = {name: version for name, version in OURS.items() if name != "torch"}
+    assert hears(said(torch="1.0"), ours).joint is not None
+
+
+def shown(goals: Goals, **more: float) -> tuple[Machine, ManualClock, Runner, list[RunStatus]]:
+    """A runner over a run of two agents that have said hello, but not begun, and what it shows."""
+    by_hand, clock, seen = Machine(agents=2), ManualClock(), []
+    by_hand.training()
+    by_hand.machine.began = None
+    runner = Runner(
+        by_hand.machine,
+        object(),
+        methods.from_dict({"name": "mpca"}),
+        c.AgentSpec("python", {}, {}),
+        goals,
+        MemorySink(),
+        clock,
+        on_status=seen.append,
+        **more,
+    )
+    return by_hand, clock, runner, seen
+
+
+def test_the_time_that_is_left_counts_from_when_training_began_and_never_falls_below_zero() -> None:
+    by_hand, clock, runner, _ = shown(Goals.of([MaxTime("60s")]))
+    clock.advance(7.0)
+    assert runner.status().seconds_left is None, "training has not begun"
+    by_hand.machine.began = clock.now()
+    clock.advance(20.0)
+    assert runner.status().seconds_left == 40.0
+    clock.advance(39.5)
+    assert runner.status().seconds_left == 0.5
+    clock.advance(9.0)
+    assert runner.status().seconds_left == 0.0
+    by_hand, clock, runner, _ = shown(Goals())
+    by_hand.machine.began = clock.now()
+    assert runner.status().seconds_left is None, "no such limit"
+
+
+def test_a_later_attempt_goes_on_with_the_time_that_the_earlier_ones_trained() -> None:
+    by_hand, clock, runner, _ = shown(Goals.of([MaxTime("60s")]), earlier_s=25.0, earlier_t=31.0)
+    clock.advance(2.0)
+    assert (runner.trained_s, runner.status().seconds_left) == (25.0, 35.0)
+    assert runner.status().seconds == 33.0
+    by_hand.machine.began = clock.now()
+    clock.advance(4.0)
+    assert (runner.trained_s, runner.status().seconds_left) == (29.0, 31.0)
+
+
+def test_the_time_of_training_ends_with_the_request_to_stop() -> None:
+    by_hand, clock, runner, _ = shown(Goals.of([MaxTime("60s")]), earlier_s=25.0)
+    by_hand.machine.began = clock.now()
+    clock.advance(4.0)
+    by_hand.tell(i.StopRequested("max_cycles", "9 cycles"), at=clock.now())
+    clock.advance(200.0)
+    assert runner.trained_s == 29.0
+
+
+class _Closes:
+    closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_an_evaluator_that_ends_again_and_again_changes_nothing_of_how_a_run_ends_that_stops_already() -> None:
+    by_hand, clock, runner, _ = shown(Goals.of([TargetError(0.1), Evaluate(print)]))
+    by_hand.tell(i.StopRequested("reached", "error 0.09"), at=clock.now())
+    runner.evaluator = closes = _Closes()
+    for _ in range(3):
+        runner._evaluator_died(EvaluatorDied("killed", 4))
+    assert (closes.closed, runner.evaluator) == (1, None)
+    assert by_hand.machine._ending == i.StopRequested("reached", "error 0.09")
+
+
+def test_the_status_is_shown_at_once_and_then_twice_a_second() -> None:
+    _, clock, runner, seen = shown(Goals())
+    assert STATUS_EVERY_S == 0.5
+    shown_at = []
+    for tick in range(12):
+        before = len(seen)
+        runner.beside()
+        shown_at += [tick / 8] * (len(seen) - before)
+        clock.advance(0.125)
+    assert shown_at == [0.0, 0.5, 1.0]
+    assert (seen[-1].stage, seen[-1].agents_alive, seen[-1].agents_wanted) == ("training", 2, 2)
+    assert seen[-1].seconds == 1.0
+
+
+def test_a_rate_and_a_tau_are_shown_when_they_are_known() -> None:
+    _, clock, runner, _ = shown(Goals())
+    assert (runner.status().images_per_s, runner.status().tau) == (None, None)
+    for samples in (0, 30):
+        runner._note(replace(progress(0), samples=samples))
+        clock.advance(2.0)
+    assert runner.status().images_per_s == 15.0
+
+
+def test_updates_are_shown_where_nobody_counts_samples() -> None:
+    _, clock, runner, _ = shown(Goals())
+    for steps in (1, 31):
+        runner._note(replace(progress(0), steps=steps, samples=0))
+        clock.advance(2.0)
+    assert (runner.status().images_per_s, runner.status().updates_per_s) == (None, 15.0)
+    assert runner.progress()["samples"] is None
+
+
+def test_an_evaluation_of_x0_reaches_no_target() -> None:
+    by_hand, _, runner, _ = shown(Goals(target_error=0.9))
+    runner.take_evaluation(Evaluated(cycle=0))
+    runner.beside()
+    assert by_hand.machine.stage == "RUNNING"
+    assert runner.status().error == 0.5, "it is shown"
+    runner.take_evaluation(Evaluated(cycle=1))
+    runner.beside()
+    assert by_hand.machine.stage == "STOPPING"
+
+
+@dataclass
+class Evaluated:
+    cycle: int
+    error: float | None = 0.5
+    loss: float | None = None
+    seconds: float = 0.1

@@ -1,0 +1,84 @@
+"""The progress line on a stream that goes away: what would be shown is lost, and nothing else."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+
+import pytest
+
+from mpca.driver.status import RunStatus
+from mpca.report import ProgressLine
+from mpca.report.progress import status_line
+
+
+def show(progress: ProgressLine) -> None:
+    progress.say("run folder runs/a")
+    for evaluations in range(3):
+        progress.update(RunStatus(seconds=1.0, cycle=evaluations, evaluations=evaluations, agents_alive=1, agents_wanted=1))
+        progress.output(0, "a line")
+
+
+def test_a_log_has_a_line_for_each() -> None:
+    stream = io.StringIO()
+    with ProgressLine(stream) as progress:
+        show(progress)
+    assert stream.getvalue().splitlines()[:3] == ["run folder runs/a", "cycle 0 | 1/1 agents | 1s", "[agent 0] a line"]
+
+
+def test_a_log_has_a_line_whenever_the_reason_of_a_stage_changes() -> None:
+    stream = io.StringIO()
+    with ProgressLine(stream) as progress:
+        for reason in ("", "", "agent 1 at work", "agent 1 at work", "agent 1 still at work"):
+            progress.update(RunStatus(seconds=1.0, stage="stopping", reason=reason))
+    heads = [line.partition(" | ")[0] for line in stream.getvalue().splitlines()]
+    assert heads == ["stopping", "stopping (agent 1 at work)", "stopping (agent 1 still at work)"]
+
+
+def test_a_pipe_without_a_reader() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    stream = os.fdopen(write, "w")
+    with ProgressLine(stream) as progress:
+        show(progress)
+    with pytest.raises(BrokenPipeError):
+        stream.close()
+
+
+def test_a_terminal_that_vanishes_in_the_middle() -> None:
+    master, slave = pty.openpty()
+    stream = os.fdopen(slave, "w")
+    with ProgressLine(stream) as progress:
+        show(progress)
+        os.close(master)
+        show(progress)
+    with pytest.raises(OSError, match="Input/output"):
+        stream.close()
+
+
+def test_a_stream_that_was_closed() -> None:
+    stream = io.StringIO()
+    with ProgressLine(stream) as progress:
+        stream.close()
+        show(progress)
+
+
+def test_a_letter_that_the_stream_lacks() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    with ProgressLine(stream) as progress:
+        progress.output(0, "\u03c4")
+
+
+@pytest.mark.parametrize(
+    ("images_per_s", "updates_per_s", "says"),
+    [
+        (2982.4, 93.2, "2,982 images/s"),
+        (None, 1200.4, "1,200 updates/s"),
+        (None, 0.25, "0.25 updates/s"),
+        (None, None, None),
+    ],
+)
+def test_the_rate_is_of_what_was_counted(images_per_s: float | None, updates_per_s: float | None, says: str | None) -> None:
+    status = RunStatus(seconds=1.0, images_per_s=images_per_s, updates_per_s=updates_per_s, agents_alive=1, agents_wanted=1)
+    assert status_line(status).split(" | ")[1:-2] == ([] if says is None else [says])

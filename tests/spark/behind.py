@@ -1,0 +1,54 @@
+"""Train functions with something behind their loop, or that never leave it."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+import mpca
+
+
+def works(seconds: dict[int, float], never: int) -> int:
+    """Agent `never` goes on for ever; the others leave their loop, and work for so many seconds."""
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    mpca.attach(model, optimizer)
+    done = 0
+    while True:
+        if mpca.agent() != never and mpca.stopping():
+            until = time.monotonic() + seconds[mpca.agent()]
+            while time.monotonic() < until:
+                time.sleep(0.05)
+            return done
+        optimizer.zero_grad()
+        model(torch.randn(3, 4)).square().mean().backward()
+        optimizer.step()
+        time.sleep(0.005)
+        done += 1
+
+
+def raises(agent: int) -> int:
+    """That agent's function raises behind its loop."""
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    mpca.attach(model, optimizer)
+    data = torch.utils.data.TensorDataset(torch.randn(90, 4))
+    for (x,) in mpca.shard(data, batch_size=3):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+        time.sleep(0.005)
+    if mpca.agent() == agent:
+        raise ValueError("the last evaluation has a mistake")
+    return mpca.agent()
+
+
+def forgets() -> str:
+    """A loop whose author forgot one line."""
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(10):
+        model(torch.randn(3, 4)).square().mean().backward()
+        optimizer.step()
+    return "done"

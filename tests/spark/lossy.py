@@ -1,0 +1,45 @@
+"""The driver of `test_damaged_network`, on a node of its own: ``python -m tests.spark.lossy SPEC RUN_DIR FOLDER DEADLINE_S``.
+
+Says "ready" when every executor is there, waits for a line, and runs until the file ``end`` lies in FOLDER. What the model was
+at first and at last it leaves in FOLDER as ``start.npy`` and ``end.npy``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import cloudpickle
+import numpy as np
+
+from mpca.api.launch import Job, launch, resolve
+from mpca.api.shipping import ship
+from mpca.cli.bench.exchange_driver import Spec, open_session
+from tests.spark import jobs
+
+cloudpickle.register_pickle_by_value(jobs)
+
+
+def main(spec: Spec, run_dir: Path, folder: Path, deadline_s: str) -> int:
+    keys = {
+        "run.name": "damaged",
+        "cluster.agents": spec.agents,
+        "cluster.min_agents": 1,
+        "cluster.cycle_deadline": f"{deadline_s}s",
+        "objectives.max_time": "300s",
+    }
+    with open_session(spec) as spark:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        config = resolve(None, [f"{key}={value}" for key, value in keys.items()])
+        ended = launch(Job(config, ship(jobs.quadratic, (str(folder),), {}), run_dir=run_dir, session=spark))
+    state = ended.model_state
+    np.save(folder / "start.npy", ended.returns[0]["start"])
+    np.save(folder / "end.npy", np.concatenate([state["first"], state["second"], state["walked"]]))
+    print(ended.reason, file=sys.stderr)
+    return ended.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(Spec(**json.loads(sys.argv[1])), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]))

@@ -1,0 +1,60 @@
+"""A byte that is changed on the wire, under TCP's checksum, never comes into a sum or an agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from mpca.cli.bench.net import Network
+from tests.bench.support import needs_namespaces
+from tests.spark.support import ROOT
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.root, pytest.mark.timeout(400)]
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What the cases of `damaged.py` said, run once, in a network namespace whose traffic passes a proxy."""
+    needs_namespaces()
+    work_dir = tmp_path_factory.mktemp("damaged")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with Network(["wire"]) as net:
+        command = net.command("wire", [sys.executable, "-m", "tests.spark.damaged", str(work_dir)])
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=360)
+    assert done.returncode == 0, done.stderr[-4000:]
+    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return {one.pop("case"): one for one in said}
+
+
+def test_without_damage_the_sum_is_right(cases) -> None:
+    assert cases["nothing"] == {"fired": 0, "right": True}
+
+
+@pytest.mark.parametrize("case", ["part once", "sum once"])
+def test_what_was_damaged_once_is_fetched_again_and_the_sum_is_right(cases, case: str) -> None:
+    assert cases[case] == {"fired": 1, "right": True}
+
+
+@pytest.mark.parametrize(("case", "what"), [("part always", "block "), ("sum always", "its sum came damaged to the driver")])
+def test_an_order_fails_by_the_executor_whose_bytes_are_damaged_twice(cases, case: str, what: str) -> None:
+    said, bad = cases[case], cases["end"]["bad"]
+    assert said["fired"] >= 2
+    assert (said["failed"], said["damages"]) == (bad, True)
+    assert said["reason"].startswith(f"executor {bad} damages bytes: {what}")
+
+
+@pytest.mark.parametrize("case", ["piece once", "piece of the driver once", "torrent once"])
+def test_a_piece_of_a_broadcast_that_was_damaged_once_is_fetched_again(cases, case: str) -> None:
+    assert cases[case] == {"fired": 1, "same": [True, True, True], "told": []}
+
+
+def test_pieces_of_an_owner_that_damages_come_from_the_driver_which_is_told(cases) -> None:
+    said = cases["piece always"]
+    assert said["fired"] >= 2
+    assert said["same"] == [True, True, True]
+    assert said["told"] == [cases["end"]["bad"]]

@@ -1,0 +1,136 @@
+"""One run on executors of other nodes while its network is damaged: slow and lossy, one way only, cut between two.
+
+What entered the joint model is computed again from what the agents wrote down: whatever the wire did, nothing else did.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpca.cli.bench.exchange_driver import Spec
+from mpca.cli.bench.standalone import Standalone
+from mpca.records import AgentRecord, CycleRecord, Record, read_records
+from tests.bench.support import needs_namespaces
+from tests.spark.node_driver import ready_driver
+from tests.spark.paper import read_tape, recompute
+from tests.support.wires import Damage, DamagedNetwork
+
+pytestmark = [pytest.mark.spark, pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(580)]
+
+AGENTS = 3
+DEADLINE_S = 4.0
+ELEMENTS, BUFFERS = 300, 7
+#: A hundred milliseconds there and back, one packet of a hundred lost, some overtaken, some twice.
+SLOW = Damage(delay_s=0.05, loss=0.01, jump=0.02, twice=0.01)
+WORKERS = [f"w{number}" for number in range(AGENTS)]
+ENGINE = frozenset({"driver", *WORKERS})  # Spark's own master is not what is tried here
+
+
+class Run:
+    """What the test sees of a run in another process: its records, as they are written."""
+
+    def __init__(self, path: Path, process: subprocess.Popen[str]) -> None:
+        self._path, self._process = path, process
+
+    def records(self) -> list[Record]:
+        return read_records(self._path).records if self._path.exists() else []
+
+    def cycles(self, after: int = -1) -> list[CycleRecord]:
+        return [one for one in self.records() if isinstance(one, CycleRecord) and one.cycle > after]
+
+    def agents(self, event: str) -> list[AgentRecord]:
+        return [one for one in self.records() if isinstance(one, AgentRecord) and one.event == event]
+
+    def cycle(self) -> int:
+        """The newest that has ended."""
+        return self.cycles()[-1].cycle
+
+    def until(self, condition: Callable[[], bool], what: str, seconds: float = 90.0) -> float:
+        """Seconds that it took."""
+        began = time.monotonic()
+        while not condition():
+            assert self._process.poll() is None, f"the run has ended: {what}"
+            assert time.monotonic() - began < seconds, f"not within {seconds} s: {what}; {self.records()[-3:]}"
+            time.sleep(0.1)
+        return time.monotonic() - began
+
+    def until_whole(self, count: int, what: str) -> float:
+        """So many cycles more with everyone."""
+        at = self.cycle()
+        return self.until(lambda: sum(len(one.contributors) == AGENTS for one in self.cycles(at)) >= count, what)
+
+
+def places(run: Run, net: DamagedNetwork) -> dict[int, str]:
+    """Which node each agent is on."""
+    nodes = {net.address(node): node for node in WORKERS}
+    return {one.index: nodes[one.host] for one in run.agents("started")}
+
+
+def troubles(run: Run, net: DamagedNetwork) -> dict[str, float]:
+    """One after the other; how long each phase took, for whoever reads the output."""
+    took = {"clean": run.until(lambda: len(run.cycles()) >= 5, "the first cycles")}
+    node = places(run, net)
+
+    net.damage = SLOW
+    at = run.cycle()
+    took["slow and lossy"] = run.until(lambda: len(run.cycles(at)) >= 5, "cycles on a slow and lossy network")
+    for damage in ("delayed", "lost", "jumped", "twice"):
+        assert net.done[damage] > 0, f"no packet was {damage}: {dict(net.done)}"
+    net.damage = Damage()
+    took["everyone is back"] = run.until_whole(2, "everyone, on a network that is well again")
+
+    at = run.cycle()
+    net.damage = Damage(cut=frozenset({(node[1], "driver")}))  # it hears, and is not heard
+    took["one way"] = run.until(lambda: sum(1 not in one.contributors for one in run.cycles(at)) >= 3, "cycles without it")
+    assert net.done["cut"] > 0
+    net.damage = Damage()
+    took["it is heard again"] = run.until_whole(2, "everyone, when it is heard again")
+
+    at, cut = run.cycle(), net.done["cut"]
+    net.damage = Damage(cut=frozenset({(node[0], node[2]), (node[2], node[0])}))  # both see the driver, and agent 1
+    took["two apart"] = run.until(lambda: len(run.cycles(at)) >= 3, "cycles while two cannot see each other")
+    assert net.done["cut"] > cut
+    net.damage = Damage()
+    took["together again"] = run.until_whole(2, "everyone, when they see each other")
+    return took
+
+
+def test_a_run_goes_on_over_a_damaged_network_and_is_whole_when_it_is_well(tmp_path: Path) -> None:
+    needs_namespaces()
+    files, run_dir = tmp_path / "files", tmp_path / "run"
+    files.mkdir()
+    with (
+        DamagedNetwork(["master", "driver", *WORKERS]) as net,
+        Standalone(net, "master", WORKERS, tmp_path, "2g") as daemons,
+    ):
+        spec = Spec(str(tmp_path), AGENTS, 1 << 20, "ranges", "relay", 3, 0, 0, daemons.url, net.address("driver"))
+        arguments = [json.dumps(asdict(spec)), str(run_dir), str(files), str(DEADLINE_S)]
+        log = tmp_path / "driver.log"
+        with ready_driver(net, "tests.spark.lossy", arguments, log) as driver:
+            assert driver.stdin is not None
+            driver.stdin.write("go\n")
+            driver.stdin.flush()
+            run = Run(run_dir / "records.jsonl", driver)
+            try:
+                took = troubles(run, net)
+            except BaseException:
+                print(log.read_text(), daemons.executor_log(), dict(net.done))
+                driver.kill()
+                raise
+            (files / "end").touch()
+            driver.wait(60)
+        assert driver.returncode == 0, log.read_text()
+        print({what: round(seconds, 1) for what, seconds in took.items()}, dict(net.done))
+
+    numbers = [one.cycle for one in run.cycles()]
+    assert numbers == sorted(set(numbers))
+    expected = recompute(np.load(files / "start.npy"), ELEMENTS, run.cycles(), read_tape(files, ELEMENTS + BUFFERS))
+    np.testing.assert_allclose(np.load(files / "end.npy"), expected.x, rtol=1e-5, atol=1e-6)

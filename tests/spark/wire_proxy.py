@@ -1,0 +1,108 @@
+"""A proxy on the wire of a network namespace: it stands between block managers, and damages a byte of a frame when told to.
+
+The kernel redirects every new connection to the ports given (``iptables``, in this namespace) to the proxy, which goes on
+to where it was meant to go. Bytes pass as they are, but that a byte in the middle of a large frame of Spark's is changed:
+where TCP's checksum does not see it, as a network card or a switch with bad memory does it.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterable
+
+__all__ = ["FOREVER", "OUT", "TO", "WireProxy"]
+
+#: Frames of this size carry parameters, and nothing else does.
+LEAST_BYTES = 15 << 10
+FOREVER = 1 << 30
+#: What the owner of a port sends, and what is sent to it.
+OUT, TO = "out", "to"
+_SO_ORIGINAL_DST = 80
+#: The proxy's own connections come from here, and are not redirected again.
+_OWN = "127.0.0.2"
+_LENGTH = struct.Struct(">q")  # of a frame, these eight bytes included
+
+
+class WireProxy:
+    """In front of `ports`; a context manager that undoes nothing, since the namespace goes."""
+
+    def __init__(self, ports: Iterable[int]) -> None:
+        self.done: Counter[tuple[int, str]] = Counter()  # bytes that were damaged, by port and direction
+        self._armed: Counter[tuple[int, str]] = Counter()
+        self._lock = threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        rule = ["-p", "tcp", "-m", "multiport", "--dports", ",".join(map(str, ports)), "!", "-s", _OWN]
+        to = ["-j", "REDIRECT", "--to-ports", str(self._listener.getsockname()[1])]
+        subprocess.run(["iptables", "-t", "nat", "-A", "OUTPUT", *rule, *to], check=True)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def arm(self, port: int, direction: str, times: int = 1) -> None:
+        """The next so many large frames will be damaged; 0: no more."""
+        with self._lock:
+            self._armed[(port, direction)] = times
+
+    def take(self, port: int, direction: str) -> bool:
+        """Whether to damage this frame."""
+        with self._lock:
+            if not self._armed[(port, direction)]:
+                return False
+            self._armed[(port, direction)] -= 1
+            self.done[(port, direction)] += 1
+            return True
+
+    def _accept(self) -> None:
+        while True:
+            near, _ = self._listener.accept()
+            port, address = struct.unpack_from("!2xH4s", near.getsockopt(socket.SOL_IP, _SO_ORIGINAL_DST, 16))
+            far = socket.create_connection((socket.inet_ntoa(address), port), source_address=(_OWN, 0))
+            for source, sink, direction in ((near, far, TO), (far, near, OUT)):
+                source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                threading.Thread(target=self._pass, args=(source, sink, _Frames(self, port, direction)), daemon=True).start()
+
+    @staticmethod
+    def _pass(source: socket.socket, sink: socket.socket, frames: _Frames) -> None:
+        try:
+            while data := source.recv(1 << 18):
+                sink.sendall(frames.passed(bytearray(data)))
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            source.close()
+            sink.close()
+
+
+class _Frames:
+    """Where one direction of one connection is in its frames."""
+
+    def __init__(self, proxy: WireProxy, port: int, direction: str) -> None:
+        self._proxy, self._port, self._direction = proxy, port, direction
+        self._head = b""
+        self._left = 0  # bytes of this frame that have not come
+        self._damage_at = -1  # ... and how many will not have, when a byte is to be changed
+
+    def passed(self, data: bytearray) -> bytearray:
+        at = 0
+        while at < len(data):
+            if not self._left:
+                take = _LENGTH.size - len(self._head)
+                self._head += data[at : at + take]
+                at += take
+                if len(self._head) == _LENGTH.size:
+                    self._begin()
+                continue
+            there = min(self._left, len(data) - at)
+            if self._left - there < self._damage_at <= self._left:
+                data[at + self._left - self._damage_at] ^= 0x10
+                self._damage_at = -1
+            self._left -= there
+            at += there
+        return data
+
+    def _begin(self) -> None:
+        self._left = _LENGTH.unpack(self._head)[0] - _LENGTH.size
+        self._head = b""
+        large = self._left >= LEAST_BYTES
+        self._damage_at = self._left // 2 if large and self._proxy.take(self._port, self._direction) else -1
