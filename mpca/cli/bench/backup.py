@@ -66,7 +66,7 @@ def measure(to: str = "hdfs:///tmp", size_bytes: int = _100_MIB, turns: int = 4)
         MpcaError: a backup was not written, or an agent was lost.
     """
     from mpca.cli.bench.engine import Case, open_run
-    from mpca.spark.session import session
+    from mpca.spark.run.session import session
     from mpca.storage import Location
 
     place = Location.parse(to) / f"mpca-bench-{os.getpid()}"

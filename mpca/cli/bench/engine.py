@@ -121,7 +121,7 @@ def open_run(spark: SparkSession, case: Case, interface: str = "eth0", records: 
         records: where records go as well.
     """
     from mpca.api.shipping import ship
-    from mpca.spark.cluster import SparkCluster
+    from mpca.spark.run.cluster import SparkCluster
 
     clock, method = SystemClock(), case.method()
     shape = RunShape.of(

@@ -24,7 +24,7 @@ from mpca.cli.bench.figures import SHARDS
 from mpca.cli.bench.load import Sampler, rss_bytes
 from mpca.cli.bench.waiting import wait
 from mpca.errors import MpcaError
-from mpca.spark.session import session
+from mpca.spark.run.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

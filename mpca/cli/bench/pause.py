@@ -59,7 +59,7 @@ def command(sizes: tuple[str, ...], turns: int, as_json: bool) -> None:
 
 def measure(sizes: tuple[str, ...] = (), turns: int = 4) -> dict[str, Any]:
     """The `pause` case: for each size, and the worst of them."""
-    from mpca.spark.session import session
+    from mpca.spark.run.session import session
 
     with (
         _off_the_training_core(),

@@ -105,10 +105,10 @@ _Line = Callable[[str, Sequence[str]], list[str]]
 def _lines(config: Resolved, sets: Sequence[str], queue: str | None, jars_on_nodes: bool, folder: Path) -> _Line:
     """Makes the spark-submit line of a program and its words."""
     from mpca.cli.submit import containers, find_spark_jars
-    from mpca.spark.files import ClusterFiles
-    from mpca.spark.hadoop import configuration_folder, hadoop_jvm, spark_home
-    from mpca.spark.submit import Submission
-    from mpca.spark.yarn import Yarn
+    from mpca.spark.hdfs.files import ClusterFiles
+    from mpca.spark.jvm.hadoop import configuration_folder, hadoop_jvm, spark_home
+    from mpca.spark.yarn.client import Yarn
+    from mpca.spark.yarn.submit import Submission
 
     configuration_folder()
     home = spark_home()

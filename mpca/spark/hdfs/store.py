@@ -16,9 +16,9 @@ import numpy as np
 from py4j.java_gateway import JavaPackage
 
 from mpca.errors import EnvironmentRefused
-from mpca.spark.bridge import JAR
-from mpca.spark.errors import storage_errors
-from mpca.spark.segment import Segment
+from mpca.spark.jvm.bridge import JAR
+from mpca.spark.jvm.errors import storage_errors
+from mpca.spark.jvm.segment import Segment
 from mpca.storage.locations import Location
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from mpca.checks import masked
 from mpca.config import SPARK_PREFIX, Resolved
 from mpca.errors import ConfigError, EnvironmentRefused
 from mpca.redaction import MASK, PATTERN, properties, secrets_of
-from mpca.spark.bridge import JAR
+from mpca.spark.jvm.bridge import JAR
 from mpca.spark.settings import settings
-from mpca.spark.sizing import Container
+from mpca.spark.yarn.sizing import Container
 
 __all__ = ["ARCHIVE_NAME", "AUTHENTICATE", "Submission", "agents_python", "check_scala", "no_way_back", "split_archive"]
 

@@ -74,7 +74,7 @@ def check_alive(session: SparkSession) -> None:
 
     In client mode YARN ends an application under its driver, when a person kills it or its master is lost too often.
     """
-    from mpca.spark.errors import jvm_errors
+    from mpca.spark.jvm.errors import jvm_errors
 
     context: Any = session.sparkContext
     with jvm_errors("looking for the session"):
@@ -106,7 +106,7 @@ def submitted_session() -> SparkSession | None:
         return None
     from pyspark.sql import SparkSession
 
-    from mpca.spark.errors import jvm_errors
+    from mpca.spark.jvm.errors import jvm_errors
 
     try:
         with jvm_errors("Spark does not start"):

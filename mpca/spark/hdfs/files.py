@@ -1,6 +1,6 @@
 """Files of a cluster as commands need them: may I write here, is this there already, bring it up once.
 
-Through the JVM of `hadoop.py`. A run's own files go through `mpca.storage` and its stores.
+Through the JVM of `jvm/hadoop.py`. A run's own files go through `mpca.storage` and its stores.
 """
 
 from __future__ import annotations

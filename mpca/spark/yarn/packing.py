@@ -25,7 +25,7 @@ from packaging.requirements import Requirement
 
 from mpca.checks import masked, nearest
 from mpca.errors import ConfigError, EnvironmentRefused
-from mpca.spark.submit import split_archive
+from mpca.spark.yarn.submit import split_archive
 
 __all__ = ["Pack", "check_archive", "estimate", "plan", "write"]
 
@@ -67,7 +67,7 @@ def plan(without: Iterable[str] = (), also: Iterable[str] = ()) -> Pack:
     site = f"lib/{version}/site-packages"
     base = Path(sys.base_prefix)
     files: dict[str, Path] = {}
-    ours = Path(__file__).resolve().parent.parent
+    ours = Path(__file__).resolve().parents[2]
     for path in _tree(ours):
         files[f"{site}/mpca/{path.relative_to(ours)}"] = path
     interpreter = (base / "bin" / version).resolve()

@@ -29,10 +29,10 @@ from mpca.config import child_environment
 from mpca.errors import EnvironmentRefused, JvmError, RunFailed
 from mpca.private import FOLDER, opener
 from mpca.redaction import MASK, properties, secrets_of
-from mpca.spark.bridge import JAR, OWNER_FILTER
-from mpca.spark.checks import check_heaps, check_session
-from mpca.spark.jvm_log import first_error
-from mpca.spark.limits import check_limits
+from mpca.spark.jvm.bridge import JAR, OWNER_FILTER
+from mpca.spark.jvm.log import first_error
+from mpca.spark.run.checks import check_heaps, check_session
+from mpca.spark.run.limits import check_limits
 from mpca.spark.settings import settings
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ def _open(gateway: Any, home: Path, settings: Mapping[str, str]) -> SparkSession
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    from mpca.spark.errors import jvm_errors
+    from mpca.spark.jvm.errors import jvm_errors
 
     try:
         with jvm_errors("Spark does not start"):

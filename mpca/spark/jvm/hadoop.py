@@ -18,7 +18,7 @@ from typing import Any
 
 from mpca.config import child_environment, environment
 from mpca.errors import EnvironmentRefused
-from mpca.spark.jvm_log import first_error
+from mpca.spark.jvm.log import first_error
 
 __all__ = ["SparkHome", "configuration_folder", "hadoop_jvm", "spark_home"]
 

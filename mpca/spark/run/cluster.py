@@ -15,9 +15,9 @@ import numpy.typing as npt
 from mpca.driver import cluster as port
 from mpca.driver.cluster import AgentSpec, ClusterEvent
 from mpca.errors import RemoteProtocolError
-from mpca.spark.bridge import MpcaBridge
-from mpca.spark.segment import Segment
-from mpca.spark.yarn import loss_reason
+from mpca.spark.jvm.bridge import MpcaBridge
+from mpca.spark.jvm.segment import Segment
+from mpca.spark.yarn.client import loss_reason
 from mpca.wire.codec import encode
 from mpca.wire.messages import Hello, Start
 from mpca.wire.orders import Answer, Order, Rediscovered

@@ -1,6 +1,6 @@
 """The door to the driver's JVM: one typed method for each of ``org.mpca.bridge.MpcaBridge``, plain values in and out.
 
-Bulk never passes here: it lies in the segment (`cluster.py`). Structured values travel as msgpack.
+Bulk never passes here: it lies in the segment (`segment.py`). Structured values travel as msgpack.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgpack
 from py4j.java_gateway import JavaPackage
 
 from mpca.errors import EnvironmentRefused
-from mpca.spark.errors import jvm_errors
+from mpca.spark.jvm.errors import jvm_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["JAR", "OWNER_FILTER", "PLUGIN", "MpcaBridge"]
 
 #: The JVM part, shipped inside the package.
-JAR = Path(__file__).resolve().parent.parent / "jars" / "mpca-spark_2.12.jar"
+JAR = Path(__file__).resolve().parents[2] / "jars" / "mpca-spark_2.12.jar"
 #: What ``spark.plugins`` has to name.
 PLUGIN = "org.mpca.bridge.MpcaPlugin"
 #: For ``spark.ui.filters``: Spark's web pages for the user of their process alone.

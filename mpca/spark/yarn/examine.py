@@ -20,11 +20,11 @@ from typing import Any
 from py4j.protocol import Py4JError
 
 from mpca.errors import EnvironmentRefused
-from mpca.spark.files import ClusterFiles
-from mpca.spark.hadoop import SparkHome
+from mpca.spark.hdfs.files import ClusterFiles
+from mpca.spark.jvm.hadoop import SparkHome
 from mpca.spark.settings import settings
-from mpca.spark.submit import check_scala
-from mpca.spark.yarn import Yarn
+from mpca.spark.yarn.client import Yarn
+from mpca.spark.yarn.submit import check_scala
 from mpca.units import format_size, parse_duration
 
 __all__ = ["Finding", "examine", "examine_here", "jar_here", "judge_clock", "judge_expiry", "judge_java", "judge_space"]

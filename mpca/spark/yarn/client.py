@@ -1,7 +1,7 @@
 """YARN as a client sees it: queues, the largest container, nodes, an application's end. And what its words mean.
 
-Through YARN's own client in the JVM of `hadoop.py`, not through the ResourceManager's web pages: those are often closed on a
-secured cluster, and there may be two of them. What is read from diagnostics is pure, below.
+Through YARN's own client in the JVM of `jvm/hadoop.py`, not through the ResourceManager's web pages: those are often closed on
+a secured cluster, and there may be two of them. What is read from diagnostics is pure, below.
 """
 
 from __future__ import annotations

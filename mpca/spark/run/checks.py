@@ -13,8 +13,8 @@ from math import ceil
 from mpca.checks import refused
 from mpca.config import LEAST_HEAP
 from mpca.errors import EnvironmentRefused
-from mpca.spark.bridge import JAR, PLUGIN
-from mpca.spark.sizing import memory_setting
+from mpca.spark.jvm.bridge import JAR, PLUGIN
+from mpca.spark.yarn.sizing import memory_setting
 from mpca.units import format_size, parse_size
 
 __all__ = ["check_heaps", "check_session"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mpca.data.manifest import load_manifest
 from mpca.errors import ConfigError
-from mpca.spark.hdfs import HdfsStore
+from mpca.spark.hdfs.store import HdfsStore
 from mpca.storage import Location
 
 if TYPE_CHECKING:
