@@ -21,7 +21,7 @@ from typing import Any
 
 import cloudpickle
 
-from mpca.cli.bench.engine import Case, open_run
+from mpca.cli.bench.run.engine import Case, open_run
 from mpca.records import Record, to_json
 from mpca.spark.run.session import session
 

@@ -1,12 +1,12 @@
-"""`mpca bench tcp`: the ceiling alone, without Spark. What is measured is in `tcp.py`."""
+"""`mpca bench tcp`: the ceiling alone, without Spark. What is measured is in `net/tcp.py`."""
 
 from __future__ import annotations
 
 import click
 
-from mpca.cli.bench.net import RATE
+from mpca.cli.bench.net.network import RATE
+from mpca.cli.bench.net.tcp import measure
 from mpca.cli.bench.show import show
-from mpca.cli.bench.tcp import measure
 from mpca.cli.options import SIZE, json_option
 
 __all__ = ["command"]

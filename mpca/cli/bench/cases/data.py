@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from mpca.cli.bench.alone import in_agent
+from mpca.cli.bench.run.alone import in_agent
 from mpca.cli.bench.show import show
 from mpca.cli.options import json_option
 

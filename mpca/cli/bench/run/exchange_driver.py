@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from mpca.cli.bench.engine import Case, open_run
 from mpca.cli.bench.figures import SHARDS
 from mpca.cli.bench.load import Sampler, rss_bytes
-from mpca.cli.bench.waiting import wait
+from mpca.cli.bench.run.engine import Case, open_run
+from mpca.cli.bench.run.waiting import wait
 from mpca.errors import MpcaError
 from mpca.spark.run.session import session
 

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mpca.cli.bench.load import cpu_idle_share, cpu_ticks, invalid_reason
+from mpca.cli.bench.run.waiting import wait
 from mpca.cli.bench.show import show
-from mpca.cli.bench.waiting import wait
 from mpca.cli.options import SIZE, json_option
 from mpca.errors import MpcaError
 
 if TYPE_CHECKING:
-    from mpca.cli.bench.engine import Opened
+    from mpca.cli.bench.run.engine import Opened
     from mpca.driver.backups import BackupWriter
 
 __all__ = ["command", "cycles_a_second", "measure"]
@@ -65,7 +65,7 @@ def measure(to: str = "hdfs:///tmp", size_bytes: int = _100_MIB, turns: int = 4)
         ConfigError: no such place.
         MpcaError: a backup was not written, or an agent was lost.
     """
-    from mpca.cli.bench.engine import Case, open_run
+    from mpca.cli.bench.run.engine import Case, open_run
     from mpca.spark.run.session import session
     from mpca.storage import Location
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-from mpca.cli.bench.alone import in_agent
 from mpca.cli.bench.load import cpu_ticks
+from mpca.cli.bench.run.alone import in_agent
 from mpca.cli.bench.show import show
 from mpca.cli.options import SIZE, json_option
 from mpca.errors import ConfigError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import mpca
-from mpca.cli.bench.waiting import STEP_S
+from mpca.cli.bench.run.waiting import STEP_S
 from mpca.errors import MpcaError
 
 __all__ = ["in_agent"]

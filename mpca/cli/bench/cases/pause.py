@@ -24,8 +24,8 @@ import click
 import psutil
 
 from mpca.cli.bench.load import cpu_idle_share, cpu_ticks
+from mpca.cli.bench.run.training import TRAINING_CORE, train_one
 from mpca.cli.bench.show import show
-from mpca.cli.bench.training import TRAINING_CORE, train_one
 from mpca.cli.options import json_option
 from mpca.driver.cluster import AgentProgress
 from mpca.errors import MpcaError
@@ -33,7 +33,7 @@ from mpca.errors import MpcaError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mpca.cli.bench.engine import Opened
+    from mpca.cli.bench.run.engine import Opened
 
 __all__ = ["SIZES", "command", "measure", "step_times"]
 
@@ -145,7 +145,7 @@ class _Watch:
 
 
 def _measure(spark: SparkSession, size: str, turns: int) -> dict[str, Any]:
-    from mpca.cli.bench.engine import Case, open_run
+    from mpca.cli.bench.run.engine import Case, open_run
 
     case = Case(f"pause-{size}", AGENTS, 3, 3, 1 << 30, train_one, (SIZES[size],), deadline_s=DEADLINE_S, pull=True)
     opened = open_run(spark, case, "lo")

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mpca.cli.bench.net import Network, parse_rate
+from mpca.cli.bench.net.network import Network, parse_rate
 from mpca.errors import MpcaError
 
 __all__ = ["cycle_flows", "cycle_seconds", "measure", "stream_rate"]

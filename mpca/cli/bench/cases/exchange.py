@@ -23,10 +23,10 @@ import click
 
 from mpca.cli.bench.figures import SHARDS, figures
 from mpca.cli.bench.load import Sampler
-from mpca.cli.bench.net import RATE, Network, check
+from mpca.cli.bench.net.network import RATE, Network, check
+from mpca.cli.bench.net.standalone import Standalone
+from mpca.cli.bench.net.tcp import cycle_seconds, stream_rate
 from mpca.cli.bench.show import show
-from mpca.cli.bench.standalone import Standalone
-from mpca.cli.bench.tcp import cycle_seconds, stream_rate
 from mpca.cli.options import SIZE, json_option
 from mpca.errors import MpcaError
 
@@ -83,7 +83,7 @@ def measure(
     encrypt: bool = False,
 ) -> dict[str, Any]:
     """The `exchange` case."""
-    from mpca.cli.bench.exchange_driver import Spec
+    from mpca.cli.bench.run.exchange_driver import Spec
 
     said: dict[str, Any] = {
         "case": "exchange",
@@ -152,7 +152,7 @@ class _Driver:
 
     def __init__(self, stack: ExitStack, prefix: list[str], spec: Any) -> None:
         self._log = Path(spec.work_dir) / "driver-output.log"
-        command = [*prefix, sys.executable, "-m", "mpca.cli.bench.exchange_driver", json.dumps(asdict(spec))]
+        command = [*prefix, sys.executable, "-m", "mpca.cli.bench.run.exchange_driver", json.dumps(asdict(spec))]
         sink = stack.enter_context(self._log.open("wb"))
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink, text=True, bufsize=1

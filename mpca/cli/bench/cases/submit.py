@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command", "figures", "measure"]
 
-_PROGRAMS = Path(__file__).resolve().parents[1] / "program"
+_PROGRAMS = Path(__file__).resolve().parents[2] / "program"
 _SAID = "executors "
 _PATIENCE_S = 900.0
 _TAIL = 15

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 
-from mpca.cli.bench.net import Network
+from mpca.cli.bench.net.network import Network
 from mpca.config import child_environment
 from mpca.errors import EnvironmentRefused
 from mpca.redaction import properties

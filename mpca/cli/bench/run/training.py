@@ -6,7 +6,7 @@ import os
 import time
 
 import mpca
-from mpca.cli.bench.waiting import STEP_S
+from mpca.cli.bench.run.waiting import STEP_S
 
 __all__ = ["TRAINING_CORE", "train_one"]
 
