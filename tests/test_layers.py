@@ -20,6 +20,7 @@ ROWS = {
     "checks": 0,
     "config": 0,
     "streams": 0,
+    "timeouts": 0,
     "strict_json": 0,
     "algorithm": 1,
     "methods": 2,
