@@ -35,7 +35,7 @@ def is_final(error: BaseException) -> bool:
 
 
 def exit_code(end: End, signal_number: int | None) -> int:
-    """Exit codes of design 6.1."""
+    """The exit code of a run that ended, as README lists them."""
     if end.status == "interrupted":
         return _SIGNALLED + (signal_number or 2)
     if f"{BadRecords.__module__}.{BadRecords.__name__}:" in end.reason.partition("\n")[0]:  # as an agent's last word says it
