@@ -1,6 +1,6 @@
-"""How this process opens ``hdfs://`` when it has no Spark session: over WebHDFS, unless it is an agent, which has its executor.
+"""Opens ``hdfs://`` in a process without a Spark session: an agent reads through its executor, other processes over WebHDFS.
 
-An agent says so once (`use`), so that data sets need not know where they are read. Not for drivers: `mpca.api.stores`.
+An agent calls `use` once, so data sets do not depend on the process that reads them. Not for drivers: `mpca.api.stores`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ _opener: Callable[[Location], Store] | None = None
 
 
 def use(opener: Callable[[Location], Store] | None) -> None:
-    """Open ``hdfs://`` by this from now on; None: over WebHDFS."""
+    """Set how this process opens ``hdfs://`` from now on; None: over WebHDFS."""
     global _opener
     _opener = opener
 
 
 def open_hdfs(location: Location) -> Store:
-    """Raises ConfigError when it is to be WebHDFS and it is not known which."""
+    """The store of an ``hdfs://`` location.
+
+    Raises:
+        ConfigError: WebHDFS would be used, and its address is not known.
+    """
     if _opener is not None:
         return _opener(location)
     from mpca.storage.webhdfs import WebHdfsStore
