@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mpca.config import Resolved
-    from mpca.spark.submitted import Origin
+    from mpca.spark.yarn.submitted import Origin
 
 __all__ = ["HdfsPlace", "LocalPlace", "Place", "choose_place"]
 

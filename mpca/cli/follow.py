@@ -26,9 +26,9 @@ from mpca.cli.outcome import is_result, result_lines, say_last
 from mpca.config import child_environment
 from mpca.errors import EnvironmentRefused
 from mpca.records import Summary, parse_summary
-from mpca.spark.files import ClusterFiles
-from mpca.spark.hadoop import SparkHome, hadoop_jvm
-from mpca.spark.yarn import Application, Yarn, application_ids, exit_code, memory_kill
+from mpca.spark.hdfs.files import ClusterFiles
+from mpca.spark.jvm.hadoop import SparkHome, hadoop_jvm
+from mpca.spark.yarn.client import Application, Yarn, application_ids, exit_code, memory_kill
 from mpca.streams import aside
 
 __all__ = ["follow"]

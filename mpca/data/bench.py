@@ -1,7 +1,7 @@
 """The arms of `mpca bench data`: the stream, its worker code on JPEGs that lie in memory, torchvision's ImageFolder.
 
 Each arm is asked in turns for the rate of some images, so that whatever else the machine does falls on all of them. Not for
-what is made of the rates: `mpca.cli.bench.data`.
+what is made of the rates: `mpca.cli.bench.cases.data`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A row's digest is drawn from its content, its label and the seed. Records are ordered by it, and the first ones of a class are
 withheld by it; so what is written follows from content and seed, however the rows were ordered and partitioned. Equal rows
-cannot be told apart: they go into the same split. Pure: no Spark and no files; `mpca.spark.dataframes` carries it to the
+cannot be told apart: they go into the same split. Pure: no Spark and no files; `mpca.spark.data.dataframes` carries it to the
 executors. Not for writing shards: `ingest_rows.py`.
 """
 
