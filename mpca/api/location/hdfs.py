@@ -20,6 +20,7 @@ from mpca.errors import BackupError, ConfigError, RunFailed
 from mpca.records import Backlog, RunFolder, RunRecord
 from mpca.records.summary import read_summary
 from mpca.storage import Holder, Location, PartWriter, Process, RunLock, Store, joined
+from mpca.timeouts import OWNER_DEAD_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["HdfsRunLocation"]
 
 log = logging.getLogger("mpca.run")
-#: An owner on another machine is watched for so long; it beats every three seconds.
-_WATCH_S = 15.0
 
 
 class HdfsRunLocation:
@@ -205,5 +204,5 @@ def _lives(holder: Holder, origin: Origin | None, store: Store) -> bool:
         return False
     if origin is not None and origin.attempt > 1 and holder.owner.startswith(f"{origin.application},"):
         return False
-    log.info("is the owner of the run folder alive? owner=%s, looking for up to %.0f s", holder.owner, _WATCH_S)
-    return beats(store, _WATCH_S)
+    log.info("is the owner of the run folder alive? owner=%s, looking for up to %.0f s", holder.owner, OWNER_DEAD_S)
+    return beats(store, OWNER_DEAD_S)
