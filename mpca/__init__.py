@@ -19,9 +19,9 @@ _HOMES = {
     **dict.fromkeys(("Distributor", "Result"), "mpca.api"),
     **dict.fromkeys(("MPCA", "Single", "Sync"), "mpca.methods"),
     "MpcaError": "mpca.errors",
-    "images_in_tar": "mpca.spark.tars",
-    "ingest_dataframe": "mpca.spark.dataframes",
-    "session": "mpca.spark.session",
+    "images_in_tar": "mpca.spark.data.tars",
+    "ingest_dataframe": "mpca.spark.data.dataframes",
+    "session": "mpca.spark.run.session",
 }
 
 __all__ = [

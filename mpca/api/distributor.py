@@ -13,7 +13,7 @@ from mpca.api.shipping import ship
 from mpca.driver.objectives import DumpModel, Evaluate, Goals, MaxCycles, MaxTime, Objective, TargetError
 from mpca.errors import BadRecords, RunFailed
 from mpca.methods import Method
-from mpca.spark.submitted import submitted_session
+from mpca.spark.yarn.submitted import submitted_session
 
 __all__ = ["Distributor", "Result"]
 

@@ -43,8 +43,8 @@ from mpca.driver.status import RunStatus
 from mpca.errors import JvmError, MpcaError, RunFailed
 from mpca.methods import from_dict, to_dict
 from mpca.records import Backlog, BadFile, RunRecord, Summary
-from mpca.spark.sizing import executor_budget
-from mpca.spark.submitted import Origin, check_alive
+from mpca.spark.yarn.sizing import executor_budget
+from mpca.spark.yarn.submitted import Origin, check_alive
 from mpca.storage import Backups, Location
 from mpca.units import parse_size
 from mpca.wire.messages import Hello
@@ -113,7 +113,7 @@ def launch(
 
     What is raised before the run began has left its folder as it was, or made none.
     """
-    from mpca.spark.errors import thrown_errors
+    from mpca.spark.jvm.errors import thrown_errors
 
     with ExitStack() as stack:
         launching = _Launch(job, Shows(on_status, on_output, on_stage), stack)
@@ -150,7 +150,7 @@ class _Launch:
         self._finished = False
 
     def run(self) -> Ended:
-        from mpca.spark.cluster import SparkCluster
+        from mpca.spark.run.cluster import SparkCluster
 
         job, config = self._job, self._job.config
         self._stack.enter_context(self._signals)
@@ -247,9 +247,9 @@ class _Launch:
 
     def _session(self) -> SparkSession:
         """The caller's session, if it can hold a run, or executors on this machine."""
-        from mpca.spark.session import check_session, session
+        from mpca.spark.run.session import check_session, session
         from mpca.spark.settings import advice
-        from mpca.spark.submit import no_way_back
+        from mpca.spark.yarn.submit import no_way_back
 
         cluster = self._job.config.cluster
         given = self._job.session
@@ -273,7 +273,7 @@ class _Launch:
         return self._stack.enter_context(own)
 
     def _machine(self, run_name: str, epoch: int, session: SparkSession) -> CycleMachine:
-        from mpca.spark.locality import shard_hosts
+        from mpca.spark.hdfs.locality import shard_hosts
 
         config, method = self._job.config, self._job.config.method
         shape = RunShape.of(
@@ -338,7 +338,7 @@ class _Launch:
 
     def _train(self, runner: Runner, session: SparkSession) -> End:
         """The loop, with signals and failures beside the engine turned into an orderly end."""
-        from mpca.spark.session import check_executors
+        from mpca.spark.run.session import check_executors
 
         machine, config = runner.machine, self._job.config.cluster
         next_look, came = 0.0, False

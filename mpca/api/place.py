@@ -23,18 +23,17 @@ from mpca.private import opener
 from mpca.records import Backlog, LineWriter, RunFolder, RunRecord
 from mpca.records.summary import read_summary
 from mpca.storage import Holder, LocalStore, Location, PartWriter, Process, RunLock, Store, held, joined
+from mpca.timeouts import OWNER_DEAD_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mpca.config import Resolved
-    from mpca.spark.submitted import Origin
+    from mpca.spark.yarn.submitted import Origin
 
 __all__ = ["HdfsPlace", "LocalPlace", "Place", "choose_place"]
 
 log = logging.getLogger("mpca.run")
-#: An owner on another machine is watched for so long; it beats every three seconds.
-_WATCH_S = 15.0
 #: What a run writes over in its folder.
 _MADE = ("config.toml", "records.jsonl", "bad.jsonl", "summary.json", "model.safetensors", "report.html")
 
@@ -379,5 +378,5 @@ def _lives(holder: Holder, origin: Origin | None, store: Store) -> bool:
         return False
     if origin is not None and origin.attempt > 1 and holder.owner.startswith(f"{origin.application},"):
         return False
-    log.info("is the owner of the run folder alive? owner=%s, looking for up to %.0f s", holder.owner, _WATCH_S)
-    return beats(store, _WATCH_S)
+    log.info("is the owner of the run folder alive? owner=%s, looking for up to %.0f s", holder.owner, OWNER_DEAD_S)
+    return beats(store, OWNER_DEAD_S)

@@ -32,7 +32,7 @@ def open_store(
     if location.is_local:
         return LocalStore(location.path, private)
     if location.scheme == "hdfs" and session is not None:
-        from mpca.spark.hdfs import HdfsStore
+        from mpca.spark.hdfs.store import HdfsStore
 
         through_jvm = HdfsStore(session, location, private)
         stack.callback(through_jvm.close)

@@ -67,7 +67,7 @@ class Start(Message):
     seed: int
     shards: int
     layer_aligned: bool
-    method: dict[str, Any]  # MethodSpec.to_dict(): name and its numbers
+    method: dict[str, Any]  # Method.to_dict(): name and its numbers
     task: str  # "train"
     payload: bytes  # cloudpickle of (function, args, kwargs)
     device: str = "cpu"  # "cpu", "cuda": the one GPU that the agent sees

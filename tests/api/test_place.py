@@ -20,7 +20,7 @@ from mpca.api.place import HdfsPlace, LocalPlace
 from mpca.errors import AgentFailed, BackupError, BadRecords, ConfigError, EnvironmentRefused, JvmError, RunFailed
 from mpca.records import BadFile, RunRecord, Summary, read_records, read_summary, write_summary
 from mpca.records.lines import line_of
-from mpca.spark.submitted import Origin
+from mpca.spark.yarn.submitted import Origin
 from mpca.storage import Backups, LocalStore, Location, RunLock
 from tests.storage.test_backup import state
 from tests.support.fake_executor import wait_until

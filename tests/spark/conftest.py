@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mpca.spark.session import session
+from mpca.spark.run.session import session
 from tests.spark.engine import Told, run_engine
 from tests.spark.support import HandDriver, alive, java_pids
 

@@ -17,7 +17,7 @@ from mpca.driver.cluster import (
     Output,
 )
 from mpca.errors import EnvironmentRefused, JvmError
-from mpca.spark.session import session
+from mpca.spark.run.session import session
 from mpca.wire.orders import Rediscovered, Reduce
 from tests.spark.support import SUMS, plain_value, weighted_sum
 

@@ -33,7 +33,7 @@ from mpca import data
 from mpca.data.decode import decode
 from mpca.data.manifest import load_index, load_manifest, store_at
 from mpca.errors import BadRecords, ConfigError, JvmError
-from mpca.spark.dataframes import IngestedData
+from mpca.spark.data.dataframes import IngestedData
 from tests.data.pictures import folders
 from tests.data.test_ingest import tar_of_tars
 from tests.support.fake_executor import wait_until

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from mpca.spark.segment import Segment
+from mpca.spark.jvm.segment import Segment
 
 
 def test_what_is_written_is_read() -> None:

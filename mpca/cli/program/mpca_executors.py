@@ -4,7 +4,7 @@ import json
 import sys
 import time
 
-from mpca.spark.submitted import Origin, submitted_session
+from mpca.spark.yarn.submitted import Origin, submitted_session
 
 if __name__ == "__main__":
     session = submitted_session()
