@@ -94,8 +94,8 @@ def _bench(options: _Pairs, section: _Pairs, seed: int) -> tuple[Any, Any]:
     keys = dict(section)
     test = data.load(keys["name"], "test", seed, **data.own_options(keys))
     if hasattr(test, "stream"):
-        from mpca.data.passes import Passes
+        from mpca.data.evaluation_loader import EvaluationLoader
 
-        test = Passes(test, keys["batch_size"], keys["max_bad_fraction"])
+        test = EvaluationLoader(test, keys["batch_size"], keys["max_bad_fraction"])
         _open.append(test)
     return models.create(**dict(options)), test

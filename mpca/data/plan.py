@@ -275,11 +275,11 @@ def _deal_near(units: Sequence[Unit], agents: Sequence[int], near: Mapping[int, 
         taken[agent].append(place)
         return True
 
-    far = []
+    elsewhere = []
     for place in sorted(range(len(units)), key=lambda place: len(close[units[place].shard])):
         if not give(place, close[units[place].shard]):
-            far.append(place)
-    for place in far:
+            elsewhere.append(place)
+    for place in elsewhere:
         give(place, agents)
     return {agent: [units[place] for place in sorted(places)] for agent, places in taken.items()}
 

@@ -6,10 +6,10 @@ from collections import Counter
 
 from mpca.data.stream_reader import Record
 
-__all__ = ["Handed"]
+__all__ = ["StreamPosition"]
 
 
-class Handed:
+class StreamPosition:
     """Counts records as they are handed out, bad ones included. Epochs come one after the other."""
 
     def __init__(self) -> None:

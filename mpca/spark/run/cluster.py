@@ -16,7 +16,7 @@ from mpca.driver import cluster as port
 from mpca.driver.cluster import AgentSpec, ClusterEvent
 from mpca.errors import RemoteProtocolError
 from mpca.spark.jvm.bridge import MpcaBridge
-from mpca.spark.jvm.segment import Segment
+from mpca.spark.jvm.segment import DriverSegment
 from mpca.spark.yarn.client import loss_reason
 from mpca.wire.codec import encode
 from mpca.wire.messages import Hello, Start
@@ -58,7 +58,7 @@ class SparkCluster:
         agent_command: Sequence[str] = AGENT_COMMAND,
     ) -> None:
         self._agent_command = list(agent_command)
-        self._segment = Segment()
+        self._segment = DriverSegment()
         self._closed = False
         try:
             self._bridge = MpcaBridge(
