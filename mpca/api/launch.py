@@ -202,7 +202,7 @@ class _Launch:
             self._goals(),
             records,
             self._clock,
-            evaluator=evaluator,
+            evaluator=evaluator,  # type: ignore[arg-type]  # its evaluations are frozen, the port's fields can be set
             backups=backups,
             restore=self._resumed.restore if self._resumed else None,
             on_status=self._shows.on_status,
