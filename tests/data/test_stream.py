@@ -273,6 +273,9 @@ def test_a_cut_shard_costs_its_unread_records_and_says_so(
     assert one.bad.count == lost
     assert ("the shard is not there" if whole_shard else "the shard ends before it") in caplog.text
     assert "memory:train-000000.tar" in caplog.text
+    undamaged = streamed(LocalStore(pictures)).stream(8, epochs=1)
+    assert list(undamaged)
+    assert one.position == undamaged.position, "records that cannot be read are handed out too"
 
 
 def test_a_read_that_fails_for_a_while_is_tried_again(pictures: Path) -> None:
