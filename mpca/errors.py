@@ -15,7 +15,7 @@
     ├── BadImage(ValueError)               the bytes of one image are not used; its record is skipped and counted
     └── JvmError(RuntimeError)             an exception of the driver's JVM, translated in spark/jvm/errors.py
 
-Message form: fact first, then values, then the remedy. No class carries behaviour; `exit_code` is the one of design 6.1.
+Message form: fact first, then values, then the remedy. No class carries behaviour; `exit_code` is the one that README lists.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of packages import only from lower rows, and some libraries are imported in few places (design, section 5)."""
+"""Rows of packages import only from lower rows, and some libraries are imported in few places (ARCHITECTURE.md, part 2)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ ROWS = {
     "checks": 0,
     "config": 0,
     "streams": 0,
+    "timeouts": 0,
     "strict_json": 0,
     "algorithm": 1,
     "methods": 2,

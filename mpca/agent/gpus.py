@@ -20,13 +20,12 @@ from pathlib import Path
 
 from mpca.config import environment
 from mpca.errors import EnvironmentRefused
+from mpca.timeouts import GPU_FREE_S
 
 __all__ = ["DEVICES", "candidates", "take", "uuids"]
 
 #: Set by the executor for its agents: addresses of its GPUs, with commas between them.
 DEVICES = "MPCA_DEVICES"
-#: An agent that is being replaced may not be quite gone.
-_PATIENCE_S = 10.0
 _LOOK_S = 0.1
 #: Not TMPDIR, which may be another for each container.
 _PLACE = "/tmp"
@@ -58,7 +57,7 @@ def uuids(addresses: Sequence[str] | None) -> list[str]:
 
 def take(
     devices: Sequence[str],
-    patience_s: float = _PATIENCE_S,
+    patience_s: float = GPU_FREE_S,
     now: Callable[[], float] = time.monotonic,
     place: str = _PLACE,
 ) -> tuple[str, ExitStack]:

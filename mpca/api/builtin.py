@@ -58,7 +58,7 @@ def train(config: Tables) -> None:
     settings = {key: value for key, value in config["optimizer"].items() if value or key in ("name", "lr")}
     optimizer = create_optimizer(model, **settings)
     mpca.attach(model, optimizer)
-    for images, labels in mpca.data("train", config["data"]["batch_size"]):  # type: ignore[operator]  # a callable package
+    for images, labels in mpca.dataset("train", config["data"]["batch_size"]):
         mpca.log(loss=train_step(model, optimizer, images.to(device), labels.to(device)))
 
 

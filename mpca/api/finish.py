@@ -17,14 +17,12 @@ from mpca.errors import AgentFailed, BackupError, BadRecords, ConfigError, Envir
 from mpca.private import opener, replace_file
 from mpca.records import Backlog, BadFile, EndRecord, RunFolder, Summary, write_summary
 from mpca.storage import model_file
+from mpca.timeouts import LAST_BACKUP_S, LAST_EVALUATION_S
 
 __all__ = ["close_folder", "evaluate_last", "exit_code", "is_final", "keep", "last_model", "summarise", "take_reached"]
 
 log = logging.getLogger("mpca.run")
 
-# An interrupted run has ten seconds in all: the agents take up to four of them.
-EVALUATE_S = 3.0
-BACKUP_S = 5.0
 _EXIT_CODES = {"reached": 0, "max_time": 0, "max_cycles": 0, "failed": 1}
 _SIGNALLED = 128
 #: The user's own: the configuration, the code, the data, the backup that was named. All else may go better another time.
@@ -37,7 +35,7 @@ def is_final(error: BaseException) -> bool:
 
 
 def exit_code(end: End, signal_number: int | None) -> int:
-    """Exit codes of design 6.1."""
+    """The exit code of a run that ended, as README lists them."""
     if end.status == "interrupted":
         return _SIGNALLED + (signal_number or 2)
     if f"{BadRecords.__module__}.{BadRecords.__name__}:" in end.reason.partition("\n")[0]:  # as an agent's last word says it
@@ -58,7 +56,7 @@ def evaluate_last(runner: Runner) -> float | None:
     joint, evaluator = runner.joint, runner.evaluator
     if evaluator is None or joint is None or not joint.complete or not any(joint.versions()):
         return None
-    deadline = time.monotonic() + EVALUATE_S
+    deadline = time.monotonic() + LAST_EVALUATION_S
     asked = False
     while time.monotonic() < deadline:
         for done in evaluator.poll():
@@ -72,7 +70,7 @@ def evaluate_last(runner: Runner) -> float | None:
             evaluator.submit(runner.machine.cycle, joint)
             asked = True
         time.sleep(0.005)
-    log.warning("the last joint model was not evaluated: no answer within %.0f s", EVALUATE_S)
+    log.warning("the last joint model was not evaluated: no answer within %.0f s", LAST_EVALUATION_S)
     return None
 
 
@@ -86,7 +84,7 @@ def last_model(runner: Runner, backups: BackupWriter | None) -> tuple[bytes | No
         return None, {}
     if backups is not None:
         backups.submit(joint, runner.machine.cycle, runner.progress(), runner.machine.readers.position())
-        backups.close(BACKUP_S)
+        backups.close(LAST_BACKUP_S)
         runner.take_backups()
     if not any(joint.versions()):
         return None, {}

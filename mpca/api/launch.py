@@ -24,7 +24,7 @@ import cloudpickle
 from mpca import __version__
 from mpca.api.evaluation import JointEvaluator
 from mpca.api.finish import close_folder, evaluate_last, exit_code, is_final, keep, last_model, summarise, take_reached
-from mpca.api.place import choose_place
+from mpca.api.location import choose_location
 from mpca.api.resume import Resumed, find_backup
 from mpca.api.signals import Interrupted, Signals
 from mpca.api.stores import open_store
@@ -137,9 +137,9 @@ class _Launch:
         self._agents = config.method.agents(config.cluster.agents)
         self._executors = -(-self._agents // min(config.cluster.agents_per_executor, self._agents))
         given = job.run_dir or config.run.dir or (self._origin.run_folder(config.run.name) if self._origin else "")
-        self._place = choose_place(given, config.run.name, self._clock.wall(), stack)
-        self._folder = self._place.folder
-        self._backup_at = Location.parse(config.backup.path) if config.backup.path else self._place.location / "backups"
+        self._location = choose_location(given, config.run.name, self._clock.wall(), stack)
+        self._folder = self._location.folder
+        self._backup_at = Location.parse(config.backup.path) if config.backup.path else self._location.root / "backups"
         self._resumed: Resumed | None = None
         self._before = self._origin.since_submit(self._clock.wall()) if self._origin else 0.0
         self._seconds = self._origin.stages() if self._origin else {}  # by stage of starting
@@ -160,15 +160,15 @@ class _Launch:
         self._resumed = find_backup(job.resume, self._backup_at, open_at, again=attempt > 1)
         backups_at = open_at(self._backup_at.parent)
         above = Backups(backups_at, self._backup_at.name).highest_epoch()
-        epoch = self._place.take(session, self._resumed is not None, self._origin, above)
-        self._shows.on_stage(f"run folder {self._place.shown}")
+        epoch = self._location.take(session, self._resumed is not None, self._origin, above)
+        self._shows.on_stage(f"run folder {self._location.shown}")
         for line in self._resumed.told if self._resumed is not None else ():
             self._shows.on_stage(line)
         if session is None:
             session = self._session()
         self._stage("session")
         self._signals.again()
-        run_name = f"{self._place.location.name}-{epoch}"
+        run_name = f"{self._location.root.name}-{epoch}"
         cluster = job.through(
             SparkCluster(
                 session,
@@ -185,7 +185,9 @@ class _Launch:
             evaluator = JointEvaluator(job.evaluate.function)
             self._stack.callback(evaluator.close)
         backups = BackupWriter(
-            Backups(backups_at, self._backup_at.name, config.backup.keep, self._place.check, {*self._place.epochs, epoch}),
+            Backups(
+                backups_at, self._backup_at.name, config.backup.keep, self._location.check, {*self._location.epochs, epoch}
+            ),
             config.run.name,
             epoch,
             config.run.seed,
@@ -223,7 +225,7 @@ class _Launch:
         """Before the folder is made: its storage, or that of the backups, is reached through the session."""
         resume = self._job.resume
         named = Location.parse(resume) if resume and resume != "auto" else self._backup_at
-        return any(not one.is_local for one in (self._place.location, self._backup_at, named))
+        return any(not one.is_local for one in (self._location.root, self._backup_at, named))
 
     def _begin(self, epoch: int) -> Backlog:
         """From here on there is a run. Whatever was refused before has left its folder as it was."""
@@ -241,7 +243,7 @@ class _Launch:
             resumed_from=resumed.path if resumed else None,
             versions=_versions(),
         )
-        self._records = self._place.begin(epoch, config, record)
+        self._records = self._location.begin(epoch, config, record)
         self._record, self._bad = record, BadFile(self._folder.bad)
         return self._records
 
@@ -353,8 +355,8 @@ class _Launch:
                     runner.stop("interrupted", signal.Signals(self._signals.caught).name)
                 runner.once()
                 came = came or bool(machine.roster.executors)
-                if self._place.lost is not None:
-                    raise self._place.lost
+                if self._location.lost is not None:
+                    raise self._location.lost
                 places = len(machine.roster.executors) * config.agents_per_executor
                 if "executors" not in self._seconds and places >= self._agents:
                     self._stage("executors")
@@ -386,11 +388,11 @@ class _Launch:
         resumed_from = self._resumed.path if self._resumed else None
         summary = summarise(runner, end, self._job.config.run.seed, error, self._seconds, resumed_from, _versions())
         if summary.bad_records:
-            where = f"{self._place.shown}/{self._folder.bad.name}"
+            where = f"{self._location.shown}/{self._folder.bad.name}"
             self._shows.on_stage(f"{summary.bad_records:,} records of the data could not be used; they are named in {where}")
         trouble = self._save(runner.t(), summary, model)
         return Ended(
-            run_dir=self._place.shown,
+            run_dir=self._location.shown,
             summary=asdict(summary),
             reason=trouble or end.reason,
             exit_code=1 if trouble else exit_code(end, self._signals.caught),
@@ -405,17 +407,17 @@ class _Launch:
         assert self._bad is not None
         self._finished = True
         faults: list[str] = []
-        if self._place.location.is_local and self._place.lost is not None:
-            faults.append(str(self._place.lost))  # it is another driver's now
+        if self._location.root.is_local and self._location.lost is not None:
+            faults.append(str(self._location.lost))  # it is another driver's now
         else:
             faults += close_folder(self._records, self._bad, self._folder, t, summary, model)
         try:
-            self._place.publish(self._records.waiting)
+            self._location.publish(self._records.waiting)
         except OSError as error:
             faults.append(str(error))
         if not faults:
             return ""
-        text = f"the end is not saved in {self._place.shown}: {'; '.join(faults)}"
+        text = f"the end is not saved in {self._location.shown}: {'; '.join(faults)}"
         text += f"; {keep(self._folder, self._records, self._bad, summary, model)}"
         log.error("%s", text)
         return text

@@ -14,8 +14,8 @@ from typing import Any
 
 from mpca.data.index import Index
 from mpca.errors import ConfigError
-from mpca.storage import LocalStore, Location, Store
-from mpca.storage.hdfs_here import open_hdfs
+from mpca.storage import Location, Store
+from mpca.storage.opening import open_store
 
 __all__ = [
     "BAD_FILE",
@@ -123,14 +123,7 @@ def store_at(path: str) -> Store:
     """The store whose root is the folder of a data set: a path of this machine, or a URL of HDFS."""
     if not path:
         raise ConfigError("data.path is empty: it must name the folder that `mpca ingest` wrote")
-    location = Location.parse(path)
-    if location.is_local:
-        return LocalStore(location.path, links=True)  # the user's own files, which may lie elsewhere
-    if location.scheme == "hdfs":
-        return open_hdfs(location)
-    from mpca.storage.webhdfs import WebHdfsStore
-
-    return WebHdfsStore(location)
+    return open_store(Location.parse(path), links=True)  # the user's own files, which may lie elsewhere
 
 
 @contextmanager

@@ -21,13 +21,12 @@ from mpca.data.plan import UNIT_RECORDS, Membership, Unit, shares, units_of
 from mpca.data.shards import cut, span
 from mpca.errors import ConfigError
 from mpca.storage import Store
+from mpca.timeouts import STREAM_AGAIN_S
 
 __all__ = ["Reader", "Record", "SplitData"]
 
 _log = logging.getLogger("mpca.data")
 
-#: Seconds before a failed read is tried again; then it is the run's error. A NameNode that restarts takes about a minute.
-_PATIENCE_S = (0.2, 1.0, 5.0, 15.0, 30.0, 30.0)
 _UNITS_EACH = 8  # a small split is cut finer, so that shares differ by an eighth at most
 _LOOK_S = 0.2  # how often an agent that takes part in no epoch looks whether it does now
 
@@ -182,7 +181,7 @@ class Reader:
             yield Record(number, epoch, unit, place, entry, jpeg, where, "" if jpeg is not None else missing)
 
     def _read(self, name: str, offset: int, length: int) -> bytes:
-        for pause_s in _PATIENCE_S:
+        for pause_s in STREAM_AGAIN_S:
             try:
                 return self._data.store.read_range(name, offset, length)
             except FileNotFoundError:

@@ -67,12 +67,12 @@ class Start(Message):
     seed: int
     shards: int
     layer_aligned: bool
-    method: dict[str, Any]  # MethodSpec.to_dict(): name and its numbers
+    method: dict[str, Any]  # Method.to_dict(): name and its numbers
     task: str  # "train"
     payload: bytes  # cloudpickle of (function, args, kwargs)
     device: str = "cpu"  # "cpu", "cuda": the one GPU that the agent sees
     threads: int = 1  # torch.set_num_threads
-    conf: dict[str, Any] = field(default_factory=dict)  # resolved configuration, for mpca.data() and built-in trainers
+    conf: dict[str, Any] = field(default_factory=dict)  # resolved configuration, for mpca.dataset() and built-in trainers
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Records of a run that never was, in the form of design 6.1: four agents, three shards, one agent killed and replaced."""
+"""Records of a run that never was, in the form that README tells: four agents, three shards, one agent killed and replaced."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ def test_a_writer_that_lost_its_right_makes_nothing_visible() -> None:
     assert store.paths() == []
 
 
-# ---- crashes (P18): at each step, of the process and of the machine ---------------------------------------------------
+# ---- crashes: at each step, of the process and of the machine ---------------------------------------------------
 
 
 def written_before(store: MemoryStore) -> int:
@@ -334,7 +334,7 @@ def test_a_failure_names_path_and_size() -> None:
         backups(MemoryStore({2: "full"})).write(state(1))
 
 
-# ---- damage (P19) ----------------------------------------------------------------------------------------------------
+# ---- damage ---------------------------------------------------------------------------------------------------------
 
 
 def damages() -> dict[str, tuple[str, Callable[[bytes], bytes | None], str]]:

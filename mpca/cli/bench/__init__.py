@@ -1,4 +1,4 @@
-"""`mpca bench CASE`: the figures of design section 8, each from one call, as one JSON object with `--json`.
+"""`mpca bench CASE`: the figures of speed, each from one call, as one JSON object with `--json`.
 
 A case is imported only when it is asked for: most of them need Spark or torch, and `mpca --help` should need neither.
 """
@@ -44,7 +44,7 @@ class _Cases(click.Group):
 
 @click.group(cls=_Cases)
 def bench() -> None:
-    """Measure a part of the engine; the keys and the goals are those of the design's section 8."""
+    """Measure a part of the engine; the keys and the goals stand in README.md of this folder."""
     for one in (signal.SIGTERM, signal.SIGHUP):  # so that executors, nodes and files are removed then too
         if signal.getsignal(one) != signal.SIG_IGN:
             signal.signal(one, lambda number, _: sys.exit(128 + number))

@@ -43,7 +43,7 @@ _PYTHON_ERROR = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Refused|Interru
 
 @dataclass(frozen=True)
 class IngestedData:
-    """A data set that was written, to train on: ``mpca.Distributor(conf=data.conf)``, and ``mpca.data("train")`` in it."""
+    """A data set that was written, to train on: ``mpca.Distributor(conf=data.conf)``, and ``mpca.dataset("train")`` in it."""
 
     path: str
     """As `data.path` of a configuration."""

@@ -19,10 +19,10 @@ from typing import Any
 from mpca.config import child_environment, environment
 from mpca.errors import EnvironmentRefused
 from mpca.spark.jvm.log import first_error
+from mpca.timeouts import CHILD_END_S
 
 __all__ = ["SparkHome", "configuration_folder", "hadoop_jvm", "spark_home"]
 
-_END_S = 5.0
 #: A line of a properties file: the key ends at the first blank, "=" or ":".
 _SETTING = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?\s*(.*)")
 
@@ -135,7 +135,7 @@ def hadoop_jvm(home: SparkHome) -> Iterator[Any]:
         port, token = process.stdout.readline().strip(), process.stdout.readline().strip()
         if not port.isdigit():
             with suppress(subprocess.TimeoutExpired):
-                process.wait(_END_S)
+                process.wait(CHILD_END_S)
             log.seek(0)
             said = first_error(f"{port}\n{log.read().decode(errors='replace')}") or f"exit code {process.returncode}"
             raise EnvironmentRefused(
@@ -149,7 +149,7 @@ def hadoop_jvm(home: SparkHome) -> Iterator[Any]:
                 gateway.shutdown()
         process.stdin.close()
         try:
-            process.wait(_END_S)
+            process.wait(CHILD_END_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

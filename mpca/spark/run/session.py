@@ -34,6 +34,7 @@ from mpca.spark.jvm.log import first_error
 from mpca.spark.run.checks import check_heaps, check_session
 from mpca.spark.run.limits import check_limits
 from mpca.spark.settings import settings
+from mpca.timeouts import EXECUTORS_END_S, SESSION_END_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,8 +48,6 @@ SETTINGS: Mapping[str, str] = settings()
 _JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 #: In ``spark/``: we made it, and may remove it.
 _MARK = ".made-by-mpca"
-_STOP_S = 10.0
-_EXECUTORS_S = 1.0
 #: Times that each executor was started, none of them to any end, after which there is no hope.
 _STARTS = 4
 _LOG_CONF = """\
@@ -285,7 +284,7 @@ def check_executors(work_dir: str | os.PathLike[str], wanted: int, conf: Mapping
         raise RunFailed(_masked(why, conf))
 
 
-def limit_reads(server: socketserver.BaseServer, seconds: float = _STOP_S) -> None:
+def limit_reads(server: socketserver.BaseServer, seconds: float = SESSION_END_S) -> None:
     """Have pyspark's server of accumulators give up on a connection that stops in the middle of what it says.
 
     It takes whoever connects and reads their token without end, so another user of this machine could keep a session from
@@ -319,7 +318,7 @@ def _stop(gateway: Any) -> None:
     process = gateway.proc
     process.stdin.close()
     try:
-        process.wait(_STOP_S)
+        process.wait(SESSION_END_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -337,16 +336,16 @@ def _started(home: Path) -> list[psutil.Process]:
 
 def _end(started: list[psutil.Process]) -> None:
     """They end by themselves when all is well; one that was interrupted in its start has nobody left to tell it."""
-    _, left = psutil.wait_procs(started, timeout=_EXECUTORS_S)
+    _, left = psutil.wait_procs(started, timeout=EXECUTORS_END_S)
     for process in left:
         with suppress(psutil.Error):
             process.kill()
-    psutil.wait_procs(left, timeout=_STOP_S)
+    psutil.wait_procs(left, timeout=SESSION_END_S)
 
 
 def _remove(home: Path) -> None:
     """Remove the folder; executors that are still ending may write into it for a moment."""
-    until = time.monotonic() + _STOP_S
+    until = time.monotonic() + SESSION_END_S
     while home.exists() and time.monotonic() < until:
         shutil.rmtree(home, ignore_errors=True)
         if home.exists():

@@ -25,11 +25,11 @@ from mpca.spark.jvm.hadoop import SparkHome
 from mpca.spark.settings import settings
 from mpca.spark.yarn.client import Yarn
 from mpca.spark.yarn.submit import check_scala
+from mpca.timeouts import PAGE_S
 from mpca.units import format_size, parse_duration
 
 __all__ = ["Finding", "examine", "examine_here", "jar_here", "judge_clock", "judge_expiry", "judge_java", "judge_space"]
 
-_WEB_S = 5.0
 _CLOCK_WARN_S, _CLOCK_BAD_S = 60.0, 300.0  # Kerberos refuses five minutes
 _SPACE = 10 << 30
 _JAVAS = ("1.8", "8", "11", "17")
@@ -257,7 +257,7 @@ class _Web:
     def _get(self, url: str) -> Any:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a cluster is not behind the way out
         try:
-            with opener.open(urllib.request.Request(url, headers={"Accept": "application/json"}), timeout=_WEB_S) as answer:
+            with opener.open(urllib.request.Request(url, headers={"Accept": "application/json"}), timeout=PAGE_S) as answer:
                 return json.loads(answer.read())
         except (OSError, ValueError, urllib.error.URLError) as error:
             raise _Closed(f"{url}: {error}") from None

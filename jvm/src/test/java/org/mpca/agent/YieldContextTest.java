@@ -30,7 +30,7 @@ import org.junit.jupiter.api.Timeout;
 import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
 
-/** What the paper and the design promise of a YieldContext, on a real child process. */
+/** What the paper promises of a YieldContext, on a real child process. */
 @Timeout(60)
 class YieldContextTest {
   private final FakeAgents agents = new FakeAgents();
