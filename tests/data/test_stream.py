@@ -300,7 +300,7 @@ def test_a_read_that_fails_for_a_while_is_tried_again(pictures: Path) -> None:
         ("train.index", b"\t1\tclass1", b"\t2\tclass1", "label out of range: .*train.index: 24 records, the first is class1"),
         ("train.index", b"\t1\tclass1", b"\t1\tclassX", "damaged index: .*crc32="),
         ("manifest.json", b"    24,\n", b"    0,\n", "1 of 2 classes have no record to train on: class0"),
-        ("manifest.json", b'"format": 2', b'"format": 3', "format 3; this mpca reads up to 2"),
+        ("manifest.json", b'"format": 2', b'"format": 3', "has format 3, this mpca reads 1 to 2: use a newer mpca"),
         ("manifest.json", b"{", b"[", "damaged manifest"),
     ],
 )
