@@ -135,7 +135,7 @@ class _Launch:
             self._goals,
             files.records,
             self._clock,
-            evaluator=evaluator,
+            evaluator=evaluator,  # type: ignore[arg-type]  # its evaluations are frozen, the port's fields can be set
             backups=backups,
             restore=resumed.restore if resumed else None,
             on_status=self._listeners.on_status,
