@@ -5,8 +5,8 @@ Beside the roster, which knows in which state an agent is. Agents are named by (
 
 from __future__ import annotations
 
-from mpca.driver import cluster as c
-from mpca.driver import instructions as i
+from mpca.driver.events import AgentBack, AgentsFound, HoldEnded
+from mpca.driver.instructions import Rediscover
 from mpca.driver.roster import ACTIVE, FINISHED, Agent, Roster
 
 __all__ = ["ASK_AGAIN_S", "BARRED_S", "Attendance"]
@@ -57,7 +57,7 @@ class Attendance:
         """It handed a yield over in time."""
         self._early.discard(key)
 
-    def on_back(self, event: c.AgentBack, now: float) -> list:
+    def on_back(self, event: AgentBack, now: float) -> list:
         key = (event.agent, event.incarnation)
         found = self._roster.find(*key)
         if found is not None and found.state == ACTIVE:
@@ -80,14 +80,14 @@ class Attendance:
             return []
         return self._roster.back(*key, now, reason)
 
-    def on_hold_ended(self, event: c.HoldEnded) -> list:
+    def on_hold_ended(self, event: HoldEnded) -> list:
         found = self._roster.find(event.agent, event.incarnation)
         if found is None or found.state == FINISHED or found.executor not in self._roster.executors:
             return []  # ended, or lost with its executor: those events say the rest
         self._unheld.add((event.agent, event.incarnation))
         return self.ask()
 
-    def on_found(self, event: c.AgentsFound, now: float) -> list:
+    def on_found(self, event: AgentsFound, now: float) -> list:
         out: list = []
         settled = {(one.agent, one.incarnation) for one in event.agents}
         for one in event.agents:
@@ -127,4 +127,4 @@ class Attendance:
         open_ones = [found for found in suspects if found is not None and found.executor not in self._barred]
         open_ones += [found for key in self._unheld if (found := self._roster.find(*key)) is not None]
         executors = sorted({found.executor for found in open_ones if found.executor})
-        return [i.Rediscover(executors)] if executors else []
+        return [Rediscover(executors)] if executors else []

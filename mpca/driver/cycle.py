@@ -37,11 +37,33 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from mpca.driver import cluster as c
-from mpca.driver import instructions as i
 from mpca.driver.attendance import Attendance
 from mpca.driver.desk import NO_CYCLE, Desk, Draft
+from mpca.driver.events import (
+    Acknowledged,
+    AgentBack,
+    AgentDied,
+    AgentFailedEvent,
+    AgentFinished,
+    AgentHello,
+    AgentProgress,
+    AgentsFound,
+    Event,
+    ExecutorDamages,
+    ExecutorLost,
+    ExecutorReady,
+    HoldEnded,
+    Initial,
+    JointPublished,
+    OrderDone,
+    OrderFailed,
+    Prepared,
+    ReadLocal,
+    StopRequested,
+    Tick,
+)
 from mpca.driver.finishing import GRACE_S, Finishing
+from mpca.driver.instructions import AdoptInitial, End, Instruction, Prepare, PublishJoint, Write
 from mpca.driver.joining import Joining
 from mpca.driver.ledger import FrozenSet, Ledger, Ready, RunShape, Sum
 from mpca.driver.local_reads import LocalReads
@@ -50,6 +72,7 @@ from mpca.driver.objectives import judge
 from mpca.driver.readers import Readers
 from mpca.driver.roster import ABSENT, ACTIVE, BEGUN, FINISHED, JOINING, LATE, LIVING, READY, STARTING, Agent, Roster
 from mpca.driver.silence import Silence
+from mpca.errors import LocalProtocolError
 from mpca.wire.messages import RETURNED
 from mpca.wire.orders import Answer, Freeze, Order, Part, Reduce
 
@@ -74,7 +97,7 @@ class CycleMachine:
         self.versions: list[int] = [0] * shape.shards  # exchanges of each shard so far
         self.lengths: list[int] = []  # bytes of each shard, those of local tensors behind the model's
         self.max_cycles: int | None = None  # an objective; here, since no further cycle may begin
-        self.ended: i.End | None = None
+        self.ended: End | None = None
         #: Machine time from which training is counted: all agents of the start had taken their first update, or
         #: `start_timeout` was over. None before.
         self.began: float | None = None
@@ -101,31 +124,31 @@ class CycleMachine:
         #: What train functions still do when the run stops.
         self.finishing = Finishing(shape.finish_s)
         self.stopped: float | None = None  # machine time of the first request to stop
-        self._ending: i.StopRequested | None = None
+        self._ending: StopRequested | None = None
         self._stop_deadline = 0.0
         self._stop_reads = False
         self._stopped_in = ""  # the order that was in flight when the run was stopped
         self._handlers: dict[type, Callable[[Any, float], list]] = {
-            c.ExecutorReady: self._on_executor_ready,
-            c.ExecutorLost: self._on_executor_lost,
-            c.AgentHello: self._on_hello,
-            c.AgentDied: self._on_died,
-            c.AgentFailedEvent: self._on_failed,
-            c.AgentFinished: self._on_finished,
-            c.AgentBack: self._attendance.on_back,
-            c.AgentProgress: self._on_progress,
-            c.HoldEnded: self._on_hold_ended,
-            c.AgentsFound: self._attendance.on_found,
-            c.OrderDone: self._on_order_done,
-            c.OrderFailed: self._on_order_failed,
-            c.ExecutorDamages: self._on_damages,
-            c.Acknowledged: self._on_acknowledged,
-            i.ReadLocal: self._on_read_local,
-            i.Initial: self._on_initial,
-            i.Prepared: self._on_prepared,
-            i.JointPublished: self._on_joint_published,
-            i.StopRequested: self._on_stop,
-            i.Tick: self._on_tick,
+            ExecutorReady: self._on_executor_ready,
+            ExecutorLost: self._on_executor_lost,
+            AgentHello: self._on_hello,
+            AgentDied: self._on_died,
+            AgentFailedEvent: self._on_failed,
+            AgentFinished: self._on_finished,
+            AgentBack: self._attendance.on_back,
+            AgentProgress: self._on_progress,
+            HoldEnded: self._on_hold_ended,
+            AgentsFound: self._attendance.on_found,
+            OrderDone: self._on_order_done,
+            OrderFailed: self._on_order_failed,
+            ExecutorDamages: self._on_damages,
+            Acknowledged: self._on_acknowledged,
+            ReadLocal: self._on_read_local,
+            Initial: self._on_initial,
+            Prepared: self._on_prepared,
+            JointPublished: self._on_joint_published,
+            StopRequested: self._on_stop,
+            Tick: self._on_tick,
         }
         self._advances: dict[str, Callable[[float], list | None]] = {
             "STARTING": self._advance_starting,
@@ -135,13 +158,17 @@ class CycleMachine:
             "STOPPING": self._advance_stopping,
         }
 
-    def handle(self, event: Any, now: float) -> list:
-        """Apply one event at time `now` (seconds, monotonic) and say what to do next."""
-        if self.stage == "CLOSED":
-            return []
+    def handle(self, event: Event, now: float) -> list[Instruction]:
+        """Apply one event at time `now` (seconds, monotonic) and say what to do next. A closed run hears on, and does nothing.
+
+        Raises:
+            LocalProtocolError: this is no event of `Event`; nothing was changed.
+        """
         handler = self._handlers.get(type(event))
         if handler is None:
-            return []  # Output is the shell's
+            raise LocalProtocolError(f"the driver's machine knows no such event: {event!r}")
+        if self.stage == "CLOSED":
+            return []
         out = handler(event, now)
         while self.stage != "CLOSED" and self._desk.job is None and not self._waiting and self._desk.retry_at is None:
             step = self._advances[self.stage](now)
@@ -152,12 +179,12 @@ class CycleMachine:
 
     # ---- executors and agents ----------------------------------------------------------------------------------------
 
-    def _on_executor_ready(self, event: c.ExecutorReady, now: float) -> list:
+    def _on_executor_ready(self, event: ExecutorReady, now: float) -> list:
         if self.stage == "STOPPING":
             return []
         return self.roster.executor_ready(event.executor, event.host, event.cores, now)
 
-    def _on_executor_lost(self, event: c.ExecutorLost, now: float) -> list:
+    def _on_executor_lost(self, event: ExecutorLost, now: float) -> list:
         for agent in self.roster.agents:
             if agent.executor == event.executor and agent.state != ABSENT:
                 self._leave_out(agent.index, f"executor {event.executor} lost")
@@ -176,17 +203,17 @@ class CycleMachine:
             out += self._attendance.ask()
         return out
 
-    def _on_hello(self, event: c.AgentHello, now: float) -> list:
+    def _on_hello(self, event: AgentHello, now: float) -> list:
         hello = event.hello
         if self.roster.find(hello.agent, hello.incarnation) is None:
             return []
         reason = self._joining.greet(hello)
         if reason:
-            return self._on_stop(i.StopRequested("failed", reason, final=True), now)
+            return self._on_stop(StopRequested("failed", reason, final=True), now)
         self.lengths = [4 * (b - a) for a, b in zip(hello.bounds, hello.bounds[1:], strict=False)]
         return self.roster.hello(hello.agent, hello.incarnation, event.host, hello.pid, now)
 
-    def _on_died(self, event: c.AgentDied, now: float) -> list:
+    def _on_died(self, event: AgentDied, now: float) -> list:
         found = self.roster.find(event.agent, event.incarnation)
         if found is None:
             return []
@@ -201,19 +228,19 @@ class CycleMachine:
         executor = self.roster.executors.get(event.executor)
         if self.stage == "STARTING" and executor is not None and executor.quarantined_until > now:
             why = f"agent {event.agent} on executor {event.executor} cannot start: {reason}\n{tail}"
-            out += self._on_stop(i.StopRequested("failed", why), now)
+            out += self._on_stop(StopRequested("failed", why), now)
         return out
 
-    def _on_failed(self, event: c.AgentFailedEvent, now: float) -> list:
+    def _on_failed(self, event: AgentFailedEvent, now: float) -> list:
         found = self.roster.find(event.agent, event.incarnation)
         if found is None:
             return []
         self.finishing.ended(event.agent, event.incarnation, f"raised {event.error}")
         self.roster.move(found, ABSENT, now, event.error)  # it ends by itself: a stop need not wait for it
         where = f"agent {event.agent} (host {event.host}, executor {event.executor})"
-        return self._on_stop(i.StopRequested("failed", f"{where} raised {event.error}\n{event.traceback}", final=True), now)
+        return self._on_stop(StopRequested("failed", f"{where} raised {event.error}\n{event.traceback}", final=True), now)
 
-    def _on_finished(self, event: c.AgentFinished, now: float) -> list:
+    def _on_finished(self, event: AgentFinished, now: float) -> list:
         found = self.roster.find(event.agent, event.incarnation)
         forgot = found is not None and found.state == STARTING and self.stage != "STOPPING"
         out: list = self.roster.finished(event.agent, event.incarnation, now)
@@ -222,10 +249,10 @@ class CycleMachine:
                 f"agent {event.agent} (executor {event.executor}): the train function returned without mpca.attach; "
                 "call mpca.attach(model, optimizer) when both are made, before the loop"
             )
-            out += self._on_stop(i.StopRequested("failed", why, final=True), now)
+            out += self._on_stop(StopRequested("failed", why, final=True), now)
         return out
 
-    def _on_progress(self, event: c.AgentProgress, now: float) -> list:
+    def _on_progress(self, event: AgentProgress, now: float) -> list:
         self.readers.progress(event)
         self.finishing.progress(event, now)
         if event.function == RETURNED:
@@ -235,7 +262,7 @@ class CycleMachine:
             self.roster.trains(event.agent, event.incarnation, now)
         return []
 
-    def _on_hold_ended(self, event: c.HoldEnded, now: float) -> list:
+    def _on_hold_ended(self, event: HoldEnded, now: float) -> list:
         return [] if self.stage == "STOPPING" else self._attendance.on_hold_ended(event)
 
     # ---- the start -----------------------------------------------------------------------------------------------------
@@ -260,7 +287,7 @@ class CycleMachine:
             f"{len(self.roster.executors)} executors are there and min_agents={self.shape.min_agents}; "
             f"{hint or 'look at the logs of executors'}, or raise cluster.start_timeout"
         )
-        return self._on_stop(i.StopRequested("failed", why), now)
+        return self._on_stop(StopRequested("failed", why), now)
 
     def _advance_reading(self, now: float) -> list | None:
         """x_0 of one agent, one shard an order, with weight 1 since its tau is still 0. Its cycles end with -1.
@@ -275,7 +302,7 @@ class CycleMachine:
         if self._sum is not None:
             done, self._sum = self._sum, None
             self._waiting = True
-            return [i.AdoptInitial(done.order, done.shard, done.length)]
+            return [AdoptInitial(done.order, done.shard, done.length)]
         if shard == len(self.lengths):
             self._joining.agree(now)
             self._ledger = Ledger()  # the first cycle's line says nothing of the reading
@@ -289,7 +316,7 @@ class CycleMachine:
             draft.freeze = (cycle, shard, [source])
         return self._desk.submit(draft, cycle, now)
 
-    def _on_initial(self, event: i.Initial, now: float) -> list:
+    def _on_initial(self, event: Initial, now: float) -> list:
         self._waiting = False
         if self.stage == "READING":
             self._joining.read = event.shard + 1
@@ -299,7 +326,7 @@ class CycleMachine:
 
     # ---- local tensors -------------------------------------------------------------------------------------------------
 
-    def _on_read_local(self, event: i.ReadLocal, now: float) -> list:
+    def _on_read_local(self, event: ReadLocal, now: float) -> list:
         self.local.want()
         return []
 
@@ -308,7 +335,7 @@ class CycleMachine:
         step = self.local.step(self.lengths, now)
         if step is None:
             return None
-        if isinstance(step, i.AdoptInitial):
+        if isinstance(step, AdoptInitial):
             self._waiting = True
             return [step]
         out = self._desk.submit(step, self.cycle, now)
@@ -345,15 +372,15 @@ class CycleMachine:
         out = self._desk.drop(self._joining.take_done(given_up=joiners_wait))
         if self.roster.count(JOINING) and not self._joining.joint:
             self._waiting = True
-            return [*out, i.PublishJoint()]
+            return [*out, PublishJoint()]
         released = self.local.release()
         step = self._desk.submit(released, self.cycle, now) if released is not None else self._read_local(now)
         if step is not None:
             return out + step
         if self.max_cycles is not None and self.cycle >= self.max_cycles:
-            return out + self._on_stop(i.StopRequested("max_cycles", f"{self.cycle} cycles"), now)
+            return out + self._on_stop(StopRequested("max_cycles", f"{self.cycle} cycles"), now)
         if self.roster.count(FINISHED) == len(self.roster.agents):
-            return out + self._on_stop(i.StopRequested("reached", "every train function returned"), now)
+            return out + self._on_stop(StopRequested("reached", "every train function returned"), now)
         there = self.roster.count(ACTIVE, BEGUN, READY)
         if there < self._needed:
             out += self._pause(there, now)
@@ -363,7 +390,7 @@ class CycleMachine:
             return out or None
         if self.stage == "PAUSED":
             self._enter("RUNNING", f"{there} agents alive")
-            out.append(i.Write("pause", {"start": self._paused[0], "end": now, "reason": self._paused[1]}))
+            out.append(Write("pause", {"start": self._paused[0], "end": now, "reason": self._paused[1]}))
         step = self._begin_cycle(now)
         return out + step if step else out or None
 
@@ -378,7 +405,7 @@ class CycleMachine:
         reason = f"{there} of {len(self.roster.agents)} agents alive, min_agents={self.shape.min_agents}"
         self._enter("PAUSED", reason)
         self._paused = (now, reason)
-        return [i.Write("pause", {"start": now, "end": None, "reason": reason})]
+        return [Write("pause", {"start": now, "end": None, "reason": reason})]
 
     def _begin_cycle(self, now: float) -> list | None:
         usable = self._frozen.contributors() if self._frozen.cycle == self.cycle else []
@@ -464,7 +491,7 @@ class CycleMachine:
         done, self._sum = self._sum, None
         assert done is not None
         self._waiting = True
-        return [i.Prepare(done.order, done.cycle, done.shard, done.length)]
+        return [Prepare(done.order, done.cycle, done.shard, done.length)]
 
     def _end_cycle(self, now: float) -> list:
         out = self._write_cycle()
@@ -488,7 +515,7 @@ class CycleMachine:
         if self._frozen.cycle == self.cycle + 1:
             self._ledger.left_out = dict(self._frozen.left_out)
         ledger.bytes.update(self.readers.take_bytes())
-        return [i.Write("cycle", ledger.line(self.cycle, shard, numbers))]
+        return [Write("cycle", ledger.line(self.cycle, shard, numbers))]
 
     def _leave_out(self, agent: int, reason: str) -> None:
         self._frozen.left_out[agent] = reason
@@ -500,11 +527,11 @@ class CycleMachine:
         if self.began is not None:
             return []
         self.began = now
-        return [i.Write("begin", {"agents": self.roster.count(ACTIVE)})]
+        return [Write("begin", {"agents": self.roster.count(ACTIVE)})]
 
     # ---- what became of an order ---------------------------------------------------------------------------------------
 
-    def _on_order_done(self, event: c.OrderDone, now: float) -> list:
+    def _on_order_done(self, event: OrderDone, now: float) -> list:
         order = self._desk.done(event.order)
         if order is None:
             return []
@@ -555,7 +582,7 @@ class CycleMachine:
                 f"the parameters of all {len(kept.frozen)} agents are not finite in cycle {freeze.cycle}: training diverged; "
                 "lower optimizer.lr or the method's gamma. What is saved is the last joint model, which is finite"
             )
-            return self._on_stop(i.StopRequested("failed", why, final=True), now)
+            return self._on_stop(StopRequested("failed", why, final=True), now)
         for key, reason in late.items():
             out += self._attendance.was_late(key, reason, now)
         self._frozen = kept
@@ -563,7 +590,7 @@ class CycleMachine:
             self._ledger.left_out.update(kept.left_out)
         return out
 
-    def _on_order_failed(self, event: c.OrderFailed, now: float) -> list:
+    def _on_order_failed(self, event: OrderFailed, now: float) -> list:
         order = self._desk.done(event.order)
         if order is None or self.stage == "STOPPING":
             if order is not None and self.local.owns(order):
@@ -586,21 +613,21 @@ class CycleMachine:
             out += self._submit_cycle(now)
         return out  # otherwise the order is built anew from what is true now
 
-    def _suspect(self, event: c.OrderFailed, now: float) -> list:
+    def _suspect(self, event: OrderFailed, now: float) -> list:
         """Nobody is known to be lost: leave the executors out that failed or did not end, and ask them later."""
         out: list = []
         culprits = [event.executor] if event.executor else event.unfinished  # a failed task ends all others
         self._failures += 1
         if not culprits or self._failures > len(self.roster.agents) + 3:
             why = f"cycle {self.cycle} failed {self._failures} times: {event.reason}"
-            return self._on_stop(i.StopRequested("failed", why), now)
+            return self._on_stop(StopRequested("failed", why), now)
         if event.executor and event.damages:
             self._attendance.bar(event.executor, now)
         for name in culprits:
             out += self._leave_out_executor(name, event.reason, now)
         return out
 
-    def _on_damages(self, event: c.ExecutorDamages, now: float) -> list:
+    def _on_damages(self, event: ExecutorDamages, now: float) -> list:
         if self.stage not in ("RUNNING", "PAUSED") or event.executor not in self.roster.executors:
             return []
         log.warning("%s", event.reason)
@@ -620,7 +647,7 @@ class CycleMachine:
 
     # ---- preparation and broadcasts --------------------------------------------------------------------------------------
 
-    def _on_prepared(self, event: i.Prepared, now: float) -> list:
+    def _on_prepared(self, event: Prepared, now: float) -> list:
         self._waiting = False
         self.versions[event.shard] = event.version
         self._norms.joint_moved(event.shard, event.moved, event.size)
@@ -632,12 +659,12 @@ class CycleMachine:
         self._ready = Ready(event.cycle, event.shard, event.broadcast, event.version, length, alpha)
         return self._desk.drop(unsent)
 
-    def _on_joint_published(self, event: i.JointPublished, now: float) -> list:
+    def _on_joint_published(self, event: JointPublished, now: float) -> list:
         self._waiting = False
         self._joining.published(event, self.cycle)
         return []
 
-    def _on_acknowledged(self, event: c.Acknowledged, now: float) -> list:
+    def _on_acknowledged(self, event: Acknowledged, now: float) -> list:
         self._ledger.bytes["in"] += event.bytes_in
         self._ledger.bytes["driver_out"] += event.from_driver
         if self._owed is not None and event.broadcast == self._owed.broadcast:
@@ -663,7 +690,7 @@ class CycleMachine:
 
     # ---- time and the end ------------------------------------------------------------------------------------------------
 
-    def _on_tick(self, event: i.Tick, now: float) -> list:
+    def _on_tick(self, event: Tick, now: float) -> list:
         out = self._retry(now)
         if self.stage == "STOPPING" and now > self._stop_deadline:
             out += self._desk.cancel("the run is stopping")
@@ -691,7 +718,7 @@ class CycleMachine:
             out += self._attendance.on_tick(now)
         return out
 
-    def _on_stop(self, event: i.StopRequested, now: float) -> list:
+    def _on_stop(self, event: StopRequested, now: float) -> list:
         if self._ending is not None:
             self._ending = self.finishing.again(self._ending, event, now)
             return []

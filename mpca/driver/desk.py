@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mpca.driver import instructions as i
-from mpca.driver.cluster import OrderFailed
+from mpca.driver.events import OrderFailed
+from mpca.driver.instructions import CancelOrder, SubmitOrder, Withdraw
 from mpca.driver.ledger import Ready, RunShape
 from mpca.driver.readers import Readers
 from mpca.driver.roster import ABSENT, ACTIVE, BEGUN, FINISHED, LATE, READY, STARTING, Agent, Roster
@@ -97,7 +97,7 @@ class Desk:
         )
         self._heard(order)
         self.job, self._cancelled = order, False
-        return [i.SubmitOrder(order)]
+        return [SubmitOrder(order)]
 
     def _heard(self, order: Order) -> None:
         """The order tells its executors of the waste; for those that fail, `keep_failed` takes it back."""
@@ -129,7 +129,7 @@ class Desk:
         """Withdraw broadcasts here; executors forget them with the next order that they hear."""
         for one in broadcasts:
             self._waste[one.broadcast] = self._asked.pop(one.broadcast, set())
-        return [i.Withdraw(one.broadcast) for one in broadcasts]
+        return [Withdraw(one.broadcast) for one in broadcasts]
 
     def done(self, order: int) -> Order | None:
         """The order in flight, if it is this one; it is no longer in flight."""
@@ -142,7 +142,7 @@ class Desk:
         if self.job is None or self._cancelled:
             return []
         self._cancelled = True
-        return [i.CancelOrder(self.job.order, reason)]
+        return [CancelOrder(self.job.order, reason)]
 
     def overdue(self, now: float) -> bool:
         return self.job is not None and now > self.job.deadline + CANCEL_AFTER_S

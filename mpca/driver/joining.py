@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpca.driver.cluster import Acknowledged
-from mpca.driver.instructions import JointPublished
+from mpca.driver.events import Acknowledged, JointPublished
 from mpca.driver.ledger import Ready
 from mpca.driver.roster import JOINING, READY, Agent, Roster
 from mpca.wire.messages import Hello

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import logging
 
-from mpca.driver import instructions as i
 from mpca.driver.desk import Draft
+from mpca.driver.instructions import AdoptInitial
 from mpca.driver.ledger import FrozenSet
 from mpca.driver.roster import ACTIVE, LIVING, Agent, Roster
 from mpca.wire.orders import Order, Part, Reduce
@@ -77,7 +77,7 @@ class LocalReads:
                 stop.append([*agent.key, "its train function has returned"])
         return Draft(f"{len(stop)} agents whose train function has returned", stop=stop) if stop else None
 
-    def step(self, lengths: list[int], now: float) -> Draft | i.AdoptInitial | None:
+    def step(self, lengths: list[int], now: float) -> Draft | AdoptInitial | None:
         """What the read needs next; None: nothing is wanted, or nobody is there to be read.
 
         Args:
@@ -87,7 +87,7 @@ class LocalReads:
             self.wanted = False
             return None
         if self._summed:
-            return i.AdoptInitial(self._order, self._shard, lengths[self._shard])
+            return AdoptInitial(self._order, self._shard, lengths[self._shard])
         if self._source is None or not self._usable():
             self._restart()
             self._source = self._choose()

@@ -12,9 +12,10 @@ import numpy as np
 
 from mpca import methods
 from mpca.algorithm.sharding import ShardPlan
-from mpca.driver import instructions as i
 from mpca.driver.cluster import AgentSpec
 from mpca.driver.cycle import CycleMachine
+from mpca.driver.events import ReadLocal
+from mpca.driver.instructions import End
 from mpca.driver.ledger import RunShape
 from mpca.driver.objectives import Goals
 from mpca.driver.roster import Roster
@@ -76,7 +77,7 @@ class Scenario:
 class Outcome:
     records: list[Record]
     joint: list[np.ndarray]  # by shard
-    end: i.End
+    end: End
     events: int  # that the world saw
     cycles: int
     faults: list[Fault]  # that happened
@@ -165,7 +166,7 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
         if machine.cycle >= scenario.cycles and settled is None:  # before the agents were told to stop
             settled = _settled(scenario, cluster, script, watch, world.now)
         if scenario.local and machine.stage == "RUNNING" and machine.cycle % READ_LOCAL_EVERY == 0:
-            runner.step([i.ReadLocal()])
+            runner.step([ReadLocal()])
         runner.beside()
         if world.now > scenario.patience_s:
             watch.stuck(f"the run has not ended after {world.now:.0f} s; stage {machine.stage}, cycle {machine.cycle}")

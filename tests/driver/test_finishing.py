@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from mpca.api.finish import exit_code
-from mpca.driver import cluster as c
+from mpca.driver.events import AgentProgress, StopRequested
 from mpca.driver.finishing import Finishing
-from mpca.driver.instructions import CutOff, End, StopRequested
+from mpca.driver.instructions import CutOff, End
 from mpca.driver.roster import ACTIVE, FINISHED, Agent
 
 STOP = StopRequested("max_time", "60s of training")
 
 
-def said(agent: int, function: str, steps: int = 1) -> c.AgentProgress:
-    return c.AgentProgress(agent, 0, steps, steps, 0.0, 0.0, {}, [], function)
+def said(agent: int, function: str, steps: int = 1) -> AgentProgress:
+    return AgentProgress(agent, 0, steps, steps, 0.0, 0.0, {}, [], function)
 
 
 class Told:
@@ -182,7 +182,7 @@ def test_a_stop_that_may_not_have_been_heard_is_said_again_while_it_makes_a_diff
     assert not told.finishing.due_again(110.0)
 
 
-@pytest.mark.parametrize("event", [said(7, "left"), c.AgentProgress(0, 3, 1, 1, 0.0, 0.0, {}, [], "overrun")])
+@pytest.mark.parametrize("event", [said(7, "left"), AgentProgress(0, 3, 1, 1, 0.0, 0.0, {}, [], "overrun")])
 def test_what_others_say_changes_nothing(event: Any) -> None:
     told = Told()
     told.finishing.progress(event, 105.0)

@@ -15,7 +15,7 @@ from mpca.driver import roster
 from mpca.driver.attendance import Attendance
 from mpca.driver.cycle import CycleMachine
 from mpca.driver.desk import NO_CYCLE, Desk
-from mpca.driver.instructions import JointPublished
+from mpca.driver.events import JointPublished
 from mpca.driver.joining import Joining
 from mpca.driver.ledger import FrozenSet, Ledger
 from mpca.driver.runner import Runner
