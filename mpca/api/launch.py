@@ -30,14 +30,14 @@ from mpca.api.signals import Interrupted, Signals
 from mpca.api.stores import open_store
 from mpca.clock import SystemClock
 from mpca.config import Resolved, load
+from mpca.driver.agent_table import AgentTable
 from mpca.driver.backups import BackupWriter
 from mpca.driver.budget import check_heaps
 from mpca.driver.cluster import AgentSpec, Cluster
 from mpca.driver.cycle import CycleMachine
 from mpca.driver.instructions import End
-from mpca.driver.ledger import RunShape
 from mpca.driver.objectives import DumpModel, Evaluate, Goals
-from mpca.driver.roster import Roster
+from mpca.driver.run_shape import RunShape
 from mpca.driver.runner import Runner
 from mpca.driver.status import RunStatus
 from mpca.errors import JvmError, MpcaError, RunFailed
@@ -290,7 +290,7 @@ class _Launch:
             data=self._resumed.state.data if self._resumed else {},
             places=shard_hosts(session, str(config.data.options.get("path", ""))),
         )
-        return CycleMachine(shape, Roster(self._agents, config.cluster.agents_per_executor), self._clock.now())
+        return CycleMachine(shape, AgentTable(self._agents, config.cluster.agents_per_executor), self._clock.now())
 
     def _check_model(self, conf: dict[str, str], hello: Hello) -> None:
         """The model is known with the first hello: does it fit the heaps that were asked for?"""
@@ -352,10 +352,10 @@ class _Launch:
                 if self._signals.caught is not None:
                     runner.stop("interrupted", signal.Signals(self._signals.caught).name)
                 runner.once()
-                came = came or bool(machine.roster.executors)
+                came = came or bool(machine.table.executors)
                 if self._place.lost is not None:
                     raise self._place.lost
-                places = len(machine.roster.executors) * config.agents_per_executor
+                places = len(machine.table.executors) * config.agents_per_executor
                 if "executors" not in self._seconds and places >= self._agents:
                     self._stage("executors")
                 if "agents" not in self._seconds and machine.stage != "STARTING":

@@ -24,9 +24,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from mpca.driver.agent_table import FINISHED, Agent
 from mpca.driver.events import AgentProgress, StopRequested
 from mpca.driver.instructions import CutOff, End
-from mpca.driver.roster import FINISHED, Agent
 from mpca.units import format_duration
 from mpca.wire.messages import LEFT, OVERRUN
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import logging
 
-from mpca.driver.desk import Draft
+from mpca.driver.agent_table import ACTIVE, LIVING, Agent, AgentTable
+from mpca.driver.dispatcher import Draft
 from mpca.driver.instructions import AdoptInitial
-from mpca.driver.ledger import FrozenSet
-from mpca.driver.roster import ACTIVE, LIVING, Agent, Roster
+from mpca.driver.snapshots import ShardSnapshots
 from mpca.wire.orders import Order, Part, Reduce
 
 __all__ = ["LocalReads"]
@@ -28,11 +28,11 @@ _Key = tuple[int, int]  # agent, incarnation
 class LocalReads:
     """One read at a time."""
 
-    def __init__(self, roster: Roster, shards: int) -> None:
+    def __init__(self, table: AgentTable, shards: int) -> None:
         self.wanted = False
         self.ended = 0  # reads so far, successful or given up
         self.took = 0.0  # seconds from the first order of the newest read to its end
-        self._roster, self._first = roster, shards
+        self._table, self._first = table, shards
         self._leaving: set[_Key] = set()
         self._read: set[_Key] = set()  # of those, the ones that were read since
         self._source: Agent | None = None
@@ -112,7 +112,7 @@ class LocalReads:
 
     # ---- what became of it -------------------------------------------------------------------------------------------
 
-    def done(self, order: Order, kept: FrozenSet | None) -> None:
+    def done(self, order: Order, kept: ShardSnapshots | None) -> None:
         """`kept` is the answer to a freeze; if the source is not in it, another agent is asked."""
         if order.order != self._order:
             return  # of a read that was begun anew
@@ -150,11 +150,11 @@ class LocalReads:
     # ---- who -----------------------------------------------------------------------------------------------------------
 
     def _living(self, key: _Key) -> Agent | None:
-        found = self._roster.find(*key)
-        return found if found is not None and found.state in LIVING and found.executor in self._roster.executors else None
+        found = self._table.find(*key)
+        return found if found is not None and found.state in LIVING and found.executor in self._table.executors else None
 
     def _choose(self) -> Agent | None:
-        for agent in self._roster.agents:
+        for agent in self._table.agents:
             key = agent.index, agent.incarnation
             if self._living(key) is not None and (agent.state == ACTIVE or key in self._leaving):
                 return agent
@@ -163,6 +163,6 @@ class LocalReads:
     def _usable(self) -> bool:
         """What was frozen is its executor's; before that the agent itself must answer."""
         if self._frozen:
-            return self._executor in self._roster.executors
+            return self._executor in self._table.executors
         agent = self._living(self._key)
         return agent is not None and (agent.state == ACTIVE or self._key in self._leaving)

@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from mpca.data.plan import Membership
+from mpca.driver.agent_table import ABSENT, Agent
 from mpca.driver.events import AgentProgress
-from mpca.driver.roster import ABSENT, Agent
 from mpca.errors import BackupError
 from mpca.wire.orders import Members, Order
 

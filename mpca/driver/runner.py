@@ -107,7 +107,7 @@ class Runner:
         self.method, self.goals, self.records, self.bad = method, goals, records, bad
         machine.max_cycles = goals.max_cycles
         self.joint: JointModel | None = None
-        self.tally = Tally(len(machine.roster.agents))
+        self.tally = Tally(len(machine.table.agents))
         self.returns: dict[int, bytes] = {}
         #: What reached the target, which is the result: states and layout, with local tensors as they were then.
         self.reached: tuple[list[JointShard | None], ModelLayout] | None = None
@@ -407,7 +407,7 @@ class Runner:
             images_per_s=self.tally.samples_per_s,
             updates_per_s=self.tally.updates_per_s,
             tau=self.tally.tau,
-            agents_alive=self.machine.roster.count("ACTIVE", "BEGUN", "READY", "JOINING"),
-            agents_wanted=len(self.machine.roster.agents),
+            agents_alive=self.machine.table.count("ACTIVE", "BEGUN", "READY", "JOINING"),
+            agents_wanted=len(self.machine.table.agents),
             seconds_left=None if limit is None or trained is None else max(0.0, limit - trained),
         )

@@ -82,8 +82,8 @@ class SimAgent:
         self.stopped = False
         self.attached = False
         #: Its next snapshot is not finite, nor any after it, until all shards are replaced with no update in between: one
-        #: shard that is not finite spoils the others again.
-        self.poisoned = False
+        #: shard that is not finite makes the others so again.
+        self.non_finite = False
         self._cured: set[int] = set()
         self.updates = 0
         #: Its local tensor, an int32 behind the model's shards: updates of this agent, or of the one whose it took.
@@ -200,8 +200,8 @@ class SimAgent:
         self.trainer.advance(count, self.machine.pulls)
         self.updates += count
         self.counted += count
-        if self.poisoned and self._cured:
-            self._node.spoilt_again(self)
+        if self.non_finite and self._cured:
+            self._node.non_finite_again(self)
         self._node.stepped(self, count)
         self._trained_to += count * self._step_s
         self._perform(self.machine.handle(Stepped(count), now), now)
@@ -256,10 +256,10 @@ class SimAgent:
                     self.counted = int.from_bytes(from_words(data, LOCAL_BYTES), "little")
                 else:
                     self.trainer.install(one.shard, data, one.version, one.mode)
-                    if one.mode == "replace" and self.poisoned:
+                    if one.mode == "replace" and self.non_finite:
                         self._cured.add(one.shard)
                         if len(self._cured) == self.machine.shards:
-                            self.poisoned = False
+                            self.non_finite = False
                             self._cured.clear()
                 self._node.took(self, one)
             elif kind is Release:
@@ -291,6 +291,6 @@ class SimAgent:
         bounds = self.trainer.bounds
         data = np.empty(bounds[one.shard + 1] - bounds[one.shard], np.float32)
         self.trainer.snapshot(one.shard, data)
-        if self.poisoned:
+        if self.non_finite:
             data[:1] = np.nan
         self._node.snapshot(self, one, data, end - self._copy_s, end)

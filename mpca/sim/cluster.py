@@ -445,11 +445,11 @@ class SimCluster:
         found[1].continue_process()
         return True
 
-    def poison(self, agent: int) -> bool:
+    def non_finite(self, agent: int) -> bool:
         found = self.process(agent)
         if found is None:
             return False
-        found[1].poisoned = True
+        found[1].non_finite = True
         return True
 
     def skew_executor(self, agent: int, by_s: float) -> bool:

@@ -117,8 +117,8 @@ class Node:
     def stepped(self, agent: SimAgent, updates: int) -> None:
         self._cluster.watch.stepped(agent.agent, agent.incarnation, updates)
 
-    def spoilt_again(self, agent: SimAgent) -> None:
-        self._cluster.watch.spoilt_again(agent.agent)
+    def non_finite_again(self, agent: SimAgent) -> None:
+        self._cluster.watch.non_finite_again(agent.agent)
 
     def snapshot(self, agent: SimAgent, one: Publish, data: np.ndarray, start: float, end: float) -> None:
         crc = crc32(data.data)

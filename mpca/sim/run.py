@@ -12,13 +12,13 @@ import numpy as np
 
 from mpca import methods
 from mpca.algorithm.sharding import ShardPlan
+from mpca.driver.agent_table import AgentTable
 from mpca.driver.cluster import AgentSpec
 from mpca.driver.cycle import CycleMachine
 from mpca.driver.events import ReadLocal
 from mpca.driver.instructions import End
-from mpca.driver.ledger import RunShape
 from mpca.driver.objectives import Goals
-from mpca.driver.roster import Roster
+from mpca.driver.run_shape import RunShape
 from mpca.driver.runner import Runner
 from mpca.records import CycleRecord, Record, to_json
 from mpca.sim.agents import Behind
@@ -151,7 +151,7 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
         finish_s=scenario.finish_s,
         norm_limit=scenario.norm_limit,
     )
-    machine = CycleMachine(shape, Roster(scenario.agents, scenario.per_executor), world.clock.now())
+    machine = CycleMachine(shape, AgentTable(scenario.agents, scenario.per_executor), world.clock.now())
     ledger = _Ledger(watch)
     spec = AgentSpec("python", {}, {})
     port = around(cluster, world) if around else cluster

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from mpca.driver.agent_table import AgentTable
 from mpca.driver.cycle import CycleMachine
 from mpca.driver.events import (
     Acknowledged,
@@ -17,8 +18,7 @@ from mpca.driver.events import (
     Prepared,
 )
 from mpca.driver.instructions import AdoptInitial, Prepare, PublishJoint, SubmitOrder, Write
-from mpca.driver.ledger import RunShape
-from mpca.driver.roster import Roster
+from mpca.driver.run_shape import RunShape
 from mpca.wire.messages import Hello
 from mpca.wire.orders import Answer, Frozen, Order
 
@@ -50,7 +50,7 @@ class Machine:
                 run="r", epoch=1, shards=shards, phases=phases, exchanges=True, min_agents=min_agents, deadline_s=5.0,
                 start_timeout_s=60.0, **shape,
             ),
-            Roster(agents, per_executor),
+            AgentTable(agents, per_executor),
             self.now,
         )  # fmt: skip
         self.agents, self.shards, self.per_executor = agents, shards, per_executor

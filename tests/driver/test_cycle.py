@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
+from mpca.driver.cycle_record import CycleRecordBuilder
 from mpca.driver.events import (
     AgentBack,
     AgentDied,
@@ -26,7 +27,6 @@ from mpca.driver.events import (
     Tick,
 )
 from mpca.driver.instructions import CancelOrder, CutOff, End, Rediscover, StartAgent, SubmitOrder, Withdraw, Write
-from mpca.driver.ledger import Ledger
 from mpca.errors import LocalProtocolError
 from mpca.wire.orders import Download, Freeze, Part, Rediscovered, Reduce
 from tests.driver.support import Machine, hello, order_of, progress, written
@@ -139,7 +139,7 @@ def test_a_silent_agent_is_told_of_a_minute_after_its_last_answer() -> None:
     out = machine.cycle(out)  # both hand a yield over
     machine.late = {1: "no answer before the deadline"}
     machine.run(machine.done(order_of(out)))
-    assert machine.machine.roster.agents[1].state == "LATE"
+    assert machine.machine.table.agents[1].state == "LATE"
 
     def silent(at: float) -> list[tuple[int, str]]:
         said = written(machine.tell(Tick(), at=at), "agent")
@@ -243,9 +243,9 @@ def test_alpha_goes_with_the_joint_state_by_the_mean_tau_of_its_own_exchange() -
 
 
 def test_agents_without_an_update_are_not_in_the_mean_tau() -> None:
-    ledger = Ledger(contributors={0: {"tau": 6}, 1: {"tau": 0}, 2: {"tau": 10}})
+    ledger = CycleRecordBuilder(contributors={0: {"tau": 6}, 1: {"tau": 0}, 2: {"tau": 10}})
     assert ledger.mean_tau() == 8.0
-    assert Ledger(contributors={0: {"tau": 0}}).mean_tau() == 0.0
+    assert CycleRecordBuilder(contributors={0: {"tau": 0}}).mean_tau() == 0.0
 
 
 def test_two_phases_prepare_at_the_end_of_their_cycle() -> None:
@@ -831,9 +831,9 @@ def test_what_an_older_incarnation_or_order_says_changes_nothing(event: Any) -> 
     machine = Machine()
     reducing(machine)
     machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
-    before = [(one.state, one.incarnation) for one in machine.machine.roster.agents]
+    before = [(one.state, one.incarnation) for one in machine.machine.table.agents]
     assert machine.run(event) == []
-    assert [(one.state, one.incarnation) for one in machine.machine.roster.agents] == before
+    assert [(one.state, one.incarnation) for one in machine.machine.table.agents] == before
 
 
 def test_a_yield_of_an_incarnation_that_was_not_asked_is_not_taken() -> None:

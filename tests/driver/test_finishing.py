@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from mpca.api.finish import exit_code
+from mpca.driver.agent_table import ACTIVE, FINISHED, Agent
 from mpca.driver.events import AgentProgress, StopRequested
 from mpca.driver.finishing import Finishing
 from mpca.driver.instructions import CutOff, End
-from mpca.driver.roster import ACTIVE, FINISHED, Agent
 
 STOP = StopRequested("max_time", "60s of training")
 

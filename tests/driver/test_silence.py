@@ -6,16 +6,16 @@ import logging
 
 import pytest
 
-from mpca.driver.roster import ABSENT, ACTIVE, BEGUN, FINISHED, JOINING, LATE, READY, STARTING, Roster
+from mpca.driver.agent_table import ABSENT, ACTIVE, BEGUN, FINISHED, JOINING, LATE, READY, STARTING, AgentTable
 from mpca.driver.silence import Silence
 
 
-def silence(state: str, since: float = 0.0) -> tuple[Silence, Roster]:
-    roster = Roster(1, 1)
-    agent = roster.agents[0]
+def silence(state: str, since: float = 0.0) -> tuple[Silence, AgentTable]:
+    table = AgentTable(1, 1)
+    agent = table.agents[0]
     agent.incarnation, agent.executor, agent.host = 0, "3", "worker7"
-    roster.move(agent, state, since, "")
-    return Silence(roster), roster
+    table.move(agent, state, since, "")
+    return Silence(table), table
 
 
 def told(one: Silence, *times: float) -> list[float]:
@@ -53,8 +53,8 @@ def test_it_counts_from_the_last_step_and_is_told_again_when_it_has_doubled() ->
 
 
 def test_another_incarnation_has_a_minute_of_its_own() -> None:
-    one, roster = silence(LATE)
+    one, table = silence(LATE)
     assert told(one, 60.0) == [60.0]
-    roster.agents[0].incarnation = 1
-    roster.move(roster.agents[0], STARTING, 70.0, "")
+    table.agents[0].incarnation = 1
+    table.move(table.agents[0], STARTING, 70.0, "")
     assert told(one, 129.0, 130.0) == [130.0]

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from mpca.cli.bench.load import Ticks, cpu_ticks, interface_bytes
 from mpca.clock import SystemClock
+from mpca.driver.agent_table import AgentTable
 from mpca.driver.cluster import AgentSpec, Cluster
 from mpca.driver.cycle import CycleMachine
-from mpca.driver.ledger import RunShape
 from mpca.driver.objectives import Goals
-from mpca.driver.roster import Roster
+from mpca.driver.run_shape import RunShape
 from mpca.driver.runner import Runner
 from mpca.errors import MpcaError
 from mpca.methods import MPCA, to_dict
@@ -148,7 +148,7 @@ def open_run(spark: SparkSession, case: Case, interface: str = "eth0", records: 
     cluster = SparkCluster(spark, shape.run, reducer=case.reducer, broadcast=case.broadcast)
     marks = Marks(interface, records)
     runner = Runner(
-        CycleMachine(shape, Roster(case.agents, 1), clock.now()),
+        CycleMachine(shape, AgentTable(case.agents, 1), clock.now()),
         cluster,
         method,
         AgentSpec(python=sys.executable, env=_ONE_THREAD, start=start),

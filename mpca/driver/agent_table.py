@@ -36,15 +36,15 @@ __all__ = [
     "QUARANTINE_DEATHS",
     "QUARANTINE_S",
     "READY",
-    "RUINED_EXCHANGES",
-    "RUINED_TIMES",
     "STARTING",
+    "UNUSABLE_EXCHANGES",
+    "UNUSABLE_TIMES",
     "Agent",
+    "AgentTable",
     "Executor",
-    "Roster",
 ]
 
-log = logging.getLogger("mpca.roster")
+log = logging.getLogger("mpca.agents")
 
 ABSENT = "ABSENT"
 STARTING = "STARTING"
@@ -59,9 +59,9 @@ LIVING = (JOINING, READY, BEGUN, ACTIVE, LATE)
 
 QUARANTINE_DEATHS = 3
 QUARANTINE_S = 600.0
-#: A rebased agent whose parameters are ruined again this often within that many exchanges has an optimiser state that is.
-RUINED_TIMES = 3
-RUINED_EXCHANGES = 10
+#: A rebased agent whose parameters cannot be used again this often within that many exchanges has an optimiser state that is.
+UNUSABLE_TIMES = 3
+UNUSABLE_EXCHANGES = 10
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Agent:
     why: str = ""  # it came into this state
     lost: str = ""  # why its last incarnation was lost
     told: bool = False  # that this incarnation was lost, by a record
-    ruined: list[int] = field(default_factory=list)  # exchanges at which this incarnation's parameters could not be used
+    unusable_at: list[int] = field(default_factory=list)  # exchanges at which this incarnation's parameters could not be used
 
     @property
     def key(self) -> list:
@@ -96,7 +96,7 @@ class Executor:
 Instruction = StartAgent | Write
 
 
-class Roster:
+class AgentTable:
     """See the module's text. `wanted` agents, at most `per_executor` on one executor."""
 
     def __init__(self, wanted: int, per_executor: int) -> None:
@@ -237,16 +237,16 @@ class Roster:
         told, found.told = found.told, False
         return [self.record(found, "rediscovered", reason)] if told else []
 
-    def spoilt(self, agent: Agent, exchange: int, now: float, what: str) -> list[Instruction]:
+    def unusable(self, agent: Agent, exchange: int, now: float, what: str) -> list[Instruction]:
         """Its parameters are `what`. It takes the joint model as its own; the third time it is started anew.
 
         On the same executor, whose registry ends the older incarnation; and no death of the place, which is well.
         """
-        agent.ruined = [k for k in agent.ruined if exchange - k < RUINED_EXCHANGES] + [exchange]
-        if len(agent.ruined) < RUINED_TIMES:
+        agent.unusable_at = [k for k in agent.unusable_at if exchange - k < UNUSABLE_EXCHANGES] + [exchange]
+        if len(agent.unusable_at) < UNUSABLE_TIMES:
             self.move(agent, JOINING, now, f"its parameters are {what}: it takes the joint model")
             return []
-        reason = f"its parameters were {what} {RUINED_TIMES} times within {RUINED_EXCHANGES} exchanges"
+        reason = f"its parameters were {what} {UNUSABLE_TIMES} times within {UNUSABLE_EXCHANGES} exchanges"
         place = self.executors[agent.executor or ""]
         return [*self._lost(agent, reason, now), self._start(agent, place, now)]
 
@@ -277,7 +277,7 @@ class Roster:
     def _start(self, agent: Agent, place: Executor, now: float) -> StartAgent:
         agent.incarnation += 1
         agent.stepped = agent.told = False
-        agent.ruined = []
+        agent.unusable_at = []
         agent.executor, agent.host, agent.pid = place.name, place.host, 0
         self.move(agent, STARTING, now, f"a place on executor {place.name}")
         return StartAgent(agent.index, agent.incarnation, place.name)
