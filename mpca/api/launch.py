@@ -39,6 +39,7 @@ from mpca.driver.instructions import End
 from mpca.driver.objectives import DumpModel, Evaluate, Goals
 from mpca.driver.run_shape import RunShape
 from mpca.driver.runner import Runner
+from mpca.driver.states import RunState
 from mpca.driver.status import RunStatus
 from mpca.errors import JvmError, MpcaError, RunFailed
 from mpca.methods import from_dict, to_dict
@@ -358,7 +359,7 @@ class _Launch:
                 places = len(machine.table.executors) * config.agents_per_executor
                 if "executors" not in self._seconds and places >= self._agents:
                     self._stage("executors")
-                if "agents" not in self._seconds and machine.stage != "STARTING":
+                if "agents" not in self._seconds and machine.state != RunState.STARTING:
                     self._stage("agents")
         except MpcaError as error:  # of the user's evaluation, a backup of another model, the cluster
             error = _cause(error, session)

@@ -37,7 +37,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from mpca.driver.agent_table import ABSENT, ACTIVE, BEGUN, FINISHED, JOINING, LATE, LIVING, READY, STARTING, Agent, AgentTable
+from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.cycle_record import CycleRecordBuilder
 from mpca.driver.dispatcher import NO_CYCLE, Draft, OrderDispatcher
 from mpca.driver.events import (
@@ -75,6 +75,7 @@ from mpca.driver.readers import Readers
 from mpca.driver.run_shape import RunShape
 from mpca.driver.silence import Silence
 from mpca.driver.snapshots import ShardSnapshots
+from mpca.driver.states import LIVING, RUN_MOVES, AgentState, RunState
 from mpca.errors import LocalProtocolError
 from mpca.wire.messages import RETURNED
 from mpca.wire.orders import Answer, Freeze, Order, Part, Reduce
@@ -95,7 +96,8 @@ class CycleMachine:
     def __init__(self, shape: RunShape, table: AgentTable, now: float) -> None:
         self.shape = shape
         self.table = table
-        self.stage = "STARTING"
+        self.story = table.story
+        self.state = RunState.STARTING
         self.cycle = shape.first_cycle
         self.versions: list[int] = [0] * shape.shards  # exchanges of each shard so far
         self.lengths: list[int] = []  # bytes of each shard, those of local tensors behind the model's
@@ -154,11 +156,11 @@ class CycleMachine:
             Tick: self._on_tick,
         }
         self._advances: dict[str, Callable[[float], list | None]] = {
-            "STARTING": self._advance_starting,
-            "READING": self._advance_reading,
-            "RUNNING": self._advance_running,
-            "PAUSED": self._advance_running,
-            "STOPPING": self._advance_stopping,
+            RunState.STARTING: self._advance_starting,
+            RunState.READING: self._advance_reading,
+            RunState.RUNNING: self._advance_running,
+            RunState.PAUSED: self._advance_running,
+            RunState.STOPPING: self._advance_stopping,
         }
 
     def handle(self, event: Event, now: float) -> list[Instruction]:
@@ -170,11 +172,14 @@ class CycleMachine:
         handler = self._handlers.get(type(event))
         if handler is None:
             raise LocalProtocolError(f"the driver's machine knows no such event: {event!r}")
-        if self.stage == "CLOSED":
+        self.story.heard(event, now)
+        if self.state == RunState.CLOSED:
             return []
         out = handler(event, now)
-        while self.stage != "CLOSED" and self._orders.job is None and not self._waiting and self._orders.retry_at is None:
-            step = self._advances[self.stage](now)
+        while (
+            self.state != RunState.CLOSED and self._orders.job is None and not self._waiting and self._orders.retry_at is None
+        ):
+            step = self._advances[self.state](now)
             if step is None:
                 break
             out += step
@@ -183,16 +188,16 @@ class CycleMachine:
     # ---- executors and agents ----------------------------------------------------------------------------------------
 
     def _on_executor_ready(self, event: ExecutorReady, now: float) -> list:
-        if self.stage == "STOPPING":
+        if self.state == RunState.STOPPING:
             return []
         return self.table.executor_ready(event.executor, event.host, event.cores, now)
 
     def _on_executor_lost(self, event: ExecutorLost, now: float) -> list:
         for agent in self.table.agents:
-            if agent.executor == event.executor and agent.state != ABSENT:
+            if agent.executor == event.executor and agent.state != AgentState.ABSENT:
                 self._leave_out(agent.index, f"executor {event.executor} lost")
         self._snapshots.weights.pop(event.executor, None)
-        stopping = self.stage == "STOPPING"
+        stopping = self.state == RunState.STOPPING
         for agent in self.table.agents if stopping else ():
             if agent.executor == event.executor:
                 self.finishing.ended(agent.index, agent.incarnation, f"executor {event.executor} lost: {event.reason}")
@@ -202,7 +207,7 @@ class CycleMachine:
         if self._orders.retry_at is not None:
             self._orders.retry_at = now  # the news it was waiting for
             out += self._retry(now)
-        if self.stage in ("RUNNING", "PAUSED"):
+        if self.state in (RunState.RUNNING, RunState.PAUSED):
             out += self._late.ask()
         return out
 
@@ -222,14 +227,14 @@ class CycleMachine:
             return []
         tail = event.tail.strip()
         reason = event.reason
-        if self.stage == "STOPPING":
-            if found.state != FINISHED:
+        if self.state == RunState.STOPPING:
+            if found.state != AgentState.FINISHED:
                 self.finishing.ended(event.agent, event.incarnation, f"died: {reason}")
-                self.table.move(found, ABSENT, now, reason)
+                self.table.move(found, AgentState.ABSENT, now, reason)
             return []
         out = self.table.died(event.agent, event.incarnation, reason, now)
         executor = self.table.executors.get(event.executor)
-        if self.stage == "STARTING" and executor is not None and executor.quarantined_until > now:
+        if self.state == RunState.STARTING and executor is not None and executor.quarantined_until > now:
             why = f"agent {event.agent} on executor {event.executor} cannot start: {reason}\n{tail}"
             out += self._on_stop(StopRequested("failed", why), now)
         return out
@@ -239,13 +244,13 @@ class CycleMachine:
         if found is None:
             return []
         self.finishing.ended(event.agent, event.incarnation, f"raised {event.error}")
-        self.table.move(found, ABSENT, now, event.error)  # it ends by itself: a stop need not wait for it
+        self.table.move(found, AgentState.ABSENT, now, event.error)  # it ends by itself: a stop need not wait for it
         where = f"agent {event.agent} (host {event.host}, executor {event.executor})"
         return self._on_stop(StopRequested("failed", f"{where} raised {event.error}\n{event.traceback}", final=True), now)
 
     def _on_finished(self, event: AgentFinished, now: float) -> list:
         found = self.table.find(event.agent, event.incarnation)
-        forgot = found is not None and found.state == STARTING and self.stage != "STOPPING"
+        forgot = found is not None and found.state == AgentState.STARTING and self.state != RunState.STOPPING
         out: list = self.table.finished(event.agent, event.incarnation, now)
         if forgot:
             why = (
@@ -266,24 +271,24 @@ class CycleMachine:
         return []
 
     def _on_hold_ended(self, event: HoldEnded, now: float) -> list:
-        return [] if self.stage == "STOPPING" else self._late.on_hold_ended(event)
+        return [] if self.state == RunState.STOPPING else self._late.on_hold_ended(event)
 
     # ---- the start -----------------------------------------------------------------------------------------------------
 
     def _advance_starting(self, now: float) -> list | None:
         """What to do next; None: nothing until the next event."""
-        hellos, wanted = self.table.count(JOINING), len(self.table.agents)
+        hellos, wanted = self.table.count(AgentState.JOINING), len(self.table.agents)
         timed_out = now - self._started >= self.shape.start_timeout_s
         if hellos == wanted or (timed_out and hellos >= self.shape.min_agents):
             if self.shape.resumed:
-                self._enter("RUNNING", "the joint model comes from a backup")
+                self._enter(RunState.RUNNING, "the joint model comes from a backup", now)
             else:
-                self._enter("READING", f"{hellos}/{wanted} agents said hello")
+                self._enter(RunState.READING, f"{hellos}/{wanted} agents said hello", now)
                 self._joining.choose_source()
             return []
         if not timed_out:
             return None
-        late = self.table.count(STARTING)
+        late = self.table.count(AgentState.STARTING)
         hint = f"{late} were started and have not: is it called, before the loop? What they printed is above" if late else ""
         why = (
             f"{hellos}/{wanted} agents called mpca.attach within cluster.start_timeout={self.shape.start_timeout_s:.0f}s, "
@@ -298,9 +303,9 @@ class CycleMachine:
         Shards behind the model's are its local tensors; they are read along.
         """
         source, shard = self._joining.source, self._joining.read
-        if source is None or source.state != JOINING:
+        if source is None or source.state != AgentState.JOINING:
             if not self._joining.choose_source():
-                self._enter("STARTING", "the agent whose x_0 was being read is gone")
+                self._enter(RunState.STARTING, "the agent whose x_0 was being read is gone", now)
             return []
         if self._sum is not None:
             done, self._sum = self._sum, None
@@ -309,7 +314,7 @@ class CycleMachine:
         if shard == len(self.lengths):
             self._joining.agree(now)
             self._record = CycleRecordBuilder()  # the first cycle's line says nothing of the reading
-            self._enter("RUNNING", "x_0 is known")
+            self._enter(RunState.RUNNING, "x_0 is known", now)
             return []
         cycle = shard - len(self.lengths)
         draft = Draft(f"read x_0 of agent {source.index}, shard {shard}", forget_cycle=cycle - 1)
@@ -321,7 +326,7 @@ class CycleMachine:
 
     def _on_initial(self, event: Initial, now: float) -> list:
         self._waiting = False
-        if self.stage == "READING":
+        if self.state == RunState.READING:
             self._joining.read = event.shard + 1
         else:
             self.local.adopted(len(self.lengths), now)
@@ -373,7 +378,7 @@ class CycleMachine:
         if self._phase:
             return self._end_cycle(now)
         out = self._orders.drop(self._joining.take_done(given_up=joiners_wait))
-        if self.table.count(JOINING) and not self._joining.joint:
+        if self.table.count(AgentState.JOINING) and not self._joining.joint:
             self._waiting = True
             return [*out, PublishJoint()]
         released = self.local.release()
@@ -382,17 +387,17 @@ class CycleMachine:
             return out + step
         if self.max_cycles is not None and self.cycle >= self.max_cycles:
             return out + self._on_stop(StopRequested("max_cycles", f"{self.cycle} cycles"), now)
-        if self.table.count(FINISHED) == len(self.table.agents):
+        if self.table.count(AgentState.FINISHED) == len(self.table.agents):
             return out + self._on_stop(StopRequested("reached", "every train function returned"), now)
-        there = self.table.count(ACTIVE, BEGUN, READY)
+        there = self.table.count(AgentState.ACTIVE, AgentState.BEGUN, AgentState.READY)
         if there < self._needed:
             out += self._pause(there, now)
             if self._joining.targets():
                 self._ack_deadline = now + self.shape.deadline_s
                 return out + self._orders.submit(self._with_joiners(Draft("joint model for joining agents")), self.cycle, now)
             return out or None
-        if self.stage == "PAUSED":
-            self._enter("RUNNING", f"{there} agents alive")
+        if self.state == RunState.PAUSED:
+            self._enter(RunState.RUNNING, f"{there} agents alive", now)
             out.append(Write("pause", {"start": self._paused[0], "end": now, "reason": self._paused[1]}))
         step = self._begin_cycle(now)
         return out + step if step else out or None
@@ -400,13 +405,13 @@ class CycleMachine:
     @property
     def _needed(self) -> int:
         """Agents that a commit needs: `min_agents`, less those whose train function has returned."""
-        return max(1, min(self.shape.min_agents, len(self.table.agents) - self.table.count(FINISHED)))
+        return max(1, min(self.shape.min_agents, len(self.table.agents) - self.table.count(AgentState.FINISHED)))
 
     def _pause(self, there: int, now: float) -> list:
-        if self.stage == "PAUSED":
+        if self.state == RunState.PAUSED:
             return []
         reason = f"{there} of {len(self.table.agents)} agents alive, min_agents={self.shape.min_agents}"
-        self._enter("PAUSED", reason)
+        self._enter(RunState.PAUSED, reason, now)
         self._paused = (now, reason)
         return [Write("pause", {"start": now, "end": None, "reason": reason})]
 
@@ -414,16 +419,16 @@ class CycleMachine:
         usable = self._snapshots.contributors() if self._snapshots.cycle == self.cycle else []
         self._ack_deadline = now + self.shape.deadline_s
         if len(usable) >= self._needed and self._snapshots.mixed():
-            well = [a for a in self.table.in_state(ACTIVE) if a.index in usable]
+            well = [a for a in self.table.in_state(AgentState.ACTIVE) if a.index in usable]
             draft = Draft(f"cycle {self.cycle}: freeze again, without what is beyond the norm limit")
             draft.freeze = (self.cycle, self.cycle % self.shape.shards, well)
             return self._orders.submit(self._with_joiners(draft), self.cycle, now)
         if len(usable) < self._needed:
             # the first cycle, or after a pause: take (again) what the agents have, once enough of them train
-            everyone = [*self.table.in_state(ACTIVE)]
+            everyone = [*self.table.in_state(AgentState.ACTIVE)]
             first = self.cycle == self.shape.first_cycle and now - self._started < self.shape.start_timeout_s
-            if len(everyone) < self._needed or (first and self.table.count(BEGUN, READY)):
-                if self.table.count(READY) or self._joining.targets():
+            if len(everyone) < self._needed or (first and self.table.count(AgentState.BEGUN, AgentState.READY)):
+                if self.table.count(AgentState.READY) or self._joining.targets():
                     return self._orders.submit(self._with_joiners(Draft("begin")), self.cycle, now)
                 return None
             out = self._count_from(now)
@@ -457,7 +462,7 @@ class CycleMachine:
             }
             draft.reduce = self._reduce(contributors)
         if self.shape.phases > 1 and not self._freeze_waits():
-            draft.freeze = (n + 1, (n + 1) % shards, [*self.table.in_state(ACTIVE)])
+            draft.freeze = (n + 1, (n + 1) % shards, [*self.table.in_state(AgentState.ACTIVE)])
         self._record.submissions += 1
         out = self._orders.submit(self._with_joiners(draft), n, now)
         if self.shape.phases == 3 and self._sum is not None:
@@ -530,7 +535,7 @@ class CycleMachine:
         if self.began is not None:
             return []
         self.began = now
-        return [Write("begin", {"agents": self.table.count(ACTIVE)})]
+        return [Write("begin", {"agents": self.table.count(AgentState.ACTIVE)})]
 
     # ---- what became of an order ---------------------------------------------------------------------------------------
 
@@ -543,7 +548,7 @@ class CycleMachine:
             return []
         self.readers.delivered(order)
         self._failures = 0
-        if self.stage != "READING" and self.local.owns(order):
+        if self.state != RunState.READING and self.local.owns(order):
             return self._on_local_done(order, event.answers, now)
         out: list = []
         if order.reduce is not None:
@@ -560,7 +565,7 @@ class CycleMachine:
         self._record.bytes["driver_in"] += event.driver_in
         if order.freeze is not None:
             out += self._take_frozen(order.freeze, event.answers, now)
-        if self._sum is not None and self.stage == "RUNNING" and self.shape.phases < 3:
+        if self._sum is not None and self.state == RunState.RUNNING and self.shape.phases < 3:
             out += self._prepare()
         return out
 
@@ -576,7 +581,7 @@ class CycleMachine:
             self._silence.heard(one.agent, one.incarnation, now)
             self._record.pauses[one.agent] = [one.start, one.end]
             found = self.table.find(one.agent, one.incarnation)
-            if not kept.usable(one.agent) and found is not None and found.state == ACTIVE:
+            if not kept.usable(one.agent) and found is not None and found.state == AgentState.ACTIVE:
                 what = "beyond the norm limit" if one.finite else "not finite"
                 out += self.table.unusable(found, freeze.cycle // self.shape.shards, now, what)
         non_finite = kept.frozen and not any(one.finite for one in kept.frozen.values())
@@ -595,7 +600,7 @@ class CycleMachine:
 
     def _on_order_failed(self, event: OrderFailed, now: float) -> list:
         order = self._orders.done(event.order)
-        if order is None or self.stage == "STOPPING":
+        if order is None or self.state == RunState.STOPPING:
             if order is not None and self.local.owns(order):
                 self.local.give_up(event.reason, now)
             if order is not None and order.stop:
@@ -612,7 +617,7 @@ class CycleMachine:
             return []
         event, order = failed
         out = [] if self._orders.lost_one(order) and not event.damages else self._suspect(event, now)
-        if self.stage in ("RUNNING", "PAUSED") and self._phase:
+        if self.state in (RunState.RUNNING, RunState.PAUSED) and self._phase:
             out += self._submit_cycle(now)
         return out  # otherwise the order is built anew from what is true now
 
@@ -631,7 +636,7 @@ class CycleMachine:
         return out
 
     def _on_damages(self, event: ExecutorDamages, now: float) -> list:
-        if self.stage not in ("RUNNING", "PAUSED") or event.executor not in self.table.executors:
+        if self.state not in (RunState.RUNNING, RunState.PAUSED) or event.executor not in self.table.executors:
             return []
         log.warning("%s", event.reason)
         self._late.bar(event.executor, now)
@@ -642,7 +647,7 @@ class CycleMachine:
         out: list = []
         self._snapshots.weights.pop(name, None)
         # LATE too: whose download was awaited during the grace is late already, and its part is still in this cycle
-        for agent in list(self.table.in_state(ACTIVE, LATE)):
+        for agent in list(self.table.in_state(AgentState.ACTIVE, AgentState.LATE)):
             if agent.executor == name:
                 self._leave_out(agent.index, reason)
                 out += self._late.left_out(agent, reason, now)
@@ -684,7 +689,7 @@ class CycleMachine:
         if one is None or not self._phase or len(one.asked) == len(one.acked):
             return []
         missing = one.asked - one.acked
-        return [a for a in self.table.in_state(ACTIVE) if (a.index, a.incarnation) in missing]
+        return [a for a in self.table.in_state(AgentState.ACTIVE) if (a.index, a.incarnation) in missing]
 
     def _owes(self, one: PublishedShard, now: float) -> bool:
         """Whether somebody who is late alone may still acknowledge this broadcast."""
@@ -695,7 +700,7 @@ class CycleMachine:
 
     def _on_tick(self, event: Tick, now: float) -> list:
         out = self._retry(now)
-        if self.stage == "STOPPING" and now > self._stop_deadline:
+        if self.state == RunState.STOPPING and now > self._stop_deadline:
             out += self._orders.cancel("the run is stopping")
             if self._orders.job is not None and self.local.owns(self._orders.job):
                 self.local.give_up("no answer in time", now)
@@ -712,9 +717,9 @@ class CycleMachine:
         if self._owed is not None and not self._owes(self._owed, now):
             out += self._orders.drop([self._owed])
             self._owed = None
-        if self.stage != "STOPPING":
+        if self.state != RunState.STOPPING:
             out += self._silence.look(now)
-        if self.stage in ("RUNNING", "PAUSED"):
+        if self.state in (RunState.RUNNING, RunState.PAUSED):
             if now - self._started >= self.shape.start_timeout_s:
                 out += self._count_from(now)
             out += self.table.fill(now)
@@ -728,9 +733,9 @@ class CycleMachine:
         self._ending, self.stopped = event, now
         self._stopped_in = self._orders.job.description if self._orders.job is not None else ""
         self._stop_deadline = now + STOP_JOB_S
-        if self.stage in ("RUNNING", "PAUSED") and self.table.count(*LIVING):
+        if self.state in (RunState.RUNNING, RunState.PAUSED) and self.table.count(*LIVING):
             self.local.want()
-        self._enter("STOPPING", event.reason.splitlines()[0])
+        self._enter(RunState.STOPPING, event.reason.splitlines()[0], now)
         self._orders.clear()
         self._waiting = False
         return []
@@ -763,11 +768,12 @@ class CycleMachine:
         self.finishing.say(waiting, now)
         if waiting:
             return out or None
-        self._enter("CLOSED", reason)
+        self._enter(RunState.CLOSED, reason, now)
         ending = judge(self._ending, any(self.versions), self._stopped_in)
         self.ended = self.finishing.end(ending, self.table.agents, now)
         return [*out, self.ended]
 
-    def _enter(self, stage: str, reason: str) -> None:
-        log.info("driver stage %s -> %s reason=%r", self.stage, stage, reason)
-        self.stage = stage
+    def _enter(self, state: RunState, reason: str, now: float) -> None:
+        self.story.moved("driver", self.state, state, reason, RUN_MOVES, now)
+        log.info("driver state %s -> %s reason=%r", self.state, state, reason)
+        self.state = state

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mpca.driver.agent_table import ABSENT, ACTIVE, BEGUN, FINISHED, LATE, READY, STARTING, Agent, AgentTable
+from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.events import OrderFailed
 from mpca.driver.instructions import CancelOrder, SubmitOrder, Withdraw
 from mpca.driver.published import PublishedShard
 from mpca.driver.readers import Readers
 from mpca.driver.run_shape import RunShape
+from mpca.driver.states import LIVING, AgentState
 from mpca.wire.orders import Download, Freeze, Order, Reduce
 
 __all__ = ["CANCEL_AFTER_S", "GRACE_S", "NO_CYCLE", "Draft", "OrderDispatcher"]
@@ -60,15 +61,13 @@ class OrderDispatcher:
 
     def submit(self, draft: Draft, cycle: int, now: float) -> list:
         """One order on every executor that has an agent, with begins, joiners and clean-up in it."""
-        living = [
-            a for a in self._table.agents if a.state not in (ABSENT, STARTING, FINISHED) and a.executor in self._table.executors
-        ]
-        begin = [a.key for a in living if a.state == READY] if draft.begin else []
+        living = [a for a in self._table.in_state(*LIVING) if a.executor in self._table.executors]
+        begin = [a.key for a in living if a.state == AgentState.READY] if draft.begin else []
         for agent in living:
-            if begin and agent.state == READY:
-                self._table.move(agent, ACTIVE if agent.stepped else BEGUN, now, "begin")
+            if begin and agent.state == AgentState.READY:
+                self._table.move(agent, AgentState.ACTIVE if agent.stepped else AgentState.BEGUN, now, "begin")
         self._readers.look(self._table.agents, [index for _, index, _ in begin])
-        names = dict.fromkeys(a.executor or "" for a in living if a.state != LATE or draft.stop)
+        names = dict.fromkeys(a.executor or "" for a in living if a.state != AgentState.LATE or draft.stop)
         names.update(dict.fromkeys(part.executor for part in draft.reduce.parts) if draft.reduce else {})
         if not names:
             return []
@@ -110,7 +109,7 @@ class OrderDispatcher:
         downloads = []
         one = draft.download
         if one is not None:
-            targets = [a.key for a in living if a.state == ACTIVE and (a.index, a.incarnation) not in one.acked]
+            targets = [a.key for a in living if a.state == AgentState.ACTIVE and (a.index, a.incarnation) not in one.acked]
             if targets:
                 one.since = now
                 one.asked.update((agent, incarnation) for _, agent, incarnation in targets)
@@ -152,8 +151,8 @@ class OrderDispatcher:
         """Known losses explain a failure at once; otherwise news of one may be on its way."""
         for _, agent, incarnation in order.begin:  # whether it heard is not known, and it may be told twice
             found = self._table.find(agent, incarnation)
-            if found is not None and found.state == BEGUN:
-                self._table.move(found, READY, now, "the order that said begin failed")
+            if found is not None and found.state == AgentState.BEGUN:
+                self._table.move(found, AgentState.READY, now, "the order that said begin failed")
         for broadcast in order.forget_broadcasts:  # nor whether it heard of the waste
             self._waste.setdefault(broadcast, set()).update(order.executors)
         self._failed = (event, order)

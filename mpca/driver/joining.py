@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpca.driver.agent_table import JOINING, READY, Agent, AgentTable
+from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.events import Acknowledged, JointPublished
 from mpca.driver.published import PublishedShard
+from mpca.driver.states import AgentState
 from mpca.wire.messages import Hello
 
 __all__ = ["Joining"]
@@ -58,21 +59,21 @@ class Joining:
     def choose_source(self) -> bool:
         """Read x_0 from the first agent that waits, from its first shard on."""
         self.read = 0
-        self.source = next(self._table.in_state(JOINING), None)
+        self.source = next(self._table.in_state(AgentState.JOINING), None)
         return self.source is not None
 
     def agree(self, now: float) -> None:
         """x_0 is known: those who have the same are ready, the others will take it."""
         assert self.source is not None
         same = self._hashes[self.source.index]
-        for agent in list(self._table.in_state(JOINING)):
+        for agent in list(self._table.in_state(AgentState.JOINING)):
             if self._hashes[agent.index] == same:
-                self._table.move(agent, READY, now, "x_0 agreed")
+                self._table.move(agent, AgentState.READY, now, "x_0 agreed")
 
     # ---- the joint model for joiners -------------------------------------------------------------------------------
 
     def published(self, event: JointPublished, cycle: int) -> None:
-        self._for = {(a.index, a.incarnation) for a in self._table.in_state(JOINING)}
+        self._for = {(a.index, a.incarnation) for a in self._table.in_state(AgentState.JOINING)}
         self.joint = [
             PublishedShard(cycle, shard, broadcast, version, length) for shard, broadcast, version, length in event.broadcasts
         ]
@@ -81,7 +82,7 @@ class Joining:
         """Keys of agents that still wait for some shard of it."""
         return [
             a.key
-            for a in self._table.in_state(JOINING)
+            for a in self._table.in_state(AgentState.JOINING)
             if (a.index, a.incarnation) in self._for and a.executor in self._table.executors
         ]
 
@@ -91,11 +92,11 @@ class Joining:
             if one.broadcast == event.broadcast:
                 one.acked.add(key)
         found = self._table.find(*key)
-        if found is None or found.state != JOINING or key not in self._for or not self.joint:
+        if found is None or found.state != AgentState.JOINING or key not in self._for or not self.joint:
             return
         if all(key in one.acked for one in self.joint):
             self._for.discard(key)  # should it have to join again, it takes a newer one
-            self._table.move(found, READY, now, "it has the joint model")
+            self._table.move(found, AgentState.READY, now, "it has the joint model")
 
     def waits(self) -> bool:
         """Whether somebody was told to download the joint model and has not acknowledged all of it.

@@ -5,9 +5,10 @@ Beside the table, which knows in which state an agent is. Agents are named by (a
 
 from __future__ import annotations
 
-from mpca.driver.agent_table import ACTIVE, FINISHED, Agent, AgentTable
+from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.events import AgentBack, AgentsFound, HoldEnded
 from mpca.driver.instructions import Rediscover
+from mpca.driver.states import AgentState
 
 __all__ = ["ASK_AGAIN_S", "BARRED_S", "LateAgents"]
 
@@ -60,7 +61,7 @@ class LateAgents:
     def on_back(self, event: AgentBack, now: float) -> list:
         key = (event.agent, event.incarnation)
         found = self._table.find(*key)
-        if found is not None and found.state == ACTIVE:
+        if found is not None and found.state == AgentState.ACTIVE:
             self._early.add(key)
         return self._back(key, now, "it answered again")
 
@@ -82,7 +83,7 @@ class LateAgents:
 
     def on_hold_ended(self, event: HoldEnded) -> list:
         found = self._table.find(event.agent, event.incarnation)
-        if found is None or found.state == FINISHED or found.executor not in self._table.executors:
+        if found is None or found.state == AgentState.FINISHED or found.executor not in self._table.executors:
             return []  # ended, or lost with its executor: those events say the rest
         self._unheld.add((event.agent, event.incarnation))
         return self.ask()
@@ -93,7 +94,7 @@ class LateAgents:
         for one in event.agents:
             key = (one.agent, one.incarnation)
             found = self._table.find(*key)
-            if found is None or found.executor != event.executor or found.state == FINISHED:
+            if found is None or found.executor != event.executor or found.state == AgentState.FINISHED:
                 continue
             if key in self._unheld:  # only then: a second holding job would take the core that orders need
                 out += self._table.hold_again(*key, event.executor)

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import logging
 
-from mpca.driver.agent_table import ACTIVE, LIVING, Agent, AgentTable
+from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.dispatcher import Draft
 from mpca.driver.instructions import AdoptInitial
 from mpca.driver.snapshots import ShardSnapshots
+from mpca.driver.states import LIVING, AgentState
 from mpca.wire.orders import Order, Part, Reduce
 
 __all__ = ["LocalReads"]
@@ -156,7 +157,7 @@ class LocalReads:
     def _choose(self) -> Agent | None:
         for agent in self._table.agents:
             key = agent.index, agent.incarnation
-            if self._living(key) is not None and (agent.state == ACTIVE or key in self._leaving):
+            if self._living(key) is not None and (agent.state == AgentState.ACTIVE or key in self._leaving):
                 return agent
         return None
 
@@ -165,4 +166,4 @@ class LocalReads:
         if self._frozen:
             return self._executor in self._table.executors
         agent = self._living(self._key)
-        return agent is not None and (agent.state == ACTIVE or self._key in self._leaving)
+        return agent is not None and (agent.state == AgentState.ACTIVE or self._key in self._leaving)

@@ -45,6 +45,7 @@ from mpca.driver.instructions import (
 )
 from mpca.driver.joint import JointModel
 from mpca.driver.objectives import Goals
+from mpca.driver.states import AgentState, RunState
 from mpca.driver.status import RunStatus
 from mpca.driver.tally import Tally
 from mpca.errors import EnvironmentRefused
@@ -171,7 +172,7 @@ class Runner:
         """Objectives, evaluation, backups and the status line: all that must never hold a cycle up."""
         now = self.clock.now()
         self._collect_evaluations()
-        if self.machine.stage in ("RUNNING", "PAUSED"):
+        if self.machine.state in (RunState.RUNNING, RunState.PAUSED):
             # an evaluation of x_0 is shown, and reaches no target
             ended = self.goals.reached(self.error if self._error_cycle else None, self.trained_s)
             if ended is not None:
@@ -263,7 +264,7 @@ class Runner:
             asked = bool(self.machine.shape.norm_limit)
             moved, size = (float(np.linalg.norm(one)) if asked else 0.0 for one in (state.x - before, state.x))
         broadcast = None
-        if self.method.exchanges and self.machine.stage != "STOPPING":
+        if self.method.exchanges and self.machine.state != RunState.STOPPING:
             broadcast = self.cluster.publish(self.method.outgoing(state))
         return (Prepared(one.cycle, one.shard, broadcast, state.k, start, self.clock.now(), moved, size),)
 
@@ -301,7 +302,11 @@ class Runner:
         evaluator, wanted = self.evaluator, self.goals.evaluate
         if evaluator is None or wanted is None:
             return
-        due = self.machine.stage == "RUNNING" and now >= self._next_evaluation and self.machine.cycle > self._evaluated_cycle
+        due = (
+            self.machine.state == RunState.RUNNING
+            and now >= self._next_evaluation
+            and self.machine.cycle > self._evaluated_cycle
+        )
         if due and not evaluator.busy and self.joint is not None and self.joint.complete and self._local_read(now, saved=False):
             self._next_evaluation = now + float(wanted.every)
             self._evaluated_cycle = self.machine.cycle
@@ -348,7 +353,7 @@ class Runner:
                 self.records.write(make("evaluator", self.t(), fields))
             else:
                 assert isinstance(one, FailRun)
-                if self.machine.stage != "STOPPING":  # a run that ends needs no more evaluations
+                if self.machine.state != RunState.STOPPING:  # a run that ends needs no more evaluations
                     self.stop("failed", one.reason)
 
     def take_evaluation(self, done: Evaluation) -> None:
@@ -364,7 +369,7 @@ class Runner:
         if backups is None or self.goals.dump is None:
             return
         self.take_backups()
-        due = self.machine.stage == "RUNNING" and now >= self._next_backup
+        due = self.machine.state == RunState.RUNNING and now >= self._next_backup
         if due and not backups.busy and self.joint is not None and self.joint.complete and self._local_read(now, saved=True):
             self._next_backup = now + float(self.goals.dump.interval)
             backups.submit(self.joint, self.machine.cycle, self.progress(), self.machine.readers.position())
@@ -388,16 +393,16 @@ class Runner:
 
     def status(self) -> RunStatus:
         stages = {
-            "STARTING": "starting",
-            "READING": "starting",
-            "PAUSED": "paused",
-            "STOPPING": "stopping",
-            "CLOSED": "stopping",
+            RunState.STARTING: "starting",
+            RunState.READING: "starting",
+            RunState.PAUSED: "paused",
+            RunState.STOPPING: "stopping",
+            RunState.CLOSED: "stopping",
         }
         trained, limit = self.trained_s, self.goals.max_time
         return RunStatus(
             seconds=self.t(),
-            stage=stages.get(self.machine.stage, "training"),
+            stage=stages.get(self.machine.state, "training"),
             reason=self.machine.finishing.at_work or self._paused_reason,
             cycle=self.machine.cycle,
             evaluations=len(self.tally.history),
@@ -407,7 +412,7 @@ class Runner:
             images_per_s=self.tally.samples_per_s,
             updates_per_s=self.tally.updates_per_s,
             tau=self.tally.tau,
-            agents_alive=self.machine.table.count("ACTIVE", "BEGUN", "READY", "JOINING"),
+            agents_alive=self.machine.table.count(AgentState.ACTIVE, AgentState.BEGUN, AgentState.READY, AgentState.JOINING),
             agents_wanted=len(self.machine.table.agents),
             seconds_left=None if limit is None or trained is None else max(0.0, limit - trained),
         )

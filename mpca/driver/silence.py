@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 
-from mpca.driver.agent_table import BEGUN, LATE, STARTING, Agent, AgentTable
+from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.instructions import Write
+from mpca.driver.states import AgentState
 from mpca.units import format_duration
 
 __all__ = ["SILENT_S", "Silence"]
@@ -18,9 +19,9 @@ log = logging.getLogger("mpca.cycle")
 
 SILENT_S = 60.0
 _WHAT = {
-    STARTING: "has not called mpca.attach",
-    BEGUN: "has taken no optimizer step since it began",
-    LATE: "has taken no optimizer step",
+    AgentState.STARTING: "has not called mpca.attach",
+    AgentState.BEGUN: "has taken no optimizer step since it began",
+    AgentState.LATE: "has taken no optimizer step",
 }
 
 

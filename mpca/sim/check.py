@@ -154,9 +154,7 @@ class Checker:
 
     def non_finite_again(self, agent: int) -> None:
         """A shard that was replaced is not finite any more, since another was not."""
-        self._broken(
-            "cured", f"agent {agent} took an update between the shards that replace its own: they are not finite again"
-        )
+        self._broken("cured", f"agent {agent} took an update between two shards that replace its own: not finite again")
 
     def frozen(self, cycle: int, shard: int, frozen: Frozen, data: np.ndarray, tau: int) -> None:
         """A snapshot was accepted. `data` is the trainer's own, `tau` the answer of `snapshot`."""

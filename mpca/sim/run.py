@@ -20,6 +20,7 @@ from mpca.driver.instructions import End
 from mpca.driver.objectives import Goals
 from mpca.driver.run_shape import RunShape
 from mpca.driver.runner import Runner
+from mpca.driver.states import RunState
 from mpca.records import CycleRecord, Record, to_json
 from mpca.sim.agents import Behind
 from mpca.sim.check import Checker
@@ -165,11 +166,11 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
         watch.look(cluster)
         if machine.cycle >= scenario.cycles and settled is None:  # before the agents were told to stop
             settled = _settled(scenario, cluster, script, watch, world.now)
-        if scenario.local and machine.stage == "RUNNING" and machine.cycle % READ_LOCAL_EVERY == 0:
+        if scenario.local and machine.state == RunState.RUNNING and machine.cycle % READ_LOCAL_EVERY == 0:
             runner.step([ReadLocal()])
         runner.beside()
         if world.now > scenario.patience_s:
-            watch.stuck(f"the run has not ended after {world.now:.0f} s; stage {machine.stage}, cycle {machine.cycle}")
+            watch.stuck(f"the run has not ended after {world.now:.0f} s; stage {machine.state}, cycle {machine.cycle}")
     watch.look(cluster)
     watch.ended()
     cluster.close()

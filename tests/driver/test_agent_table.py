@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from mpca.driver.agent_table import ABSENT, ACTIVE, BEGUN, FINISHED, JOINING, LATE, READY, STARTING, AgentTable
+from mpca.driver.agent_table import AgentTable
 from mpca.driver.instructions import StartAgent
+from mpca.driver.states import AgentState
 
 
 def starts(out: list) -> list[StartAgent]:
@@ -93,8 +94,8 @@ def test_states_of_an_agent_from_start_to_finish() -> None:
     seen.append(agent.state)
     table.hello(0, 0, "h", 7, 1.0)
     seen.append(agent.state)
-    table.move(agent, READY, 2.0, "it has the joint model")
-    table.move(agent, BEGUN, 3.0, "begin")
+    table.move(agent, AgentState.READY, 2.0, "it has the joint model")
+    table.move(agent, AgentState.BEGUN, 3.0, "begin")
     seen.append(agent.state)
     table.trains(0, 0, 4.0)
     seen.append(agent.state)
@@ -103,7 +104,7 @@ def test_states_of_an_agent_from_start_to_finish() -> None:
     table.back(0, 0, 6.0, "it answered again")
     table.finished(0, 0, 7.0)
     seen.append(agent.state)
-    assert seen == [ABSENT, STARTING, JOINING, BEGUN, ACTIVE, LATE, FINISHED]
+    assert seen == ["ABSENT", "STARTING", "JOINING", "BEGUN", "ACTIVE", "LATE", "FINISHED"]
 
 
 def test_who_steps_before_begin_is_known_of_is_active() -> None:
@@ -111,16 +112,17 @@ def test_who_steps_before_begin_is_known_of_is_active() -> None:
     table = AgentTable(wanted=1, per_executor=1)
     table.executor_ready("a", "h", 2, 0.0)
     table.hello(0, 0, "h", 7, 1.0)
-    table.move(table.agents[0], READY, 2.0, "x_0 agreed")
+    table.move(table.agents[0], AgentState.READY, 2.0, "x_0 agreed")
     table.trains(0, 0, 3.0)
-    assert table.agents[0].state == ACTIVE
+    assert table.agents[0].state == AgentState.ACTIVE
 
 
 def test_a_late_agent_that_dies_was_lost_once() -> None:
     table = AgentTable(wanted=1, per_executor=1)
     table.executor_ready("a", "h", 2, 0.0)
     table.hello(0, 0, "h", 7, 1.0)
-    table.move(table.agents[0], ACTIVE, 2.0, "first update")
+    table.move(table.agents[0], AgentState.READY, 2.0, "x_0 agreed")
+    table.trains(0, 0, 2.0)
     table.late(0, 0, "stopped", 3.0)
     table.died(0, 0, "exit code 137", 4.0)
     assert table.lost == 1

@@ -79,7 +79,7 @@ def test_another_model_ends_the_run_and_names_the_first_difference() -> None:
     machine.run(ExecutorReady("e1", "host1", 2))
     machine.run(hello(0))
     machine.run(hello(1, layout=[["weight", [7], "parameter", 0]]))
-    assert machine.machine.stage == "STOPPING"
+    assert machine.machine.state == "STOPPING"
     assert machine.machine._ending is not None
     assert "agent 0 has weight [6], agent 1 has weight [7]" in machine.machine._ending.reason
     assert machine.machine._ending.final, "the train function would build them again"
@@ -92,7 +92,7 @@ def test_other_bounds_of_the_same_tensors_end_the_run_too() -> None:
     machine.run(hello(0))
     other = hello(1)
     machine.run(replace(other, hello=replace(other.hello, bounds=[0, 1, 4, 6])))
-    assert machine.machine.stage == "STOPPING"
+    assert machine.machine.state == "STOPPING"
     assert machine.machine._ending is not None
     assert machine.machine._ending.final
 
@@ -610,7 +610,7 @@ def test_below_min_agents_the_run_pauses_with_a_reason_and_goes_on_by_itself() -
     machine.now = 1.5
     machine.run(ExecutorLost("e1", "exit code 137"))
     out = machine.run(OrderFailed(order.order, "e1", "lost"))
-    assert machine.machine.stage == "PAUSED"
+    assert machine.machine.state == "PAUSED"
     why = "2 of 3 agents alive, min_agents=3"
     assert written(out, "pause") == [{"start": 1.5, "end": None, "reason": why}]
     assert StartAgent(1, 1, "e9") in machine.run(ExecutorReady("e9", "host9", 2))
@@ -621,7 +621,7 @@ def test_below_min_agents_the_run_pauses_with_a_reason_and_goes_on_by_itself() -
     machine.now = 4.0
     for ack in machine.acks(order):
         out = machine.run(ack)
-    assert machine.machine.stage == "RUNNING"
+    assert machine.machine.state == "RUNNING"
     assert written(out, "pause") == [{"start": 1.5, "end": 4.0, "reason": why}]
     assert order_of(out).begin == [["e9", 1, 1]]
 
@@ -797,15 +797,15 @@ def test_each_event_is_taken_in_every_stage_and_nothing_else_in_any() -> None:
     reducing(machine)
     for _ in range(2):
         for stranger in (object(), Output(0, 0, ["said"]), Part("e0", 1.0)):
-            before = end.stage
+            before = end.state
             with pytest.raises(LocalProtocolError, match=f"no such event: .*{type(stranger).__name__}"):
                 end.handle(stranger, machine.now)
-            assert end.stage == before
+            assert end.state == before
         machine.run(AgentFinished("e0", 0, 0, b""))
         machine.run(AgentFinished("e1", 1, 0, b""))
         machine.run(StopRequested("interrupted", "Ctrl-C"))
         machine.tell(Tick(), at=100.0)
-    assert end.stage == "CLOSED"
+    assert end.state == "CLOSED"
     assert set(end._handlers) == set(get_args(Event))
 
 
@@ -859,7 +859,7 @@ def test_a_stop_prepares_the_last_sum_writes_its_line_and_then_tells_the_agents(
     machine.run(AgentFinished("e0", 0, 0, b""))
     machine.run(machine.done(order_of(out)))
     assert machine.run(AgentFinished("e1", 1, 0, b""))[-1] == End("max_cycles", "1 cycles")
-    assert machine.machine.stage == "CLOSED"
+    assert machine.machine.state == "CLOSED"
 
 
 def test_who_has_finished_is_not_held_again() -> None:
@@ -922,5 +922,5 @@ def test_a_broadcast_whose_cycle_did_not_come_about_is_withdrawn_when_a_newer_on
     order = order_of(out)  # cycle 2: 500 is being downloaded, 501 was prepared meanwhile
     machine.run(ExecutorLost("e1", "exit code 137"))
     out = machine.run(OrderFailed(order.order, "e1", "lost"))
-    assert machine.machine.stage == "PAUSED"
+    assert machine.machine.state == "PAUSED"
     assert [one.broadcast for one in out if isinstance(one, Withdraw)] == [500]

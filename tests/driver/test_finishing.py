@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from mpca.api.finish import exit_code
-from mpca.driver.agent_table import ACTIVE, FINISHED, Agent
+from mpca.driver.agent_table import Agent
 from mpca.driver.events import AgentProgress, StopRequested
 from mpca.driver.finishing import Finishing
 from mpca.driver.instructions import CutOff, End
+from mpca.driver.states import AgentState
 
 STOP = StopRequested("max_time", "60s of training")
 
@@ -23,13 +24,13 @@ class Told:
     """Agents that were told to stop at 100 s, with 60 s for what stands behind their loops."""
 
     def __init__(self, agents: int = 3, ending: StopRequested = STOP, finish_s: float = 60.0) -> None:
-        self.agents = [Agent(index, ACTIVE, 0, f"e{index}") for index in range(agents)]
+        self.agents = [Agent(index, AgentState.ACTIVE, 0, f"e{index}") for index in range(agents)]
         self.finishing = Finishing(finish_s)
         self.ending = ending
         self.finishing.tell(self.agents, ending, 100.0)
 
     def waiting(self, now: float) -> list[int]:
-        return [one.index for one in self.agents if one.state != FINISHED and self.finishing.waits_for(one, now)]
+        return [one.index for one in self.agents if one.state != AgentState.FINISHED and self.finishing.waits_for(one, now)]
 
     def progress(self, agent: int, function: str, now: float) -> None:
         self.finishing.progress(said(agent, function), now)
@@ -70,8 +71,8 @@ def test_one_that_asks_in_vain_whether_to_stop_overruns_for_good() -> None:
 def test_who_overran_and_returns_in_time_was_not_cut_off() -> None:
     told = Told(agents=2)
     told.progress(1, "overrun", 105.0)
-    told.agents[1].state = FINISHED
-    told.agents[0].state = FINISHED
+    told.agents[1].state = AgentState.FINISHED
+    told.agents[0].state = AgentState.FINISHED
     assert told.end(120.0) == End("max_time", "60s of training")
 
 

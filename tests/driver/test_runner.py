@@ -195,11 +195,11 @@ def test_an_evaluation_of_x0_reaches_no_target() -> None:
     by_hand, _, runner, _ = shown(Goals(target_error=0.9))
     runner.take_evaluation(Evaluated(cycle=0))
     runner.beside()
-    assert by_hand.machine.stage == "RUNNING"
+    assert by_hand.machine.state == "RUNNING"
     assert runner.status().error == 0.5, "it is shown"
     runner.take_evaluation(Evaluated(cycle=1))
     runner.beside()
-    assert by_hand.machine.stage == "STOPPING"
+    assert by_hand.machine.state == "STOPPING"
 
 
 @dataclass

@@ -20,6 +20,7 @@ from mpca.driver.cycle import CycleMachine
 from mpca.driver.objectives import Goals
 from mpca.driver.run_shape import RunShape
 from mpca.driver.runner import Runner
+from mpca.driver.states import RunState
 from mpca.errors import MpcaError
 from mpca.methods import MPCA, to_dict
 from mpca.records import Record, Sink, to_json
@@ -103,7 +104,7 @@ class Opened:
         machine = self.runner.machine
         while machine.ended is None:
             self.runner.once()
-            if machine.stage == "PAUSED":
+            if machine.state == RunState.PAUSED:
                 self.runner.stop("failed", "an agent was lost or late; the cycle's reasons are in the log above")
         end = machine.ended
         if end.status == "failed":
