@@ -20,6 +20,7 @@ from mpca.data.child import Child, parent
 from mpca.data.stream import Streamed
 from mpca.data.stream_reader import SplitData
 from mpca.data.workers_main import Job, view_of
+from mpca.extras import extras
 
 __all__ = ["Rate", "image_folder", "in_memory", "main", "peak_memory", "streaming"]
 
@@ -68,7 +69,7 @@ def in_memory(data: SplitData, job: Job, workers: int, records: int) -> Iterator
         def rate(images: int) -> float:
             for child in children:
                 child.connection.send(images // workers)
-            seconds = [child.connection.recv() for child in children]
+            seconds: list[float] = [child.connection.recv() for child in children]
             return sum(images // workers / one for one in seconds)
 
         yield rate
@@ -82,8 +83,10 @@ def in_memory(data: SplitData, job: Job, workers: int, records: int) -> Iterator
 def image_folder(folder: str, workers: int, shorter_edge: int, crop: int, mean: list[float]) -> Iterator[Rate]:
     """Read the original files by torchvision's ImageFolder and a DataLoader of `workers` processes, to the same pixels."""
     from torch.utils.data import DataLoader
-    from torchvision import datasets
-    from torchvision.transforms import v2
+
+    with extras():
+        from torchvision import datasets
+        from torchvision.transforms import v2
 
     steps = [v2.Resize(shorter_edge), v2.RandomCrop(crop), v2.RandomHorizontalFlip(), v2.PILToTensor(), _Centred(mean)]
     loader = DataLoader(

@@ -21,19 +21,19 @@ from typing import NamedTuple
 
 from mpca.data.plan import Membership
 
-__all__ = ["Epochs", "Turn"]
+__all__ = ["EpochPart", "Epochs"]
 
 
-class Turn(NamedTuple):
-    """One epoch of this agent: it is number `place` of `among` agents."""
+class EpochPart(NamedTuple):
+    """One epoch of this agent: its rank among the agents that begin the epoch, and their number."""
 
     epoch: int
-    place: int
-    among: int
+    rank: int
+    world_size: int
 
 
 class Epochs:
-    """Counts epochs. A second call of `turns` continues with the next epoch, so a second iteration reads new epochs."""
+    """Counts epochs. A second call of `parts` continues with the next epoch, so a second iteration reads new epochs."""
 
     def __init__(self, agent: int, agents: int, epochs: int | None, membership: Membership | None = None) -> None:
         self.agent, self.agents = agent, agents
@@ -49,22 +49,22 @@ class Epochs:
         """Replace the membership, from the next epoch on."""
         self._members = membership
 
-    def turns(self) -> Iterator[Turn]:
+    def parts(self) -> Iterator[EpochPart]:
         """Yield as many epochs as the constructor was given; without end for None."""
         for _ in count() if self._epochs is None else range(self._epochs):
             epoch = self.ahead = max(self._next, self._members.first(self.agent))
             self._next = epoch + 1
-            yield self._turn(epoch)
+            yield self._part(epoch)
 
-    def _turn(self, epoch: int) -> Turn:
+    def _part(self, epoch: int) -> EpochPart:
         begin = self._members.begin(epoch)
         if self.agent in begin:
-            return Turn(epoch, begin.index(self.agent), len(begin))
-        return Turn(epoch, self.agent, self.agents)  # the driver counts this agent as lost, and will end it
+            return EpochPart(epoch, begin.index(self.agent), len(begin))
+        return EpochPart(epoch, self.agent, self.agents)  # the driver counts this agent as lost, and will end it
 
-    def coming(self) -> tuple[Turn, int]:
+    def coming(self) -> tuple[EpochPart, int]:
         """The next epoch by the present membership, and the number of epochs of an iteration; 1 if it has no end."""
-        return self._turn(max(self._next, self._members.first(self.agent))), 1 if self._epochs is None else self._epochs
+        return self._part(max(self._next, self._members.first(self.agent))), 1 if self._epochs is None else self._epochs
 
     def handed(self, epoch: int) -> None:
         """Note that the caller has received samples of that epoch."""

@@ -1,6 +1,6 @@
 """The forms of records: processes decode images, a thread parses numbers, and batches of both become tensors.
 
-`stream.py` and `passes.py` get decoders and batches from a form. Not for reading: `stream_reader.py`.
+`stream.py` and `evaluation_loader.py` get decoders and batches from a form. Not for reading: `stream_reader.py`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ from torch import Tensor
 from mpca.data.manifest import VectorForm
 from mpca.data.stream_options import StreamOptions
 from mpca.data.stream_reader import Record, SplitData
-from mpca.data.workers import INPUT_BYTES, Decoders, Feed, Result, slots_for
+from mpca.data.workers import INPUT_BYTES, Decoders, RecordQueue, Result, slots_for
 from mpca.data.workers_main import Job
 
 __all__ = ["Batch", "Form", "Images", "Numbers", "Source", "form_of", "header"]
@@ -43,7 +43,7 @@ class Source(Protocol):
 class Form(Protocol):
     """The form of a split's records."""
 
-    def decoders(self, feed: Feed, fail: Fail) -> Source:
+    def decoders(self, feed: RecordQueue, fail: Fail) -> Source:
         """Start decoders on a feed. They call `fail` with the error when they cannot go on."""
         ...
 
@@ -59,7 +59,7 @@ class Batch:
     float32 are in the processor's cache while they are written. Every batch has new memory, which the caller owns.
     """
 
-    def __init__(self, size: int, shape: tuple[int, ...], dtype: Any, put: Callable[[Any, Any], None]) -> None:
+    def __init__(self, size: int, shape: Sequence[int], dtype: Any, put: Callable[[Any, Any], None]) -> None:
         """`put(row, array)` converts an array into one row of that shape and dtype."""
         self._shape, self._dtype, self._put = (size, *shape), dtype, put
         self._rows: Any = None
@@ -108,7 +108,7 @@ class Images:
             input_bytes=INPUT_BYTES,
         )
 
-    def decoders(self, feed: Feed, fail: Fail) -> Decoders:
+    def decoders(self, feed: RecordQueue, fail: Fail) -> Decoders:
         return Decoders(feed, self._job, self._workers, fail)
 
     def batch(self, size: int) -> Batch:
@@ -126,7 +126,7 @@ class Numbers:
     def __init__(self, form: VectorForm) -> None:
         self._form = form
 
-    def decoders(self, feed: Feed, fail: Fail) -> Source:
+    def decoders(self, feed: RecordQueue, fail: Fail) -> Source:
         return _Parser(feed, self._form, fail)
 
     def batch(self, size: int) -> Batch:
@@ -143,7 +143,7 @@ def header(form: VectorForm) -> bytes:
 class _Parser:
     """Parses in the caller's thread: an array is the bytes that follow a header common to all records."""
 
-    def __init__(self, feed: Feed, form: VectorForm, fail: Fail) -> None:
+    def __init__(self, feed: RecordQueue, form: VectorForm, fail: Fail) -> None:
         self._feed, self._form = feed, form
         self._header = header(form)
         self._bytes = len(self._header) + np.zeros(form.shape, form.dtype).nbytes

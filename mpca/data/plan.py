@@ -278,7 +278,7 @@ def _whole(
         dealt = {agent: shuffled[place :: len(everybody)] for place, agent in enumerate(everybody)}
     if sticky:
         for agent, share in dealt.items():
-            np.random.default_rng((5, seed, epoch, agent)).shuffle(share)  # type: ignore[arg-type]
+            np.random.default_rng((5, seed, epoch, agent)).shuffle(share)
     return dealt
 
 
@@ -301,11 +301,11 @@ def _deal_near(units: Sequence[Unit], agents: Sequence[int], near: Mapping[int, 
         taken[agent].append(place)
         return True
 
-    far = []
+    elsewhere = []
     for place in sorted(range(len(units)), key=lambda place: len(close[units[place].shard])):
         if not give(place, close[units[place].shard]):
-            far.append(place)
-    for place in far:
+            elsewhere.append(place)
+    for place in elsewhere:
         give(place, agents)
     return {agent: [units[place] for place in sorted(places)] for agent, places in taken.items()}
 

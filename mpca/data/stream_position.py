@@ -6,10 +6,10 @@ from collections import Counter
 
 from mpca.data.stream_reader import Record
 
-__all__ = ["Handed"]
+__all__ = ["StreamPosition"]
 
 
-class Handed:
+class StreamPosition:
     """Counts the records that leave the stream, including bad ones. Epochs come one after the other."""
 
     def __init__(self) -> None:

@@ -178,8 +178,8 @@ class Reader:
                 self._cache.put(first, data)
             else:
                 lost = sum(1 for jpeg in cut(data, entries) if jpeg is None)
-                place = self._data.store.describe(name)
-                _log.warning("%s: %s, wanted=%d..%d, %d records unread", missing, place, offset, offset + length, lost)
+                shard = self._data.store.describe(name)
+                _log.warning("%s: %s, wanted=%d..%d, %d records unread", missing, shard, offset, offset + length, lost)
         for number, (entry, jpeg) in enumerate(zip(entries, cut(data, entries), strict=True), start=first):
             where = f"{name}:{entry.key} at {entry.offset}"
             yield Record(number, epoch, unit, place, entry, jpeg, where, "" if jpeg is not None else missing)

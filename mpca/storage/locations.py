@@ -1,6 +1,6 @@
 """Locations of runs and backups: a path on this machine, or a URL of HDFS. This file alone parses and prints them.
 
-Not for opening a location: the store depends on whether there is a JVM, see `mpca.api.stores`.
+Not for opening a location: `opening.py`.
 """
 
 from __future__ import annotations

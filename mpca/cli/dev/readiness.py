@@ -60,7 +60,7 @@ def _datanode(place: Place, name: str) -> bool:
 
 def _resourcemanager(place: Place, name: str) -> bool:
     info = get_json(f"http://{LOOPBACK}:{place.ports['resourcemanager_http']}/ws/v1/cluster/info")
-    return info["clusterInfo"]["state"] == "STARTED"
+    return str(info["clusterInfo"]["state"]) == "STARTED"
 
 
 def _nodemanager(place: Place, name: str) -> bool:

@@ -21,8 +21,9 @@ from mpca.checks import nearest
 from mpca.data.ingest import Options, begin, finish, look
 from mpca.data.ingest_rows import Files, Plan, make_plan, notes_of, write_shard
 from mpca.data.manifest import Manifest, opened
-from mpca.data.rows import FILES, Form, Packed, Survey, pack_rows, survey
+from mpca.data.rows import FILES, NUMBERS, Form, Packed, Survey, pack_rows, survey
 from mpca.errors import ConfigError, EnvironmentRefused, JvmError, MpcaError
+from mpca.extras import require
 from mpca.units import parse_size
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _PYTHON_ERROR = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Refused|Interru
 
 @dataclass(frozen=True)
 class IngestedData:
-    """A data set that was written, to train on: ``mpca.Distributor(conf=data.conf)``, and ``mpca.data("train")`` in it."""
+    """A data set that was written, to train on: ``mpca.Distributor(conf=data.conf)``, and ``mpca.dataset("train")`` in it."""
 
     path: str
     """As `data.path` of a configuration."""
@@ -97,7 +98,7 @@ def ingest_dataframe(
     Raises:
         ConfigError: columns or rows that cannot be trained on: which, how many, where the first is, and what to do;
             or the target holds something else.
-        EnvironmentRefused: the executors' Python has no mpca.
+        EnvironmentRefused: the executors' Python has no mpca, or nothing is installed here that decodes images.
         MpcaError: the job failed; begins with its root cause.
     """
     from pyspark import StorageLevel
@@ -107,6 +108,8 @@ def ingest_dataframe(
     except ValueError as error:  # of a size without its unit
         raise ConfigError(str(error)) from None
     form = _form(df, features, label)
+    if form.kind not in NUMBERS:
+        require("simplejpeg", "PIL")
     rows = df.select(features, label).rdd
     context = rows.context
     packed = rows.mapPartitionsWithIndex(partial(_pack, form, seed)).persist(StorageLevel.DISK_ONLY)
@@ -214,7 +217,7 @@ def _write_all(context: SparkContext, packed: RDD[Any], plan: Plan, on_progress:
     shards = sum(plan.shards.values())
     done = context.accumulator(0)
     keyed = packed.mapPartitions(partial(_keyed, plan))
-    ordered = keyed.repartitionAndSortWithinPartitions(shards, _place)
+    ordered = keyed.repartitionAndSortWithinPartitions(shards, _place)  # type: ignore[call-overload]  # pyspark asks for more
     with _telling(done, plan.records, on_progress):
         written = sum(ordered.mapPartitionsWithIndex(partial(_write, plan, done)).collect())
     if written != plan.records:

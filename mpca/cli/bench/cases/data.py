@@ -20,6 +20,7 @@ import click
 from mpca.cli.bench.run.alone import in_agent
 from mpca.cli.bench.show import show
 from mpca.cli.options import json_option
+from mpca.extras import require
 
 __all__ = ["command", "measure"]
 
@@ -43,6 +44,7 @@ def measure(
     images: int = 1200, turns: int = 15, workers: int | None = None, source: Path | None = None, ingested: str | None = None
 ) -> dict[str, Any]:
     """The `data` case."""
+    require("torchvision", "simplejpeg", "PIL", "sklearn")
     from mpca.data.generate import generate
     from mpca.data.ingest import Options, ingest
 

@@ -1,0 +1,285 @@
+"""Who trains where: executors, the places they offer, the agents on them, their incarnations and their deaths.
+
+A *place* is room for one agent on one executor (two of its cores). An agent that died is started again at its place, an
+agent whose executor is gone at any free place, each time as a new incarnation. The third death of a place within ten
+minutes quarantines it for ten minutes. Pure: events in, instructions out, the time is an argument. `states.py` has the
+states of an agent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from mpca.driver.instructions import StartAgent, Write
+from mpca.driver.states import AGENT_MOVES, AgentState, Story
+from mpca.wire.orders import GONE
+
+__all__ = [
+    "QUARANTINE_DEATHS",
+    "QUARANTINE_S",
+    "UNUSABLE_EXCHANGES",
+    "UNUSABLE_TIMES",
+    "Agent",
+    "AgentTable",
+    "Executor",
+]
+
+log = logging.getLogger("mpca.agents")
+
+QUARANTINE_DEATHS = 3
+QUARANTINE_S = 600.0
+#: A rebased agent whose parameters cannot be used again this often within that many exchanges has an optimiser state that is.
+UNUSABLE_TIMES = 3
+UNUSABLE_EXCHANGES = 10
+
+
+@dataclass(slots=True)
+class Agent:
+    index: int
+    state: AgentState = AgentState.ABSENT
+    incarnation: int = -1  # the first one is 0
+    executor: str | None = None
+    host: str = ""
+    pid: int = 0
+    since: float = 0.0  # when it came into this state
+    stepped: bool = False  # this incarnation has taken a step: what comes before the first one is behind it
+    why: str = ""  # it came into this state
+    lost: str = ""  # why its last incarnation was lost
+    told: bool = False  # that this incarnation was lost, by a record
+    unusable_at: list[int] = field(default_factory=list)  # exchanges at which this incarnation's parameters could not be used
+
+    @property
+    def key(self) -> list:
+        return [self.executor, self.index, self.incarnation]
+
+
+@dataclass(slots=True)
+class Executor:
+    name: str
+    host: str
+    places: int
+    deaths: list[float] = field(default_factory=list)
+    quarantined_until: float = 0.0
+
+
+Instruction = StartAgent | Write
+
+
+class AgentTable:
+    """See the module's text. `wanted` agents, at most `per_executor` on one executor."""
+
+    def __init__(self, wanted: int, per_executor: int) -> None:
+        self.agents = [Agent(index) for index in range(wanted)]
+        self.executors: dict[str, Executor] = {}
+        self._per_executor = per_executor
+        self.lost = 0
+        self.replaced = 0
+        self.story = Story()
+
+    # ---- questions ---------------------------------------------------------------------------------------------------
+
+    def in_state(self, *states: AgentState) -> Iterator[Agent]:
+        return (agent for agent in self.agents if agent.state in states)
+
+    def count(self, *states: AgentState) -> int:
+        return sum(1 for agent in self.agents if agent.state in states)
+
+    def find(self, agent: int, incarnation: int) -> Agent | None:
+        """The agent, if this incarnation is the current one: the fence against whatever an older one still says."""
+        if not 0 <= agent < len(self.agents):
+            return None
+        found = self.agents[agent]
+        return found if found.incarnation == incarnation and found.state != AgentState.ABSENT else None
+
+    def is_late(self, agent: int, incarnation: int) -> bool:
+        found = self.find(agent, incarnation)
+        return found is not None and found.state == AgentState.LATE
+
+    def why_unasked(self, agent: Agent) -> str:
+        """Why an agent is asked for no contribution, for a record: its state, and what brought it there."""
+        if agent.state == AgentState.ABSENT:
+            return f"absent: {agent.lost or agent.why or 'no executor has a place for it'}"
+        if agent.state == AgentState.STARTING:
+            return f"starting: {agent.lost or 'its process has not said hello'}"
+        if agent.state == AgentState.JOINING:
+            return "joining: it takes the joint model"
+        if agent.state in (AgentState.READY, AgentState.BEGUN):
+            return "beginning: it has taken no update yet"
+        if agent.state == AgentState.LATE:
+            return f"late: {agent.why}"
+        if agent.state == AgentState.FINISHED:
+            return "finished: its train function returned"
+        return "not asked: it came too late for this cycle"
+
+    # ---- executors ---------------------------------------------------------------------------------------------------
+
+    def executor_ready(self, name: str, host: str, cores: int, now: float) -> list[Instruction]:
+        if name in self.executors:
+            return []
+        self.executors[name] = Executor(name, host, min(cores // 2, self._per_executor))
+        return self.fill(now)
+
+    def executor_lost(self, name: str, reason: str, now: float, refill: bool = True) -> list[Instruction]:
+        if self.executors.pop(name, None) is None:
+            return []
+        out: list[Instruction] = []
+        for agent in self.agents:
+            if agent.executor == name and agent.state not in (AgentState.ABSENT, AgentState.FINISHED):
+                out += self._lost(agent, f"executor {name} lost: {reason}", now)
+        return out + self.fill(now) if refill else out
+
+    def fill(self, now: float) -> list[Instruction]:
+        """Start absent agents wherever a place is free and not quarantined."""
+        out: list[Instruction] = []
+        for agent in self.agents:
+            if agent.state != AgentState.ABSENT:
+                continue
+            place = self._free_place(agent, now)
+            if place is None:
+                continue
+            out.append(self._start(agent, place, now))
+        return out
+
+    def _free_place(self, agent: Agent, now: float) -> Executor | None:
+        used: dict[str, int] = {}
+        for other in self.agents:
+            if other.state not in (AgentState.ABSENT, AgentState.FINISHED) and other.executor is not None:
+                used[other.executor] = used.get(other.executor, 0) + 1
+        free = [
+            executor
+            for executor in self.executors.values()
+            if executor.quarantined_until <= now and used.get(executor.name, 0) < executor.places
+        ]
+        # its own executor first, where its data may be cached; then the emptiest, in order of arrival
+        return min(free, key=lambda e: (e.name != agent.executor, used.get(e.name, 0)), default=None)
+
+    # ---- agents ------------------------------------------------------------------------------------------------------
+
+    def hello(self, agent: int, incarnation: int, host: str, pid: int, now: float) -> list[Instruction]:
+        found = self.find(agent, incarnation)
+        if found is None or found.state != AgentState.STARTING:
+            return []
+        found.host, found.pid = host, pid
+        self.move(found, AgentState.JOINING, now, "hello")
+        event = "started" if incarnation == 0 else "replaced"
+        self.replaced += incarnation > 0
+        return [self.record(found, event)]
+
+    def died(self, agent: int, incarnation: int, reason: str, now: float) -> list[Instruction]:
+        found = self.find(agent, incarnation)
+        if found is None or found.state == AgentState.FINISHED:
+            return []
+        executor = self.executors.get(found.executor or "")
+        out = self._lost(found, reason, now)
+        if executor is not None:
+            executor.deaths = [t for t in executor.deaths if now - t < QUARANTINE_S] + [now]
+            if len(executor.deaths) >= QUARANTINE_DEATHS:
+                executor.quarantined_until = now + QUARANTINE_S
+                executor.deaths = []
+                log.warning("executor=%s quarantined for %.0f s: %d deaths", executor.name, QUARANTINE_S, QUARANTINE_DEATHS)
+        return out + self.fill(now)
+
+    def trains(self, agent: int, incarnation: int, now: float) -> None:
+        """The agent has taken a step."""
+        found = self.find(agent, incarnation)
+        if found is None:
+            return
+        found.stepped = True
+        if found.state in (AgentState.READY, AgentState.BEGUN):  # READY: it heard Begin from an order that failed
+            self.move(found, AgentState.ACTIVE, now, "first update")
+
+    def late(self, agent: int, incarnation: int, reason: str, now: float) -> list[Instruction]:
+        found = self.find(agent, incarnation)
+        if found is None or found.state != AgentState.ACTIVE:
+            return []
+        self.move(found, AgentState.LATE, now, reason)
+        if reason in GONE:
+            return []  # its process has ended: that news is on its way here, and says why
+        found.told = True
+        self.lost += 1
+        return [self.record(found, "lost", reason)]
+
+    def back(self, agent: int, incarnation: int, now: float, reason: str) -> list[Instruction]:
+        found = self.find(agent, incarnation)
+        if found is None or found.state != AgentState.LATE:
+            return []
+        self.move(found, AgentState.ACTIVE, now, reason)
+        told, found.told = found.told, False
+        return [self.record(found, "rediscovered", reason)] if told else []
+
+    def unusable(self, agent: Agent, exchange: int, now: float, what: str) -> list[Instruction]:
+        """Its parameters are `what`. It takes the joint model as its own; the third time it is started anew.
+
+        On the same executor, whose registry ends the older incarnation; and no death of the place, which is well.
+        """
+        agent.unusable_at = [k for k in agent.unusable_at if exchange - k < UNUSABLE_EXCHANGES] + [exchange]
+        if len(agent.unusable_at) < UNUSABLE_TIMES:
+            self.move(agent, AgentState.JOINING, now, f"its parameters are {what}: it takes the joint model")
+            return []
+        reason = f"its parameters were {what} {UNUSABLE_TIMES} times within {UNUSABLE_EXCHANGES} exchanges"
+        place = self.executors[agent.executor or ""]
+        return [*self._lost(agent, reason, now), self._start(agent, place, now)]
+
+    def finished(self, agent: int, incarnation: int, now: float) -> list[Instruction]:
+        found = self.find(agent, incarnation)
+        if found is None or found.state == AgentState.FINISHED:
+            return []
+        self.move(found, AgentState.FINISHED, now, "its train function returned")
+        return [self.record(found, "finished")]
+
+    def hold_again(self, agent: int, incarnation: int, executor: str) -> list[Instruction]:
+        """A holding job ended but the process lives: a new holding job takes it up, optimiser undisturbed."""
+        found = self.find(agent, incarnation)
+        if found is None or found.state == AgentState.FINISHED:
+            return []
+        return [
+            StartAgent(agent, incarnation, executor),
+            self.record(found, "rediscovered", "its holding job had ended"),
+        ]
+
+    # ---- inside ------------------------------------------------------------------------------------------------------
+
+    def move(self, agent: Agent, state: AgentState, now: float, reason: str) -> None:
+        """One agent into another state, at `now` (seconds).
+
+        Raises:
+            LocalProtocolError: the move is illegal; nothing was changed.
+        """
+        self.story.moved(f"agent={agent.index}", agent.state, state, reason, AGENT_MOVES, now)
+        log.debug("agent=%d state %s -> %s reason=%r", agent.index, agent.state, state, reason)
+        agent.state = state
+        agent.since, agent.why = now, reason
+
+    def _start(self, agent: Agent, place: Executor, now: float) -> StartAgent:
+        agent.incarnation += 1
+        agent.stepped = agent.told = False
+        agent.unusable_at = []
+        agent.executor, agent.host, agent.pid = place.name, place.host, 0
+        self.move(agent, AgentState.STARTING, now, f"a place on executor {place.name}")
+        return StartAgent(agent.index, agent.incarnation, place.name)
+
+    def _lost(self, agent: Agent, reason: str, now: float) -> list[Instruction]:
+        record = self.record(agent, "lost", reason)
+        self.move(agent, AgentState.ABSENT, now, reason)
+        agent.lost = reason
+        if agent.told:
+            return []
+        self.lost += 1
+        return [record]
+
+    @staticmethod
+    def record(agent: Agent, event: str, reason: str = "") -> Write:
+        return Write(
+            "agent",
+            {
+                "event": event,
+                "index": agent.index,
+                "incarnation": agent.incarnation,
+                "host": agent.host,
+                "executor_id": agent.executor or "",
+                "pid": agent.pid,
+                "reason": reason,
+            },
+        )

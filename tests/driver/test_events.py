@@ -1,0 +1,52 @@
+"""What the driver makes of what a cluster tells it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from mpca.driver.events import AgentDied
+
+
+def died(tail: str, exit_code: int = 137) -> AgentDied:
+    return AgentDied("e1", 1, 0, 4711, exit_code, tail)
+
+
+@pytest.mark.parametrize(
+    ("tail", "reason"),
+    [
+        ("", "exit code 137"),
+        (" \n\n", "exit code 137"),
+        ("step 1\nstep 2\n\n", "exit code 137; last output: step 2"),
+        ("Fatal Python error: Aborted\n", "exit code 137; Fatal Python error: Aborted"),
+        (
+            "Fatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):",
+            "exit code 137; Fatal Python error: Aborted",
+        ),
+    ],
+)
+def test_a_death_is_told_in_one_line(tail: str, reason: str) -> None:
+    assert died(tail).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("crash", "number", "error"),
+    [("ctypes.string_at(0)", 11, "Segmentation fault"), ("os.abort()", 6, "Aborted")],
+)
+def test_of_a_crash_in_c_code_the_error_is_told_and_where_it_was(crash: str, number: int, error: str) -> None:
+    """From a process that really crashes, with a thread and modules that make its dump long."""
+    code = (
+        "import ctypes, faulthandler, numpy, os, threading, time\n"
+        "faulthandler.enable()\n"
+        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        f"def step():\n    {crash}\n"
+        "print('before', flush=True)\nstep()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert ended.returncode == -number
+    assert ended.stdout.splitlines()[-1].startswith("Extension modules: "), "the last line says nothing"
+    reason = died(ended.stdout, 128 + number).reason
+    assert reason.startswith(f"exit code {128 + number}; Fatal Python error: {error}, File ")
+    assert reason.endswith("in string_at" if number == 11 else "in step")
