@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; a test holds 
     from mpca.spark.data.tars import images_in_tar
     from mpca.spark.run.session import session
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _IN_AGENTS = ("attach", "dataset", "device", "files", "log", "rank", "samples", "shard", "stopping", "world_size")
 #: Public name -> module that has it.

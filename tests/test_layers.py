@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "mpca"
 ROWS = {
     "errors": 0,
     "extras": 0,
+    "formats": 0,
     "units": 0,
     "clock": 0,
     "private": 0,

@@ -54,7 +54,7 @@ def _uv() -> list[str]:
 def test_the_wheel_holds_the_jar_the_page_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "mpca/jars/mpca-spark_2.12.jar" in names
-    assert "mpca/report/page.css" in names
+    assert {"mpca/report/page.css", "mpca/py.typed"} <= set(names)
     assert not [name for name in names if name.startswith(("tests/", "jvm/", "conf/"))]
 
 

@@ -24,7 +24,8 @@ def memory_order(tensor: Tensor) -> tuple[int, ...]:
     if tensor.is_contiguous():
         return tuple(range(tensor.dim()))
     # Of a dimension with one element the stride says nothing: it comes last.
-    return tuple(sorted(range(tensor.dim()), key=lambda d: (-tensor.stride(d) * max(tensor.shape[d] > 1, 0), d)))
+    strides = tensor.stride()
+    return tuple(sorted(range(tensor.dim()), key=lambda d: (-strides[d] * max(tensor.shape[d] > 1, 0), d)))
 
 
 def is_dense(tensor: Tensor) -> bool:

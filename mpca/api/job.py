@@ -33,7 +33,8 @@ class Job:
 
     @property
     def agents(self) -> int:
-        return self.config.method.agents(self.config.cluster.agents)
+        wanted: int = self.config.method.agents(self.config.cluster.agents)
+        return wanted
 
     @property
     def agents_per_executor(self) -> int:

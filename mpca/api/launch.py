@@ -26,13 +26,14 @@ from mpca.api.run_files import RunFiles
 from mpca.api.signals import Signals
 from mpca.api.stores import open_store
 from mpca.clock import SystemClock
+from mpca.driver.agent_table import AgentTable
 from mpca.driver.backups import BackupWriter
 from mpca.driver.budget import check_heaps
 from mpca.driver.cluster import Cluster
 from mpca.driver.cycle import CycleMachine
 from mpca.driver.instructions import End
-from mpca.driver.roster import Roster
 from mpca.driver.runner import Runner
+from mpca.driver.states import RunState
 from mpca.driver.status import RunStatus
 from mpca.errors import JvmError, MpcaError, RunFailed
 from mpca.spark.yarn.sizing import executor_budget
@@ -122,7 +123,7 @@ class _Launch:
         backups = self._open_backups(backup_store, epoch)
         machine = CycleMachine(
             run_shape(job, run_name, epoch, resumed, session),
-            Roster(job.agents, job.config.cluster.agents_per_executor),
+            AgentTable(job.agents, job.config.cluster.agents_per_executor),
             self._clock.now(),
         )
         record = first_record(job, epoch, resumed, self._goals.target_error)
@@ -135,7 +136,7 @@ class _Launch:
             self._goals,
             files.records,
             self._clock,
-            evaluator=evaluator,
+            evaluator=evaluator,  # type: ignore[arg-type]  # its evaluations are frozen, the port's fields can be set
             backups=backups,
             restore=resumed.restore if resumed else None,
             on_status=self._listeners.on_status,
@@ -223,13 +224,13 @@ class _Launch:
             if self._signals.caught is not None:
                 runner.stop("interrupted", signal.Signals(self._signals.caught).name)
             runner.once()
-            came = came or bool(machine.roster.executors)
+            came = came or bool(machine.table.executors)
             if self._location.lost is not None:
                 raise self._location.lost
-            capacity = len(machine.roster.executors) * job.config.cluster.agents_per_executor
+            capacity = len(machine.table.executors) * job.config.cluster.agents_per_executor
             if "executors" not in self._seconds and capacity >= job.agents:
                 self._stage("executors")
-            if "agents" not in self._seconds and machine.stage != "STARTING":
+            if "agents" not in self._seconds and machine.state != RunState.STARTING:
                 self._stage("agents")
 
     def _finish(self, runner: Runner, end: End, backups: BackupWriter, files: RunFiles, resumed: Resumed | None) -> Ended:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from mpca import __version__
 from mpca.driver.cluster import AgentSpec
-from mpca.driver.ledger import RunShape
 from mpca.driver.objectives import DumpModel, Goals
+from mpca.driver.run_shape import RunShape
 from mpca.methods import to_dict
 from mpca.records import RunRecord
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -58,7 +58,7 @@ class Batch:
     An image's 0.6 MB of float32 are in the cache while they are made, and the memory is new for every batch: the caller's.
     """
 
-    def __init__(self, size: int, shape: tuple[int, ...], dtype: Any, put: Callable[[Any, Any], None]) -> None:
+    def __init__(self, size: int, shape: Sequence[int], dtype: Any, put: Callable[[Any, Any], None]) -> None:
         """`put` fills one row, shape and dtype as told, with what comes of an array."""
         self._shape, self._dtype, self._put = (size, *shape), dtype, put
         self._rows: Any = None

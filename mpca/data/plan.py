@@ -253,7 +253,7 @@ def _whole(
         dealt = {agent: shuffled[index :: len(everybody)] for index, agent in enumerate(everybody)}
     if sticky:
         for agent, share in dealt.items():
-            np.random.default_rng((5, seed, epoch, agent)).shuffle(share)  # type: ignore[arg-type]
+            np.random.default_rng((5, seed, epoch, agent)).shuffle(share)
     return dealt
 
 

@@ -40,7 +40,7 @@ class IterableShare:
     def __len__(self) -> int:
         """As of a map-style share, for data sets that know their own length; TypeError for others, as torch has it."""
         part, epochs = self._epochs.coming()
-        samples, size = len(self._dataset), self._loader["batch_size"]  # type: ignore[arg-type]
+        samples, size = len(self._dataset), int(self._loader["batch_size"])  # type: ignore[arg-type]  # TypeError as told
         workers = max(1, self._loader.get("num_workers", 0))  # each makes batches of its own
         of_worker = [
             len(range(part.rank + one * part.world_size, samples, part.world_size * workers)) for one in range(workers)

@@ -174,8 +174,8 @@ class Reader:
                 self._cache.put(first, data)
             else:
                 lost = sum(1 for jpeg in cut(data, entries) if jpeg is None)
-                source = self._data.store.describe(name)
-                _log.warning("%s: %s, wanted=%d..%d, %d records unread", missing, source, offset, offset + length, lost)
+                shard = self._data.store.describe(name)
+                _log.warning("%s: %s, wanted=%d..%d, %d records unread", missing, shard, offset, offset + length, lost)
         for number, (entry, jpeg) in enumerate(zip(entries, cut(data, entries), strict=True), start=first):
             where = f"{name}:{entry.key} at {entry.offset}"
             yield Record(number, epoch, unit, index, entry, jpeg, where, "" if jpeg is not None else missing)
@@ -187,8 +187,8 @@ class Reader:
             except FileNotFoundError:
                 raise
             except OSError as error:
-                source = self._data.store.describe(name)
-                _log.warning("a read failed and is tried again in %.1f s: %s at %d: %s", pause_s, source, offset, error)
+                shard = self._data.store.describe(name)
+                _log.warning("a read failed and is tried again in %.1f s: %s at %d: %s", pause_s, shard, offset, error)
                 self._wait(pause_s)
         return self._data.store.read_range(name, offset, length)
 

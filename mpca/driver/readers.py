@@ -15,8 +15,9 @@ from dataclasses import replace
 from typing import Any
 
 from mpca.data.plan import Membership
-from mpca.driver.cluster import AgentProgress
-from mpca.driver.roster import ABSENT, Agent
+from mpca.driver.agent_table import Agent
+from mpca.driver.events import AgentProgress
+from mpca.driver.states import AgentState
 from mpca.errors import BackupError
 from mpca.wire.orders import MembersOrder, Order
 
@@ -69,7 +70,7 @@ class Readers:
                 self._settle(agent, self.members.first(agent.index))
         for agent in agents:
             index, process = agent.index, self._process.get(agent.index)
-            gone = agent.state == ABSENT if process is None else agent.state == ABSENT or agent.incarnation != process
+            gone = agent.state == AgentState.ABSENT or (process is not None and agent.incarnation != process)
             if gone and index not in self._away and self._process:
                 self._lose(index)
         for index in beginning:

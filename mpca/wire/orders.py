@@ -105,7 +105,8 @@ class Order:
     members: MembersOrder | None = None
 
     def pack(self) -> bytes:
-        return msgpack.packb(asdict(self), use_bin_type=True)
+        packed: bytes = msgpack.packb(asdict(self), use_bin_type=True)
+        return packed
 
 
 @dataclass(frozen=True, slots=True)

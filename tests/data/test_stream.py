@@ -273,6 +273,9 @@ def test_a_cut_shard_costs_its_unread_records_and_says_so(
     assert one.bad.count == lost
     assert ("the shard is not there" if whole_shard else "the shard ends before it") in caplog.text
     assert "memory:train-000000.tar" in caplog.text
+    undamaged = streamed(LocalStore(pictures)).stream(8, epochs=1)
+    assert list(undamaged)
+    assert one.position == undamaged.position, "records that cannot be read are handed out too"
 
 
 def test_a_read_that_fails_for_a_while_is_tried_again(pictures: Path) -> None:
@@ -297,7 +300,7 @@ def test_a_read_that_fails_for_a_while_is_tried_again(pictures: Path) -> None:
         ("train.index", b"\t1\tclass1", b"\t2\tclass1", "label out of range: .*train.index: 24 records, the first is class1"),
         ("train.index", b"\t1\tclass1", b"\t1\tclassX", "damaged index: .*crc32="),
         ("manifest.json", b"    24,\n", b"    0,\n", "1 of 2 classes have no record to train on: class0"),
-        ("manifest.json", b'"format": 2', b'"format": 3', "format 3; this mpca reads up to 2"),
+        ("manifest.json", b'"format": 2', b'"format": 3', "has format 3, this mpca reads 1 to 2: use a newer mpca"),
         ("manifest.json", b"{", b"[", "damaged manifest"),
     ],
 )

@@ -131,7 +131,7 @@ class Hadoop:
         self.start(name)
 
     def pid(self, name: str) -> int:
-        return self._process(name).pid
+        return int(self._process(name).pid)
 
     def log(self, name: str) -> Path:
         return self.setup.log(name)

@@ -60,7 +60,7 @@ def _datanode(setup: HadoopSetup, name: str) -> bool:
 
 def _resourcemanager(setup: HadoopSetup, name: str) -> bool:
     info = get_json(f"http://{LOOPBACK}:{setup.ports['resourcemanager_http']}/ws/v1/cluster/info")
-    return info["clusterInfo"]["state"] == "STARTED"
+    return str(info["clusterInfo"]["state"]) == "STARTED"
 
 
 def _nodemanager(setup: HadoopSetup, name: str) -> bool:

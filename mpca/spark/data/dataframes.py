@@ -217,7 +217,7 @@ def _write_all(context: SparkContext, packed: RDD[Any], plan: Plan, on_progress:
     shards = sum(plan.shards.values())
     done = context.accumulator(0)
     keyed = packed.mapPartitions(partial(_keyed, plan))
-    ordered = keyed.repartitionAndSortWithinPartitions(shards, _place)
+    ordered = keyed.repartitionAndSortWithinPartitions(shards, _place)  # type: ignore[call-overload]  # pyspark asks for more
     with _telling(done, plan.records, on_progress):
         written = sum(ordered.mapPartitionsWithIndex(partial(_write, plan, done)).collect())
     if written != plan.records:

@@ -36,7 +36,7 @@ class DriverSegment:
             os.posix_fallocate(self._fd, 0, size_bytes)
             self._size = size_bytes
 
-    def write(self, vector: npt.NDArray[np.float32]) -> int:
+    def write(self, vector: npt.NDArray[np.float32 | np.uint8]) -> int:
         """Copy a vector in; its bytes."""
         data = np.ascontiguousarray(vector).view(np.uint8).data
         self.reserve(len(data))

@@ -110,20 +110,21 @@ class MessageTest {
     assertEquals("digits/2/41/39", full.run + "/" + full.epoch + "/" + full.cycle + "/" + full.forgetCycle);
     assertEquals(Arrays.asList("0", "2"), full.executors);
     assertEquals("cycle 41: reduce shard 2", full.description);
-    assertEquals("0 0 1 null, 2 3 0 null", text(full.begin));
-    assertEquals("2 3 0 objective reached", text(full.stop));
+    assertEquals("0 0 1, 2 3 0", text(full.begin));
+    assertEquals("2 3 0 objective reached", full.stop.stream().map(one -> text(one.agent) + " " + one.reason)
+        .collect(Collectors.joining(", ")));
     assertEquals(Arrays.asList(12L, 1L << 35), full.forgetBroadcasts);
     Order.Download download = full.downloads.get(0);
     assertEquals("13 0 13 install 104", download.broadcast + " " + download.shard + " " + download.version + " "
         + download.mode + " " + download.length);
     assertEquals(0.025, download.alpha);
-    assertEquals("0 0 1 null, 2 3 0 null", text(download.agents));
+    assertEquals("0 0 1, 2 3 0", text(download.agents));
     assertEquals("41 2 108", full.reduce.cycle + " " + full.reduce.shard + " " + full.reduce.length);
     assertEquals("0=131.0, 2=120.0", full.reduce.parts.stream().map(part -> part.executor + "=" + part.weight)
         .collect(Collectors.joining(", ")));
-    assertEquals("42 0 0 0 1 null, 2 3 0 null",
+    assertEquals("42 0 0 0 1, 2 3 0",
         full.freeze.cycle + " " + full.freeze.shard + " " + text(full.freeze.agents));
-    assertEquals("3 0 0 1 null", full.members.version + " " + text(full.members.agents));
+    assertEquals("3 0 0 1", full.members.version + " " + text(full.members.agents));
     assertEquals(Golden.value(fields.get("members").get("members")), Golden.comparable(full.members.members));
   }
 
@@ -161,9 +162,12 @@ class MessageTest {
     return orders;
   }
 
-  private static String text(List<Order.Place> places) {
-    return places.stream().map(one -> one.executor + " " + one.agent + " " + one.incarnation + " " + one.reason)
-        .collect(Collectors.joining(", "));
+  private static String text(List<Order.AgentRef> agents) {
+    return agents.stream().map(MessageTest::text).collect(Collectors.joining(", "));
+  }
+
+  private static String text(Order.AgentRef one) {
+    return one.executor + " " + one.agent + " " + one.incarnation;
   }
 
   private static byte[] frame(byte[] body) throws IOException {
