@@ -1,7 +1,7 @@
 """Events and instructions of the agent's state machine.
 
-The executor's messages (`Begin`, `Yield`, `Install`, `Members`, `Stop` of `wire.messages`) are events too; all other events are
-here. They are named tuples, since they are made at every optimiser update, and millions of times by the simulator.
+The executor's messages (`Begin`, `SnapshotRequest`, `Install`, `Members`, `Stop` of `wire.messages`) are events too; all other
+events are here. They are named tuples, since they are made at every optimiser update, and millions of times by the simulator.
 """
 
 from __future__ import annotations

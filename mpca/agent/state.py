@@ -15,8 +15,8 @@ Every event comes between two batches, so the loop can carry out an instruction 
 *tau* counts updates since the last snapshot of that shard, even if that snapshot was never used; or since the shard was
 replaced, if that was later, since updates that were discarded must not count. An arrived shard waits for the next exchange or
 is taken at once, by the method's choice. The order at an exchange is snapshot, then install, except for delay-corrected
-methods, where this order would never damp. A method that holds answers a Yield only after its tau updates; otherwise it would
-average unequal numbers of steps.
+methods, where this order would never damp. A method that holds answers a SnapshotRequest only after its tau updates; otherwise
+it would average unequal numbers of steps.
 
 An agent that trains gets new parameters ("replace") when some of its own were non-finite. It takes all shards between the same
 two batches, since one update with a non-finite shard would spoil the others again; and its optimiser is reset.
@@ -49,7 +49,7 @@ from mpca.agent.events import (
     TakeMembers,
 )
 from mpca.errors import LocalProtocolError
-from mpca.wire.messages import ENDED, LEFT, LOOP, OVERRUN, RETURNED, Begin, Install, Members, Stop, Yield
+from mpca.wire.messages import ENDED, LEFT, LOOP, OVERRUN, RETURNED, Begin, Install, Members, SnapshotRequest, Stop
 
 __all__ = ["CLOSED", "HOLDING", "LEAVING", "STARTING", "STOPPING", "TRAINING", "WAITING", "AgentMachine", "AgentMethod"]
 
@@ -122,7 +122,7 @@ class AgentMachine:
         self._stop_at = 0  # `_updates` when Stop came
         self._left_at: int | None = None  # `_updates` when the function last saw Stop
         self._said_left: float | None = None  # when that was last reported
-        self._deferred: Yield | None = None  # a request that waits until a method that holds has made its tau updates
+        self._deferred: SnapshotRequest | None = None  # a request that waits until a method that holds has made its tau updates
 
     def handle(self, event: Any, now: float) -> tuple[Any, ...]:
         """Apply one event at time `now` (seconds, monotonic), and return the instructions that follow, in order.
@@ -212,7 +212,7 @@ class AgentMachine:
         self._members = event.version
         return (TakeMembers(event.members),)
 
-    def _yield(self, event: Yield, now: float) -> tuple[Any, ...]:
+    def _snapshot_request(self, event: SnapshotRequest, now: float) -> tuple[Any, ...]:
         if event.shard >= self.shards:
             return (Publish(event.cycle, event.shard, 0),)
         if self._hold_after and self.stage is TRAINING:
@@ -256,7 +256,7 @@ class AgentMachine:
 
     # ---- rules ----
 
-    def _exchange(self, asked: Yield) -> tuple[Any, ...]:
+    def _exchange(self, asked: SnapshotRequest) -> tuple[Any, ...]:
         """Publish one shard and install what waits, in the method's order."""
         # A replacement still lacks shards, which were given up: the shards that came are better than the trained ones.
         if self._install_first or any(one.mode == "replace" for one in self._pending.values()):
@@ -265,7 +265,7 @@ class AgentMachine:
         published = self._publish(asked)
         return (published, *self._take_pending())
 
-    def _publish(self, asked: Yield) -> Publish:
+    def _publish(self, asked: SnapshotRequest) -> Publish:
         shard = asked.shard
         tau = self._updates - self._tau_from[shard]
         self._tau_from[shard] = self._updates
@@ -349,7 +349,7 @@ _DECISIONS: dict[type, Callable[[AgentMachine, Any, float], tuple[Any, ...]]] = 
     StopSeen: AgentMachine._stop_seen,
     LinkLost: AgentMachine._lost,
     Begin: AgentMachine._begin,
-    Yield: AgentMachine._yield,
+    SnapshotRequest: AgentMachine._snapshot_request,
     Install: AgentMachine._install,
     Members: AgentMachine._told_members,
     Stop: AgentMachine._stop,

@@ -14,7 +14,7 @@ class StreamPosition:
 
     def __init__(self) -> None:
         self._epoch = self._finished = 0
-        self._given: Counter[int] = Counter()  # place of an unfinished unit -> number of its records that have left
+        self._given: Counter[int] = Counter()  # index of an unfinished unit -> number of its records that have left
 
     @property
     def position(self) -> tuple[int, int]:
@@ -26,9 +26,9 @@ class StreamPosition:
         if record.epoch != self._epoch:
             self._epoch, self._finished = record.epoch, 0
             self._given.clear()
-        self._given[record.place] += 1
-        if self._given[record.place] == record.unit.count:
-            self._given[record.place] = _WHOLE
+        self._given[record.unit_index] += 1
+        if self._given[record.unit_index] == record.unit.count:
+            self._given[record.unit_index] = _WHOLE
         while self._given[self._finished] == _WHOLE:
             del self._given[self._finished]
             self._finished += 1

@@ -164,9 +164,9 @@ def shards_are_replaced_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> 
 @planted(replace(PLAIN, method={"name": "sync", "tau": 4}), "I2", "live")
 def an_agent_in_step_answers_early(monkeypatch: pytest.MonkeyPatch) -> None:
     from mpca.agent import state
-    from mpca.wire.messages import Yield
+    from mpca.wire.messages import SnapshotRequest
 
-    monkeypatch.setitem(state._DECISIONS, Yield, lambda self, event, now: self._exchange(event))
+    monkeypatch.setitem(state._DECISIONS, SnapshotRequest, lambda self, event, now: self._exchange(event))
 
 
 @planted(with_faults(PLAIN, Fault("non_finite", 2, 3, "submit")), "I5")
@@ -198,7 +198,7 @@ def a_joiner_takes_the_joint_model_of_an_earlier_one(monkeypatch: pytest.MonkeyP
     right = Joining.targets
 
     def wrong(self: Joining) -> Any:
-        self._for |= {(a.index, a.incarnation) for a in self._table.in_state(agent_table.JOINING)}
+        self._for |= {(a.index, a.incarnation) for a in self._table.in_state(agent_table.AgentState.JOINING)}
         return right(self)
 
     monkeypatch.setattr(Joining, "take_done", lambda self, given_up: [])

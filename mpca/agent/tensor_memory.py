@@ -13,10 +13,10 @@ from torch import Tensor
 
 from mpca.errors import ConfigError
 
-__all__ = ["Place", "check_overlaps", "flat_view", "is_dense", "memory_order", "place_of"]
+__all__ = ["MemoryRange", "check_overlaps", "flat_view", "is_dense", "memory_order", "memory_range"]
 
-#: First byte, byte after the last, strides and element type. Two tensors with equal places are one tensor.
-Place = tuple[int, int, tuple[int, ...], torch.dtype]
+#: First byte, byte after the last, strides and element type. Two tensors with equal memory ranges are one tensor.
+MemoryRange = tuple[int, int, tuple[int, ...], torch.dtype]
 
 
 def memory_order(tensor: Tensor) -> tuple[int, ...]:
@@ -38,8 +38,8 @@ def flat_view(tensor: Tensor) -> Tensor:
     return tensor.detach().permute(memory_order(tensor)).view(-1)
 
 
-def place_of(tensor: Tensor) -> Place:
-    """The place of a tensor in memory."""
+def memory_range(tensor: Tensor) -> MemoryRange:
+    """The range of memory of a tensor."""
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     start = tensor.data_ptr()
     strides = tuple(stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1)
@@ -54,7 +54,7 @@ def check_overlaps(named: Iterable[tuple[str, Tensor]]) -> None:
     """
     reach, holder = 0, ""
     for (start, end, _, _), name, tensor in sorted(
-        ((place_of(one), name, one) for name, one in named if one.numel()), key=lambda entry: (entry[0][:2], entry[1])
+        ((memory_range(one), name, one) for name, one in named if one.numel()), key=lambda entry: (entry[0][:2], entry[1])
     ):
         if start < reach:
             raise ConfigError(
