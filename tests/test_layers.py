@@ -38,7 +38,6 @@ ROWS = {
     "sim": 5,
     "api": 6,
     "report": 6,
-    "bench": 6,
     "cli": 7,
 }
 #: Row 0 is one layer of plain modules; elsewhere a package of a row imports none beside it, but for these pairs.

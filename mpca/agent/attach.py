@@ -97,14 +97,14 @@ def _join(context: AgentContext) -> ModelWatch:
     from mpca.agent.names import own_names
     from mpca.agent.torch_trainer import TorchTrainer
     from mpca.agent.watch import ModelWatch
-    from mpca.shm import Segment
+    from mpca.shm import AgentSegment
     from mpca.wire.messages import Hello
 
     start, model = context.start, context.models.whole
     layout, own = read_layout(model), own_names(model)
     plan = layout.plan(start.shards, start.layer_aligned)
     bounds = layout.bounds(plan)
-    segment = Segment(bounds, start.agent)
+    segment = AgentSegment(bounds, start.agent)
     hello = Hello(
         agent=start.agent,
         incarnation=start.incarnation,

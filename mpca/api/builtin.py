@@ -91,13 +91,13 @@ _open: list[Any] = []
 @lru_cache(maxsize=1)
 def _bench(options: _Pairs, section: _Pairs, seed: int) -> tuple[Any, Any]:
     """A model to load states into, and the test split of the training's seed: made once in the evaluator's process."""
-    from mpca.data.passes import Passes
+    from mpca.data.evaluation_loader import EvaluationLoader
     from mpca.data.stream import Streamed
 
     keys = dict(section)
     model, test = models.create(**dict(options)), data.load(keys["name"], "test", seed, **data.own_options(keys))
     if not isinstance(test, Streamed):
         return model, test
-    passes = Passes(test, keys["batch_size"], keys["max_bad_fraction"])
-    _open.append(passes)
-    return model, passes
+    loader = EvaluationLoader(test, keys["batch_size"], keys["max_bad_fraction"])
+    _open.append(loader)
+    return model, loader

@@ -85,7 +85,7 @@ class _Batch:
 
 
 class Relay:
-    """See the module's text. `me` is this executor's place among the owners; `present` came with an earlier attempt."""
+    """See the module's text. `me` is this executor's number among the owners; `present` came with an earlier attempt."""
 
     def __init__(self, owners: int, me: int, pieces: int, present: Collection[int] = ()) -> None:
         self._me, self._pieces, self._here = me, pieces, set(present)

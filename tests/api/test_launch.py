@@ -8,7 +8,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from mpca.api.launch import Job, Shows, _Launch, resolve
+from mpca.api.launch import Job, Listeners, _Launch, resolve
 
 HOME = "hdfs://nn1:8020/user/ann"
 
@@ -40,7 +40,7 @@ def test_in_a_container_a_run_that_is_given_no_folder_lies_on_hdfs(
     """The container's own folders are gone with it, and the next attempt is another container."""
     monkeypatch.chdir(tmp_path)
     with ExitStack() as stack:
-        launching = _Launch(Job(resolve(None, ("run.name=night", *sets)), b"", session=session(mode)), Shows(), stack)
+        launching = _Launch(Job(resolve(None, ("run.name=night", *sets)), b"", session=session(mode)), Listeners(), stack)
         shown = str(launching._location.shown)
     assert shown.startswith(location)
     assert list(tmp_path.iterdir()) == []

@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from mpca.api.finish import close_folder, is_final, keep
+from mpca.api.finish import is_final
 from mpca.api.launch import resolve
 from mpca.api.location import HdfsRunLocation, LocalRunLocation, RunLocation
+from mpca.api.run_files import close_folder, keep
 from mpca.errors import AgentFailed, BackupError, BadRecords, ConfigError, EnvironmentRefused, JvmError, RunFailed
 from mpca.records import BadFile, RunRecord, Summary, read_records, read_summary, write_summary
 from mpca.records.lines import line_of
-from mpca.spark.yarn.submitted import Origin
+from mpca.spark.yarn.submitted import ApplicationInfo
 from mpca.storage import Backups, LocalStore, Location, RunLock
 from tests.storage.test_backup import state
 from tests.support.fake_executor import wait_until
@@ -28,15 +29,15 @@ from tests.support.fake_executor import wait_until
 RUN = RunRecord(t=0.0, name="digits", method="mpca", num_agents=2, seed=0, shards=3, phases=3)
 
 
-def origin(attempt: int) -> Origin:
-    return Origin("application_7_0001", attempt, yarn=True, cluster_mode=True, submitted=None, began=0.0, home="")
+def application(attempt: int) -> ApplicationInfo:
+    return ApplicationInfo("application_7_0001", attempt, yarn=True, cluster_mode=True, submitted=None, began=0.0, home="")
 
 
 def attempt(folder: Path, number: int, status: str, final: bool) -> bytes:
     """One attempt from its first moment to its end; the records of those before it, as it found them."""
     with ExitStack() as stack:
         location = HdfsRunLocation(Location.parse(folder), stack)
-        epoch = location.take(None, False, origin(number))
+        epoch = location.take(None, False, application(number))
         found = location.folder.records.read_bytes()
         records = location.begin(epoch, resolve(None), replace(RUN, attempt=number))
         summary = Summary(status, f"reason {number}", "mpca", 2, 0, 1.0, None, attempts=epoch, final=final)
@@ -91,7 +92,7 @@ def test_bad_records_are_on_hdfs_while_a_run_goes_on_and_the_next_attempt_goes_o
     for number, record in ((1, "a"), (2, "b")):
         with ExitStack() as stack:
             location = HdfsRunLocation(Location.parse(folder), stack)
-            location.begin(location.take(None, False, origin(number)), resolve(None), replace(RUN, attempt=number))
+            location.begin(location.take(None, False, application(number)), resolve(None), replace(RUN, attempt=number))
             bad = BadFile(location.folder.bad)
             for _ in range(2):
                 bad.met(1.0, 0, 0, [[record, "damaged"]], 0)

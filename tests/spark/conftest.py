@@ -25,7 +25,7 @@ LASTING = (
     "mpca-fetch",
     "mpca-relay",
     "mpca-freeze",
-    "mpca-desk",
+    "mpca-snapshots",
 )
 _runs = itertools.count(1)
 

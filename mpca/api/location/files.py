@@ -15,7 +15,7 @@ from mpca.storage import Store, joined
 
 if TYPE_CHECKING:
     from mpca.config import Resolved
-    from mpca.spark.yarn.submitted import Origin
+    from mpca.spark.yarn.submitted import ApplicationInfo
 
 __all__ = ["begin_records", "owner_text", "refuse_foreign", "unwritable"]
 
@@ -76,7 +76,7 @@ def refuse_foreign(store: Store) -> None:
         )
 
 
-def owner_text(origin: Origin | None) -> str:
+def owner_text(application: ApplicationInfo | None) -> str:
     """Who this driver is, as the lock of a run folder names its owner."""
     process = f"pid {os.getpid()} on {platform.node()}"
-    return f"{origin.application}, {process}" if origin is not None else process
+    return f"{application.id}, {process}" if application is not None else process

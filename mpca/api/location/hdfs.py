@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mpca.config import Resolved
-    from mpca.spark.yarn.submitted import Origin
+    from mpca.spark.yarn.submitted import ApplicationInfo
 
 __all__ = ["HdfsRunLocation"]
 
@@ -56,7 +56,7 @@ class HdfsRunLocation:
         """Another driver has taken over."""
         return self._mirror.lost if self._mirror is not None else None
 
-    def take(self, session: SparkSession | None, resume: bool, origin: Origin | None, above: int = 0) -> int:
+    def take(self, session: SparkSession | None, resume: bool, application: ApplicationInfo | None, above: int = 0) -> int:
         """As of a local one; a later attempt of the same application goes on without being asked to.
 
         Raises:
@@ -64,14 +64,14 @@ class HdfsRunLocation:
             BackupError: another driver owns it, or has since an earlier attempt of this application; or HDFS does not answer.
             RunFailed: an earlier attempt of this application ended by the user's own error: this one would too.
         """
-        attempt = origin.attempt if origin is not None else 1
+        attempt = application.attempt if application is not None else 1
         again = attempt > 1
         try:
             self._store = open_store(self.root, self._stack, session, private=True)
             self._lock = RunLock(self._store)
 
             def lives(holder: Holder) -> bool:
-                return _lives(holder, origin, self._store)
+                return _lives(holder, application, self._store)
 
             there = self._store.exists("")
             if there and not (resume or again):
@@ -79,12 +79,12 @@ class HdfsRunLocation:
                 raise ConfigError(
                     f"run folder exists: --run-dir={self.root.text}; name another, or go on with that run by --resume auto"
                 )
-            if origin is not None and again:
-                _refuse_stranger(self._lock.owners(), origin)
+            if application is not None and again:
+                _refuse_stranger(self._lock.owners(), application)
             refuse_foreign(self._store)
             self._made = not there
             self._stack.callback(self._give_up)
-            epoch = self._lock.claim(owner_text(origin), lives, above, Process.here())
+            epoch = self._lock.claim(owner_text(application), lives, above, Process.here())
             self._beat = read_beat(self._store)
             self._mirror = Mirror(self._store, self._lock.check)
             if again:
@@ -189,20 +189,20 @@ class HdfsRunLocation:
         log.info("attempt=%d goes on: the one before ended as %s: %s", attempt, summary.status, summary.reason)
 
 
-def _refuse_stranger(owners: list[str], origin: Origin) -> None:
+def _refuse_stranger(owners: list[str], application: ApplicationInfo) -> None:
     """An attempt that another driver has taken the folder from does not come back by the next one."""
-    ours = [owner.startswith(f"{origin.application},") for owner in owners]
+    ours = [owner.startswith(f"{application.id},") for owner in owners]
     if any(ours) and not ours[-1]:
         raise BackupError(
-            f"another driver has taken this run over: owner={owners[-1]}; attempt {origin.attempt} leaves it alone"
+            f"another driver has taken this run over: owner={owners[-1]}; attempt {application.attempt} leaves it alone"
         )
 
 
-def _lives(holder: Holder, origin: Origin | None, store: Store) -> bool:
+def _lives(holder: Holder, application: ApplicationInfo | None, store: Store) -> bool:
     """Where the owner may be anywhere: /proc tells of this machine, YARN has ended attempts before this one, others beat."""
     if holder.process is not None and holder.process.lives() is False:
         return False
-    if origin is not None and origin.attempt > 1 and holder.owner.startswith(f"{origin.application},"):
+    if application is not None and application.attempt > 1 and holder.owner.startswith(f"{application.id},"):
         return False
     log.info("is the owner of the run folder alive? owner=%s, looking for up to %.0f s", holder.owner, OWNER_DEAD_S)
     return beats(store, OWNER_DEAD_S)

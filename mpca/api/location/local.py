@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mpca.config import Resolved
-    from mpca.spark.yarn.submitted import Origin
+    from mpca.spark.yarn.submitted import ApplicationInfo
 
 __all__ = ["LocalRunLocation"]
 
@@ -54,7 +54,7 @@ class LocalRunLocation:
                 self._lost = self._lock.rival()
         return self._lost
 
-    def take(self, session: SparkSession | None, resume: bool, origin: Origin | None, above: int = 0) -> int:
+    def take(self, session: SparkSession | None, resume: bool, application: ApplicationInfo | None, above: int = 0) -> int:
         """Make the folder, or go on in it, as its only owner; the epoch of this attempt.
 
         Until `begin` nothing but the lock is written, and if that never comes all is left as it was.

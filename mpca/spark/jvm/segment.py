@@ -11,10 +11,10 @@ import os
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Segment"]
+__all__ = ["DriverSegment"]
 
 
-class Segment:
+class DriverSegment:
     """One vector at a time, from the file's start on. Not safe for two threads at once."""
 
     def __init__(self) -> None:

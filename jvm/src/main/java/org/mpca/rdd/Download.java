@@ -11,16 +11,16 @@ import org.mpca.wire.Order;
  * One broadcast on one executor, from its first mention by an order until it is forgotten.
  *
  * <p>Concurrency: owned by one thread, mpca-download. Network threads copy pieces into the array of {@link #data}, each piece
- * to its own place; two of them that copy the same piece copy the same bytes, since its checksum is right.
+ * to its own offset; two of them that copy the same piece copy the same bytes, since its checksum is right.
  */
 final class Download {
   /** What the newest order that named it says: where from, and for which agents of this executor. Immutable. */
   static final class Attempt {
     final int order;
     final BroadcastSource source;
-    final List<Order.Place> agents;
+    final List<Order.AgentRef> agents;
 
-    Attempt(int order, BroadcastSource source, List<Order.Place> agents) {
+    Attempt(int order, BroadcastSource source, List<Order.AgentRef> agents) {
       this.order = order;
       this.source = source;
       this.agents = agents;
@@ -98,11 +98,11 @@ final class Download {
   }
 
   /** True once for each agent and incarnation. */
-  boolean offerOnce(Order.Place agent) {
+  boolean offerOnce(Order.AgentRef agent) {
     return offered.add(agent.agent + "/" + agent.incarnation);
   }
 
-  void takeBackOffer(Order.Place agent) {
+  void takeBackOffer(Order.AgentRef agent) {
     offered.remove(agent.agent + "/" + agent.incarnation);
   }
 

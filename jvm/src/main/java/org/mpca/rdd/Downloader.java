@@ -52,7 +52,7 @@ final class Downloader {
   // ---- called by other threads ------------------------------------------------------------------------------------------
 
   /** Begins a download for agents of this executor, or renews one that an order before had begun. */
-  void begin(Order order, Order.Download what, BroadcastSource source, List<Order.Place> agents) {
+  void begin(Order order, Order.Download what, BroadcastSource source, List<Order.AgentRef> agents) {
     commands.add(() -> {
       Download download =
           downloads.computeIfAbsent(key(order.run, order.epoch, what.broadcast), key -> new Download(order, what));
@@ -178,7 +178,7 @@ final class Downloader {
   private void deliver(Download download) {
     double end = clock.now();
     Arrival arrival = new Arrival(download.shard, download.version, download.mode, download.alpha, download.data());
-    for (Order.Place agent : download.attempt.agents) {
+    for (Order.AgentRef agent : download.attempt.agents) {
       if (download.offerOnce(agent) && !offer(download.run, agent, arrival)) {
         download.takeBackOffer(agent);
         continue;
@@ -197,7 +197,7 @@ final class Downloader {
     }
   }
 
-  private static boolean offer(String run, Order.Place agent, Arrival arrival) {
+  private static boolean offer(String run, Order.AgentRef agent, Arrival arrival) {
     try {
       return AgentRegistry.get().offer(run, agent.agent, agent.incarnation, arrival);
     } catch (InterruptedException e) {

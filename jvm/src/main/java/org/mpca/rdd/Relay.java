@@ -91,7 +91,7 @@ final class Relay {
   private boolean over;
 
   /**
-   * @param me this executor's place among the owners
+   * @param me this executor's number among the owners
    * @param present pieces that are here from an earlier attempt
    */
   Relay(int owners, int me, int pieces, BitSet present) {

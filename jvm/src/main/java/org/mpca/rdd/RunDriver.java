@@ -226,7 +226,7 @@ public final class RunDriver {
       Order.Download download = order.downloads.get(d);
       List<Peer> owners = new ArrayList<>();
       for (String executor : order.executors) {
-        if (download.agents.stream().anyMatch(place -> place.executor.equals(executor))) {
+        if (download.agents.stream().anyMatch(agent -> agent.executor.equals(executor))) {
           owners.add(peers.get(executor));
         }
       }

@@ -131,7 +131,7 @@ class YieldContextTest {
   void shouldRefuseToSerialiseWhatIsNotHandedOver() throws Exception {
     agents.train(0, 0, "die-when-asked");
     IOException refused = assertThrows(IOException.class, () -> javaCopy(agents.yield(3, 2, 0)));
-    assertTrue(refused.getMessage().contains(ExecutorBook.DIED), refused.getMessage());
+    assertTrue(refused.getMessage().contains(ExecutorState.DIED), refused.getMessage());
   }
 
   @Test

@@ -76,7 +76,7 @@ class DownloadTest {
 
   @Test
   void shouldOfferOnceToEachIncarnation() {
-    Order.Place agent = order.downloads.get(0).agents.get(0);
+    Order.AgentRef agent = order.downloads.get(0).agents.get(0);
     assertTrue(download.offerOnce(agent));
     assertFalse(download.offerOnce(agent));
     download.takeBackOffer(agent);

@@ -16,11 +16,11 @@ import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 import org.mpca.Golden;
-import org.mpca.agent.ExecutorBook.Instruction;
-import org.mpca.agent.ExecutorBook.Taken;
+import org.mpca.agent.ExecutorState.Instruction;
+import org.mpca.agent.ExecutorState.Taken;
 
 /** Runs the scripts that pytest runs on the simulator's executor. */
-class ExecutorBookTest {
+class ExecutorStateTest {
   @TestFactory
   Stream<DynamicTest> shouldFollowTheScript() {
     File[] files = Golden.file("executor").listFiles((folder, name) -> name.endsWith(".json"));
@@ -30,48 +30,49 @@ class ExecutorBookTest {
   }
 
   private static void run(JsonNode script) {
-    ExecutorBook book = new ExecutorBook();
+    ExecutorState executor = new ExecutorState();
     int number = 0;
     for (JsonNode step : script.get("steps")) {
       String what = script.get("name").asText() + ", step " + number++ + ": " + step.get("event");
       Recorder recorder = new Recorder();
-      for (Instruction instruction : handle(book, step.get("event"))) {
+      for (Instruction instruction : handle(executor, step.get("event"))) {
         instruction.perform(recorder);
       }
       assertEquals(Golden.value(step.get("expect")), recorder.done, what);
     }
   }
 
-  private static List<Instruction> handle(ExecutorBook book, JsonNode event) {
+  private static List<Instruction> handle(ExecutorState executor, JsonNode event) {
     int agent = event.path("agent").asInt();
     int incarnation = event.path("incarnation").asInt();
     int cycle = event.path("cycle").asInt();
     int shard = event.path("shard").asInt();
     switch (event.get("kind").asText()) {
       case "agent_up":
-        return book.agentUp(agent, incarnation);
+        return executor.agentUp(agent, incarnation);
       case "agent_gone":
-        return book.agentGone(agent, incarnation);
+        return executor.agentGone(agent, incarnation);
       case "made":
         List<Instruction> none = new ArrayList<>();
         event.get("agents").forEach(
-            one -> none.addAll(book.made(cycle, shard, one.get(0).asInt(), one.get(1).asInt())));
+            one -> none.addAll(executor.made(cycle, shard, one.get(0).asInt(), one.get(1).asInt())));
         return none;
       case "freeze":
         List<int[]> agents = new ArrayList<>();
         event.get("agents").forEach(one -> agents.add(new int[] {one.get(0).asInt(), one.get(1).asInt()}));
-        return book.freeze(0, cycle, shard, agents);
+        return executor.freeze(0, cycle, shard, agents);
       case "snapshot":
-        return book.snapshot(agent, incarnation, cycle, shard, event.get("tau").asInt(), event.get("crc").asLong(),
+        return executor.snapshot(agent, incarnation, cycle, shard, event.get("tau").asInt(), event.get("crc").asLong(),
             event.get("finite").asBoolean());
       case "deadline":
-        return book.deadline(cycle);
+        return executor.deadline(cycle);
       case "forget":
-        return book.forget(cycle);
+        return executor.forget(cycle);
       case "offer":
-        return book.offer(agent, incarnation, shard, event.get("version").asLong(), event.get("mode").asText());
+        return executor.offer(agent, incarnation,
+            new Arrival(shard, event.get("version").asLong(), event.get("mode").asText(), 0.0, new byte[0]));
       case "installed":
-        return book.installed(agent, incarnation, shard, event.get("version").asLong());
+        return executor.installed(agent, incarnation, shard, event.get("version").asLong());
       default:
         throw new AssertionError("unknown event: " + event);
     }
@@ -79,27 +80,27 @@ class ExecutorBookTest {
 
   @Test
   void shouldRefuseASecondShardForOneCycle() {
-    ExecutorBook book = new ExecutorBook();
-    book.agentUp(0, 0);
-    book.freeze(1, 4, 1, Arrays.asList(new int[] {0, 0}));
+    ExecutorState executor = new ExecutorState();
+    executor.agentUp(0, 0);
+    executor.freeze(1, 4, 1, Arrays.asList(new int[] {0, 0}));
     IllegalArgumentException refused = assertThrows(IllegalArgumentException.class,
-        () -> book.freeze(2, 4, 2, Arrays.asList(new int[] {0, 0})));
+        () -> executor.freeze(2, 4, 2, Arrays.asList(new int[] {0, 0})));
     assertEquals("a cycle has one shard: cycle=4, shard=1, then shard=2", refused.getMessage());
   }
 
   @Test
   void shouldAnswerEachFreezeWithItsOwnTicket() {
-    ExecutorBook book = new ExecutorBook();
-    book.agentUp(0, 0);
-    book.freeze(17, 4, 1, Arrays.asList(new int[] {0, 0}));
-    book.freeze(18, 4, 1, Arrays.asList(new int[] {0, 0}));
+    ExecutorState executor = new ExecutorState();
+    executor.agentUp(0, 0);
+    executor.freeze(17, 4, 1, Arrays.asList(new int[] {0, 0}));
+    executor.freeze(18, 4, 1, Arrays.asList(new int[] {0, 0}));
     Recorder recorder = new Recorder();
-    book.snapshot(0, 0, 4, 1, 3, 5, true).forEach(one -> one.perform(recorder));
+    executor.snapshot(0, 0, 4, 1, 3, 5, true).forEach(one -> one.perform(recorder));
     assertEquals(Arrays.asList(17L, 18L), recorder.tickets);
   }
 
   /** Writes instructions down in the form of the scripts. */
-  private static final class Recorder implements ExecutorBook.Performer {
+  private static final class Recorder implements ExecutorState.Performer {
     final List<Object> done = new ArrayList<>();
     final List<Long> tickets = new ArrayList<>();
 
@@ -140,8 +141,8 @@ class ExecutorBookTest {
     }
 
     @Override
-    public void write(int agent, int shard, long version, String mode) {
-      note("do", "write", "agent", agent, "shard", shard, "version", version, "mode", mode);
+    public void write(int agent, Arrival arrival) {
+      note("do", "write", "agent", agent, "shard", arrival.shard, "version", arrival.version, "mode", arrival.mode);
     }
 
     @Override

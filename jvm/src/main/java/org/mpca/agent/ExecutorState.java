@@ -37,9 +37,9 @@ import java.util.TreeMap;
  * Installed. An arrival at an offered slot waits for it, and is superseded by a newer one. Acknowledged is whatever the
  * executor holds for the agent, and whatever came too late to be of use.
  *
- * <p>Concurrency: owned by one thread, the desk's.
+ * <p>Concurrency: owned by one thread, mpca-snapshots.
  */
-public final class ExecutorBook {
+public final class ExecutorState {
   static final String NO_SUCH_INCARNATION = "no such incarnation";
   static final String DEADLINE = "no answer before the deadline";
   static final String DIED = "died before it handed over";
@@ -52,7 +52,7 @@ public final class ExecutorBook {
 
   /** Whoever carries instructions out. */
   public interface Performer {
-    /** Send the agent a Yield. */
+    /** Send the agent a SnapshotRequest. */
     void interrupt(int agent, int cycle, int shard);
 
     /** A freeze is complete; lists in agent order. {@code ticket} is what the freeze was given. */
@@ -65,9 +65,9 @@ public final class ExecutorBook {
     void discard(int agent, int cycle, int shard);
 
     /** Put an arrival into its slot and send Install. */
-    void write(int agent, int shard, long version, String mode);
+    void write(int agent, Arrival arrival);
 
-    /** Drop the bytes of an arrival that a newer one made useless. */
+    /** An arrival was made useless by a newer one. */
     void supersede(int agent, int shard, long version);
 
     /** The executor has this arrival for the agent. */
@@ -136,11 +136,10 @@ public final class ExecutorBook {
   }
 
   private static final class Slot {
-    static final long NONE = Long.MIN_VALUE;
-    long newest = NONE;
-    long offered = NONE;
-    long waiting = NONE;
-    String waitingMode;
+    /** Versions; null: none. */
+    Long newest;
+    Long offered;
+    Arrival waiting;
   }
 
   private static final class Request {
@@ -181,7 +180,7 @@ public final class ExecutorBook {
     }
     seats.remove(agent);
     for (Map<Long, Entry> cycle : entries.values()) {
-      Entry entry = cycle.get(place(agent, incarnation));
+      Entry entry = cycle.get(key(agent, incarnation));
       if (entry != null && entry.state == State.ASKED) {
         entry.close(DIED);
       }
@@ -274,29 +273,30 @@ public final class ExecutorBook {
     return out;
   }
 
-  /** A joint shard was downloaded for an agent. */
-  public List<Instruction> offer(int agent, int incarnation, int shard, long version, String mode) {
+  /** A joint shard was downloaded for an agent. Its bytes are passed on, and not looked at. */
+  public List<Instruction> offer(int agent, int incarnation, Arrival arrival) {
     List<Instruction> out = new ArrayList<>();
+    int shard = arrival.shard;
+    long version = arrival.version;
     Seat seat = seat(agent, incarnation);
     if (seat == null) {
       return out;
     }
     Slot slot = seat.slots.computeIfAbsent(shard, key -> new Slot());
-    if (version < slot.newest) {
+    if (slot.newest != null && version < slot.newest) {
       out.add(performer -> performer.supersede(agent, shard, version));
-    } else if (version > slot.newest || mode.equals("replace")) {
+    } else if (slot.newest == null || version > slot.newest || arrival.mode.equals("replace")) {
       // A replacement is written though its version is there already: the agent's own state was not finite.
       slot.newest = version;
-      if (slot.offered == Slot.NONE) {
+      if (slot.offered == null) {
         slot.offered = version;
-        out.add(performer -> performer.write(agent, shard, version, mode));
+        out.add(performer -> performer.write(agent, arrival));
       } else {
-        long older = slot.waiting;
-        if (older != Slot.NONE) {
-          out.add(performer -> performer.supersede(agent, shard, older));
+        Arrival older = slot.waiting;
+        if (older != null) {
+          out.add(performer -> performer.supersede(agent, shard, older.version));
         }
-        slot.waiting = version;
-        slot.waitingMode = mode;
+        slot.waiting = arrival;
       }
     }
     out.add(performer -> performer.acknowledge(agent, shard, version));
@@ -308,15 +308,14 @@ public final class ExecutorBook {
     List<Instruction> out = new ArrayList<>();
     Seat seat = seat(agent, incarnation);
     Slot slot = seat == null ? null : seat.slots.get(shard);
-    if (slot == null || slot.offered != version) {
+    if (slot == null || slot.offered == null || slot.offered != version) {
       return out;
     }
-    long next = slot.waiting;
-    slot.offered = next;
-    slot.waiting = Slot.NONE;
-    if (next != Slot.NONE) {
-      String mode = slot.waitingMode;
-      out.add(performer -> performer.write(agent, shard, next, mode));
+    Arrival next = slot.waiting;
+    slot.offered = next == null ? null : next.version;
+    slot.waiting = null;
+    if (next != null) {
+      out.add(performer -> performer.write(agent, next));
     }
     return out;
   }
@@ -328,20 +327,13 @@ public final class ExecutorBook {
 
   /** Whether a snapshot of this key was accepted: its bytes are to be kept. */
   boolean isFrozen(int cycle, int agent, int incarnation) {
-    Entry entry = entries.getOrDefault(cycle, Collections.emptyMap()).get(place(agent, incarnation));
+    Entry entry = entries.getOrDefault(cycle, Collections.emptyMap()).get(key(agent, incarnation));
     return entry != null && entry.state == State.FROZEN;
-  }
-
-  /** Whether this arrival waits for its slot: its bytes are to be kept. */
-  boolean isWaiting(int agent, int incarnation, int shard, long version) {
-    Seat seat = seat(agent, incarnation);
-    Slot slot = seat == null ? null : seat.slots.get(shard);
-    return slot != null && slot.waiting == version;
   }
 
   private Entry entry(int cycle, int shard, int agent, int incarnation) {
     Entry entry = entries.computeIfAbsent(cycle, key -> new LinkedHashMap<>())
-        .computeIfAbsent(place(agent, incarnation), key -> new Entry(cycle, shard, agent, incarnation));
+        .computeIfAbsent(key(agent, incarnation), key -> new Entry(cycle, shard, agent, incarnation));
     if (entry.shard != shard) {
       throw new IllegalArgumentException("a cycle has one shard: cycle=" + cycle + ", shard=" + entry.shard
           + ", then shard=" + shard);
@@ -354,7 +346,7 @@ public final class ExecutorBook {
     return seat != null && seat.incarnation == incarnation ? seat : null;
   }
 
-  private static long place(int agent, int incarnation) {
+  private static long key(int agent, int incarnation) {
     return (long) agent << 32 | incarnation;
   }
 

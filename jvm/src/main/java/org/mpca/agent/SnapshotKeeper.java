@@ -12,20 +12,20 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.logging.Level;
 import java.util.logging.Logger;
-import org.mpca.agent.ExecutorBook.Instruction;
-import org.mpca.agent.ExecutorBook.Taken;
+import org.mpca.agent.ExecutorState.Instruction;
+import org.mpca.agent.ExecutorState.Taken;
 
 /**
- * Keeps one run's {@link ExecutorBook} and the bytes that its entries stand for: feeds it events, carries its
+ * Keeps one run's {@link ExecutorState} and the bytes that its entries stand for: feeds it events, carries its
  * instructions out.
  *
  * <p>Cycles are numbered anew by a later attempt of the driver. The first yield of a later epoch drops all of the one
  * before; a yield of an earlier one is refused.
  *
- * <p>Concurrency: book and bytes belong to the thread mpca-desk; all methods but the yields' map are commands to it,
+ * <p>Concurrency: state and bytes belong to the thread mpca-snapshots; all methods but the yields' map are commands to it,
  * which return at once. It never waits for anybody.
  */
-final class ExecutorDesk implements Runnable, ExecutorBook.Performer {
+final class SnapshotKeeper implements Runnable, ExecutorState.Performer {
   private static final Logger LOG = Logger.getLogger("mpca.agent");
   private static final String OLDER_EPOCH = "an older attempt of the driver";
 
@@ -40,19 +40,15 @@ final class ExecutorDesk implements Runnable, ExecutorBook.Performer {
   private final LinkedBlockingQueue<Runnable> commands = new LinkedBlockingQueue<>();
   private volatile boolean closed;
 
-  private final ExecutorBook book = new ExecutorBook();
+  private final ExecutorState executor = new ExecutorState();
   private int epoch = Integer.MIN_VALUE;
   private final Map<Integer, AgentConductor> conductors = new HashMap<>();
   private final Map<Long, CompletableFuture<Freezing>> tickets = new HashMap<>();
   private long lastTicket;
-  /** Arrivals whose slot is not free, by agent and shard. */
-  private final Map<Long, Arrival> waiting = new HashMap<>();
-  /** The arrival of the event in hand. */
-  private Arrival offered;
 
-  ExecutorDesk(String run) {
+  SnapshotKeeper(String run) {
     this.run = run;
-    this.thread = new Thread(this, "mpca-desk");
+    this.thread = new Thread(this, "mpca-snapshots");
     thread.setDaemon(true);
     thread.start();
   }
@@ -69,7 +65,7 @@ final class ExecutorDesk implements Runnable, ExecutorBook.Performer {
   void made(YieldKey key) {
     commands.add(() -> {
       if (enter(key.epoch)) {
-        perform(book.made(key.cycle, key.shard, key.agent, key.incarnation));
+        perform(executor.made(key.cycle, key.shard, key.agent, key.incarnation));
       }
     });
   }
@@ -87,7 +83,7 @@ final class ExecutorDesk implements Runnable, ExecutorBook.Performer {
       tickets.put(ticket, answer);
       List<int[]> agents = new ArrayList<>();
       keys.forEach(key -> agents.add(new int[] {key.agent, key.incarnation}));
-      perform(book.freeze(ticket, first.cycle, first.shard, agents));
+      perform(executor.freeze(ticket, first.cycle, first.shard, agents));
     });
     return answer;
   }
@@ -95,7 +91,7 @@ final class ExecutorDesk implements Runnable, ExecutorBook.Performer {
   void deadline(int ofEpoch, int cycle) {
     commands.add(() -> {
       if (ofEpoch == epoch) {
-        perform(book.deadline(cycle));
+        perform(executor.deadline(cycle));
       }
     });
   }
@@ -103,27 +99,24 @@ final class ExecutorDesk implements Runnable, ExecutorBook.Performer {
   void forget(int ofEpoch, int cycle) {
     commands.add(() -> {
       if (enter(ofEpoch)) {
-        perform(book.forget(cycle));
+        perform(executor.forget(cycle));
       }
     });
   }
 
   void up(AgentConductor agent) {
     commands.add(() -> {
-      perform(book.agentUp(agent.spec.agent, agent.spec.incarnation));
-      if (book.lives(agent.spec.agent, agent.spec.incarnation)) {
+      perform(executor.agentUp(agent.spec.agent, agent.spec.incarnation));
+      if (executor.lives(agent.spec.agent, agent.spec.incarnation)) {
         conductors.put(agent.spec.agent, agent);
-        forgetArrivals(agent.spec.agent); // of an older incarnation
       }
     });
   }
 
   void gone(AgentConductor agent) {
     commands.add(() -> {
-      perform(book.agentGone(agent.spec.agent, agent.spec.incarnation));
-      if (conductors.remove(agent.spec.agent, agent)) {
-        forgetArrivals(agent.spec.agent);
-      }
+      perform(executor.agentGone(agent.spec.agent, agent.spec.incarnation));
+      conductors.remove(agent.spec.agent, agent);
     });
   }
 
@@ -131,8 +124,8 @@ final class ExecutorDesk implements Runnable, ExecutorBook.Performer {
     commands.add(() -> {
       LaunchSpec spec = agent.spec;
       List<Instruction> instructions =
-          book.snapshot(spec.agent, spec.incarnation, cycle, shard, state.tau, state.crc, state.finite);
-      if (book.isFrozen(cycle, spec.agent, spec.incarnation)) {
+          executor.snapshot(spec.agent, spec.incarnation, cycle, shard, state.tau, state.crc, state.finite);
+      if (executor.isFrozen(cycle, spec.agent, spec.incarnation)) {
         YieldContext context = yields.get(key(cycle, shard, spec.agent, spec.incarnation));
         if (context != null && !context.frozen()) {
           context.freezeAs(state); // before the answer goes out
@@ -146,21 +139,15 @@ final class ExecutorDesk implements Runnable, ExecutorBook.Performer {
   CompletableFuture<Boolean> offer(int agent, int incarnation, Arrival arrival) {
     CompletableFuture<Boolean> taken = new CompletableFuture<>();
     commands.add(() -> {
-      offered = arrival;
-      List<Instruction> instructions =
-          book.offer(agent, incarnation, arrival.shard, arrival.version, arrival.mode);
+      List<Instruction> instructions = executor.offer(agent, incarnation, arrival);
       perform(instructions);
-      offered = null;
-      if (book.isWaiting(agent, incarnation, arrival.shard, arrival.version)) {
-        waiting.put(place(agent, arrival.shard), arrival);
-      }
-      taken.complete(!instructions.isEmpty()); // the book acknowledges whatever it takes
+      taken.complete(!instructions.isEmpty()); // whatever is taken is acknowledged
     });
     return taken;
   }
 
   void installed(AgentConductor agent, int shard, long version) {
-    commands.add(() -> perform(book.installed(agent.spec.agent, agent.spec.incarnation, shard, version)));
+    commands.add(() -> perform(executor.installed(agent.spec.agent, agent.spec.incarnation, shard, version)));
   }
 
   /** Ends the thread. What was still asked is given up. */
@@ -169,7 +156,7 @@ final class ExecutorDesk implements Runnable, ExecutorBook.Performer {
     thread.join(millis);
   }
 
-  // ---- the desk's thread ----
+  // ---- the keeper's thread ----
 
   @Override
   public void run() {
@@ -177,7 +164,7 @@ final class ExecutorDesk implements Runnable, ExecutorBook.Performer {
       try {
         commands.take().run();
       } catch (InterruptedException | RuntimeException e) {
-        LOG.log(Level.SEVERE, "desk of " + run + " goes on after our own error", e);
+        LOG.log(Level.SEVERE, "keeper of " + run + " goes on after our own error", e);
       }
     }
     yields.clear();
@@ -186,7 +173,7 @@ final class ExecutorDesk implements Runnable, ExecutorBook.Performer {
 
   private boolean enter(int of) {
     if (of > epoch) {
-      perform(book.forget(Integer.MAX_VALUE));
+      perform(executor.forget(Integer.MAX_VALUE));
       yields.keySet().removeIf(key -> key.epoch < of);
       epoch = of;
     }
@@ -203,14 +190,6 @@ final class ExecutorDesk implements Runnable, ExecutorBook.Performer {
     return new YieldKey(run, epoch, cycle, shard, agent, incarnation);
   }
 
-  private void forgetArrivals(int agent) {
-    waiting.keySet().removeIf(place -> place >> 32 == agent);
-  }
-
-  private static long place(int agent, int shard) {
-    return (long) agent << 32 | shard;
-  }
-
   @Override
   public void interrupt(int agent, int cycle, int shard) {
     conductors.get(agent).interrupt(cycle, shard);
@@ -225,7 +204,7 @@ final class ExecutorDesk implements Runnable, ExecutorBook.Performer {
       if (context != null) {
         states.put(one.agent, context.state());
       } else {
-        reasons.put(one.agent, ExecutorBook.FORGOTTEN);
+        reasons.put(one.agent, ExecutorState.FORGOTTEN);
       }
     }
     tickets.remove(ticket).complete(new Freezing(states, reasons));
@@ -242,18 +221,13 @@ final class ExecutorDesk implements Runnable, ExecutorBook.Performer {
   }
 
   @Override
-  public void write(int agent, int shard, long version, String mode) {
-    Arrival arrival = offered != null ? offered : waiting.remove(place(agent, shard));
+  public void write(int agent, Arrival arrival) {
     conductors.get(agent).write(arrival);
   }
 
   @Override
   public void supersede(int agent, int shard, long version) {
     superseded.incrementAndGet();
-    Arrival arrival = waiting.get(place(agent, shard));
-    if (arrival != null && arrival.version == version) {
-      waiting.remove(place(agent, shard));
-    }
   }
 
   @Override
