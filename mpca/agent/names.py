@@ -8,7 +8,7 @@ its name.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,7 +33,7 @@ def _holder(module: nn.Module) -> str | None:
 def unwrapped(module: nn.Module) -> nn.Module:
     """The model inside of all wrappers."""
     while (held := _holder(module)) is not None:
-        module = module._modules[held]  # type: ignore[assignment]
+        module = cast("nn.Module", module._modules[held])
     return module
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -50,7 +50,7 @@ def streaming(streamed: Streamed) -> Iterator[Rate]:
     try:
         yield lambda images: _rate_of(batches, images)
     finally:
-        batches.close()  # type: ignore[attr-defined]
+        batches.close()
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def image_folder(folder: str, workers: int, shorter_edge: int, crop: int, mean: 
         multiprocessing_context="spawn",  # a fork would copy locks that other threads hold
     )
 
-    def endless() -> Iterator[Any]:
+    def endless() -> Generator[Any, None, None]:
         while True:
             yield from loader
 
@@ -107,7 +107,7 @@ def image_folder(folder: str, workers: int, shorter_edge: int, crop: int, mean: 
     try:
         yield lambda images: _rate_of(batches, images)
     finally:
-        batches.close()  # type: ignore[attr-defined]
+        batches.close()
 
 
 class _Centred:
@@ -145,7 +145,7 @@ def peak_memory(streamed: Streamed, batch_size: int, images: int) -> dict[str, i
             if seen >= images:
                 break
     finally:
-        batches.close()  # type: ignore[attr-defined]
+        batches.close()
     return {"peak_bytes": peak, "first_batch_ms": round(1000 * first_batch_s)}
 
 

@@ -111,7 +111,8 @@ def _photographs() -> tuple[Image.Image, Image.Image]:
     with extras():
         from sklearn.datasets import load_sample_image
 
-    return tuple(Image.fromarray(load_sample_image(name)) for name in ("china.jpg", "flower.jpg"))  # type: ignore[return-value]
+    china, flower = (Image.fromarray(load_sample_image(name)) for name in ("china.jpg", "flower.jpg"))
+    return china, flower
 
 
 @lru_cache(maxsize=1)

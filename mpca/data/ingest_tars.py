@@ -109,7 +109,7 @@ class _Part(io.RawIOBase):
     def tell(self) -> int:
         return self._at
 
-    def readinto(self, into: memoryview) -> int:  # type: ignore[override]
+    def readinto(self, into: memoryview) -> int:  # type: ignore[override]  # io gives it nothing else
         wanted = min(len(into), self._length - self._at)
         data = self._store.read_range(self._name, self._offset + self._at, wanted) if wanted > 0 else b""
         into[: len(data)] = data

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from torch import Tensor
@@ -30,6 +30,7 @@ from mpca.errors import ConfigError
 
 __all__ = ["Stream", "Streamed"]
 
+_Next = tuple[tuple[Tensor, Tensor], tuple[int, int]]  # a batch, and the stream's position after it
 _LOOK_S = 0.2  # a caller that waits for a batch looks this often whether the run is stopping
 
 
@@ -122,7 +123,7 @@ class Stream:
         decoders = self._running.decoders if self._running is not None else None
         return decoders.pids() if decoders is not None else []
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def __iter__(self) -> Generator[tuple[Tensor, Tensor], None, None]:
         self._running = running = self._start()
         self.position = (running.reader.ahead, 0)
         try:
@@ -192,18 +193,18 @@ class _Running:
         for thread in self._threads:
             thread.start()
 
-    def next(self, stopping: Callable[[], bool]) -> tuple[tuple[Tensor, Tensor], tuple[int, int]] | None:
+    def next(self, stopping: Callable[[], bool]) -> _Next | None:
         """The next batch, and the position after it; None after the last epoch, or when the run is stopping."""
         while True:
             try:
-                batch = self._batches.get(timeout=_LOOK_S)
+                batch: _Next | BaseException | None = self._batches.get(timeout=_LOOK_S)
             except queue.Empty:
                 if stopping():
                     return None
                 continue
             if isinstance(batch, BaseException):
                 raise batch
-            return batch  # type: ignore[no-any-return]
+            return batch
 
     def close(self) -> None:
         self._closing.set()
