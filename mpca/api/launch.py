@@ -286,6 +286,7 @@ class _Launch:
             start_timeout_s=config.cluster.start_timeout,
             finish_s=config.cluster.finish_timeout,
             norm_limit=config.cluster.norm_limit,
+            max_cycles=self._goals().max_cycles,
             first_cycle=self._resumed.cycle if self._resumed else 0,
             resumed=self._resumed is not None,
             data=self._resumed.state.data if self._resumed else {},
@@ -353,10 +354,10 @@ class _Launch:
                 if self._signals.caught is not None:
                     runner.stop("interrupted", signal.Signals(self._signals.caught).name)
                 runner.once()
-                came = came or bool(machine.table.executors)
+                came = came or bool(machine.executors)
                 if self._place.lost is not None:
                     raise self._place.lost
-                places = len(machine.table.executors) * config.agents_per_executor
+                places = machine.executors * config.agents_per_executor
                 if "executors" not in self._seconds and places >= self._agents:
                     self._stage("executors")
                 if "agents" not in self._seconds and machine.state != RunState.STARTING:
