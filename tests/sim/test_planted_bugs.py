@@ -13,7 +13,7 @@ from mpca.agent.state import AgentMachine
 from mpca.algorithm.joint import JointShard, blend, extrapolate, trajectory
 from mpca.driver import agent_table
 from mpca.driver.cycle_record import CycleRecordBuilder
-from mpca.driver.cycle_state import Reduced
+from mpca.driver.cycle_state import BetweenCycles, Reduced
 from mpca.driver.dispatcher import NO_CYCLE, OrderDispatcher
 from mpca.driver.events import JointPublished
 from mpca.driver.exchange import Exchange
@@ -21,6 +21,7 @@ from mpca.driver.joining import Joining
 from mpca.driver.late_agents import LateAgents
 from mpca.driver.runner import Runner
 from mpca.driver.snapshots import ShardSnapshots
+from mpca.driver.states import AgentState
 from mpca.driver.stopping import Stopping
 from mpca.methods import mpca
 from mpca.sim.check import Violation
@@ -200,7 +201,7 @@ def a_joiner_takes_the_joint_model_of_an_earlier_one(monkeypatch: pytest.MonkeyP
     right = Joining.targets
 
     def wrong(self: Joining) -> Any:
-        self._for |= {(a.index, a.incarnation) for a in self._table.in_state(agent_table.JOINING)}
+        self._for |= {(a.index, a.incarnation) for a in self._table.in_state(AgentState.JOINING)}
         return right(self)
 
     monkeypatch.setattr(Joining, "take_done", lambda self, given_up: [])
@@ -281,7 +282,7 @@ def a_sum_is_lost_when_the_run_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Stopping.advance
 
     def wrong(self: Stopping, now: float) -> Any:
-        if isinstance(self._exchange.state, Reduced):
+        if isinstance(self._exchange.state, (BetweenCycles, Reduced)):
             self._exchange.state.made = None
         return right(self, now)
 
