@@ -13,9 +13,9 @@
     ├── BackupError(OSError)               a backup is missing, torn or foreign             exit code 2 on resume
     ├── BadRecords(ValueError)             more bad records than data.max_bad_fraction      exit code 4
     ├── BadImage(ValueError)               the bytes of one image are not used; its record is skipped and counted
-    └── JvmError(RuntimeError)             an exception of the driver's JVM, translated in spark/errors.py
+    └── JvmError(RuntimeError)             an exception of the driver's JVM, translated in spark/jvm/errors.py
 
-Message form: fact first, then values, then the remedy. No class carries behaviour; `exit_code` is the one of design 6.1.
+Message form: fact first, then values, then the remedy. No class carries behaviour; `exit_code` is the one that README lists.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _ADDRESS = {host: 10 + number for number, host in enumerate(HOSTS)}
 #: Room for one agent and an application master, and not for two agents: they sit on different workers.
 NODE_MEMORY_MB = 3584
 #: Seconds after which YARN gives a worker up; a pause of less is a hiccup.
-NODE_EXPIRY_S = 20
+NODE_EXPIRY_S = 30
 _LABEL = "mpca.cluster"
 _READY_S = 240.0
 _PAUSE_S = 30.0

@@ -21,13 +21,12 @@ import msgpack
 import numpy as np
 
 from mpca.storage.tensors import RawTensor, dump
+from mpca.timeouts import EVALUATOR_END_S
 from mpca.wire.codec import FrameBuffer, frame
 
 __all__ = ["Died", "Evaluated", "EvaluatorProcess"]
 
 _log = logging.getLogger("mpca.evaluator")
-
-_CLOSE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ class EvaluatorProcess:
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_CLOSE_S)
+                self._process.wait(EVALUATOR_END_S)
         self._forget()
 
     def __enter__(self) -> EvaluatorProcess:
@@ -177,7 +176,7 @@ class EvaluatorProcess:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()
             try:
-                self._process.wait(_CLOSE_S)
+                self._process.wait(EVALUATOR_END_S)
             except subprocess.TimeoutExpired:  # in a system call that does not end, such as a read of a dead NFS server
                 _log.warning("the evaluator does not end: pid=%d", self._process.pid)
 

@@ -1,7 +1,7 @@
 """What the agent's state machine is told, and what it says to do.
 
-The executor's words (`Begin`, `Yield`, `Install`, `Members`, `Stop` of `wire.messages`) are events as they come; the rest is
-here. All are named tuples: they are made at every optimiser update, and by the simulator millions of times.
+The executor's words (`Begin`, `SnapshotRequest`, `Install`, `Members`, `Stop` of `wire.messages`) are events as they come; the
+rest is here. All are named tuples: they are made at every optimiser update, and by the simulator millions of times.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from mpca.errors import EnvironmentRefused
 from mpca.storage.hadoop_errors import as_os_error
 from mpca.storage.locations import Location
+from mpca.timeouts import PIPES_OPEN_S
 from mpca.wire.codec import FrameReader, encode
 from mpca.wire.messages import Fetch, Fetched, Files
 
@@ -24,7 +25,6 @@ __all__ = ["MEMORY_BYTES", "ExecutorFiles", "FilePipe"]
 
 #: A unit of ImageNet's records is 3.5 MB; a longer range goes in pieces.
 MEMORY_BYTES = 4 << 20
-_OPEN_S = 60.0  # for the executor to open the pipes
 _READ_BYTES = 1 << 16
 
 
@@ -44,8 +44,8 @@ class FilePipe:
             say(Files(os.getpid(), requests, answers, memory, MEMORY_BYTES))
             poll = select.poll()
             poll.register(self._answers, select.POLLIN)
-            if not poll.poll(_OPEN_S * 1000):
-                raise EnvironmentRefused(f"the executor has not opened the pipes for files within {_OPEN_S:.0f} s")
+            if not poll.poll(PIPES_OPEN_S * 1000):
+                raise EnvironmentRefused(f"the executor has not opened the pipes for files within {PIPES_OPEN_S:.0f} s")
             self._answer(0)
         finally:  # the executor has its own by now; ours would hide its end
             for one in (requests, answers, memory):
@@ -101,7 +101,7 @@ class ExecutorFiles:
         self._pipe, self._root = pipe, root
 
     def read(self, path: str) -> bytes:
-        pieces = []
+        pieces: list[bytes] = []
         while not pieces or len(pieces[-1]) == MEMORY_BYTES:
             pieces.append(self.read_range(path, len(pieces) * MEMORY_BYTES, MEMORY_BYTES))
         return b"".join(pieces)

@@ -13,10 +13,10 @@ import faulthandler
 import os
 
 from mpca.clock import Clock
+from mpca.timeouts import SILENT_S
 
-__all__ = ["STALL_S", "StallWatch"]
+__all__ = ["StallWatch"]
 
-STALL_S = 60.0
 _STDERR = 2  # sys.stderr is the user's to replace
 
 
@@ -24,7 +24,7 @@ class StallWatch:
     """One timer, which every sign of life sets anew. What was so slow once is shown again only when it takes twice as long."""
 
     def __init__(self, clock: Clock) -> None:
-        self.after_s = STALL_S
+        self.after_s = SILENT_S
         self._clock = clock
         self._on = False
         self._since: float | None = None  # of the last sign of life; None: it waits for others

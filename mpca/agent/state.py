@@ -15,8 +15,8 @@ Every event is handed over between two batches, so an instruction can be carried
 What is not obvious. *tau* is updates since the last snapshot of that shard, whatever became of that snapshot, or since
 the shard was replaced, if that was later: updates that were thrown away are no weight. An arrival waits for the next
 exchange or is taken at once, as the method says. The order at an exchange is snapshot, then install, except for
-delay-corrected methods, where that order would never damp. A method that holds answers a Yield only when its tau updates
-are done: not earlier, or its average would be of unequal steps.
+delay-corrected methods, where that order would never damp. A method that holds answers a SnapshotRequest only when its
+tau updates are done: not earlier, or its average would be of unequal steps.
 
 An agent that trains and is told to replace its parameters had some that were not finite. It takes all shards between the
 same two batches, since one update with a shard that is not finite spoils the others again, and its optimiser begins anew.
@@ -27,6 +27,7 @@ See README.md beside this file for a failure told step by step.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from mpca.agent.events import (
@@ -48,7 +49,7 @@ from mpca.agent.events import (
     TakeMembers,
 )
 from mpca.errors import LocalProtocolError
-from mpca.wire.messages import ENDED, LEFT, LOOP, OVERRUN, RETURNED, Begin, Install, Members, Stop, Yield
+from mpca.wire.messages import ENDED, LEFT, LOOP, OVERRUN, RETURNED, Begin, Install, Members, SnapshotRequest, Stop
 
 __all__ = ["CLOSED", "HOLDING", "LEAVING", "STARTING", "STOPPING", "TRAINING", "WAITING", "AgentMachine", "AgentMethod"]
 
@@ -121,7 +122,7 @@ class AgentMachine:
         self._stop_at = 0  # `_updates` when Stop came
         self._left_at: int | None = None  # ... when the function knew of it
         self._said_left: float | None = None  # when that was told last
-        self._deferred: Yield | None = None  # asked of a method that holds, before its tau updates were done
+        self._deferred: SnapshotRequest | None = None  # asked of a method that holds, before its tau updates were done
 
     def handle(self, event: Any, now: float) -> tuple[Any, ...]:
         """Apply one event at time `now` (seconds, monotonic) and say what to do next, in order.
@@ -211,7 +212,7 @@ class AgentMachine:
         self._members = event.version
         return (TakeMembers(event.members),)
 
-    def _yield(self, event: Yield, now: float) -> tuple[Any, ...]:
+    def _snapshot_request(self, event: SnapshotRequest, now: float) -> tuple[Any, ...]:
         if event.shard >= self.shards:
             return (Publish(event.cycle, event.shard, 0),)
         if self._hold_after and self.stage is TRAINING:
@@ -255,7 +256,7 @@ class AgentMachine:
 
     # ---- rules ----
 
-    def _exchange(self, asked: Yield) -> tuple[Any, ...]:
+    def _exchange(self, asked: SnapshotRequest) -> tuple[Any, ...]:
         """Publish one shard and take in what waits, in the method's order."""
         # a replacement that is not whole yet: its missing shards were given up, and what is here is better than what is trained
         if self._install_first or any(one.mode == "replace" for one in self._pending.values()):
@@ -264,7 +265,7 @@ class AgentMachine:
         published = self._publish(asked)
         return (published, *self._take_pending())
 
-    def _publish(self, asked: Yield) -> Publish:
+    def _publish(self, asked: SnapshotRequest) -> Publish:
         shard = asked.shard
         tau = self._updates - self._tau_from[shard]
         self._tau_from[shard] = self._updates
@@ -340,7 +341,7 @@ class AgentMachine:
         self.stage, self.stage_since = stage, now
 
 
-_DECISIONS: dict[type, Any] = {
+_DECISIONS: dict[type, Callable[[AgentMachine, Any, float], tuple[Any, ...]]] = {
     Attached: AgentMachine._attached,
     Stepped: AgentMachine._stepped,
     Returned: AgentMachine._returned,
@@ -348,7 +349,7 @@ _DECISIONS: dict[type, Any] = {
     StopSeen: AgentMachine._stop_seen,
     LinkLost: AgentMachine._lost,
     Begin: AgentMachine._begin,
-    Yield: AgentMachine._yield,
+    SnapshotRequest: AgentMachine._snapshot_request,
     Install: AgentMachine._install,
     Members: AgentMachine._told_members,
     Stop: AgentMachine._stop,

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 import time
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from mpca.driver.backups import BackupWriter
@@ -14,17 +11,14 @@ from mpca.driver.evaluating import EvaluatorDied
 from mpca.driver.instructions import End
 from mpca.driver.runner import Runner
 from mpca.errors import AgentFailed, BackupError, BadRecords, ConfigError, EnvironmentRefused
-from mpca.private import opener, replace_file
-from mpca.records import Backlog, BadFile, EndRecord, RunFolder, Summary, write_summary
+from mpca.records import Summary
 from mpca.storage import model_file
+from mpca.timeouts import LAST_BACKUP_S, LAST_EVALUATION_S
 
-__all__ = ["close_folder", "evaluate_last", "exit_code", "is_final", "keep", "last_model", "summarise", "take_reached"]
+__all__ = ["evaluate_last", "exit_code", "is_final", "last_model", "summarise", "take_reached"]
 
 log = logging.getLogger("mpca.run")
 
-# An interrupted run has ten seconds in all: the agents take up to four of them.
-EVALUATE_S = 3.0
-BACKUP_S = 5.0
 _EXIT_CODES = {"reached": 0, "max_time": 0, "max_cycles": 0, "failed": 1}
 _SIGNALLED = 128
 #: The user's own: the configuration, the code, the data, the backup that was named. All else may go better another time.
@@ -37,7 +31,7 @@ def is_final(error: BaseException) -> bool:
 
 
 def exit_code(end: End, signal_number: int | None) -> int:
-    """Exit codes of design 6.1."""
+    """The exit code of a run that ended, as README lists them."""
     if end.status == "interrupted":
         return _SIGNALLED + (signal_number or 2)
     if f"{BadRecords.__module__}.{BadRecords.__name__}:" in end.reason.partition("\n")[0]:  # as an agent's last word says it
@@ -58,7 +52,7 @@ def evaluate_last(runner: Runner) -> float | None:
     joint, evaluator = runner.joint, runner.evaluator
     if evaluator is None or joint is None or not joint.complete or not any(joint.versions()):
         return None
-    deadline = time.monotonic() + EVALUATE_S
+    deadline = time.monotonic() + LAST_EVALUATION_S
     asked = False
     while time.monotonic() < deadline:
         for done in evaluator.poll():
@@ -72,7 +66,7 @@ def evaluate_last(runner: Runner) -> float | None:
             evaluator.submit(runner.machine.cycle, joint)
             asked = True
         time.sleep(0.005)
-    log.warning("the last joint model was not evaluated: no answer within %.0f s", EVALUATE_S)
+    log.warning("the last joint model was not evaluated: no answer within %.0f s", LAST_EVALUATION_S)
     return None
 
 
@@ -86,7 +80,7 @@ def last_model(runner: Runner, backups: BackupWriter | None) -> tuple[bytes | No
         return None, {}
     if backups is not None:
         backups.submit(joint, runner.machine.cycle, runner.progress(), runner.machine.position())
-        backups.close(BACKUP_S)
+        backups.close(LAST_BACKUP_S)
         runner.take_backups()
     if not any(joint.versions()):
         return None, {}
@@ -142,55 +136,3 @@ def summarise(
         final=end.final,
         versions=versions,
     )
-
-
-def close_folder(
-    records: Backlog, bad: BadFile, folder: RunFolder, t: float, summary: Summary, model: bytes | None
-) -> list[str]:
-    """The model, the last record and bad one, ``summary.json`` and ``report.html``; what is wrong with those that cannot be
-    written."""
-    from mpca.report import write_report
-
-    faults = []
-    try:
-        if model is not None:
-            replace_file(folder.model, model)
-    except OSError as error:
-        faults.append(f"{folder.model.name}: {error.strerror}")
-    records.write(EndRecord(t=t, status=summary.status, reason=summary.reason))
-    if not records.flush():
-        assert records.error is not None
-        faults.append(f"{folder.records.name}: {records.error.strerror}")
-    if not bad.flush(at_once=True):
-        assert bad.error is not None
-        faults.append(f"{folder.bad.name}: {bad.error.strerror}")
-    try:
-        write_summary(folder.summary, summary)
-    except OSError as error:
-        faults.append(f"{folder.summary.name}: {error.strerror}")
-    try:
-        write_report(folder.path)
-    except (OSError, ConfigError) as error:  # `mpca report` draws it again from what is kept
-        log.warning("report not written: path=%s: %s", folder.report, error)
-    except Exception:  # a run that trained for weeks does not fail for its drawing
-        log.exception("report not written: path=%s", folder.report)
-    return faults
-
-
-def keep(folder: RunFolder, records: Backlog, bad: BadFile, summary: Summary, model: bytes | None) -> str:
-    """Put what a run folder did not take, and what can still be read of it, into a temporary one; says where it is."""
-    try:
-        kept = RunFolder(Path(tempfile.mkdtemp(prefix="mpca-kept-")))
-        for path in (folder.config, folder.records):
-            with suppress(OSError):
-                replace_file(kept.path / path.name, path.read_bytes())
-        with open(kept.records, "ab", opener=opener) as file:
-            file.write(records.waiting)
-        if bad.count:
-            replace_file(kept.bad, bad.text())
-        if model is not None:
-            replace_file(kept.model, model)
-        write_summary(kept.summary, summary)
-    except OSError as error:
-        return f"nor in a temporary folder: {error}"
-    return f"what there is of it lies in {kept.path}"

@@ -13,6 +13,7 @@ import click
 
 from mpca.cli.options import json_option
 from mpca.errors import BackupError, ConfigError
+from mpca.timeouts import COMMAND_PATIENCE_S
 from mpca.units import format_duration, format_size
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["backups"]
 
 _BROKEN = 1
-#: A person waits for the answer.
-_PATIENCE_S = 5.0
 _where = click.argument("where", metavar="WHERE")
 
 
@@ -127,7 +126,7 @@ def _opened(where: str) -> Iterator[tuple[Backups, str | None]]:
     if location.name.startswith("epoch-"):
         location, only = location.parent, location.name
     with ExitStack() as stack:
-        store = open_store(location, stack, patience_s=_PATIENCE_S)
+        store = open_store(location, stack, patience_s=COMMAND_PATIENCE_S)
         try:
             if not store.exists(only or ""):
                 raise ConfigError(f"no backups here: {location.text if only is None else (location / only).text}")

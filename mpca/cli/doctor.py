@@ -11,7 +11,7 @@ import click
 from mpca.checks import refuse_password
 
 if TYPE_CHECKING:
-    from mpca.spark.examine import Finding
+    from mpca.spark.yarn.examine import Finding
 
 __all__ = ["doctor"]
 
@@ -33,10 +33,10 @@ def doctor(master: str, queue: str, run_dir: str | None) -> int:
 
 
 def _findings(queue: str, run_dir: str | None) -> Iterator[Finding]:
-    from mpca.spark.bridge import JAR
-    from mpca.spark.examine import examine, examine_here, jar_here
-    from mpca.spark.hadoop import configuration_folder, hadoop_jvm, spark_home
-    from mpca.spark.yarn import Yarn
+    from mpca.spark.jvm.bridge import JAR
+    from mpca.spark.jvm.hadoop import configuration_folder, hadoop_jvm, spark_home
+    from mpca.spark.yarn.client import Yarn
+    from mpca.spark.yarn.examine import examine, examine_here, jar_here
 
     configuration_folder()
     home = spark_home()

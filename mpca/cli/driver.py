@@ -26,7 +26,7 @@ def driver(conf: Path, script: Path | None, resume: str | None, words: tuple[str
     """Train what CONF and the session's spark.mpca.* settings say."""
     from mpca.api.launch import resolve
     from mpca.cli.train import show_run
-    from mpca.spark.submitted import submitted_session
+    from mpca.spark.yarn.submitted import submitted_session
 
     session = submitted_session()
     if session is None:

@@ -26,10 +26,11 @@ from mpca.cli.outcome import is_result, result_lines, say_last
 from mpca.config import child_environment
 from mpca.errors import EnvironmentRefused
 from mpca.records import Summary, parse_summary
-from mpca.spark.files import ClusterFiles
-from mpca.spark.hadoop import SparkHome, hadoop_jvm
-from mpca.spark.yarn import Application, Yarn, application_ids, exit_code, memory_kill
+from mpca.spark.hdfs.files import ClusterFiles
+from mpca.spark.jvm.hadoop import SparkHome, hadoop_jvm
+from mpca.spark.yarn.client import Application, Yarn, application_ids, exit_code, memory_kill
 from mpca.streams import aside
+from mpca.timeouts import LAST_LINES_S
 
 __all__ = ["follow"]
 
@@ -37,7 +38,6 @@ _CHATTER = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d INFO ")
 _STATE = re.compile(r"INFO Client: Application report for (application_\w+) \(state: (\w+)\)")
 _ROOT_CAUSE = "mpca: "
 _TAIL = 15
-_END_S = 40.0
 _SIGNALLED = 128
 
 
@@ -99,7 +99,7 @@ class _Following:
             reader.start()
         code = self._process.wait()
         for reader, source in zip(readers, (self._process.stdout, self._process.stderr), strict=True):
-            reader.join(_END_S)
+            reader.join(LAST_LINES_S)
             if source is not None and not reader.is_alive():
                 source.close()
         if self._signal == signal.SIGHUP and self._cluster_mode:

@@ -19,7 +19,7 @@ __all__ = ["pack"]
 @click.option("--with", "also", multiple=True, metavar="PACKAGE", help="A package of your own beside mpca, with what it needs.")
 def pack(output: Path, without: tuple[str, ...], also: tuple[str, ...]) -> None:
     """Pack interpreter, mpca and what it needs into OUTPUT (.tar.gz), for `mpca submit --archives OUTPUT#environment`."""
-    from mpca.spark.packing import estimate, plan, write
+    from mpca.spark.yarn.packing import estimate, plan, write
 
     if not output.name.endswith((".tar.gz", ".tgz")):
         raise ConfigError(f"not an archive that Spark unpacks: {output}; name it *.tar.gz")

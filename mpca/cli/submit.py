@@ -16,11 +16,11 @@ from mpca.errors import ConfigError
 
 if TYPE_CHECKING:
     from mpca.config import Resolved
-    from mpca.spark.files import ClusterFiles
-    from mpca.spark.hadoop import SparkHome
-    from mpca.spark.sizing import Container
-    from mpca.spark.submit import Submission
-    from mpca.spark.yarn import Yarn
+    from mpca.spark.hdfs.files import ClusterFiles
+    from mpca.spark.jvm.hadoop import SparkHome
+    from mpca.spark.yarn.client import Yarn
+    from mpca.spark.yarn.sizing import Container
+    from mpca.spark.yarn.submit import Submission
     from mpca.storage import Location
 
 __all__ = ["containers", "find_spark_jars", "submit"]
@@ -68,12 +68,12 @@ def submit(
     from mpca.api.launch import resolve
     from mpca.cli.driver import check_job
     from mpca.cli.follow import follow
-    from mpca.spark.files import ClusterFiles
-    from mpca.spark.hadoop import configuration_folder, hadoop_jvm, spark_home
-    from mpca.spark.packing import check_archive
-    from mpca.spark.submit import AUTHENTICATE, check_scala, no_way_back
-    from mpca.spark.submitted import far_folder
-    from mpca.spark.yarn import Yarn
+    from mpca.spark.hdfs.files import ClusterFiles
+    from mpca.spark.jvm.hadoop import configuration_folder, hadoop_jvm, spark_home
+    from mpca.spark.yarn.client import Yarn
+    from mpca.spark.yarn.packing import check_archive
+    from mpca.spark.yarn.submit import AUTHENTICATE, check_scala, no_way_back
+    from mpca.spark.yarn.submitted import cluster_run_folder
 
     for option, value in (("--archives", archives), ("--py-files", py_files), ("--resume", resume)):
         refuse_password(option, value)
@@ -115,7 +115,7 @@ def submit(
         return 0
 
     def run_folder(application: str) -> str:
-        return config.run.dir or far_folder(own, config.run.name, application)
+        return config.run.dir or cluster_run_folder(own, config.run.name, application)
 
     with _secrets_file(submission, home) as secrets:
         return follow(submission.command(str(home.submit), secrets), deploy_mode, _PROGRAM.name, home, run_folder)
@@ -137,7 +137,7 @@ def _secrets_file(submission: Submission, home: SparkHome) -> Iterator[str]:
 def containers(config: Resolved, script: Path | None) -> tuple[Container, Container]:
     """An executor's, and the driver's in cluster mode."""
     from mpca.api import builtin
-    from mpca.spark.sizing import driver_container, executor_container, memory_setting
+    from mpca.spark.yarn.sizing import driver_container, executor_container, memory_setting
 
     cluster, spark = config.cluster, config.spark
     agents = min(cluster.agents_per_executor, config.method.agents(cluster.agents))
@@ -162,7 +162,7 @@ def containers(config: Resolved, script: Path | None) -> tuple[Container, Contai
 
 def _check_cluster(config: Resolved, yarn: Yarn, files: ClusterFiles, queue: str | None, containers: list[Container]) -> None:
     """What YARN or HDFS would refuse minutes later, or never: an application that is too large waits."""
-    from mpca.spark.sizing import check_containers
+    from mpca.spark.yarn.sizing import check_containers
 
     largest = yarn.largest()
     yarn.check_queue(queue or "default")
@@ -247,7 +247,7 @@ def _submission(
     home: SparkHome,
 ) -> Submission:
     from mpca.config import environment
-    from mpca.spark.submit import Submission
+    from mpca.spark.yarn.submit import Submission
 
     loopback = environment("SPARK_LOCAL_IP")
     there = deploy_mode == "cluster"  # the driver's container has the files in its work folder

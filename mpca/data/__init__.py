@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpca.checks import keywords, nearest, refused
 from mpca.config import DataConfig
+from mpca.extras import require
 
 if TYPE_CHECKING:  # importing the table of names must not cost a torch import
     from torch.utils.data import TensorDataset
@@ -36,6 +37,7 @@ def _digits(split: str, seed: int) -> TensorDataset:
 
 
 def _digits_samples() -> dict[str, int]:
+    require("sklearn")
     return {"train": 1437, "test": 360}
 
 
@@ -100,6 +102,7 @@ def check(name: str, agents: int, options: Mapping[str, Any] | None = None) -> N
 
     Raises:
         ConfigError: no such data set or option, data that cannot be used, or more agents than samples.
+        EnvironmentRefused: a package that the data set needs is not installed.
     """
     one = _named(name)
     samples = one.samples(**keywords(one.samples, "data", options or {}, _EVERYBODYS))["train"]

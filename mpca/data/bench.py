@@ -1,7 +1,7 @@
 """The arms of `mpca bench data`: the stream, its worker code on JPEGs that lie in memory, torchvision's ImageFolder.
 
 Each arm is asked in turns for the rate of some images, so that whatever else the machine does falls on all of them. Not for
-what is made of the rates: `mpca.cli.bench.data`.
+what is made of the rates: `mpca.cli.bench.cases.data`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from mpca.data.child import Child, parent
 from mpca.data.stream import Streamed
 from mpca.data.stream_reader import SplitData
 from mpca.data.workers_main import Job, view_of
+from mpca.extras import extras
 
 __all__ = ["Rate", "image_folder", "in_memory", "main", "peak_memory", "streaming"]
 
@@ -68,7 +69,7 @@ def in_memory(data: SplitData, job: Job, workers: int, records: int) -> Iterator
         def rate(images: int) -> float:
             for child in children:
                 child.connection.send(images // workers)
-            seconds = [child.connection.recv() for child in children]
+            seconds: list[float] = [child.connection.recv() for child in children]
             return sum(images // workers / one for one in seconds)
 
         yield rate
@@ -82,8 +83,10 @@ def in_memory(data: SplitData, job: Job, workers: int, records: int) -> Iterator
 def image_folder(folder: str, workers: int, shorter_edge: int, crop: int, mean: list[float]) -> Iterator[Rate]:
     """torchvision's ImageFolder on the originals, with a DataLoader of as many processes, to the same pixels."""
     from torch.utils.data import DataLoader
-    from torchvision import datasets
-    from torchvision.transforms import v2
+
+    with extras():
+        from torchvision import datasets
+        from torchvision.transforms import v2
 
     steps = [v2.Resize(shorter_edge), v2.RandomCrop(crop), v2.RandomHorizontalFlip(), v2.PILToTensor(), _Centred(mean)]
     loader = DataLoader(

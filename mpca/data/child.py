@@ -20,12 +20,10 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from mpca.config import child_environment
-from mpca.data.limits import CPU_S
 from mpca.errors import MpcaError
+from mpca.timeouts import CHILD_END_S, DECODE_CPU_S
 
 __all__ = ["Child", "Died", "Done", "Said", "parent", "serve", "work"]
-
-_END_S = 5.0
 
 
 class Child:
@@ -56,12 +54,12 @@ class Child:
         """Close the connection, wait for its end, and say how it ended."""
         self.connection.close()
         try:
-            code = self._process.wait(_END_S)
+            code = self._process.wait(CHILD_END_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
         if code == -signal.SIGPROF:
-            return f"more than {CPU_S} s of processor time"
+            return f"more than {DECODE_CPU_S} s of processor time"
         return f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.Signals(-code).name})"
 
 

@@ -29,10 +29,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import simplejpeg
 
 from mpca.data.jpeg_header import read_header
 from mpca.errors import BadImage
+from mpca.extras import extras
 
 __all__ = ["MAX_PIXELS", "MAX_SCANS", "decode"]
 
@@ -95,6 +95,8 @@ def _jpeg(jpeg: bytes, shorter_edge: int) -> tuple[Pixels, int]:
             f"too many scans: scans={header.scans}, height={header.height}, width={header.width}, "
             f"limit={MAX_SCANS} and {MAX_PASSES} pixels in all"
         )
+    with extras():
+        import simplejpeg
     try:
         pixels = simplejpeg.decode_jpeg(
             jpeg, "RGB", min_height=shorter_edge, min_width=shorter_edge, min_factor=_LESS_IS_SLOWER
@@ -117,7 +119,8 @@ def _check_size(height: int, width: int, bits: int, shorter_edge: int) -> None:
 
 
 def _orientation(exif: bytes) -> int:
-    from PIL import Image
+    with extras():
+        from PIL import Image
 
     parsed = Image.Exif()
     try:
@@ -131,7 +134,8 @@ def _orientation(exif: bytes) -> int:
 
 
 def _png(png: bytes, shorter_edge: int) -> Pixels:
-    from PIL import Image
+    with extras():
+        from PIL import Image
 
     head = png[16:26].ljust(10, b"\0")  # of the IHDR chunk, which comes first
     height, width, bits = int.from_bytes(head[4:8], "big"), int.from_bytes(head[:4], "big"), head[8]

@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from mpca.data.splits import stratified_split
+from mpca.extras import require
 
 __all__ = ["TEST_IMAGES", "digits"]
 
@@ -23,6 +24,7 @@ TEST_IMAGES = 360
 
 def _read() -> np.ndarray:
     """float64[1797, 65]: 64 pixels of 0 to 16 and the label. The package's file; importing the package costs 2.8 s of CPU."""
+    require("sklearn")
     package = find_spec("sklearn")
     assert package is not None
     assert package.origin is not None

@@ -19,10 +19,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
 
 from mpca.data.child import Died, Done, serve, work
 from mpca.errors import ConfigError, MpcaError
+from mpca.extras import extras, require
+
+with extras():
+    from PIL import Image
 
 __all__ = ["generate", "image"]
 
@@ -39,6 +42,7 @@ def generate(
     Args:
         on_class: called with the images of a class when it is written.
     """
+    require("PIL", "sklearn")
     if not 1 <= classes <= images:
         raise ConfigError(f"classes must lie between 1 and the number of images: classes={classes}, images={images}")
     counts = [images // classes + (label < images % classes) for label in range(classes)]
@@ -104,7 +108,8 @@ def _class_tar(task: tuple[int, int, int, int], say: Callable[[Any], None]) -> b
 
 @lru_cache(maxsize=1)
 def _photographs() -> tuple[Image.Image, Image.Image]:
-    from sklearn.datasets import load_sample_image
+    with extras():
+        from sklearn.datasets import load_sample_image
 
     return tuple(Image.fromarray(load_sample_image(name)) for name in ("china.jpg", "flower.jpg"))  # type: ignore[return-value]
 

@@ -14,6 +14,7 @@ from mpca.checks import refused
 from mpca.data.manifest import Manifest, load_index, load_manifest, opened, store_at
 from mpca.data.stream_options import StreamOptions
 from mpca.errors import ConfigError
+from mpca.extras import require
 from mpca.units import parse_size
 
 if TYPE_CHECKING:  # checking a configuration must not cost a torch import
@@ -27,6 +28,7 @@ def imagenet(split: str, seed: int, path: str, options: StreamOptions, numbers: 
 
     Raises:
         ConfigError: no data set in `path`, or one of the other kind; a class is missing, a label out of range.
+        EnvironmentRefused: nothing is installed that decodes images.
     """
     from mpca.data.stream import Streamed
     from mpca.data.stream_reader import SplitData
@@ -43,6 +45,8 @@ def _check_kind(path: str, manifest: Manifest, numbers: bool) -> None:
     if (manifest.vectors is not None) != numbers:
         holds, name = ("images", "imagenet") if numbers else ("numbers", "vectors")
         raise refused("data.name", "vectors" if numbers else "imagenet", f"{path} holds {holds}: set it to {name!r}")
+    if not numbers:
+        require("simplejpeg", "PIL")
 
 
 def samples(path: str, numbers: bool = False) -> dict[str, int]:

@@ -37,6 +37,7 @@ from mpca.data.manifest import (
 )
 from mpca.data.shards import shard_name
 from mpca.errors import ConfigError, MpcaError
+from mpca.extras import require
 from mpca.storage import Store
 
 __all__ = ["Ingested", "Options", "begin", "check_withheld", "finish", "ingest", "look"]
@@ -83,7 +84,9 @@ def ingest(
 
     Raises:
         ConfigError: not a source; the target holds something else; a class lost all of its images.
+        EnvironmentRefused: nothing is installed that decodes images.
     """
+    require("simplejpeg", "PIL")
     images = listing(source)
     tests = _labelled(listing(test), images.classes, test) if test is not None else []
     digest = _digest(images, tests, options)
@@ -245,6 +248,7 @@ def finish(
             f"mend them and ingest anew, into another folder than {store.describe('')}"
         )
     bad = [one for of in notes.values() for note in of for one in note.bad]
+    used = ("mpca",) if vectors is not None else ("mpca", "simplejpeg")
     manifest = Manifest(
         classes=classes,
         channel_means=[] if vectors is not None else _means(notes["train"]),
@@ -253,7 +257,7 @@ def finish(
         shorter_edge=options.shorter_edge,
         seed=options.seed,
         source=digest,
-        versions={"python": platform.python_version(), **{name: metadata.version(name) for name in ("mpca", "simplejpeg")}},
+        versions={"python": platform.python_version(), **{name: metadata.version(name) for name in used}},
         vectors=vectors,
     )
     _replace(store, BAD_FILE, "".join(json.dumps(one) + "\n" for one in bad).encode())

@@ -1,4 +1,4 @@
-"""From a survey of a table's rows to a plan, and from rows to shards: the parts of `mpca.spark.dataframes` that need no Spark.
+"""From a survey of a table's rows to a plan, and from rows to shards: what `mpca.spark.data.dataframes` does without Spark.
 
 The plan is made once, on the driver. A shard is built where its rows come together, in the order of their digests; one whose
 note is there already is left as it is. What is written is what `mpca ingest` writes. Not for rows as they come: `rows.py`.

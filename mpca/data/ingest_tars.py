@@ -1,8 +1,8 @@
 """ImageNet's tar of tars where many read it at once: found in it are the tars of the classes, and each is read by itself.
 
 To find them costs a few reads of 4 KB a class, wherever the file lies; an inner tar is read from its beginning to its end, in
-pieces, so that neither it nor the outer one is ever unpacked or held. `mpca.spark.tars` gives each to a task of its own; one
-process with a file of its own disk uses `ingest_sources.py`.
+pieces, so that neither it nor the outer one is ever unpacked or held. `mpca.spark.data.tars` gives each to a task of its own;
+one process with a file of its own disk uses `ingest_sources.py`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import simplejpeg
 
 from mpca.data.child import serve
 from mpca.data.decode import decode
@@ -24,6 +23,7 @@ from mpca.data.manifest import opened
 from mpca.data.plain_files import read_plain
 from mpca.data.shards import ShardWriter, shard_name
 from mpca.errors import BadImage
+from mpca.extras import extras
 from mpca.storage import Store
 from mpca.units import format_size
 
@@ -82,6 +82,8 @@ class ShardBuilder:
         """
         pixels = decode(data, self._shorter_edge or EDGE)
         if self._shorter_edge:
+            with extras():
+                import simplejpeg
             data = simplejpeg.encode_jpeg(pixels, quality=QUALITY, colorspace="RGB", colorsubsampling="420")
         self._writer.add(key, data, label)
         self._pixels += pixels.shape[0] * pixels.shape[1]

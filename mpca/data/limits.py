@@ -12,10 +12,10 @@ import resource
 import signal
 from pathlib import Path
 
-__all__ = ["CPU_S", "MEMORY_BYTES", "limit_cpu", "limit_memory"]
+from mpca.timeouts import DECODE_CPU_S
 
-#: Seconds of processor time of one image. The slowest that headers let through took 4 s on a busy core.
-CPU_S = 20
+__all__ = ["MEMORY_BYTES", "limit_cpu", "limit_memory"]
+
 #: Above what is held before the first image: torch, which scales, is 860 MB; the largest picture 150 MB, copied thrice.
 MEMORY_BYTES = 3 << 30
 
@@ -27,7 +27,7 @@ def limit_memory(extra: int = MEMORY_BYTES) -> None:
     _lower(resource.RLIMIT_CORE, 0)
 
 
-def limit_cpu(seconds: float = CPU_S) -> None:
+def limit_cpu(seconds: float = DECODE_CPU_S) -> None:
     """So much more from now on: called before each image (1 us). What exceeds it ends this process by SIGPROF.
 
     A timer and not RLIMIT_CPU: that counts ticks since the process's start, a tenth more than its clock told when tried.

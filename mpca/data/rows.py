@@ -2,7 +2,7 @@
 
 A row's digest is drawn from its content, its label and the seed. Records are ordered by it, and the first ones of a class are
 withheld by it; so what is written follows from content and seed, however the rows were ordered and partitioned. Equal rows
-cannot be told apart: they go into the same split. Pure: no Spark and no files; `mpca.spark.dataframes` carries it to the
+cannot be told apart: they go into the same split. Pure: no Spark and no files; `mpca.spark.data.dataframes` carries it to the
 executors. Not for writing shards: `ingest_rows.py`.
 """
 
@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import simplejpeg
 
 from mpca.data.ingest_worker import QUALITY
 from mpca.errors import BadImage
+from mpca.extras import extras
 
 __all__ = ["FILES", "IMAGES", "NUMBERS", "Form", "Label", "Packed", "Refusal", "Seen", "Survey", "pack_rows", "survey"]
 
@@ -158,9 +158,11 @@ def _encoded(image: Any) -> bytes:
         size = f"height={image.height}, width={image.width}, nChannels={image.nChannels}"
         raise BadImage(f"pixels of another size: {size}, bytes={len(data)}")
     pixels = np.frombuffer(data, np.uint8).reshape(image.height, image.width, channels)
+    with extras():
+        import simplejpeg
     if channels == 1:
-        return simplejpeg.encode_jpeg(np.ascontiguousarray(pixels), QUALITY, "GRAY", "Gray")
-    return simplejpeg.encode_jpeg(np.ascontiguousarray(pixels[..., :3]), QUALITY, "BGR", "420")
+        return bytes(simplejpeg.encode_jpeg(np.ascontiguousarray(pixels), QUALITY, "GRAY", "Gray"))
+    return bytes(simplejpeg.encode_jpeg(np.ascontiguousarray(pixels[..., :3]), QUALITY, "BGR", "420"))
 
 
 # ---- a survey of all rows ------------------------------------------------------------------------------------------------
@@ -196,9 +198,14 @@ class Survey:
 
     def plus(self, other: Survey) -> Survey:
         """This one, with the other's rows in it."""
-        for mine, theirs in ((self.labels, other.labels), (self.forms, other.forms), (self.refused, other.refused)):
+        tables: tuple[tuple[dict[Any, Seen], dict[Any, Seen]], ...] = (
+            (self.labels, other.labels),
+            (self.forms, other.forms),
+            (self.refused, other.refused),
+        )
+        for mine, theirs in tables:
             for key, seen in theirs.items():
-                mine.setdefault(key, Seen()).add(seen, self.withheld)  # type: ignore[arg-type,call-overload,attr-defined]
+                mine.setdefault(key, Seen()).add(seen, self.withheld)
         self.digests = (self.digests + other.digests) % (1 << 8 * _DIGEST_BYTES)
         return self
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mpca.checks import keywords, nearest, refused
+from mpca.extras import require
 
 if TYPE_CHECKING:  # importing the table of names must not cost a torch import
     from torch import nn
@@ -66,6 +67,7 @@ def check(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises:
         ConfigError: a name or an option that there is not, or a value that cannot be.
+        EnvironmentRefused: the package that has the model is not installed.
     """
     if name not in MODELS:
         raise refused("model.name", name, f"no such model; {nearest(name, MODELS)}")
@@ -73,6 +75,8 @@ def check(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in own.items():  # all of them count something
         if value < 1:
             raise refused(f"model.{key}", value, "must be 1 or more")
+    if name in _IMAGENET:
+        require("torchvision")
     return own
 
 

@@ -26,10 +26,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torchvision.models as theirs
 from torch import nn
 
+from mpca.extras import extras
 from mpca.models.initialisation import build
+
+with extras():
+    import torchvision.models as theirs
 
 __all__ = ["imagenet"]
 

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from mpca.records.kinds import GapRecord, Record
 from mpca.records.lines import line_of
+from mpca.timeouts import DISK_AGAIN_S
 from mpca.units import format_size
 
 __all__ = ["LIMIT_BYTES", "Backlog"]
@@ -21,7 +22,6 @@ __all__ = ["LIMIT_BYTES", "Backlog"]
 log = logging.getLogger("mpca.records")
 #: A cycle of sixteen agents is 1.5 kB; so this is half a day of one cycle in five seconds, or more.
 LIMIT_BYTES = 16 << 20
-_EVERY_S = 1.0  # a disk that fails may take long to say so
 
 
 class _Lines(Protocol):
@@ -63,7 +63,7 @@ class Backlog:
                 self._lines.append(self._waiting[0][1])
                 self._waiting_bytes -= len(self._waiting.popleft()[1])
         except OSError as error:
-            self.error, self._next = error, self._now() + _EVERY_S
+            self.error, self._next = error, self._now() + DISK_AGAIN_S
             if failed is None:
                 log.warning("records cannot be written; they are kept in memory and tried again: %s", error)
             return False

@@ -36,6 +36,7 @@ from mpca.sim.check import Checker
 from mpca.sim.clocks import NodeClock
 from mpca.sim.costs import Costs
 from mpca.sim.nodes import Node
+from mpca.sim.relay import Blame, Relay
 from mpca.sim.trainers import SimTrainer
 from mpca.sim.world import World
 from mpca.wire.messages import Hello
@@ -340,11 +341,19 @@ class SimCluster:
         self._world.after(base / 2, self.reach, "downloading", cycle)
 
     def _relay(self, names: list[str]) -> None:
-        """Executors fetch pieces from each other; what is damaged twice comes from the driver, which hears of it."""
-        for name in names if len(names) > 1 else ():
+        """Executors fetch pieces from each other, each owner's looked at where the next one takes them; as `Relay` decides."""
+        for owner, name in enumerate(names if len(names) > 1 else ()):
             node = self.nodes.get(name)
-            if node is not None and not node.sends():
-                self.emit(ExecutorDamages(name, f"executor {name} damages bytes: a piece of a broadcast"))
+            if node is None or node.sends():
+                continue
+            relay = Relay(len(names), (owner + 1) % len(names), 2 * len(names))
+            relay.begin(self._world.now)
+            relay.announced(owner, 0)
+            relay.damaged(owner)
+            for one in relay.failed(owner, True, "a piece of a broadcast"):
+                if isinstance(one, Blame):
+                    culprit = names[one.owner]
+                    self.emit(ExecutorDamages(culprit, f"executor {culprit} damages bytes: {one.why}"))
 
     def _downloaded(self, one: Download, name: str, agents: list[tuple[int, int]], start: float, first: bool) -> None:
         node, data = self.nodes.get(name), self.broadcasts.get(one.broadcast)

@@ -1,5 +1,5 @@
 """What one executor knows of the yields and arrivals of its agents, and what it decides: the Python twin of
-``org.mpca.agent.ExecutorBook``. Events in, instructions out; no I/O, no clock, no bytes.
+``org.mpca.agent.ExecutorState``. Events in, instructions out; no I/O, no clock, no bytes.
 
 One set of scripts, in ``tests/golden/executor``, is run on both, so a rule that is changed here is changed there.
 
@@ -38,7 +38,7 @@ __all__ = [
     "Back",
     "Discard",
     "Drop",
-    "ExecutorBook",
+    "ExecutorState",
     "Interrupt",
     "Supersede",
     "Taken",
@@ -62,7 +62,7 @@ class Taken(NamedTuple):
 
 
 class Interrupt(NamedTuple):
-    """Send the agent a Yield."""
+    """Send the agent a SnapshotRequest."""
 
     agent: int
     cycle: int
@@ -101,10 +101,11 @@ class Write(NamedTuple):
     shard: int
     version: int
     mode: str
+    arrival: Any = None  # what was offered
 
 
 class Supersede(NamedTuple):
-    """Drop the bytes of an arrival that a newer one made useless."""
+    """An arrival was made useless by a newer one."""
 
     agent: int
     shard: int
@@ -144,8 +145,7 @@ class _Entry:
 class _Slot:
     newest: int | None = None
     offered: int | None = None
-    waiting: int | None = None
-    waiting_mode: str = ""
+    waiting: Write | None = None
 
 
 @dataclass(slots=True)
@@ -166,7 +166,7 @@ class _Request:
     entries: list[_Entry]  # by agent
 
 
-class ExecutorBook:
+class ExecutorState:
     """See the module's text."""
 
     def __init__(self) -> None:
@@ -259,8 +259,8 @@ class ExecutorBook:
             out.append(Drop(one, unread))
         return out
 
-    def offer(self, agent: int, incarnation: int, shard: int, version: int, mode: str) -> list[Any]:
-        """A joint shard was downloaded for an agent."""
+    def offer(self, agent: int, incarnation: int, shard: int, version: int, mode: str, arrival: Any = None) -> list[Any]:
+        """A joint shard was downloaded for an agent: `arrival`, which is passed on and not looked at."""
         out: list[Any] = []
         seat = self._seat(agent, incarnation)
         if seat is None:
@@ -273,11 +273,11 @@ class ExecutorBook:
             slot.newest = version
             if slot.offered is None:
                 slot.offered = version
-                out.append(Write(agent, shard, version, mode))
+                out.append(Write(agent, shard, version, mode, arrival))
             else:
                 if slot.waiting is not None:
-                    out.append(Supersede(agent, shard, slot.waiting))
-                slot.waiting, slot.waiting_mode = version, mode
+                    out.append(Supersede(agent, shard, slot.waiting.version))
+                slot.waiting = Write(agent, shard, version, mode, arrival)
         out.append(Acknowledge(agent, shard, version))
         return out
 
@@ -287,8 +287,9 @@ class ExecutorBook:
         slot = None if seat is None else seat.slots.get(shard)
         if slot is None or slot.offered != version:
             return []
-        slot.offered, slot.waiting = slot.waiting, None
-        return [] if slot.offered is None else [Write(agent, shard, slot.offered, slot.waiting_mode)]
+        write, slot.waiting = slot.waiting, None
+        slot.offered = None if write is None else write.version
+        return [] if write is None else [write]
 
     # ---- questions ---------------------------------------------------------------------------------------------------
 
@@ -296,12 +297,6 @@ class ExecutorBook:
         """Whether a snapshot of this key was accepted: its bytes are to be kept."""
         entry = self._entries.get(cycle, {}).get((agent, incarnation))
         return entry is not None and entry.state == FROZEN
-
-    def is_waiting(self, agent: int, incarnation: int, shard: int, version: int) -> bool:
-        """Whether this arrival waits for its slot: its bytes are to be kept."""
-        seat = self._seat(agent, incarnation)
-        slot = None if seat is None else seat.slots.get(shard)
-        return slot is not None and slot.waiting == version
 
     @property
     def cycles(self) -> list[int]:

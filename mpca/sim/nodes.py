@@ -1,4 +1,4 @@
-"""One simulated executor: its registry (`executor.ExecutorBook`), the bytes behind it, its agents, its block storage.
+"""One simulated executor: its registry (`executor.ExecutorState`), the bytes behind it, its agents, its block storage.
 
 What in production is spread over the executor's threads. The cluster gives it orders; it reports to the cluster.
 """
@@ -15,8 +15,8 @@ from mpca.algorithm.averaging import local_mean
 from mpca.driver.events import AgentBack, AgentFailedEvent, AgentFinished, AgentProgress
 from mpca.sim.agents import SimAgent
 from mpca.sim.clocks import NodeClock
-from mpca.sim.executor import Answered, Back, Drop, ExecutorBook, Interrupt, Supersede, Write
-from mpca.wire.messages import Begin, Install, Members, Stop, Yield
+from mpca.sim.executor import Answered, Back, Drop, ExecutorState, Interrupt, Write
+from mpca.wire.messages import Begin, Install, Members, SnapshotRequest, Stop
 from mpca.wire.orders import Frozen, Rediscovered
 
 if TYPE_CHECKING:
@@ -35,16 +35,13 @@ class Node:
         self.clock = clock
         self.alive = True
         self.damages = 0  # of its next transfers: they arrive with a wrong checksum
-        self.book = ExecutorBook()
+        self.book = ExecutorState()
         self.agents: dict[int, SimAgent] = {}
         #: What left a freeze: the executor's part of a sum, by cycle.
         self.blocks: dict[int, tuple[float, np.ndarray]] = {}
         self.yields: dict[tuple[int, int, int], tuple[np.ndarray, Frozen]] = {}
         self.broadcasts: set[int] = set()
         self._slots: dict[tuple[int, int], np.ndarray] = {}
-        #: Version, and bytes with their alpha, that wait for a slot.
-        self._waiting: dict[tuple[int, int], tuple[int, tuple[np.ndarray, float]]] = {}
-        self._offered: tuple[np.ndarray, float] | None = None
         self._cluster = cluster
 
     # ---- orders --------------------------------------------------------------------------------------------------------
@@ -80,12 +77,8 @@ class Node:
     def offer(self, agent: int, incarnation: int, shard: int, version: int, mode: str, data: np.ndarray, alpha: float) -> bool:
         """Whether the executor took it: it acknowledges what it takes."""
         self._cluster.watch.offered(agent, incarnation, shard, version, mode, data)
-        self._offered = (data, alpha)
-        out = self.book.offer(agent, incarnation, shard, version, mode)
+        out = self.book.offer(agent, incarnation, shard, version, mode, (data, alpha))
         self._perform(out)
-        self._offered = None
-        if self.book.is_waiting(agent, incarnation, shard, version):
-            self._waiting[(agent, shard)] = (version, (data, alpha))
         return bool(out)
 
     def sends(self) -> bool:
@@ -176,8 +169,6 @@ class Node:
     def _leave(self, agent: SimAgent) -> None:
         if self.agents.get(agent.agent) is agent:
             del self.agents[agent.agent]
-        for key in [key for key in self._waiting if key[0] == agent.agent]:
-            del self._waiting[key]
         self._perform(self.book.agent_gone(agent.agent, agent.incarnation))
 
     # ---- instructions of the registry --------------------------------------------------------------------------------------
@@ -186,21 +177,14 @@ class Node:
         for one in instructions:
             kind = type(one)
             if kind is Interrupt:
-                self.agents[one.agent].receive(Yield(one.cycle, one.shard))
+                self.agents[one.agent].receive(SnapshotRequest(one.cycle, one.shard))
             elif kind is Answered:
                 self._answer(one)
             elif kind is Back:
                 self._cluster.emit(AgentBack(self.name, one.agent, one.incarnation))
             elif kind is Write:
-                arrival = self._offered
-                if arrival is None:  # not the arrival in hand: the one that waited for this slot
-                    _, arrival = self._waiting.pop((one.agent, one.shard))
-                self._slots[(one.agent, one.shard)], alpha = arrival
+                self._slots[(one.agent, one.shard)], alpha = one.arrival
                 self.agents[one.agent].receive(Install(one.shard, one.version, one.mode, alpha))
-            elif kind is Supersede:
-                waiting = self._waiting.get((one.agent, one.shard))
-                if waiting is not None and waiting[0] == one.version:
-                    del self._waiting[(one.agent, one.shard)]
             elif kind is Drop:
                 for key in [key for key in self.yields if key[0] == one.cycle]:
                     del self.yields[key]

@@ -1,8 +1,8 @@
 """The settings that keep a run alive, each with its reason: one table for every place that needs them.
 
-`mpca.session()` and `mpca submit` set them, `checks.py` refuses or warns about what a session by hand has instead, and the
-administrators' page (docs/administrators.md) shows them; a test holds the page to this table. Not for sizes: `submit.py` and
-`sizing.py` compute those for each run.
+`mpca.session()` and `mpca submit` set them, `run/checks.py` refuses or warns about what a session by hand has instead, and the
+administrators' page (docs/administrators.md) shows them; a test holds the page to this table. Not for sizes: `yarn/submit.py`
+and `yarn/sizing.py` compute those for each run.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mpca.spark.bridge import PLUGIN
+from mpca.spark.jvm.bridge import PLUGIN
 from mpca.units import parse_duration
 
 __all__ = ["TABLE", "Setting", "advice", "settings", "table_rows"]

@@ -1,13 +1,13 @@
 """Backups: what a run can go on from, on another cluster, with another number of agents, in their final form.
 
-One folder a backup, ``epoch-0001-cycle-00000042``, which appears at once and whole (P18)::
+One folder a backup, ``epoch-0001-cycle-00000042``, which appears at once and whole::
 
     model.safetensors        the joint model under the names of the model's own state_dict; opens without mpca
     trajectory.safetensors   the trajectory (eq. 4) under the names of the parameters
     manifest.json            all else, with length and sha256 of both files and a sha256 of itself
 
 It is written into a hidden folder beside, synced, read back and compared, and then renamed; older ones go only after that.
-Reading takes the newest that is valid to the last bit and says what was wrong with newer ones (P19), whatever that is:
+Reading takes the newest that is valid to the last bit and says what was wrong with newer ones, whatever that is:
 bytes that changed, values that cannot be, numbers that are not finite, a link in place of a file. Optimiser state is not in
 it: it belongs to the agents, who start anew. Not for deciding when to write: the caller does, beside training.
 """
@@ -133,10 +133,11 @@ class Backups:
             self._guard()
             self._sweep()
             files: dict[str, dict[str, Any]] = {}
-            for file, make in (
-                (MODEL, lambda: model_file(state.layout, state.vector)),
-                (TRAJECTORY, lambda: dump(state.layout.trajectory_tensors(state.trajectory))),
-            ):
+            makers: dict[str, Callable[[], bytes]] = {
+                MODEL: lambda: model_file(state.layout, state.vector),
+                TRAJECTORY: lambda: dump(state.layout.trajectory_tensors(state.trajectory)),
+            }
+            for file, make in makers.items():
                 files[file] = self._put(f"{temporary}/{file}", make())
                 size += files[file]["bytes"]
             held = form.make({key: getattr(state, key) for key in form.KEYS}, state.layout, files)

@@ -1,4 +1,4 @@
-"""Who may write a run's backups: one driver, by a file that only one of two can make (P24).
+"""Who may write a run's backups: one driver, by a file that only one of two can make.
 
 A driver that takes over raises the epoch, and the one before it finds at its next write that the lock is no longer its
 own. Whether the holder of a lock still lives is for the caller to say: a lock of the kernel (`held`), a beat on HDFS.

@@ -20,14 +20,15 @@ from requests import RequestException, Session
 from mpca.config import environment
 from mpca.storage.hadoop_errors import as_os_error
 from mpca.storage.locations import Location
+from mpca.timeouts import WEBHDFS_CONNECT_S, WEBHDFS_READ_S
 
 __all__ = ["WebHdfsStore"]
 
 log = logging.getLogger("mpca.storage")
 Result = TypeVar("Result")
 _CHUNK_BYTES = 1 << 20
-_TIMEOUT_S = (10.0, 60.0)  # to connect, and between two pieces of an answer
-_WAIT_S = 1.0
+
+_AGAIN_EVERY_S = 1.0
 _FILE, _FOLDER = "600", "700"
 #: What a NameNode answers, or is said of it, while it goes down and comes up.
 _PASSING = ("SafeModeException", "StandbyException", "RetriableException", "ConnectException", "EOFException")
@@ -54,7 +55,9 @@ class WebHdfsStore:
         self._session = Session()
         self._session.trust_env = False  # a proxy for the web is none for the cluster
         hosts = ";".join(f"{web}://{host}" for host in root.authority.split(";"))
-        self._client = hdfs.InsecureClient(hosts, user=user, root=root.path, timeout=_TIMEOUT_S, session=self._session)
+        self._client = hdfs.InsecureClient(
+            hosts, user=user, root=root.path, timeout=(WEBHDFS_CONNECT_S, WEBHDFS_READ_S), session=self._session
+        )
 
     # ---- the port ----
 
@@ -188,7 +191,7 @@ class WebHdfsStore:
             if not again:
                 log.warning("HDFS does not answer, and is asked again for %.0f s: %s", self._patience_s, failed)
             again = True
-            time.sleep(_WAIT_S)
+            time.sleep(_AGAIN_EVERY_S)
 
 
 def _names(error: hdfs.HdfsError, *classes: str) -> bool:

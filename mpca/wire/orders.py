@@ -24,7 +24,7 @@ __all__ = [
     "Download",
     "Freeze",
     "Frozen",
-    "Members",
+    "MembersOrder",
     "Order",
     "Part",
     "Rediscovered",
@@ -78,7 +78,7 @@ class Download:
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
+class MembersOrder:
     """Who reads the data, for agents that have not been told this version."""
 
     version: int
@@ -102,10 +102,11 @@ class Order:
     downloads: list[Download] = field(default_factory=list)
     reduce: Reduce | None = None
     freeze: Freeze | None = None
-    members: Members | None = None
+    members: MembersOrder | None = None
 
     def pack(self) -> bytes:
-        return msgpack.packb(asdict(self), use_bin_type=True)
+        packed: bytes = msgpack.packb(asdict(self), use_bin_type=True)
+        return packed
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ import pytest
 
 HEAD = """
 import ctypes, os, sys, time, threading
-from mpca.agent.stall import STALL_S, StallWatch
+from mpca.agent.stall import StallWatch
+from mpca.timeouts import SILENT_S
 from mpca.clock import SystemClock
 stall = StallWatch(SystemClock())
 stall.after_s = 0.2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpca.cli.bench.net import check
+from mpca.cli.bench.net.network import check
 from mpca.errors import EnvironmentRefused
 
 

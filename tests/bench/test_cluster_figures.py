@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mpca.cli.bench.backup import cycles_a_second
-from mpca.cli.bench.submit import figures
+from mpca.cli.bench.cases.backup import cycles_a_second
+from mpca.cli.bench.cases.submit import figures
 from mpca.errors import MpcaError
 
 

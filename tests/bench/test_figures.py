@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mpca.cli.bench.cases.pause import _Window, step_times
 from mpca.cli.bench.figures import KEYS, SKIP_BLOCKING, SKIP_OVERLAPPED, SKIP_SMALL, figures, overlap_share
-from mpca.cli.bench.pause import _Window, step_times
 from mpca.errors import MpcaError
 
 M = 1000

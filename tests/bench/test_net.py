@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mpca.cli.bench.net import PREFIX, Network, check, parse_rate, sweep
+from mpca.cli.bench.net.network import PREFIX, Network, check, parse_rate, sweep
 from mpca.errors import EnvironmentRefused
 from tests.bench.support import needs_namespaces
 
@@ -76,7 +76,7 @@ def test_what_a_killed_bench_left_is_removed_by_the_next() -> None:
     needs_namespaces()
     code = (
         "import subprocess, time\n"
-        "from mpca.cli.bench.net import Network\n"
+        "from mpca.cli.bench.net.network import Network\n"
         "with Network(['a']) as net:\n"
         "    subprocess.Popen(net.command('a', ['sleep', '600']))\n"
         "    print('made', flush=True)\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mpca.cli.bench.net import Network, parse_rate
-from mpca.cli.bench.tcp import cycle_flows, cycle_seconds, stream_rate
+from mpca.cli.bench.net.network import Network, parse_rate
+from mpca.cli.bench.net.tcp import cycle_flows, cycle_seconds, stream_rate
 from tests.bench.support import needs_namespaces
 
 MIB = 1 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpca.spark.examine import judge_clock, judge_expiry, judge_java, judge_space
+from mpca.spark.yarn.examine import judge_clock, judge_expiry, judge_java, judge_space
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from mpca.cli.follow import follow
-from mpca.spark.hadoop import SparkHome
+from mpca.spark.jvm.hadoop import SparkHome
 from tests.support.fake_executor import wait_until
 
 REPORT = "26/01/01 00:00:00 INFO Client: Application report for application_7_0001 (state: RUNNING)"
@@ -51,7 +51,7 @@ FOLLOW = """
 import sys
 from pathlib import Path
 from mpca.cli.follow import follow
-from mpca.spark.hadoop import SparkHome
+from mpca.spark.jvm.hadoop import SparkHome
 from mpca.streams import sturdy_streams
 with sturdy_streams():
     code = follow([sys.executable, sys.argv[1]], "client", "ending.py", SparkHome(Path("/")), lambda application: "")

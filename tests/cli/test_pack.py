@@ -11,7 +11,7 @@ import pytest
 
 from mpca.cli import main
 from mpca.errors import ConfigError
-from mpca.spark.packing import check_archive, plan
+from mpca.spark.yarn.packing import check_archive, plan
 
 WITHOUT = ("torch", "torchvision", "scikit-learn", "pyspark", "rich", "hdfs")
 

@@ -10,7 +10,7 @@ from dockerized.cluster import Cluster
 from tests.docker.support import Run, nothing_runs_on_workers, whole
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1200)]
-#: Generous: what is slow here is the machine. YARN takes a node for lost after 20 to 27 s, then two JVMs and torch start.
+#: Generous: what is slow here is the machine. YARN takes a node for lost after 30 to 40 s, then two JVMs and torch start.
 MOST_S = 240.0
 
 
@@ -18,20 +18,20 @@ def test_one_run_goes_on_when_a_worker_stands_still_is_cut_off_and_is_killed(clu
     run = Run(
         cluster,
         "faults",
-        *("objectives.target_error=0", "objectives.max_time=60min", "backup.interval=3s", "cluster.cycle_deadline=6s"),
+        *("objectives.target_error=0", "objectives.max_time=60min", "backup.interval=3s", "cluster.cycle_deadline=3s"),
     )
     try:
         run.until(lambda: len(run.full(-1)) > 3, "the first cycles")
         assert run.application()["state"] == "RUNNING"
         assert len(set(run.places().values())) == 2, "agents on two workers"
 
-        # it stands still for longer than the deadline, and YARN does not notice
+        # it stands still for several deadlines (an order, its grace, a download), and YARN does not notice
         agent = run.away_from_the_master()
         worker, away = run.places()[agent], str(agent)
         at = run.cycle()
         cluster.pause(worker)
         paused = run.seconds_until(left_out=lambda: run.without(agent, at), lost=lambda: run.seen("agent", event="lost"))
-        assert cluster.nodes()[worker] == "RUNNING"
+        assert cluster.nodes()[worker] == "RUNNING", paused
         at = run.cycle()
         cluster.resume(worker)
         paused |= run.seconds_until(full_cycle_after_resume=lambda: run.full(at))

@@ -12,7 +12,7 @@ from mpca.data.plan import Loss, Membership
 from mpca.driver.events import AgentDied, AgentProgress, ExecutorLost, ExecutorReady, OrderFailed
 from mpca.driver.readers import Readers
 from mpca.errors import BackupError
-from mpca.wire.orders import Members, Order
+from mpca.wire.orders import MembersOrder, Order
 from tests.driver.support import Machine, hello, order_of, progress, written
 
 
@@ -20,7 +20,7 @@ def at(agent: int, epoch: int, done: int, ahead: int, incarnation: int = 0) -> A
     return replace(progress(agent, incarnation), data=[epoch, done, ahead])
 
 
-def cycles(machine: Machine, out: list[Any], count: int) -> tuple[list[Any], list[Members]]:
+def cycles(machine: Machine, out: list[Any], count: int) -> tuple[list[Any], list[MembersOrder]]:
     """So many orders later, and who was told what meanwhile."""
     told = []
     for _ in range(count):
@@ -58,7 +58,7 @@ def test_with_the_next_order_the_living_hear_of_a_loss_once_and_its_replacement_
     machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
     out, told = cycles(machine, out, 4)
     lost = Membership(3, ((0, 0), (1, 0), (2, 0)), (Loss(1, 2, 11, last=3),))
-    assert told == [Members(1, lost.to_dict(), [["e0", 0, 0], ["e2", 2, 0]])], "once"
+    assert told == [MembersOrder(1, lost.to_dict(), [["e0", 0, 0], ["e2", 2, 0]])], "once"
 
     machine.run(hello(1, incarnation=1))
     machine.run(at(1, 0, 0, 0, incarnation=0))  # a late word of the one that died
@@ -67,7 +67,7 @@ def test_with_the_next_order_the_living_hear_of_a_loss_once_and_its_replacement_
         told += more
     joined = lost.join(1, 4)
     everybody = [["e0", 0, 0], ["e1", 1, 1], ["e2", 2, 0]]
-    assert told[1:] == [Members(1, lost.to_dict(), [["e1", 1, 1]]), Members(2, joined.to_dict(), everybody)]
+    assert told[1:] == [MembersOrder(1, lost.to_dict(), [["e1", 1, 1]]), MembersOrder(2, joined.to_dict(), everybody)]
     begin = [one for one in told if one.version == 2]
     assert Membership.from_dict(begin[0].members).first(1) == 4, "nobody has begun epoch 4"
 
@@ -124,7 +124,7 @@ def test_an_agent_that_comes_back_on_another_host_lives_there_from_its_first_epo
     machine.run(ExecutorReady("e7", "host7", 2))
     out = machine.run(machine.done(order_of(out)))
     machine.run(replace(hello(1, incarnation=1), executor="e7", host="host7"))
-    told: list[Members] = []
+    told: list[MembersOrder] = []
     while not any(Membership.from_dict(one.members).home(1) == "host7" for one in told):
         out, more = cycles(machine, out, 1)
         told += more
@@ -224,5 +224,5 @@ def test_a_damaged_position_is_refused_by_name() -> None:
 
 
 def test_an_order_carries_it_packed() -> None:
-    order = Order(1, "r", 0, 0, 1.0, ["e0"], members=Members(2, Membership.of(1).to_dict(), [["e0", 0, 0]]))
+    order = Order(1, "r", 0, 0, 1.0, ["e0"], members=MembersOrder(2, Membership.of(1).to_dict(), [["e0", 0, 0]]))
     assert msgpack.unpackb(order.pack())["members"]["members"]["since"] == [[0, 0]]

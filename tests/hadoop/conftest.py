@@ -34,7 +34,7 @@ def folder(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="package")  # not longer: a process has one session, and other folders have their own
 def spark(hadoop: Hadoop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """Two executors of this machine, whose driver finds the cluster's HDFS."""
-    from mpca.spark.session import session
+    from mpca.spark.run.session import session
 
     folder = tmp_path_factory.mktemp("session")
     with session(folder, executors=2, executor_memory=512 << 20, driver_memory=700 << 20) as one:

@@ -21,10 +21,10 @@ import psutil
 from mpca.api.launch import resolve
 from mpca.cli.dev.hadoop import Hadoop
 from mpca.config import child_environment
-from mpca.spark.hadoop import spark_home
-from mpca.spark.sizing import driver_container, executor_container
-from mpca.spark.submit import Submission
-from mpca.spark.yarn import application_ids
+from mpca.spark.jvm.hadoop import spark_home
+from mpca.spark.yarn.client import application_ids
+from mpca.spark.yarn.sizing import driver_container, executor_container
+from mpca.spark.yarn.submit import Submission
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "conf" / "digits.toml"

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from mpca.cli.dev.hadoop import Hadoop
-from mpca.spark.yarn import application_ids
+from mpca.spark.yarn.client import application_ids
 from mpca.storage import Location, Store, joined
 from mpca.storage.webhdfs import WebHdfsStore
 from tests.hadoop.support import ROOT, application, end_applications, jvms, mapped, nothing_lives, only, records, submit

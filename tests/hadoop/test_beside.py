@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mpca.cli.dev.hadoop import Hadoop
-from mpca.spark.yarn import application_ids
+from mpca.spark.yarn.client import application_ids
 from mpca.storage import Location, joined
 from mpca.storage.webhdfs import WebHdfsStore
 from tests.hadoop.support import (

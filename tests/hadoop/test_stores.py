@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mpca.cli.dev.hadoop import Hadoop
-from mpca.spark.hdfs import HdfsStore
+from mpca.spark.hdfs.store import HdfsStore
 from mpca.storage import Store
 from mpca.storage.locations import Location
 from mpca.storage.webhdfs import WebHdfsStore

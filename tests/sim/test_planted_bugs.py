@@ -167,9 +167,9 @@ def shards_are_replaced_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> 
 @planted(replace(PLAIN, method={"name": "sync", "tau": 4}), "I2", "live")
 def an_agent_in_step_answers_early(monkeypatch: pytest.MonkeyPatch) -> None:
     from mpca.agent import state
-    from mpca.wire.messages import Yield
+    from mpca.wire.messages import SnapshotRequest
 
-    monkeypatch.setitem(state._DECISIONS, Yield, lambda self, event, now: self._exchange(event))
+    monkeypatch.setitem(state._DECISIONS, SnapshotRequest, lambda self, event, now: self._exchange(event))
 
 
 @planted(with_faults(PLAIN, Fault("non_finite", 2, 3, "submit")), "I5")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from mpca.spark.session import session
+from mpca.spark.run.session import session
 from tests.spark.support import SUMS, HandDriver, java_pids, plain_value
 
 MIB = 1 << 20

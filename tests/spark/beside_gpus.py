@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import mpca
-from mpca.spark.session import session
+from mpca.spark.run.session import session
 
 
 def train() -> str:

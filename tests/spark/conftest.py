@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mpca.spark.session import session
+from mpca.spark.run.session import session
 from tests.spark.engine import Told, run_engine
 from tests.spark.support import HandDriver, alive, java_pids
 
@@ -25,7 +25,7 @@ LASTING = (
     "mpca-fetch",
     "mpca-relay",
     "mpca-freeze",
-    "mpca-desk",
+    "mpca-snapshots",
 )
 _runs = itertools.count(1)
 

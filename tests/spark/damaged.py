@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 
 from mpca.driver.events import ExecutorDamages, OrderDone, OrderFailed
-from mpca.spark.session import session
+from mpca.spark.run.session import session
 from mpca.wire.orders import Part, Reduce
 from tests.spark.plain_agent import initial
 from tests.spark.support import HandDriver, java_pids

@@ -272,7 +272,7 @@ def run_engine(
         run_dir=run_dir,
         resume=resume,
         session=spark,
-        through=lambda cluster: around(observed.over(cluster)),
+        wrap_cluster=lambda cluster: around(observed.over(cluster)),
     )
     ended = launch(job, on_status, on_output=lambda agent, line: print(f"[agent {agent}] {line}"))
     assert observed.told, f"the story was not told to its end: {ended.reason}"

@@ -15,7 +15,7 @@ import numpy as np
 
 from mpca.api.launch import Job, launch, resolve
 from mpca.api.shipping import ship
-from mpca.cli.bench.exchange_driver import Spec, open_session
+from mpca.cli.bench.run.exchange_driver import Spec, open_session
 from tests.spark import jobs
 
 cloudpickle.register_pickle_by_value(jobs)

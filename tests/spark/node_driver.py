@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mpca.cli.bench.net import Network
+from mpca.cli.bench.net.network import Network
 
 __all__ = ["ready_driver"]
 

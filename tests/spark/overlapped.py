@@ -12,8 +12,8 @@ from pathlib import Path
 
 from mpca.api.launch import Job, launch, resolve
 from mpca.api.shipping import ship
-from mpca.cli.bench.exchange_driver import Spec, open_session
-from mpca.cli.bench.waiting import wait
+from mpca.cli.bench.run.exchange_driver import Spec, open_session
+from mpca.cli.bench.run.waiting import wait
 
 #: Long beside what a loaded machine does to a process that sleeps.
 STEP_S = 0.2

@@ -21,9 +21,9 @@ from typing import Any
 
 import cloudpickle
 
-from mpca.cli.bench.engine import Case, open_run
+from mpca.cli.bench.run.engine import Case, open_run
 from mpca.records import Record, to_json
-from mpca.spark.session import session
+from mpca.spark.run.session import session
 
 MIB = 1 << 20
 CYCLES = 64

@@ -23,7 +23,7 @@ from mpca.driver.events import (
     OrderDone,
     OrderFailed,
 )
-from mpca.spark.cluster import SparkCluster
+from mpca.spark.run.cluster import SparkCluster
 from mpca.wire.orders import Download, Freeze, Order, Part, Rediscovered, Reduce
 from tests.spark.plain_agent import bounds, initial
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mpca.cli.bench.exchange import measure
+from mpca.cli.bench.cases.exchange import measure
+from mpca.cli.bench.cases.pause import measure as measure_pause
 from mpca.cli.bench.figures import KEYS
-from mpca.cli.bench.pause import measure as measure_pause
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(560)]
 

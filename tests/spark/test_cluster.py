@@ -9,7 +9,7 @@ import pytest
 
 from mpca.driver.events import AgentDied, AgentFailedEvent, AgentFinished, AgentProgress, HoldEnded, OrderFailed, Output
 from mpca.errors import EnvironmentRefused, JvmError
-from mpca.spark.session import session
+from mpca.spark.run.session import session
 from mpca.wire.orders import Rediscovered, Reduce
 from tests.spark.support import SUMS, plain_value, weighted_sum
 

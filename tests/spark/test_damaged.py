@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mpca.cli.bench.net import Network
+from mpca.cli.bench.net.network import Network
 from tests.bench.support import needs_namespaces
 from tests.spark.support import ROOT
 

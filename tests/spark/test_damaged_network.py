@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpca.cli.bench.exchange_driver import Spec
-from mpca.cli.bench.standalone import Standalone
+from mpca.cli.bench.net.standalone import Standalone
+from mpca.cli.bench.run.exchange_driver import Spec
 from mpca.records import AgentRecord, CycleRecord, Record, read_records
 from tests.bench.support import needs_namespaces
 from tests.spark.node_driver import ready_driver

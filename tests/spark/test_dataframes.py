@@ -33,7 +33,7 @@ from mpca import data
 from mpca.data.decode import decode
 from mpca.data.manifest import load_index, load_manifest, store_at
 from mpca.errors import BadRecords, ConfigError, JvmError
-from mpca.spark.dataframes import IngestedData
+from mpca.spark.data.dataframes import IngestedData
 from tests.data.pictures import folders
 from tests.data.test_ingest import tar_of_tars
 from tests.support.fake_executor import wait_until
@@ -244,7 +244,7 @@ def line() -> Callable[[], list[int]]:
         model = torch.nn.Linear(2, 2)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         mpca.attach(model, optimizer)
-        for features, labels in mpca.data("train", 20):
+        for features, labels in mpca.dataset("train", 20):
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(model(features), labels).backward()
             optimizer.step()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpca.spark.jvm_log import first_error
+from mpca.spark.jvm.log import first_error
 
 NO_JAVA = """\
 /run/spark/bin/spark-class: line 71: /nonexistent/bin/java: No such file or directory

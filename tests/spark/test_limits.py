@@ -15,7 +15,7 @@ from tests.spark.support import ROOT
 CHECK = """
 import os, resource, sys, threading
 from mpca.errors import EnvironmentRefused
-from mpca.spark.limits import check_limits
+from mpca.spark.run.limits import check_limits
 user, kind, limit = int(sys.argv[1]), getattr(resource, sys.argv[2]), int(sys.argv[3])
 if user:
     os.setgroups([])

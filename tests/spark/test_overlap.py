@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from mpca.cli.bench.exchange_driver import Spec
 from mpca.cli.bench.figures import overlap_share
-from mpca.cli.bench.net import Network
-from mpca.cli.bench.standalone import Standalone
+from mpca.cli.bench.net.network import Network
+from mpca.cli.bench.net.standalone import Standalone
+from mpca.cli.bench.run.exchange_driver import Spec
 from mpca.records import CycleRecord, RunRecord, read_records
 from tests.bench.support import needs_namespaces
 from tests.spark.node_driver import ready_driver

@@ -18,7 +18,7 @@ import pytest
 from pyspark.accumulators import _start_update_server
 
 from mpca.errors import ConfigError, RunFailed
-from mpca.spark.session import check_executors, limit_reads, session
+from mpca.spark.run.session import check_executors, limit_reads, session
 from tests.spark.alone import SECRETS
 from tests.spark.support import ROOT, alive
 
@@ -86,7 +86,7 @@ def test_a_bad_setting_is_refused_before_anything_is_started(tmp_path) -> None:
 def test_the_jvms_own_words_are_told_of_a_start_that_fails(tmp_path) -> None:
     """The message of a Java exception lies in the JVM, which is gone when somebody prints it."""
     conf = {"spark.extraListeners": "org.nowhere.Listener", "spark.hadoop.a.password": "Listener"}
-    start = f"from mpca.spark.session import session\nwith session({str(tmp_path)!r}, executors=1, conf={conf}): pass"
+    start = f"from mpca.spark.run.session import session\nwith session({str(tmp_path)!r}, executors=1, conf={conf}): pass"
     done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, timeout=120)
     said = done.stderr.splitlines()[-1]
     assert re.search(r"EnvironmentRefused: Spark does not start: .*ClassNotFoundException: org\.nowhere\.\*\*\*$", said), said

@@ -10,11 +10,11 @@ import pytest
 
 from mpca.api.launch import resolve
 from mpca.errors import ConfigError, EnvironmentRefused
-from mpca.spark.hadoop import SparkHome
+from mpca.spark.jvm.hadoop import SparkHome
 from mpca.spark.settings import TABLE, advice, settings, table_rows
-from mpca.spark.sizing import check_containers, driver_container, executor_budget, executor_container, slots_bytes
-from mpca.spark.submit import Submission, check_scala, no_way_back, split_archive
-from mpca.spark.yarn import Application, application_ids, exit_code, loss_reason, memory_kill
+from mpca.spark.yarn.client import Application, application_ids, exit_code, loss_reason, memory_kill
+from mpca.spark.yarn.sizing import check_containers, driver_container, executor_budget, executor_container, slots_bytes
+from mpca.spark.yarn.submit import Submission, check_scala, no_way_back, split_archive
 
 MIB = 1 << 20
 ROOT = Path(__file__).resolve().parents[2]
@@ -301,7 +301,7 @@ def test_application_ids_are_found_in_chatter() -> None:
 
 
 def test_a_peak_that_is_rounded_to_the_limit_is_a_kill_too() -> None:
-    from mpca.spark.yarn import loss_reason
+    from mpca.spark.yarn.client import loss_reason
 
     text = "Container killed by YARN for exceeding physical memory limits. 1.9 GB of 1.9 GB physical memory used."
     assert loss_reason(text).startswith("container killed for physical memory: peak 1.9 GB, limit 1.9 GB; ")

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from mpca.cli.bench.net import Network
+from mpca.cli.bench.net.network import Network
 
 __all__ = ["Damage", "DamagedNetwork"]
 

@@ -1,4 +1,4 @@
-"""From marks to figures: the keys of design section 8, as pure arithmetic on what driver, plain TCP and switch said.
+"""From marks to figures: the keys that `mpca bench` prints, as pure arithmetic on what driver, plain TCP and switch said.
 
 Every figure is a difference between two marks of one run, so no start and no end is in it. b = M/B, with B of one TCP
 stream on the same links; bytes are all that an interface counted, messages of control and headers included.

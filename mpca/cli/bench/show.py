@@ -1,4 +1,4 @@
-"""How a case tells its result: one JSON object, or a table with the goals of design section 8 beside the figures."""
+"""How a case tells its result: one JSON object, or a table with the goals beside the figures."""
 
 from __future__ import annotations
 

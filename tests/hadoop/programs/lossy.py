@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from mpca.spark.submitted import submitted_session
+from mpca.spark.yarn.submitted import submitted_session
 from tests.spark.alone import exchange
 from tests.spark.engine import run_engine
 from tests.spark.jobs import quadratic

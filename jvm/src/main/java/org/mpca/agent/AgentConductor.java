@@ -27,8 +27,8 @@ import org.mpca.wire.ProtocolException;
  * </pre>
  *
  * Finished and Failed are told when the process is gone and all that it printed was passed on, or after a second: a driver
- * that has heard the last agent's may look no further. Begin makes no difference here: a Yield may be asked before it. An agent that breaks the protocol is killed. What it
- * had sent before its end is handled before the desk hears that it is gone, so a snapshot that was handed over counts.
+ * that has heard the last agent's may look no further. Begin makes no difference here: a SnapshotRequest may be asked before it. An agent that breaks the protocol is killed. What it
+ * had sent before its end is handled before the keeper hears that it is gone, so a snapshot that was handed over counts.
  *
  * <p>Concurrency: all state belongs to the thread mpca-agent-N; others add commands to its queue. It must not be
  * interrupted: that would close the segment. mpca-agent-N-frames only reads frames into the queue, and {@link FilePipe} has a
@@ -44,7 +44,7 @@ final class AgentConductor implements Runnable {
   /** What an agent printed is told before its last word, if its process ends by then. */
   private static final long LAST_WORD_NANOS = TimeUnit.SECONDS.toNanos(1);
 
-  private enum Stage { STARTING, ATTACHED, ENDING, ENDED }
+  private enum State { STARTING, ATTACHED, ENDING, ENDED }
 
   /** May throw what makes the agent unusable. */
   private interface Command {
@@ -52,7 +52,7 @@ final class AgentConductor implements Runnable {
   }
 
   final LaunchSpec spec;
-  private final ExecutorDesk desk;
+  private final SnapshotKeeper keeper;
   private final FileReads files;
   private final String name;
   private final LinkedBlockingQueue<Command> commands = new LinkedBlockingQueue<>();
@@ -63,7 +63,7 @@ final class AgentConductor implements Runnable {
   /** Set by a shutdown: nobody wants to hear of this end. */
   private volatile boolean dismissed;
 
-  private Stage stage = Stage.STARTING;
+  private State state = State.STARTING;
   private FrameWriter writer;
   private AgentSegment segment;
   private FilePipe filePipe;
@@ -77,11 +77,11 @@ final class AgentConductor implements Runnable {
   private int askedCycle;
   private int askedShard = -1;
 
-  AgentConductor(LaunchSpec spec, AgentEvents events, ExecutorDesk desk, FileReads files) {
+  AgentConductor(LaunchSpec spec, AgentEvents events, SnapshotKeeper keeper, FileReads files) {
     this.spec = spec;
     this.files = files;
     this.events = events;
-    this.desk = desk;
+    this.keeper = keeper;
     this.name = "mpca-agent-" + spec.agent;
   }
 
@@ -116,7 +116,7 @@ final class AgentConductor implements Runnable {
 
   void tellMembers(int version, Map<?, ?> members) {
     commands.add(() -> {
-      if (stage == Stage.ATTACHED) { // one that is leaving reads no more
+      if (state == State.ATTACHED) { // one that is leaving reads no more
         writer.write(Message.members(version, members).pack());
       }
     });
@@ -130,7 +130,7 @@ final class AgentConductor implements Runnable {
     commands.add(() -> {
       askedCycle = cycle;
       askedShard = shard;
-      writer.write(Message.yield(cycle, shard).pack());
+      writer.write(Message.snapshotRequest(cycle, shard).pack());
     });
   }
 
@@ -204,7 +204,7 @@ final class AgentConductor implements Runnable {
       command.run();
     } catch (IOException | RuntimeException e) {
       // Writing to a process that just died fails too: its end is what counts then, and the loop sees it.
-      if (process.isAlive() && stage != Stage.ENDING) {
+      if (process.isAlive() && state != State.ENDING) {
         LOG.log(Level.WARNING, name + " is killed: " + e.getMessage(), e);
         fault = e.getMessage();
         leaveNow();
@@ -236,17 +236,17 @@ final class AgentConductor implements Runnable {
     Fields fields = message.fields;
     switch (message.kind) {
       case HELLO:
-        expect(stage == Stage.STARTING, message);
+        expect(state == State.STARTING, message);
         hello(fields);
         break;
       case SNAPSHOT:
-        expect(stage == Stage.ATTACHED && askedShard == fields.integer("shard")
+        expect(state == State.ATTACHED && askedShard == fields.integer("shard")
             && askedCycle == fields.integer("cycle"), message);
         snapshot(fields);
         break;
       case INSTALLED:
-        expect(stage == Stage.ATTACHED, message);
-        desk.installed(this, fields.integer("shard"), fields.number("version"));
+        expect(state == State.ATTACHED, message);
+        keeper.installed(this, fields.integer("shard"), fields.number("version"));
         break;
       case PROGRESS:
         tell(to -> to.progress(spec.agent, spec.incarnation, withBytes(fields.asMap())));
@@ -286,23 +286,23 @@ final class AgentConductor implements Runnable {
     }
     segment = AgentSegment.open(pid, fields.integer("segment_fd"), fields.number("segment_bytes"),
         fields.numbers("slots"), fields.numbers("bounds"));
-    enter(Stage.ATTACHED, "Hello");
+    enter(State.ATTACHED, "Hello");
     attached = true;
-    desk.up(this);
+    keeper.up(this);
     tell(to -> to.hello(fields.asMap()));
   }
 
   private void snapshot(Fields fields) throws IOException {
     AgentSegment.Read read = segment.readSnapshot(askedShard, askedCycle);
-    FrozenYield state = new FrozenYield(fields.integer("updates"), read.crc, read.finite, read.distance,
+    FrozenYield frozen = new FrozenYield(fields.integer("updates"), read.crc, read.finite, read.distance,
         fields.real("start"), fields.real("end"), read.data);
-    desk.snapshot(this, askedCycle, askedShard, state);
+    keeper.snapshot(this, askedCycle, askedShard, frozen);
     askedShard = -1;
   }
 
   private void leave(Message message, Consumer<AgentEvents> report) throws ProtocolException {
-    expect(stage == Stage.STARTING || stage == Stage.ATTACHED, message);
-    enter(Stage.ENDING, message.kind.name());
+    expect(state == State.STARTING || state == State.ATTACHED, message);
+    enter(State.ENDING, message.kind.name());
     leaveBy = System.nanoTime() + LEAVE_NANOS;
     lastWord = report;
     lastWordBy = System.nanoTime() + LAST_WORD_NANOS;
@@ -322,21 +322,21 @@ final class AgentConductor implements Runnable {
 
   private void expect(boolean allowed, Message message) throws ProtocolException {
     if (!allowed) {
-      throw new ProtocolException("message not allowed now: agent=" + spec.agent + ", message=" + message + ", stage="
-          + stage + ", asked shard=" + askedShard + " of cycle=" + askedCycle);
+      throw new ProtocolException("message not allowed now: agent=" + spec.agent + ", message=" + message + ", state="
+          + state + ", asked shard=" + askedShard + " of cycle=" + askedCycle);
     }
   }
 
-  private void enter(Stage next, String reason) {
-    LOG.fine(() -> "agent=" + spec.agent + " stage " + stage + " -> " + next + " reason=\"" + reason + "\"");
-    stage = next;
+  private void enter(State next, String reason) {
+    LOG.fine(() -> "agent=" + spec.agent + " state " + state + " -> " + next + " reason=\"" + reason + "\"");
+    state = next;
   }
 
   private void finish(int exitCode) {
-    Stage last = stage;
-    enter(Stage.ENDED, "exit code " + exitCode);
+    State last = state;
+    enter(State.ENDED, "exit code " + exitCode);
     attached = false;
-    desk.gone(this);
+    keeper.gone(this);
     AgentProcess child = process;
     String tail = fault;
     if (child != null) {
@@ -353,7 +353,7 @@ final class AgentConductor implements Runnable {
         LOG.log(Level.WARNING, name + ": segment does not close", e);
       }
     }
-    if (last != Stage.ENDING && !dismissed) {
+    if (last != State.ENDING && !dismissed) {
       String lines = tail;
       int pid = child == null ? 0 : child.pid();
       tell(to -> to.died(spec.agent, spec.incarnation, pid, exitCode, lines));

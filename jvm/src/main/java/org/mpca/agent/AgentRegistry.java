@@ -16,21 +16,21 @@ import java.util.logging.Logger;
 /**
  * The agents of this executor: where tasks start them, find them, and ask for their shards.
  *
- * <p>A door only. Decisions are {@link ExecutorBook}'s, bytes are {@link ExecutorDesk}'s (one a run), each process is
+ * <p>A door only. Decisions are {@link ExecutorState}'s, bytes are {@link SnapshotKeeper}'s (one a run), each process is
  * {@link AgentConductor}'s.
  *
  * <p>Concurrency: any thread may call anything; no call waits longer than it says.
  */
 public final class AgentRegistry {
   private static final Logger LOG = Logger.getLogger("mpca.agent");
-  /** For the desk to do what it never waits for anybody to do. */
-  private static final long DESK_MILLIS = 10_000;
+  /** For the keeper to do what it never waits for anybody to do. */
+  private static final long KEEPER_MILLIS = 10_000;
   private static final long CLOSE_MILLIS = 8_000;
 
   private static AgentRegistry instance;
 
   private final Map<String, AgentConductor> agents = new ConcurrentHashMap<>();
-  private final Map<String, ExecutorDesk> desks = new ConcurrentHashMap<>();
+  private final Map<String, SnapshotKeeper> keepers = new ConcurrentHashMap<>();
   private volatile FileReads files = url -> {
     throw new IOException("no client of the cluster's storage on this executor: url=" + url);
   };
@@ -70,8 +70,8 @@ public final class AgentRegistry {
         other.kill(true);
       }
     }
-    ExecutorDesk desk = desks.computeIfAbsent(spec.run, ExecutorDesk::new);
-    AgentConductor conductor = new AgentConductor(spec, events, desk, files);
+    SnapshotKeeper keeper = keepers.computeIfAbsent(spec.run, SnapshotKeeper::new);
+    AgentConductor conductor = new AgentConductor(spec, events, keeper, files);
     agents.put(name(spec.run, spec.agent, spec.incarnation), conductor);
     conductor.start();
   }
@@ -123,12 +123,12 @@ public final class AgentRegistry {
 
   /** Free: interrupts nobody. The same object for the same key, until its cycle is forgotten. */
   public YieldContext yield(YieldKey key) {
-    ExecutorDesk desk = desks.get(key.run);
-    if (desk == null) {
+    SnapshotKeeper keeper = keepers.get(key.run);
+    if (keeper == null) {
       return new YieldContext(this, key); // no agent of this run was ever here: freezing it says so
     }
-    return desk.yields.computeIfAbsent(key, made -> {
-      desk.made(made);
+    return keeper.yields.computeIfAbsent(key, made -> {
+      keeper.made(made);
       return new YieldContext(this, made);
     });
   }
@@ -142,18 +142,18 @@ public final class AgentRegistry {
   public Freezing freeze(List<YieldKey> keys, long deadlineNanos) throws InterruptedException {
     checkAlike(keys);
     YieldKey first = keys.get(0);
-    ExecutorDesk desk = desks.get(first.run);
-    if (desk == null) {
-      return ExecutorDesk.noneOf(keys, ExecutorBook.NO_SUCH_INCARNATION);
+    SnapshotKeeper keeper = keepers.get(first.run);
+    if (keeper == null) {
+      return SnapshotKeeper.noneOf(keys, ExecutorState.NO_SUCH_INCARNATION);
     }
     for (YieldKey key : keys) {
       this.yield(key).touch();
     }
-    CompletableFuture<Freezing> answer = desk.freeze(keys);
+    CompletableFuture<Freezing> answer = keeper.freeze(keys);
     try {
       return answer.get(Math.max(0, deadlineNanos - System.nanoTime()), TimeUnit.NANOSECONDS);
     } catch (TimeoutException late) {
-      desk.deadline(first.epoch, first.cycle);
+      keeper.deadline(first.epoch, first.cycle);
       return settled(answer, "freeze of " + first);
     } catch (ExecutionException e) {
       throw new IllegalStateException("freeze failed: " + first, e);
@@ -162,9 +162,9 @@ public final class AgentRegistry {
 
   /** Drops the yields of that cycle and of those before it. */
   public void forget(String run, int epoch, int cycle) {
-    ExecutorDesk desk = desks.get(run);
-    if (desk != null) {
-      desk.forget(epoch, cycle);
+    SnapshotKeeper keeper = keepers.get(run);
+    if (keeper != null) {
+      keeper.forget(epoch, cycle);
     }
   }
 
@@ -175,8 +175,8 @@ public final class AgentRegistry {
    * agent
    */
   public boolean offer(String run, int agent, int incarnation, Arrival arrival) throws InterruptedException {
-    ExecutorDesk desk = desks.get(run);
-    return desk != null && settled(desk.offer(agent, incarnation, arrival), "offer to agent " + agent);
+    SnapshotKeeper keeper = keepers.get(run);
+    return keeper != null && settled(keeper.offer(agent, incarnation, arrival), "offer to agent " + agent);
   }
 
   /** Reports of all agents go to {@code events} from now on. */
@@ -186,14 +186,14 @@ public final class AgentRegistry {
 
   /** Yields of a run that were made and forgotten, and that nobody read. */
   public long unread(String run) {
-    ExecutorDesk desk = desks.get(run);
-    return desk == null ? 0 : desk.unread.get();
+    SnapshotKeeper keeper = keepers.get(run);
+    return keeper == null ? 0 : keeper.unread.get();
   }
 
   /** Arrivals of a run that a newer one made useless before their agent took them. */
   public long superseded(String run) {
-    ExecutorDesk desk = desks.get(run);
-    return desk == null ? 0 : desk.superseded.get();
+    SnapshotKeeper keeper = keepers.get(run);
+    return keeper == null ? 0 : keeper.superseded.get();
   }
 
   /** Ends a run here: kills its agents, without reports, and ends its threads, within seconds. */
@@ -220,9 +220,9 @@ public final class AgentRegistry {
           LOG.warning("agent outlives its run: agent=" + one.spec.agent + " incarnation=" + one.spec.incarnation);
         }
       }
-      for (String run : new ArrayList<>(desks.keySet())) {
+      for (String run : new ArrayList<>(keepers.keySet())) {
         if (which.test(run)) {
-          desks.remove(run).close(millisUntil(by));
+          keepers.remove(run).close(millisUntil(by));
         }
       }
     } catch (InterruptedException e) {
@@ -260,9 +260,9 @@ public final class AgentRegistry {
 
   private static <T> T settled(CompletableFuture<T> answer, String what) throws InterruptedException {
     try {
-      return answer.get(DESK_MILLIS, TimeUnit.MILLISECONDS);
+      return answer.get(KEEPER_MILLIS, TimeUnit.MILLISECONDS);
     } catch (ExecutionException | TimeoutException e) {
-      throw new IllegalStateException("the desk does not answer: " + what, e);
+      throw new IllegalStateException("the keeper does not answer: " + what, e);
     }
   }
 }

@@ -63,8 +63,8 @@ final class FilePipe implements Runnable {
 
   /** Opens what Files announced, and starts the thread. */
   static FilePipe open(Fields files, FileReads reads, String name) throws IOException {
-    String place = "/proc/" + files.integer("pid") + "/fd/";
-    return open(place + files.integer("requests_fd"), place + files.integer("answers_fd"), place + files.integer("memory_fd"),
+    String folder = "/proc/" + files.integer("pid") + "/fd/";
+    return open(folder + files.integer("requests_fd"), folder + files.integer("answers_fd"), folder + files.integer("memory_fd"),
         files.integer("memory_bytes"), reads, name);
   }
 

@@ -19,7 +19,7 @@ import java.util.concurrent.TimeUnit;
  * Externalizable. Kryo, which clusters set, ignores that; it finds {@link YieldContextKryo} by the annotation, which a
  * JVM without Kryo skips. Any other serialiser that copies fields finds none, and its copy fails at the first access.
  *
- * <p>Concurrency: any thread; the registry's desk freezes it once, everything else waits for that.
+ * <p>Concurrency: any thread; the registry's keeper freezes it once, everything else waits for that.
  */
 @DefaultSerializer(YieldContextKryo.class)
 public final class YieldContext implements Externalizable {
@@ -64,7 +64,7 @@ public final class YieldContext implements Externalizable {
       return frozen;
     }
     if (forgotten || registry == null) {
-      throw new AgentGoneException(ExecutorBook.FORGOTTEN + ": " + mine);
+      throw new AgentGoneException(ExecutorState.FORGOTTEN + ": " + mine);
     }
     Freezing freezing = registry.freeze(Collections.singletonList(mine), deadlineNanos);
     FrozenYield result = freezing.frozen.get(mine.agent);
@@ -72,7 +72,7 @@ public final class YieldContext implements Externalizable {
       return result;
     }
     String reason = freezing.late.get(mine.agent);
-    if (ExecutorBook.DEADLINE.equals(reason)) {
+    if (ExecutorState.DEADLINE.equals(reason)) {
       throw new LateAgentException(reason + ": " + mine);
     }
     throw new AgentGoneException(reason + ": " + mine);
@@ -101,7 +101,7 @@ public final class YieldContext implements Externalizable {
     return frozen;
   }
 
-  /** Called by the desk, once. */
+  /** Called by the keeper, once. */
   void freezeAs(FrozenYield state) {
     frozen = state;
   }

@@ -30,7 +30,7 @@ import org.mpca.rdd.HadoopReads;
 import org.mpca.wire.Msgpack;
 
 /**
- * Files of HDFS for Python's {@code mpca/spark/hdfs.py}, by the JVM's own client: tokens, high availability, encryption.
+ * Files of HDFS for Python's {@code mpca/spark/hdfs/store.py}, by the JVM's own client: tokens, high availability, encryption.
  * Bytes of files lie in a segment, a memory file of the Python driver, and are moved piece by piece.
  *
  * <p>One thread at a time; the caller sees to it. At most one file is open for writing.

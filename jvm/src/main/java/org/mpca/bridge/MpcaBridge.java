@@ -14,7 +14,7 @@ import org.mpca.wire.Msgpack;
 import org.mpca.wire.ProtocolException;
 
 /**
- * The whole door for Python, one object a run: plain types in and out, one typed method of {@code mpca/spark/bridge.py}
+ * The whole door for Python, one object a run: plain types in and out, one typed method of {@code mpca/spark/jvm/bridge.py}
  * for each of these. Structured values travel as msgpack; bulk lies in the segment, a memory file of the Python driver
  * that is opened by its path under /proc and never passes through py4j.
  *

@@ -10,28 +10,20 @@ import org.mpca.wire.Order;
 /**
  * One broadcast on one executor, from its first mention by an order until it is forgotten.
  *
- * <p>Guarded by its own lock: network threads fill it, orders renew the attempt, the download thread does the rest.
+ * <p>Concurrency: owned by one thread, mpca-download. Network threads copy pieces into the array of {@link #data}, each piece
+ * to its own offset; two of them that copy the same piece copy the same bytes, since its checksum is right.
  */
 final class Download {
   /** What the newest order that named it says: where from, and for which agents of this executor. Immutable. */
   static final class Attempt {
     final int order;
     final BroadcastSource source;
-    final List<Order.Place> agents;
+    final List<Order.AgentRef> agents;
 
-    Attempt(int order, BroadcastSource source, List<Order.Place> agents) {
+    Attempt(int order, BroadcastSource source, List<Order.AgentRef> agents) {
       this.order = order;
       this.source = source;
       this.agents = agents;
-    }
-  }
-
-  /** An attempt is over: the broadcast was forgotten, or a newer order named it. */
-  static final class Abandoned extends Exception {
-    private static final long serialVersionUID = 1;
-
-    Abandoned(String message) {
-      super(message);
     }
   }
 
@@ -44,15 +36,17 @@ final class Download {
   final int length;
   final double alpha;
 
+  /** The newest. */
+  Attempt attempt;
+  /** When its first attempt began, in seconds of the driver's clock; null: not yet. */
+  Double start;
+  /** Spark's own broadcast is being read, by this attempt or an earlier one. */
+  boolean reading;
   private byte[] data;
-  private final BitSet have = new BitSet();
-  private Attempt attempt;
+  private final BitSet here = new BitSet();
   private boolean whole;
-  private boolean queued;
-  private boolean forgotten;
   private long bytesIn;
   private long bytesFromDriver;
-  private double start;
   private final Set<String> offered = new HashSet<>();
 
   Download(Order order, Order.Download what) {
@@ -66,61 +60,8 @@ final class Download {
     this.alpha = what.alpha;
   }
 
-  /** Takes a newer attempt; true if the download has to be queued for it. */
-  synchronized boolean renew(Attempt newer) {
-    attempt = newer;
-    boolean queue = !queued;
-    queued = true;
-    return queue;
-  }
-
-  synchronized Attempt attempt() {
-    return attempt;
-  }
-
-  /** The download thread has done what `done` asked for; false if there is something newer to do. */
-  synchronized boolean leave(Attempt done) {
-    if (!forgotten && attempt != done) {
-      return false;
-    }
-    queued = false;
-    return true;
-  }
-
-  synchronized void forget() {
-    forgotten = true;
-    notifyAll();
-  }
-
-  synchronized boolean isForgotten() {
-    return forgotten;
-  }
-
-  synchronized void check(Attempt current) throws Abandoned {
-    if (forgotten || attempt != current) {
-      throw new Abandoned(forgotten ? "forgotten" : "named by a newer order");
-    }
-  }
-
-  /** Waits between two tries, less if it is forgotten meanwhile. */
-  synchronized void pause(long millis) throws InterruptedException {
-    if (!forgotten) {
-      wait(millis);
-    }
-  }
-
-  synchronized void started(double now) {
-    if (start == 0) {
-      start = now;
-    }
-  }
-
-  synchronized double start() {
-    return start;
-  }
-
-  /** The array that pieces are copied into; whole when {@link #has} says so of every piece. */
-  synchronized byte[] data() {
+  /** The array that pieces are copied into; each is there when {@link #here} says so. */
+  byte[] data() {
     if (data == null) {
       data = new byte[length];
     }
@@ -128,7 +69,7 @@ final class Download {
   }
 
   /** Takes the whole at once. */
-  synchronized void adopt(byte[] all, long fromDriver) {
+  void adopt(byte[] all, long fromDriver) {
     data = all;
     bytesIn = all.length;
     bytesFromDriver = fromDriver;
@@ -136,48 +77,44 @@ final class Download {
   }
 
   /** Whether it was taken {@link #adopt at once}. */
-  synchronized boolean isWhole() {
+  boolean isWhole() {
     return whole;
   }
 
-  /** Copies a piece in; false if it was there already. */
-  synchronized boolean fill(int piece, int offset, java.nio.ByteBuffer bytes, boolean fromDriver) {
-    if (have.get(piece)) {
+  /** A piece was copied in; false if it had been there already. */
+  boolean arrived(int piece, int bytes, boolean fromDriver) {
+    if (here.get(piece)) {
       return false;
     }
-    bytesIn += bytes.remaining();
-    bytesFromDriver += fromDriver ? bytes.remaining() : 0;
-    bytes.get(data(), offset, bytes.remaining());
-    have.set(piece);
+    here.set(piece);
+    bytesIn += bytes;
+    bytesFromDriver += fromDriver ? bytes : 0;
     return true;
   }
 
-  synchronized boolean has(int piece) {
-    return have.get(piece);
-  }
-
-  synchronized int count() {
-    return have.cardinality();
+  /** Pieces that are here. */
+  BitSet here() {
+    return here;
   }
 
   /** True once for each agent and incarnation. */
-  synchronized boolean offerOnce(Order.Place agent) {
+  boolean offerOnce(Order.AgentRef agent) {
     return offered.add(agent.agent + "/" + agent.incarnation);
   }
 
-  synchronized void takeBackOffer(Order.Place agent) {
+  void takeBackOffer(Order.AgentRef agent) {
     offered.remove(agent.agent + "/" + agent.incarnation);
   }
 
   /** Bytes received, counted once: the first of an executor's acknowledgements carries them. */
-  synchronized long takeBytesIn() {
+  long takeBytesIn() {
     long bytes = bytesIn;
     bytesIn = 0;
     return bytes;
   }
 
   /** Those of them that the driver sent itself, counted once as well. */
-  synchronized long takeBytesFromDriver() {
+  long takeBytesFromDriver() {
     long bytes = bytesFromDriver;
     bytesFromDriver = 0;
     return bytes;

@@ -3,11 +3,13 @@ package org.mpca.rdd;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Collection;
-import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
 
 import org.mpca.agent.AgentRegistry;
 import org.mpca.agent.Arrival;
@@ -17,21 +19,27 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Fetches broadcasts for all agents of this executor, one after the other, while tasks come and go (section 5.2 of the
- * paper, figure 12: the future of a broadcast). A task only names one; it never waits for it.
+ * paper, figure 12: the future of a broadcast). A task only names one; it never waits for it. Which is fetched when is decided
+ * by a {@link DownloadQueue}, from whom by the {@link Relay} behind a {@link Fetch}.
  *
- * <p>One thread, "mpca-download", fetches and hands over: a download starts when the one before has ended, so that two
- * never share the wire. The table of downloads is guarded by this object's lock.
+ * <p>Concurrency: everything belongs to one thread, mpca-download; tasks and network threads add commands to its queue. The
+ * table is concurrent, since the sweeper looks into it.
  */
 final class Downloader {
   private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
-  private static final long RETRY_MS = 500;
+  /** How often a fetch looks for what no event tells. */
+  private static final long LOOK_MS = 2;
 
   private final String executor;
   private final Uplink uplink;
   private final Sweeper sweeper;
   private final DriverClock clock;
-  private final Map<String, Download> downloads = new HashMap<>();
-  private final LinkedBlockingQueue<Download> queue = new LinkedBlockingQueue<>();
+  private final LinkedBlockingQueue<Runnable> commands = new LinkedBlockingQueue<>();
+  private final Map<String, Download> downloads = new ConcurrentHashMap<>();
+  private final DownloadQueue queue = new DownloadQueue();
+  /** What is under way; both null between two. */
+  private Download.Attempt attempt;
+  private Fetch fetch;
 
   Downloader(String executor, Uplink uplink, Sweeper sweeper, DriverClock clock) {
     this.executor = executor;
@@ -41,40 +49,48 @@ final class Downloader {
     Threads.daemon("mpca-download", this::work).start();
   }
 
+  // ---- called by other threads ------------------------------------------------------------------------------------------
+
   /** Begins a download for agents of this executor, or renews one that an order before had begun. */
-  synchronized void begin(Order order, Order.Download what, BroadcastSource source, List<Order.Place> agents) {
-    Download download =
-        downloads.computeIfAbsent(key(order.run, order.epoch, what.broadcast), key -> new Download(order, what));
-    if (download.renew(new Download.Attempt(order.order, source, agents))) {
-      queue.add(download);
-    }
+  void begin(Order order, Order.Download what, BroadcastSource source, List<Order.AgentRef> agents) {
+    commands.add(() -> {
+      Download download =
+          downloads.computeIfAbsent(key(order.run, order.epoch, what.broadcast), key -> new Download(order, what));
+      queue.named(download, new Download.Attempt(order.order, source, agents));
+    });
   }
 
   /** Drops broadcasts and whatever of them lies in the block manager. */
-  synchronized void forget(String run, int epoch, Collection<Long> broadcasts) {
-    BlockNames names = new BlockNames(run, epoch);
-    for (long broadcast : broadcasts) {
-      Download download = downloads.remove(key(run, epoch, broadcast));
-      if (download != null) {
-        download.forget();
-        sweeper.removeLater(() -> SparkInternals.matching(names.pieces((int) broadcast)), false);
-      }
+  void forget(String run, int epoch, Collection<Long> broadcasts) {
+    if (broadcasts.isEmpty()) {
+      return;
     }
-    if (!broadcasts.isEmpty()) {
+    commands.add(() -> {
+      BlockNames names = new BlockNames(run, epoch);
+      for (long broadcast : broadcasts) {
+        Download download = downloads.remove(key(run, epoch, broadcast));
+        if (download != null) {
+          queue.forgotten(download);
+          sweeper.removeLater(() -> SparkInternals.matching(names.pieces((int) broadcast)), false);
+        }
+      }
       long newest = java.util.Collections.max(broadcasts);
       sweeper.removeLater(() -> staleMarks(names, run, epoch, newest), true);
-    }
+    });
   }
 
-  /** Forgets a run, of whatever epoch; its blocks are removed by their prefix. */
-  synchronized void endRun(String run) {
-    downloads.entrySet().removeIf(entry -> {
-      if (!entry.getKey().startsWith(run + "/")) {
-        return false;
-      }
-      entry.getValue().forget();
-      return true;
-    });
+  /** Forgets a run, of whatever epoch; complete when it stores no more blocks of it. They are removed by their prefix. */
+  CompletableFuture<Void> endRun(String run) {
+    return CompletableFuture.runAsync(() -> {
+      downloads.entrySet().removeIf(entry -> {
+        if (!entry.getKey().startsWith(run + "/")) {
+          return false;
+        }
+        queue.forgotten(entry.getValue());
+        return true;
+      });
+      beginOrEnd();
+    }, commands::add);
   }
 
   /** Marks of forgotten broadcasts; those that a slow peer set after the forgetting are found the next time. */
@@ -82,58 +98,88 @@ final class Downloader {
     List<String> stale = new ArrayList<>();
     for (String name : SparkInternals.matching(names.marks())) {
       long broadcast = BlockNames.numberAfter(names.marks(), name);
-      synchronized (this) {
-        if (broadcast <= newestForgotten && !downloads.containsKey(key(run, epoch, broadcast))) {
-          stale.add(name);
-        }
+      if (broadcast <= newestForgotten && !downloads.containsKey(key(run, epoch, broadcast))) {
+        stale.add(name);
       }
     }
     return stale;
   }
 
+  // ---- the download thread ----------------------------------------------------------------------------------------------
+
   private void work() {
     while (true) {
       try {
-        Download download = queue.take();
-        Download.Attempt done;
-        do {
-          done = fetch(download);
-        } while (!download.leave(done));
+        for (Runnable command = awaitCommand(); command != null; command = commands.poll()) {
+          command.run();
+          beginOrEnd();
+        }
+        beginOrEnd(); // a pause may be over
+        if (fetch != null) {
+          fetch.doWork();
+        }
       } catch (InterruptedException e) {
         return;
+      } catch (RuntimeException e) {
+        failed(e);
       }
     }
   }
 
-  /** Tries until the newest attempt has succeeded or nobody wants it; the attempt that it ended with. */
-  private Download.Attempt fetch(Download download) throws InterruptedException {
-    download.started(clock.now());
-    while (true) {
-      Download.Attempt attempt = download.attempt();
-      try {
-        attempt.source.fetch(download, attempt);
-        deliver(download, attempt);
-        return attempt;
-      } catch (Download.Abandoned e) {
-        if (download.isForgotten()) {
-          return attempt;
-        }
-      } catch (IOException | RuntimeException e) {
-        LOG.warn("download is tried again: broadcast={} run={} cause={}", download.broadcast, download.run, e.toString());
-        download.pause(RETRY_MS);
-        if (download.isForgotten()) {
-          return attempt;
-        }
+  private Runnable awaitCommand() throws InterruptedException {
+    Long pauseMs = fetch == null ? queue.pauseMs(nowMs()) : Long.valueOf(LOOK_MS);
+    return pauseMs == null ? commands.take() : commands.poll(pauseMs, TimeUnit.MILLISECONDS);
+  }
+
+  /** Lets go of what is not to be under way any more, and begins what is. What is done at once gives way to the next. */
+  private void beginOrEnd() {
+    Download due = queue.due(nowMs());
+    while (attempt != (due == null ? null : due.attempt)) {
+      letGo();
+      if (due != null) {
+        begin(due);
       }
+      due = queue.due(nowMs());
     }
   }
 
-  private void deliver(Download download, Download.Attempt attempt) throws InterruptedException {
+  private void begin(Download download) {
+    if (download.start == null) {
+      download.start = clock.now();
+    }
+    attempt = download.attempt;
+    try {
+      fetch = attempt.source.open(download, new AttemptPort(download, attempt));
+      fetch.begin();
+    } catch (RuntimeException e) {
+      failed(e);
+    }
+  }
+
+  private void letGo() {
+    if (fetch != null) {
+      fetch.abandon();
+    }
+    fetch = null;
+    attempt = null;
+  }
+
+  private void failed(Exception cause) {
+    Download download = queue.due(nowMs());
+    if (attempt == null || download == null) {
+      LOG.error("the download thread goes on after our own error", cause);
+      return;
+    }
+    LOG.warn("download is tried again: broadcast={} run={} cause={}", download.broadcast, download.run, cause.toString());
+    letGo();
+    queue.failed(nowMs());
+  }
+
+  private void deliver(Download download) {
     double end = clock.now();
     Arrival arrival = new Arrival(download.shard, download.version, download.mode, download.alpha, download.data());
-    for (Order.Place agent : attempt.agents) {
-      if (download.offerOnce(agent)
-          && !AgentRegistry.get().offer(download.run, agent.agent, agent.incarnation, arrival)) {
+    for (Order.AgentRef agent : download.attempt.agents) {
+      if (download.offerOnce(agent) && !offer(download.run, agent, arrival)) {
         download.takeBackOffer(agent);
         continue;
       }
@@ -143,7 +189,7 @@ final class Downloader {
       event.put("executor", executor);
       event.put("agent", agent.agent);
       event.put("incarnation", agent.incarnation);
-      event.put("start", download.start());
+      event.put("start", download.start);
       event.put("end", end);
       event.put("bytes_in", download.takeBytesIn());
       event.put("from_driver", download.takeBytesFromDriver());
@@ -151,7 +197,70 @@ final class Downloader {
     }
   }
 
+  private static boolean offer(String run, Order.AgentRef agent, Arrival arrival) {
+    try {
+      return AgentRegistry.get().offer(run, agent.agent, agent.incarnation, arrival);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new IllegalStateException("interrupted while an agent is offered broadcast bytes", e);
+    }
+  }
+
+  private static long nowMs() {
+    return TimeUnit.NANOSECONDS.toMillis(System.nanoTime());
+  }
+
   private static String key(String run, int epoch, long broadcast) {
     return run + "/" + epoch + "/" + broadcast;
+  }
+
+  /** Where one attempt reports. Bytes count for the download whatever became of the attempt; its end counts while it is under way. */
+  private final class AttemptPort implements Fetch.Port {
+    private final Download download;
+    private final Download.Attempt own;
+
+    AttemptPort(Download download, Download.Attempt own) {
+      this.download = download;
+      this.own = own;
+    }
+
+    @Override
+    public void arrived(int piece, int bytes, boolean fromDriver) {
+      commands.add(() -> {
+        if (download.arrived(piece, bytes, fromDriver) && attempt == download.attempt && fetch != null) {
+          fetch.arrived(piece);
+        }
+      });
+    }
+
+    @Override
+    public void arrived(byte[] whole, long fromDriver) {
+      commands.add(() -> download.adopt(whole, fromDriver));
+    }
+
+    @Override
+    public void happened(Runnable event) {
+      commands.add(event);
+    }
+
+    @Override
+    public void done() {
+      commands.add(() -> {
+        if (attempt == own) {
+          deliver(download);
+          queue.delivered();
+          letGo();
+        }
+      });
+    }
+
+    @Override
+    public void failed(IOException cause) {
+      commands.add(() -> {
+        if (attempt == own) {
+          Downloader.this.failed(cause);
+        }
+      });
+    }
   }
 }

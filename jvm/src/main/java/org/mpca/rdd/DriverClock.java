@@ -12,7 +12,9 @@ import java.util.ArrayDeque;
  * machine): then only the newest counts.
  *
  * <p>The unit here is the nanosecond of System.nanoTime, on Linux CLOCK_MONOTONIC, which Python's time.monotonic reads too:
- * all processes of one machine have it in common. Guarded by its own lock.
+ * all processes of one machine have it in common.
+ *
+ * <p>Concurrency: {@link #answered} is called by one thread, mpca-clock, which owns the bounds; everything else by any.
  */
 final class DriverClock {
   private static final int KEPT = 8;
@@ -31,13 +33,13 @@ final class DriverClock {
   }
 
   private final ArrayDeque<Bounds> kept = new ArrayDeque<>();
-  private long offset;
+  private volatile long offset;
 
   /** A JVM that is the driver's own, until it is told otherwise. */
   DriverClock() {}
 
   /** Takes in one question: when it was sent, what the driver's clock said, when the answer was here. */
-  synchronized void answered(long sentNanos, long driverNanos, long receivedNanos) {
+  void answered(long sentNanos, long driverNanos, long receivedNanos) {
     Bounds newest = new Bounds(driverNanos - receivedNanos, driverNanos - sentNanos);
     kept.removeIf(one -> one.high + DRIFT_NANOS < newest.low || newest.high + DRIFT_NANOS < one.low);
     kept.addLast(newest);
@@ -52,12 +54,12 @@ final class DriverClock {
   }
 
   /** A time of the driver's clock, in seconds, as System.nanoTime of this JVM. */
-  synchronized long toNanosHere(double driverSeconds) {
+  long toNanosHere(double driverSeconds) {
     return (long) (driverSeconds * 1e9) - offset;
   }
 
   /** A time of this machine's monotonic clock, in seconds, as one of the driver's. */
-  synchronized double fromSecondsHere(double seconds) {
+  double fromSecondsHere(double seconds) {
     return seconds + offset / 1e9;
   }
 

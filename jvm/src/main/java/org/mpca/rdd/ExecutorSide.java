@@ -3,16 +3,23 @@ package org.mpca.rdd;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 
 import org.mpca.agent.AgentEvents;
 import org.mpca.agent.AgentRegistry;
 import org.mpca.agent.FileReads;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * What one executor's JVM holds beside its agents: frozen parts, downloads, the sweeper and the way up. Tasks come and
  * go; this stays. One per JVM, made when the plug-in starts.
  */
 public final class ExecutorSide {
+  private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
   private static volatile ExecutorSide instance;
 
   final Sweeper sweeper = new Sweeper();
@@ -75,10 +82,15 @@ public final class ExecutorSide {
 
   /** Ends a run on this executor: kills its agents, drops all it stored, and waits a little for the sweeper. */
   void endRun(String run, long millis) throws InterruptedException {
+    Future<?> downloadsEnd = downloader.endRun(run);
     AgentRegistry.get().close(run);
     parts.endRun(run);
     sums.endRun(run);
-    downloader.endRun(run);
+    try {
+      downloadsEnd.get(millis, TimeUnit.MILLISECONDS);
+    } catch (ExecutionException | TimeoutException e) {
+      LOG.warn("downloads of the run do not end: run={} cause={}", run, e.toString());
+    }
     String prefix = BlockNames.ofRun(run);
     sweeper.removeLater(() -> Inventory.blocks(prefix, false), false);
     sweeper.removeLater(() -> Inventory.blocks(prefix, true), true);

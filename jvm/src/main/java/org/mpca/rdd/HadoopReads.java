@@ -73,11 +73,11 @@ public final class HadoopReads implements FileReads {
   }
 
   private FileSystem system(URI uri) throws IOException {
-    String place = uri.getScheme() + "://" + uri.getAuthority();
-    FileSystem found = systems.get(place);
+    String server = uri.getScheme() + "://" + uri.getAuthority();
+    FileSystem found = systems.get(server);
     if (found == null) {
       FileSystem made = client(session.get(), uri);
-      found = systems.putIfAbsent(place, made);
+      found = systems.putIfAbsent(server, made);
       if (found == null) {
         return made;
       }

@@ -1,5 +1,6 @@
 package org.mpca.rdd;
 
+import java.util.Collections;
 import java.util.Map;
 import java.util.WeakHashMap;
 import java.util.concurrent.ConcurrentHashMap;
@@ -24,12 +25,12 @@ import org.apache.spark.scheduler.SparkListenerTaskEnd;
  * executor to a failed order instead of 0.8. Which executor is at fault is what the driver needs: the one that was lost,
  * or the one that a task names ({@link ExecutorFault}), not the one where the task happened to fail.
  *
- * <p>Its methods run in Spark's listener thread; the maps are concurrent.
+ * <p>Concurrency: called by Spark's listener thread and by those of jobs; the tables are concurrent.
  */
 public final class JobWatch extends SparkListener {
   static final String TOKEN = "mpca.job";
   static final String STRICT = "mpca.job.strict";
-  private static final Map<SparkContext, JobWatch> WATCHES = new WeakHashMap<>();
+  private static final Map<SparkContext, JobWatch> WATCHES = Collections.synchronizedMap(new WeakHashMap<>());
 
   /** Who hears of executors. */
   public interface Membership {
@@ -82,20 +83,16 @@ public final class JobWatch extends SparkListener {
   /** Begins to watch a context; before its first executor comes. */
   public static void watch(SparkContext context, Membership membership) {
     JobWatch watch = new JobWatch(context, membership);
-    synchronized (WATCHES) {
-      WATCHES.put(context, watch);
-    }
+    WATCHES.put(context, watch);
     context.addSparkListener(watch);
   }
 
   static JobWatch get(SparkContext context) {
-    synchronized (WATCHES) {
-      JobWatch watch = WATCHES.get(context);
-      if (watch == null) {
-        throw new IllegalStateException("this session has no plug-in of mpca: add org.mpca.bridge.MpcaPlugin to spark.plugins");
-      }
-      return watch;
+    JobWatch watch = WATCHES.get(context);
+    if (watch == null) {
+      throw new IllegalStateException("this session has no plug-in of mpca: add org.mpca.bridge.MpcaPlugin to spark.plugins");
     }
+    return watch;
   }
 
   /** The first failure of a job that has ended, once. */

@@ -33,14 +33,14 @@ final class ModelStateRDD extends PinnedRDD<YieldContext> {
       keys.put(i, new ArrayList<>());
     }
     if (order.freeze != null) {
-      for (Order.Place place : order.freeze.agents) {
-        int index = order.executors.indexOf(place.executor);
+      for (Order.AgentRef agent : order.freeze.agents) {
+        int index = order.executors.indexOf(agent.executor);
         if (index < 0) {
-          throw new IllegalArgumentException("order " + order.order + " freezes agent " + place.agent
-              + " of executor " + place.executor + ", which is not among its executors " + order.executors);
+          throw new IllegalArgumentException("order " + order.order + " freezes agent " + agent.agent
+              + " of executor " + agent.executor + ", which is not among its executors " + order.executors);
         }
-        keys.get(index).add(new YieldKey(order.run, order.epoch, order.freeze.cycle, order.freeze.shard, place.agent,
-            place.incarnation));
+        keys.get(index).add(new YieldKey(order.run, order.epoch, order.freeze.cycle, order.freeze.shard, agent.agent,
+            agent.incarnation));
       }
     }
     // Sums go by agent number, whatever order the driver named them in.

@@ -71,27 +71,27 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
     side.parts.forget(order.run, order.epoch, order.forgetCycle);
     side.downloader.forget(order.run, order.epoch, order.forgetBroadcasts);
     if (order.members != null) {
-      for (Order.Place place : order.members.agents) {
-        if (place.executor.equals(here)) {
-          registry.tellMembers(order.run, place.agent, place.incarnation, order.members.version, order.members.members);
+      for (Order.AgentRef agent : order.members.agents) {
+        if (agent.executor.equals(here)) {
+          registry.tellMembers(order.run, agent.agent, agent.incarnation, order.members.version, order.members.members);
         }
       }
     }
-    for (Order.Place place : order.begin) {
-      if (place.executor.equals(here)) {
-        registry.begin(order.run, place.agent, place.incarnation);
+    for (Order.AgentRef agent : order.begin) {
+      if (agent.executor.equals(here)) {
+        registry.begin(order.run, agent.agent, agent.incarnation);
       }
     }
-    for (Order.Place place : order.stop) {
-      if (place.executor.equals(here)) {
-        registry.stop(order.run, place.agent, place.incarnation, place.reason);
+    for (Order.Stop stop : order.stop) {
+      if (stop.agent.executor.equals(here)) {
+        registry.stop(order.run, stop.agent.agent, stop.agent.incarnation, stop.reason);
       }
     }
     for (int i = 0; i < order.downloads.size(); i++) {
-      List<Order.Place> agents = new ArrayList<>();
-      for (Order.Place place : order.downloads.get(i).agents) {
-        if (place.executor.equals(here)) {
-          agents.add(place);
+      List<Order.AgentRef> agents = new ArrayList<>();
+      for (Order.AgentRef agent : order.downloads.get(i).agents) {
+        if (agent.executor.equals(here)) {
+          agents.add(agent);
         }
       }
       if (!agents.isEmpty()) {

@@ -1,10 +1,11 @@
 package org.mpca.rdd;
 
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.TreeMap;
+import java.util.NavigableMap;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentSkipListMap;
 
 import org.mpca.reduce.ChunkPlan;
 import org.mpca.wire.Order;
@@ -13,7 +14,7 @@ import org.mpca.wire.Order;
  * The parts that this executor has frozen: the weighted mean of its agents' shard, one a cycle, until forgotten. Their
  * chunks lie in the block manager by reference, where peers fetch them.
  *
- * <p>Safe from any thread by its own lock; removals happen in the sweeper.
+ * <p>Concurrency: safe from any thread; each change is one operation of a concurrent table. Removals happen in the sweeper.
  */
 final class PartStore {
   /** One frozen part. Immutable; nobody writes into `data`. */
@@ -31,21 +32,21 @@ final class PartStore {
 
   private final Sweeper sweeper;
   /** By run and epoch, then by cycle. */
-  private final Map<String, TreeMap<Integer, Part>> runs = new HashMap<>();
+  private final Map<String, NavigableMap<Integer, Part>> runs = new ConcurrentHashMap<>();
 
   PartStore(Sweeper sweeper) {
     this.sweeper = sweeper;
   }
 
   /** Stores a part and its chunks. A later order's part of the same cycle takes the place of an earlier one's. */
-  synchronized void put(String run, int epoch, int cycle, int order, byte[] data, ChunkPlan grid) {
+  void put(String run, int epoch, int cycle, int order, byte[] data, ChunkPlan grid) {
     String stem = new BlockNames(run, epoch).parts(cycle, order);
     List<String> names = new ArrayList<>();
     for (int chunk = 0; chunk < grid.chunks(); chunk++) {
       names.add(stem + chunk);
       CheckedBlocks.put(stem + chunk, data, grid.offset(chunk), grid.length(chunk));
     }
-    Part before = runs.computeIfAbsent(key(run, epoch), name -> new TreeMap<>()).put(cycle, new Part(order, data, names));
+    Part before = runs.computeIfAbsent(key(run, epoch), name -> new ConcurrentSkipListMap<>()).put(cycle, new Part(order, data, names));
     // A re-run task of one order stores the same bytes under the same names again.
     if (before != null && before.order != order) {
       sweeper.remove(before.names, false);
@@ -53,8 +54,8 @@ final class PartStore {
   }
 
   /** This executor's part of an order's reduce, as the order `frozenBy` froze it. */
-  synchronized Part need(Order order, int frozenBy) throws ExecutorFault {
-    TreeMap<Integer, Part> cycles = runs.get(key(order.run, order.epoch));
+  Part need(Order order, int frozenBy) throws ExecutorFault {
+    Map<Integer, Part> cycles = runs.get(key(order.run, order.epoch));
     Part part = cycles == null ? null : cycles.get(order.reduce.cycle);
     if (part == null || part.order != frozenBy || part.data.length != order.reduce.length) {
       String here = SparkInternals.executorId();
@@ -66,17 +67,18 @@ final class PartStore {
   }
 
   /** Drops the parts of this cycle and before. */
-  synchronized void forget(String run, int epoch, int cycle) {
-    TreeMap<Integer, Part> cycles = runs.get(key(run, epoch));
+  void forget(String run, int epoch, int cycle) {
+    NavigableMap<Integer, Part> cycles = runs.get(key(run, epoch));
     if (cycles != null) {
-      Map<Integer, Part> old = cycles.headMap(cycle, true);
-      old.values().forEach(part -> sweeper.remove(part.names, false));
-      old.clear();
+      NavigableMap<Integer, Part> old = cycles.headMap(cycle, true);
+      for (Map.Entry<Integer, Part> one = old.pollFirstEntry(); one != null; one = old.pollFirstEntry()) {
+        sweeper.remove(one.getValue().names, false);
+      }
     }
   }
 
   /** Forgets a run, of whatever epoch; its blocks are removed by their prefix. */
-  synchronized void endRun(String run) {
+  void endRun(String run) {
     runs.keySet().removeIf(key -> key.startsWith(run + "/"));
   }
 

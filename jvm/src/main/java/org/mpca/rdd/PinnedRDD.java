@@ -64,7 +64,7 @@ abstract class PinnedRDD<T> extends RDD<T> {
     }
   }
 
-  /** One executor's partition: its place in the list, and its id. */
+  /** One executor's partition: its position in the list, and its id. */
   private static final class OnExecutor implements Partition {
     private static final long serialVersionUID = 1;
 

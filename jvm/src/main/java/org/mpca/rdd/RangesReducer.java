@@ -5,10 +5,10 @@ import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.util.ArrayList;
 import java.util.Collections;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.TimeUnit;
@@ -18,12 +18,12 @@ import org.mpca.reduce.ChunkPlan;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-
 /**
  * One single-stage job: every executor sums one range of the shard and pushes it here ({@link RangesStep}). The driver
  * receives each element of the sum once, whatever the number of executors.
  *
- * <p>Guarded by its own lock; removals happen in the sweeper.
+ * <p>Concurrency: safe from any thread; what is done for one order is done by one thread after the other. Removals happen in the
+ * sweeper.
  */
 final class RangesReducer implements Reducer {
   private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
@@ -34,9 +34,9 @@ final class RangesReducer implements Reducer {
   private final BlockNames names;
   private final Sweeper sweeper;
   /** Chunks of the sums that may still be taken, by order. */
-  private final Map<Integer, Integer> chunks = new HashMap<>();
+  private final Map<Integer, Integer> chunks = new ConcurrentHashMap<>();
   /** Chunks that came damaged, as they were fetched afterwards: by order, then by number. */
-  private final Map<Integer, Map<Integer, byte[]>> repaired = new HashMap<>();
+  private final Map<Integer, Map<Integer, byte[]>> repaired = new ConcurrentHashMap<>();
 
   RangesReducer(BlockNames names, Sweeper sweeper) {
     this.names = names;
@@ -46,19 +46,14 @@ final class RangesReducer implements Reducer {
   @Override
   public void run(OrderJob job) {
     if (job.order.reduce != null) {
-      synchronized (this) {
-        chunks.put(job.order.order, job.plan.reduceGrid(job.order.reduce.length).chunks());
-      }
+      chunks.put(job.order.order, job.plan.reduceGrid(job.order.reduce.length).chunks());
     }
     job.answer(new RangesStep());
   }
 
   @Override
   public void takeSum(int order, int length, FileChannel to) throws IOException {
-    Integer count;
-    synchronized (this) {
-      count = chunks.get(order);
-    }
+    Integer count = chunks.get(order);
     if (count == null) {
       throw new IOException("no sum of that order: order=" + order);
     }
@@ -73,10 +68,7 @@ final class RangesReducer implements Reducer {
   }
 
   private long copyOut(int order, int chunk, FileChannel to, long position) throws IOException {
-    byte[] instead;
-    synchronized (this) {
-      instead = repaired.getOrDefault(order, Collections.emptyMap()).get(chunk);
-    }
+    byte[] instead = repaired.getOrDefault(order, Collections.emptyMap()).get(chunk);
     if (instead != null) {
       return Channels.write(to, position, ByteBuffer.wrap(instead));
     }
@@ -95,10 +87,7 @@ final class RangesReducer implements Reducer {
   @Override
   public void verify(OrderJob job) throws ExecutorFault, IOException, InterruptedException {
     int order = job.order.order;
-    Integer count;
-    synchronized (this) {
-      count = chunks.get(order);
-    }
+    Integer count = chunks.get(order);
     for (int chunk = 0; count != null && chunk < count; chunk++) {
       String name = names.sum(order) + chunk;
       boolean[] whole = new boolean[1];
@@ -127,9 +116,7 @@ final class RangesReducer implements Reducer {
     });
     try {
       byte[] data = fetched.get(REPAIR_S, TimeUnit.SECONDS);
-      synchronized (this) {
-        repaired.computeIfAbsent(job.order.order, key -> new HashMap<>()).put(chunk, data);
-      }
+      repaired.computeIfAbsent(job.order.order, key -> new ConcurrentHashMap<>()).put(chunk, data);
     } catch (ExecutionException e) {
       boolean damages = e.getCause() instanceof CheckedBlocks.Damaged;
       throw new ExecutorFault(owner.executor, "executor " + owner.executor + (damages ? " damages bytes: " : ": ")
@@ -174,20 +161,16 @@ final class RangesReducer implements Reducer {
   /** Also removes what late tasks of earlier orders pushed after those had been given up. */
   @Override
   public void discard(int order) {
-    synchronized (this) {
-      chunks.remove(order);
-      repaired.remove(order);
-    }
+    chunks.remove(order);
+    repaired.remove(order);
     sweeper.removeLater(this::unwanted, true);
   }
 
   private List<String> unwanted() {
     List<String> found = new ArrayList<>();
     for (String name : SparkInternals.matching(names.sums())) {
-      synchronized (this) {
-        if (!chunks.containsKey((int) BlockNames.numberAfter(names.sums(), name))) {
-          found.add(name);
-        }
+      if (!chunks.containsKey((int) BlockNames.numberAfter(names.sums(), name))) {
+        found.add(name);
       }
     }
     return found;

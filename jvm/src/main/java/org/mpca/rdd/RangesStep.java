@@ -1,13 +1,14 @@
 package org.mpca.rdd;
 
 import java.nio.ByteBuffer;
+import java.util.ArrayDeque;
+import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicLong;
 
 import org.mpca.reduce.ChunkPlan;
 import org.mpca.reduce.WeightedSum;
@@ -48,7 +49,17 @@ final class RangesStep implements OrderTask.ReduceStep {
     return executors.get(executor);
   }
 
-  /** One run of the step. Network threads fill in chunks; the task's thread sums and pushes. */
+  /** What happens on the way, told by network threads. */
+  private interface Event {
+    void happen() throws ExecutorFault;
+  }
+
+  /**
+   * One run of the step.
+   *
+   * <p>Concurrency: everything belongs to the task's thread, which fetches nothing itself; network threads add events to its
+   * queue.
+   */
   private static final class Range {
     private final Order order;
     private final OrderPlan plan;
@@ -57,15 +68,15 @@ final class RangesStep implements OrderTask.ReduceStep {
     private final String here;
     private final int first;
     private final int end;
-    /** By chunk of the range, then by part; null until arrived. Guarded by `this`. */
+    /** By chunk of the range, then by part; null until arrived. */
     private final ByteBuffer[][] chunks;
     private final int[] missing;
-    /** Chunks that are complete, or -1 to look for a failure. */
-    private final LinkedBlockingQueue<Integer> events = new LinkedBlockingQueue<>();
-    private final AtomicLong bytesIn = new AtomicLong();
-    /** Executors of which something came damaged. Guarded by `this`. */
+    private final LinkedBlockingQueue<Event> events = new LinkedBlockingQueue<>();
+    /** Chunks of which every part is here, and which are not summed yet. */
+    private final ArrayDeque<Integer> complete = new ArrayDeque<>();
+    /** Executors of which something came damaged. */
     private final Set<String> damaging = new HashSet<>();
-    private ExecutorFault failure;
+    private long bytesIn;
     private int pushed;
 
     Range(Order order, OrderPlan plan) {
@@ -85,29 +96,27 @@ final class RangesStep implements OrderTask.ReduceStep {
       if (first == end) {
         return;
       }
-      List<Order.Part> parts = order.reduce.parts;
       double total = 0;
-      for (Order.Part part : parts) {
+      for (Order.Part part : order.reduce.parts) {
         total += part.weight;
       }
-      java.util.Arrays.fill(missing, parts.size());
+      Arrays.fill(missing, order.reduce.parts.size());
       ask();
-      for (int done = 0; done < chunks.length; ) {
-        Integer chunk = events.poll(Waits.SLICE_MS, TimeUnit.MILLISECONDS);
-        waits.check("reducing cycle " + order.reduce.cycle, this::waitedFor);
-        throwFailure();
-        if (chunk != null && chunk >= 0) {
+      for (int summed = 0; pushed < chunks.length; ) {
+        boolean summing = summed < chunks.length;
+        Event event = complete.isEmpty() ? events.poll(Waits.SLICE_MS, TimeUnit.MILLISECONDS) : events.poll();
+        if (event != null) {
+          event.happen();
+        }
+        waits.check((summing ? "reducing cycle " : "pushing the sum of cycle ") + order.reduce.cycle, this::waitedFor);
+        if (!complete.isEmpty()) {
+          int chunk = complete.remove();
           push(chunk, add(chunk, total));
           answer.bytesOut += grid.length(first + chunk);
-          done++;
+          summed++;
         }
       }
-      while (pushedSoFar() < chunks.length) {
-        events.poll(Waits.SLICE_MS, TimeUnit.MILLISECONDS);
-        waits.check("pushing the sum of cycle " + order.reduce.cycle, () -> here);
-        throwFailure();
-      }
-      answer.bytesIn = bytesIn.get();
+      answer.bytesIn = bytesIn;
     }
 
     /** Asks every part's executor for this range, from the part after this executor's own on. */
@@ -140,84 +149,81 @@ final class RangesStep implements OrderTask.ReduceStep {
       // Connecting may block for as long as the network's time-out: not in the task's thread.
       FETCHERS.execute(() -> {
         try {
-          CheckedBlocks.fetch(peer, wanted, new SparkInternals.FetchListener() {
-            @Override
-            public void arrived(String name, ByteBuffer bytes) {
-              // The network's buffer is valid during this call only.
-              byte[] copy = new byte[bytes.remaining()];
-              bytes.get(copy);
-              bytesIn.addAndGet(copy.length);
-              Range.this.arrived(BlockNames.number(name) - first, p, ByteBuffer.wrap(copy));
-            }
-
-            @Override
-            public void damaged(String name) {
-              Range.this.damagedBy(peer.executor);
-            }
-
-            @Override
-            public void failed(String name, Throwable cause) {
-              if (cause instanceof CheckedBlocks.Damaged) {
-                Range.this.failedByDamage(peer.executor, cause.getMessage());
-              } else {
-                Range.this.failed(peer.executor, "chunk " + name + " of " + peer + " could not be fetched: " + cause);
-              }
-            }
-          });
+          CheckedBlocks.fetch(peer, wanted, new Receiver(p, peer));
         } catch (RuntimeException e) {
-          failed(peer.executor, peer + " could not be asked: " + e);
+          failed(new ExecutorFault(peer.executor, peer + " could not be asked: " + e));
         }
       });
     }
 
-    private synchronized void arrived(int chunk, int p, ByteBuffer bytes) {
-      if (bytes.remaining() != grid.length(first + chunk)) {
-        failed(order.reduce.parts.get(p).executor, "chunk " + (first + chunk) + " of another length: bytes="
-            + bytes.remaining() + ", expected=" + grid.length(first + chunk));
-      } else if (chunks[chunk][p] == null) {
-        chunks[chunk][p] = bytes;
-        if (--missing[chunk] == 0) {
-          events.add(chunk);
+    /** Takes what one peer sends; in network threads. */
+    private final class Receiver implements SparkInternals.FetchListener {
+      private final int part;
+      private final Peer peer;
+
+      Receiver(int part, Peer peer) {
+        this.part = part;
+        this.peer = peer;
+      }
+
+      @Override
+      public void arrived(String name, ByteBuffer bytes) {
+        // The network's buffer is valid during this call only.
+        byte[] copy = new byte[bytes.remaining()];
+        bytes.get(copy);
+        events.add(() -> {
+          bytesIn += copy.length;
+          Range.this.arrived(BlockNames.number(name) - first, part, ByteBuffer.wrap(copy));
+        });
+      }
+
+      @Override
+      public void damaged(String name) {
+        events.add(() -> damaging.add(peer.executor));
+      }
+
+      @Override
+      public void failed(String name, Throwable cause) {
+        if (cause instanceof CheckedBlocks.Damaged) {
+          events.add(() -> failByDamage(peer.executor, cause.getMessage()));
+        } else {
+          Range.this.failed(
+              new ExecutorFault(peer.executor, "chunk " + name + " of " + peer + " could not be fetched: " + cause));
         }
       }
     }
 
-    private void failed(String executor, String what) {
-      failed(new ExecutorFault(executor, what));
-    }
-
-    private synchronized void damagedBy(String executor) {
-      damaging.add(executor);
+    private void arrived(int chunk, int p, ByteBuffer bytes) throws ExecutorFault {
+      if (bytes.remaining() != grid.length(first + chunk)) {
+        throw new ExecutorFault(order.reduce.parts.get(p).executor, "chunk " + (first + chunk) + " of another length: bytes="
+            + bytes.remaining() + ", expected=" + grid.length(first + chunk));
+      }
+      if (missing[chunk] > 0 && chunks[chunk][p] == null) {
+        chunks[chunk][p] = bytes;
+        if (--missing[chunk] == 0) {
+          complete.add(chunk);
+        }
+      }
     }
 
     /** Damaged by several senders is damaged by this executor or its link. */
-    private synchronized void failedByDamage(String sender, String what) {
+    private void failByDamage(String sender, String what) throws ExecutorFault {
       String culprit = damaging.size() > 1 ? here : sender;
-      failed(new ExecutorFault(culprit, "executor " + culprit + " damages bytes: " + what + ", at executor " + here, true));
+      throw new ExecutorFault(culprit, "executor " + culprit + " damages bytes: " + what + ", at executor " + here, true);
     }
 
-    private synchronized void failed(ExecutorFault fault) {
-      if (failure == null) {
-        failure = fault;
-      }
-      events.add(-1);
+    /** Ends the order when the task's thread comes to it. */
+    private void failed(ExecutorFault fault) {
+      events.add(() -> {
+        throw fault;
+      });
     }
 
-    private synchronized void throwFailure() throws ExecutorFault {
-      if (failure != null) {
-        throw failure;
-      }
-    }
-
-    private synchronized int pushedSoFar() {
-      return pushed;
-    }
-
-    /** The executor of a part of which something is still missing. */
-    private synchronized String waitedFor() {
-      for (ByteBuffer[] row : chunks) {
-        for (int p = 0; row != null && p < row.length; p++) {
-          if (row[p] == null) {
+    /** The executor of a part of which something is still missing; this one while its sums are on their way. */
+    private String waitedFor() {
+      for (int chunk = 0; chunk < chunks.length; chunk++) {
+        for (int p = 0; missing[chunk] > 0 && p < chunks[chunk].length; p++) {
+          if (chunks[chunk][p] == null) {
             return order.reduce.parts.get(p).executor;
           }
         }
@@ -226,11 +232,8 @@ final class RangesStep implements OrderTask.ReduceStep {
     }
 
     private byte[] add(int chunk, double total) {
-      ByteBuffer[] row;
-      synchronized (this) {
-        row = chunks[chunk];
-        chunks[chunk] = null;
-      }
+      ByteBuffer[] row = chunks[chunk];
+      chunks[chunk] = null; // its bytes are of no more use
       WeightedSum sum = new WeightedSum(grid.length(first + chunk));
       for (int p = 0; p < row.length; p++) {
         sum.add(row[p], order.reduce.parts.get(p).weight / total);
@@ -243,20 +246,19 @@ final class RangesStep implements OrderTask.ReduceStep {
       ExecutorSide.get().sums.put(order.run, order.epoch, order.order, first + chunk, sum, grid.length(first + chunk));
       FETCHERS.execute(() -> {
         try {
-          CheckedBlocks.upload(plan.driver, names.sum(order.order) + (first + chunk), sum, failed -> {
-            if (failed != null) {
-              failed(here, "the sum could not be pushed to the driver: " + failed);
-            } else {
-              synchronized (this) {
-                pushed++;
-              }
-              events.add(-1);
-            }
-          });
+          CheckedBlocks.upload(plan.driver, names.sum(order.order) + (first + chunk), sum, this::pushed);
         } catch (RuntimeException e) {
-          failed(here, "the sum could not be pushed to the driver: " + e);
+          pushed(e);
         }
       });
+    }
+
+    private void pushed(Throwable failure) {
+      if (failure == null) {
+        events.add(() -> pushed++);
+      } else {
+        failed(new ExecutorFault(here, "the sum could not be pushed to the driver: " + failure));
+      }
     }
   }
 }

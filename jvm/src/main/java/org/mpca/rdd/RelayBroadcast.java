@@ -1,10 +1,9 @@
 package org.mpca.rdd;
 
-import java.io.IOException;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 
 import org.mpca.reduce.ChunkPlan;
 
@@ -12,13 +11,13 @@ import org.mpca.reduce.ChunkPlan;
  * Broadcast by relay: of K executors, number i takes pieces i mod K from the driver and the others from their owners. So
  * each piece leaves the driver once, where Spark's torrent sends it three or four times.
  *
- * <p>Guarded by its own lock; removals happen in the sweeper.
+ * <p>Concurrency: safe from any thread; one call a broadcast at a time. Removals happen in the sweeper.
  */
 final class RelayBroadcast implements Broadcaster {
   private final BlockNames names;
   private final Sweeper sweeper;
   private final int mostBytes;
-  private final Map<Integer, Integer> lengths = new HashMap<>();
+  private final Map<Integer, Integer> lengths = new ConcurrentHashMap<>();
 
   RelayBroadcast(BlockNames names, Sweeper sweeper, int mostBytes) {
     this.names = names;
@@ -36,7 +35,7 @@ final class RelayBroadcast implements Broadcaster {
   }
 
   @Override
-  public synchronized void publish(int broadcast, byte[] data) {
+  public void publish(int broadcast, byte[] data) {
     int piece = pieceBytes(data.length);
     for (int p = 0; p < pieces(data.length, piece); p++) {
       CheckedBlocks.put(names.pieces(broadcast) + p, data, p * piece, Math.min(piece, data.length - p * piece));
@@ -45,7 +44,7 @@ final class RelayBroadcast implements Broadcaster {
   }
 
   @Override
-  public synchronized BroadcastSource source(int broadcast, int order, List<Peer> owners, Peer driver) {
+  public BroadcastSource source(int broadcast, int order, List<Peer> owners, Peer driver) {
     Integer length = lengths.get(broadcast);
     if (length == null) {
       throw new IllegalArgumentException("no such broadcast, or withdrawn: broadcast=" + broadcast);
@@ -54,7 +53,7 @@ final class RelayBroadcast implements Broadcaster {
   }
 
   @Override
-  public synchronized void withdraw(int broadcast) {
+  public void withdraw(int broadcast) {
     Integer length = lengths.remove(broadcast);
     if (length != null) {
       sweeper.remove(BlockNames.numbered(names.pieces(broadcast), 0, pieces(length, pieceBytes(length))), false);
@@ -62,7 +61,7 @@ final class RelayBroadcast implements Broadcaster {
   }
 
   @Override
-  public synchronized void close() {
+  public void close() {
     new ArrayList<>(lengths.keySet()).forEach(this::withdraw);
   }
 
@@ -85,9 +84,8 @@ final class RelayBroadcast implements Broadcaster {
     }
 
     @Override
-    public void fetch(Download download, Download.Attempt attempt)
-        throws IOException, Download.Abandoned, InterruptedException {
-      new RelayFetch(this, download, attempt).run();
+    public Fetch open(Download download, Fetch.Port port) {
+      return new RelayFetch(this, download, port);
     }
   }
 }

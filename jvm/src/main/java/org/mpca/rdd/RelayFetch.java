@@ -3,281 +3,187 @@ package org.mpca.rdd;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
-import java.util.HashSet;
 import java.util.List;
-import java.util.Set;
 import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 
 /**
- * One executor's side of a relay. Participants: the driver, which has all pieces, and K owners, of which this is one.
+ * Carries out what a {@link Relay} decides: asks peers for pieces, stores own ones, and tells the other owners of them with a
+ * mark of one byte. A peer's mark is looked for in this JVM's own block table; when it is there, the batch exists for sure.
  *
- * <p>Normal flow: ask the driver for the own pieces in one request; when half of them are here, and again when all are,
- * store them and tell every other owner with a mark of one byte. A peer's mark is looked for in this JVM's own block
- * table; when it is there, the batch exists for sure and is asked for in one request.
- *
- * <p>Irregular flow: an owner that cannot be reached, fails a fetch, sends damaged pieces, or is silent for long after the own pieces came is
- * passed over: its pieces come from the driver. If the driver fails, the whole is tried again by the caller; pieces that
- * are here stay.
- *
- * <p>The download thread runs it; network threads fill the download and raise `signal`. Flags are guarded by `this`.
+ * <p>Concurrency: owned by one thread, mpca-download. Peers are called in threads of a pool, since connecting may block; network
+ * threads copy pieces into the download's array and report to the port.
  */
-final class RelayFetch {
+final class RelayFetch implements Fetch, Relay.Performer {
   private static final ExecutorService CALLERS = Threads.pool("mpca-relay");
-  private static final int BATCHES = 2;
-  private static final long POLL_MS = 2;
-  /** Silence of an owner that is borne at least; longer when the own pieces took long, since then the links are slow. */
-  private static final long PATIENCE_MS = 3000;
-
-  /** Pieces that one owner announces together. */
-  private static final class Batch {
-    final int owner;
-    final int number;
-    final List<Integer> pieces = new ArrayList<>();
-    boolean asked;
-    boolean fromDriver;
-    boolean announced;
-
-    Batch(int owner, int number) {
-      this.owner = owner;
-      this.number = number;
-    }
-  }
 
   private final RelayBroadcast.Source source;
   private final Download download;
-  private final Download.Attempt attempt;
-  private final int piece;
-  private final int count;
+  private final Port port;
   private final int me;
-  private final List<Batch> batches = new ArrayList<>();
-  private final Semaphore signal = new Semaphore(0);
-  private final boolean[] passedOver;
-  private Throwable driverFailure;
-  /** Who sent something that came damaged. */
-  private final Set<String> damaging = new HashSet<>();
+  private final Relay relay;
 
-  RelayFetch(RelayBroadcast.Source source, Download download, Download.Attempt attempt) {
+  RelayFetch(RelayBroadcast.Source source, Download download, Port port) {
     this.source = source;
     this.download = download;
-    this.attempt = attempt;
-    this.piece = source.pieceBytes;
-    this.count = RelayBroadcast.pieces(download.length, piece);
+    this.port = port;
     this.me = indexOf(source.owners, ExecutorSide.get().self().executor);
-    this.passedOver = new boolean[source.owners.size()];
-    int owners = source.owners.size();
-    for (int owner = 0; owner < owners; owner++) {
-      int own = owner >= count ? 0 : (count - owner + owners - 1) / owners;
-      for (int number = 0; number < BATCHES; number++) {
-        Batch batch = new Batch(owner, number);
-        for (int i = own * number / BATCHES; i < own * (number + 1) / BATCHES; i++) {
-          batch.pieces.add(owner + i * owners);
-        }
-        if (!batch.pieces.isEmpty()) {
-          batches.add(batch);
-        }
+    int pieces = RelayBroadcast.pieces(download.length, source.pieceBytes);
+    this.relay = new Relay(source.owners.size(), me, pieces, download.here());
+  }
+
+  // ---- events ---------------------------------------------------------------------------------------------------------
+
+  @Override
+  public void begin() {
+    perform(relay.begin(nowMs()));
+  }
+
+  @Override
+  public void arrived(int piece) {
+    perform(relay.arrived(piece, nowMs()));
+  }
+
+  @Override
+  public void doWork() {
+    for (Relay.Batch batch : relay.awaited()) {
+      if (SparkInternals.has(mark(batch.owner, batch.number))) {
+        perform(relay.announced(batch.owner, batch.number));
+      }
+    }
+    perform(relay.tick(nowMs()));
+  }
+
+  @Override
+  public void abandon() {
+    relay.abandon();
+  }
+
+  private void perform(List<Relay.Instruction> instructions) {
+    instructions.forEach(instruction -> instruction.perform(this));
+  }
+
+  private static long nowMs() {
+    return TimeUnit.NANOSECONDS.toMillis(System.nanoTime());
+  }
+
+  // ---- instructions ---------------------------------------------------------------------------------------------------
+
+  @Override
+  public void askDriver(List<Integer> pieces) {
+    fetch(Relay.DRIVER, source.driver, pieces);
+  }
+
+  @Override
+  public void askOwner(int owner, List<Integer> pieces) {
+    fetch(owner, source.owners.get(owner), pieces);
+  }
+
+  @Override
+  public void announce(int batch, List<Integer> pieces) {
+    for (int piece : pieces) {
+      CheckedBlocks.put(name(piece), download.data(), piece * source.pieceBytes, size(piece));
+    }
+    for (int owner = 0; owner < source.owners.size(); owner++) {
+      if (owner != me) {
+        setMark(owner, mark(me, batch));
       }
     }
   }
 
-  void run() throws IOException, Download.Abandoned, InterruptedException {
-    long began = System.nanoTime();
-    long ownTook = -1;
-    long moved = began;
-    int seen = -1;
-    askDriver(missing(me));
-    while (!done()) {
-      download.check(attempt);
-      throwDriverFailure();
-      announce();
-      askOwners();
-      long now = System.nanoTime();
-      if (download.count() != seen) {
-        seen = download.count();
-        moved = now;
-      }
-      if (ownTook < 0 && missing(me).isEmpty()) {
-        ownTook = now - began;
-      }
-      long patience = Math.max(TimeUnit.MILLISECONDS.toNanos(PATIENCE_MS), 3 * ownTook);
-      if (ownTook >= 0 && now - moved > patience) {
-        passOverTheSilent();
-        moved = now;
-      }
-      signal.tryAcquire(POLL_MS, TimeUnit.MILLISECONDS);
-      signal.drainPermits();
-    }
+  @Override
+  public void blame(int owner, String why) {
+    String culprit = source.owners.get(owner).executor;
+    ExecutorSide.get().tellDamage(download.run, culprit, "executor " + culprit + " damages bytes: " + why + ", at executor "
+        + source.owners.get(me).executor);
   }
 
-  /** Everything is here, and peers have been told of what they wait for. */
-  private boolean done() {
-    announce();
-    return download.count() == count;
+  @Override
+  public void done() {
+    port.done();
   }
 
-  private List<Integer> missing(int owner) {
-    List<Integer> missing = new ArrayList<>();
-    for (Batch batch : batches) {
-      if (batch.owner == owner) {
-        missing.addAll(missing(batch));
-      }
-    }
-    return missing;
+  @Override
+  public void fail(String why) {
+    port.failed(new IOException("pieces of broadcast " + download.broadcast + " could not be had from the driver: " + why));
   }
 
-  private List<Integer> missing(Batch batch) {
-    List<Integer> missing = new ArrayList<>();
-    for (int p : batch.pieces) {
-      if (!download.has(p)) {
-        missing.add(p);
-      }
-    }
-    return missing;
-  }
+  // ---- calls ----------------------------------------------------------------------------------------------------------
 
-  private void announce() {
-    for (Batch batch : batches) {
-      if (batch.owner != me || batch.announced || !missing(batch).isEmpty()) {
-        continue;
-      }
-      batch.announced = true;
-      for (int p : batch.pieces) {
-        CheckedBlocks.put(source.names.pieces(download.broadcast) + p, download.data(), p * piece, size(p));
-      }
-      String mark = source.names.mark(download.broadcast, source.order, me, batch.number);
-      for (int owner = 0; owner < source.owners.size(); owner++) {
-        if (owner != me) {
-          setMark(owner, mark);
-        }
-      }
-    }
+  private void fetch(int sender, Peer peer, List<Integer> pieces) {
+    List<String> names = new ArrayList<>(pieces.size());
+    pieces.forEach(piece -> names.add(name(piece)));
+    Receiver receiver = new Receiver(sender, download.data());
+    call(sender, () -> CheckedBlocks.fetch(peer, names, receiver));
   }
 
   private void setMark(int owner, String mark) {
     call(owner, () -> SparkInternals.upload(source.owners.get(owner), mark, ByteBuffer.wrap(new byte[1]), failure -> {
       if (failure != null) {
-        passOver(owner);
+        failed(owner, failure);
       }
     }));
   }
 
-  /** Asks owners for batches that they have announced, and the driver for those of owners that are passed over. */
-  private void askOwners() {
-    for (Batch batch : batches) {
-      if (batch.owner == me || batch.fromDriver) {
-        continue;
-      }
-      if (isPassedOver(batch.owner)) {
-        batch.fromDriver = true;
-        askDriver(missing(batch));
-      } else if (!batch.asked
-          && SparkInternals.has(source.names.mark(download.broadcast, source.order, batch.owner, batch.number))) {
-        batch.asked = true;
-        ask(batch);
-      }
-    }
-  }
-
-  private void ask(Batch batch) {
-    List<Integer> wanted = missing(batch);
-    if (!wanted.isEmpty()) {
-      Peer owner = source.owners.get(batch.owner);
-      call(batch.owner, () -> CheckedBlocks.fetch(owner, names(wanted), new Filler(owner.executor) {
-        @Override
-        public void failed(String name, Throwable cause) {
-          if (cause instanceof CheckedBlocks.Damaged) {
-            tellDamage(owner.executor, cause);
-          }
-          passOver(batch.owner);
-        }
-      }));
-    }
-  }
-
-  private void askDriver(List<Integer> wanted) {
-    if (wanted.isEmpty()) {
-      return;
-    }
-    CALLERS.execute(() -> {
-      try {
-        CheckedBlocks.fetch(source.driver, names(wanted), new Filler(source.driver.executor) {
-          @Override
-          public void failed(String name, Throwable cause) {
-            if (cause instanceof CheckedBlocks.Damaged) {
-              tellDamage(source.driver.executor, cause);
-            }
-            driverFailed(cause);
-          }
-        });
-      } catch (RuntimeException e) {
-        driverFailed(e);
-      }
-    });
-  }
-
-  /** Calls a peer in another thread, since connecting may block; the peer is passed over if it cannot be called. */
-  private void call(int owner, Runnable call) {
+  private void call(int peer, Runnable call) {
     CALLERS.execute(() -> {
       try {
         call.run();
       } catch (RuntimeException e) {
-        passOver(owner);
+        failed(peer, e);
       }
     });
   }
 
-  private void passOverTheSilent() {
-    for (Batch batch : batches) {
-      if (batch.owner != me && !missing(batch).isEmpty()) {
-        passOver(batch.owner);
+  private void failed(int peer, Throwable cause) {
+    boolean damage = cause instanceof CheckedBlocks.Damaged;
+    String why = damage ? cause.getMessage() : cause.toString();
+    port.happened(() -> perform(relay.failed(peer, damage, why)));
+  }
+
+  /** Copies what a peer sends into the download; in network threads. */
+  private final class Receiver implements SparkInternals.FetchListener {
+    private final int sender;
+    private final byte[] data;
+
+    Receiver(int sender, byte[] data) {
+      this.sender = sender;
+      this.data = data;
+    }
+
+    @Override
+    public void arrived(String name, ByteBuffer bytes) {
+      int piece = BlockNames.number(name);
+      int length = bytes.remaining();
+      if (length != size(piece)) {
+        failed(name, new IOException("piece of another length: bytes=" + length + ", expected=" + size(piece)));
+        return;
       }
+      bytes.get(data, piece * source.pieceBytes, length);
+      port.arrived(piece, length, sender == Relay.DRIVER);
+    }
+
+    @Override
+    public void damaged(String name) {
+      port.happened(() -> relay.damaged(sender));
+    }
+
+    @Override
+    public void failed(String name, Throwable cause) {
+      RelayFetch.this.failed(sender, cause);
     }
   }
 
-  private synchronized void passOver(int owner) {
-    passedOver[owner] = true;
-    signal.release();
+  private String name(int piece) {
+    return source.names.pieces(download.broadcast) + piece;
   }
 
-  private synchronized boolean isPassedOver(int owner) {
-    return passedOver[owner];
+  private String mark(int owner, int batch) {
+    return source.names.mark(download.broadcast, source.order, owner, batch);
   }
 
-  /** Damaged by several senders is damaged by this executor or its link. The driver is told of executors only. */
-  private void tellDamage(String sender, Throwable cause) {
-    String here = ExecutorSide.get().self().executor;
-    String culprit;
-    synchronized (this) {
-      culprit = damaging.size() > 1 ? here : sender;
-    }
-    if (!culprit.equals(source.driver.executor)) {
-      ExecutorSide.get().tellDamage(download.run, culprit, "executor " + culprit + " damages bytes: " + cause.getMessage()
-          + ", at executor " + here);
-    }
-  }
-
-  private synchronized void driverFailed(Throwable cause) {
-    driverFailure = cause;
-    signal.release();
-  }
-
-  private synchronized void throwDriverFailure() throws IOException {
-    if (driverFailure != null) {
-      throw new IOException("pieces of broadcast " + download.broadcast + " could not be had from the driver", driverFailure);
-    }
-  }
-
-  private List<String> names(List<Integer> pieces) {
-    List<String> names = new ArrayList<>(pieces.size());
-    for (int p : pieces) {
-      names.add(source.names.pieces(download.broadcast) + p);
-    }
-    return names;
-  }
-
-  private int size(int p) {
-    return Math.min(piece, download.length - p * piece);
+  private int size(int piece) {
+    return Math.min(source.pieceBytes, download.length - piece * source.pieceBytes);
   }
 
   private static int indexOf(List<Peer> owners, String executor) {
@@ -287,32 +193,5 @@ final class RelayFetch {
       }
     }
     throw new IllegalArgumentException("executor " + executor + " is not among the owners " + owners);
-  }
-
-  /** Copies what arrives into the download. */
-  private abstract class Filler implements SparkInternals.FetchListener {
-    private final String sender;
-
-    Filler(String sender) {
-      this.sender = sender;
-    }
-
-    @Override
-    public void damaged(String name) {
-      synchronized (RelayFetch.this) {
-        damaging.add(sender);
-      }
-    }
-
-    @Override
-    public void arrived(String name, ByteBuffer bytes) {
-      int p = BlockNames.number(name);
-      if (bytes.remaining() != size(p)) {
-        failed(name, new IOException("piece of another length: bytes=" + bytes.remaining() + ", expected=" + size(p)));
-        return;
-      }
-      download.fill(p, p * piece, bytes, sender.equals(source.driver.executor));
-      signal.release();
-    }
   }
 }

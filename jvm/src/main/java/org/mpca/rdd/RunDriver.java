@@ -16,6 +16,8 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Function;
 
 import org.apache.spark.SparkContext;
@@ -30,7 +32,8 @@ import org.mpca.wire.ProtocolException;
  * One run as the driver's JVM sees it: holding jobs, orders, sums and broadcasts. What the Python driver decided is
  * carried out here; what comes of it goes up as events. It decides nothing itself but how shards are cut.
  *
- * <p>Calls come from the Python driver's threads, outcomes from Spark's; the tables are guarded by this object's lock.
+ * <p>Concurrency: calls come from the Python driver's threads, outcomes from Spark's; how shards are cut is guarded by this
+ * object's lock.
  */
 public final class RunDriver {
   private static final long END_RUN_MS = 5000;
@@ -58,8 +61,8 @@ public final class RunDriver {
   private final TreeMap<Integer, Map<String, Integer>> frozenBy = new TreeMap<>();
   /** Executors that are asked which agents live, and have not answered. Concurrent. */
   private final Set<String> asked = ConcurrentHashMap.newKeySet();
-  private int broadcasts;
-  private boolean closed;
+  private final AtomicInteger broadcasts = new AtomicInteger();
+  private final AtomicBoolean closed = new AtomicBoolean();
 
   /**
    * @param reducer "ranges" or "tree"
@@ -223,7 +226,7 @@ public final class RunDriver {
       Order.Download download = order.downloads.get(d);
       List<Peer> owners = new ArrayList<>();
       for (String executor : order.executors) {
-        if (download.agents.stream().anyMatch(place -> place.executor.equals(executor))) {
+        if (download.agents.stream().anyMatch(agent -> agent.executor.equals(executor))) {
           owners.add(peers.get(executor));
         }
       }
@@ -306,10 +309,7 @@ public final class RunDriver {
   /** Reads a vector from the channel's start and makes it ready for download. */
   public int publish(int length, FileChannel from) throws IOException {
     byte[] data = Channels.read(from, length);
-    int broadcast;
-    synchronized (this) {
-      broadcast = ++broadcasts;
-    }
+    int broadcast = broadcasts.incrementAndGet();
     broadcaster.publish(broadcast, data);
     return broadcast;
   }
@@ -331,11 +331,8 @@ public final class RunDriver {
 
   /** Kills what is left of the run on every executor and frees everything, within seconds; safe to call twice. */
   public void close() throws InterruptedException {
-    synchronized (this) {
-      if (closed) {
-        return;
-      }
-      closed = true;
+    if (closed.getAndSet(true)) {
+      return;
     }
     if (!context.isStopped()) {
       jobs.cancelAll("order/");

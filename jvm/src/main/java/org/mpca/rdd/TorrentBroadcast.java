@@ -2,9 +2,10 @@ package org.mpca.rdd;
 
 import java.io.IOException;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
 
 import org.apache.spark.SparkContext;
 import org.apache.spark.broadcast.Broadcast;
@@ -12,11 +13,14 @@ import org.apache.spark.broadcast.Broadcast;
 /**
  * Spark's own broadcast, the paper's and the yardstick: every executor takes pieces in an order of its own from whoever
  * has them. Destroyed once and never unpersisted before: that would leave the pieces of a running download behind.
- * Guarded by its own lock.
+ *
+ * <p>Concurrency: safe from any thread; one call a broadcast at a time.
  */
 final class TorrentBroadcast implements Broadcaster {
+  private static final ExecutorService READER = Threads.one("mpca-fetch");
+
   private final SparkContext context;
-  private final Map<Integer, Broadcast<byte[]>> broadcasts = new HashMap<>();
+  private final Map<Integer, Broadcast<byte[]>> broadcasts = new ConcurrentHashMap<>();
 
   TorrentBroadcast(SparkContext context) {
     this.context = context;
@@ -28,12 +32,12 @@ final class TorrentBroadcast implements Broadcaster {
   }
 
   @Override
-  public synchronized void publish(int broadcast, byte[] data) {
+  public void publish(int broadcast, byte[] data) {
     broadcasts.put(broadcast, SparkInternals.broadcast(context, data));
   }
 
   @Override
-  public synchronized BroadcastSource source(int broadcast, int order, List<Peer> owners, Peer driver) {
+  public BroadcastSource source(int broadcast, int order, List<Peer> owners, Peer driver) {
     Broadcast<byte[]> handle = broadcasts.get(broadcast);
     if (handle == null) {
       throw new IllegalArgumentException("no such broadcast, or withdrawn: broadcast=" + broadcast);
@@ -42,7 +46,7 @@ final class TorrentBroadcast implements Broadcaster {
   }
 
   @Override
-  public synchronized void withdraw(int broadcast) {
+  public void withdraw(int broadcast) {
     Broadcast<byte[]> handle = broadcasts.remove(broadcast);
     if (handle != null) {
       handle.destroy();
@@ -50,7 +54,7 @@ final class TorrentBroadcast implements Broadcaster {
   }
 
   @Override
-  public synchronized void close() {
+  public void close() {
     new ArrayList<>(broadcasts.keySet()).forEach(this::withdraw);
   }
 
@@ -79,18 +83,56 @@ final class TorrentBroadcast implements Broadcaster {
     }
 
     @Override
-    public void fetch(Download download, Download.Attempt attempt) throws IOException, Download.Abandoned {
-      download.check(attempt);
+    public Fetch open(Download download, Fetch.Port port) {
+      return new TorrentFetch(this, download, port);
+    }
+  }
+
+  /** Waits for Spark. What an earlier attempt has begun to read is waited for rather than read again. */
+  private static final class TorrentFetch implements Fetch {
+    private final Source source;
+    private final Download download;
+    private final Port port;
+
+    TorrentFetch(Source source, Download download, Port port) {
+      this.source = source;
+      this.download = download;
+      this.port = port;
+    }
+
+    @Override
+    public void begin() {
+      doWork();
+    }
+
+    @Override
+    public void doWork() {
       if (download.isWhole()) {
-        return;
+        port.done();
+      } else if (!download.reading) {
+        download.reading = true;
+        READER.execute(this::read);
       }
-      byte[] whole;
+    }
+
+    private void read() {
       try {
-        whole = handle.value();
+        byte[] whole = source.handle.value();
+        port.arrived(whole, expectedFromDriver(whole.length, source.owners));
       } catch (Exception e) { // Scala's method throws IOException without declaring it.
-        throw e instanceof IOException ? (IOException) e : new IOException(e);
+        port.happened(() -> download.reading = false);
+        port.failed(e instanceof IOException ? (IOException) e : new IOException(e));
       }
-      download.adopt(whole, expectedFromDriver(whole.length, owners));
+    }
+
+    @Override
+    public void arrived(int piece) {
+      throw new IllegalStateException("pieces of Spark's own broadcast are Spark's: piece=" + piece);
+    }
+
+    @Override
+    public void abandon() {
+      // Spark goes on reading; what it brings is the download's.
     }
   }
 }

@@ -11,6 +11,7 @@ import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.stream.Collectors;
 
 import org.apache.spark.Partitioner;
@@ -36,14 +37,14 @@ import scala.Tuple2;
  * otherwise). An order with a reduce becomes two jobs: the first one's map tasks begin the downloads and read the frozen
  * parts, the second freezes and answers.
  *
- * <p>Guarded by its own lock.
+ * <p>Concurrency: safe from any thread; what is done for one order is done by one thread after the other.
  */
 final class TreeReducer implements Reducer {
   private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
   private static final String GROUP = "group";
 
-  private final Map<Integer, byte[]> sums = new HashMap<>();
-  private final Map<Integer, Long> received = new HashMap<>();
+  /** By order, until taken. */
+  private final Map<Integer, Sum> sums = new ConcurrentHashMap<>();
 
   @Override
   public void run(OrderJob job) {
@@ -100,7 +101,7 @@ final class TreeReducer implements Reducer {
   }
 
   /** Adds the groups' sums; false if one of them is damaged. */
-  private synchronized boolean keep(int order, int length, byte[][] groups) {
+  private boolean keep(int order, int length, byte[][] groups) {
     WeightedSum sum = new WeightedSum(length);
     long bytes = 0;
     for (byte[] group : groups) {
@@ -111,8 +112,7 @@ final class TreeReducer implements Reducer {
       sum.add(whole, 1.0);
       bytes += whole.remaining();
     }
-    sums.put(order, sum.result());
-    received.put(order, bytes);
+    sums.put(order, new Sum(sum.result(), bytes));
     return true;
   }
 
@@ -122,31 +122,41 @@ final class TreeReducer implements Reducer {
   }
 
   @Override
-  public synchronized void takeSum(int order, int length, FileChannel to) throws IOException {
-    byte[] sum = sums.remove(order);
-    if (sum == null || sum.length != length) {
+  public void takeSum(int order, int length, FileChannel to) throws IOException {
+    Sum sum = sums.remove(order);
+    if (sum == null || sum.data.length != length) {
       throw new IOException("no sum of that order and length: order=" + order + ", expected=" + length
-          + (sum == null ? "" : ", bytes=" + sum.length));
+          + (sum == null ? "" : ", bytes=" + sum.data.length));
     }
-    Channels.write(to, 0, ByteBuffer.wrap(sum));
-    received.remove(order);
+    Channels.write(to, 0, ByteBuffer.wrap(sum.data));
   }
 
   @Override
-  public synchronized long bytesIn(int order, long pushed) {
-    return received.getOrDefault(order, 0L);
+  public long bytesIn(int order, long pushed) {
+    Sum sum = sums.get(order);
+    return sum == null ? 0 : sum.received;
   }
 
   @Override
-  public synchronized void discard(int order) {
+  public void discard(int order) {
     sums.remove(order);
-    received.remove(order);
   }
 
   @Override
   public void cancel(int order, Jobs jobs, String reason) {
     jobs.cancel(token(order), reason);
     jobs.cancel(OrderJob.token(order), reason);
+  }
+
+  private static final class Sum {
+    final byte[] data;
+    /** Bytes that came to the driver for it. */
+    final long received;
+
+    Sum(byte[] data, long received) {
+      this.data = data;
+      this.received = received;
+    }
   }
 
   private static String part(int position) {

@@ -23,8 +23,8 @@ public final class Order {
   /** One task on each, in this sequence. */
   public final List<String> executors;
   public final String description;
-  public final List<Place> begin;
-  public final List<Place> stop;
+  public final List<AgentRef> begin;
+  public final List<Stop> stop;
   /** Yields and chunks of this cycle and before are dropped. */
   public final int forgetCycle;
   public final List<Long> forgetBroadcasts;
@@ -44,8 +44,8 @@ public final class Order {
     deadline = fields.real("deadline");
     executors = texts(fields, "executors");
     description = fields.text("description");
-    begin = places(fields, "begin");
-    stop = places(fields, "stop");
+    begin = agents(fields, "begin");
+    stop = stops(fields, "stop");
     forgetCycle = fields.integer("forget_cycle");
     forgetBroadcasts = Collections.unmodifiableList(fields.numbers("forget_broadcasts"));
     List<Download> all = new ArrayList<>();
@@ -63,18 +63,26 @@ public final class Order {
     return new Order(Fields.parse("Order", Msgpack.unpack(packed)));
   }
 
-  /** One agent where the driver believes it: executor, agent, incarnation; with a reason in {@link Order#stop}. */
-  public static final class Place {
+  /** One incarnation of an agent, and the executor where the driver believes it. */
+  public static final class AgentRef {
     public final String executor;
     public final int agent;
     public final int incarnation;
-    /** Null except in {@link Order#stop}. */
-    public final String reason;
 
-    Place(String executor, int agent, int incarnation, String reason) {
+    AgentRef(String executor, int agent, int incarnation) {
       this.executor = executor;
       this.agent = agent;
       this.incarnation = incarnation;
+    }
+  }
+
+  /** An agent that is to finish, and why. */
+  public static final class Stop {
+    public final AgentRef agent;
+    public final String reason;
+
+    Stop(AgentRef agent, String reason) {
+      this.agent = agent;
       this.reason = reason;
     }
   }
@@ -115,12 +123,12 @@ public final class Order {
   public static final class Freeze {
     public final int cycle;
     public final int shard;
-    public final List<Place> agents;
+    public final List<AgentRef> agents;
 
     Freeze(Fields fields) throws ProtocolException {
       cycle = fields.integer("cycle");
       shard = fields.integer("shard");
-      agents = places(fields, "agents");
+      agents = agents(fields, "agents");
     }
   }
 
@@ -128,12 +136,12 @@ public final class Order {
   public static final class Members {
     public final int version;
     public final Map<?, ?> members;
-    public final List<Place> agents;
+    public final List<AgentRef> agents;
 
     Members(Fields fields) throws ProtocolException {
       version = fields.integer("version");
       members = fields.map("members");
-      agents = places(fields, "agents");
+      agents = agents(fields, "agents");
     }
   }
 
@@ -147,7 +155,7 @@ public final class Order {
     public final String mode;
     /** Bytes. */
     public final int length;
-    public final List<Place> agents;
+    public final List<AgentRef> agents;
     /** Strength of the pull towards it; goes into Install. */
     public final double alpha;
 
@@ -157,7 +165,7 @@ public final class Order {
       version = fields.number("version");
       mode = fields.text("mode");
       length = fields.integer("length");
-      agents = places(fields, "agents");
+      agents = agents(fields, "agents");
       alpha = fields.real("alpha");
     }
   }
@@ -173,17 +181,31 @@ public final class Order {
     return Collections.unmodifiableList(texts);
   }
 
-  private static List<Place> places(Fields fields, String name) throws ProtocolException {
-    List<Place> places = new ArrayList<>();
+  private static List<AgentRef> agents(Fields fields, String name) throws ProtocolException {
+    List<AgentRef> agents = new ArrayList<>();
     for (Object one : fields.list(name)) {
-      List<?> row = one instanceof List ? (List<?>) one : Collections.emptyList();
-      if (row.size() < 3 || !(row.get(0) instanceof String) || !(row.get(1) instanceof Long)
-          || !(row.get(2) instanceof Long) || (row.size() > 3 && !(row.get(3) instanceof String))) {
-        throw new ProtocolException("Order." + name + " holds no [executor, agent, incarnation]: " + one);
-      }
-      places.add(new Place((String) row.get(0), ((Long) row.get(1)).intValue(), ((Long) row.get(2)).intValue(),
-          row.size() > 3 ? (String) row.get(3) : null));
+      agents.add(agent(name, one, 3));
     }
-    return Collections.unmodifiableList(places);
+    return Collections.unmodifiableList(agents);
+  }
+
+  private static List<Stop> stops(Fields fields, String name) throws ProtocolException {
+    List<Stop> stops = new ArrayList<>();
+    for (Object one : fields.list(name)) {
+      AgentRef agent = agent(name, one, 4);
+      stops.add(new Stop(agent, (String) ((List<?>) one).get(3)));
+    }
+    return Collections.unmodifiableList(stops);
+  }
+
+  /** From a row of `length` values; the one behind the incarnation is a reason. */
+  private static AgentRef agent(String name, Object value, int length) throws ProtocolException {
+    List<?> row = value instanceof List ? (List<?>) value : Collections.emptyList();
+    if (row.size() != length || !(row.get(0) instanceof String) || !(row.get(1) instanceof Long)
+        || !(row.get(2) instanceof Long) || (length > 3 && !(row.get(3) instanceof String))) {
+      throw new ProtocolException("Order." + name + " holds no [executor, agent, incarnation"
+          + (length > 3 ? ", reason]: " : "]: ") + value);
+    }
+    return new AgentRef((String) row.get(0), ((Long) row.get(1)).intValue(), ((Long) row.get(2)).intValue());
   }
 }

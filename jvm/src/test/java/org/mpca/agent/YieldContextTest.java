@@ -30,7 +30,7 @@ import org.junit.jupiter.api.Timeout;
 import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
 
-/** What the paper and the design promise of a YieldContext, on a real child process. */
+/** What the paper promises of a YieldContext, on a real child process. */
 @Timeout(60)
 class YieldContextTest {
   private final FakeAgents agents = new FakeAgents();
@@ -131,7 +131,7 @@ class YieldContextTest {
   void shouldRefuseToSerialiseWhatIsNotHandedOver() throws Exception {
     agents.train(0, 0, "die-when-asked");
     IOException refused = assertThrows(IOException.class, () -> javaCopy(agents.yield(3, 2, 0)));
-    assertTrue(refused.getMessage().contains(ExecutorBook.DIED), refused.getMessage());
+    assertTrue(refused.getMessage().contains(ExecutorState.DIED), refused.getMessage());
   }
 
   @Test

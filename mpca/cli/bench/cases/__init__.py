@@ -1,0 +1,1 @@
+"""One module a case of `mpca bench`, with its click command as `command`."""

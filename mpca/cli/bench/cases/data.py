@@ -1,0 +1,127 @@
+"""`mpca bench data`: how fast JPEGs become batches, over what their decoding alone allows, and over torchvision's way.
+
+The set is ingested at a shorter edge of 256, as the paper trains; ImageFolder reads the originals, which is what it can
+read. One decoding process fewer than cores, or as many as asked for, on both sides. All arms take turns. A set that takes
+long to make can be made before: its originals by `mpca generate`, its shards by `mpca ingest`. Shards at hdfs://... are
+read as a run reads them, by the JVM of an executor, in whose agent all of it is measured then.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mpca.cli.bench.run.alone import in_agent
+from mpca.cli.bench.show import show
+from mpca.cli.options import json_option
+from mpca.extras import require
+
+__all__ = ["command", "measure"]
+
+_EDGE, _CROP = 256, 224
+_CLASSES = 20
+
+
+@click.command()
+@click.option("--images", default=1200, show_default=True, help="How many different ones.")
+@click.option("--source", type=click.Path(exists=True, path_type=Path), help="Originals, as a tar of tars; else generated.")
+@click.option("--ingested", metavar="FOLDER", help="Shards made of them before, also as hdfs://...; else made here.")
+@click.option("--turns", default=15, show_default=True, help="How often each side is measured.")
+@click.option("--workers", type=click.IntRange(1), help="Decoding processes; one fewer than cores if not given.")
+@json_option
+def command(images: int, source: Path | None, ingested: str | None, turns: int, workers: int | None, as_json: bool) -> None:
+    """Images a second of the stream over decoding alone, and over ImageFolder with a DataLoader."""
+    show(measure(images, turns, workers, source, ingested), as_json)
+
+
+def measure(
+    images: int = 1200, turns: int = 15, workers: int | None = None, source: Path | None = None, ingested: str | None = None
+) -> dict[str, Any]:
+    """The `data` case."""
+    require("torchvision", "simplejpeg", "PIL", "sklearn")
+    from mpca.data.generate import generate
+    from mpca.data.ingest import Options, ingest
+
+    cores = len(os.sched_getaffinity(0))
+    workers = workers or max(1, cores - 1)
+    with tempfile.TemporaryDirectory(prefix="mpca-bench-") as folder:
+        if source is None:
+            source = Path(folder) / "source.tar"
+            generate(source, images, _CLASSES, 0, cores)
+        if ingested is None:
+            ingested = f"{folder}/set"
+            ingest(source, ingested, Options(shorter_edge=_EDGE), cores)
+        _unpack(source, Path(folder) / "originals", images)
+        arguments = (ingested, f"{folder}/originals", images, turns, workers)
+        measured = in_agent(_measure, *arguments) if ingested.startswith("hdfs://") else _measure(*arguments)
+    return {
+        "case": "data",
+        **measured,
+        "images": images,
+        "from": ingested.partition("://")[0] if "://" in ingested else "disk",
+        "workers": workers,
+        "cores": cores,
+    }
+
+
+def _measure(ingested: str, originals: str, images: int, turns: int, workers: int) -> dict[str, Any]:
+    from mpca.data.bench import image_folder, in_memory, peak_memory, streaming
+    from mpca.data.manifest import store_at
+    from mpca.data.stream import Streamed
+    from mpca.data.stream_options import StreamOptions
+    from mpca.data.stream_reader import SplitData
+    from mpca.data.workers_main import Job
+
+    data = SplitData.open(store_at(ingested), "train")
+    manifest = data.manifest
+    data_bytes = sum(shard.bytes for shard in manifest.splits["train"].shards)
+    limit = max(1 << 20, min(64 << 20, data_bytes // 4))
+    streamed = Streamed(data, StreamOptions(workers=workers, read_ahead=limit, crop=_CROP, shorter_edge=_EDGE), seed=0)
+    memory = peak_memory(streamed, 8, images)
+    job = Job(seed=0, shorter_edge=_EDGE, crop=_CROP, centre=False, slots=1, input_bytes=0)
+    rates: dict[str, list[float]] = {"stream": [], "memory": [], "imagefolder": []}
+    with ExitStack() as stack:
+        arms = {
+            "stream": stack.enter_context(streaming(streamed)),
+            "memory": stack.enter_context(in_memory(data, job, workers, images)),
+            "imagefolder": stack.enter_context(image_folder(originals, workers, _EDGE, _CROP, manifest.channel_means)),
+        }
+        for rate in arms.values():
+            rate(64 * workers)
+        for turn in range(turns):
+            names = list(arms)[turn % 3 :] + list(arms)[: turn % 3]  # each goes first, second and last equally often
+            for name in names:
+                rates[name].append(arms[name](images if name != "imagefolder" else images // 2))
+    return {
+        "stream_ratio": _ratio(rates["stream"], rates["memory"]),
+        "imagefolder_ratio": _ratio(rates["stream"], rates["imagefolder"]),
+        **{f"{name}_images_s": statistics.median(of) for name, of in rates.items()},
+        "data_bytes": data_bytes,
+        "read_ahead_bytes": limit,
+        **memory,
+        "peak_over_data": memory["peak_bytes"] / data_bytes,
+    }
+
+
+def _ratio(these: list[float], those: list[float]) -> float:
+    """The median over turns: what disturbs a turn disturbs both halves of it."""
+    return statistics.median(one / other for one, other in zip(these, those, strict=True))
+
+
+def _unpack(source: Path, target: Path, images: int) -> None:
+    """So many of the originals as a folder a class, of each class as many."""
+    from mpca.data.ingest_sources import listing
+
+    found = listing(source)
+    with source.open("rb") as file:
+        for item in found.items[:: max(1, len(found.items) // images)]:
+            path = target / found.classes[item.label] / f"{item.key.rpartition('/')[2]}.JPEG"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file.seek(item.offset)
+            path.write_bytes(file.read(item.length))

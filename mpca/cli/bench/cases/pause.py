@@ -1,0 +1,227 @@
+"""`mpca bench pause`: what exchanges cost an agent that trains.
+
+Three agents on executors of this machine; agent 0 trains on one thread and a core of its own, the others wait with the
+same model, and everything else keeps off that core. The driver exchanges for a while, cycle upon cycle, and then lets go
+for a while, in turns within one run, so that steps with and without exchanges are of the same process and the same minutes.
+`steps_ratio` is of wall clock, `cpu_steps_ratio` of agent 0's CPU seconds, which a stranger's time slice is no part of.
+Loopback moves bytes far faster than any network, so there are more exchanges for each step than a cluster would have.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import click
+import psutil
+
+from mpca.cli.bench.load import cpu_idle_share, cpu_ticks
+from mpca.cli.bench.run.training import TRAINING_CORE, train_one
+from mpca.cli.bench.show import show
+from mpca.cli.options import json_option
+from mpca.driver.events import AgentProgress
+from mpca.errors import MpcaError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mpca.cli.bench.run.engine import Opened
+
+__all__ = ["SIZES", "command", "measure", "step_times"]
+
+AGENTS = 3
+#: Sizes of the issue, and the nets that have them.
+SIZES = {"1MiB": "residual-1M", "7MiB": "residual-7M", "100MiB": "residual-100M"}
+DEADLINE_S = 120.0
+LEAST_STEPS = 5  # of a window
+LEAST_WINDOW_S = 4.0
+#: With less of its core to itself, agent 0's steps tell of the machine's other work.
+LEAST_CORE_SHARE = 0.95
+SETTLE_S = 1.0  # a job in flight ends within that time once the driver lets go
+
+
+@click.command()
+@click.option("--size", "sizes", multiple=True, type=click.Choice(list(SIZES)), help="Size of the net; all if not given.")
+@click.option("--turns", default=4, show_default=True, help="Windows with and windows without exchanges, each.")
+@json_option
+def command(sizes: tuple[str, ...], turns: int, as_json: bool) -> None:
+    """What exchanges cost an agent that trains: pauses, and steps per second."""
+    show(measure(sizes, turns), as_json)
+
+
+def measure(sizes: tuple[str, ...] = (), turns: int = 4) -> dict[str, Any]:
+    """The `pause` case: for each size, and the worst of them."""
+    from mpca.spark.run.session import session
+
+    with (
+        _off_the_training_core(),
+        tempfile.TemporaryDirectory(prefix="mpca-bench-") as folder,
+        session(folder, executors=AGENTS, executor_memory=1 << 30, name="mpca bench") as spark,
+    ):
+        rows = []
+        for size in sizes or SIZES:
+            click.echo(f"a net of {size}: {turns} windows with and {turns} without exchanges", err=True)
+            rows.append(_measure(spark, size, turns))
+    reasons = [row["reason"] for row in rows if row["reason"]]
+    return {
+        "case": "pause",
+        "agents": AGENTS,
+        "valid": not reasons,
+        "reason": "; ".join(reasons),
+        "pause_share": max(row["pause_share"] for row in rows),
+        "steps_ratio": min(row["steps_ratio"] for row in rows),
+        "jvm_cpu_cores": max(row["jvm_cpu_cores"] for row in rows),
+        "sizes": rows,
+        "cores": os.cpu_count(),
+    }
+
+
+@dataclass
+class _Window:
+    """A stretch of the run with exchanges or without, in wall clock."""
+
+    exchanging: bool
+    start: float
+    end: float = 0.0
+    pause_s: float = 0.0  # of agent 0, in it
+    jvm_s: float = 0.0
+    cycles: int = 0
+
+
+@dataclass
+class _Watch:
+    """Steps the run and knows what agent 0 said last."""
+
+    opened: Opened
+    progress: AgentProgress | None = None
+    windows: list[_Window] = field(default_factory=list)
+
+    def turn(self) -> None:
+        runner = self.opened.runner
+        events = runner.cluster.poll(0.02)
+        for event in events:
+            if isinstance(event, AgentProgress) and event.agent == 0:
+                self.progress = event
+        runner.step(events)
+        runner.beside()
+        if runner.machine.ended is not None and runner.machine.ended.status == "failed":
+            raise MpcaError(f"bench run failed: {runner.machine.ended.reason}")
+
+    def until_steps(self, steps: int) -> float:
+        """Exchange until agent 0 has made so many steps; seconds a step."""
+        while self.progress is None or self.progress.steps < steps:
+            self.turn()
+        return self.progress.train_s / self.progress.steps
+
+    def exchange(self, seconds: float) -> None:
+        before, cycles, jvm = self._pause_s(), len(self.opened.marks.marks), _jvm_seconds()
+        window = _Window(True, time.time())
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.turn()
+        window.end = time.time()
+        window.pause_s = self._pause_s() - before
+        window.jvm_s = _jvm_seconds() - jvm
+        window.cycles = len(self.opened.marks.marks) - cycles
+        self.windows.append(window)
+
+    def let_go(self, seconds: float) -> None:
+        time.sleep(SETTLE_S)
+        window = _Window(False, time.time())
+        time.sleep(seconds)
+        window.end = time.time()
+        self.windows.append(window)
+
+    def _pause_s(self) -> float:
+        return 0.0 if self.progress is None else self.progress.pause_s
+
+
+def _measure(spark: SparkSession, size: str, turns: int) -> dict[str, Any]:
+    from mpca.cli.bench.run.engine import Case, open_run
+
+    case = Case(f"pause-{size}", AGENTS, 3, 3, 1 << 30, train_one, (SIZES[size],), deadline_s=DEADLINE_S, pull=True)
+    opened = open_run(spark, case, "lo")
+    try:
+        watch = _Watch(opened)
+        step_s = watch.until_steps(LEAST_STEPS)
+        seconds = max(LEAST_WINDOW_S, LEAST_STEPS * step_s)
+        start = cpu_ticks()
+        for _ in range(turns):
+            watch.exchange(seconds)
+            watch.let_go(seconds)
+        idle = cpu_idle_share(start, cpu_ticks())
+        opened.runner.stop("reached", "measured")
+        while opened.runner.machine.ended is None:
+            watch.turn()
+    finally:
+        opened.cluster.close()
+    steps = pickle.loads(opened.runner.returns[0])
+    with_s, with_cpu = step_times(steps, watch.windows, True)
+    without_s, without_cpu = step_times(steps, watch.windows, False)
+    core_share = sum(without_cpu) / sum(without_s)
+    enough = core_share >= LEAST_CORE_SHARE
+    on = [one for one in watch.windows if one.exchanging]
+    exchanged_s, paused_s = sum(one.end - one.start for one in on), sum(one.pause_s for one in on)
+    return {
+        "size": size,
+        "pause_share": paused_s / (exchanged_s - paused_s),
+        "steps_ratio": statistics.fmean(without_s) / statistics.fmean(with_s),
+        "cpu_steps_ratio": statistics.fmean(without_cpu) / statistics.fmean(with_cpu),
+        "core_share": core_share,
+        "jvm_cpu_cores": sum(one.jvm_s for one in on) / exchanged_s,
+        "step_s": statistics.fmean(without_s),
+        "steps": [len(with_s), len(without_s)],
+        "cycles": sum(one.cycles for one in on),
+        "pause_per_exchange_s": paused_s / max(1, sum(one.cycles for one in on)),
+        "cpu_idle_share": idle,
+        "reason": ""
+        if enough
+        else f"{size}: agent 0 had {core_share:.2f} of its core between exchanges: others computed there",
+    }
+
+
+def step_times(
+    steps: Sequence[tuple[float, float]], windows: Sequence[_Window], exchanging: bool
+) -> tuple[list[float], list[float]]:
+    """Wall clock and CPU seconds of each step that lies, as a whole, in a window of this sort."""
+    inside = [
+        (end[0] - start[0], end[1] - start[1])
+        for start, end in pairwise(steps)
+        if any(one.exchanging == exchanging and one.start <= start[0] and end[0] <= one.end for one in windows)
+    ]
+    if not inside:
+        raise MpcaError(f"no step lies in a window as a whole: steps={len(steps)}, exchanging={exchanging}")
+    return [wall for wall, _ in inside], [cpu for _, cpu in inside]
+
+
+@contextmanager
+def _off_the_training_core() -> Iterator[None]:
+    """This process, and all that it starts meanwhile, leave one core to agent 0."""
+    before = os.sched_getaffinity(0)
+    if len(before) > 1:
+        os.sched_setaffinity(0, before - {TRAINING_CORE})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _jvm_seconds() -> float:
+    """CPU seconds so far of the JVMs below this process."""
+    total = 0.0
+    for child in psutil.Process().children(recursive=True):
+        try:
+            if child.name() == "java":
+                times = child.cpu_times()
+                total += times.user + times.system
+        except psutil.NoSuchProcess:
+            pass
+    return total

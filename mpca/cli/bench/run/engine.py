@@ -1,0 +1,162 @@
+"""One run of the engine for a bench: the runner, the machine and the cluster of production, with no evaluator or folder.
+
+What a bench wants beside the cycles' records is read at the moment each cycle is written: bytes of the driver's link and
+idle CPU, so that every figure is a difference between two cycles and no start or end is in it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from mpca.cli.bench.load import Ticks, cpu_ticks, interface_bytes
+from mpca.clock import SystemClock
+from mpca.driver.agent_table import AgentTable
+from mpca.driver.cluster import AgentSpec, Cluster
+from mpca.driver.cycle import CycleMachine
+from mpca.driver.objectives import Goals
+from mpca.driver.run_shape import RunShape
+from mpca.driver.runner import Runner
+from mpca.driver.states import RunState
+from mpca.errors import MpcaError
+from mpca.methods import MPCA, to_dict
+from mpca.records import Record, Sink, to_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Case", "Mark", "Marks", "Opened", "open_run"]
+
+START_TIMEOUT_S = 300.0
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run: what is exchanged, and how."""
+
+    name: str
+    agents: int
+    shards: int
+    phases: int
+    cycles: int
+    function: Callable[..., Any]  # what every agent calls
+    args: tuple[Any, ...] = ()
+    reducer: str = "ranges"
+    broadcast: str = "relay"
+    deadline_s: float = 60.0
+    pull: bool = False  # whether agents are pulled: waiting ones need not be
+
+    def method(self) -> MPCA:
+        method = MPCA(shards=self.shards, phases=self.phases)
+        return method if self.pull else replace(method, alpha=0.0, alpha_start=0.0)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The moment a cycle was written."""
+
+    cycle: int
+    at: float  # monotonic seconds
+    received: int  # bytes of the driver's link
+    sent: int
+    ticks: Ticks
+    fields: dict[str, Any]  # of the cycle's record; stages in seconds since the run began
+
+
+@dataclass
+class Marks:
+    """A sink of records that keeps a mark of every cycle, and hands all on to another sink if there is one."""
+
+    interface: str
+    beyond: Sink | None = None
+    marks: list[Mark] = field(default_factory=list)
+
+    def write(self, record: Record) -> None:
+        if self.beyond is not None:
+            self.beyond.write(record)
+        fields = to_json(record)
+        if fields["kind"] == "cycle":
+            received, sent = interface_bytes(self.interface)
+            self.marks.append(Mark(fields["cycle"], time.monotonic(), received, sent, cpu_ticks(), fields))
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class Opened:
+    """A run that can be stepped; `finish` runs it to its end."""
+
+    runner: Runner
+    cluster: Cluster
+    marks: Marks
+
+    def finish(self) -> list[Mark]:
+        """To the end of the run.
+
+        Raises:
+            MpcaError: it failed, or an agent was lost or late: what fewer agents do is no figure.
+        """
+        machine = self.runner.machine
+        while machine.ended is None:
+            self.runner.once()
+            if machine.state == RunState.PAUSED:
+                self.runner.stop("failed", "an agent was lost or late; the cycle's reasons are in the log above")
+        end = machine.ended
+        if end.status == "failed":
+            raise MpcaError(f"bench run failed: {end.reason}")
+        return self.marks.marks
+
+
+def open_run(spark: SparkSession, case: Case, interface: str = "eth0", records: Sink | None = None) -> Opened:
+    """Put a run together on a session; the caller closes its cluster.
+
+    Args:
+        spark: a session that has our jar and plug-in.
+        case: what is run.
+        interface: whose bytes count as the driver's.
+        records: where records go as well.
+    """
+    from mpca.api.shipping import ship
+    from mpca.spark.run.cluster import SparkCluster
+
+    clock, method = SystemClock(), case.method()
+    shape = RunShape.of(
+        method,
+        run=f"bench-{case.name}-{int(clock.wall())}",
+        epoch=0,
+        min_agents=case.agents,
+        deadline_s=case.deadline_s,
+        start_timeout_s=START_TIMEOUT_S,
+        max_cycles=case.cycles,
+    )
+    start = {
+        "agents": case.agents,
+        "run": shape.run,
+        "seed": 0,
+        "shards": method.shards,
+        "layer_aligned": False,
+        "method": to_dict(method),
+        "task": "train",
+        "payload": ship(case.function, case.args, {}),
+        "device": "cpu",
+        "threads": 1,
+        "conf": {},
+    }
+    cluster = SparkCluster(spark, shape.run, reducer=case.reducer, broadcast=case.broadcast)
+    marks = Marks(interface, records)
+    runner = Runner(
+        CycleMachine(shape, AgentTable(case.agents, 1), clock.now()),
+        cluster,
+        method,
+        AgentSpec(python=sys.executable, env=_ONE_THREAD, start=start),
+        Goals(max_cycles=case.cycles),
+        marks,
+        clock,
+        on_output=lambda agent, line: print(f"[agent {agent}] {line}", file=sys.stderr),
+    )
+    return Opened(runner, cluster, marks)

@@ -1,0 +1,187 @@
+"""What one executor decides while it takes part in a relay: whom to ask for which pieces, and when to give an owner up. The
+Python twin of ``org.mpca.rdd.Relay``; events in, instructions out, no I/O, and the time is an argument.
+
+One set of scripts, in ``tests/golden/relay``, is run on both, so a rule that is changed here is changed there.
+
+Participants: the driver, which has all pieces, and K owners, of which this executor is one. Owner i owns the pieces i, i + K,
+i + 2K, ..., in two batches::
+
+    own batch:      FROM_DRIVER --all pieces are here--> ANNOUNCED to the other owners
+
+    other batch:    AWAITED --announced by its owner--> ASKED of its owner
+                       |                                   |
+                       +---------- owner given up ---------+--> FROM_DRIVER
+
+An owner is given up when it cannot be reached, fails a fetch, sends a piece that is damaged twice, or when nothing has come
+for long after the own pieces came. A failure of the driver ends the relay: it is tried again as a new one, which begins with
+the pieces that are here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+__all__ = ["DRIVER", "Announce", "AskDriver", "AskOwner", "Blame", "Done", "Fail", "Instruction", "Relay"]
+
+#: The sender that is no owner.
+DRIVER = -1
+BATCHES = 2
+#: Silence that is borne at least; longer when the own pieces took long, since then the links are slow.
+PATIENCE_S = 3.0
+
+AWAITED, ASKED, FROM_DRIVER, ANNOUNCED = "AWAITED", "ASKED", "FROM_DRIVER", "ANNOUNCED"
+
+
+class AskDriver(NamedTuple):
+    """Ask the driver for pieces, in one request."""
+
+    pieces: list[int]
+
+
+class AskOwner(NamedTuple):
+    """Ask an owner for pieces that it has announced, in one request."""
+
+    owner: int
+    pieces: list[int]
+
+
+class Announce(NamedTuple):
+    """Store pieces where others fetch them, then tell the other owners that this batch is here."""
+
+    batch: int
+    pieces: list[int]
+
+
+class Blame(NamedTuple):
+    """Tell the driver that this owner damages what it sends or, if it is this executor, what it receives."""
+
+    owner: int
+    why: str
+
+
+class Done(NamedTuple):
+    """Every piece is here."""
+
+
+class Fail(NamedTuple):
+    """The driver could not send."""
+
+    why: str
+
+
+Instruction = AskDriver | AskOwner | Announce | Blame | Done | Fail
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Pieces that one owner announces together."""
+
+    owner: int
+    number: int
+    pieces: list[int]
+    state: str
+
+
+class Relay:
+    """See the module's text. `me` is this executor's number among the owners; `present` came with an earlier attempt."""
+
+    def __init__(self, owners: int, me: int, pieces: int, present: Collection[int] = ()) -> None:
+        self._me, self._pieces, self._here = me, pieces, set(present)
+        self._damaging: set[int] = set()  # senders of something that came damaged
+        self._began = self._moved = 0.0  # when it began; when the newest piece came
+        self._own_took: float | None = None  # how long the own pieces took; None: some are missing
+        self._over = False
+        self._batches: list[_Batch] = []
+        for owner in range(owners):
+            own = range(owner, pieces, owners)
+            for number in range(BATCHES):
+                part = own[len(own) * number // BATCHES : len(own) * (number + 1) // BATCHES]
+                if part:
+                    self._batches.append(_Batch(owner, number, list(part), FROM_DRIVER if owner == me else AWAITED))
+
+    def begin(self, now: float) -> list[Instruction]:
+        """Seconds of any clock that does not go back, here and below."""
+        self._began = self._moved = now
+        own = [piece for batch in self._batches if batch.owner == self._me for piece in self._missing(batch)]
+        return [*self._ask_driver(own), *self._advance(now)]
+
+    def arrived(self, piece: int, now: float) -> list[Instruction]:
+        """A piece is here, from whomever."""
+        if self._over or piece in self._here:
+            return []
+        self._here.add(piece)
+        self._moved = now
+        return self._advance(now)
+
+    def announced(self, owner: int, number: int) -> list[Instruction]:
+        """An owner has a batch whole."""
+        out: list[Instruction] = []
+        for batch in self.awaited():
+            if (batch.owner, batch.number) == (owner, number):
+                batch.state = ASKED
+                wanted = self._missing(batch)
+                out += [AskOwner(owner, wanted)] if wanted else []
+        return out
+
+    def damaged(self, sender: int) -> None:
+        """A piece came damaged, and its sender is asked for it once more."""
+        self._damaging.add(sender)
+
+    def failed(self, sender: int, damage: bool, why: str) -> list[Instruction]:
+        """A sender cannot be reached, or fails to send a piece.
+
+        `damage`: a piece came damaged twice. What several senders damage is damaged by this executor or its link.
+        """
+        culprit = self._me if len(self._damaging) > 1 else sender
+        out: list[Instruction] = [Blame(culprit, why)] if damage and culprit != DRIVER else []
+        if self._over:
+            return out
+        if sender == DRIVER:
+            self._over = True
+            return [*out, Fail(why)]
+        return [*out, *self._give_up(sender)]
+
+    def tick(self, now: float) -> list[Instruction]:
+        """Time has passed."""
+        if self._over or self._own_took is None or now - self._moved <= max(PATIENCE_S, 3 * self._own_took):
+            return []
+        silent = [batch.owner for batch in self._batches if batch.owner != self._me and self._missing(batch)]
+        return [one for owner in silent for one in self._give_up(owner)]
+
+    def abandon(self) -> None:
+        """Nobody wants it any more. What is still under way may fail by damage, which is told."""
+        self._over = True
+
+    def awaited(self) -> list[_Batch]:
+        """Batches whose announcement is looked for."""
+        return [batch for batch in self._batches if batch.state == AWAITED and not self._over]
+
+    def _advance(self, now: float) -> list[Instruction]:
+        out: list[Instruction] = []
+        for batch in self._batches:
+            if batch.owner == self._me and batch.state == FROM_DRIVER and not self._missing(batch):
+                batch.state = ANNOUNCED
+                out.append(Announce(batch.number, batch.pieces))
+        if self._own_took is None and all(one.state == ANNOUNCED for one in self._batches if one.owner == self._me):
+            self._own_took = now - self._began
+        if len(self._here) == self._pieces:
+            self._over = True
+            out.append(Done())
+        return out
+
+    def _give_up(self, owner: int) -> list[Instruction]:
+        out: list[Instruction] = []
+        for batch in self._batches:
+            if batch.owner == owner and batch.state != FROM_DRIVER:
+                batch.state = FROM_DRIVER
+                out += self._ask_driver(self._missing(batch))
+        return out
+
+    @staticmethod
+    def _ask_driver(wanted: list[int]) -> list[Instruction]:
+        return [AskDriver(wanted)] if wanted else []
+
+    def _missing(self, batch: _Batch) -> list[int]:
+        return [piece for piece in batch.pieces if piece not in self._here]

@@ -1,0 +1,266 @@
+"""`mpca.ingest_dataframe`: a Spark DataFrame or SQL result, written once as shards that agents stream.
+
+Two jobs on the executors. The first makes a record of each row, keeps it on the executors' disks, and surveys them all; then
+the driver knows classes, sizes and what is wrong. The second brings the records of each shard together and writes it. What
+is decided of rows is in `mpca.data.rows` and `mpca.data.ingest_rows`; here is only what Spark does of it.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+
+from mpca.checks import nearest
+from mpca.data.ingest import Options, begin, finish, look
+from mpca.data.ingest_rows import Files, Plan, make_plan, notes_of, write_shard
+from mpca.data.manifest import Manifest, opened
+from mpca.data.rows import FILES, NUMBERS, Form, Packed, Survey, pack_rows, survey
+from mpca.errors import ConfigError, EnvironmentRefused, JvmError, MpcaError
+from mpca.extras import require
+from mpca.units import parse_size
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+__all__ = ["IngestedData", "ingest_dataframe"]
+
+_LOOK_S = 0.5  # how often progress is told
+_IMAGE = {"origin", "height", "width", "nChannels", "mode", "data"}  # the struct of Spark's image source
+_FILE = {"path", "content"}  # of its binaryFile source
+_WHOLE, _REAL = ("ByteType", "ShortType", "IntegerType", "LongType"), ("FloatType", "DoubleType", "DecimalType")
+_REMEDY = "a vector (VectorAssembler makes one of columns), an array of numbers, an image, its bytes, or its path"
+_PYTHON_ERROR = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Refused|Interrupt))(?:: (.*))?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class IngestedData:
+    """A data set that was written, to train on: ``mpca.Distributor(conf=data.conf)``, and ``mpca.dataset("train")`` in it."""
+
+    path: str
+    """As `data.path` of a configuration."""
+    classes: list[str]
+    """The names of the labels 0, 1, 2, ..."""
+    records: dict[str, int]
+    """How many of each split."""
+    bad: int
+    """Images that could not be read; they are named in ``bad.jsonl``."""
+    found: str
+    """"new", "resumed", or "finished": the same rows lay there already."""
+    name: str
+    """As `data.name`: "imagenet" for images, "vectors" for numbers."""
+
+    @property
+    def conf(self) -> dict[str, str]:
+        """Keys of a configuration, to be merged with others."""
+        return {"data.name": self.name, "data.path": self.path}
+
+
+def ingest_dataframe(
+    df: DataFrame,
+    target: str,
+    *,
+    features: str = "features",
+    label: str = "label",
+    classes: int | None = None,
+    withheld: int = 0,
+    shorter_edge: int = 0,
+    seed: int = 0,
+    shard_size: str = "120MiB",
+    on_progress: Callable[[int, int], None] = lambda done, of: None,
+) -> IngestedData:
+    """Write the rows of a DataFrame as shards into the folder `target`, by a job on its executors.
+
+    The same rows, options and seed find it finished, in whatever order rows come; what was broken off is gone on with. The
+    DataFrame is computed once; its records lie on the executors' disks while this goes on.
+
+    Args:
+        df: any DataFrame.
+        target: a folder that all executors share: ``hdfs://...``, or a path of a shared disk.
+        features: column of vectors (``pyspark.ml.linalg``), of arrays of numbers, which may be nested, of images as Spark's
+            image source has them, of their bytes (``binaryFile``), also with their paths in a struct, or of their paths.
+        label: column of whole numbers from 0 on, or of the classes' names.
+        classes: how many there are, if labels are numbers; as many as there are labels if not given.
+        withheld: so many rows of each class go into the validation split, which a run is evaluated on.
+        shorter_edge: of images: encode again with the shorter edge at so many pixels; 0: as they are.
+        seed: of the shuffle, and of what is withheld.
+        shard_size: bytes of a shard, about.
+        on_progress: called with the rows that are written, and all of them.
+
+    Raises:
+        ConfigError: columns or rows that cannot be trained on: which, how many, where the first is, and what to do;
+            or the target holds something else.
+        EnvironmentRefused: the executors' Python has no mpca, or nothing is installed here that decodes images.
+        MpcaError: the job failed; begins with its root cause.
+    """
+    from pyspark import StorageLevel
+
+    try:
+        options = Options(seed, shorter_edge, withheld, parse_size(shard_size))
+    except ValueError as error:  # of a size without its unit
+        raise ConfigError(str(error)) from None
+    form = _form(df, features, label)
+    if form.kind not in NUMBERS:
+        require("simplejpeg", "PIL")
+    rows = df.select(features, label).rdd
+    context = rows.context
+    packed = rows.mapPartitionsWithIndex(partial(_pack, form, seed)).persist(StorageLevel.DISK_ONLY)
+    try:
+        with _job(context, "mpca: looking at the rows"):
+            told = _survey_all(packed, form, withheld)
+        plan = make_plan(form, told, target, options, classes)
+        with opened(target) as store:
+            found, manifest = look(store, target, plan.digest)
+            if manifest is None:
+                begin(store, plan.digest)
+                with _job(context, "mpca: writing shards"):
+                    _write_all(context, packed, plan, on_progress)
+                manifest = finish(store, plan.classes, options, plan.digest, notes_of(plan, store), plan.vectors)
+    finally:
+        packed.unpersist()
+    return _told(target, manifest, found)
+
+
+def _told(target: str, manifest: Manifest, found: str) -> IngestedData:
+    records = {split: of.records for split, of in manifest.splits.items()}
+    name = "imagenet" if manifest.vectors is None else "vectors"
+    return IngestedData(target, manifest.classes, records, manifest.bad, found, name)
+
+
+# ---- columns -------------------------------------------------------------------------------------------------------------
+
+
+def _form(df: DataFrame, features: str, label: str) -> Form:
+    for column in (features, label):
+        if column not in df.columns and "." not in column:  # a dot reaches into a struct
+            raise ConfigError(f"the DataFrame has no column {column!r}: {nearest(column, df.columns)}")
+    of_features, of_label = (field.dataType for field in df.select(features, label).schema.fields)
+    kind, dtype = _kind(features, of_features)
+    name = type(of_label).__name__
+    if name not in (*_WHOLE, *_REAL, "StringType"):
+        raise ConfigError(
+            f"column {label!r} is of type {of_label.simpleString()}: labels are whole numbers, or names as texts; cast it"
+        )
+    return Form(features, label, kind, dtype)
+
+
+def _kind(column: str, of: DataType) -> tuple[str, str]:
+    """What a column of features is, and numpy's type of its numbers."""
+    from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
+
+    if type(of).__name__ == "VectorUDT":  # of pyspark.ml, or of the older pyspark.mllib
+        return "vector", "float32"
+    if isinstance(of, ArrayType):
+        inner: DataType = of
+        while isinstance(inner, ArrayType):
+            inner = inner.elementType
+        if type(inner).__name__ in (*_WHOLE, *_REAL):
+            return "array", "int64" if type(inner).__name__ in _WHOLE else "float32"
+    if isinstance(of, BinaryType):
+        return "binary", ""
+    if isinstance(of, StringType):
+        return "path", ""
+    if isinstance(of, StructType) and set(of.names) >= _IMAGE:
+        return "image", ""
+    if isinstance(of, StructType) and set(of.names) >= _FILE:
+        return "file", ""
+    raise ConfigError(f"column {column!r} is of type {of.simpleString()}, which is no record to train on; give {_REMEDY}")
+
+
+# ---- on the executors ----------------------------------------------------------------------------------------------------
+
+_Rows = Iterator[Any]  # what `pack_rows` gives
+
+
+def _pack(form: Form, seed: int, partition: int, rows: Iterable[Any]) -> _Rows:
+    return pack_rows(form, partition, rows, seed)
+
+
+def _survey(form: Form, withheld: int, packed: _Rows) -> Iterator[Survey]:
+    with Files() as files:
+        yield survey(form, packed, withheld, files.size if form.kind in FILES else None)
+
+
+def _keyed(plan: Plan, packed: _Rows) -> Iterator[tuple[tuple[int, bytes], Packed]]:
+    for one in packed:
+        yield (plan.place(one.digest, one.label), one.digest), one
+
+
+def _place(key: tuple[int, bytes]) -> int:
+    return key[0]
+
+
+def _write(plan: Plan, done: Any, place: int, keyed: Iterable[tuple[Any, Packed]]) -> Iterator[int]:
+    count = write_shard(plan, place, (one for _, one in keyed))
+    done.add(count)
+    yield count
+
+
+# ---- on the driver -------------------------------------------------------------------------------------------------------
+
+
+def _survey_all(packed: RDD[Any], form: Form, withheld: int) -> Survey:
+    if not packed.getNumPartitions():
+        return Survey(withheld)
+    return packed.mapPartitions(partial(_survey, form, withheld)).treeReduce(Survey.plus)
+
+
+def _write_all(context: SparkContext, packed: RDD[Any], plan: Plan, on_progress: Callable[[int, int], None]) -> None:
+    shards = sum(plan.shards.values())
+    done = context.accumulator(0)
+    keyed = packed.mapPartitions(partial(_keyed, plan))
+    ordered = keyed.repartitionAndSortWithinPartitions(shards, _place)  # type: ignore[call-overload]  # pyspark asks for more
+    with _telling(done, plan.records, on_progress):
+        written = sum(ordered.mapPartitionsWithIndex(partial(_write, plan, done)).collect())
+    if written != plan.records:
+        raise MpcaError(f"the DataFrame gave {plan.records} rows and then {written}: write it to a table first")
+
+
+@contextmanager
+def _telling(done: Any, total: int, on_progress: Callable[[int, int], None]) -> Iterator[None]:
+    """Tell how far it is, while a job goes on; Spark adds up what finished tasks say."""
+    over = threading.Event()
+
+    def tell() -> None:
+        told = -1
+        while not over.wait(_LOOK_S):
+            if done.value != told:
+                told = done.value
+                on_progress(min(told, total), total)  # a task that was done twice counts twice
+
+    teller = threading.Thread(target=tell, name="mpca-progress", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()
+    on_progress(total, total)
+
+
+@contextmanager
+def _job(context: SparkContext, description: str) -> Iterator[None]:
+    """What a job is called in Spark's pages, and its failure as an error of ours."""
+    context.setJobDescription(description)
+    try:
+        yield
+    except Py4JJavaError as error:
+        text = str(error.java_exception.getMessage() or error)
+        raised = _PYTHON_ERROR.findall(text)
+        if "No module named 'mpca'" in text:
+            raise EnvironmentRefused(
+                "the executors' Python has no mpca: submit with an environment that has it (--archives, mpca pack), or set "
+                "PYSPARK_PYTHON to an interpreter that has it on every node"
+            ) from None
+        cause = ": ".join(part for part in raised[-1] if part) if raised else text.splitlines()[0]
+        raise JvmError(f"{description} failed: {cause}") from error
+    finally:
+        context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]

@@ -1,0 +1,182 @@
+"""Files of a cluster as commands need them: may I write here, is this there already, bring it up once.
+
+Through the JVM of `jvm/hadoop.py`. A run's own files go through `mpca.storage` and its stores.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+from mpca.checks import masked
+from mpca.errors import EnvironmentRefused
+
+__all__ = ["ClusterFiles", "content_key"]
+
+_BLOCK = 1 << 20
+
+
+def content_key(jars: Sequence[Path]) -> str:
+    """A name for these files' content: the same on every machine, another one after any change."""
+    digest = hashlib.sha256()
+    for jar in sorted(jars, key=lambda one: one.name):
+        digest.update(jar.name.encode() + b"\0")
+        with jar.open("rb") as file:
+            while block := file.read(_BLOCK):
+                digest.update(block)
+    return digest.hexdigest()[:16]
+
+
+class ClusterFiles:
+    """The file systems that the cluster's configuration names."""
+
+    def __init__(self, jvm: Any, configuration: Any) -> None:
+        self._jvm = jvm
+        self._configuration = configuration
+
+    @property
+    def default(self) -> str:
+        """``fs.defaultFS``."""
+        return str(self._configuration.get("fs.defaultFS", "file:///"))
+
+    def home(self) -> str:
+        """The user's folder, where Spark keeps what an application needs while it runs."""
+        with _Refusing(self.default):
+            return str(self._system("/").getHomeDirectory().toString())
+
+    def check_writable(self, path: str, what: str) -> None:
+        """Raises EnvironmentRefused when the user may not make or change files there; nothing is written to find out."""
+        with _Refusing(path, what):
+            system, here = self._system(path), self._standing(path)
+            if not system.getFileStatus(here).isDirectory():
+                raise EnvironmentRefused(f"{what} lies in a file: {masked(path)}: {here.toString()} is not a folder")
+            access = self._jvm.org.apache.hadoop.fs.permission.FsAction.WRITE_EXECUTE
+            try:
+                system.access(here, access)
+            except Py4JJavaError as error:
+                raise EnvironmentRefused(
+                    f"{what} is not writable: {masked(path)}: {_first_line(error)}; name a folder of your own"
+                ) from None
+
+    def probe(self, folder: str) -> None:
+        """Write a file in `folder`, or what of it is there, rename it, read its length, remove it all.
+
+        Raises:
+            EnvironmentRefused: one of these fails; says which.
+        """
+        system = self._system(folder)
+        name = f"{str(self._standing(folder).toString()).rstrip('/')}/.mpca-doctor"
+        steps: list[tuple[str, Callable[[], Any]]] = [
+            ("write", lambda: self._write(system, self._path(f"{name}/a"), b"mpca")),
+            ("rename", lambda: system.rename(self._path(f"{name}/a"), self._path(f"{name}/b"))),
+            ("read", lambda: system.getFileStatus(self._path(f"{name}/b")).getLen() == 4),
+        ]
+        try:
+            for step, act in steps:
+                with _Refusing(folder, f"cannot {step} in"):
+                    if not act():
+                        raise EnvironmentRefused(f"cannot {step} in {masked(folder)}: it was refused without a word")
+        except EnvironmentRefused:
+            with suppress(Py4JJavaError):
+                system.delete(self._path(name), True)
+            raise
+        with _Refusing(folder, "cannot remove from"):
+            system.delete(self._path(name), True)
+
+    def clock(self, folder: str) -> float:
+        """Wall clock of the NameNode in seconds, by a file of a moment in `folder`, or what of it is there."""
+        with _Refusing(folder):
+            system = self._system(folder)
+            there = self._path(f"{str(self._standing(folder).toString()).rstrip('/')}/.mpca-doctor-clock")
+            self._write(system, there, b"")
+            stamp = system.getFileStatus(there).getModificationTime() / 1000
+            system.delete(there, False)
+        return float(stamp)
+
+    def space(self, path: str) -> int:
+        """Bytes that are left."""
+        with _Refusing(path):
+            return int(self._system(path).getStatus(self._standing(path)).getRemaining())
+
+    def read(self, path: str) -> str | None:
+        """A small file's text; None if there is no such file."""
+        with _Refusing(path):
+            system, there = self._system(path), self._path(path)
+            if not system.exists(there):
+                return None
+            stream = system.open(there)
+            try:
+                return str(self._jvm.java.util.Scanner(stream, "UTF-8").useDelimiter("\\A").next())  # all of it, on Java 8 too
+            finally:
+                stream.close()
+
+    def names(self, folder: str) -> list[str]:
+        """What lies in a folder, sorted; nothing if there is no such folder."""
+        with _Refusing(folder):
+            system, there = self._system(folder), self._path(folder)
+            return sorted(str(one.getPath().getName()) for one in system.listStatus(there)) if system.exists(there) else []
+
+    def bring(self, jars: Sequence[Path], say: Callable[[str], None]) -> str:
+        """One archive of these jars in the user's folder, put there unless the same content is there already; its address."""
+        folder = f"{self.home()}/.mpca"
+        target = f"{folder}/spark-jars-{content_key(jars)}.zip"
+        with _Refusing(target):
+            system = self._system(target)
+            if system.exists(self._path(target)):
+                return target
+            size = sum(jar.stat().st_size for jar in jars)
+            say(f"bringing Spark's jars to {target}, once: {size >> 20} MiB")
+            with TemporaryDirectory(prefix="mpca-jars-") as work:
+                local = Path(work) / "jars.zip"
+                with zipfile.ZipFile(local, "w", zipfile.ZIP_STORED) as archive:  # jars are compressed already
+                    for jar in jars:
+                        archive.write(jar, jar.name)
+                half = self._path(f"{target}.{id(self):x}")
+                system.copyFromLocalFile(False, True, self._path(f"file://{local}"), half)
+                if not system.rename(half, self._path(target)):  # another one was quicker, with the same bytes
+                    system.delete(half, False)
+        return target
+
+    def _standing(self, path: str) -> Any:
+        """The path, or the nearest folder above it that is there."""
+        system, here = self._system(path), self._path(path)
+        while not system.exists(here):
+            here = here.getParent()
+        return here
+
+    def _write(self, system: Any, path: Any, data: bytes) -> bool:
+        stream = system.create(path, True)
+        stream.write(bytearray(data))
+        stream.close()
+        return True
+
+    def _path(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(path)
+
+    def _system(self, path: str) -> Any:
+        with _Refusing(path):
+            return self._path(path).getFileSystem(self._configuration)
+
+
+class _Refusing:
+    """Turns what the JVM throws into a refusal that names the path."""
+
+    def __init__(self, path: str, what: str = "not reachable:") -> None:
+        self._path, self._what = path, what
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, Py4JJavaError):
+            raise EnvironmentRefused(f"{self._what} {masked(self._path)}: {masked(_first_line(error))}") from None
+
+
+def _first_line(error: Py4JJavaError) -> str:
+    return str(error.java_exception.toString()).splitlines()[0]

@@ -1,0 +1,41 @@
+"""Which hosts hold the shards of a data set on HDFS: asked once a run, so that agents may read first what lies beside them.
+
+A preference and no more: what cannot be found out costs bytes on the wire, and the run goes on without it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from mpca.data.manifest import load_manifest
+from mpca.errors import ConfigError
+from mpca.spark.hdfs.store import HdfsStore
+from mpca.storage import Location
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["shard_hosts"]
+
+log = logging.getLogger("mpca.data")
+
+
+def shard_hosts(spark: SparkSession, path: str) -> tuple[tuple[str, ...], ...]:
+    """Of each shard that is trained on the hosts that hold it; empty when `path` is not on HDFS, or nobody says.
+
+    Args:
+        path: as `data.path` of a configuration.
+    """
+    if not path.startswith("hdfs:"):
+        return ()
+    try:
+        store = HdfsStore(spark, Location.parse(path))
+        try:
+            shards, hosts = load_manifest(store).splits["train"].shards, store.hosts("")
+        finally:
+            store.close()
+    except (OSError, ConfigError) as error:
+        log.warning("which hosts hold the data is not known, so agents read whatever comes: %s", error)
+        return ()
+    return tuple(tuple(hosts.get(shard.name, ())) for shard in shards)

@@ -1,0 +1,113 @@
+"""The door to the driver's JVM: one typed method for each of ``org.mpca.bridge.MpcaBridge``, plain values in and out.
+
+Bulk never passes here: it lies in the segment (`segment.py`). Structured values travel as msgpack.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+from py4j.java_gateway import JavaPackage
+
+from mpca.errors import EnvironmentRefused
+from mpca.spark.jvm.errors import jvm_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["JAR", "OWNER_FILTER", "PLUGIN", "MpcaBridge"]
+
+#: The JVM part, shipped inside the package.
+JAR = Path(__file__).resolve().parents[2] / "jars" / "mpca-spark_2.12.jar"
+#: What ``spark.plugins`` has to name.
+PLUGIN = "org.mpca.bridge.MpcaPlugin"
+#: For ``spark.ui.filters``: Spark's web pages for the user of their process alone.
+OWNER_FILTER = "org.mpca.bridge.OwnerFilter"
+
+
+class MpcaBridge:
+    """One run's bridge. Any thread may call; only `poll` waits."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        run: str,
+        *,
+        epoch: int,
+        reducer: str,
+        broadcast: str,
+        chunk_bytes: int,
+        segment_path: str,
+    ) -> None:
+        """See the Java constructor.
+
+        Raises:
+            EnvironmentRefused: the session has not our jar.
+            JvmError: the JVM refuses, such as for a session without our plug-in.
+        """
+        context: Any = spark.sparkContext
+        java_class = context._jvm.org.mpca.bridge.MpcaBridge
+        if isinstance(java_class, JavaPackage):
+            raise EnvironmentRefused(
+                f"the Spark session has no class org.mpca.bridge.MpcaBridge: start it with spark.jars={JAR} and "
+                f"spark.plugins={PLUGIN}, or by mpca.session()"
+            )
+        with jvm_errors(f"opening run {run}"):
+            self._java = java_class(context._jsc.sc(), run, epoch, reducer, broadcast, chunk_bytes, segment_path)
+
+    def start_agent(
+        self, agent: int, incarnation: int, executor: str, command: list[str], env: dict[str, str], start: bytes
+    ) -> None:
+        """Submit the holding job of one agent; `start` is the body of its Start frame."""
+        spec = msgpack.packb({"command": command, "env": env, "start": start}, use_bin_type=True)
+        with jvm_errors(f"starting agent {agent}"):
+            self._java.startAgent(agent, incarnation, executor, spec)
+
+    def submit(self, order: bytes) -> None:
+        """Submit a packed order."""
+        with jvm_errors("submitting an order"):
+            self._java.submit(order)
+
+    def cancel(self, order: int, reason: str) -> None:
+        """End an order's job."""
+        with jvm_errors(f"cancelling order {order}"):
+            self._java.cancel(order, reason)
+
+    def take_sum(self, order: int, length: int) -> None:
+        """Have the sum of a finished order written into the segment, and freed."""
+        with jvm_errors(f"taking the sum of order {order}"):
+            self._java.takeSum(order, length)
+
+    def publish(self, length: int) -> int:
+        """Make the first `length` bytes of the segment a broadcast; its id."""
+        with jvm_errors("publishing a broadcast"):
+            return int(self._java.publish(length))
+
+    def withdraw(self, broadcast: int) -> None:
+        """Free a broadcast on the driver."""
+        with jvm_errors(f"withdrawing broadcast {broadcast}"):
+            self._java.withdraw(broadcast)
+
+    def rediscover(self, executors: list[str]) -> None:
+        """Ask these executors which agents live."""
+        with jvm_errors("rediscovering agents"):
+            self._java.rediscover(executors)
+
+    def poll(self, timeout_ms: int) -> list[bytes]:
+        """Packed events since the last call; waits for the first."""
+        with jvm_errors("polling events"):
+            packed: list[bytes] = msgpack.unpackb(self._java.poll(timeout_ms), raw=False)
+            return packed
+
+    def inventory(self) -> list[dict[str, Any]]:
+        """What of any run of the session lies on the driver and on each executor."""
+        with jvm_errors("taking the inventory"):
+            found: list[dict[str, Any]] = msgpack.unpackb(self._java.inventory(), raw=False)
+            return found
+
+    def close(self) -> None:
+        """Kill what is left and free everything."""
+        with jvm_errors("closing the run"):
+            self._java.close()

@@ -1,0 +1,70 @@
+"""The memory file in which vectors pass between the driver's Python and its JVM.
+
+It has no name, so nothing is left behind whoever is killed, and /dev/shm does not bound it. It is allocated before it is
+written, so that a full machine is an error here and no signal there. It grows to the largest vector and stays.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["DriverSegment"]
+
+
+class DriverSegment:
+    """One vector at a time, from the file's start on. Not safe for two threads at once."""
+
+    def __init__(self) -> None:
+        self._fd = os.memfd_create("mpca-driver")
+        self._size = 0
+
+    @property
+    def path(self) -> str:
+        """Where another process of this machine opens it."""
+        return f"/proc/{os.getpid()}/fd/{self._fd}"
+
+    def reserve(self, size_bytes: int) -> None:
+        """Make room.
+
+        Raises:
+            OSError: there is not that much memory.
+        """
+        if size_bytes > self._size:
+            os.posix_fallocate(self._fd, 0, size_bytes)
+            self._size = size_bytes
+
+    def write(self, vector: npt.NDArray[np.float32 | np.uint8]) -> int:
+        """Copy a vector in; its bytes."""
+        data = np.ascontiguousarray(vector).view(np.uint8).data
+        self.reserve(len(data))
+        done = 0
+        while done < len(data):  # one call moves at most 2 GiB
+            done += os.pwrite(self._fd, data[done:], done)
+        return len(data)
+
+    def read(self, length: int) -> npt.NDArray[np.float32]:
+        """A copy of the first `length` bytes."""
+        vector = np.empty(length // 4, dtype="<f4")
+        data = vector.view(np.uint8).data
+        done = 0
+        while done < length:
+            got = os.preadv(self._fd, [data[done:]], done)
+            if got == 0:
+                raise OSError(f"segment is shorter than the vector: bytes={done}, expected={length}")
+            done += got
+        return vector
+
+    def read_bytes(self, length: int) -> bytes:
+        """A copy of the first `length` bytes, which are no vector; at most 2 GiB."""
+        data = os.pread(self._fd, length, 0)
+        if len(data) != length:
+            raise OSError(f"segment is shorter than the piece: bytes={len(data)}, expected={length}")
+        return data
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

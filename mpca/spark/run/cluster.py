@@ -1,0 +1,135 @@
+"""The cluster port over Spark executors: what the driver decided goes to the JVM, what comes back becomes events.
+
+Thin on purpose. Decisions are in `mpca.driver`, jobs and bytes in the JVM (``org.mpca.rdd``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+
+from mpca.driver.cluster import AgentSpec
+from mpca.driver.events import ClusterEvent
+from mpca.errors import RemoteProtocolError
+from mpca.spark.jvm.bridge import MpcaBridge
+from mpca.spark.jvm.segment import DriverSegment
+from mpca.spark.yarn.client import loss_reason
+from mpca.wire.codec import encode
+from mpca.wire.messages import Hello, Start
+from mpca.wire.orders import Answer, Order, Rediscovered
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["AGENT_COMMAND", "SparkCluster"]
+
+#: Arguments of the interpreter that make it an agent.
+AGENT_COMMAND = ("-m", "mpca.agent.main")
+_FRAME_HEADER = 4  # the length in front of a frame's body
+
+_EVENTS: dict[str, type[ClusterEvent]] = {cls.__name__: cls for cls in get_args(ClusterEvent)}
+#: Fields that are more than a plain value.
+_NESTED: dict[tuple[str, str], Callable[[Any], Any]] = {
+    ("AgentHello", "hello"): lambda fields: Hello(**fields),
+    ("ExecutorLost", "reason"): loss_reason,
+    ("OrderDone", "answers"): lambda packed: [Answer.unpack(one) for one in packed],
+    ("AgentsFound", "agents"): lambda rows: [Rediscovered(**row) for row in rows],
+}
+
+
+class SparkCluster:
+    """A `Cluster` over a Spark session that has our jar and plug-in. One object a run."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        run: str,
+        *,
+        epoch: int = 0,
+        reducer: str = "ranges",
+        broadcast: str = "relay",
+        chunk_bytes: int = 256 << 10,
+        agent_command: Sequence[str] = AGENT_COMMAND,
+    ) -> None:
+        self._agent_command = list(agent_command)
+        self._segment = DriverSegment()
+        self._closed = False
+        try:
+            self._bridge = MpcaBridge(
+                spark,
+                run,
+                epoch=epoch,
+                reducer=reducer,
+                broadcast=broadcast,
+                chunk_bytes=chunk_bytes,
+                segment_path=self._segment.path,
+            )
+        except BaseException:
+            self._segment.close()
+            raise
+
+    def start_agent(self, agent: int, incarnation: int, executor: str, spec: AgentSpec) -> None:
+        message = Start(**{**spec.start, "agent": agent, "incarnation": incarnation})
+        self._bridge.start_agent(
+            agent,
+            incarnation,
+            executor,
+            command=[spec.python, *self._agent_command],
+            env=spec.env,
+            start=encode(message)[_FRAME_HEADER:],
+        )
+
+    def submit(self, order: Order) -> None:
+        self._bridge.submit(order.pack())
+
+    def cancel(self, order: int, reason: str) -> None:
+        self._bridge.cancel(order, reason)
+
+    def take_sum(self, order: int, length: int) -> npt.NDArray[np.float32]:
+        self._segment.reserve(length)
+        self._bridge.take_sum(order, length)
+        return self._segment.read(length)
+
+    def publish(self, vector: npt.NDArray[np.float32]) -> int:
+        if vector.dtype != np.float32:
+            raise ValueError(f"a broadcast is float32: dtype={vector.dtype}")
+        return self._bridge.publish(self._segment.write(vector))
+
+    def withdraw(self, broadcast: int) -> None:
+        self._bridge.withdraw(broadcast)
+
+    def rediscover(self, executors: list[str]) -> None:
+        self._bridge.rediscover(executors)
+
+    def poll(self, timeout_s: float) -> list[ClusterEvent]:
+        return [_event(packed) for packed in self._bridge.poll(max(0, round(timeout_s * 1000)))]
+
+    def inventory(self) -> list[dict[str, Any]]:
+        """What of any run of the session lies on the driver and on each executor: for whoever looks for a leak."""
+        return self._bridge.inventory()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            try:
+                self._bridge.close()
+            finally:
+                self._segment.close()
+
+
+def _event(packed: bytes) -> ClusterEvent:
+    fields = msgpack.unpackb(packed, raw=False, strict_map_key=False)
+    kind = fields.pop("kind")
+    try:
+        values = {name: _NESTED.get((kind, name), _plain)(value) for name, value in fields.items()}
+        return _EVENTS[kind](**values)
+    except (KeyError, TypeError) as error:
+        raise RemoteProtocolError(f"event of the JVM is not ours: kind={kind}, fields={sorted(fields)}: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    return value

@@ -1,0 +1,353 @@
+"""Spark sessions for runs: the embedded one, several executor JVMs on this machine, and the settings that any one needs.
+
+The embedded session is a ``local-cluster``: executors are real JVMs that are killed and replaced like a cluster's. Spark
+writes their files under SPARK_HOME, which for a pip installation lies inside site-packages; so it gets a SPARK_HOME of its
+own, a folder of links in the caller's work folder, and nothing is written anywhere else.
+
+Other users of the machine are kept out: Spark's processes ask each other for a secret that is made for the session, its web
+pages answer its owner alone, its folder is closed to others, and settings reach the JVM in a file instead of its arguments.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socketserver
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from mpca.config import child_environment
+from mpca.errors import EnvironmentRefused, JvmError, RunFailed
+from mpca.private import FOLDER, opener
+from mpca.redaction import MASK, properties, secrets_of
+from mpca.spark.jvm.bridge import JAR, OWNER_FILTER
+from mpca.spark.jvm.log import first_error
+from mpca.spark.run.checks import check_heaps, check_session
+from mpca.spark.run.limits import check_limits
+from mpca.spark.settings import settings
+from mpca.timeouts import EXECUTORS_END_S, SESSION_END_S
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SETTINGS", "check_executors", "check_session", "limit_reads", "session"]
+
+#: What any session needs for a run, submitted by hand too.
+SETTINGS: Mapping[str, str] = settings()
+#: Many small JVMs share this machine with the agents: one collector thread each, no files in /tmp, and no optimizing
+#: compiler, which took half of two cores for the first minute (the tests here need a fifth less CPU without it).
+_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+#: In ``spark/``: we made it, and may remove it.
+_MARK = ".made-by-mpca"
+#: Times that each executor was started, none of them to any end, after which there is no hope.
+_STARTS = 4
+_LOG_CONF = """\
+rootLogger.level = {level}
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{{HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+logger.mpca.name = mpca
+logger.mpca.level = INFO
+"""
+
+
+@contextmanager
+def session(
+    work_dir: str | os.PathLike[str] | None = None,
+    *,
+    executors: int,
+    agents_per_executor: int = 1,
+    executor_memory: int = 1 << 30,
+    driver_memory: int = 1 << 30,
+    conf: Mapping[str, str] | None = None,
+    name: str = "mpca",
+    ui: bool = False,
+    log_level: str = "WARN",
+) -> Iterator[SparkSession]:
+    """An embedded session, ended with everything it started and wrote.
+
+    Args:
+        work_dir: an existing folder; Spark's files go into ``spark/`` in it, which is removed at the end, and at the
+            beginning when a driver that was killed left it there. None: a temporary one.
+        executors: executor JVMs on this machine.
+        agents_per_executor: each agent takes two cores of its executor (they are slots, not real cores).
+        executor_memory: bytes of an executor's heap.
+        driver_memory: bytes of the driver's heap.
+        conf: more Spark settings; they win, but for `spark.ui.filters`, to which they add.
+        name: what Spark calls the application.
+        ui: whether Spark's web page is served, to this user on this machine.
+        log_level: of Spark's own logs, which go to ``spark/driver.log`` and the executors' folders.
+
+    Raises:
+        EnvironmentRefused: our jar is not built, Java is missing, or another session lives in this process.
+        ConfigError: a setting in `conf` that a run cannot stand.
+    """
+    from pyspark import SparkContext
+
+    if not JAR.is_file():
+        raise EnvironmentRefused(f"the JVM part is not built: {JAR} is missing; run `make setup`, or `mvn package` in jvm/")
+    with ExitStack() as stack:
+        folder = work_dir if work_dir is not None else stack.enter_context(tempfile.TemporaryDirectory(prefix="mpca-"))
+        home = Path(folder).resolve() / "spark"
+        chosen = _chosen(home, executors, agents_per_executor, executor_memory, driver_memory, conf or {}, name, ui)
+        check_session(chosen, agents=executors * agents_per_executor, agents_per_executor=agents_per_executor)
+        check_heaps(chosen)
+        if str(chosen["spark.master"]).startswith("local"):
+            check_limits(executors, executors * agents_per_executor)
+        if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:
+            raise EnvironmentRefused("this process has a Spark session already; stop it, or run on it by mpca.Distributor")
+        _make_home(home, log_level)
+        gateway = None
+        try:
+            gateway = _launch(home, chosen)
+            yield _open(gateway, home, chosen)
+        finally:
+            started = _started(home)
+            _stop(gateway)
+            _end(started)
+            _remove(home)
+
+
+def _chosen(
+    home: Path,
+    executors: int,
+    agents_per_executor: int,
+    executor_memory: int,
+    driver_memory: int,
+    conf: Mapping[str, str],
+    name: str,
+    ui: bool,
+) -> dict[str, str]:
+    """All settings of an embedded session; arguments as of `session`, `home` is its own folder."""
+    mebibytes = executor_memory >> 20
+    java_options = f"{_JAVA_OPTIONS} -Djava.io.tmpdir={home / 'local'}"
+    chosen = {
+        **SETTINGS,
+        "spark.app.name": name,
+        "spark.master": f"local-cluster[{executors},{2 * agents_per_executor},{mebibytes}]",
+        "spark.executor.memory": f"{mebibytes}m",
+        "spark.driver.memory": f"{driver_memory >> 20}m",
+        "spark.driver.extraClassPath": str(JAR),
+        "spark.executor.extraClassPath": str(JAR),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(home / "local"),
+        "spark.sql.warehouse.dir": str(home / "warehouse"),
+        "spark.ui.enabled": str(ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.executor.extraJavaOptions": java_options,
+        # However often executors are killed, the application goes on.
+        "spark.deploy.maxExecutorRetries": "-1",
+        **conf,
+    }
+    if chosen["spark.master"].startswith("local-cluster"):  # daemons by hand know of no secret, or of their own
+        chosen = {"spark.authenticate": "true", "spark.authenticate.secret": secrets.token_hex(32), **chosen}
+    chosen["spark.ui.filters"] = ",".join(filter(None, (OWNER_FILTER, chosen.get("spark.ui.filters"))))
+    return chosen
+
+
+def _make_home(home: Path, log_level: str) -> None:
+    if (home / _MARK).is_file() and not home.is_symlink():
+        shutil.rmtree(home, ignore_errors=True)
+    try:
+        home.mkdir(FOLDER)  # what the JVMs make in it is reached through it alone
+        (home / _MARK).touch()
+    except FileExistsError:
+        raise EnvironmentRefused(
+            f"a folder that mpca did not make is where Spark's files would go: {home}; move it away, or name another run folder"
+        ) from None
+    except OSError as error:
+        raise EnvironmentRefused(f"Spark's work folder cannot be made: {home}: {error.strerror}") from error
+    try:
+        _fill(home, log_level)
+    except OSError as error:
+        _remove(home)
+        raise EnvironmentRefused(f"Spark's work folder cannot be made: {home}: {error.strerror}") from error
+
+
+def _fill(home: Path, log_level: str) -> None:
+    import pyspark
+
+    for entry in Path(pyspark.__file__).resolve().parent.iterdir():
+        if entry.name in ("jars", "bin", "sbin", "python"):
+            (home / entry.name).symlink_to(entry)
+    (home / "local").mkdir()
+    (home / "conf").mkdir()
+    (home / "conf" / "log4j2.properties").write_text(_LOG_CONF.format(level=log_level.lower()))
+
+
+@contextmanager
+def _environment(**changes: str) -> Iterator[None]:
+    """Changes of the environment that pyspark's launcher reads, taken back afterwards."""
+    before = child_environment()
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name in changes:
+            if name in before:
+                os.environ[name] = before[name]
+            else:
+                del os.environ[name]
+
+
+@contextmanager
+def _defaults(folder: Path, conf: Mapping[str, str]) -> Iterator[None]:
+    """The settings where a JVM that starts finds them; as arguments everybody could read them in /proc."""
+    path = folder / "spark-defaults.conf"
+    with open(path, "x", encoding="utf-8", opener=opener) as file:
+        file.write(properties(conf))
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _launch(home: Path, conf: Mapping[str, str]) -> Any:
+    """The driver's JVM, with its output in driver.log."""
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+
+    log = home / "driver.log"
+    with (
+        log.open("wb") as sink,
+        _defaults(home / "conf", conf),
+        _environment(
+            SPARK_HOME=str(home),
+            SPARK_CONF_DIR=str(home / "conf"),
+            SPARK_LOCAL_IP="127.0.0.1",
+            SPARK_LOCAL_HOSTNAME="localhost",
+        ),
+    ):
+        try:
+            # A session of its own: a signal to the terminal's group must end the run in order, not its JVMs.
+            return launch_gateway(None, {"stdout": sink, "stderr": sink, "start_new_session": True})
+        except PySparkException as error:
+            said = _masked(first_error(log.read_text(errors="replace")), conf)
+            raise EnvironmentRefused(
+                f"the driver's JVM did not start: {said or error}; Java 8, 11 or 17 must be on PATH or in JAVA_HOME"
+            ) from error
+
+
+def _open(gateway: Any, home: Path, settings: Mapping[str, str]) -> SparkSession:
+    """Raises EnvironmentRefused with the JVM's first error: it is gone before anybody else could ask it."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    from mpca.spark.jvm.errors import jvm_errors
+
+    try:
+        with jvm_errors("Spark does not start"):
+            conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm).setAll(list(settings.items()))
+            context = SparkContext(conf=conf, gateway=gateway)
+            limit_reads(context._accumulatorServer)
+            context.pythonExec = sys.executable  # of Spark's own Python functions; else the first python3 of the PATH
+            return SparkSession(context)
+    except JvmError as error:
+        # What is thrown may only be what followed: "cannot call methods on a stopped SparkContext".
+        said = first_error((home / "driver.log").read_text(errors="replace"))
+        raise EnvironmentRefused(_masked(f"Spark does not start: {said}" if said else str(error), settings)) from error
+
+
+def _masked(text: str, conf: Mapping[str, str]) -> str:
+    for value in filter(None, map(conf.get, secrets_of(conf))):
+        text = text.replace(value, MASK)
+    return text
+
+
+def check_executors(work_dir: str | os.PathLike[str], wanted: int, conf: Mapping[str, str]) -> None:
+    """Raises RunFailed when executors of a session in this folder end again and again: Spark would start them for ever.
+
+    Args:
+        work_dir: as it was given to `session`.
+        wanted: executors of the session.
+        conf: its settings; what is secret in them is not said.
+    """
+    started = sorted((Path(work_dir).resolve() / "spark" / "work").glob("app-*/*/stderr"), key=lambda one: int(one.parent.name))
+    if len(started) < wanted * _STARTS:
+        return
+    with suppress(OSError):
+        said = next(filter(None, (first_error(one.read_text(errors="replace")) for one in started)), "")
+        why = f"executors do not start: {len(started)} were, and none has come; the JVM of the first says: {said or 'nothing'}"
+        raise RunFailed(_masked(why, conf))
+
+
+def limit_reads(server: socketserver.BaseServer, seconds: float = SESSION_END_S) -> None:
+    """Have pyspark's server of accumulators give up on a connection that stops in the middle of what it says.
+
+    It takes whoever connects and reads their token without end, so another user of this machine could keep a session from
+    ending.
+    """
+    handler: Any = server.RequestHandlerClass
+    server.RequestHandlerClass = type(handler.__name__, (handler,), {"timeout": seconds})
+
+
+def _stop(gateway: Any) -> None:
+    """End the session, its JVM, and what pyspark keeps of them for a next one, which would have another class path."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    active = SparkContext._active_spark_context
+    if active is not None:
+        with suppress(Exception):  # the JVM may be dead already; it is ended below in any case
+            active.stop()
+    for cls, attribute in (
+        (SparkContext, "_active_spark_context"),
+        (SparkContext, "_gateway"),
+        (SparkContext, "_jvm"),
+        (SparkSession, "_instantiatedSession"),
+        (SparkSession, "_activeSession"),
+    ):
+        setattr(cls, attribute, None)
+    if gateway is None:
+        return
+    with suppress(Exception):
+        gateway.shutdown()
+    process = gateway.proc
+    process.stdin.close()
+    try:
+        process.wait(SESSION_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _started(home: Path) -> list[psutil.Process]:
+    """JVMs of this session. Its gateway may not be known: a signal can come while pyspark still waits for its port."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if any(str(home) in word for word in child.cmdline()):
+                found.append(child)
+    return found
+
+
+def _end(started: list[psutil.Process]) -> None:
+    """They end by themselves when all is well; one that was interrupted in its start has nobody left to tell it."""
+    _, left = psutil.wait_procs(started, timeout=EXECUTORS_END_S)
+    for process in left:
+        with suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(left, timeout=SESSION_END_S)
+
+
+def _remove(home: Path) -> None:
+    """Remove the folder; executors that are still ending may write into it for a moment."""
+    until = time.monotonic() + SESSION_END_S
+    while home.exists() and time.monotonic() < until:
+        shutil.rmtree(home, ignore_errors=True)
+        if home.exists():
+            time.sleep(0.1)

@@ -1,0 +1,243 @@
+"""YARN as a client sees it: queues, the largest container, nodes, an application's end. And what its words mean.
+
+Through YARN's own client in the JVM of `jvm/hadoop.py`, not through the ResourceManager's web pages: those are often closed on
+a secured cluster, and there may be two of them. What is read from diagnostics is pure, below.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+from mpca.checks import nearest
+from mpca.errors import EnvironmentRefused
+
+__all__ = [
+    "Application",
+    "Largest",
+    "MemoryKill",
+    "Queue",
+    "Yarn",
+    "application_ids",
+    "exit_code",
+    "loss_reason",
+    "memory_kill",
+]
+
+_APPLICATION = re.compile(r"\bapplication_\d+_\d{4,}\b")
+_EXIT = (
+    re.compile(r"User application exited with status (\d+)"),
+    re.compile(r"exited with\s+exitCode: (-?\d+)"),
+)
+_MEMORY = re.compile(r"([\d.]+ ?[KMGTkmgt]?i?B) of ([\d.]+ ?[KMGTkmgt]?i?B) (physical|virtual) memory used")
+_KILLED, _FAILED = 143, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Largest:
+    """The largest container to be had."""
+
+    memory: int  # bytes
+    cores: int
+    why: str  # what bounds it
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """One queue."""
+
+    name: str  # as --queue takes it
+    running: bool
+    capacity: float  # share of its parent, 0 to 1
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """An application at one moment."""
+
+    id: str
+    state: str
+    final: str
+    diagnostics: str
+
+    @property
+    def over(self) -> bool:
+        return self.state in ("FINISHED", "FAILED", "KILLED")
+
+
+class Yarn:
+    """One client. Ended by `close`."""
+
+    def __init__(self, jvm: Any) -> None:
+        """Raises EnvironmentRefused when no ResourceManager answers."""
+        self._jvm = jvm
+        self.configuration = jvm.org.apache.hadoop.yarn.conf.YarnConfiguration()
+        # A command asks and tells; it does not wait for a quarter of an hour.
+        self.configuration.set("yarn.resourcemanager.connect.max-wait.ms", "15000")
+        self.configuration.set("yarn.resourcemanager.connect.retry-interval.ms", "1000")
+        for again in ("ipc.client.connect.max.retries", "ipc.client.connect.max.retries.on.timeouts"):
+            self.configuration.set(again, "0")  # these would be within each of those tries
+        self._client = jvm.org.apache.hadoop.yarn.client.api.YarnClient.createYarnClient()
+        self._client.init(self.configuration)
+        self._client.start()
+
+    def close(self) -> None:
+        self._client.stop()
+
+    def setting(self, key: str, default: str = "") -> str:
+        """One key as this machine's configuration has it."""
+        return str(self.configuration.get(key, default))
+
+    def largest(self) -> Largest:
+        """The largest container that any node could give, and no larger than YARN allows.
+
+        Raises:
+            EnvironmentRefused: no ResourceManager answers, or it has no node.
+        """
+        try:
+            allowed = self._client.createApplication().getNewApplicationResponse().getMaximumResourceCapability()
+            nodes = [report.getCapability() for report in self._nodes()]
+        except Py4JJavaError as error:
+            raise self._unreachable(error) from None
+        if not nodes:
+            raise EnvironmentRefused(
+                "YARN has no running node: an application would wait for ever; see `yarn node -list -all`, and the "
+                "NodeManagers' logs"
+            )
+        memory, cores = max(node.getMemorySize() for node in nodes), max(node.getVirtualCores() for node in nodes)
+        why = "the largest node" if memory < allowed.getMemorySize() else "yarn.scheduler.maximum-allocation-mb"
+        return Largest(min(memory, allowed.getMemorySize()) << 20, min(cores, allowed.getVirtualCores()), why)
+
+    def nodes(self) -> list[tuple[str, str]]:
+        """Id and web address of every running node."""
+        return [(str(report.getNodeId().toString()), str(report.getHttpAddress())) for report in self._nodes()]
+
+    def unhealthy(self) -> list[tuple[str, str]]:
+        """Id and reason of every node that takes no containers."""
+        return [(str(one.getNodeId().toString()), str(one.getHealthReport())) for one in self._nodes("UNHEALTHY")]
+
+    def resource_types(self) -> list[str]:
+        """Names of what a node can have, ``yarn.io/gpu`` among them where YARN counts GPUs."""
+        return [str(one.getName()) for one in self._client.getResourceTypeInfo()]
+
+    def queues(self) -> list[Queue]:
+        """Leaf queues: those that take applications."""
+        try:
+            found = self._client.getAllQueues()
+        except Py4JJavaError as error:
+            raise self._unreachable(error) from None
+        return [
+            Queue(str(one.getQueueName()), str(one.getQueueState()) == "RUNNING", float(one.getCapacity()))
+            for one in found
+            if not one.getChildQueues()
+        ]
+
+    def check_queue(self, name: str) -> Queue:
+        """Raises EnvironmentRefused for a queue that does not exist or takes no applications."""
+        known = {one.name: one for one in self.queues()}
+        found = known.get(name) or known.get(name.rpartition(".")[2])
+        if found is None:
+            raise EnvironmentRefused(f"no such queue: --queue {name}; {nearest(name, known)}")
+        if not found.running:
+            raise EnvironmentRefused(f"queue is stopped: --queue {name}; choose another, or have it started")
+        return found
+
+    def application(self, id: str) -> Application:
+        """Raises EnvironmentRefused for one that YARN does not know."""
+        try:
+            report = self._client.getApplicationReport(self._id(id))
+        except Py4JJavaError as error:
+            raise EnvironmentRefused(f"YARN does not know {id}: {_first_line(error)}") from None
+        return Application(
+            id, str(report.getYarnApplicationState()), str(report.getFinalApplicationStatus()), str(report.getDiagnostics())
+        )
+
+    def kill(self, id: str) -> None:
+        """Have an application ended; not an error when it has ended already."""
+        self._client.killApplication(self._id(id))
+
+    def _id(self, id: str) -> Any:
+        return self._jvm.org.apache.hadoop.yarn.api.records.ApplicationId.fromString(id)
+
+    def _nodes(self, state: str = "RUNNING") -> list[Any]:
+        array = self._jvm.py4j.reflection.ReflectionUtil.classForName("org.apache.hadoop.yarn.api.records.NodeState")
+        one = self._jvm.java.lang.reflect.Array.newInstance(array, 1)
+        self._jvm.java.lang.reflect.Array.set(one, 0, self._jvm.org.apache.hadoop.yarn.api.records.NodeState.valueOf(state))
+        return list(self._client.getNodeReports(one))
+
+    def _unreachable(self, error: Py4JJavaError) -> EnvironmentRefused:
+        where = self.setting("yarn.resourcemanager.address")
+        return EnvironmentRefused(
+            f"no ResourceManager answers at {where}: {_first_line(error)}; is it up, and HADOOP_CONF_DIR right?"
+        )
+
+
+# ---- words of YARN and Spark -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryKill:
+    """A container that had more than it was given."""
+
+    used: str
+    limit: str
+    kind: str  # "physical" or "virtual"
+
+    def advice(self, setting: str = "spark.executor.memoryOverhead") -> str:
+        """Limit, peak and setting in a sentence."""
+        if self.kind == "virtual":
+            setting, verb = "yarn.nodemanager.vmem-check-enabled=false", "set"
+        else:
+            verb = "raise cluster.agent_memory or"
+        return f"container killed for {self.kind} memory: peak {self.used}, limit {self.limit}; {verb} {setting}"
+
+
+def memory_kill(text: str) -> MemoryKill | None:
+    """What a container was killed for, out of YARN's diagnostics or Spark's reason of a lost executor.
+
+    Example:
+        >>> memory_kill("Current usage: 1.5 GB of 1 GB physical memory used; 3 GB of 2.1 GB virtual memory used.").used
+        '1.5 GB'
+    """
+    found = [MemoryKill(*one) for one in _MEMORY.findall(text)]
+    # both are rounded: "1.9 GB of 1.9 GB" is what exceeded it by less than YARN tells
+    return next((one for one in found if _bytes(one.used) >= _bytes(one.limit)), None)
+
+
+def loss_reason(text: str) -> str:
+    """Why an executor was lost, as a person can act on it; Spark's words where we know none better."""
+    killed = memory_kill(text)
+    return f"{killed.advice()} ({text})" if killed is not None else text
+
+
+def exit_code(application: Application) -> int:
+    """The run's exit code, out of the end of its application.
+
+    Killed from outside reads as SIGTERM does.
+    """
+    if application.final == "SUCCEEDED":
+        return 0
+    if application.state == "KILLED" or application.final == "KILLED":
+        return _KILLED
+    for pattern in _EXIT:
+        found = pattern.findall(application.diagnostics)
+        if found:
+            return int(found[-1]) if int(found[-1]) > 0 else _FAILED
+    return _FAILED
+
+
+def application_ids(text: str) -> list[str]:
+    """Ids of applications that a text names, each once."""
+    return list(dict.fromkeys(_APPLICATION.findall(text)))
+
+
+def _bytes(text: str) -> float:
+    number, unit = re.fullmatch(r"([\d.]+) ?([KMGTkmgt]?)i?B", text).groups()  # type: ignore[union-attr]
+    return float(number) * (1 << 10 * " KMGT".index(unit.upper() or " "))
+
+
+def _first_line(error: Py4JJavaError) -> str:
+    return str(error.java_exception.toString()).splitlines()[0]

@@ -1,0 +1,270 @@
+"""What of a cluster would stop a run, or end one early, found out before a container is asked for.
+
+Each question is a small function that answers with a `Finding`; none of them changes anything, but for a file of a moment in
+the user's folder. Who cannot be asked (a web page that is closed) is told as such, and is no reason to stop.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+
+from mpca.errors import EnvironmentRefused
+from mpca.spark.hdfs.files import ClusterFiles
+from mpca.spark.jvm.hadoop import SparkHome
+from mpca.spark.settings import settings
+from mpca.spark.yarn.client import Yarn
+from mpca.spark.yarn.submit import check_scala
+from mpca.timeouts import PAGE_S
+from mpca.units import format_size, parse_duration
+
+__all__ = ["Finding", "examine", "examine_here", "jar_here", "judge_clock", "judge_expiry", "judge_java", "judge_space"]
+
+_CLOCK_WARN_S, _CLOCK_BAD_S = 60.0, 300.0  # Kerberos refuses five minutes
+_SPACE = 10 << 30
+_JAVAS = ("1.8", "8", "11", "17")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One answer."""
+
+    what: str
+    level: str  # "ok"; "note": good to know; "change": a run would suffer; "stop": a run would not start
+    text: str  # what is there and, unless it is good, what to change
+
+
+def examine_here(home: SparkHome) -> Iterator[Finding]:
+    """This machine alone: interpreter, Spark, our jar."""
+    python = platform.python_version()
+    good = (3, 10) <= sys.version_info[:2] <= (3, 13)
+    yield Finding("Python", "ok" if good else "stop", python if good else f"{python}: must be 3.10 to 3.13")
+    try:
+        check_scala(home.core_jar)
+        line = home.version.rpartition(".")[0]
+        level, text = ("ok", "") if line == "3.5" else ("change", ": tested with the 3.5 line")
+        yield Finding("Spark", level, f"{home.version} in {home.path}{text}")
+    except EnvironmentRefused as error:
+        yield Finding("Spark", "stop", str(error))
+
+
+def examine(jvm: Any, yarn: Yarn, queue: str, folder: str | None) -> Iterator[Finding]:
+    """The cluster. One question after the other, so that a slow one is seen.
+
+    Args:
+        jvm: of `hadoop.hadoop_jvm`.
+        yarn: a client of it.
+        queue: that runs would be submitted to.
+        folder: where runs would be written; the user's own if None.
+    """
+    files = ClusterFiles(jvm, yarn.configuration)
+    yield judge_java(str(jvm.java.lang.System.getProperty("java.version")))
+    yield _asked("login", lambda: _login(jvm))
+    web = _Web(yarn)
+    yield _asked("Hadoop", lambda: _versions(str(jvm.org.apache.hadoop.util.VersionInfo.getVersion()), web))
+    yield _asked("nodes", lambda: _nodes(yarn))
+    yield _asked("largest container", lambda: _largest(yarn))
+    yield _asked("queue", lambda: _queue(yarn, queue))
+    yield _asked("virtual memory", lambda: _vmem(yarn, web))
+    yield _asked("attempts", lambda: _attempts(yarn, web))
+    yield _asked("node expiry", lambda: judge_expiry(web.setting("yarn.nm.liveness-monitor.expiry-interval-ms", "600000")))
+    yield _asked("GPUs", lambda: _gpus(yarn))
+    yield _asked("HDFS", lambda: _rights(files, folder or files.home()))
+    yield _asked("space", lambda: judge_space(files.space(folder or files.home())))
+    yield _asked("clock", lambda: _clock(files, folder or files.home()))
+
+
+# ---- judging: values in, a finding out -----------------------------------------------------------------------------------
+
+
+def judge_java(version: str) -> Finding:
+    """Spark 3.5 runs on Java 8, 11 and 17."""
+    known = any(version == one or version.startswith(f"{one}.") or version.startswith(f"{one}_") for one in _JAVAS)
+    return Finding("Java", "ok" if known else "change", version if known else f"{version}: Spark 3.5 is made for 8, 11 and 17")
+
+
+def judge_space(remaining: int) -> Finding:
+    """A backup needs three times the model; HDFS that is nearly full fails them all."""
+    if remaining >= _SPACE:
+        return Finding("space", "ok", f"{format_size(remaining)} left")
+    return Finding("space", "change", f"{format_size(remaining)} left: backups need three times the model each; make room")
+
+
+def judge_clock(seconds: float) -> Finding:
+    """Seconds by which the NameNode's clock is ahead of ours."""
+    text = f"the NameNode's is {abs(seconds):.1f} s {'ahead' if seconds > 0 else 'behind'}"
+    if abs(seconds) < _CLOCK_WARN_S:
+        return Finding("clock", "ok", text)
+    level = "stop" if abs(seconds) >= _CLOCK_BAD_S else "change"
+    return Finding("clock", level, f"{text}: Kerberos refuses {_CLOCK_BAD_S:.0f} s; let the machines use one time server")
+
+
+def judge_expiry(milliseconds: str) -> Finding:
+    """YARN's node expiry, which it looks at every third of it, against the RPC time-outs that we set."""
+    noticed = int(milliseconds) / 1000 * 4 / 3
+    ours = parse_duration(settings(yarn=True)["spark.rpc.askTimeout"])
+    text = f"a lost node is noticed after up to {noticed:.0f} s"
+    if noticed < ours:
+        return Finding("node expiry", "ok", text)
+    return Finding(
+        "node expiry",
+        "change",
+        f"{text}: set spark.rpc.askTimeout and spark.rpc.io.connectionTimeout above it (they are {ours:.0f} s), or "
+        "yarn.nm.liveness-monitor.expiry-interval-ms lower; else a lost node ends the run as SUCCEEDED",
+    )
+
+
+# ---- asking ------------------------------------------------------------------------------------------------------------
+
+
+def _asked(what: str, ask: Callable[[], Finding]) -> Finding:
+    try:
+        return ask()
+    except EnvironmentRefused as error:
+        return Finding(what, "stop", str(error))
+    except (_Closed, Py4JError) as error:
+        return Finding(what, "note", f"not known: {str(error).splitlines()[0]}")
+
+
+def _login(jvm: Any) -> Finding:
+    group = jvm.org.apache.hadoop.security.UserGroupInformation
+    user = group.getCurrentUser()
+    name = str(user.getShortUserName())
+    if not group.isSecurityEnabled():
+        return Finding("login", "ok", f"{name}; no Kerberos here")
+    if user.hasKerberosCredentials():
+        return Finding("login", "ok", f"{name} by Kerberos")
+    return Finding("login", "stop", f"no Kerberos ticket for {name}: run kinit, or name spark.kerberos.principal and .keytab")
+
+
+def _versions(client: str, web: _Web) -> Finding:
+    cluster = str(web.resourcemanager("ws/v1/cluster/info")["clusterInfo"]["resourceManagerVersion"])
+    if cluster.startswith("3."):
+        return Finding("Hadoop", "ok", f"{cluster} on the cluster, {client} in this Spark")
+    return Finding("Hadoop", "change", f"{cluster} on the cluster, {client} in this Spark: tested with 3.1 to 3.4")
+
+
+def _nodes(yarn: Yarn) -> Finding:
+    nodes, ill = yarn.nodes(), yarn.unhealthy()
+    if not ill:
+        return Finding("nodes", "ok" if nodes else "stop", f"{len(nodes)} running")
+    return Finding("nodes", "change", f"{len(nodes)} running, {len(ill)} unhealthy: {ill[0][0]}: {ill[0][1]}")
+
+
+def _largest(yarn: Yarn) -> Finding:
+    largest = yarn.largest()
+    text = f"{format_size(largest.memory)}, {largest.cores} vcores (bounded by {largest.why})"
+    return Finding("largest container", "ok", text)
+
+
+def _queue(yarn: Yarn, name: str) -> Finding:
+    found = yarn.check_queue(name)
+    return Finding("queue", "ok", f"{found.name}: {found.capacity:.0%} of its parent")
+
+
+def _vmem(yarn: Yarn, web: _Web) -> Finding:
+    key = "yarn.nodemanager.vmem-check-enabled"
+    node, address = yarn.nodes()[0]
+    try:
+        value, place = web.configured(f"http://{address}", key), node
+    except _Closed:
+        value, place = yarn.setting(key, "true"), "by this machine's configuration"
+    if value == "false":
+        return Finding("virtual memory", "ok", f"not checked ({place})")
+    return Finding(
+        "virtual memory",
+        "change",
+        f"checked ({place}): torch with CUDA reserves more than that, and is killed; set {key}=false",
+    )
+
+
+def _attempts(yarn: Yarn, web: _Web) -> Finding:
+    key = "yarn.resourcemanager.am.max-attempts"
+    value = int(web.setting(key, "2"))
+    text = f"{value} of a driver in cluster mode"
+    if value >= 2:
+        return Finding("attempts", "ok", text)
+    return Finding("attempts", "change", f"{text}: a driver that dies is not started again; set {key}=4")
+
+
+def _gpus(yarn: Yarn) -> Finding:
+    if "yarn.io/gpu" in yarn.resource_types():
+        return Finding("GPUs", "ok", "counted as yarn.io/gpu")
+    return Finding("GPUs", "note", "not counted: cluster.device = 'cuda' needs yarn.io/gpu in resource-types.xml")
+
+
+def _rights(files: ClusterFiles, folder: str) -> Finding:
+    files.probe(folder)
+    return Finding("HDFS", "ok", f"written, renamed and read in {folder}")
+
+
+def _clock(files: ClusterFiles, folder: str) -> Finding:
+    before = time.time()
+    try:
+        stamp = files.clock(folder)
+    except EnvironmentRefused as error:  # told once, by _rights
+        raise _Closed(str(error)) from None
+    return judge_clock(stamp - (before + time.time()) / 2)
+
+
+class _Closed(Exception):
+    """A web page did not answer."""
+
+
+class _Web:
+    """Web pages of YARN's daemons, which know what their machines' files say."""
+
+    def __init__(self, yarn: Yarn) -> None:
+        self._yarn = yarn
+        names = [one for one in yarn.setting("yarn.resourcemanager.ha.rm-ids").split(",") if one]
+        keys = [f"yarn.resourcemanager.webapp.address.{name}" for name in names] or ["yarn.resourcemanager.webapp.address"]
+        self._addresses = [f"http://{yarn.setting(key)}" for key in keys]
+
+    def resourcemanager(self, path: str) -> Any:
+        for address in self._addresses[:-1]:
+            try:
+                return self._get(f"{address}/{path}")
+            except _Closed:
+                continue
+        return self._get(f"{self._addresses[-1]}/{path}")
+
+    def setting(self, key: str, default: str) -> str:
+        """As the ResourceManager has it, else as this machine's files do."""
+        for address in self._addresses:
+            try:
+                return self.configured(address, key)
+            except _Closed:
+                continue
+        return self._yarn.setting(key, default)
+
+    def configured(self, address: str, key: str) -> str:
+        found = self._get(f"{address}/conf?format=json&name={key}")
+        try:
+            return str(found["property"]["value"])
+        except (KeyError, TypeError):
+            raise _Closed(f"{address} does not say {key}") from None
+
+    def _get(self, url: str) -> Any:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a cluster is not behind the way out
+        try:
+            with opener.open(urllib.request.Request(url, headers={"Accept": "application/json"}), timeout=PAGE_S) as answer:
+                return json.loads(answer.read())
+        except (OSError, ValueError, urllib.error.URLError) as error:
+            raise _Closed(f"{url}: {error}") from None
+
+
+def jar_here(path: Path) -> Finding:
+    """Our own jar, which a source checkout may not have built."""
+    if path.is_file():
+        return Finding("jar", "ok", path.name)
+    return Finding("jar", "stop", f"not built: {path}; run `make setup`")

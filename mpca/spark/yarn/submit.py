@@ -1,0 +1,209 @@
+"""Which `spark-submit` line a run becomes. Pure: no file is opened, no cluster asked, nothing started (`cli/submit.py` does).
+
+The line is an interface: it is printed, and a person may take it, change it and run it by hand. So everything that the run
+needs is in it, as settings of Spark: ``--set`` becomes ``--conf spark.mpca.*``, the table of `settings.py` is written out, and
+the containers' sizes are numbers. Only secrets are not: every user can read a line's words in /proc, so they go into a file
+that spark-submit reads, and the line shows that they are there.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mpca.checks import masked
+from mpca.config import SPARK_PREFIX, Resolved
+from mpca.errors import ConfigError, EnvironmentRefused
+from mpca.redaction import MASK, PATTERN, properties, secrets_of
+from mpca.spark.jvm.bridge import JAR
+from mpca.spark.settings import settings
+from mpca.spark.yarn.sizing import Container
+
+__all__ = ["ARCHIVE_NAME", "AUTHENTICATE", "Submission", "agents_python", "check_scala", "no_way_back", "split_archive"]
+
+#: The folder in each container's work folder that an archive is unpacked into.
+ARCHIVE_NAME = "environment"
+#: The only setting of the table in which the cluster's spark-defaults.conf outranks it: an administrator decided.
+AUTHENTICATE = "spark.authenticate"
+_SCALA = re.compile(r"_(2\.\d+)")
+
+
+def split_archive(archive: str) -> tuple[str, str]:
+    """File and folder name of ``X.tar.gz#environment``.
+
+    Raises:
+        ConfigError: a folder name that cannot be one.
+
+    Example:
+        >>> split_archive("hdfs:///env.tar.gz#torch")
+        ('hdfs:///env.tar.gz', 'torch')
+    """
+    path, _, name = archive.partition("#")
+    name = name or ARCHIVE_NAME
+    if not path or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise ConfigError(f"--archives {masked(archive)}: must be FILE#NAME, such as env.tar.gz#{ARCHIVE_NAME}")
+    return path, name
+
+
+def agents_python(config: Resolved, archive: str | None, own: str) -> str:
+    """The interpreter of agents, as their nodes find it: named, in the archive, or the same path as ours."""
+    if config.cluster.python:
+        return config.cluster.python
+    return f"./{split_archive(archive)[1]}/bin/python" if archive else own
+
+
+def no_way_back(config: Resolved, conf: Mapping[str, str]) -> list[str]:
+    """What to say of a run in cluster mode that a driver which is started again could not go on with: a line, or none.
+
+    Args:
+        config: of the run.
+        conf: Spark's settings.
+    """
+    if config.backup.interval or conf.get("spark.yarn.maxAppAttempts", "").strip() == "1":
+        return []
+    return [
+        "warning: backup.interval = 0: no backup is written before the end, so a driver that YARN starts again begins anew; "
+        "set it to 60s, or spark.yarn.maxAppAttempts to 1"
+    ]
+
+
+def check_scala(spark_core: str, jar: str = JAR.name) -> None:
+    """Refuse a Spark and a jar of ours that were compiled for different Scalas.
+
+    Args:
+        spark_core: name of Spark's core jar, ``spark-core_2.12-3.5.4.jar``.
+        jar: name of ours.
+    """
+    spark, ours = _SCALA.search(spark_core), _SCALA.search(jar)
+    if spark is None or ours is None or spark[1] != ours[1]:
+        raise EnvironmentRefused(
+            f"Spark and the JVM part are of different Scalas: {spark_core} is for Scala {spark[1] if spark else 'unknown'}, "
+            f"{jar} for Scala {ours[1] if ours else 'unknown'}; set SPARK_HOME to a Spark for Scala {ours[1] if ours else ''}"
+        )
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A run on its way to YARN."""
+
+    config: Resolved
+    sets: Sequence[str]  # section.key=value, as they were given
+    program: str  # the Python file that spark-submit starts
+    words: Sequence[str]  # its arguments
+    deploy_mode: str  # "client" or "cluster"
+    executor: Container
+    driver: Container
+    python: str  # of the process that submits, and in client mode of the driver
+    spark_jars: Mapping[str, str]  # where containers find Spark's jars: spark.yarn.archive, spark.yarn.jars, or nothing
+    queue: str | None = None
+    archive: str | None = None  # FILE#NAME
+    py_files: Sequence[str] = ()
+    files: Sequence[str] = ()
+    discovery: str = ""  # the script that finds GPUs, one of `files`
+    loopback: str = ""  # SPARK_LOCAL_IP of a cluster that is all on this machine
+    defaults: Mapping[str, str] = field(default_factory=dict, repr=False)  # the cluster's spark-defaults.conf
+    jar: str = field(default=str(JAR))
+
+    def command(self, spark_submit: str = "spark-submit", secrets: str = "") -> list[str]:
+        """The line, word by word, without a secret in it.
+
+        Args:
+            spark_submit: its path.
+            secrets: file with `properties`; empty: there is none, and the line shows which secrets it lacks.
+        """
+        config = self.config
+        hidden = self.hidden()
+        words = [spark_submit, "--master", "yarn", "--deploy-mode", self.deploy_mode, "--name", f"mpca {config.run.name}"]
+        if self.queue:
+            words += ["--queue", self.queue]
+        words += ["--jars", self.jar]
+        for option, values in (("--py-files", self.py_files), ("--files", self.files)):
+            if values:
+                words += [option, ",".join(values)]
+        if self.archive:
+            words += ["--archives", "#".join(split_archive(self.archive))]
+        if secrets:
+            words += ["--properties-file", secrets]
+        for key, value in self.settings().items():
+            if key not in hidden:
+                words += ["--conf", f"{key}={value}"]
+            elif not secrets:
+                words += ["--conf", f"{key}={MASK}"]
+        return [*words, self.program, *self.words]
+
+    def printable(self, spark_submit: str = "spark-submit") -> str:
+        """The line for a shell."""
+        return " ".join(shlex.quote(word) for word in self.command(spark_submit))
+
+    def hidden(self) -> set[str]:
+        """Keys of settings that are secret, by the user's rule, else the cluster's, else Spark's own.
+
+        Of our own settings only keys count: values are paths and names, in which the word "token" may well occur.
+        """
+        ours = {key: "" for key in self.settings() if key.startswith(SPARK_PREFIX)}
+        return secrets_of({**self.settings(), **ours}, self.defaults.get(PATTERN, ""))
+
+    def properties(self) -> str:
+        """The secrets as a properties file, which spark-submit reads in the place of spark-defaults.conf; empty: none."""
+        return properties({key: value for key, value in self.settings().items() if key in self.hidden()})
+
+    def authenticates_by_default(self) -> bool:
+        """Whether `spark.authenticate` is on since nobody said otherwise."""
+        return AUTHENTICATE not in {**self.defaults, **self.config.spark}
+
+    def settings(self) -> dict[str, str]:
+        """Every ``--conf``; what the user says wins over what we would."""
+        table = settings(yarn=True)
+        if AUTHENTICATE in self.defaults:
+            del table[AUTHENTICATE]
+        return {
+            **table,
+            **self._sizes(),
+            **self._pythons(),
+            **self.spark_jars,
+            **self.config.spark,
+            **self._own(),
+        }
+
+    def _sizes(self) -> dict[str, str]:
+        cluster = self.config.cluster
+        agents = self.config.method.agents(cluster.agents)
+        per_executor = min(cluster.agents_per_executor, agents)
+        sizes = {
+            "spark.executor.instances": str(-(-agents // per_executor)),
+            "spark.executor.cores": str(self.executor.cores),
+            self.executor.heap_key: _mib(self.executor.heap),
+            self.executor.overhead_key: _mib(self.executor.overhead),
+            self.driver.heap_key: _mib(self.driver.heap),
+        }
+        if self.deploy_mode == "cluster":
+            sizes[self.driver.overhead_key] = _mib(self.driver.overhead)
+        if cluster.device == "cuda" and self.discovery:
+            # No spark.task.resource.gpu.amount: tasks that ask for a GPU would starve the exchange, or share one with an agent.
+            sizes["spark.executor.resource.gpu.amount"] = str(per_executor)
+            sizes["spark.executor.resource.gpu.discoveryScript"] = self.discovery
+        return sizes
+
+    def _pythons(self) -> dict[str, str]:
+        there = agents_python(self.config, self.archive, self.python)
+        found = {"spark.pyspark.python": there}
+        if self.deploy_mode == "client":
+            found["spark.pyspark.driver.python"] = self.python
+        else:
+            found["spark.yarn.appMasterEnv.PYSPARK_PYTHON"] = there
+            if self.loopback:  # otherwise executors are told an address of this machine that nobody listens on
+                found["spark.yarn.appMasterEnv.SPARK_LOCAL_IP"] = self.loopback
+        return found
+
+    def _own(self) -> dict[str, str]:
+        given = dict(one.partition("=")[::2] for one in self.sets)
+        own = {f"{SPARK_PREFIX}{key.strip()}": value for key, value in given.items() if not key.strip().startswith("spark.")}
+        if self.archive and not self.config.cluster.python:
+            own[f"{SPARK_PREFIX}cluster.python"] = agents_python(self.config, self.archive, self.python)
+        return own
+
+
+def _mib(size: int) -> str:
+    return f"{-(-size // (1 << 20))}m"

@@ -1,0 +1,60 @@
+"""The simulator's relay follows the scripts that hold the Java one: `tests/golden/relay`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpca.sim.relay import AskDriver, Instruction, Relay
+
+SCRIPTS = sorted((Path(__file__).parents[1] / "golden" / "relay").glob("*.json"))
+
+
+def apply(relay: Relay, event: dict[str, Any]) -> list[Instruction]:
+    fields = dict(event)
+    kind = fields.pop("kind")
+    if "now_ms" in fields:
+        fields["now"] = fields.pop("now_ms") / 1000
+    if kind == "arrived":
+        return [one for piece in fields["pieces"] for one in relay.arrived(piece, fields["now"])]
+    if kind == "announced":
+        return relay.announced(fields["owner"], fields["batch"])
+    return getattr(relay, kind)(**fields) or []
+
+
+def as_json(instruction: Instruction) -> dict[str, Any]:
+    name = re.sub("(?<!^)(?=[A-Z])", "_", type(instruction).__name__).lower()
+    return {"do": name, **instruction._asdict()}
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=[path.stem for path in SCRIPTS])
+def test_relay_follows_the_script(path: Path) -> None:
+    script = json.loads(path.read_text())
+    relay = Relay(script["owners"], script["me"], script["pieces"], script["present"])
+    for number, step in enumerate(script["steps"]):
+        done = [as_json(one) for one in apply(relay, step["event"])]
+        assert done == step["expect"], f"step {number}: {step['event']}"
+
+
+def test_there_are_scripts() -> None:
+    assert len(SCRIPTS) >= 15
+
+
+def test_announcements_are_looked_for_until_they_are_of_no_use() -> None:
+    relay = Relay(3, 1, 12)
+
+    def awaited() -> list[tuple[int, int]]:
+        return [(batch.owner, batch.number) for batch in relay.awaited()]
+
+    assert relay.begin(0.0) == [AskDriver([1, 4, 7, 10])]
+    assert awaited() == [(0, 0), (0, 1), (2, 0), (2, 1)]
+    relay.announced(0, 1)
+    assert awaited() == [(0, 0), (2, 0), (2, 1)]
+    relay.failed(2, False, "gone")
+    assert awaited() == [(0, 0)]
+    relay.abandon()
+    assert awaited() == []

@@ -1,0 +1,80 @@
+"""Whoever waits gives up before whoever waits for it does, and every time-out stands in one place."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from mpca import timeouts
+from mpca.config import BackupConfig, ClusterConfig
+from mpca.spark.settings import TABLE
+from mpca.units import parse_duration
+
+ROOT = Path(__file__).resolve().parent.parent
+#: Packages of a run; those for benches, development and the simulator have patience of their own.
+ENGINE = ("agent", "api", "data", "records", "spark", "storage")
+#: How often something is looked at, said or shown: nobody waits for it.
+HOW_OFTEN = ("EVERY", "LOOK", "POLL", "WINDOW", "INTERVAL", "SAY")
+
+CLUSTER = ClusterConfig()
+SPARK = {one.key: parse_duration(one.value) for one in TABLE if "imeout" in one.key}
+#: YARN's default gives a silent node up after ten minutes, and looks every third of that time.
+YARN_NODE_LOST_S = 600.0 * 4 / 3
+
+
+@pytest.mark.parametrize(
+    ("sooner", "later"),
+    [
+        # an order
+        (timeouts.LATE_ALONE_S, CLUSTER.cycle_deadline),
+        (timeouts.LOSS_NEWS_S, timeouts.CANCEL_AFTER_S),  # who is lost is known before a job is cancelled for its deadline
+        (timeouts.CANCEL_AFTER_S, timeouts.ASK_AGAIN_S),  # executors that were cancelled can answer the question
+        (timeouts.ASK_AGAIN_S, CLUSTER.cycle_deadline),
+        (CLUSTER.cycle_deadline + timeouts.CANCEL_AFTER_S, timeouts.SILENT_S),  # late before it is silent
+        (timeouts.SILENT_S, CLUSTER.start_timeout),  # a function that hangs is told of before the start gives up
+        (CLUSTER.start_timeout, CLUSTER.finish_timeout),
+        (
+            SPARK["spark.shuffle.io.connectionCreationTimeout"] + SPARK["spark.shuffle.io.connectionTimeout"],
+            CLUSTER.cycle_deadline,
+        ),
+        (YARN_NODE_LOST_S, SPARK["spark.rpc.askTimeout"]),
+        (YARN_NODE_LOST_S, SPARK["spark.rpc.io.connectionTimeout"]),
+        # what failed again and again
+        (10 * CLUSTER.cycle_deadline, timeouts.BARRED_S),
+        (3 * CLUSTER.start_timeout, timeouts.QUARANTINE_S),  # three starts that fail fall into one window
+        (timeouts.EVALUATOR_AGAIN_S, timeouts.EVALUATOR_DEATHS_S),
+        # the end
+        (timeouts.STOP_AGAIN_S, timeouts.STOP_ORDER_S),
+        (timeouts.STOP_ORDER_S, timeouts.STOP_GRACE_S),
+        (timeouts.STOP_GRACE_S + timeouts.LAST_BACKUP_S, 10.0),  # an interrupted run has about ten seconds
+        (timeouts.EVALUATOR_END_S, timeouts.CHILD_END_S),
+        (timeouts.EXECUTORS_END_S, timeouts.SESSION_END_S),
+        (timeouts.STOP_GRACE_S + timeouts.LAST_BACKUP_S + 2 * timeouts.SESSION_END_S, timeouts.LAST_LINES_S),
+        # HDFS
+        (timeouts.BEAT_S, 5.0),  # README: records on HDFS are at most five seconds old
+        (4 * timeouts.BEAT_S, timeouts.OWNER_DEAD_S),  # several beats may be lost
+        (timeouts.OWNER_DEAD_S, BackupConfig().interval),  # the next attempt owns the folder before a backup is missed
+        (60.0, sum(timeouts.STREAM_AGAIN_S)),  # a NameNode restarts in about a minute
+        (timeouts.WEBHDFS_CONNECT_S, timeouts.WEBHDFS_READ_S),
+    ],
+)
+def test_who_waits_gives_up_first(sooner: float, later: float) -> None:
+    assert sooner < later
+
+
+def _numbers(path: Path) -> list[str]:
+    """Module constants of a file that are numbers of seconds."""
+    found = []
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        if isinstance(target, ast.Name) and target.id.endswith("_S") and not any(one in target.id for one in HOW_OFTEN):
+            found.append(f"{path.relative_to(ROOT)}: {target.id}")
+    return found
+
+
+def test_every_time_out_stands_in_one_place() -> None:
+    files = [path for package in ENGINE for path in sorted((ROOT / "mpca" / package).rglob("*.py"))]
+    assert len(files) > 100
+    assert [one for path in files for one in _numbers(path)] == []
