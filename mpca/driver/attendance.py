@@ -8,6 +8,7 @@ from __future__ import annotations
 from mpca.driver import cluster as c
 from mpca.driver import instructions as i
 from mpca.driver.roster import ACTIVE, FINISHED, Agent, Roster
+from mpca.wire.orders import GONE, Late
 
 __all__ = ["ASK_AGAIN_S", "BARRED_S", "Attendance"]
 
@@ -46,12 +47,12 @@ class Attendance:
         """Whether its download may still end."""
         return key in self._owing and self._roster.is_late(*key)
 
-    def was_late(self, key: Key, reason: str, now: float) -> list:
+    def was_late(self, key: Key, why: Late, now: float) -> list:
         """Its executor answered without it; if it has answered since, it owes nothing any more."""
         if key in self._early:
             self._early.discard(key)
             return []
-        return self._roster.late(*key, reason, now)
+        return self._roster.late(*key, why.text, now, gone=why.code in GONE)
 
     def answered(self, key: Key) -> None:
         """It handed a yield over in time."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from mpca.driver.roster import Agent
 from mpca.methods.base import Method
-from mpca.wire.orders import Answer, Freeze, Frozen
+from mpca.wire.orders import Answer, Freeze, Frozen, Late
 
 __all__ = ["LATE_ALONE_S", "FrozenSet", "Ledger", "Ready", "RunShape", "Sum"]
 
@@ -69,7 +69,7 @@ class FrozenSet:
     beyond: set[int] = field(default_factory=set)  # moved further than the norm limit allows
 
     @classmethod
-    def of(cls, freeze: Freeze, answers: list[Answer], living: set[str]) -> tuple[FrozenSet, dict[tuple[int, int], str]]:
+    def of(cls, freeze: Freeze, answers: list[Answer], living: set[str]) -> tuple[FrozenSet, dict[tuple[int, int], Late]]:
         """What executors answered to a freeze, and by (agent, incarnation) why somebody is late.
 
         Parts of executors that are not among the `living` any more are known and have no weight.
@@ -86,9 +86,9 @@ class FrozenSet:
                     kept.left_out[one.agent] = "not finite"
             if answer.executor in living:
                 kept.weights[answer.executor] = answer.weight
-            for agent, reason in answer.late.items():
-                kept.left_out[agent] = reason
-                late[(agent, wanted.get(agent, -1))] = reason
+            for agent, why in answer.late.items():
+                kept.left_out[agent] = why.text
+                late[(agent, wanted.get(agent, -1))] = why
         for executor, agent, _ in freeze.agents:
             if agent not in kept.frozen:
                 kept.left_out.setdefault(agent, f"executor {executor} lost")

@@ -23,7 +23,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mpca.driver.instructions import StartAgent, Write
-from mpca.wire.orders import GONE
 
 __all__ = [
     "ABSENT",
@@ -218,13 +217,14 @@ class Roster:
         if found.state in (READY, BEGUN):  # READY: it heard Begin from an order that failed
             self.move(found, ACTIVE, now, "first update")
 
-    def late(self, agent: int, incarnation: int, reason: str, now: float) -> list[Instruction]:
+    def late(self, agent: int, incarnation: int, reason: str, now: float, gone: bool = False) -> list[Instruction]:
+        """`gone`: its process has ended."""
         found = self.find(agent, incarnation)
         if found is None or found.state != ACTIVE:
             return []
         self.move(found, LATE, now, reason)
-        if reason in GONE:
-            return []  # its process has ended: that news is on its way here, and says why
+        if gone:
+            return []  # that news is on its way here, and says why
         found.told = True
         self.lost += 1
         return [self.record(found, "lost", reason)]

@@ -126,6 +126,17 @@ def test_a_late_agent_that_dies_was_lost_once() -> None:
     assert roster.lost == 1
 
 
+def test_a_late_agent_whose_process_has_ended_is_told_of_by_its_death_alone() -> None:
+    roster = Roster(wanted=1, per_executor=1)
+    roster.executor_ready("a", "h", 2, 0.0)
+    roster.hello(0, 0, "h", 7, 1.0)
+    roster.move(roster.agents[0], ACTIVE, 2.0, "first update")
+    assert roster.late(0, 0, "died before it handed over", 3.0, gone=True) == []
+    assert (roster.agents[0].state, roster.lost) == (LATE, 0)
+    lost, *_ = roster.died(0, 0, "exit code 137", 4.0)
+    assert (lost.fields["event"], lost.fields["reason"], roster.lost) == ("lost", "exit code 137", 1)
+
+
 def test_who_has_finished_is_not_taken_hold_of_again() -> None:
     roster = Roster(wanted=1, per_executor=1)
     roster.executor_ready("a", "h", 2, 0.0)

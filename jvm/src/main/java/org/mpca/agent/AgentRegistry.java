@@ -12,6 +12,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.Predicate;
 import java.util.logging.Logger;
+import org.mpca.wire.Late;
 
 /**
  * The agents of this executor: where tasks start them, find them, and ask for their shards.
@@ -144,7 +145,7 @@ public final class AgentRegistry {
     YieldKey first = keys.get(0);
     SnapshotKeeper keeper = keepers.get(first.run);
     if (keeper == null) {
-      return SnapshotKeeper.noneOf(keys, ExecutorState.NO_SUCH_INCARNATION);
+      return SnapshotKeeper.noneOf(keys, Late.NO_SUCH_INCARNATION);
     }
     for (YieldKey key : keys) {
       this.yield(key).touch();

@@ -7,6 +7,7 @@ import java.io.ObjectInput;
 import java.io.ObjectOutput;
 import java.util.Collections;
 import java.util.concurrent.TimeUnit;
+import org.mpca.wire.Late;
 
 /**
  * The state of one shard of one agent <i>after the optimiser is next interrupted</i> (MPCA SGD, section 5.1).
@@ -64,15 +65,15 @@ public final class YieldContext implements Externalizable {
       return frozen;
     }
     if (forgotten || registry == null) {
-      throw new AgentGoneException(ExecutorState.FORGOTTEN + ": " + mine);
+      throw new AgentGoneException(Late.FORGOTTEN + ": " + mine);
     }
     Freezing freezing = registry.freeze(Collections.singletonList(mine), deadlineNanos);
     FrozenYield result = freezing.frozen.get(mine.agent);
     if (result != null) {
       return result;
     }
-    String reason = freezing.late.get(mine.agent);
-    if (ExecutorState.DEADLINE.equals(reason)) {
+    Late reason = freezing.late.get(mine.agent);
+    if (reason == Late.DEADLINE) {
       throw new LateAgentException(reason + ": " + mine);
     }
     throw new AgentGoneException(reason + ": " + mine);
