@@ -46,7 +46,7 @@ public final class ExecutorState {
     void perform(Performer performer);
   }
 
-  /** Whoever carries instructions out. */
+  /** Carries instructions out. */
   public interface Performer {
     /** Send the agent a SnapshotRequest. */
     void interrupt(int agent, int cycle, int shard);
@@ -252,7 +252,7 @@ public final class ExecutorState {
     return out;
   }
 
-  /** Nobody needs the yields of this cycle and those before it any more. */
+  /** The driver needs the yields of this cycle and of those before it no more. */
   public List<Instruction> forget(int cycle) {
     List<Instruction> out = new ArrayList<>();
     Map<Integer, Map<Long, Entry>> old = entries.headMap(cycle, true);

@@ -20,8 +20,8 @@ import org.mpca.wire.Late;
  * Keeps one run's {@link ExecutorState} and the bytes that its entries stand for: feeds it events, carries its
  * instructions out.
  *
- * <p>Cycles are numbered anew by a later attempt of the driver. The first yield of a later epoch drops all of the one
- * before; a yield of an earlier one is refused.
+ * <p>A later attempt of the driver (a higher epoch) counts cycles from the start again. Its first yield drops all yields of the
+ * attempt before; a yield of an earlier attempt is refused.
  *
  * <p>Concurrency: state and bytes belong to the thread mpca-snapshots; all methods but the yields' map are commands to it,
  * which return at once. It never waits for anybody.
@@ -31,7 +31,7 @@ final class SnapshotKeeper implements Runnable, ExecutorState.Performer {
 
   /** Yields by key; made on any thread, frozen and dropped on this one. */
   final Map<YieldKey, YieldContext> yields = new ConcurrentHashMap<>();
-  /** Totals, for whoever reports. */
+  /** Totals, for reports. */
   final AtomicLong unread = new AtomicLong();
   final AtomicLong superseded = new AtomicLong();
 

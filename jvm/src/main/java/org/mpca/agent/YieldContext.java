@@ -12,9 +12,9 @@ import org.mpca.wire.Late;
 /**
  * The state of one shard of one agent <i>after the optimiser is next interrupted</i> (MPCA SGD, section 5.1).
  *
- * <p>Making it is free. The first access of any kind, serialisation included, interrupts the agent between two batches,
+ * <p>Making one costs nothing. The first access of any kind, serialisation included, interrupts the agent between two batches,
  * materialises the shard and freezes it; every later access returns the same bytes until the driver forgets the cycle.
- * One that is never read never interrupts anybody, and is counted when it is forgotten.
+ * One that is never read interrupts no agent, and is counted when it is forgotten.
  *
  * <p>What travels is always the frozen state, and what arrives elsewhere needs no agent. Java serialisation is told by
  * Externalizable. Kryo, which clusters set, ignores that; it finds {@link YieldContextKryo} by the annotation, which a
@@ -88,7 +88,7 @@ public final class YieldContext implements Externalizable {
     return frozen != null;
   }
 
-  /** Asks nobody. */
+  /** Interrupts no agent. */
   @Override
   public String toString() {
     return "YieldContext " + key + (frozen != null ? " frozen" : touched ? " asked" : " unread");
