@@ -12,18 +12,23 @@ The Java twin is ``org.mpca.wire.Order``; both travel as msgpack maps.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 import msgpack
 
 __all__ = [
+    "DEADLINE",
     "DIED",
+    "FORGOTTEN",
     "GONE",
     "NO_SUCH_INCARNATION",
     "Answer",
     "Download",
     "Freeze",
     "Frozen",
+    "Late",
+    "LateCode",
     "MembersOrder",
     "Order",
     "Part",
@@ -31,10 +36,30 @@ __all__ = [
     "Reduce",
 ]
 
-#: Why an executor answers without an agent whose process is not there any more; the Java says the same words.
-NO_SUCH_INCARNATION = "no such incarnation"
-DIED = "died before it handed over"
-GONE = (NO_SUCH_INCARNATION, DIED)
+
+class LateCode(IntEnum):
+    """Why an executor answers without an agent. Codes travel and are never reused; the twin of ``org.mpca.wire.Late``."""
+
+    NO_SUCH_INCARNATION = 1
+    DEADLINE = 2
+    DIED = 3
+    FORGOTTEN = 4
+    OLDER_DRIVER = 5
+
+
+#: The process of the agent is not there any more.
+GONE = (LateCode.NO_SUCH_INCARNATION, LateCode.DIED)
+
+
+class Late(NamedTuple):
+    code: LateCode
+    text: str  # for records and people
+
+
+NO_SUCH_INCARNATION = Late(LateCode.NO_SUCH_INCARNATION, "no such incarnation")
+DEADLINE = Late(LateCode.DEADLINE, "no answer before the deadline")
+DIED = Late(LateCode.DIED, "died before it handed over")
+FORGOTTEN = Late(LateCode.FORGOTTEN, "its cycle was forgotten")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +160,7 @@ class Answer:
     executor: str
     host: str
     frozen: list[Frozen]
-    late: dict[int, str]  # agent -> reason
+    late: dict[int, Late]  # by agent
     weight: float
     reduce_start: float  # seconds of the driver's monotonic clock; 0 when the order had no reduce
     reduce_end: float
@@ -146,7 +171,7 @@ class Answer:
     def unpack(cls, data: bytes) -> Answer:
         fields = msgpack.unpackb(data, raw=False, strict_map_key=False)
         fields["frozen"] = [Frozen(**one) for one in fields["frozen"]]
-        fields["late"] = {int(agent): reason for agent, reason in fields["late"].items()}
+        fields["late"] = {int(agent): Late(LateCode(code), text) for agent, (code, text) in fields["late"].items()}
         return cls(**fields)
 
 
