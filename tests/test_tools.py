@@ -59,8 +59,8 @@ def _junit(**skipped: bool) -> str:
 
 
 def test_tests_are_counted_by_folder(counting: ModuleType) -> None:
-    counts = counting.count(_junit(one=False, two=True))
-    assert counts == {"tests/spark": {"passed": 1, "skipped": 1}, "tests": {"passed": 1}}
+    counts = counting.count(_junit(one=False, two=True), _junit(three=False))
+    assert counts == {"tests/spark": {"passed": 2, "skipped": 1}, "tests": {"passed": 2}}
 
 
 @pytest.fixture
