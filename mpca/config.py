@@ -402,8 +402,9 @@ def _read_file(given: _Given, path: str | os.PathLike[str]) -> None:
         if not isinstance(table, dict):
             raise ConfigError(f"{section} = {table!r} ({path}): is a section; write [{section}] and its keys below it")
         pairs = dict(_flat(table)) if section == "spark" else table
-        for key in sorted(pairs, key=lambda key, section=section: _method_name_first(f"{section}.{key}")):  # type: ignore[misc]
-            given.put(f"{section}.{key}", pairs[key], "file", f"{path}: {section}.{key}")
+        named = {f"{section}.{key}": value for key, value in pairs.items()}
+        for full in sorted(named, key=_method_name_first):
+            given.put(full, named[full], "file", f"{path}: {full}")
 
 
 def _too_deep(tables: Mapping[str, Any]) -> bool:

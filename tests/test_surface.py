@@ -22,6 +22,8 @@ def test_every_public_name_can_be_had() -> None:
 
 def test_the_version_is_that_of_the_project() -> None:
     assert f'version = "{mpca.__version__}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f"<version>{mpca.__version__}</version>" in (ROOT / "jvm" / "pom.xml").read_text(encoding="utf-8")
+    assert f"## {mpca.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
 
 
 def test_importing_mpca_imports_neither_torch_nor_spark() -> None:

@@ -96,7 +96,7 @@ class Method(ABC):
     def hold_after(self) -> int:
         """0: the agent never waits. n: an exchange every n updates, in step with the others.
 
-        The agent answers a Yield when it has done exactly n updates since its last install (or since x_0), then takes
+        The agent answers a SnapshotRequest when it has done exactly n updates since its last install (or since x_0), then takes
         no further step until the answering joint state is installed.
         """
         return 0

@@ -62,7 +62,7 @@ class Taken(NamedTuple):
 
 
 class Interrupt(NamedTuple):
-    """Send the agent a Yield."""
+    """Send the agent a SnapshotRequest."""
 
     agent: int
     cycle: int

@@ -16,7 +16,7 @@ from mpca.driver.events import AgentBack, AgentFailedEvent, AgentFinished, Agent
 from mpca.sim.agents import SimAgent
 from mpca.sim.clocks import NodeClock
 from mpca.sim.executor import Answered, Back, Drop, ExecutorState, Interrupt, Write
-from mpca.wire.messages import Begin, Install, Members, Stop, Yield
+from mpca.wire.messages import Begin, Install, Members, SnapshotRequest, Stop
 from mpca.wire.orders import Frozen, Rediscovered
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Node:
         for one in instructions:
             kind = type(one)
             if kind is Interrupt:
-                self.agents[one.agent].receive(Yield(one.cycle, one.shard))
+                self.agents[one.agent].receive(SnapshotRequest(one.cycle, one.shard))
             elif kind is Answered:
                 self._answer(one)
             elif kind is Back:

@@ -5,8 +5,8 @@ runs). A frame is a four-byte big-endian length and a msgpack array ``[code, {fi
 Bulk never travels here: a message names a slot of the mapped segment (`slots.py`). The Java twin is
 ``org.mpca.wire.Message``; both read the same bytes from ``tests/golden/wire/``.
 
-What can be out of order: an Install may arrive while the agent is asked for a Yield (the method says which goes
-first); a Yield may be asked before Begin (the reading of x_0); Stop may come at any time.
+What can be out of order: an Install may arrive while the agent is asked for a SnapshotRequest (the method says which goes
+first); a SnapshotRequest may be asked before Begin (the reading of x_0); Stop may come at any time.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ __all__ = [
     "Message",
     "Progress",
     "Snapshot",
+    "SnapshotRequest",
     "Start",
     "Stop",
-    "Yield",
 ]
 
 
@@ -81,7 +81,7 @@ class Begin(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Yield(Message):
+class SnapshotRequest(Message):
     """Interrupt between two batches and publish one shard into the snapshot slot."""
 
     cycle: int
@@ -237,7 +237,7 @@ class Fetch(Message):
 CODES: dict[int, type[Message]] = {
     1: Start,
     2: Begin,
-    3: Yield,
+    3: SnapshotRequest,
     4: Install,
     5: Stop,
     6: Members,

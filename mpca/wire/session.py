@@ -10,13 +10,13 @@ receives. The stages are those of the agent as this end knows them, so that the 
     STOPPING   Stop was said: the agent ends when its function returns; it still answers
     CLOSED     Finished or Failed was said, the last word of an agent
 
-What can be out of order. The executor may ask for a Yield, offer Installs and say Stop while the agent's last word is
+What can be out of order. The executor may ask for a SnapshotRequest, offer Installs and say Stop while the agent's last word is
 on its way: an agent that is CLOSED drops what it receives. Stop may cross Hello. A Begin may come twice (an order that
-was submitted again), as may Stop. Yield and Install may come in WAITING: x_0 is read, and a joiner gets its state. Members
-comes whenever agents were lost or joined, for a joiner before its Begin; it needs no answer. Files comes when the
+was submitted again), as may Stop. SnapshotRequest and Install may come in WAITING: x_0 is read, and a joiner gets its state.
+Members comes whenever agents were lost or joined, for a joiner before its Begin; it needs no answer. Files comes when the
 agent opens a data set on HDFS; Fetch and Fetched go over the pipes that it names, in turn, and have no session.
 
-Beside the table each end keeps what is owed: one Yield at a time and one Install per shard, each answered by the
+Beside the table each end keeps what is owed: one SnapshotRequest at a time and one Install per shard, each answered by the
 Snapshot or Installed of the same numbers. The answer frees the slot, so an answer to nothing would hand the other side
 a slot that somebody is writing to.
 
@@ -40,9 +40,9 @@ from mpca.wire.messages import (
     Message,
     Progress,
     Snapshot,
+    SnapshotRequest,
     Start,
     Stop,
-    Yield,
 )
 
 __all__ = [
@@ -72,16 +72,19 @@ TRANSITIONS: dict[str, dict[str, dict[type[Message], str]]] = {
         LOADING: {Hello: WAITING, Stop: STOPPING, Progress: LOADING, Files: LOADING, **_ENDINGS},
         WAITING: {
             Begin: TRAINING, Stop: STOPPING, Members: WAITING, Files: WAITING,
-            Yield: WAITING, Snapshot: WAITING, Install: WAITING, Installed: WAITING, Progress: WAITING, **_ENDINGS,
+            SnapshotRequest: WAITING, Snapshot: WAITING, Install: WAITING, Installed: WAITING, Progress: WAITING,
+            **_ENDINGS,
         },
         TRAINING: {
             Begin: TRAINING, Stop: STOPPING, Members: TRAINING, Files: TRAINING,
-            Yield: TRAINING, Snapshot: TRAINING, Install: TRAINING, Installed: TRAINING, Progress: TRAINING, **_ENDINGS,
+            SnapshotRequest: TRAINING, Snapshot: TRAINING, Install: TRAINING, Installed: TRAINING, Progress: TRAINING,
+            **_ENDINGS,
         },
         STOPPING: {
             Begin: STOPPING, Stop: STOPPING, Members: STOPPING, Files: STOPPING,
             Hello: STOPPING,  # it was on its way when Stop was said
-            Yield: STOPPING, Snapshot: STOPPING, Install: STOPPING, Installed: STOPPING, Progress: STOPPING, **_ENDINGS,
+            SnapshotRequest: STOPPING, Snapshot: STOPPING, Install: STOPPING, Installed: STOPPING, Progress: STOPPING,
+            **_ENDINGS,
         },
         CLOSED: {},
     },
@@ -90,22 +93,25 @@ TRANSITIONS: dict[str, dict[str, dict[type[Message], str]]] = {
         LOADING: {Hello: WAITING, Stop: STOPPING, Progress: LOADING, Files: LOADING, **_ENDINGS},
         WAITING: {
             Begin: TRAINING, Stop: STOPPING, Members: WAITING, Files: WAITING,
-            Yield: WAITING, Snapshot: WAITING, Install: WAITING, Installed: WAITING, Progress: WAITING, **_ENDINGS,
+            SnapshotRequest: WAITING, Snapshot: WAITING, Install: WAITING, Installed: WAITING, Progress: WAITING,
+            **_ENDINGS,
         },
         TRAINING: {
             Begin: TRAINING, Stop: STOPPING, Members: TRAINING, Files: TRAINING,
-            Yield: TRAINING, Snapshot: TRAINING, Install: TRAINING, Installed: TRAINING, Progress: TRAINING, **_ENDINGS,
+            SnapshotRequest: TRAINING, Snapshot: TRAINING, Install: TRAINING, Installed: TRAINING, Progress: TRAINING,
+            **_ENDINGS,
         },
         STOPPING: {
             Begin: STOPPING, Stop: STOPPING, Members: STOPPING, Files: STOPPING,
-            Yield: STOPPING, Snapshot: STOPPING, Install: STOPPING, Installed: STOPPING, Progress: STOPPING, **_ENDINGS,
+            SnapshotRequest: STOPPING, Snapshot: STOPPING, Install: STOPPING, Installed: STOPPING, Progress: STOPPING,
+            **_ENDINGS,
         },
         # What the executor said before it had read the last word; nobody acts on it.
-        CLOSED: {Begin: CLOSED, Yield: CLOSED, Install: CLOSED, Members: CLOSED, Stop: CLOSED},
+        CLOSED: {Begin: CLOSED, SnapshotRequest: CLOSED, Install: CLOSED, Members: CLOSED, Stop: CLOSED},
     },
 }  # fmt: skip
 
-_SENT_BY_EXECUTOR = frozenset({Start, Begin, Yield, Install, Members, Fetched, Stop})
+_SENT_BY_EXECUTOR = frozenset({Start, Begin, SnapshotRequest, Install, Members, Fetched, Stop})
 
 
 class Session:
@@ -115,7 +121,7 @@ class Session:
         self.role = role
         self.stage = STARTING
         self._table = TRANSITIONS[role]
-        self._yield: tuple[int, int] | None = None  # (cycle, shard) asked and not answered
+        self._request: tuple[int, int] | None = None  # (cycle, shard) asked and not answered
         self._offers: dict[int, tuple[int, str]] = {}  # shard -> (version, mode) offered and not answered
 
     def sending(self, message: Message) -> None:
@@ -140,17 +146,17 @@ class Session:
 
     def _settle(self, message: Message, error: type[ProtocolError]) -> None:
         """Keep what is owed: every answer has its question, and a slot has one owner."""
-        if isinstance(message, Yield):
-            if self._yield is not None:
-                raise error(f"a second Yield while one is unanswered: role={self.role}, open={self._yield}")
-            self._yield = (message.cycle, message.shard)
+        if isinstance(message, SnapshotRequest):
+            if self._request is not None:
+                raise error(f"a second SnapshotRequest while one is unanswered: role={self.role}, open={self._request}")
+            self._request = (message.cycle, message.shard)
         elif isinstance(message, Snapshot):
-            if self._yield != (message.cycle, message.shard):
+            if self._request != (message.cycle, message.shard):
                 raise error(
-                    f"Snapshot without its Yield: role={self.role}, cycle={message.cycle}, shard={message.shard}, "
-                    f"open={self._yield}"
+                    f"Snapshot without its SnapshotRequest: role={self.role}, cycle={message.cycle}, shard={message.shard}, "
+                    f"open={self._request}"
                 )
-            self._yield = None
+            self._request = None
         elif isinstance(message, Install):
             if message.shard in self._offers:
                 raise error(

@@ -12,7 +12,7 @@ Each slot is a header of 64 bytes and then float32 elements, little-endian::
 ``seq`` is odd while the slot is being written. ``version`` is the cycle of a snapshot or the exchange number of an
 arrival. ``updates`` is tau (snapshots only). ``length`` is in bytes, without the header. The snapshot slot is written
 by the agent and read by the executor; arrival slots the other way round. A slot belongs to its writer until the message
-that names it was sent, then to its reader until the answer (the executor's next Yield; the agent's Installed). Before
+that names it was sent, then to its reader until the answer (the executor's next SnapshotRequest; the agent's Installed). Before
 its Hello all are the agent's, which lays x_0 into the arrival slots: from what lies there the executor measures how far
 a snapshot has moved.
 The Java twin is ``org.mpca.shm.SlotDescriptor``; both read the same bytes from ``tests/golden/wire/``.

@@ -14,7 +14,7 @@ from torch import nn
 import mpca
 from mpca.agent.context import AgentContext, current, enter
 from mpca.data.plan import Membership
-from mpca.wire.messages import Begin, Hello, Message, Progress, Snapshot, Start, Stop, Yield
+from mpca.wire.messages import Begin, Hello, Message, Progress, Snapshot, SnapshotRequest, Start, Stop
 from tests.data.pictures import ingested
 from tests.support.pipe import START, PipeEnds
 
@@ -71,7 +71,7 @@ def test_an_attached_model_is_read_after_a_step(become: Becoming, hello: list[He
     (said,) = hello
     assert (said.agent, said.incarnation, said.pid) == (1, 2, os.getpid())
     assert (said.layout, said.bounds, said.parameters) == ([["weight", [1, 2], "parameter", 0]], [0, 2], 2)
-    ends.say(Yield(0, 0))
+    ends.say(SnapshotRequest(0, 0))
     step(model, optimizer)
     (one,) = but_progress(ends.heard())
     assert isinstance(one, Snapshot)

@@ -25,8 +25,8 @@ from mpca.wire.messages import (
     Message,
     Progress,
     Snapshot,
+    SnapshotRequest,
     Stop,
-    Yield,
 )
 from mpca.wire.slots import HEADER_BYTES, MODES, SlotHeader
 from tests.support.pipe import START, PipeEnds
@@ -114,7 +114,7 @@ MPCA = {"name": "mpca", "shards": 1, "install": "arrival"}
 
 def test_x0_is_handed_over_before_the_first_step(start: Starting) -> None:
     agent = start(MPCA)
-    agent.ends.say(Yield(-1, 0), Begin())
+    agent.ends.say(SnapshotRequest(-1, 0), Begin())
     agent.loop.join(agent.model, agent.segment, agent.hello)
     assert agent.said() == [agent.hello, Snapshot(-1, 0, 0, 100.0, 100.25)]
     assert agent.segment.shard_view(0).tolist() == [1.0, 2.0, 3.0]
@@ -128,7 +128,7 @@ def test_what_is_asked_is_done_between_two_batches_and_the_time_that_it_took_is_
     agent.loop.between_batches()
     (first,) = agent.said(Progress)
     assert first == Progress(1, 8, 2.0, 0.0, {"loss": 0.5}, [], "loop")
-    agent.ends.say(Yield(0, 0))
+    agent.ends.say(SnapshotRequest(0, 0))
     agent.offer(1, [7.0, 8.0, 9.0])
     agent.loop.between_batches()
     assert agent.said() == [Snapshot(0, 0, 2, 102.0, 102.25), Installed(0, 1, "install", 102.25, 102.375)]
@@ -161,7 +161,7 @@ def test_an_update_waits_for_nobody(start: Starting) -> None:
 def test_a_method_in_step_waits_for_the_answer_after_its_updates(start: Starting) -> None:
     agent = start({"name": "sync", "tau": 2})
     agent.join()
-    agent.ends.say(Yield(0, 0))
+    agent.ends.say(SnapshotRequest(0, 0))
     agent.loop.between_batches()
     assert agent.said() == []
     over = threading.Event()
@@ -184,7 +184,7 @@ def test_stop_is_seen_before_the_next_batch_and_what_came_with_it_is_served_ther
     agent = start(MPCA)
     agent.join()
     assert not agent.loop.stopping
-    agent.ends.say(Yield(0, 0), Stop("enough"))
+    agent.ends.say(SnapshotRequest(0, 0), Stop("enough"))
     assert agent.loop.stopping
     agent.loop.between_batches()
     assert agent.said() == [Snapshot(0, 0, 1, 100.0, 100.25)]
@@ -197,7 +197,7 @@ def test_with_local_tensors_it_is_read_until_it_is_let_go(start: Starting) -> No
     agent.join()
     agent.loop.between_batches()
     assert [one.function for one in agent.said(Progress)] == ["loop"]
-    agent.ends.say(Yield(0, 0), Stop("its train function has returned"))
+    agent.ends.say(SnapshotRequest(0, 0), Stop("its train function has returned"))
     agent.loop.leave(b"result")
     heard = agent.ends.heard()
     assert [type(one) for one in heard] == [Progress, Snapshot, Progress, Finished]

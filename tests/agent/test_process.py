@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from mpca.algorithm import pull
-from mpca.wire.messages import Failed, Finished, Installed, Progress, Snapshot, Stop, Yield
+from mpca.wire.messages import Failed, Finished, Installed, Progress, Snapshot, SnapshotRequest, Stop
 from tests.agent import jobs
 from tests.support.fake_executor import FakeExecutor, wait_until
 
@@ -83,7 +83,7 @@ def test_pull_equals_the_numpy_algorithm() -> None:
             done += answer.updates
         for step in range(done):
             local -= 1  # the update
-            if step + 1 < done:  # a Yield is served between the update and the next pull
+            if step + 1 < done:  # a SnapshotRequest is served between the update and the next pull
                 pull(local, target[:SIZE], 0.25)
         np.testing.assert_allclose(values[:SIZE], local, rtol=1e-5)
         # The buffer goes its own way; it is added to after the hook, once less than there were updates.
@@ -121,7 +121,7 @@ def test_arrival_waits_for_the_next_exchange_and_comes_after_its_snapshot() -> N
         executor.meet()
         cycle = executor.train_some()
         executor.offer(0, 1, X0)
-        executor.send(Yield(cycle, 0))
+        executor.send(SnapshotRequest(cycle, 0))
         answer, _ = executor.read_snapshot(cycle, 0)
         taken = executor.expect(Installed)
         assert (taken.shard, taken.version) == (0, 1)
@@ -135,7 +135,7 @@ def test_method_that_holds_takes_exactly_tau_updates_between_arrivals() -> None:
         executor.begin()
         state = X0
         for cycle in range(3):
-            executor.send(Yield(cycle, 0))  # asked early; answered when three updates are done
+            executor.send(SnapshotRequest(cycle, 0))  # asked early; answered when three updates are done
             answer, values = executor.read_snapshot(cycle, 0)
             assert answer.updates == 3
             np.testing.assert_array_equal(values[:SIZE], state[:SIZE] - 3)
@@ -291,7 +291,7 @@ def test_late_words_of_the_executor_find_the_agent_leaving() -> None:
     with FakeExecutor(jobs.count_down, SIZE, 0.0, 3) as executor:
         executor.meet()
         executor.begin()
-        executor.send(Yield(0, 0))  # may or may not be served before the function returns
+        executor.send(SnapshotRequest(0, 0))  # may or may not be served before the function returns
         kinds = set()
         while Finished not in kinds:
             kinds.add(type(executor.expect(object)))  # type: ignore[type-var]

@@ -29,7 +29,7 @@ from mpca.agent.events import (
 from mpca.agent.state import CLOSED, HOLDING, STOPPING, TRAINING, WAITING, AgentMachine
 from mpca.errors import LocalProtocolError
 from mpca.wire.codec import FrameReader, encode
-from mpca.wire.messages import Begin, Install, Members, Stop, Yield
+from mpca.wire.messages import Begin, Install, Members, SnapshotRequest, Stop
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ def test_attach_says_hello_and_waits() -> None:
 
 def test_x0_is_read_with_tau_0_and_replaced_before_begin() -> None:
     agent = machine(shards=2, started=False)
-    assert run(agent, Attached(), Yield(-2, 0), Yield(-1, 1), Install(0, 0, "replace"), Install(1, 0, "replace")) == [
+    installs = Install(0, 0, "replace"), Install(1, 0, "replace")
+    assert run(agent, Attached(), SnapshotRequest(-2, 0), SnapshotRequest(-1, 1), *installs) == [
         SayHello(), Publish(-2, 0, 0), Publish(-1, 1, 0), Take(0, 0, "replace"), Take(1, 0, "replace"),
     ]  # fmt: skip
     assert agent.pulls == ()
@@ -81,26 +82,27 @@ def test_x0_is_read_with_tau_0_and_replaced_before_begin() -> None:
 
 def test_tau_counts_updates_since_the_last_snapshot_of_the_same_shard() -> None:
     agent = machine()
-    assert run(agent, Stepped(5), Yield(0, 0), STEPPED, Yield(1, 1), Stepped(3), Yield(2, 2), STEPPED, Yield(3, 0)) == [
+    asked = [SnapshotRequest(cycle, cycle % 3) for cycle in range(4)]
+    assert run(agent, Stepped(5), asked[0], STEPPED, asked[1], Stepped(3), asked[2], STEPPED, asked[3]) == [
         Publish(0, 0, 5), Publish(1, 1, 6), Publish(2, 2, 9), Publish(3, 0, 5),
     ]  # fmt: skip
 
 
 def test_tau_of_an_agent_without_an_update_is_zero() -> None:
-    assert run(machine(), Stepped(2), Yield(0, 0), Yield(1, 0)) == [Publish(0, 0, 2), Publish(1, 0, 0)]
+    assert run(machine(), Stepped(2), SnapshotRequest(0, 0), SnapshotRequest(1, 0)) == [Publish(0, 0, 2), Publish(1, 0, 0)]
 
 
 def test_elastic_exchange_is_snapshot_then_install() -> None:
     agent = machine()
     assert run(agent, Install(2, 4, "install"), Install(1, 5, "install"), STEPPED) == []
-    assert run(agent, Yield(9, 0)) == [Publish(9, 0, 1), Take(1, 5, "install"), Take(2, 4, "install")]
-    assert run(agent, Yield(10, 1)) == [Publish(10, 1, 1)], "installed once"
+    assert run(agent, SnapshotRequest(9, 0)) == [Publish(9, 0, 1), Take(1, 5, "install"), Take(2, 4, "install")]
+    assert run(agent, SnapshotRequest(10, 1)) == [Publish(10, 1, 1)], "installed once"
 
 
 def test_delay_corrected_exchange_is_install_then_snapshot() -> None:
     agent = machine(install_first=True, arrival="correct")
     run(agent, Install(0, 1, "install"), STEPPED)
-    assert run(agent, Yield(3, 0)) == [Take(0, 1, "install"), Publish(3, 0, 1)]
+    assert run(agent, SnapshotRequest(3, 0)) == [Take(0, 1, "install"), Publish(3, 0, 1)]
     assert agent.pulls == ()
 
 
@@ -172,7 +174,7 @@ def test_newest_of_two_waiting_arrivals_wins() -> None:
     agent = machine()
     assert run(agent, Install(1, 6, "install"), Install(1, 7, "install")) == [Release(1, 6, "install")]
     assert run(agent, Install(1, 5, "install")) == [Release(1, 5, "install")]
-    assert run(agent, Yield(0, 0)) == [Publish(0, 0, 0), Take(1, 7, "install")]
+    assert run(agent, SnapshotRequest(0, 0)) == [Publish(0, 0, 0), Take(1, 7, "install")]
 
 
 REPLACED = [Take(0, 7, "replace"), Take(1, 7, "replace"), Take(2, 7, "replace"), ResetOptimizer()]
@@ -185,8 +187,9 @@ def replace_all(version: int = 7) -> list[Install]:
 def test_updates_that_a_replacement_threw_away_are_no_weight() -> None:
     """The driver weighs by tau: a model that is the joint state itself has none, and then only what it did since."""
     agent = machine()
-    run(agent, Stepped(36), Yield(5, 2), Stepped(64), *replace_all())
-    assert run(agent, Yield(8, 0), Stepped(2), Yield(9, 1), Stepped(3), Yield(10, 2), Yield(11, 0)) == [
+    run(agent, Stepped(36), SnapshotRequest(5, 2), Stepped(64), *replace_all())
+    asked = [SnapshotRequest(8, 0), SnapshotRequest(9, 1), SnapshotRequest(10, 2), SnapshotRequest(11, 0)]
+    assert run(agent, asked[0], Stepped(2), asked[1], Stepped(3), *asked[2:]) == [
         Publish(8, 0, 0), Publish(9, 1, 2), Publish(10, 2, 5), Publish(11, 0, 5),
     ]  # fmt: skip
 
@@ -194,7 +197,7 @@ def test_updates_that_a_replacement_threw_away_are_no_weight() -> None:
 def test_an_agent_in_step_that_is_late_counts_from_the_mean_that_replaced_it() -> None:
     agent = machine(shards=1, **HOLDS)
     run(agent, STEPPED, STEPPED, Install(0, 1, "install"), Stepped(3))
-    assert run(agent, Yield(1, 0)) == [Publish(1, 0, 3)]
+    assert run(agent, SnapshotRequest(1, 0)) == [Publish(1, 0, 3)]
 
 
 def test_an_agent_that_trains_replaces_all_shards_between_the_same_two_batches_and_its_optimiser_begins_anew() -> None:
@@ -221,7 +224,7 @@ def test_begin_frees_slots_too_since_the_replacement_may_wait_for_all_of_them() 
 def test_a_replacement_that_is_not_whole_at_the_next_exchange_is_taken_before_the_snapshot() -> None:
     agent = machine()
     run(agent, Stepped(4), *replace_all()[:2])
-    assert run(agent, Yield(8, 0)) == [
+    assert run(agent, SnapshotRequest(8, 0)) == [
         Take(0, 7, "replace"), Take(2, 7, "replace"), ResetOptimizer(), Publish(8, 0, 0),
     ]  # fmt: skip
 
@@ -241,7 +244,7 @@ def test_an_optimiser_that_has_made_no_update_is_left_alone() -> None:
 
 def test_who_waits_for_the_others_is_replaced_at_once() -> None:
     agent = machine(shards=1, **HOLDS)
-    run(agent, Stepped(3), Yield(0, 0))
+    run(agent, Stepped(3), SnapshotRequest(0, 0))
     assert run(agent, Install(0, 1, "replace")) == [Take(0, 1, "replace"), ResetOptimizer()]
     assert agent.stage == TRAINING
 
@@ -251,18 +254,18 @@ HOLDS = {"arrival": "replace", "install": "arrival", "hold_after": 3}
 
 def test_method_that_holds_answers_when_its_updates_are_done() -> None:
     agent = machine(shards=1, **HOLDS)
-    assert run(agent, STEPPED, Yield(0, 0), STEPPED) == []
+    assert run(agent, STEPPED, SnapshotRequest(0, 0), STEPPED) == []
     assert run(agent, STEPPED) == [Publish(0, 0, 3)]
     assert agent.stage == HOLDING
     assert run(agent, Install(0, 1, "install")) == [Take(0, 1, "install")]
     assert agent.stage == TRAINING
     assert run(agent, STEPPED, STEPPED, STEPPED) == []
-    assert (agent.stage, run(agent, Yield(1, 0))) == (HOLDING, [Publish(1, 0, 3)])
+    assert (agent.stage, run(agent, SnapshotRequest(1, 0))) == (HOLDING, [Publish(1, 0, 3)])
 
 
 def test_method_that_holds_goes_on_with_the_last_shard() -> None:
     agent = machine(shards=2, **HOLDS)
-    run(agent, STEPPED, STEPPED, STEPPED, Yield(0, 0), Yield(1, 1), Install(1, 1, "install"))
+    run(agent, STEPPED, STEPPED, STEPPED, SnapshotRequest(0, 0), SnapshotRequest(1, 1), Install(1, 1, "install"))
     assert agent.stage == HOLDING
     run(agent, Install(0, 1, "install"))
     assert agent.stage == TRAINING
@@ -284,7 +287,7 @@ def test_arrival_for_a_late_agent_starts_its_updates_anew() -> None:
 
 def test_stop_ends_a_hold_and_answers_what_was_deferred() -> None:
     agent = machine(shards=1, **HOLDS)
-    assert run(agent, STEPPED, Yield(0, 0), Stop("enough"), Stop("again")) == [Publish(0, 0, 1)]
+    assert run(agent, STEPPED, SnapshotRequest(0, 0), Stop("enough"), Stop("again")) == [Publish(0, 0, 1)]
     assert (agent.stage, agent.stop_reason) == (STOPPING, "enough")
     holding = machine(shards=1, **HOLDS)
     run(holding, Stepped(3), Stop("enough"))
@@ -294,7 +297,7 @@ def test_stop_ends_a_hold_and_answers_what_was_deferred() -> None:
 def test_stopping_agent_still_answers() -> None:
     agent = machine()
     run(agent, Stepped(2), Stop("enough"))
-    assert run(agent, Yield(1, 0), Begin(), STEPPED) == [Publish(1, 0, 2)]
+    assert run(agent, SnapshotRequest(1, 0), Begin(), STEPPED) == [Publish(1, 0, 2)]
     assert agent.stage == STOPPING
 
 
@@ -343,7 +346,7 @@ def test_agent_that_is_stopped_before_attach_says_no_hello() -> None:
 def test_last_word_closes_and_what_crosses_it_is_dropped() -> None:
     agent = machine()
     assert run(agent, Raised("ValueError: no", "Traceback")) == [SayFailed("ValueError: no", "Traceback")]
-    assert run(agent, Yield(1, 0), Install(0, 1, "install"), Stop("x"), LinkLost(), STEPPED) == []
+    assert run(agent, SnapshotRequest(1, 0), Install(0, 1, "install"), Stop("x"), LinkLost(), STEPPED) == []
     assert agent.stage == CLOSED
 
 
@@ -370,16 +373,19 @@ def test_stage_changes_are_logged_in_one_line_and_stamped(caplog: pytest.LogCapt
 def test_local_tensors_are_no_exchange_and_a_method_that_holds_answers_for_them_at_once() -> None:
     agent = machine(shards=2, started=False, hold_after=3)
     run(agent, Attached(local=True), Begin())
-    assert run(agent, Stepped(1), Yield(-9, 2), Install(2, 0, "replace")) == [Publish(-9, 2, 0), Take(2, 0, "replace")]
-    assert run(agent, Yield(0, 0)) == [], "the exchange itself waits for all three updates"
+    assert run(agent, Stepped(1), SnapshotRequest(-9, 2), Install(2, 0, "replace")) == [
+        Publish(-9, 2, 0),
+        Take(2, 0, "replace"),
+    ]
+    assert run(agent, SnapshotRequest(0, 0)) == [], "the exchange itself waits for all three updates"
     assert run(agent, Stepped(2)) == [Publish(0, 0, 3)]
 
 
 def test_an_agent_with_local_tensors_ends_when_it_is_told_to_and_is_served_until_then() -> None:
     agent = machine(shards=2, started=False, hold_after=3)
-    run(agent, Attached(local=True), Begin(), Stepped(2), Yield(0, 0))
+    run(agent, Attached(local=True), Begin(), Stepped(2), SnapshotRequest(0, 0))
     assert run(agent, Returned(b"r")) == [SayProgress(), Publish(0, 0, 2)]
-    assert run(agent, Yield(-9, 2), Yield(1, 1)) == [Publish(-9, 2, 0), Publish(1, 1, 2)]
+    assert run(agent, SnapshotRequest(-9, 2), SnapshotRequest(1, 1)) == [Publish(-9, 2, 0), Publish(1, 1, 2)]
     assert run(agent, Stop("it was read")) == [SayFinished(b"r")]
     assert agent.stage == CLOSED
 

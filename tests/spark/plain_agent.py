@@ -16,7 +16,19 @@ import numpy as np
 from mpca.agent.link import Link
 from mpca.agent.process import die_with_parent, lead_own_group, move_control_pipe
 from mpca.shm import AgentSegment
-from mpca.wire.messages import Begin, Failed, Finished, Hello, Install, Installed, Progress, Snapshot, Start, Stop, Yield
+from mpca.wire.messages import (
+    Begin,
+    Failed,
+    Finished,
+    Hello,
+    Install,
+    Installed,
+    Progress,
+    Snapshot,
+    SnapshotRequest,
+    Start,
+    Stop,
+)
 
 
 def initial(elements: int) -> np.ndarray:
@@ -65,7 +77,7 @@ class PlainAgent:
             self.begun = True
         elif isinstance(message, Stop):
             self.stopped = True
-        elif isinstance(message, Yield):
+        elif isinstance(message, SnapshotRequest):
             shard = message.shard
             low, high = self.bounds[shard : shard + 2]
             tau, self.tau[shard] = self.tau[shard], 0

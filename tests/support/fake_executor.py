@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpca.wire.codec import FrameReader, encode
-from mpca.wire.messages import Begin, Hello, Install, Installed, Message, Progress, Snapshot, Start, Yield
+from mpca.wire.messages import Begin, Hello, Install, Installed, Message, Progress, Snapshot, SnapshotRequest, Start
 from mpca.wire.session import EXECUTOR, Session
 from mpca.wire.slots import HEADER_BYTES, MODES, SlotHeader
 
@@ -127,11 +127,11 @@ class FakeExecutor:
 
     def snapshot(self, cycle: int, shard: int) -> tuple[Snapshot, npt.NDArray[np.float32]]:
         """Ask for a shard, wait for it and read it."""
-        self.send(Yield(cycle, shard))
+        self.send(SnapshotRequest(cycle, shard))
         return self.read_snapshot(cycle, shard)
 
     def train_some(self, shard: int = 0) -> int:
-        """Begin, and ask until updates were made (the first Yield may be served before the first step); the next cycle."""
+        """Begin, and ask until updates were made (the first request may be served before the first step); the next cycle."""
         self.begin()
         for cycle in range(1000):
             if self.snapshot(cycle, shard)[0].updates:

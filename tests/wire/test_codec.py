@@ -24,9 +24,9 @@ from mpca.wire.messages import (
     Members,
     Progress,
     Snapshot,
+    SnapshotRequest,
     Start,
     Stop,
-    Yield,
 )
 
 START = Start(
@@ -37,7 +37,7 @@ HELLO = Hello(
     {"n": ["int64", [], 8]}, {"alias": "w"}, [0, 4, 7, 11], 6, 5, 16384, [0, 4096, 8192, 12288],
 )  # fmt: skip
 MESSAGES = [
-    START, Begin(), Yield(-3, 2), Install(1, 41, "install", 0.025), Stop("target reached"), HELLO,
+    START, Begin(), SnapshotRequest(-3, 2), Install(1, 41, "install", 0.025), Stop("target reached"), HELLO,
     Snapshot(41, 1, 12, 1.5, 2.25),
     Installed(1, 41, "replace", 1.0, 1.125), Progress(5, 160, 2.5, 0.25, {"loss": 0.5}), Finished(b"\x80"),
     Failed("ValueError: no", "Traceback ..."), Members(2, {"agents": 1, "since": [[0, 3]]}), Files(7, 8, 9, 10, 4096),
@@ -98,9 +98,9 @@ def test_fields_with_defaults_may_be_left_out() -> None:
         (msgpack.packb([2]), r"not \[code, fields\]"),
         (msgpack.packb([True, {}]), r"not \[code, fields\]"),
         (body(99, {}), "unknown message code: code=99"),
-        (body(3, {"cycle": 1}), "Yield lacks a field: field=shard"),
-        (body(3, {"cycle": 1, "shard": 0, "colour": 1}), "Yield has an unknown field: field=colour"),
-        (body(3, {"cycle": "1", "shard": 0}), "Yield has a wrong field: field=cycle, wants=int"),
+        (body(3, {"cycle": 1}), "SnapshotRequest lacks a field: field=shard"),
+        (body(3, {"cycle": 1, "shard": 0, "colour": 1}), "SnapshotRequest has an unknown field: field=colour"),
+        (body(3, {"cycle": "1", "shard": 0}), "SnapshotRequest has a wrong field: field=cycle, wants=int"),
         (body(3, {"cycle": True, "shard": 0}), "field=cycle"),
         (body(5, {"reason": b"bytes"}), "Stop has a wrong field: field=reason"),
         (body(20, {**fields_of(MESSAGES[8]), "metrics": {"loss": "high"}}), "field=metrics"),

@@ -14,13 +14,13 @@ from mpca.wire.messages import (
     Message,
     Progress,
     Snapshot,
+    SnapshotRequest,
     Stop,
-    Yield,
 )
 from mpca.wire.session import AGENT, CLOSED, EXECUTOR, STOPPING, TRAINING, TRANSITIONS, WAITING, Session
 from tests.wire.test_codec import HELLO, MESSAGES, START
 
-OURS = (type(START), Begin, Fetched, Yield, Install, Members, Stop)  # an executor's words
+OURS = (type(START), Begin, Fetched, SnapshotRequest, Install, Members, Stop)  # an executor's words
 
 
 class SessionPair:
@@ -47,10 +47,10 @@ def training() -> SessionPair:
 
 def test_normal_flow() -> None:
     pair = SessionPair()
-    pair.say(START, HELLO, Yield(-1, 0), Snapshot(-1, 0, 0, 0.0, 0.0))
+    pair.say(START, HELLO, SnapshotRequest(-1, 0), Snapshot(-1, 0, 0, 0.0, 0.0))
     pair.say(Install(0, 0, "replace"), Installed(0, 0, "replace", 0.0, 0.0))
     assert pair.executor.stage == WAITING
-    pair.say(Members(1, {}), Begin(), Members(2, {}), Install(0, 1, "install"), Install(1, 1, "install"), Yield(0, 0))
+    pair.say(Members(1, {}), Begin(), Members(2, {}), Install(0, 1, "install"), Install(1, 1, "install"), SnapshotRequest(0, 0))
     pair.say(Snapshot(0, 0, 5, 0.0, 0.0), Installed(1, 1, "install", 0.0, 0.0), Installed(0, 1, "install", 0.0, 0.0))
     pair.say(Begin(), Stop("enough"), Progress(5, 5, 1.0, 0.0, {}), Finished(b""))
     assert pair.executor.stage == CLOSED
@@ -59,7 +59,7 @@ def test_normal_flow() -> None:
 def test_words_that_cross_the_agents_last_one_are_dropped() -> None:
     pair = training()
     pair.agent.sending(Finished(b""))
-    for message in (Yield(1, 0), Install(0, 1, "install"), Members(1, {}), Begin(), Stop("enough")):
+    for message in (SnapshotRequest(1, 0), Install(0, 1, "install"), Members(1, {}), Begin(), Stop("enough")):
         pair.executor.sending(message)
         pair.agent.received(message)
     pair.executor.received(Finished(b""))
@@ -102,9 +102,13 @@ def test_nobody_says_the_other_sides_words() -> None:
 @pytest.mark.parametrize(
     ("before", "message", "says"),
     [
-        ([Yield(4, 1)], Yield(5, 2), r"a second Yield while one is unanswered: role=EXECUTOR, open=\(4, 1\)"),
-        ([], Snapshot(4, 1, 0, 0.0, 0.0), "Snapshot without its Yield: role=AGENT, cycle=4"),
-        ([Yield(4, 1)], Snapshot(4, 2, 0, 0.0, 0.0), "Snapshot without its Yield"),
+        (
+            [SnapshotRequest(4, 1)],
+            SnapshotRequest(5, 2),
+            r"a second SnapshotRequest while one is unanswered: role=EXECUTOR, open=\(4, 1\)",
+        ),
+        ([], Snapshot(4, 1, 0, 0.0, 0.0), "Snapshot without its SnapshotRequest: role=AGENT, cycle=4"),
+        ([SnapshotRequest(4, 1)], Snapshot(4, 2, 0, 0.0, 0.0), "Snapshot without its SnapshotRequest"),
         ([Install(1, 7, "install")], Install(1, 8, "install"), r"slot is taken: role=EXECUTOR, shard=1, version=8"),
         ([], Installed(1, 7, "install", 0.0, 0.0), "Installed without its Install"),
         ([Install(1, 7, "install")], Installed(1, 7, "replace", 0.0, 0.0), "Installed without its Install"),
@@ -113,7 +117,9 @@ def test_nobody_says_the_other_sides_words() -> None:
 def test_every_answer_has_its_question(before: list[Message], message: Message, says: str) -> None:
     pair = training()
     pair.say(*before)
-    sender, receiver = (pair.executor, pair.agent) if isinstance(message, (Yield, Install)) else (pair.agent, pair.executor)
+    sender, receiver = (
+        (pair.executor, pair.agent) if isinstance(message, (SnapshotRequest, Install)) else (pair.agent, pair.executor)
+    )
     with pytest.raises(LocalProtocolError, match=says):
         sender.sending(message)
     with pytest.raises(RemoteProtocolError):
@@ -129,6 +135,6 @@ def test_failed_may_come_before_start() -> None:
 
 def test_a_stopping_agent_still_answers() -> None:
     pair = training()
-    pair.say(Yield(1, 0), Install(0, 1, "install"), Stop("enough"), Snapshot(1, 0, 3, 0.0, 0.0))
-    pair.say(Installed(0, 1, "install", 0.0, 0.0), Yield(2, 1), Snapshot(2, 1, 1, 0.0, 0.0))
+    pair.say(SnapshotRequest(1, 0), Install(0, 1, "install"), Stop("enough"), Snapshot(1, 0, 3, 0.0, 0.0))
+    pair.say(Installed(0, 1, "install", 0.0, 0.0), SnapshotRequest(2, 1), Snapshot(2, 1, 1, 0.0, 0.0))
     assert pair.agent.stage == STOPPING

@@ -2,8 +2,8 @@
 
 usage: fake_agent.py AGENT INCARNATION [FLAG]...
 
-It "trains" by adding 1 to all of its 30 elements (three shards of 10) every millisecond, answers Yield and Install, and
-returns how often it was interrupted. Each FLAG bends it in one way; they are told where they act. Runs on Python 3.8 too.
+It "trains" by adding 1 to all of its 30 elements (three shards of 10) every millisecond, answers SnapshotRequest and Install,
+and returns how often it was interrupted. Each FLAG bends it in one way; they are told where they act. Runs on Python 3.8 too.
 """
 
 import ctypes

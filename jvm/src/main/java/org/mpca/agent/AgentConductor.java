@@ -27,7 +27,7 @@ import org.mpca.wire.ProtocolException;
  * </pre>
  *
  * Finished and Failed are told when the process is gone and all that it printed was passed on, or after a second: a driver
- * that has heard the last agent's may look no further. Begin makes no difference here: a Yield may be asked before it. An agent that breaks the protocol is killed. What it
+ * that has heard the last agent's may look no further. Begin makes no difference here: a SnapshotRequest may be asked before it. An agent that breaks the protocol is killed. What it
  * had sent before its end is handled before the keeper hears that it is gone, so a snapshot that was handed over counts.
  *
  * <p>Concurrency: all state belongs to the thread mpca-agent-N; others add commands to its queue. It must not be
@@ -130,7 +130,7 @@ final class AgentConductor implements Runnable {
     commands.add(() -> {
       askedCycle = cycle;
       askedShard = shard;
-      writer.write(Message.yield(cycle, shard).pack());
+      writer.write(Message.snapshotRequest(cycle, shard).pack());
     });
   }
 

@@ -52,7 +52,7 @@ public final class ExecutorState {
 
   /** Whoever carries instructions out. */
   public interface Performer {
-    /** Send the agent a Yield. */
+    /** Send the agent a SnapshotRequest. */
     void interrupt(int agent, int cycle, int shard);
 
     /** A freeze is complete; lists in agent order. {@code ticket} is what the freeze was given. */

@@ -21,7 +21,7 @@ import org.mpca.wire.ProtocolException;
  * seq is odd while the slot is being written. version is the cycle of a snapshot or the exchange number of an arrival.
  * updates is tau (snapshots only). length is in bytes, without the header. The snapshot slot is written by the agent
  * and read by the executor; arrival slots the other way round. A slot belongs to its writer until the message that
- * names it was sent, then to its reader until the answer (the executor's next Yield; the agent's Installed). Before its
+ * names it was sent, then to its reader until the answer (the executor's next SnapshotRequest; the agent's Installed). Before its
  * Hello all are the agent's, which lays x_0 into the arrival slots: from what lies there the executor measures how far a
  * snapshot has moved. Nobody unlinks the segment: it has no name. The Python twin is {@code mpca/wire/slots.py}; both read the same bytes from
  * {@code tests/golden/wire/slots.json}.

@@ -25,7 +25,7 @@ public final class Message {
     /** x_0 is agreed: the first step may be taken. */
     BEGIN(2),
     /** Interrupt between two batches and publish one shard into the snapshot slot. */
-    YIELD(3, "cycle", "shard"),
+    SNAPSHOT_REQUEST(3, "cycle", "shard"),
     /** The arrival slot of the shard holds a joint state. */
     INSTALL(4, "shard", "version", "mode", "alpha"),
     /** Finish. */
@@ -84,8 +84,8 @@ public final class Message {
     return of(Kind.BEGIN);
   }
 
-  public static Message yield(int cycle, int shard) {
-    return of(Kind.YIELD, cycle, shard);
+  public static Message snapshotRequest(int cycle, int shard) {
+    return of(Kind.SNAPSHOT_REQUEST, cycle, shard);
   }
 
   public static Message install(int shard, long version, String mode, double alpha) {
