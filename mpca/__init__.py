@@ -7,14 +7,24 @@ that `import mpca` in an agent does not import Spark, and on the driver does not
 from __future__ import annotations
 
 from importlib import import_module
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:  # the same names for editors and type checkers; a test holds them to `_HOMES`
+    from mpca.agent.attach import attach, dataset, device, files, log, rank, samples, shard, stopping, world_size
+    from mpca.api import Distributor, Result
+    from mpca.driver.objectives import DumpModel, Evaluate, MaxCycles, MaxTime, TargetError
+    from mpca.errors import MpcaError
+    from mpca.methods import MPCA, Single, Sync
+    from mpca.spark.data.dataframes import ingest_dataframe
+    from mpca.spark.data.tars import images_in_tar
+    from mpca.spark.run.session import session
 
+__version__ = "0.2.0"
+
+_IN_AGENTS = ("attach", "dataset", "device", "files", "log", "rank", "samples", "shard", "stopping", "world_size")
 #: Public name -> module that has it.
 _HOMES = {
-    **dict.fromkeys(("attach", "agents", "device", "files", "log", "samples", "shard", "stopping"), "mpca.agent.attach"),
+    **dict.fromkeys(_IN_AGENTS, "mpca.agent.attach"),
     **dict.fromkeys(("DumpModel", "Evaluate", "MaxCycles", "MaxTime", "TargetError"), "mpca.driver.objectives"),
     **dict.fromkeys(("Distributor", "Result"), "mpca.api"),
     **dict.fromkeys(("MPCA", "Single", "Sync"), "mpca.methods"),
@@ -37,42 +47,27 @@ __all__ = [
     "Sync",
     "TargetError",
     "__version__",
-    "agent",
-    "agents",
     "attach",
-    "data",
+    "dataset",
     "device",
     "files",
     "images_in_tar",
     "ingest_dataframe",
     "log",
+    "rank",
     "samples",
     "session",
     "shard",
     "stopping",
+    "world_size",
 ]
 
+if not TYPE_CHECKING:  # with it, any name would pass a type checker
 
-class _CallablePackage(ModuleType):
-    """`mpca.agent()` and `mpca.data("train")` are functions of the surface and packages of the layout at once."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        function = getattr(import_module("mpca.agent.attach"), self.__name__.rpartition(".")[2])
-        return function(*args, **kwargs)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return import_module, (self.__name__,)  # as plain modules pickle: a train function that calls us is shipped
-
-
-# Before anything else can import them, since importing a package binds its name here.
-for _name in ("agent", "data"):
-    import_module(f"mpca.{_name}").__class__ = _CallablePackage
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'mpca' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'mpca' has no attribute {name!r}")
+        return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

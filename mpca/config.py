@@ -18,6 +18,7 @@ from typing import Any
 
 from mpca.checks import build, knobs, nearest, parse, refuse_password, refused
 from mpca.errors import ConfigError
+from mpca.formats import CONFIG, check_format
 from mpca.private import opener
 from mpca.redaction import DEFAULT, MASKS, PATTERN, redacted, redaction
 from mpca.units import parse_size
@@ -278,13 +279,13 @@ class Resolved:
         return tables
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write ``config.toml``, for its owner alone: the sections, and a table [origin] that says where each key came from.
+        """Write ``config.toml``, for its owner alone: a table [origin] says where each key came from.
 
         `load` reads the file as a configuration like any other; it passes [origin] over, and refuses a secret that is masked.
         """
         import tomli_w
 
-        text = tomli_w.dumps({**self.to_dict(), "origin": dict(self.origins)})
+        text = tomli_w.dumps({"format": CONFIG, **self.to_dict(), "origin": dict(self.origins)})
         with open(path, "w", encoding="utf-8", opener=opener) as file:
             file.write(text)
 
@@ -392,6 +393,7 @@ def _read_file(given: _Given, path: str | os.PathLike[str]) -> None:
         raise ConfigError(f"configuration is nested too deeply: {path}") from None
     if _too_deep(tables):  # dotted keys nest as deeply as a file is long, and the reader does not mind
         raise ConfigError(f"configuration is nested too deeply: {path}")
+    check_format(str(path), tables.pop("format", CONFIG), CONFIG)
     for section, table in tables.items():
         if section == "origin":  # a run's own config.toml: what is in it is "file" now
             continue

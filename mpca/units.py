@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 
 __all__ = ["format_duration", "format_size", "parse_duration", "parse_size"]
 
@@ -16,7 +17,7 @@ _DURATIONS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-z]*)\s*\Z")
 
 
-def _parse(text: str, table: dict[str, float], example: str, what: str) -> float:
+def _parse(text: str, table: Mapping[str, float], example: str, what: str) -> float:
     match = _QUANTITY.match(text)
     if match is None or match[2].lower() not in table:
         raise ValueError(f"not a {what}: {text!r}; write a number with its unit, such as {example}")

@@ -116,10 +116,18 @@ def test_written_configuration_is_read_as_an_equal_one(file: Any, tmp_path: Path
     assert set(second.origins.values()) == {"file"}
 
 
+def test_a_configuration_of_a_later_format_is_refused_before_its_keys_are_read(file: Any) -> None:
+    path = file("format = 2\n[new]\nkey = 1\n")
+    with pytest.raises(ConfigError, match=r"\.toml has format 2, this mpca reads 1: use a newer mpca$"):
+        load(path)
+    assert load(file("format = 1\n[run]\nseed = 7\n")).run.seed == 7
+
+
 def test_written_configuration_has_every_key_and_its_origin(tmp_path: Path) -> None:
     load(None, "run.seed=7").write(tmp_path / "config.toml")
     tables = tomllib.loads((tmp_path / "config.toml").read_text())
     origin = tables.pop("origin")
+    assert tables.pop("format") == 1
     keys = {f"{section}.{key}" for section, table in tables.items() for key in table}
     assert keys == set(origin)
     assert origin["run.seed"] == "command line"

@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "mpca"
 ROWS = {
     "errors": 0,
     "extras": 0,
+    "formats": 0,
     "units": 0,
     "clock": 0,
     "private": 0,
@@ -37,7 +38,6 @@ ROWS = {
     "sim": 5,
     "api": 6,
     "report": 6,
-    "bench": 6,
     "cli": 7,
 }
 #: Row 0 is one layer of plain modules; elsewhere a package of a row imports none beside it, but for these pairs.

@@ -1,10 +1,13 @@
-"""The public surface: `mpca.__all__` is what can be had, cheaply, and names that are packages too can be called."""
+"""The public surface: `mpca.__all__` is what can be had, cheaply, and what editors and type checkers see."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import mpca
 
@@ -19,6 +22,8 @@ def test_every_public_name_can_be_had() -> None:
 
 def test_the_version_is_that_of_the_project() -> None:
     assert f'version = "{mpca.__version__}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f"<version>{mpca.__version__}</version>" in (ROOT / "jvm" / "pom.xml").read_text(encoding="utf-8")
+    assert f"## {mpca.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
 
 
 def test_importing_mpca_imports_neither_torch_nor_spark() -> None:
@@ -26,10 +31,20 @@ def test_importing_mpca_imports_neither_torch_nor_spark() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
 
 
-def test_agent_is_a_function_and_a_package() -> None:
-    import mpca.agent.context
+def test_type_checkers_see_every_public_name_where_it_is_loaded_from() -> None:
+    tree = ast.parse(Path(mpca.__file__).read_text(encoding="utf-8"))
+    (seen,) = (node.body for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    imports = [node for node in seen if isinstance(node, ast.ImportFrom)]
+    assert {alias.name: node.module for node in imports for alias in node.names} == mpca._HOMES
+    assert {*mpca._HOMES, "__version__"} == set(mpca.__all__)
 
-    assert mpca.agent() == 0
-    assert mpca.agents() == 1
-    assert mpca.agent.context.current() is None
+
+def test_alone_a_program_is_the_only_agent() -> None:
+    assert mpca.rank() == 0
+    assert mpca.world_size() == 1
     assert not mpca.stopping()
+
+
+def test_a_name_that_is_none_of_ours_is_an_ordinary_error() -> None:
+    with pytest.raises(AttributeError, match="module 'mpca' has no attribute 'agents'"):
+        mpca.agents  # noqa: B018

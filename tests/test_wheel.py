@@ -51,11 +51,15 @@ def _uv() -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_the_jar_the_page_and_no_tests(wheel: Path) -> None:
-    names = zipfile.ZipFile(wheel).namelist()
+def test_the_wheel_holds_the_jar_the_page_the_licence_and_no_tests(wheel: Path) -> None:
+    held = zipfile.ZipFile(wheel)
+    names = held.namelist()
     assert "mpca/jars/mpca-spark_2.12.jar" in names
-    assert "mpca/report/page.css" in names
+    assert {"mpca/report/page.css", "mpca/py.typed"} <= set(names)
     assert not [name for name in names if name.startswith(("tests/", "jvm/", "conf/"))]
+    (folder,) = {name.split("/")[0] for name in names if ".dist-info/" in name}
+    assert "License-Expression: Apache-2.0" in held.read(f"{folder}/METADATA").decode().splitlines()
+    assert held.read(f"{folder}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mpca.data.share_iterable import IterableShare
     from mpca.data.stream import Stream
 
-__all__ = ["agent", "agents", "attach", "data", "device", "files", "log", "samples", "shard", "stopping"]
+__all__ = ["attach", "dataset", "device", "files", "log", "rank", "samples", "shard", "stopping", "world_size"]
 
 _log = logging.getLogger("mpca.agent")
 
@@ -97,14 +97,14 @@ def _join(context: AgentContext) -> ModelWatch:
     from mpca.agent.names import own_names
     from mpca.agent.torch_trainer import TorchTrainer
     from mpca.agent.watch import ModelWatch
-    from mpca.shm import Segment
+    from mpca.shm import AgentSegment
     from mpca.wire.messages import Hello
 
     start, model = context.start, context.models.whole
     layout, own = read_layout(model), own_names(model)
     plan = layout.plan(start.shards, start.layer_aligned)
     bounds = layout.bounds(plan)
-    segment = Segment(bounds, start.agent)
+    segment = AgentSegment(bounds, start.agent)
     hello = Hello(
         agent=start.agent,
         incarnation=start.incarnation,
@@ -142,26 +142,26 @@ def log(**metrics: Any) -> None:
         context.metrics[name] = value.detach() if hasattr(value, "detach") else float(value)
 
 
-def agent() -> int:
+def rank() -> int:
     """This agent's number, 0 when alone."""
     context = current()
     return 0 if context is None else context.start.agent
 
 
-def agents() -> int:
+def world_size() -> int:
     """How many agents the run wants, 1 when alone."""
     context = current()
     return 1 if context is None else context.start.agents
 
 
 def stopping() -> bool:
-    """Whether the run is to end; a loop over `mpca.data` or `mpca.shard` ends by itself."""
+    """Whether the run is to end; a loop over `mpca.dataset` or `mpca.shard` ends by itself."""
     context = current()
     return False if context is None else context.loop.stopping
 
 
 def samples(count: int) -> None:
-    """Count samples of a batch for images/s. `mpca.data` and `mpca.shard` count by themselves."""
+    """Count samples of a batch for images/s. `mpca.dataset` and `mpca.shard` count by themselves."""
     context = current()
     if context is not None:
         context.loop.samples += count
@@ -180,7 +180,7 @@ def shard(dataset: Any, batch_size: int = 32, *, epochs: int | None = None, **lo
 
     Args:
         dataset: anything with ``len`` and indices; or a torch `IterableDataset`, of which this agent gets every
-            `agents()`-th sample, in the data set's own order.
+            `world_size()`-th sample, in the data set's own order.
         batch_size: samples of one batch, at most.
         epochs: how often an iteration goes through the share; None: until the run ends (alone: for ever). The next
             iteration is of the next epoch, so ``for epoch in range(90): for x, y in share`` shuffles anew each time.
@@ -203,7 +203,7 @@ def _shard(
     from mpca.data.epochs import Epochs
     from mpca.data.share import Share
 
-    epochs = Epochs(agent(), agents(), count, None if reads is None else reads.membership)
+    epochs = Epochs(rank(), world_size(), count, None if reads is None else reads.membership)
     torch_data = sys.modules.get("torch.utils.data")  # who has such a data set has imported it
     if torch_data is not None and isinstance(dataset, torch_data.IterableDataset):
         from mpca.data.share_iterable import IterableShare
@@ -236,12 +236,12 @@ def files(pattern: str) -> list[str]:
         ConfigError: no such file, or fewer than agents.
     """
     found = sorted(glob.glob(pattern, recursive=True))
-    if len(found) < agents():
-        raise ConfigError(f"fewer files than agents: {len(found)} files for {agents()} agents, pattern={pattern!r}")
-    return found[agent() :: agents()]
+    if len(found) < world_size():
+        raise ConfigError(f"fewer files than agents: {len(found)} files for {world_size()} agents, pattern={pattern!r}")
+    return found[rank() :: world_size()]
 
 
-def data(split: str = "train", batch_size: int | None = None) -> Share | IterableShare | Stream:
+def dataset(split: str = "train", batch_size: int | None = None) -> Share | IterableShare | Stream:
     """This agent's batches of the data set that the run's configuration names (section [data]).
 
     Raises:
@@ -253,7 +253,7 @@ def data(split: str = "train", batch_size: int | None = None) -> Share | Iterabl
     section, seed = ({}, 0) if context is None else (context.start.conf.get("data", {}), context.start.seed)
     if not section.get("name"):
         raise ConfigError(
-            f"no data set is configured: mpca.data({split!r}) reads data.name of the run's configuration; "
+            f"no data set is configured: mpca.dataset({split!r}) reads data.name of the run's configuration; "
             "set it, or pass a data set of your own to mpca.shard(dataset)"
         )
     found = load(section["name"], split, seed, **own_options(section))
@@ -264,8 +264,8 @@ def data(split: str = "train", batch_size: int | None = None) -> Share | Iterabl
     start = None if context is None else context.start
     stream = found.stream(
         batch_size,
-        agent=agent(),
-        agents=agents(),
+        agent=rank(),
+        agents=world_size(),
         incarnation=0 if start is None else start.incarnation,
         stopping=stopping,
         count=samples,

@@ -18,7 +18,7 @@ from mpca.agent.state import AgentMachine
 from mpca.clock import SystemClock
 from mpca.errors import ConfigError
 from mpca.methods import Method, from_dict
-from mpca.storage import Location, hdfs_here
+from mpca.storage import Location, opening
 from mpca.wire.messages import Start
 
 if TYPE_CHECKING:
@@ -89,4 +89,4 @@ def enter(context: AgentContext | None) -> None:
     """Become that agent. Called once, by `main`."""
     global _current
     _current = context
-    hdfs_here.use(None if context is None else context.open_hdfs)
+    opening.use(None if context is None else context.open_hdfs)

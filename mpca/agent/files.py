@@ -101,7 +101,7 @@ class ExecutorFiles:
         self._pipe, self._root = pipe, root
 
     def read(self, path: str) -> bytes:
-        pieces = []
+        pieces: list[bytes] = []
         while not pieces or len(pieces[-1]) == MEMORY_BYTES:
             pieces.append(self.read_range(path, len(pieces) * MEMORY_BYTES, MEMORY_BYTES))
         return b"".join(pieces)

@@ -59,7 +59,7 @@ def take(
     devices: Sequence[str],
     patience_s: float = GPU_FREE_S,
     now: Callable[[], float] = time.monotonic,
-    place: str = _PLACE,
+    base: str = _PLACE,
 ) -> tuple[str, ExitStack]:
     """The first of these GPUs that no agent of this user has, and its lock, which holds until it is closed.
 
@@ -67,7 +67,7 @@ def take(
         devices: GPUs, the best first.
         patience_s: how long to wait for one of them.
         now: seconds, monotonic.
-        place: the folder, of this machine and open to all users, in which locks are kept.
+        base: the folder, of this machine and open to all users, in which locks are kept.
 
     Raises:
         EnvironmentRefused: every one is taken.
@@ -75,7 +75,7 @@ def take(
     until = now() + patience_s
     while True:
         for one in devices:
-            lock = _lock(one, place)
+            lock = _lock(one, base)
             if lock is not None:
                 return one, lock
         if now() >= until:
@@ -87,11 +87,11 @@ def take(
         time.sleep(_LOOK_S)
 
 
-def _lock(device: str, place: str) -> ExitStack | None:
+def _lock(device: str, base: str) -> ExitStack | None:
     """The lock of one GPU in every folder of this user's: two that begin at once may make one each, and each sees the
     folder that was there before its own."""
     with ExitStack() as held:
-        for folder in _folders(place):
+        for folder in _folders(base):
             path = folder / device.replace("/", "_")
             path.mkdir(mode=0o700, exist_ok=True)
             opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -103,19 +103,19 @@ def _lock(device: str, place: str) -> ExitStack | None:
         return held.pop_all()
 
 
-def _folders(place: str) -> list[Path]:
+def _folders(base: str) -> list[Path]:
     """Folders for locks that are this user's alone, in an order that all agents share; one is made if there is none."""
     start = f"mpca-gpus-{os.geteuid()}-"
-    found = _own(place, start)
+    found = _own(base, start)
     if not found:
-        tempfile.mkdtemp(prefix=start, dir=place)
-        found = _own(place, start)
+        tempfile.mkdtemp(prefix=start, dir=base)
+        found = _own(base, start)
     return found
 
 
-def _own(place: str, start: str) -> list[Path]:
+def _own(base: str, start: str) -> list[Path]:
     found = []
-    for path in sorted(Path(place).glob(f"{start}*")):
+    for path in sorted(Path(base).glob(f"{start}*")):
         state = path.lstat()
         if stat.S_ISDIR(state.st_mode) and state.st_uid == os.geteuid() and not state.st_mode & 0o077:
             found.append(path)

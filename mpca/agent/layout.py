@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from mpca.agent.local_tensors import LocalTensors
-from mpca.agent.places import check_overlaps, flat_view, is_dense, memory_order, place_of
+from mpca.agent.tensor_memory import check_overlaps, flat_view, is_dense, memory_order, memory_range
 from mpca.algorithm import ShardPlan
 from mpca.errors import ConfigError
 
@@ -129,11 +129,11 @@ def _trainable(model: nn.Module, tied: dict[str, str]) -> Iterator[tuple[str, nn
         if not parameter.requires_grad:
             continue
         _check_parameter(name, parameter)
-        place = (*place_of(parameter), parameter.shape) if parameter.numel() else id(parameter)
-        if place in first:
-            tied[name] = first[place]
+        memory = (*memory_range(parameter), parameter.shape) if parameter.numel() else id(parameter)
+        if memory in first:
+            tied[name] = first[memory]
             continue
-        first[place] = name
+        first[memory] = name
         yield name, parameter
 
 
@@ -167,9 +167,9 @@ def _buffers(model: nn.Module, tied: dict[str, str]) -> Iterator[tuple[str, Buff
             if tensor is None or key in module._non_persistent_buffers_set or not tensor.is_floating_point():
                 continue
             name = f"{prefix}.{key}" if prefix else key
-            place = (*place_of(tensor), tensor.shape) if tensor.numel() else id(tensor)
-            if place in first:
-                tied[name] = first[place]
+            memory = (*memory_range(tensor), tensor.shape) if tensor.numel() else id(tensor)
+            if memory in first:
+                tied[name] = first[memory]
                 continue
             if not is_dense(tensor):
                 raise ConfigError(
@@ -177,19 +177,19 @@ def _buffers(model: nn.Module, tied: dict[str, str]) -> Iterator[tuple[str, Buff
                     f"strides={list(tensor.stride())}; register it with .contiguous(), or with persistent=False if it need "
                     "not be saved"
                 )
-            first[place] = name
+            first[memory] = name
             yield name, Buffer(module, key)
 
 
 def _tie_frozen(model: nn.Module, exchanged: list[tuple[str, Tensor]], tied: dict[str, str]) -> None:
     """What is frozen and lies in the memory of an exchanged tensor is that tensor, under a second name."""
-    first = {(*place_of(tensor), tensor.shape): name for name, tensor in exchanged if tensor.numel()}
+    first = {(*memory_range(tensor), tensor.shape): name for name, tensor in exchanged if tensor.numel()}
     names = {name for name, _ in exchanged}
     for name, tensor in model.state_dict().items():
         if isinstance(tensor, Tensor) and name not in names and tensor.layout is torch.strided and tensor.numel():
-            place = (*place_of(tensor), tensor.shape)
-            if place in first:
-                tied.setdefault(name, first[place])
+            memory = (*memory_range(tensor), tensor.shape)
+            if memory in first:
+                tied.setdefault(name, first[memory])
 
 
 def _one_device(named: list[tuple[str, Tensor]]) -> torch.device:

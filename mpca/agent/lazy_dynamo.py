@@ -82,4 +82,4 @@ def put_off_dynamo() -> None:
     if _NAME not in sys.modules:
         stand_in = _StandIn()
         sys.modules[_NAME] = stand_in
-        torch._dynamo = stand_in  # type: ignore[assignment]
+        torch._dynamo = stand_in

@@ -33,7 +33,7 @@ from mpca.agent.stall import StallWatch
 from mpca.agent.state import HOLDING, LEAVING, STOPPING, WAITING, AgentMachine
 from mpca.agent.trainer import Trainer
 from mpca.clock import Clock
-from mpca.shm import Segment
+from mpca.shm import AgentSegment
 from mpca.wire.messages import Failed, Files, Finished, Hello, Installed, Progress, Snapshot, Stop
 
 __all__ = ["PROGRESS_INTERVAL_S", "AgentLoop"]
@@ -51,7 +51,7 @@ class AgentLoop:
         self._clock = clock
         self._metrics = metrics  # newest values of mpca.log, asked for when a Progress is sent
         self._trainer: Trainer | None = None
-        self._segment: Segment | None = None
+        self._segment: AgentSegment | None = None
         self._hello: Hello | None = None
         self.samples = 0
         self.reading = Reading()
@@ -88,7 +88,7 @@ class AgentLoop:
         self.tell(StopSeen())
         return True
 
-    def join(self, trainer: Trainer, segment: Segment, hello: Hello) -> None:
+    def join(self, trainer: Trainer, segment: AgentSegment, hello: Hello) -> None:
         """Say Hello and wait until x_0 is agreed; it may be read and replaced meanwhile."""
         self._trainer, self._segment, self._hello = trainer, segment, hello
         self.tell(Attached(local=bool(hello.local)))

@@ -27,6 +27,7 @@ See README.md beside this file for a failure told step by step.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from mpca.agent.events import (
@@ -340,7 +341,7 @@ class AgentMachine:
         self.stage, self.stage_since = stage, now
 
 
-_DECISIONS: dict[type, Any] = {
+_DECISIONS: dict[type, Callable[[AgentMachine, Any, float], tuple[Any, ...]]] = {
     Attached: AgentMachine._attached,
     Stepped: AgentMachine._stepped,
     Returned: AgentMachine._returned,

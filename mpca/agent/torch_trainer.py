@@ -18,7 +18,7 @@ from torch import Tensor
 from mpca.agent.carrier import carrier_for
 from mpca.agent.layout import Entry, Layout
 from mpca.agent.optimizers import Optimizers
-from mpca.agent.places import check_overlaps, flat_view, is_dense, memory_order
+from mpca.agent.tensor_memory import check_overlaps, flat_view, is_dense, memory_order
 from mpca.algorithm import ShardPlan
 from mpca.errors import ConfigError
 

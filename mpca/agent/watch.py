@@ -38,6 +38,7 @@ class ModelWatch:
         named = dict(model.named_parameters(remove_duplicate=False))
         pairs = [(alias, name) for alias, name in layout.tied.items() if alias in named and named[alias] is not named[name]]
         self._tied = [(alias, name, named[alias], named[name]) for alias, name in pairs]
+        self._given: list[int] = []  # parameters of each optimizer's groups
         self._look()
         self._names = self._describe()
         for optimizer, parameter in self._unknown():
@@ -71,7 +72,7 @@ class ModelWatch:
     def _look(self) -> None:
         modules = list(self._model.modules())
         self._tables = [table for one in modules for table in (one._parameters, one._modules, one._buffers)]
-        self._filled = [table for one in modules for table in (one._parameters, one._modules) if table]
+        self._filled: list[dict[str, Any]] = [table for one in modules for table in (one._parameters, one._modules) if table]
         self._held = modules, list(self._model.parameters())  # as long as they live, nothing else has their ids
         goes_along = self._exchanged | {id(one) for _, _, one, _ in self._tied}
         self._frozen = [p for p in self._held[1] if id(p) not in goes_along]

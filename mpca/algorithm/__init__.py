@@ -7,15 +7,12 @@ float32 as on the wire; float64 works too, and keeps float64. Equation numbers a
 from __future__ import annotations
 
 from mpca.algorithm.averaging import local_mean, weighted_sum
-from mpca.algorithm.codecs import Codec, Identity
 from mpca.algorithm.joint import JointShard, blend, extrapolate, init, trajectory, update
 from mpca.algorithm.penalty import correct, pull, tilt
 from mpca.algorithm.schedules import alpha_at, alpha_for, beta_at, gamma_at
 from mpca.algorithm.sharding import ShardPlan
 
 __all__ = [
-    "Codec",
-    "Identity",
     "JointShard",
     "ShardPlan",
     "alpha_at",

@@ -62,7 +62,7 @@ def beta_at(exchange: int, beta: float, ramp: int = 20) -> float:
     """
     if ramp <= 0 or exchange >= ramp:
         return beta
-    return beta ** (exchange / ramp)
+    return float(beta ** (exchange / ramp))
 
 
 def gamma_at(exchange: int, gamma: float, ramp: int = 20) -> float:

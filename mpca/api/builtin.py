@@ -58,7 +58,7 @@ def train(config: Tables) -> None:
     settings = {key: value for key, value in config["optimizer"].items() if value or key in ("name", "lr")}
     optimizer = create_optimizer(model, **settings)
     mpca.attach(model, optimizer)
-    for images, labels in mpca.data("train", config["data"]["batch_size"]):
+    for images, labels in mpca.dataset("train", config["data"]["batch_size"]):
         mpca.log(loss=train_step(model, optimizer, images.to(device), labels.to(device)))
 
 
@@ -91,11 +91,13 @@ _open: list[Any] = []
 @lru_cache(maxsize=1)
 def _bench(options: _Pairs, section: _Pairs, seed: int) -> tuple[Any, Any]:
     """A model to load states into, and the test split of the training's seed: made once in the evaluator's process."""
-    keys = dict(section)
-    test = data.load(keys["name"], "test", seed, **data.own_options(keys))
-    if hasattr(test, "stream"):
-        from mpca.data.passes import Passes
+    from mpca.data.evaluation_loader import EvaluationLoader
+    from mpca.data.stream import Streamed
 
-        test = Passes(test, keys["batch_size"], keys["max_bad_fraction"])
-        _open.append(test)
-    return models.create(**dict(options)), test
+    keys = dict(section)
+    model, test = models.create(**dict(options)), data.load(keys["name"], "test", seed, **data.own_options(keys))
+    if not isinstance(test, Streamed):
+        return model, test
+    loader = EvaluationLoader(test, keys["batch_size"], keys["max_bad_fraction"])
+    _open.append(loader)
+    return model, loader

@@ -87,7 +87,7 @@ class Distributor:
             values.update({f"method.{key}": value for key, value in method.to_dict().items()})
         for one in goals:
             values.update(_settings(one))
-        path = None if conf is None or isinstance(conf, Mapping) else conf
+        path = None if conf is None or isinstance(conf, Mapping) else Path(conf)
         spark = spark if spark is not None else submitted_session()
         session = dict(spark.sparkContext.getConf().getAll()) if spark is not None else None
         self.conf = resolve(path, [f"{key}={_text(value)}" for key, value in values.items()], session)

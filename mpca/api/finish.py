@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 import time
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from mpca.driver.backups import BackupWriter
@@ -14,12 +11,11 @@ from mpca.driver.evaluating import EvaluatorDied
 from mpca.driver.instructions import End
 from mpca.driver.runner import Runner
 from mpca.errors import AgentFailed, BackupError, BadRecords, ConfigError, EnvironmentRefused
-from mpca.private import opener, replace_file
-from mpca.records import Backlog, BadFile, EndRecord, RunFolder, Summary, write_summary
+from mpca.records import Summary
 from mpca.storage import model_file
 from mpca.timeouts import LAST_BACKUP_S, LAST_EVALUATION_S
 
-__all__ = ["close_folder", "evaluate_last", "exit_code", "is_final", "keep", "last_model", "summarise", "take_reached"]
+__all__ = ["evaluate_last", "exit_code", "is_final", "last_model", "summarise", "take_reached"]
 
 log = logging.getLogger("mpca.run")
 
@@ -131,8 +127,8 @@ def summarise(
         bytes_out_driver=tally.bytes_out_driver,
         bytes_data_remote=tally.data_remote,
         bad_records=runner.bad.count if runner.bad is not None else 0,
-        agents_lost=runner.machine.roster.lost,
-        agents_replaced=runner.machine.roster.replaced,
+        agents_lost=runner.machine.table.lost,
+        agents_replaced=runner.machine.table.replaced,
         cut_off={str(one.agent): one.reason for one in end.cut_off},
         backups=tally.backups,
         attempts=runner.machine.shape.epoch,
@@ -140,55 +136,3 @@ def summarise(
         final=end.final,
         versions=versions,
     )
-
-
-def close_folder(
-    records: Backlog, bad: BadFile, folder: RunFolder, t: float, summary: Summary, model: bytes | None
-) -> list[str]:
-    """The model, the last record and bad one, ``summary.json`` and ``report.html``; what is wrong with those that cannot be
-    written."""
-    from mpca.report import write_report
-
-    faults = []
-    try:
-        if model is not None:
-            replace_file(folder.model, model)
-    except OSError as error:
-        faults.append(f"{folder.model.name}: {error.strerror}")
-    records.write(EndRecord(t=t, status=summary.status, reason=summary.reason))
-    if not records.flush():
-        assert records.error is not None
-        faults.append(f"{folder.records.name}: {records.error.strerror}")
-    if not bad.flush(at_once=True):
-        assert bad.error is not None
-        faults.append(f"{folder.bad.name}: {bad.error.strerror}")
-    try:
-        write_summary(folder.summary, summary)
-    except OSError as error:
-        faults.append(f"{folder.summary.name}: {error.strerror}")
-    try:
-        write_report(folder.path)
-    except (OSError, ConfigError) as error:  # `mpca report` draws it again from what is kept
-        log.warning("report not written: path=%s: %s", folder.report, error)
-    except Exception:  # a run that trained for weeks does not fail for its drawing
-        log.exception("report not written: path=%s", folder.report)
-    return faults
-
-
-def keep(folder: RunFolder, records: Backlog, bad: BadFile, summary: Summary, model: bytes | None) -> str:
-    """Put what a run folder did not take, and what can still be read of it, into a temporary one; says where it is."""
-    try:
-        kept = RunFolder(Path(tempfile.mkdtemp(prefix="mpca-kept-")))
-        for path in (folder.config, folder.records):
-            with suppress(OSError):
-                replace_file(kept.path / path.name, path.read_bytes())
-        with open(kept.records, "ab", opener=opener) as file:
-            file.write(records.waiting)
-        if bad.count:
-            replace_file(kept.bad, bad.text())
-        if model is not None:
-            replace_file(kept.model, model)
-        write_summary(kept.summary, summary)
-    except OSError as error:
-        return f"nor in a temporary folder: {error}"
-    return f"what there is of it lies in {kept.path}"

@@ -34,7 +34,7 @@ def ship(train: TrainFunction | str | Path, args: Sequence[Any], kwargs: Mapping
     except ValueError:
         pass  # a built-in without a signature: the agents will tell
     try:
-        return cloudpickle.dumps((function, args, kwargs))
+        payload: bytes = cloudpickle.dumps((function, args, kwargs))
     except Exception as error:  # pickle raises whatever the objects raise
         culprit = _culprit(function, args, kwargs)
         where = f"{culprit} cannot be pickled" if culprit else "it cannot be pickled"
@@ -42,6 +42,7 @@ def ship(train: TrainFunction | str | Path, args: Sequence[Any], kwargs: Mapping
             f"train function {_name(function)} cannot be shipped to the agents: {where} ({type(error).__name__}: {error}); "
             "make it inside the function"
         ) from error
+    return payload
 
 
 def run_script(name: str, source: str, arguments: Sequence[str]) -> None:
@@ -50,7 +51,10 @@ def run_script(name: str, source: str, arguments: Sequence[str]) -> None:
     exec(compile(source, name, "exec"), {"__name__": "__main__", "__file__": name, "__builtins__": __builtins__})
 
 
-def _called(train: TrainFunction | str | Path, args: tuple, kwargs: dict) -> tuple[TrainFunction, tuple, dict]:
+_Called = tuple[TrainFunction, tuple[Any, ...], dict[str, Any]]
+
+
+def _called(train: TrainFunction | str | Path, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Called:
     if callable(train):
         return train, args, kwargs
     if not isinstance(train, (str, Path)):

@@ -1,11 +1,11 @@
-"""The one place that opens a store for a location: HDFS through the JVM where a session is, over WebHDFS where none is."""
+"""A driver's stores, closed with what else it opens. Which store it is, `mpca.storage.opening` decides."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from mpca.storage import LocalStore, Location, Store
+from mpca.storage import Location, Store, opening
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,27 +19,20 @@ def open_store(
     """A store whose root is `location`, closed by `stack`.
 
     Args:
-        location: need not exist.
+        location, patience_s, private: as of `mpca.storage.opening.open_store`.
         stack: of what the caller opens.
-        session: of Spark; without one ``hdfs://`` is reached over WebHDFS, by the files in HADOOP_CONF_DIR.
-        patience_s: how long WebHDFS may be away; the JVM's client has its own patience.
-        private: what is made is for its owner alone: run folders, backups.
+        session: of Spark; without one ``hdfs://`` is reached over WebHDFS.
 
     Raises:
-        ConfigError: which WebHDFS serves it is not known.
-        OSError: the JVM's client cannot have the file system.
+        ConfigError, OSError: as there.
     """
-    if location.is_local:
-        return LocalStore(location.path, private)
-    if location.scheme == "hdfs" and session is not None:
+
+    def through_jvm(location: Location) -> Store:
         from mpca.spark.hdfs.store import HdfsStore
 
-        through_jvm = HdfsStore(session, location, private)
-        stack.callback(through_jvm.close)
-        return through_jvm
-    from mpca.storage.locations import webhdfs_of
-    from mpca.storage.webhdfs import WebHdfsStore
+        assert session is not None
+        return HdfsStore(session, location, private)
 
-    over_web = WebHdfsStore(webhdfs_of(location) if location.scheme == "hdfs" else location, patience_s, private)
-    stack.callback(over_web.close)
-    return over_web
+    store = opening.open_store(location, None if session is None else through_jvm, patience_s=patience_s, private=private)
+    stack.callback(getattr(store, "close", lambda: None))  # not of the port: local files have nothing to close
+    return store

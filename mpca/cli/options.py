@@ -12,7 +12,7 @@ from mpca.units import parse_size
 __all__ = ["SIZE", "Parsed", "json_option"]
 
 
-class Parsed(click.ParamType):
+class Parsed(click.ParamType[Any]):
     """A word that a function understands; its ValueError is what the user is told."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:

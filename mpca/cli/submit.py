@@ -73,7 +73,7 @@ def submit(
     from mpca.spark.yarn.client import Yarn
     from mpca.spark.yarn.packing import check_archive
     from mpca.spark.yarn.submit import AUTHENTICATE, check_scala, no_way_back
-    from mpca.spark.yarn.submitted import far_folder
+    from mpca.spark.yarn.submitted import cluster_run_folder
 
     for option, value in (("--archives", archives), ("--py-files", py_files), ("--resume", resume)):
         refuse_password(option, value)
@@ -115,7 +115,7 @@ def submit(
         return 0
 
     def run_folder(application: str) -> str:
-        return config.run.dir or far_folder(own, config.run.name, application)
+        return config.run.dir or cluster_run_folder(own, config.run.name, application)
 
     with _secrets_file(submission, home) as secrets:
         return follow(submission.command(str(home.submit), secrets), deploy_mode, _PROGRAM.name, home, run_folder)

@@ -69,7 +69,7 @@ def in_memory(data: SplitData, job: Job, workers: int, records: int) -> Iterator
         def rate(images: int) -> float:
             for child in children:
                 child.connection.send(images // workers)
-            seconds = [child.connection.recv() for child in children]
+            seconds: list[float] = [child.connection.recv() for child in children]
             return sum(images // workers / one for one in seconds)
 
         yield rate

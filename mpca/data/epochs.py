@@ -17,19 +17,19 @@ from typing import NamedTuple
 
 from mpca.data.plan import Membership
 
-__all__ = ["Epochs", "Turn"]
+__all__ = ["EpochPart", "Epochs"]
 
 
-class Turn(NamedTuple):
-    """One epoch of this agent: its place among so many."""
+class EpochPart(NamedTuple):
+    """One epoch of this agent: its rank among those who begin it."""
 
     epoch: int
-    place: int
-    among: int
+    rank: int
+    world_size: int
 
 
 class Epochs:
-    """`turns` goes on where it ended, so that a data set that is gone through again is so in its next epoch."""
+    """`parts` goes on where it ended, so that a data set that is gone through again is so in its next epoch."""
 
     def __init__(self, agent: int, agents: int, epochs: int | None, membership: Membership | None = None) -> None:
         self.agent, self.agents = agent, agents
@@ -45,22 +45,22 @@ class Epochs:
         """Take in that agents were lost or joined; counts from the next epoch on."""
         self._members = membership
 
-    def turns(self) -> Iterator[Turn]:
+    def parts(self) -> Iterator[EpochPart]:
         """So many as there are to be; without end if that is not said."""
         for _ in count() if self._epochs is None else range(self._epochs):
             epoch = self.ahead = max(self._next, self._members.first(self.agent))
             self._next = epoch + 1
-            yield self._turn(epoch)
+            yield self._part(epoch)
 
-    def _turn(self, epoch: int) -> Turn:
+    def _part(self, epoch: int) -> EpochPart:
         begin = self._members.begin(epoch)
         if self.agent in begin:
-            return Turn(epoch, begin.index(self.agent), len(begin))
-        return Turn(epoch, self.agent, self.agents)  # it was given up, and whoever did that will end it
+            return EpochPart(epoch, begin.index(self.agent), len(begin))
+        return EpochPart(epoch, self.agent, self.agents)  # it was given up, and whoever did that will end it
 
-    def coming(self) -> tuple[Turn, int]:
+    def coming(self) -> tuple[EpochPart, int]:
         """The next epoch, as the membership is now, and how many an iteration has; 1 if it has no end."""
-        return self._turn(max(self._next, self._members.first(self.agent))), 1 if self._epochs is None else self._epochs
+        return self._part(max(self._next, self._members.first(self.agent))), 1 if self._epochs is None else self._epochs
 
     def handed(self, epoch: int) -> None:
         """The caller has something of that epoch."""

@@ -1,6 +1,6 @@
 """What is made of a record: images are decoded by processes, numbers are parsed by a thread. Batches of both, as tensors.
 
-A form is what `stream.py` and `passes.py` ask for decoders and batches. Not for reading: `stream_reader.py`.
+A form is what `stream.py` and `evaluation_loader.py` ask for decoders and batches. Not for reading: `stream_reader.py`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ from torch import Tensor
 from mpca.data.manifest import VectorForm
 from mpca.data.stream_options import StreamOptions
 from mpca.data.stream_reader import Record, SplitData
-from mpca.data.workers import INPUT_BYTES, Decoders, Feed, Result, slots_for
+from mpca.data.workers import INPUT_BYTES, Decoders, RecordQueue, Result, slots_for
 from mpca.data.workers_main import Job
 
 __all__ = ["Batch", "Form", "Images", "Numbers", "Source", "form_of", "header"]
@@ -43,7 +43,7 @@ class Source(Protocol):
 class Form(Protocol):
     """What the records of a split are."""
 
-    def decoders(self, feed: Feed, fail: Fail) -> Source:
+    def decoders(self, feed: RecordQueue, fail: Fail) -> Source:
         """Started on a feed; `fail` is told when they cannot go on."""
         ...
 
@@ -58,7 +58,7 @@ class Batch:
     An image's 0.6 MB of float32 are in the cache while they are made, and the memory is new for every batch: the caller's.
     """
 
-    def __init__(self, size: int, shape: tuple[int, ...], dtype: Any, put: Callable[[Any, Any], None]) -> None:
+    def __init__(self, size: int, shape: Sequence[int], dtype: Any, put: Callable[[Any, Any], None]) -> None:
         """`put` fills one row, shape and dtype as told, with what comes of an array."""
         self._shape, self._dtype, self._put = (size, *shape), dtype, put
         self._rows: Any = None
@@ -107,7 +107,7 @@ class Images:
             input_bytes=INPUT_BYTES,
         )
 
-    def decoders(self, feed: Feed, fail: Fail) -> Decoders:
+    def decoders(self, feed: RecordQueue, fail: Fail) -> Decoders:
         return Decoders(feed, self._job, self._workers, fail)
 
     def batch(self, size: int) -> Batch:
@@ -125,7 +125,7 @@ class Numbers:
     def __init__(self, form: VectorForm) -> None:
         self._form = form
 
-    def decoders(self, feed: Feed, fail: Fail) -> Source:
+    def decoders(self, feed: RecordQueue, fail: Fail) -> Source:
         return _Parser(feed, self._form, fail)
 
     def batch(self, size: int) -> Batch:
@@ -142,7 +142,7 @@ def header(form: VectorForm) -> bytes:
 class _Parser:
     """In the thread that asks: an array is its bytes after a header that all have."""
 
-    def __init__(self, feed: Feed, form: VectorForm, fail: Fail) -> None:
+    def __init__(self, feed: RecordQueue, form: VectorForm, fail: Fail) -> None:
         self._feed, self._form = feed, form
         self._header = header(form)
         self._bytes = len(self._header) + np.zeros(form.shape, form.dtype).nbytes

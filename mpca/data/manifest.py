@@ -14,8 +14,9 @@ from typing import Any
 
 from mpca.data.index import Index
 from mpca.errors import ConfigError
-from mpca.storage import LocalStore, Location, Store
-from mpca.storage.hdfs_here import open_hdfs
+from mpca.formats import DATA_SET, check_format
+from mpca.storage import Location, Store
+from mpca.storage.opening import open_store
 
 __all__ = [
     "BAD_FILE",
@@ -36,7 +37,6 @@ MANIFEST = "manifest.json"
 BAD_FILE = "bad.jsonl"
 #: What is trained on, what is withheld of it to evaluate on, of each class as much, and a set of its own (the paper, 6.2).
 SPLITS = ("train", "validation", "test")
-_FORMAT = 2  # 1 had images alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Manifest:
     source: str  # digest of the source's listing and of the options: another ingest into the same place is refused
     versions: dict[str, str]
     vectors: VectorForm | None = None  # None: images
-    format: int = _FORMAT
+    format: int = DATA_SET
 
     def dump(self) -> bytes:
         """The file."""
@@ -90,8 +90,7 @@ class Manifest:
         """
         try:
             fields: dict[str, Any] = json.loads(data)
-            if fields["format"] > _FORMAT:
-                raise ConfigError(f"{name} has format {fields['format']}; this mpca reads up to {_FORMAT}: use a newer one")
+            check_format(name, fields["format"], DATA_SET, oldest=1)
             fields["splits"] = {split: _split(of) for split, of in fields["splits"].items()}
             if fields.get("vectors"):
                 fields["vectors"] = VectorForm(**fields["vectors"])
@@ -123,14 +122,7 @@ def store_at(path: str) -> Store:
     """The store whose root is the folder of a data set: a path of this machine, or a URL of HDFS."""
     if not path:
         raise ConfigError("data.path is empty: it must name the folder that `mpca ingest` wrote")
-    location = Location.parse(path)
-    if location.is_local:
-        return LocalStore(location.path, links=True)  # the user's own files, which may lie elsewhere
-    if location.scheme == "hdfs":
-        return open_hdfs(location)
-    from mpca.storage.webhdfs import WebHdfsStore
-
-    return WebHdfsStore(location)
+    return open_store(Location.parse(path), links=True)  # the user's own files, which may lie elsewhere
 
 
 @contextmanager

@@ -145,7 +145,7 @@ class Membership:
     def to_dict(self) -> dict[str, Any]:
         """Lists, numbers and texts, for a message or a backup."""
         hosts = sorted({host for one in self.places for host in one})
-        number = {host: place for place, host in enumerate(hosts)}
+        number = {host: index for index, host in enumerate(hosts)}
         where = {"hosts": hosts, "places": [[number[host] for host in one] for one in self.places]}
         return {
             "agents": self.agents,
@@ -234,7 +234,7 @@ def shares(
         if rest is None:
             dealt = _whole(cut(one.agents), seed, epoch, agents, sticky, one.near(epoch))
         else:
-            dealt = {agent: rest[place :: len(agents)] for place, agent in enumerate(agents)}
+            dealt = {agent: rest[index :: len(agents)] for index, agent in enumerate(agents)}
         rest = _move(dealt, one.lost_in(epoch))
     return {agent: tuple(share) for agent, share in dealt.items()}
 
@@ -250,10 +250,10 @@ def _whole(
     if len({near.get(agent, frozenset()) for agent in everybody}) > 1:
         dealt = _deal_near(shuffled, everybody, near)
     else:  # nobody is nearer to anything than the others
-        dealt = {agent: shuffled[place :: len(everybody)] for place, agent in enumerate(everybody)}
+        dealt = {agent: shuffled[index :: len(everybody)] for index, agent in enumerate(everybody)}
     if sticky:
         for agent, share in dealt.items():
-            np.random.default_rng((5, seed, epoch, agent)).shuffle(share)  # type: ignore[arg-type]
+            np.random.default_rng((5, seed, epoch, agent)).shuffle(share)
     return dealt
 
 
@@ -263,25 +263,25 @@ def _deal_near(units: Sequence[Unit], agents: Sequence[int], near: Mapping[int, 
     First the units that are near to the fewest, each to the agent with the most room; what finds no room near is dealt
     at the end, likewise. The best of all ways is a flow; of sixty placements drawn by chance this one gave 97 % of it or more.
     """
-    room = {agent: len(range(place, len(units), len(agents))) for place, agent in enumerate(agents)}
+    room = {agent: len(range(index, len(units), len(agents))) for index, agent in enumerate(agents)}
     close = {shard: [agent for agent in agents if shard in near.get(agent, ())] for shard in {unit.shard for unit in units}}
     taken: dict[int, list[int]] = {agent: [] for agent in agents}
 
-    def give(place: int, among: Sequence[int]) -> bool:
+    def give(index: int, among: Sequence[int]) -> bool:
         agent = max((one for one in among if room[one]), key=lambda one: (room[one], -one), default=None)
         if agent is None:
             return False
         room[agent] -= 1
-        taken[agent].append(place)
+        taken[agent].append(index)
         return True
 
-    far = []
-    for place in sorted(range(len(units)), key=lambda place: len(close[units[place].shard])):
-        if not give(place, close[units[place].shard]):
-            far.append(place)
-    for place in far:
-        give(place, agents)
-    return {agent: [units[place] for place in sorted(places)] for agent, places in taken.items()}
+    elsewhere = []
+    for index in sorted(range(len(units)), key=lambda index: len(close[units[index].shard])):
+        if not give(index, close[units[index].shard]):
+            elsewhere.append(index)
+    for index in elsewhere:
+        give(index, agents)
+    return {agent: [units[index] for index in sorted(places)] for agent, places in taken.items()}
 
 
 def _move(dealt: dict[int, list[Unit]], lost: Iterable[Loss]) -> list[Unit]:
@@ -293,6 +293,6 @@ def _move(dealt: dict[int, list[Unit]], lost: Iterable[Loss]) -> list[Unit]:
             continue
         rest, dealt[loss.agent] = dealt[loss.agent][loss.done :], dealt[loss.agent][: loss.done]
         living.remove(loss.agent)
-        for place, agent in enumerate(living):
-            dealt[agent] += rest[place :: len(living)]
+        for index, agent in enumerate(living):
+            dealt[agent] += rest[index :: len(living)]
     return [] if living else rest

@@ -161,8 +161,8 @@ def _encoded(image: Any) -> bytes:
     with extras():
         import simplejpeg
     if channels == 1:
-        return simplejpeg.encode_jpeg(np.ascontiguousarray(pixels), QUALITY, "GRAY", "Gray")
-    return simplejpeg.encode_jpeg(np.ascontiguousarray(pixels[..., :3]), QUALITY, "BGR", "420")
+        return bytes(simplejpeg.encode_jpeg(np.ascontiguousarray(pixels), QUALITY, "GRAY", "Gray"))
+    return bytes(simplejpeg.encode_jpeg(np.ascontiguousarray(pixels[..., :3]), QUALITY, "BGR", "420"))
 
 
 # ---- a survey of all rows ------------------------------------------------------------------------------------------------
@@ -198,9 +198,14 @@ class Survey:
 
     def plus(self, other: Survey) -> Survey:
         """This one, with the other's rows in it."""
-        for mine, theirs in ((self.labels, other.labels), (self.forms, other.forms), (self.refused, other.refused)):
+        tables: tuple[tuple[dict[Any, Seen], dict[Any, Seen]], ...] = (
+            (self.labels, other.labels),
+            (self.forms, other.forms),
+            (self.refused, other.refused),
+        )
+        for mine, theirs in tables:
             for key, seen in theirs.items():
-                mine.setdefault(key, Seen()).add(seen, self.withheld)  # type: ignore[arg-type,call-overload,attr-defined]
+                mine.setdefault(key, Seen()).add(seen, self.withheld)
         self.digests = (self.digests + other.digests) % (1 << 8 * _DIGEST_BYTES)
         return self
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mpca.data.epochs import Epochs, Turn
+from mpca.data.epochs import EpochPart, Epochs
 from mpca.errors import ConfigError
 
 __all__ = ["Share", "share_of_epoch"]
@@ -24,18 +24,18 @@ __all__ = ["Share", "share_of_epoch"]
 _Indices = npt.NDArray[np.int64]
 
 
-def share_of_epoch(samples: int, turn: Turn, *, seed: int, agent: int, incarnation: int) -> _Indices:
+def share_of_epoch(samples: int, part: EpochPart, *, seed: int, agent: int, incarnation: int) -> _Indices:
     """Indices of one agent's samples of one epoch, in the order in which it sees them.
 
     Example:
-        >>> shares = [share_of_epoch(5, Turn(0, a, among=2), seed=1, agent=a, incarnation=0) for a in range(2)]
+        >>> shares = [share_of_epoch(5, EpochPart(0, a, world_size=2), seed=1, agent=a, incarnation=0) for a in range(2)]
         >>> sorted(int(i) for share in shares for i in share)
         [0, 1, 2, 3, 4]
     """
     # The leading number keeps the two streams apart: SeedSequence takes (1, 0) and (1, 0, 0) for the same.
-    everybody = np.random.default_rng((1, seed, turn.epoch)).permutation(samples)
-    mine = everybody[turn.place :: turn.among]
-    np.random.default_rng((2, seed, turn.epoch, agent, incarnation)).shuffle(mine)
+    everybody = np.random.default_rng((1, seed, part.epoch)).permutation(samples)
+    mine = everybody[part.rank :: part.world_size]
+    np.random.default_rng((2, seed, part.epoch, agent, incarnation)).shuffle(mine)
     return mine
 
 
@@ -78,8 +78,8 @@ class Share:
 
     def __len__(self) -> int:
         """Batches of one iteration; of one epoch when it ends with the run alone (``epochs=None``), as schedules count."""
-        turn, epochs = self._epochs.coming()
-        return epochs * -(-len(range(turn.place, len(self._dataset), turn.among)) // self._batch_size)
+        part, epochs = self._epochs.coming()
+        return epochs * -(-len(range(part.rank, len(self._dataset), part.world_size)) // self._batch_size)
 
     def __iter__(self) -> Iterator[Any]:
         asked = _Batches(self._indices())
@@ -93,10 +93,10 @@ class Share:
 
     def _indices(self) -> Iterator[tuple[int, list[int]]]:
         """Of each batch its epoch and its samples."""
-        for turn in self._epochs.turns():
-            mine = share_of_epoch(len(self._dataset), turn, **self._who)
+        for part in self._epochs.parts():
+            mine = share_of_epoch(len(self._dataset), part, **self._who)
             for batch in np.array_split(mine, -(-len(mine) // self._batch_size)):
-                yield turn.epoch, batch.tolist()
+                yield part.epoch, batch.tolist()
 
     def _batches(self, asked: _Batches) -> Iterator[Any]:
         from torch.utils.data import DataLoader, TensorDataset

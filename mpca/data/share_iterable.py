@@ -12,7 +12,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from mpca.data.epochs import Epochs, Turn
+from mpca.data.epochs import EpochPart, Epochs
 from mpca.errors import ConfigError
 
 __all__ = ["IterableShare"]
@@ -39,39 +39,43 @@ class IterableShare:
 
     def __len__(self) -> int:
         """As of a map-style share, for data sets that know their own length; TypeError for others, as torch has it."""
-        turn, epochs = self._epochs.coming()
-        samples, size = len(self._dataset), self._loader["batch_size"]  # type: ignore[arg-type]
+        part, epochs = self._epochs.coming()
+        samples, size = len(self._dataset), int(self._loader["batch_size"])  # type: ignore[arg-type]  # TypeError as told
         workers = max(1, self._loader.get("num_workers", 0))  # each makes batches of its own
-        of_worker = [len(range(turn.place + one * turn.among, samples, turn.among * workers)) for one in range(workers)]
+        of_worker = [
+            len(range(part.rank + one * part.world_size, samples, part.world_size * workers)) for one in range(workers)
+        ]
         return epochs * sum(-(-one // size) for one in of_worker)
 
     def __iter__(self) -> Iterator[Any]:
-        for turn in self._epochs.turns():
+        for part in self._epochs.parts():
             if hasattr(self._dataset, "set_epoch"):
-                self._dataset.set_epoch(turn.epoch)
+                self._dataset.set_epoch(part.epoch)
             empty = True
-            for batch in DataLoader(_Every(self._dataset, turn), **self._loader):
+            for batch in DataLoader(_Every(self._dataset, part), **self._loader):
                 if self._stopping():
                     return
                 empty = False
-                self._epochs.handed(turn.epoch)
+                self._epochs.handed(part.epoch)
                 self._count(_samples(batch))
                 yield batch
             if empty:
-                raise ConfigError(f"no sample for this agent in epoch {turn.epoch}: it is number {turn.place} of {turn.among}")
+                raise ConfigError(
+                    f"no sample for this agent in epoch {part.epoch}: it is number {part.rank} of {part.world_size}"
+                )
 
 
 class _Every(IterableDataset[Any]):
     """The samples of one agent, and in a data worker of that worker."""
 
-    def __init__(self, dataset: IterableDataset[Any], turn: Turn) -> None:
-        self._dataset, self._turn = dataset, turn
+    def __init__(self, dataset: IterableDataset[Any], part: EpochPart) -> None:
+        self._dataset, self._part = dataset, part
 
     def __iter__(self) -> Iterator[Any]:
         worker = get_worker_info()
         workers, number = (1, 0) if worker is None else (worker.num_workers, worker.id)
-        place, among = self._turn.place, self._turn.among
-        return islice(iter(self._dataset), place + number * among, None, among * workers)
+        rank, world_size = self._part.rank, self._part.world_size
+        return islice(iter(self._dataset), rank + number * world_size, None, world_size * workers)
 
 
 def _samples(batch: Any) -> int:

@@ -38,7 +38,7 @@ def stratified_split(labels: _Indices, test_size: int, seed: int) -> tuple[_Indi
 def _apportion(counts: _Indices, draws: int, random: np.random.RandomState) -> _Indices:
     """`draws` samples shared out in proportion to `counts`: by largest remainder, by lot among equal ones."""
     exact = counts / counts.sum() * draws
-    shares = np.floor(exact)
+    shares: _Indices = np.floor(exact).astype(np.int64)
     missing = int(draws - shares.sum())
     remainders = exact - shares
     for remainder in np.unique(remainders)[::-1]:
@@ -48,4 +48,4 @@ def _apportion(counts: _Indices, draws: int, random: np.random.RandomState) -> _
         chosen = random.choice(equal, size=min(len(equal), missing), replace=False)
         shares[chosen] += 1
         missing -= len(chosen)
-    return shares.astype(np.int64)
+    return shares

@@ -2,7 +2,7 @@
 
 ::
 
-    reader thread --records--> Feed --> worker threads, worker processes --views--> batch thread --batches--> the caller
+    reader thread --records--> RecordQueue --> worker threads, worker processes --views--> batch thread --batches--> the caller
 
 Memory above that of the caller's own batch: `read_ahead` bytes of JPEGs (half in the shuffle window), the workers' slots,
 and two batches. Batches run on over the edge of an epoch, so that none is smaller than the others (a batch of one would be
@@ -23,9 +23,9 @@ from mpca.data.forms import Source, form_of
 from mpca.data.plan import Membership
 from mpca.data.stream_bad import BadTally
 from mpca.data.stream_options import StreamOptions
-from mpca.data.stream_position import Handed
+from mpca.data.stream_position import StreamPosition
 from mpca.data.stream_reader import Reader, SplitData
-from mpca.data.workers import Feed
+from mpca.data.workers import RecordQueue
 from mpca.errors import ConfigError
 
 __all__ = ["Stream", "Streamed"]
@@ -161,7 +161,7 @@ class _Running:
             self._cache.close()
             raise
         self.tally = BadTally(self.reader.share_records, *bad)
-        self._feed = Feed(options.read_ahead // 4)
+        self._feed = RecordQueue(options.read_ahead // 4)
         self.decoders: Source | None = None
         self._batches: queue.Queue[Any] = queue.Queue(maxsize=1)
         self._closing = threading.Event()
@@ -231,7 +231,7 @@ class _Running:
     def _batch(self) -> None:
         assert self.decoders is not None
         batch = self._form.batch(self._batch_size)
-        handed = Handed()
+        handed = StreamPosition()
         for result in self.decoders.results():
             handed.add(result.record)
             if result.view is None:

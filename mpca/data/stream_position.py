@@ -6,15 +6,15 @@ from collections import Counter
 
 from mpca.data.stream_reader import Record
 
-__all__ = ["Handed"]
+__all__ = ["StreamPosition"]
 
 
-class Handed:
+class StreamPosition:
     """Counts records as they are handed out, bad ones included. Epochs come one after the other."""
 
     def __init__(self) -> None:
         self._epoch = self._finished = 0
-        self._given: Counter[int] = Counter()  # place of a unit that is not finished -> records of it
+        self._given: Counter[int] = Counter()  # index of a unit that is not finished -> records of it
 
     @property
     def position(self) -> tuple[int, int]:
@@ -26,9 +26,9 @@ class Handed:
         if record.epoch != self._epoch:
             self._epoch, self._finished = record.epoch, 0
             self._given.clear()
-        self._given[record.place] += 1
-        if self._given[record.place] == record.unit.count:
-            self._given[record.place] = _WHOLE
+        self._given[record.unit_index] += 1
+        if self._given[record.unit_index] == record.unit.count:
+            self._given[record.unit_index] = _WHOLE
         while self._given[self._finished] == _WHOLE:
             del self._given[self._finished]
             self._finished += 1

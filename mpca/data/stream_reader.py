@@ -38,7 +38,7 @@ class Record:
     number: int  # of the split
     epoch: int
     unit: Unit
-    place: int  # of the unit among those that this agent reads in this epoch
+    unit_index: int  # of the unit among those that this agent reads in this epoch
     entry: Entry
     jpeg: bytes | None
     where: str  # for people: shard, key, offset
@@ -146,22 +146,22 @@ class Reader:
                 todo = deque(unit for unit in self._share(epoch, members) if unit not in seen)
             if not todo:
                 return
-            unit, place = todo.popleft(), len(seen)
+            unit, index = todo.popleft(), len(seen)
             seen.add(unit)
             self.ahead = epoch
-            yield from self._unit(unit, place, epoch)
+            yield from self._unit(unit, index, epoch)
 
-    def _unit(self, unit: Unit, place: int, epoch: int) -> Iterator[Record]:
+    def _unit(self, unit: Unit, index: int, epoch: int) -> Iterator[Record]:
         entries = [self._data.index.entry(number) for number in range(unit.first, unit.first + unit.count)]
         at = 0
         while at < len(entries):
             upto = at + 1
             while upto < len(entries) and span(entries[at : upto + 1])[1] <= self._window_bytes // 4:
                 upto += 1
-            yield from self._run(unit, place, unit.first + at, entries[at:upto], epoch)
+            yield from self._run(unit, index, unit.first + at, entries[at:upto], epoch)
             at = upto
 
-    def _run(self, unit: Unit, place: int, first: int, entries: list[Entry], epoch: int) -> Iterator[Record]:
+    def _run(self, unit: Unit, index: int, first: int, entries: list[Entry], epoch: int) -> Iterator[Record]:
         name = self._data.shard_name(unit.shard)
         offset, length = span(entries)
         data, missing = self._cache.get(first), "the shard ends before it"
@@ -174,11 +174,11 @@ class Reader:
                 self._cache.put(first, data)
             else:
                 lost = sum(1 for jpeg in cut(data, entries) if jpeg is None)
-                place = self._data.store.describe(name)
-                _log.warning("%s: %s, wanted=%d..%d, %d records unread", missing, place, offset, offset + length, lost)
+                shard = self._data.store.describe(name)
+                _log.warning("%s: %s, wanted=%d..%d, %d records unread", missing, shard, offset, offset + length, lost)
         for number, (entry, jpeg) in enumerate(zip(entries, cut(data, entries), strict=True), start=first):
             where = f"{name}:{entry.key} at {entry.offset}"
-            yield Record(number, epoch, unit, place, entry, jpeg, where, "" if jpeg is not None else missing)
+            yield Record(number, epoch, unit, index, entry, jpeg, where, "" if jpeg is not None else missing)
 
     def _read(self, name: str, offset: int, length: int) -> bytes:
         for pause_s in STREAM_AGAIN_S:
@@ -187,14 +187,14 @@ class Reader:
             except FileNotFoundError:
                 raise
             except OSError as error:
-                place = self._data.store.describe(name)
-                _log.warning("a read failed and is tried again in %.1f s: %s at %d: %s", pause_s, place, offset, error)
+                shard = self._data.store.describe(name)
+                _log.warning("a read failed and is tried again in %.1f s: %s at %d: %s", pause_s, shard, offset, error)
                 self._wait(pause_s)
         return self._data.store.read_range(name, offset, length)
 
 
 def _draw(window: list[Record], chance: np.random.Generator) -> Record:
     """One of them by chance; the last takes its place."""
-    place = int(chance.integers(len(window)))
-    window[place], window[-1] = window[-1], window[place]
+    chosen = int(chance.integers(len(window)))
+    window[chosen], window[-1] = window[-1], window[chosen]
     return window.pop()

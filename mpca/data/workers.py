@@ -25,7 +25,7 @@ from mpca.data.stream_reader import Record
 from mpca.data.workers_main import BAD, BEGUN, FRAME, READY, REASON, Job
 from mpca.errors import MpcaError
 
-__all__ = ["CRASHES", "INPUT_BYTES", "Decoders", "Feed", "Result", "slots_for"]
+__all__ = ["CRASHES", "INPUT_BYTES", "Decoders", "RecordQueue", "Result", "slots_for"]
 
 #: Deaths of a worker at one record, after which it is not tried again.
 CRASHES = 3
@@ -49,7 +49,7 @@ class Result:
     reason: str = ""
 
 
-class Feed:
+class RecordQueue:
     """Records on their way to the workers, bounded by bytes. One puts, many take; numbered as they come."""
 
     def __init__(self, limit_bytes: int) -> None:
@@ -114,7 +114,7 @@ class _Flight:
 class Decoders:
     """Workers on one feed. `results` gives every record of the feed once, in order; close it when done."""
 
-    def __init__(self, feed: Feed, job: Job, workers: int, on_error: Callable[[BaseException], None]) -> None:
+    def __init__(self, feed: RecordQueue, job: Job, workers: int, on_error: Callable[[BaseException], None]) -> None:
         self._feed, self._job, self._on_error = feed, job, on_error
         self._memory_fd = os.memfd_create("mpca-views")
         os.ftruncate(self._memory_fd, job.memory_bytes)

@@ -20,7 +20,7 @@ delay-corrected, and shard (n+1) mod S is the one being downloaded.
 *Freeze n+1* materialises the yields of the next cycle at the end of this one, so that a reduce begins with every chunk
 in place and with every contributor known to the driver: agent, incarnation, tau, checksum, finite. A cycle ends when
 its jobs, its preparation and the acknowledgements of its download have ended, or the late ones were declared late: by the
-deadline, or one alone sooner (`ledger.Ready.overdue`).
+deadline, or one alone sooner (`ledger.PublishedShard.overdue`).
 
 Irregular flow. *A job fails*: the executors known to be lost are left out and the same cycle is submitted again; frozen
 yields make that free. Nobody known to be lost after a moment's grace: the executor that failed is left out as late, and
@@ -37,19 +37,46 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from mpca.driver import cluster as c
-from mpca.driver import instructions as i
-from mpca.driver.attendance import Attendance
-from mpca.driver.desk import NO_CYCLE, Desk, Draft
+from mpca.driver.agent_table import Agent, AgentTable
+from mpca.driver.cycle_record import CycleRecordBuilder
+from mpca.driver.dispatcher import NO_CYCLE, Draft, OrderDispatcher
+from mpca.driver.events import (
+    Acknowledged,
+    AgentBack,
+    AgentDied,
+    AgentFailedEvent,
+    AgentFinished,
+    AgentHello,
+    AgentProgress,
+    AgentsFound,
+    Event,
+    ExecutorDamages,
+    ExecutorLost,
+    ExecutorReady,
+    HoldEnded,
+    Initial,
+    JointPublished,
+    OrderDone,
+    OrderFailed,
+    Prepared,
+    ReadLocal,
+    StopRequested,
+    Tick,
+)
 from mpca.driver.finishing import GRACE_S, Finishing
+from mpca.driver.instructions import AdoptInitial, End, Instruction, Prepare, PublishJoint, Write
 from mpca.driver.joining import Joining
-from mpca.driver.ledger import FrozenSet, Ledger, Ready, RunShape, Sum
+from mpca.driver.late_agents import LateAgents
 from mpca.driver.local_reads import LocalReads
 from mpca.driver.norms import NormLimit
 from mpca.driver.objectives import judge
+from mpca.driver.published import PublishedShard, Sum
 from mpca.driver.readers import Readers
-from mpca.driver.roster import ABSENT, ACTIVE, BEGUN, FINISHED, JOINING, LATE, LIVING, READY, STARTING, Agent, Roster
+from mpca.driver.run_shape import RunShape
 from mpca.driver.silence import Silence
+from mpca.driver.snapshots import ShardSnapshots
+from mpca.driver.states import LIVING, RUN_MOVES, AgentState, RunState
+from mpca.errors import LocalProtocolError
 from mpca.wire.messages import RETURNED
 from mpca.wire.orders import Answer, Freeze, Order, Part, Reduce
 
@@ -66,85 +93,93 @@ STOP_LOCAL_RATE = 25e6
 class CycleMachine:
     """See the module's text."""
 
-    def __init__(self, shape: RunShape, roster: Roster, now: float) -> None:
+    def __init__(self, shape: RunShape, table: AgentTable, now: float) -> None:
         self.shape = shape
-        self.roster = roster
-        self.stage = "STARTING"
+        self.table = table
+        self.story = table.story
+        self.state = RunState.STARTING
         self.cycle = shape.first_cycle
         self.versions: list[int] = [0] * shape.shards  # exchanges of each shard so far
         self.lengths: list[int] = []  # bytes of each shard, those of local tensors behind the model's
         self.max_cycles: int | None = None  # an objective; here, since no further cycle may begin
-        self.ended: i.End | None = None
+        self.ended: End | None = None
         #: Machine time from which training is counted: all agents of the start had taken their first update, or
         #: `start_timeout` was over. None before.
         self.began: float | None = None
         self._started = now
-        self.readers = Readers(len(roster.agents), shape.data, shape.places)
-        self._desk = Desk(shape, roster, self.readers)
-        self._joining = Joining(roster)
-        self.local = LocalReads(roster, shape.shards)
+        self.readers = Readers(len(table.agents), shape.data, shape.places)
+        self._orders = OrderDispatcher(shape, table, self.readers)
+        self._joining = Joining(table)
+        self.local = LocalReads(table, shape.shards)
         self._phase = ""  # "" between cycles, "reduce", "broadcast"
         self._waiting = False  # for the shell's answer to AdoptInitial, Prepare or PublishJoint
-        self._frozen = FrozenSet(NO_CYCLE)
+        self._snapshots = ShardSnapshots(NO_CYCLE)
         self._sum: Sum | None = None
-        self._ready: Ready | None = None  # published, to be downloaded in the next cycle (in this one if P = 1)
-        self._outgoing: Ready | None = None  # being downloaded
-        self._owed: Ready | None = None  # of an earlier cycle; somebody who is late alone still downloads it
+        self._ready: PublishedShard | None = None  # published, to be downloaded in the next cycle (in this one if P = 1)
+        self._outgoing: PublishedShard | None = None  # being downloaded
+        self._owed: PublishedShard | None = None  # of an earlier cycle; somebody who is late alone still downloads it
         self._ack_deadline = 0.0
         self._alphas = [0.0] * shape.shards  # that goes with the joint state of each shard's last exchange
-        self._ledger = Ledger()
-        self._attendance = Attendance(roster)
-        self._silence = Silence(roster)
+        self._record = CycleRecordBuilder()
+        self._late = LateAgents(table)
+        self._silence = Silence(table)
         self._norms = NormLimit(shape.norm_limit, shape.shards)
         self._failures = 0  # of orders, in a row, that nobody's loss explains
         self._paused = (0.0, "")
         #: What train functions still do when the run stops.
         self.finishing = Finishing(shape.finish_s)
         self.stopped: float | None = None  # machine time of the first request to stop
-        self._ending: i.StopRequested | None = None
+        self._ending: StopRequested | None = None
         self._stop_deadline = 0.0
         self._stop_reads = False
         self._stopped_in = ""  # the order that was in flight when the run was stopped
         self._handlers: dict[type, Callable[[Any, float], list]] = {
-            c.ExecutorReady: self._on_executor_ready,
-            c.ExecutorLost: self._on_executor_lost,
-            c.AgentHello: self._on_hello,
-            c.AgentDied: self._on_died,
-            c.AgentFailedEvent: self._on_failed,
-            c.AgentFinished: self._on_finished,
-            c.AgentBack: self._attendance.on_back,
-            c.AgentProgress: self._on_progress,
-            c.HoldEnded: self._on_hold_ended,
-            c.AgentsFound: self._attendance.on_found,
-            c.OrderDone: self._on_order_done,
-            c.OrderFailed: self._on_order_failed,
-            c.ExecutorDamages: self._on_damages,
-            c.Acknowledged: self._on_acknowledged,
-            i.ReadLocal: self._on_read_local,
-            i.Initial: self._on_initial,
-            i.Prepared: self._on_prepared,
-            i.JointPublished: self._on_joint_published,
-            i.StopRequested: self._on_stop,
-            i.Tick: self._on_tick,
+            ExecutorReady: self._on_executor_ready,
+            ExecutorLost: self._on_executor_lost,
+            AgentHello: self._on_hello,
+            AgentDied: self._on_died,
+            AgentFailedEvent: self._on_failed,
+            AgentFinished: self._on_finished,
+            AgentBack: self._late.on_back,
+            AgentProgress: self._on_progress,
+            HoldEnded: self._on_hold_ended,
+            AgentsFound: self._late.on_found,
+            OrderDone: self._on_order_done,
+            OrderFailed: self._on_order_failed,
+            ExecutorDamages: self._on_damages,
+            Acknowledged: self._on_acknowledged,
+            ReadLocal: self._on_read_local,
+            Initial: self._on_initial,
+            Prepared: self._on_prepared,
+            JointPublished: self._on_joint_published,
+            StopRequested: self._on_stop,
+            Tick: self._on_tick,
         }
         self._advances: dict[str, Callable[[float], list | None]] = {
-            "STARTING": self._advance_starting,
-            "READING": self._advance_reading,
-            "RUNNING": self._advance_running,
-            "PAUSED": self._advance_running,
-            "STOPPING": self._advance_stopping,
+            RunState.STARTING: self._advance_starting,
+            RunState.READING: self._advance_reading,
+            RunState.RUNNING: self._advance_running,
+            RunState.PAUSED: self._advance_running,
+            RunState.STOPPING: self._advance_stopping,
         }
 
-    def handle(self, event: Any, now: float) -> list:
-        """Apply one event at time `now` (seconds, monotonic) and say what to do next."""
-        if self.stage == "CLOSED":
-            return []
+    def handle(self, event: Event, now: float) -> list[Instruction]:
+        """Apply one event at time `now` (seconds, monotonic) and say what to do next. A closed run hears on, and does nothing.
+
+        Raises:
+            LocalProtocolError: this is no event of `Event`; nothing was changed.
+        """
         handler = self._handlers.get(type(event))
         if handler is None:
-            return []  # Output is the shell's
+            raise LocalProtocolError(f"the driver's machine knows no such event: {event!r}")
+        self.story.heard(event, now)
+        if self.state == RunState.CLOSED:
+            return []
         out = handler(event, now)
-        while self.stage != "CLOSED" and self._desk.job is None and not self._waiting and self._desk.retry_at is None:
-            step = self._advances[self.stage](now)
+        while (
+            self.state != RunState.CLOSED and self._orders.job is None and not self._waiting and self._orders.retry_at is None
+        ):
+            step = self._advances[self.state](now)
             if step is None:
                 break
             out += step
@@ -152,115 +187,115 @@ class CycleMachine:
 
     # ---- executors and agents ----------------------------------------------------------------------------------------
 
-    def _on_executor_ready(self, event: c.ExecutorReady, now: float) -> list:
-        if self.stage == "STOPPING":
+    def _on_executor_ready(self, event: ExecutorReady, now: float) -> list:
+        if self.state == RunState.STOPPING:
             return []
-        return self.roster.executor_ready(event.executor, event.host, event.cores, now)
+        return self.table.executor_ready(event.executor, event.host, event.cores, now)
 
-    def _on_executor_lost(self, event: c.ExecutorLost, now: float) -> list:
-        for agent in self.roster.agents:
-            if agent.executor == event.executor and agent.state != ABSENT:
+    def _on_executor_lost(self, event: ExecutorLost, now: float) -> list:
+        for agent in self.table.agents:
+            if agent.executor == event.executor and agent.state != AgentState.ABSENT:
                 self._leave_out(agent.index, f"executor {event.executor} lost")
-        self._frozen.weights.pop(event.executor, None)
-        stopping = self.stage == "STOPPING"
-        for agent in self.roster.agents if stopping else ():
+        self._snapshots.weights.pop(event.executor, None)
+        stopping = self.state == RunState.STOPPING
+        for agent in self.table.agents if stopping else ():
             if agent.executor == event.executor:
                 self.finishing.ended(agent.index, agent.incarnation, f"executor {event.executor} lost: {event.reason}")
-        out: list = self.roster.executor_lost(event.executor, event.reason, now, refill=not stopping)
-        if self._desk.job is not None and event.executor in self._desk.job.executors:
-            out += self._desk.cancel(f"executor {event.executor} lost")
-        if self._desk.retry_at is not None:
-            self._desk.retry_at = now  # the news it was waiting for
+        out: list = self.table.executor_lost(event.executor, event.reason, now, refill=not stopping)
+        if self._orders.job is not None and event.executor in self._orders.job.executors:
+            out += self._orders.cancel(f"executor {event.executor} lost")
+        if self._orders.retry_at is not None:
+            self._orders.retry_at = now  # the news it was waiting for
             out += self._retry(now)
-        if self.stage in ("RUNNING", "PAUSED"):
-            out += self._attendance.ask()
+        if self.state in (RunState.RUNNING, RunState.PAUSED):
+            out += self._late.ask()
         return out
 
-    def _on_hello(self, event: c.AgentHello, now: float) -> list:
+    def _on_hello(self, event: AgentHello, now: float) -> list:
         hello = event.hello
-        if self.roster.find(hello.agent, hello.incarnation) is None:
+        if self.table.find(hello.agent, hello.incarnation) is None:
             return []
         reason = self._joining.greet(hello)
         if reason:
-            return self._on_stop(i.StopRequested("failed", reason, final=True), now)
+            return self._on_stop(StopRequested("failed", reason, final=True), now)
         self.lengths = [4 * (b - a) for a, b in zip(hello.bounds, hello.bounds[1:], strict=False)]
-        return self.roster.hello(hello.agent, hello.incarnation, event.host, hello.pid, now)
+        return self.table.hello(hello.agent, hello.incarnation, event.host, hello.pid, now)
 
-    def _on_died(self, event: c.AgentDied, now: float) -> list:
-        found = self.roster.find(event.agent, event.incarnation)
+    def _on_died(self, event: AgentDied, now: float) -> list:
+        found = self.table.find(event.agent, event.incarnation)
         if found is None:
             return []
         tail = event.tail.strip()
         reason = event.reason
-        if self.stage == "STOPPING":
-            if found.state != FINISHED:
+        if self.state == RunState.STOPPING:
+            if found.state != AgentState.FINISHED:
                 self.finishing.ended(event.agent, event.incarnation, f"died: {reason}")
-                self.roster.move(found, ABSENT, now, reason)
+                self.table.move(found, AgentState.ABSENT, now, reason)
             return []
-        out = self.roster.died(event.agent, event.incarnation, reason, now)
-        executor = self.roster.executors.get(event.executor)
-        if self.stage == "STARTING" and executor is not None and executor.quarantined_until > now:
+        out = self.table.died(event.agent, event.incarnation, reason, now)
+        executor = self.table.executors.get(event.executor)
+        if self.state == RunState.STARTING and executor is not None and executor.quarantined_until > now:
             why = f"agent {event.agent} on executor {event.executor} cannot start: {reason}\n{tail}"
-            out += self._on_stop(i.StopRequested("failed", why), now)
+            out += self._on_stop(StopRequested("failed", why), now)
         return out
 
-    def _on_failed(self, event: c.AgentFailedEvent, now: float) -> list:
-        found = self.roster.find(event.agent, event.incarnation)
+    def _on_failed(self, event: AgentFailedEvent, now: float) -> list:
+        found = self.table.find(event.agent, event.incarnation)
         if found is None:
             return []
         self.finishing.ended(event.agent, event.incarnation, f"raised {event.error}")
-        self.roster.move(found, ABSENT, now, event.error)  # it ends by itself: a stop need not wait for it
+        self.table.move(found, AgentState.ABSENT, now, event.error)  # it ends by itself: a stop need not wait for it
         where = f"agent {event.agent} (host {event.host}, executor {event.executor})"
-        return self._on_stop(i.StopRequested("failed", f"{where} raised {event.error}\n{event.traceback}", final=True), now)
+        return self._on_stop(StopRequested("failed", f"{where} raised {event.error}\n{event.traceback}", final=True), now)
 
-    def _on_finished(self, event: c.AgentFinished, now: float) -> list:
-        found = self.roster.find(event.agent, event.incarnation)
-        forgot = found is not None and found.state == STARTING and self.stage != "STOPPING"
-        out: list = self.roster.finished(event.agent, event.incarnation, now)
+    def _on_finished(self, event: AgentFinished, now: float) -> list:
+        found = self.table.find(event.agent, event.incarnation)
+        forgot = found is not None and found.state == AgentState.STARTING and self.state != RunState.STOPPING
+        out: list = self.table.finished(event.agent, event.incarnation, now)
         if forgot:
             why = (
                 f"agent {event.agent} (executor {event.executor}): the train function returned without mpca.attach; "
                 "call mpca.attach(model, optimizer) when both are made, before the loop"
             )
-            out += self._on_stop(i.StopRequested("failed", why, final=True), now)
+            out += self._on_stop(StopRequested("failed", why, final=True), now)
         return out
 
-    def _on_progress(self, event: c.AgentProgress, now: float) -> list:
+    def _on_progress(self, event: AgentProgress, now: float) -> list:
         self.readers.progress(event)
         self.finishing.progress(event, now)
         if event.function == RETURNED:
             self.local.leaves(event.agent, event.incarnation)
         self._silence.heard(event.agent, event.incarnation, now)
         if event.steps > 0:
-            self.roster.trains(event.agent, event.incarnation, now)
+            self.table.trains(event.agent, event.incarnation, now)
         return []
 
-    def _on_hold_ended(self, event: c.HoldEnded, now: float) -> list:
-        return [] if self.stage == "STOPPING" else self._attendance.on_hold_ended(event)
+    def _on_hold_ended(self, event: HoldEnded, now: float) -> list:
+        return [] if self.state == RunState.STOPPING else self._late.on_hold_ended(event)
 
     # ---- the start -----------------------------------------------------------------------------------------------------
 
     def _advance_starting(self, now: float) -> list | None:
         """What to do next; None: nothing until the next event."""
-        hellos, wanted = self.roster.count(JOINING), len(self.roster.agents)
+        hellos, wanted = self.table.count(AgentState.JOINING), len(self.table.agents)
         timed_out = now - self._started >= self.shape.start_timeout_s
         if hellos == wanted or (timed_out and hellos >= self.shape.min_agents):
             if self.shape.resumed:
-                self._enter("RUNNING", "the joint model comes from a backup")
+                self._enter(RunState.RUNNING, "the joint model comes from a backup", now)
             else:
-                self._enter("READING", f"{hellos}/{wanted} agents said hello")
+                self._enter(RunState.READING, f"{hellos}/{wanted} agents said hello", now)
                 self._joining.choose_source()
             return []
         if not timed_out:
             return None
-        late = self.roster.count(STARTING)
+        late = self.table.count(AgentState.STARTING)
         hint = f"{late} were started and have not: is it called, before the loop? What they printed is above" if late else ""
         why = (
             f"{hellos}/{wanted} agents called mpca.attach within cluster.start_timeout={self.shape.start_timeout_s:.0f}s, "
-            f"{len(self.roster.executors)} executors are there and min_agents={self.shape.min_agents}; "
+            f"{len(self.table.executors)} executors are there and min_agents={self.shape.min_agents}; "
             f"{hint or 'look at the logs of executors'}, or raise cluster.start_timeout"
         )
-        return self._on_stop(i.StopRequested("failed", why), now)
+        return self._on_stop(StopRequested("failed", why), now)
 
     def _advance_reading(self, now: float) -> list | None:
         """x_0 of one agent, one shard an order, with weight 1 since its tau is still 0. Its cycles end with -1.
@@ -268,30 +303,30 @@ class CycleMachine:
         Shards behind the model's are its local tensors; they are read along.
         """
         source, shard = self._joining.source, self._joining.read
-        if source is None or source.state != JOINING:
+        if source is None or source.state != AgentState.JOINING:
             if not self._joining.choose_source():
-                self._enter("STARTING", "the agent whose x_0 was being read is gone")
+                self._enter(RunState.STARTING, "the agent whose x_0 was being read is gone", now)
             return []
         if self._sum is not None:
             done, self._sum = self._sum, None
             self._waiting = True
-            return [i.AdoptInitial(done.order, done.shard, done.length)]
+            return [AdoptInitial(done.order, done.shard, done.length)]
         if shard == len(self.lengths):
             self._joining.agree(now)
-            self._ledger = Ledger()  # the first cycle's line says nothing of the reading
-            self._enter("RUNNING", "x_0 is known")
+            self._record = CycleRecordBuilder()  # the first cycle's line says nothing of the reading
+            self._enter(RunState.RUNNING, "x_0 is known", now)
             return []
         cycle = shard - len(self.lengths)
         draft = Draft(f"read x_0 of agent {source.index}, shard {shard}", forget_cycle=cycle - 1)
-        if self._frozen.cycle == cycle and source.index in self._frozen.frozen:
+        if self._snapshots.cycle == cycle and source.index in self._snapshots.frozen:
             draft.reduce = Reduce(cycle, shard, self.lengths[shard], [Part(source.executor or "", 1.0)])
         else:
             draft.freeze = (cycle, shard, [source])
-        return self._desk.submit(draft, cycle, now)
+        return self._orders.submit(draft, cycle, now)
 
-    def _on_initial(self, event: i.Initial, now: float) -> list:
+    def _on_initial(self, event: Initial, now: float) -> list:
         self._waiting = False
-        if self.stage == "READING":
+        if self.state == RunState.READING:
             self._joining.read = event.shard + 1
         else:
             self.local.adopted(len(self.lengths), now)
@@ -299,7 +334,7 @@ class CycleMachine:
 
     # ---- local tensors -------------------------------------------------------------------------------------------------
 
-    def _on_read_local(self, event: i.ReadLocal, now: float) -> list:
+    def _on_read_local(self, event: ReadLocal, now: float) -> list:
         self.local.want()
         return []
 
@@ -308,12 +343,12 @@ class CycleMachine:
         step = self.local.step(self.lengths, now)
         if step is None:
             return None
-        if isinstance(step, i.AdoptInitial):
+        if isinstance(step, AdoptInitial):
             self._waiting = True
             return [step]
-        out = self._desk.submit(step, self.cycle, now)
-        if self._desk.job is not None:
-            self.local.sent(self._desk.job.order)
+        out = self._orders.submit(step, self.cycle, now)
+        if self._orders.job is not None:
+            self.local.sent(self._orders.job.order)
         return out
 
     def _on_local_done(self, order: Order, answers: list[Answer], now: float) -> list:
@@ -321,11 +356,11 @@ class CycleMachine:
             self.local.done(order, None)
             return []
         out: list = []
-        kept, late = FrozenSet.of(order.freeze, answers, set(self.roster.executors))
+        kept, late = ShardSnapshots.of(order.freeze, answers, set(self.table.executors))
         for one in kept.frozen.values():
-            self._attendance.answered((one.agent, one.incarnation))
+            self._late.answered((one.agent, one.incarnation))
         for key, reason in late.items():
-            out += self._attendance.was_late(key, reason, now)
+            out += self._late.was_late(key, reason, now)
         self.local.done(order, kept)
         return out
 
@@ -342,66 +377,66 @@ class CycleMachine:
             return self._submit_cycle(now)
         if self._phase:
             return self._end_cycle(now)
-        out = self._desk.drop(self._joining.take_done(given_up=joiners_wait))
-        if self.roster.count(JOINING) and not self._joining.joint:
+        out = self._orders.drop(self._joining.take_done(given_up=joiners_wait))
+        if self.table.count(AgentState.JOINING) and not self._joining.joint:
             self._waiting = True
-            return [*out, i.PublishJoint()]
+            return [*out, PublishJoint()]
         released = self.local.release()
-        step = self._desk.submit(released, self.cycle, now) if released is not None else self._read_local(now)
+        step = self._orders.submit(released, self.cycle, now) if released is not None else self._read_local(now)
         if step is not None:
             return out + step
         if self.max_cycles is not None and self.cycle >= self.max_cycles:
-            return out + self._on_stop(i.StopRequested("max_cycles", f"{self.cycle} cycles"), now)
-        if self.roster.count(FINISHED) == len(self.roster.agents):
-            return out + self._on_stop(i.StopRequested("reached", "every train function returned"), now)
-        there = self.roster.count(ACTIVE, BEGUN, READY)
+            return out + self._on_stop(StopRequested("max_cycles", f"{self.cycle} cycles"), now)
+        if self.table.count(AgentState.FINISHED) == len(self.table.agents):
+            return out + self._on_stop(StopRequested("reached", "every train function returned"), now)
+        there = self.table.count(AgentState.ACTIVE, AgentState.BEGUN, AgentState.READY)
         if there < self._needed:
             out += self._pause(there, now)
             if self._joining.targets():
                 self._ack_deadline = now + self.shape.deadline_s
-                return out + self._desk.submit(self._with_joiners(Draft("joint model for joining agents")), self.cycle, now)
+                return out + self._orders.submit(self._with_joiners(Draft("joint model for joining agents")), self.cycle, now)
             return out or None
-        if self.stage == "PAUSED":
-            self._enter("RUNNING", f"{there} agents alive")
-            out.append(i.Write("pause", {"start": self._paused[0], "end": now, "reason": self._paused[1]}))
+        if self.state == RunState.PAUSED:
+            self._enter(RunState.RUNNING, f"{there} agents alive", now)
+            out.append(Write("pause", {"start": self._paused[0], "end": now, "reason": self._paused[1]}))
         step = self._begin_cycle(now)
         return out + step if step else out or None
 
     @property
     def _needed(self) -> int:
         """Agents that a commit needs: `min_agents`, less those whose train function has returned."""
-        return max(1, min(self.shape.min_agents, len(self.roster.agents) - self.roster.count(FINISHED)))
+        return max(1, min(self.shape.min_agents, len(self.table.agents) - self.table.count(AgentState.FINISHED)))
 
     def _pause(self, there: int, now: float) -> list:
-        if self.stage == "PAUSED":
+        if self.state == RunState.PAUSED:
             return []
-        reason = f"{there} of {len(self.roster.agents)} agents alive, min_agents={self.shape.min_agents}"
-        self._enter("PAUSED", reason)
+        reason = f"{there} of {len(self.table.agents)} agents alive, min_agents={self.shape.min_agents}"
+        self._enter(RunState.PAUSED, reason, now)
         self._paused = (now, reason)
-        return [i.Write("pause", {"start": now, "end": None, "reason": reason})]
+        return [Write("pause", {"start": now, "end": None, "reason": reason})]
 
     def _begin_cycle(self, now: float) -> list | None:
-        usable = self._frozen.contributors() if self._frozen.cycle == self.cycle else []
+        usable = self._snapshots.contributors() if self._snapshots.cycle == self.cycle else []
         self._ack_deadline = now + self.shape.deadline_s
-        if len(usable) >= self._needed and self._frozen.mixed():
-            well = [a for a in self.roster.in_state(ACTIVE) if a.index in usable]
+        if len(usable) >= self._needed and self._snapshots.mixed():
+            well = [a for a in self.table.in_state(AgentState.ACTIVE) if a.index in usable]
             draft = Draft(f"cycle {self.cycle}: freeze again, without what is beyond the norm limit")
             draft.freeze = (self.cycle, self.cycle % self.shape.shards, well)
-            return self._desk.submit(self._with_joiners(draft), self.cycle, now)
+            return self._orders.submit(self._with_joiners(draft), self.cycle, now)
         if len(usable) < self._needed:
             # the first cycle, or after a pause: take (again) what the agents have, once enough of them train
-            everyone = [*self.roster.in_state(ACTIVE)]
+            everyone = [*self.table.in_state(AgentState.ACTIVE)]
             first = self.cycle == self.shape.first_cycle and now - self._started < self.shape.start_timeout_s
-            if len(everyone) < self._needed or (first and self.roster.count(BEGUN, READY)):
-                if self.roster.count(READY) or self._joining.targets():
-                    return self._desk.submit(self._with_joiners(Draft("begin")), self.cycle, now)
+            if len(everyone) < self._needed or (first and self.table.count(AgentState.BEGUN, AgentState.READY)):
+                if self.table.count(AgentState.READY) or self._joining.targets():
+                    return self._orders.submit(self._with_joiners(Draft("begin")), self.cycle, now)
                 return None
             out = self._count_from(now)
-            if self._frozen.cycle == self.cycle and self._frozen.spoilt(everyone):
+            if self._snapshots.cycle == self.cycle and self._snapshots.any_unusable(everyone):
                 self.cycle += 1  # asked again they would hand over the same: the number of this cycle is given up
-                self._ledger.left_out = {}
+                self._record.left_out = {}
             draft = Draft(f"cycle {self.cycle}: freeze", freeze=(self.cycle, self.cycle % self.shape.shards, everyone))
-            return out + self._desk.submit(self._with_joiners(draft), self.cycle, now)
+            return out + self._orders.submit(self._with_joiners(draft), self.cycle, now)
         self._phase = "reduce"
         if self.shape.phases > 1:
             self._outgoing, self._ready = self._ready, None
@@ -420,16 +455,16 @@ class CycleMachine:
                 if self._ready is None:
                     self._ready = back
                     return []
-                return self._desk.drop([back]) if back is not None else []  # a newer one is ready already
-            frozen = self._frozen.frozen
-            self._ledger.contributors = {
+                return self._orders.drop([back]) if back is not None else []  # a newer one is ready already
+            frozen = self._snapshots.frozen
+            self._record.contributors = {
                 a: {"incarnation": frozen[a].incarnation, "tau": frozen[a].tau, "crc": frozen[a].crc} for a in contributors
             }
             draft.reduce = self._reduce(contributors)
         if self.shape.phases > 1 and not self._freeze_waits():
-            draft.freeze = (n + 1, (n + 1) % shards, [*self.roster.in_state(ACTIVE)])
-        self._ledger.submissions += 1
-        out = self._desk.submit(self._with_joiners(draft), n, now)
+            draft.freeze = (n + 1, (n + 1) % shards, [*self.table.in_state(AgentState.ACTIVE)])
+        self._record.submissions += 1
+        out = self._orders.submit(self._with_joiners(draft), n, now)
         if self.shape.phases == 3 and self._sum is not None:
             out += self._prepare()
         return out
@@ -444,13 +479,13 @@ class CycleMachine:
         return self.shape.waits_for_shard and one is not None and one.shard == (self.cycle + 1) % self.shape.shards
 
     def _contributors(self) -> list[int]:
-        executor = self._frozen.executor
-        return sorted(a for a in self._frozen.contributors() if executor[a] in self.roster.executors)
+        executor = self._snapshots.executor
+        return sorted(a for a in self._snapshots.contributors() if executor[a] in self.table.executors)
 
     def _reduce(self, contributors: list[int]) -> Reduce | None:
         """Parts in the order of their lowest agent, whatever arrived first. None: every tau is 0, nothing moves."""
-        names = dict.fromkeys(self._frozen.executor[a] for a in contributors)
-        parts = [Part(name, self._frozen.weights[name]) for name in names if self._frozen.weights[name] > 0]
+        names = dict.fromkeys(self._snapshots.executor[a] for a in contributors)
+        parts = [Part(name, self._snapshots.weights[name]) for name in names if self._snapshots.weights[name] > 0]
         shard = self.cycle % self.shape.shards
         return Reduce(self.cycle, shard, self.lengths[shard], parts) if parts else None
 
@@ -464,7 +499,7 @@ class CycleMachine:
         done, self._sum = self._sum, None
         assert done is not None
         self._waiting = True
-        return [i.Prepare(done.order, done.cycle, done.shard, done.length)]
+        return [Prepare(done.order, done.cycle, done.shard, done.length)]
 
     def _end_cycle(self, now: float) -> list:
         out = self._write_cycle()
@@ -472,40 +507,40 @@ class CycleMachine:
             done, self._outgoing = self._outgoing, None
             if self._owes(done, now):  # one at most: who is late with an older one is given up
                 done, self._owed = self._owed, done
-            out += self._desk.drop([done] if done is not None else [])
+            out += self._orders.drop([done] if done is not None else [])
         self._phase = ""
         self.cycle += 1
         return out
 
     def _write_cycle(self) -> list:
-        ledger, self._ledger = self._ledger, Ledger()
+        ledger, self._record = self._record, CycleRecordBuilder()
         shard = self.cycle % self.shape.shards
         numbers = (self._alphas[shard], *self.shape.numbers(self.versions[shard] + (self._sum is not None)))
-        for agent in self.roster.agents:  # nobody is missing without a word
+        for agent in self.table.agents:  # nobody is missing without a word
             if agent.index not in ledger.contributors:
-                ledger.left_out.setdefault(agent.index, self.roster.why_unasked(agent))
+                ledger.left_out.setdefault(agent.index, self.table.why_unasked(agent))
         # who was left out when the next cycle was frozen is known already
-        if self._frozen.cycle == self.cycle + 1:
-            self._ledger.left_out = dict(self._frozen.left_out)
+        if self._snapshots.cycle == self.cycle + 1:
+            self._record.left_out = dict(self._snapshots.left_out)
         ledger.bytes.update(self.readers.take_bytes())
-        return [i.Write("cycle", ledger.line(self.cycle, shard, numbers))]
+        return [Write("cycle", ledger.line(self.cycle, shard, numbers))]
 
     def _leave_out(self, agent: int, reason: str) -> None:
-        self._frozen.left_out[agent] = reason
-        if self._frozen.cycle == self.cycle:
-            self._ledger.left_out[agent] = reason
+        self._snapshots.left_out[agent] = reason
+        if self._snapshots.cycle == self.cycle:
+            self._record.left_out[agent] = reason
 
     def _count_from(self, now: float) -> list:
         """Training begins, once: what is compared between runs is counted from here, not from whoever was first."""
         if self.began is not None:
             return []
         self.began = now
-        return [i.Write("begin", {"agents": self.roster.count(ACTIVE)})]
+        return [Write("begin", {"agents": self.table.count(AgentState.ACTIVE)})]
 
     # ---- what became of an order ---------------------------------------------------------------------------------------
 
-    def _on_order_done(self, event: c.OrderDone, now: float) -> list:
-        order = self._desk.done(event.order)
+    def _on_order_done(self, event: OrderDone, now: float) -> list:
+        order = self._orders.done(event.order)
         if order is None:
             return []
         self.local.let_go(order.stop)
@@ -513,140 +548,140 @@ class CycleMachine:
             return []
         self.readers.delivered(order)
         self._failures = 0
-        if self.stage != "READING" and self.local.owns(order):
+        if self.state != RunState.READING and self.local.owns(order):
             return self._on_local_done(order, event.answers, now)
         out: list = []
         if order.reduce is not None:
             reduce = order.reduce
-            if tau := self._ledger.mean_tau():
+            if tau := self._record.mean_tau():
                 self._alphas[reduce.shard] = self.shape.alpha_for(tau)
             self._sum = Sum(order.order, reduce.cycle, reduce.shard, reduce.length)
             starts = [a.reduce_start for a in event.answers if a.reduce_start] or [event.start]
             ends = [a.reduce_end for a in event.answers if a.reduce_end] or [event.end]
-            self._ledger.stretch("reduce", reduce.shard, min(starts), max(ends))
+            self._record.stretch("reduce", reduce.shard, min(starts), max(ends))
         for answer in event.answers:
-            self._ledger.bytes["in"] += answer.bytes_in
-            self._ledger.bytes["out"] += answer.bytes_out
-        self._ledger.bytes["driver_in"] += event.driver_in
+            self._record.bytes["in"] += answer.bytes_in
+            self._record.bytes["out"] += answer.bytes_out
+        self._record.bytes["driver_in"] += event.driver_in
         if order.freeze is not None:
             out += self._take_frozen(order.freeze, event.answers, now)
-        if self._sum is not None and self.stage == "RUNNING" and self.shape.phases < 3:
+        if self._sum is not None and self.state == RunState.RUNNING and self.shape.phases < 3:
             out += self._prepare()
         return out
 
     def _take_frozen(self, freeze: Freeze, answers: list[Answer], now: float) -> list:
         """What the executors hold of the next cycle, and who is late, or not well, by it."""
         out: list = []
-        kept, late = FrozenSet.of(freeze, answers, set(self.roster.executors))
-        kept.left_out.update(self._desk.unasked)
+        kept, late = ShardSnapshots.of(freeze, answers, set(self.table.executors))
+        kept.left_out.update(self._orders.unasked)
         if freeze.cycle >= 0:  # the reading of x_0 has nothing to compare with
             kept.refuse(self._norms.judge(freeze.cycle, kept.frozen))
         for one in kept.frozen.values():
-            self._attendance.answered((one.agent, one.incarnation))
+            self._late.answered((one.agent, one.incarnation))
             self._silence.heard(one.agent, one.incarnation, now)
-            self._ledger.pauses[one.agent] = [one.start, one.end]
-            found = self.roster.find(one.agent, one.incarnation)
-            if not kept.usable(one.agent) and found is not None and found.state == ACTIVE:
+            self._record.pauses[one.agent] = [one.start, one.end]
+            found = self.table.find(one.agent, one.incarnation)
+            if not kept.usable(one.agent) and found is not None and found.state == AgentState.ACTIVE:
                 what = "beyond the norm limit" if one.finite else "not finite"
-                out += self.roster.spoilt(found, freeze.cycle // self.shape.shards, now, what)
-        ruined = kept.frozen and not any(one.finite for one in kept.frozen.values())
-        if ruined and all(agent.index in kept.frozen for agent in self.roster.in_state(*LIVING)):
+                out += self.table.unusable(found, freeze.cycle // self.shape.shards, now, what)
+        non_finite = kept.frozen and not any(one.finite for one in kept.frozen.values())
+        if non_finite and all(agent.index in kept.frozen for agent in self.table.in_state(*LIVING)):
             why = (
                 f"the parameters of all {len(kept.frozen)} agents are not finite in cycle {freeze.cycle}: training diverged; "
                 "lower optimizer.lr or the method's gamma. What is saved is the last joint model, which is finite"
             )
-            return self._on_stop(i.StopRequested("failed", why, final=True), now)
+            return self._on_stop(StopRequested("failed", why, final=True), now)
         for key, reason in late.items():
-            out += self._attendance.was_late(key, reason, now)
-        self._frozen = kept
+            out += self._late.was_late(key, reason, now)
+        self._snapshots = kept
         if freeze.cycle == self.cycle:
-            self._ledger.left_out.update(kept.left_out)
+            self._record.left_out.update(kept.left_out)
         return out
 
-    def _on_order_failed(self, event: c.OrderFailed, now: float) -> list:
-        order = self._desk.done(event.order)
-        if order is None or self.stage == "STOPPING":
+    def _on_order_failed(self, event: OrderFailed, now: float) -> list:
+        order = self._orders.done(event.order)
+        if order is None or self.state == RunState.STOPPING:
             if order is not None and self.local.owns(order):
                 self.local.give_up(event.reason, now)
             if order is not None and order.stop:
                 self.finishing.unheard(now)
             return []
         log.warning("order=%d failed executor=%s reason=%s", event.order, event.executor, event.reason)
-        self._desk.keep_failed(event, order, now)
+        self._orders.keep_failed(event, order, now)
         return self._retry(now)
 
     def _retry(self, now: float) -> list:
         """The failed order once more, without what is known to be lost."""
-        failed = self._desk.take_failed(now)
+        failed = self._orders.take_failed(now)
         if failed is None:
             return []
         event, order = failed
-        out = [] if self._desk.lost_one(order) and not event.damages else self._suspect(event, now)
-        if self.stage in ("RUNNING", "PAUSED") and self._phase:
+        out = [] if self._orders.lost_one(order) and not event.damages else self._suspect(event, now)
+        if self.state in (RunState.RUNNING, RunState.PAUSED) and self._phase:
             out += self._submit_cycle(now)
         return out  # otherwise the order is built anew from what is true now
 
-    def _suspect(self, event: c.OrderFailed, now: float) -> list:
+    def _suspect(self, event: OrderFailed, now: float) -> list:
         """Nobody is known to be lost: leave the executors out that failed or did not end, and ask them later."""
         out: list = []
         culprits = [event.executor] if event.executor else event.unfinished  # a failed task ends all others
         self._failures += 1
-        if not culprits or self._failures > len(self.roster.agents) + 3:
+        if not culprits or self._failures > len(self.table.agents) + 3:
             why = f"cycle {self.cycle} failed {self._failures} times: {event.reason}"
-            return self._on_stop(i.StopRequested("failed", why), now)
+            return self._on_stop(StopRequested("failed", why), now)
         if event.executor and event.damages:
-            self._attendance.bar(event.executor, now)
+            self._late.bar(event.executor, now)
         for name in culprits:
             out += self._leave_out_executor(name, event.reason, now)
         return out
 
-    def _on_damages(self, event: c.ExecutorDamages, now: float) -> list:
-        if self.stage not in ("RUNNING", "PAUSED") or event.executor not in self.roster.executors:
+    def _on_damages(self, event: ExecutorDamages, now: float) -> list:
+        if self.state not in (RunState.RUNNING, RunState.PAUSED) or event.executor not in self.table.executors:
             return []
         log.warning("%s", event.reason)
-        self._attendance.bar(event.executor, now)
+        self._late.bar(event.executor, now)
         return self._leave_out_executor(event.executor, event.reason, now)
 
     def _leave_out_executor(self, name: str, reason: str, now: float) -> list:
         """All ranges of a sum have the same contributors: its part is in none of them, from the next order on."""
         out: list = []
-        self._frozen.weights.pop(name, None)
+        self._snapshots.weights.pop(name, None)
         # LATE too: whose download was awaited during the grace is late already, and its part is still in this cycle
-        for agent in list(self.roster.in_state(ACTIVE, LATE)):
+        for agent in list(self.table.in_state(AgentState.ACTIVE, AgentState.LATE)):
             if agent.executor == name:
                 self._leave_out(agent.index, reason)
-                out += self._attendance.left_out(agent, reason, now)
+                out += self._late.left_out(agent, reason, now)
         return out
 
     # ---- preparation and broadcasts --------------------------------------------------------------------------------------
 
-    def _on_prepared(self, event: i.Prepared, now: float) -> list:
+    def _on_prepared(self, event: Prepared, now: float) -> list:
         self._waiting = False
         self.versions[event.shard] = event.version
         self._norms.joint_moved(event.shard, event.moved, event.size)
-        self._ledger.stretch("prepare", event.shard, event.start, event.end)
+        self._record.stretch("prepare", event.shard, event.start, event.end)
         if event.broadcast is None:
             return []
         unsent = [] if self._ready is None else [self._ready]  # its cycle did not come about: the newer one goes out
         length, alpha = self.lengths[event.shard], self._alphas[event.shard]
-        self._ready = Ready(event.cycle, event.shard, event.broadcast, event.version, length, alpha)
-        return self._desk.drop(unsent)
+        self._ready = PublishedShard(event.cycle, event.shard, event.broadcast, event.version, length, alpha)
+        return self._orders.drop(unsent)
 
-    def _on_joint_published(self, event: i.JointPublished, now: float) -> list:
+    def _on_joint_published(self, event: JointPublished, now: float) -> list:
         self._waiting = False
         self._joining.published(event, self.cycle)
         return []
 
-    def _on_acknowledged(self, event: c.Acknowledged, now: float) -> list:
-        self._ledger.bytes["in"] += event.bytes_in
-        self._ledger.bytes["driver_out"] += event.from_driver
+    def _on_acknowledged(self, event: Acknowledged, now: float) -> list:
+        self._record.bytes["in"] += event.bytes_in
+        self._record.bytes["driver_out"] += event.from_driver
         if self._owed is not None and event.broadcast == self._owed.broadcast:
             self._owed.acknowledged((event.agent, event.incarnation), now)
         if self._outgoing is not None and event.broadcast == self._outgoing.broadcast:
             self._outgoing.acknowledged((event.agent, event.incarnation), now)
-            self._ledger.stretch("broadcast", self._outgoing.shard, event.start, event.end)
+            self._record.stretch("broadcast", self._outgoing.shard, event.start, event.end)
         self._joining.acknowledged(event, now)
-        return self._attendance.on_acknowledged((event.agent, event.incarnation), now)
+        return self._late.on_acknowledged((event.agent, event.incarnation), now)
 
     def _unacknowledged(self) -> list[Agent]:
         """Agents that were told to download this cycle's broadcast and have not acknowledged it."""
@@ -654,54 +689,54 @@ class CycleMachine:
         if one is None or not self._phase or len(one.asked) == len(one.acked):
             return []
         missing = one.asked - one.acked
-        return [a for a in self.roster.in_state(ACTIVE) if (a.index, a.incarnation) in missing]
+        return [a for a in self.table.in_state(AgentState.ACTIVE) if (a.index, a.incarnation) in missing]
 
-    def _owes(self, one: Ready, now: float) -> bool:
+    def _owes(self, one: PublishedShard, now: float) -> bool:
         """Whether somebody who is late alone may still acknowledge this broadcast."""
         in_time = now <= one.since + self.shape.deadline_s
-        return in_time and any(self._attendance.owes(key) for key in one.asked - one.acked)
+        return in_time and any(self._late.owes(key) for key in one.asked - one.acked)
 
     # ---- time and the end ------------------------------------------------------------------------------------------------
 
-    def _on_tick(self, event: i.Tick, now: float) -> list:
+    def _on_tick(self, event: Tick, now: float) -> list:
         out = self._retry(now)
-        if self.stage == "STOPPING" and now > self._stop_deadline:
-            out += self._desk.cancel("the run is stopping")
-            if self._desk.job is not None and self.local.owns(self._desk.job):
+        if self.state == RunState.STOPPING and now > self._stop_deadline:
+            out += self._orders.cancel("the run is stopping")
+            if self._orders.job is not None and self.local.owns(self._orders.job):
                 self.local.give_up("no answer in time", now)
-            self._desk.job = None  # whatever becomes of it is of no interest any more
-        if self._desk.overdue(now):
-            out += self._desk.cancel(f"no answer within cluster.cycle_deadline={self.shape.deadline_s:.0f}s")
-        if self._desk.job is None and self._phase:
+            self._orders.job = None  # whatever becomes of it is of no interest any more
+        if self._orders.overdue(now):
+            out += self._orders.cancel(f"no answer within cluster.cycle_deadline={self.shape.deadline_s:.0f}s")
+        if self._orders.job is None and self._phase:
             reason = "its download was not acknowledged in time"
             for agent in self._unacknowledged():
                 if now > self._ack_deadline:
-                    out += self._attendance.left_out(agent, reason, now)
+                    out += self._late.left_out(agent, reason, now)
                 elif self._outgoing is not None and self._outgoing.overdue(now):
-                    out += self._attendance.late_alone(agent, reason, self._outgoing.since + self.shape.deadline_s, now)
+                    out += self._late.late_alone(agent, reason, self._outgoing.since + self.shape.deadline_s, now)
         if self._owed is not None and not self._owes(self._owed, now):
-            out += self._desk.drop([self._owed])
+            out += self._orders.drop([self._owed])
             self._owed = None
-        if self.stage != "STOPPING":
+        if self.state != RunState.STOPPING:
             out += self._silence.look(now)
-        if self.stage in ("RUNNING", "PAUSED"):
+        if self.state in (RunState.RUNNING, RunState.PAUSED):
             if now - self._started >= self.shape.start_timeout_s:
                 out += self._count_from(now)
-            out += self.roster.fill(now)
-            out += self._attendance.on_tick(now)
+            out += self.table.fill(now)
+            out += self._late.on_tick(now)
         return out
 
-    def _on_stop(self, event: i.StopRequested, now: float) -> list:
+    def _on_stop(self, event: StopRequested, now: float) -> list:
         if self._ending is not None:
             self._ending = self.finishing.again(self._ending, event, now)
             return []
         self._ending, self.stopped = event, now
-        self._stopped_in = self._desk.job.description if self._desk.job is not None else ""
+        self._stopped_in = self._orders.job.description if self._orders.job is not None else ""
         self._stop_deadline = now + STOP_JOB_S
-        if self.stage in ("RUNNING", "PAUSED") and self.roster.count(*LIVING):
+        if self.state in (RunState.RUNNING, RunState.PAUSED) and self.table.count(*LIVING):
             self.local.want()
-        self._enter("STOPPING", event.reason.splitlines()[0])
-        self._desk.clear()
+        self._enter(RunState.STOPPING, event.reason.splitlines()[0], now)
+        self._orders.clear()
         self._waiting = False
         return []
 
@@ -711,7 +746,7 @@ class CycleMachine:
         if self._sum is not None and self._sum.cycle >= 0:  # cycles below 0 are the reading of x_0
             return self._prepare()
         out: list = []
-        if self._ledger.contributors and "reduce" in self._ledger.stages:
+        if self._record.contributors and "reduce" in self._record.stages:
             out += self._write_cycle()
             self.cycle += 1
         if self.local.wanted and not self.finishing.told:
@@ -722,22 +757,23 @@ class CycleMachine:
             step = self._read_local(now)
             if step is not None:
                 return out + step
-        living = [a for a in self.roster.in_state(*LIVING) if a.executor in self.roster.executors]
+        living = [a for a in self.table.in_state(*LIVING) if a.executor in self.table.executors]
         reason = self._ending.reason.splitlines()[0]
         if not self.finishing.told or self.finishing.due_again(now):
             self._stop_deadline = now + GRACE_S
             self.finishing.tell(living, self._ending, now)
             stop = [[*agent.key, reason] for agent in living]
-            return out + (self._desk.submit(Draft("stop", stop=stop), self.cycle, now) if stop else [])
+            return out + (self._orders.submit(Draft("stop", stop=stop), self.cycle, now) if stop else [])
         waiting = [agent for agent in living if self.finishing.waits_for(agent, now)]
         self.finishing.say(waiting, now)
         if waiting:
             return out or None
-        self._enter("CLOSED", reason)
+        self._enter(RunState.CLOSED, reason, now)
         ending = judge(self._ending, any(self.versions), self._stopped_in)
-        self.ended = self.finishing.end(ending, self.roster.agents, now)
+        self.ended = self.finishing.end(ending, self.table.agents, now)
         return [*out, self.ended]
 
-    def _enter(self, stage: str, reason: str) -> None:
-        log.info("driver stage %s -> %s reason=%r", self.stage, stage, reason)
-        self.stage = stage
+    def _enter(self, state: RunState, reason: str, now: float) -> None:
+        self.story.moved("driver", self.state, state, reason, RUN_MOVES, now)
+        log.info("driver state %s -> %s reason=%r", self.state, state, reason)
+        self.state = state

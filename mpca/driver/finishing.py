@@ -24,9 +24,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from mpca.driver.cluster import AgentProgress
-from mpca.driver.instructions import CutOff, End, StopRequested
-from mpca.driver.roster import FINISHED, Agent
+from mpca.driver.agent_table import Agent
+from mpca.driver.events import AgentProgress, StopRequested
+from mpca.driver.instructions import CutOff, End
+from mpca.driver.states import AgentState
 from mpca.units import format_duration
 from mpca.wire.messages import LEFT, OVERRUN
 
@@ -167,7 +168,7 @@ class Finishing:
         return End(ending.status, reason, ending.final, cut)
 
     def _is_cut_off(self, agent: Agent) -> bool:
-        return agent.state != FINISHED and (agent.index, agent.incarnation) in self._functions
+        return agent.state != AgentState.FINISHED and (agent.index, agent.incarnation) in self._functions
 
     def _cut_off(self, agent: Agent, now: float) -> CutOff:
         one = self._functions[agent.index, agent.incarnation]

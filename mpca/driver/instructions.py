@@ -1,4 +1,4 @@
-"""What the driver's state machine is told besides cluster events, and what it asks its shell to do.
+"""What the driver's state machine asks its shell to do.
 
 The shell (`runner.py` in production, the same runner over virtual time in the simulator) carries each instruction out
 and feeds the named event back. Times are the machine's own (`now`, seconds), all over the cluster.
@@ -16,70 +16,15 @@ __all__ = [
     "CancelOrder",
     "CutOff",
     "End",
-    "Initial",
-    "JointPublished",
+    "Instruction",
     "Prepare",
-    "Prepared",
     "PublishJoint",
-    "ReadLocal",
     "Rediscover",
     "StartAgent",
-    "StopRequested",
     "SubmitOrder",
-    "Tick",
     "Withdraw",
     "Write",
 ]
-
-# ---- events ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Time has passed; deadlines are looked at."""
-
-
-@dataclass(frozen=True, slots=True)
-class StopRequested:
-    status: str  # "reached", "max_time", "max_cycles", "interrupted", "failed"
-    reason: str
-    final: bool = False  # failed by the user's own error: another attempt would fail the same way
-
-
-@dataclass(frozen=True, slots=True)
-class ReadLocal:
-    """The shell wants the local tensors as an agent has them now; `CycleMachine.local.ended` counts the answers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Initial:
-    """The shell holds x_0 of this shard, or a shard of local tensors."""
-
-    shard: int
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """The sum of (cycle, shard) is in the joint model, and its outgoing form is published."""
-
-    cycle: int
-    shard: int
-    broadcast: int | None  # None: the method never broadcasts
-    version: int
-    start: float
-    end: float
-    moved: float = 0.0  # Euclidean distance that this took the joint model; 0 when nobody asks
-    size: float = 0.0  # Euclidean norm of the joint model's shard; 0 when nobody asks
-
-
-@dataclass(frozen=True, slots=True)
-class JointPublished:
-    """The joint model lies ready, shard by shard, for agents that take it as their own."""
-
-    broadcasts: list[tuple[int, int, int, int]]  # (shard, broadcast, version, bytes)
-
-
-# ---- instructions ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,3 +106,9 @@ class End:
     reason: str
     final: bool = False  # as of StopRequested
     cut_off: tuple[CutOff, ...] = ()
+
+
+#: What `handle` returns.
+Instruction = (
+    StartAgent | SubmitOrder | CancelOrder | AdoptInitial | Prepare | PublishJoint | Withdraw | Rediscover | Write | End
+)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpca.driver.cluster import Acknowledged
-from mpca.driver.instructions import JointPublished
-from mpca.driver.ledger import Ready
-from mpca.driver.roster import JOINING, READY, Agent, Roster
+from mpca.driver.agent_table import Agent, AgentTable
+from mpca.driver.events import Acknowledged, JointPublished
+from mpca.driver.published import PublishedShard
+from mpca.driver.states import AgentState
 from mpca.wire.messages import Hello
 
 __all__ = ["Joining"]
@@ -21,14 +21,14 @@ __all__ = ["Joining"]
 class Joining:
     """Hellos, the reading of x_0, and the joint model on its way to those who join."""
 
-    def __init__(self, roster: Roster) -> None:
+    def __init__(self, table: AgentTable) -> None:
         self.hello: Hello | None = None  # the first one: what is trained
         self.source: Agent | None = None  # whose x_0 is read
         self.read = 0  # shards of x_0 that are known
-        self.joint: list[Ready] = []
+        self.joint: list[PublishedShard] = []
         self._for: set[tuple[int, int]] = set()  # (agent, incarnation) that take this joint model
         self._hashes: dict[int, str] = {}
-        self._roster = roster
+        self._table = table
 
     def greet(self, hello: Hello) -> str:
         """Remember a Hello; the answer says what is wrong with it, or is empty."""
@@ -59,29 +59,31 @@ class Joining:
     def choose_source(self) -> bool:
         """Read x_0 from the first agent that waits, from its first shard on."""
         self.read = 0
-        self.source = next(self._roster.in_state(JOINING), None)
+        self.source = next(self._table.in_state(AgentState.JOINING), None)
         return self.source is not None
 
     def agree(self, now: float) -> None:
         """x_0 is known: those who have the same are ready, the others will take it."""
         assert self.source is not None
         same = self._hashes[self.source.index]
-        for agent in list(self._roster.in_state(JOINING)):
+        for agent in list(self._table.in_state(AgentState.JOINING)):
             if self._hashes[agent.index] == same:
-                self._roster.move(agent, READY, now, "x_0 agreed")
+                self._table.move(agent, AgentState.READY, now, "x_0 agreed")
 
     # ---- the joint model for joiners -------------------------------------------------------------------------------
 
     def published(self, event: JointPublished, cycle: int) -> None:
-        self._for = {(a.index, a.incarnation) for a in self._roster.in_state(JOINING)}
-        self.joint = [Ready(cycle, shard, broadcast, version, length) for shard, broadcast, version, length in event.broadcasts]
+        self._for = {(a.index, a.incarnation) for a in self._table.in_state(AgentState.JOINING)}
+        self.joint = [
+            PublishedShard(cycle, shard, broadcast, version, length) for shard, broadcast, version, length in event.broadcasts
+        ]
 
     def targets(self) -> list[list[Any]]:
         """Keys of agents that still wait for some shard of it."""
         return [
             a.key
-            for a in self._roster.in_state(JOINING)
-            if (a.index, a.incarnation) in self._for and a.executor in self._roster.executors
+            for a in self._table.in_state(AgentState.JOINING)
+            if (a.index, a.incarnation) in self._for and a.executor in self._table.executors
         ]
 
     def acknowledged(self, event: Acknowledged, now: float) -> None:
@@ -89,12 +91,12 @@ class Joining:
         for one in self.joint:
             if one.broadcast == event.broadcast:
                 one.acked.add(key)
-        found = self._roster.find(*key)
-        if found is None or found.state != JOINING or key not in self._for or not self.joint:
+        found = self._table.find(*key)
+        if found is None or found.state != AgentState.JOINING or key not in self._for or not self.joint:
             return
         if all(key in one.acked for one in self.joint):
             self._for.discard(key)  # should it have to join again, it takes a newer one
-            self._roster.move(found, READY, now, "it has the joint model")
+            self._table.move(found, AgentState.READY, now, "it has the joint model")
 
     def waits(self) -> bool:
         """Whether somebody was told to download the joint model and has not acknowledged all of it.
@@ -105,7 +107,7 @@ class Joining:
             (agent, incarnation) in one.asked - one.acked for _, agent, incarnation in self.targets() for one in self.joint
         )
 
-    def take_done(self, given_up: bool) -> list[Ready]:
+    def take_done(self, given_up: bool) -> list[PublishedShard]:
         """The joint model's broadcasts once nobody waits for them any more, or their time is over: then a newer one follows."""
         if not self.joint or (self.targets() and not given_up):
             return []

@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from mpca.algorithm.joint import JointShard
+from mpca.algorithm.sharding import ShardPlan
 from mpca.errors import BackupError
 from mpca.methods.base import Method
 from mpca.storage.layout import ModelLayout
@@ -26,7 +27,7 @@ class JointModel:
         self.method = method
         shards = method.shards
         self.bounds = list(hello.bounds[: shards + 1])
-        self.parameters = hello.parameters
+        self.plan = ShardPlan(self.bounds[-1], hello.parameters, shards, tuple(self.bounds))
         self.layout = ModelLayout.of(hello.layout, hello.parameters, hello.local, hello.tied)
         self.states: list[JointShard | None] = [None] * shards
         # Local tensors, which lie in shards behind those: edges in words, and what came of them since the last was whole.
@@ -37,11 +38,6 @@ class JointModel:
     def complete(self) -> bool:
         return all(state is not None for state in self.states)
 
-    def in_parameters(self, shard: int) -> int:
-        """How many elements of the shard are parameters; the rest are buffers."""
-        start, end = self.bounds[shard], self.bounds[shard + 1]
-        return max(0, min(end, self.parameters) - start)
-
     def adopt(self, shard: int, x0: np.ndarray) -> None:
         """Take x_0 of a shard, or a shard of local tensors; these count once the last of them is there."""
         piece = shard - len(self.states)
@@ -50,7 +46,7 @@ class JointModel:
             if piece + 2 == len(self._local_edges):
                 self.layout = self.layout.with_words(self._local)
             return
-        self.states[shard] = self.method.start(x0, self.in_parameters(shard))
+        self.states[shard] = self.method.start(x0, self.plan.parameters_in(shard))
 
     def merge(self, shard: int, mean: np.ndarray) -> JointShard:
         """Take a weighted mean in (eq. 8, eq. 4) and return the new state."""
@@ -87,17 +83,17 @@ class JointModel:
         Raises:
             BackupError: the backup is of another model.
         """
-        if vector.size != self.bounds[-1] or trajectory.size != self.parameters:
+        if vector.size != self.bounds[-1] or trajectory.size != self.plan.parameters:
             raise BackupError(
                 f"the backup is of another model: it has {vector.size} elements ({trajectory.size} in parameters), "
-                f"this model has {self.bounds[-1]} ({self.parameters})"
+                f"this model has {self.bounds[-1]} ({self.plan.parameters})"
             )
         # another number of shards: every shard takes the position of the least advanced one
         same = len(versions) == len(self.states)
         position = 0
         for s in range(len(self.states)):
             start, end = self.bounds[s], self.bounds[s + 1]
-            p = self.in_parameters(s)
+            p = self.plan.parameters_in(s)
             k = versions[s] if same else min(versions)
             self.states[s] = JointShard(vector[start:end].copy(), trajectory[position : position + p].copy(), k)
             position += p

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import logging
 
-from mpca.driver import instructions as i
-from mpca.driver.desk import Draft
-from mpca.driver.ledger import FrozenSet
-from mpca.driver.roster import ACTIVE, LIVING, Agent, Roster
+from mpca.driver.agent_table import Agent, AgentTable
+from mpca.driver.dispatcher import Draft
+from mpca.driver.instructions import AdoptInitial
+from mpca.driver.snapshots import ShardSnapshots
+from mpca.driver.states import LIVING, AgentState
 from mpca.wire.orders import Order, Part, Reduce
 
 __all__ = ["LocalReads"]
@@ -28,11 +29,11 @@ _Key = tuple[int, int]  # agent, incarnation
 class LocalReads:
     """One read at a time."""
 
-    def __init__(self, roster: Roster, shards: int) -> None:
+    def __init__(self, table: AgentTable, shards: int) -> None:
         self.wanted = False
         self.ended = 0  # reads so far, successful or given up
         self.took = 0.0  # seconds from the first order of the newest read to its end
-        self._roster, self._first = roster, shards
+        self._table, self._first = table, shards
         self._leaving: set[_Key] = set()
         self._read: set[_Key] = set()  # of those, the ones that were read since
         self._source: Agent | None = None
@@ -77,7 +78,7 @@ class LocalReads:
                 stop.append([*agent.key, "its train function has returned"])
         return Draft(f"{len(stop)} agents whose train function has returned", stop=stop) if stop else None
 
-    def step(self, lengths: list[int], now: float) -> Draft | i.AdoptInitial | None:
+    def step(self, lengths: list[int], now: float) -> Draft | AdoptInitial | None:
         """What the read needs next; None: nothing is wanted, or nobody is there to be read.
 
         Args:
@@ -87,7 +88,7 @@ class LocalReads:
             self.wanted = False
             return None
         if self._summed:
-            return i.AdoptInitial(self._order, self._shard, lengths[self._shard])
+            return AdoptInitial(self._order, self._shard, lengths[self._shard])
         if self._source is None or not self._usable():
             self._restart()
             self._source = self._choose()
@@ -112,7 +113,7 @@ class LocalReads:
 
     # ---- what became of it -------------------------------------------------------------------------------------------
 
-    def done(self, order: Order, kept: FrozenSet | None) -> None:
+    def done(self, order: Order, kept: ShardSnapshots | None) -> None:
         """`kept` is the answer to a freeze; if the source is not in it, another agent is asked."""
         if order.order != self._order:
             return  # of a read that was begun anew
@@ -150,19 +151,19 @@ class LocalReads:
     # ---- who -----------------------------------------------------------------------------------------------------------
 
     def _living(self, key: _Key) -> Agent | None:
-        found = self._roster.find(*key)
-        return found if found is not None and found.state in LIVING and found.executor in self._roster.executors else None
+        found = self._table.find(*key)
+        return found if found is not None and found.state in LIVING and found.executor in self._table.executors else None
 
     def _choose(self) -> Agent | None:
-        for agent in self._roster.agents:
+        for agent in self._table.agents:
             key = agent.index, agent.incarnation
-            if self._living(key) is not None and (agent.state == ACTIVE or key in self._leaving):
+            if self._living(key) is not None and (agent.state == AgentState.ACTIVE or key in self._leaving):
                 return agent
         return None
 
     def _usable(self) -> bool:
         """What was frozen is its executor's; before that the agent itself must answer."""
         if self._frozen:
-            return self._executor in self._roster.executors
+            return self._executor in self._table.executors
         agent = self._living(self._key)
-        return agent is not None and (agent.state == ACTIVE or self._key in self._leaving)
+        return agent is not None and (agent.state == AgentState.ACTIVE or self._key in self._leaving)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from mpca.driver.instructions import StopRequested
+from mpca.driver.events import StopRequested
 from mpca.errors import ConfigError
 from mpca.units import parse_duration
 

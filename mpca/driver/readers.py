@@ -15,10 +15,11 @@ from dataclasses import replace
 from typing import Any
 
 from mpca.data.plan import Membership
-from mpca.driver.cluster import AgentProgress
-from mpca.driver.roster import ABSENT, Agent
+from mpca.driver.agent_table import Agent
+from mpca.driver.events import AgentProgress
+from mpca.driver.states import AgentState
 from mpca.errors import BackupError
-from mpca.wire.orders import Members, Order
+from mpca.wire.orders import MembersOrder, Order
 
 __all__ = ["Readers"]
 
@@ -69,7 +70,7 @@ class Readers:
                 self._settle(agent, self.members.first(agent.index))
         for agent in agents:
             index, process = agent.index, self._process.get(agent.index)
-            gone = agent.state == ABSENT if process is None else agent.state == ABSENT or agent.incarnation != process
+            gone = agent.state == AgentState.ABSENT or (process is not None and agent.incarnation != process)
             if gone and index not in self._away and self._process:
                 self._lose(index)
         for index in beginning:
@@ -84,12 +85,12 @@ class Readers:
             self.members = self.members.forget(min((self._where(one)[0] for one in self._taking_part()), default=0))
             self._version += 1
 
-    def tell(self, agents: Iterable[Agent]) -> Members | None:
+    def tell(self, agents: Iterable[Agent]) -> MembersOrder | None:
         """What an order brings to those of these agents that do not know it yet."""
         if not self._reads and not self.members.places:
             return None
         keys = [one.key for one in agents if self._told.get((one.index, one.incarnation), 0) < self._version]
-        return Members(self._version, self.members.to_dict(), keys) if keys else None
+        return MembersOrder(self._version, self.members.to_dict(), keys) if keys else None
 
     def delivered(self, order: Order) -> None:
         """An order has ended well."""

@@ -15,13 +15,37 @@ import numpy as np
 
 from mpca.algorithm.joint import JointShard
 from mpca.clock import Clock
-from mpca.driver import cluster as c
-from mpca.driver import instructions as i
 from mpca.driver.backups import BackupWriter
+from mpca.driver.cluster import AgentSpec, Cluster
 from mpca.driver.cycle import CycleMachine
 from mpca.driver.evaluating import EvaluatorDied, EvaluatorRule, FailRun, StartAgain, StopEvaluating
+from mpca.driver.events import (
+    AgentFinished,
+    AgentHello,
+    AgentProgress,
+    Initial,
+    JointPublished,
+    Output,
+    Prepared,
+    ReadLocal,
+    StopRequested,
+    Tick,
+)
+from mpca.driver.instructions import (
+    AdoptInitial,
+    CancelOrder,
+    End,
+    Prepare,
+    PublishJoint,
+    Rediscover,
+    StartAgent,
+    SubmitOrder,
+    Withdraw,
+    Write,
+)
 from mpca.driver.joint import JointModel
 from mpca.driver.objectives import Goals
+from mpca.driver.states import AgentState, RunState
 from mpca.driver.status import RunStatus
 from mpca.driver.tally import Tally
 from mpca.errors import EnvironmentRefused
@@ -63,9 +87,9 @@ class Runner:
     def __init__(
         self,
         machine: CycleMachine,
-        cluster: c.Cluster,
+        cluster: Cluster,
         method: Method,
-        spec: c.AgentSpec,
+        spec: AgentSpec,
         goals: Goals,
         records: Sink,
         clock: Clock,
@@ -84,7 +108,7 @@ class Runner:
         self.method, self.goals, self.records, self.bad = method, goals, records, bad
         machine.max_cycles = goals.max_cycles
         self.joint: JointModel | None = None
-        self.tally = Tally(len(machine.roster.agents))
+        self.tally = Tally(len(machine.table.agents))
         self.returns: dict[int, bytes] = {}
         #: What reached the target, which is the result: states and layout, with local tensors as they were then.
         self.reached: tuple[list[JointShard | None], ModelLayout] | None = None
@@ -109,16 +133,16 @@ class Runner:
         self._next_status = 0.0
         self._paused_reason = ""
         self._perform: dict[type, Callable[[Any], Iterable[Any]]] = {
-            i.StartAgent: self._start_agent,
-            i.SubmitOrder: self._submit,
-            i.CancelOrder: lambda one: self._call(self.cluster.cancel, one.order, one.reason),
-            i.Withdraw: lambda one: self._call(self.cluster.withdraw, one.broadcast),
-            i.Rediscover: lambda one: self._call(self.cluster.rediscover, one.executors),
-            i.AdoptInitial: self._adopt,
-            i.Prepare: self._prepare,
-            i.PublishJoint: self._publish_joint,
-            i.Write: self._write,
-            i.End: lambda one: (),
+            StartAgent: self._start_agent,
+            SubmitOrder: self._submit,
+            CancelOrder: lambda one: self._call(self.cluster.cancel, one.order, one.reason),
+            Withdraw: lambda one: self._call(self.cluster.withdraw, one.broadcast),
+            Rediscover: lambda one: self._call(self.cluster.rediscover, one.executors),
+            AdoptInitial: self._adopt,
+            Prepare: self._prepare,
+            PublishJoint: self._publish_joint,
+            Write: self._write,
+            End: lambda one: (),
         }
 
     # ---- the loop ------------------------------------------------------------------------------------------------------
@@ -130,15 +154,17 @@ class Runner:
 
     def stop(self, status: str, reason: str, final: bool = False) -> None:
         """Ask for an orderly end: Ctrl-C, SIGTERM, a failure beside the engine."""
-        self.step([i.StopRequested(status, reason, final)])
+        self.step([StopRequested(status, reason, final)])
 
     def step(self, events: Iterable[Any]) -> None:
         """Apply events, and a Tick after them; carry out what follows, at once and in order."""
         queue = deque(events)
-        queue.append(i.Tick())
+        queue.append(Tick())
         while queue:
             event = queue.popleft()
             self._note(event)
+            if isinstance(event, Output):
+                continue
             for instruction in self.machine.handle(event, self.clock.now()):
                 queue.extendleft(reversed(list(self._perform[type(instruction)](instruction))))
 
@@ -146,7 +172,7 @@ class Runner:
         """Objectives, evaluation, backups and the status line: all that must never hold a cycle up."""
         now = self.clock.now()
         self._collect_evaluations()
-        if self.machine.stage in ("RUNNING", "PAUSED"):
+        if self.machine.state in (RunState.RUNNING, RunState.PAUSED):
             # an evaluation of x_0 is shown, and reaches no target
             ended = self.goals.reached(self.error if self._error_cycle else None, self.trained_s)
             if ended is not None:
@@ -179,16 +205,16 @@ class Runner:
     # ---- events the machine does not need --------------------------------------------------------------------------------
 
     def _note(self, event: Any) -> None:
-        if isinstance(event, c.AgentProgress):
+        if isinstance(event, AgentProgress):
             self.tally.progress(event, self.clock.now())
             if self.bad is not None:
                 self.bad.met(self.t(), event.agent, event.incarnation, event.bad, event.bad_dropped)
-        elif isinstance(event, c.Output):
+        elif isinstance(event, Output):
             for line in event.lines:
                 self._on_output(event.agent, line)
-        elif isinstance(event, c.AgentFinished):
+        elif isinstance(event, AgentFinished):
             self.returns[event.agent] = event.returns
-        elif isinstance(event, c.AgentHello):
+        elif isinstance(event, AgentHello):
             self._check_hello(event)
             if self.joint is None:
                 self._check_model(event.hello)
@@ -197,7 +223,7 @@ class Runner:
                     self._restore(self.joint)
                     self.machine.versions = self.joint.versions()
 
-    def _check_hello(self, event: c.AgentHello) -> None:
+    def _check_hello(self, event: AgentHello) -> None:
         """An executor with another Python or torch would unpickle, or compute, something else than the driver means."""
         hello = event.hello
         for what, theirs in (("python", hello.python), ("torch", hello.torch), ("mpca", hello.mpca)):
@@ -216,20 +242,20 @@ class Runner:
         function(*arguments)
         return ()
 
-    def _start_agent(self, one: i.StartAgent) -> Iterable[Any]:
+    def _start_agent(self, one: StartAgent) -> Iterable[Any]:
         self.cluster.start_agent(one.agent, one.incarnation, one.executor, self._spec)
         return ()
 
-    def _submit(self, one: i.SubmitOrder) -> Iterable[Any]:
+    def _submit(self, one: SubmitOrder) -> Iterable[Any]:
         self.cluster.submit(one.order)
         return ()
 
-    def _adopt(self, one: i.AdoptInitial) -> Iterable[Any]:
+    def _adopt(self, one: AdoptInitial) -> Iterable[Any]:
         assert self.joint is not None
         self.joint.adopt(one.shard, self.cluster.take_sum(one.order, one.length))
-        return (i.Initial(one.shard),)
+        return (Initial(one.shard),)
 
-    def _prepare(self, one: i.Prepare) -> Iterable[Any]:
+    def _prepare(self, one: Prepare) -> Iterable[Any]:
         assert self.joint is not None
         start = self.clock.now()
         before = self.joint.state(one.shard).x
@@ -238,11 +264,11 @@ class Runner:
             asked = bool(self.machine.shape.norm_limit)
             moved, size = (float(np.linalg.norm(one)) if asked else 0.0 for one in (state.x - before, state.x))
         broadcast = None
-        if self.method.exchanges and self.machine.stage != "STOPPING":
+        if self.method.exchanges and self.machine.state != RunState.STOPPING:
             broadcast = self.cluster.publish(self.method.outgoing(state))
-        return (i.Prepared(one.cycle, one.shard, broadcast, state.k, start, self.clock.now(), moved, size),)
+        return (Prepared(one.cycle, one.shard, broadcast, state.k, start, self.clock.now(), moved, size),)
 
-    def _publish_joint(self, one: i.PublishJoint) -> Iterable[Any]:
+    def _publish_joint(self, one: PublishJoint) -> Iterable[Any]:
         assert self.joint is not None
         published = []
         for shard in range(len(self.joint.states)):
@@ -250,9 +276,9 @@ class Runner:
             published.append((shard, self.cluster.publish(state.x), state.k, state.x.nbytes))
         for shard, words in self.joint.local_parts():
             published.append((shard, self.cluster.publish(words), 0, words.nbytes))
-        return (i.JointPublished(published),)
+        return (JointPublished(published),)
 
-    def _write(self, one: i.Write) -> Iterable[Any]:
+    def _write(self, one: Write) -> Iterable[Any]:
         fields = dict(one.fields)
         if one.kind == "cycle":
             self.tally.cycle(fields)
@@ -276,7 +302,11 @@ class Runner:
         evaluator, wanted = self.evaluator, self.goals.evaluate
         if evaluator is None or wanted is None:
             return
-        due = self.machine.stage == "RUNNING" and now >= self._next_evaluation and self.machine.cycle > self._evaluated_cycle
+        due = (
+            self.machine.state == RunState.RUNNING
+            and now >= self._next_evaluation
+            and self.machine.cycle > self._evaluated_cycle
+        )
         if due and not evaluator.busy and self.joint is not None and self.joint.complete and self._local_read(now, saved=False):
             self._next_evaluation = now + float(wanted.every)
             self._evaluated_cycle = self.machine.cycle
@@ -292,7 +322,7 @@ class Runner:
             return True
         if self._local_asked is None:
             self._local_asked = local.ended
-            self.step([i.ReadLocal()])
+            self.step([ReadLocal()])
         if local.ended == self._local_asked:
             return False
         self._local_asked = None
@@ -323,7 +353,7 @@ class Runner:
                 self.records.write(make("evaluator", self.t(), fields))
             else:
                 assert isinstance(one, FailRun)
-                if self.machine.stage != "STOPPING":  # a run that ends needs no more evaluations
+                if self.machine.state != RunState.STOPPING:  # a run that ends needs no more evaluations
                     self.stop("failed", one.reason)
 
     def take_evaluation(self, done: Evaluation) -> None:
@@ -339,7 +369,7 @@ class Runner:
         if backups is None or self.goals.dump is None:
             return
         self.take_backups()
-        due = self.machine.stage == "RUNNING" and now >= self._next_backup
+        due = self.machine.state == RunState.RUNNING and now >= self._next_backup
         if due and not backups.busy and self.joint is not None and self.joint.complete and self._local_read(now, saved=True):
             self._next_backup = now + float(self.goals.dump.interval)
             backups.submit(self.joint, self.machine.cycle, self.progress(), self.machine.readers.position())
@@ -363,16 +393,16 @@ class Runner:
 
     def status(self) -> RunStatus:
         stages = {
-            "STARTING": "starting",
-            "READING": "starting",
-            "PAUSED": "paused",
-            "STOPPING": "stopping",
-            "CLOSED": "stopping",
+            RunState.STARTING: "starting",
+            RunState.READING: "starting",
+            RunState.PAUSED: "paused",
+            RunState.STOPPING: "stopping",
+            RunState.CLOSED: "stopping",
         }
         trained, limit = self.trained_s, self.goals.max_time
         return RunStatus(
             seconds=self.t(),
-            stage=stages.get(self.machine.stage, "training"),
+            stage=stages.get(self.machine.state, "training"),
             reason=self.machine.finishing.at_work or self._paused_reason,
             cycle=self.machine.cycle,
             evaluations=len(self.tally.history),
@@ -382,7 +412,7 @@ class Runner:
             images_per_s=self.tally.samples_per_s,
             updates_per_s=self.tally.updates_per_s,
             tau=self.tally.tau,
-            agents_alive=self.machine.roster.count("ACTIVE", "BEGUN", "READY", "JOINING"),
-            agents_wanted=len(self.machine.roster.agents),
+            agents_alive=self.machine.table.count(AgentState.ACTIVE, AgentState.BEGUN, AgentState.READY, AgentState.JOINING),
+            agents_wanted=len(self.machine.table.agents),
             seconds_left=None if limit is None or trained is None else max(0.0, limit - trained),
         )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 
+from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.instructions import Write
-from mpca.driver.roster import BEGUN, LATE, STARTING, Agent, Roster
+from mpca.driver.states import AgentState
 from mpca.units import format_duration
 
 __all__ = ["SILENT_S", "Silence"]
@@ -18,17 +19,17 @@ log = logging.getLogger("mpca.cycle")
 
 SILENT_S = 60.0
 _WHAT = {
-    STARTING: "has not called mpca.attach",
-    BEGUN: "has taken no optimizer step since it began",
-    LATE: "has taken no optimizer step",
+    AgentState.STARTING: "has not called mpca.attach",
+    AgentState.BEGUN: "has taken no optimizer step since it began",
+    AgentState.LATE: "has taken no optimizer step",
 }
 
 
 class Silence:
     """What was heard of each agent last. One that answers in time is not silent, whatever its steps take."""
 
-    def __init__(self, roster: Roster) -> None:
-        self._roster = roster
+    def __init__(self, table: AgentTable) -> None:
+        self._table = table
         self._heard: dict[tuple[int, int], float] = {}  # (agent, incarnation) -> when
         self._next: dict[tuple[int, int], float] = {}  # -> the length of silence that is told next
 
@@ -38,7 +39,7 @@ class Silence:
 
     def look(self, now: float) -> list[Write]:
         out = []
-        for agent in self._roster.in_state(*_WHAT):
+        for agent in self._table.in_state(*_WHAT):
             key = agent.index, agent.incarnation
             lasts = now - self._heard.get(key, agent.since)
             if lasts < self._next.get(key, SILENT_S):
@@ -46,7 +47,7 @@ class Silence:
             self._next[key] = 2 * lasts
             reason = f"{_WHAT[agent.state]} for {format_duration(round(lasts))}"
             log.warning('%s %s; its output says where its Python is, after "Timeout"', _who(agent), reason)
-            out.append(self._roster.record(agent, "silent", reason))
+            out.append(self._table.record(agent, "silent", reason))
         return out
 
 

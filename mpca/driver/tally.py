@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from mpca.driver.cluster import AgentProgress
+from mpca.driver.events import AgentProgress
 
 __all__ = ["Tally"]
 

@@ -25,7 +25,8 @@ class DigitsConvNet(nn.Module):
         self.classifier = nn.Linear(64 * 2 * 2, 10)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return self.classifier(self.features(images).flatten(1))
+        logits: torch.Tensor = self.classifier(self.features(images).flatten(1))
+        return logits
 
 
 class DigitsMlp(nn.Module):
@@ -36,4 +37,5 @@ class DigitsMlp(nn.Module):
         self.layers = nn.Sequential(nn.Flatten(), nn.Linear(64, hidden), nn.ReLU(), nn.Linear(hidden, 10))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return self.layers(images)
+        logits: torch.Tensor = self.layers(images)
+        return logits

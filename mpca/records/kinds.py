@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
+from mpca.formats import RECORDS, check_format
 from mpca.records.shapes import misfit
 
 __all__ = [
@@ -60,6 +61,7 @@ class RunRecord(Record):
     attempt: int = 1
     resumed_from: str | None = None  # path of the backup
     versions: dict[str, str] = field(default_factory=dict)
+    format: int = RECORDS
 
 
 @dataclass(frozen=True)
@@ -233,6 +235,7 @@ def from_json(line: Mapping[str, Any]) -> Record:
     """The record that a line says; fields of a later version are passed over.
 
     Raises:
+        ConfigError: it begins an attempt whose records have another format.
         ValueError: it is no map, there is no such kind, or a field is missing or of another type.
     """
     if not isinstance(line, Mapping):
@@ -241,6 +244,8 @@ def from_json(line: Mapping[str, Any]) -> Record:
     kind = values.pop("kind", None)
     if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"no such kind of record: {kind!r}, known: {', '.join(KINDS)}")
+    if kind == RunRecord.kind:
+        check_format("the run's records.jsonl", values.get("format"), RECORDS)
     if type(values.get("t")) not in (int, float):
         raise ValueError(f"not a time: t={values.get('t')!r}")
     known = {one.name for one in fields(KINDS[kind])}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mpca import strict_json
+from mpca.errors import ConfigError
 from mpca.private import opener
 from mpca.records.kinds import Record, from_json, to_json
 
@@ -107,6 +108,7 @@ def read_records(path: str | os.PathLike[str]) -> RecordFile:
     """Read ``records.jsonl``; a torn last line is left out, said in the log and returned as `torn`.
 
     Raises:
+        ConfigError: an attempt's records have another format.
         ValueError: a line that is whole is not a record: the file was edited, or it is not ours.
     """
     data = Path(path).read_bytes()
@@ -118,6 +120,8 @@ def read_records(path: str | os.PathLike[str]) -> RecordFile:
     for number, line in enumerate(whole.split(b"\n") if newline else [], start=1):
         try:
             records.append(from_json(strict_json.loads(line)))
+        except ConfigError:
+            raise
         except (ValueError, AttributeError, TypeError) as error:
             raise ValueError(f"not a record: path={path}, line={number}: {error}") from None
     return RecordFile(records, torn)

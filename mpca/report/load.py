@@ -58,13 +58,15 @@ def load_run(run_dir: Path) -> RunRecords:
     """Read ``records.jsonl`` and, if it is there, ``summary.json`` of a run folder.
 
     Raises:
-        ConfigError: the folder has no records, or what is there are none.
+        ConfigError: the folder has no records, or what is there are none, or of another format.
     """
     folder = RunFolder(run_dir)
     if not folder.records.is_file():
         raise ConfigError(f"not a run folder: {run_dir} has no records.jsonl; give the folder that `mpca train` printed")
     try:
         file = read_records(folder.records)
+    except ConfigError as error:
+        raise ConfigError(f"{run_dir}: {error}") from None
     except ValueError as error:
         raise ConfigError(f"damaged run folder: {error}") from None
     records = _of_training(file.records)

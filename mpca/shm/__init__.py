@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from mpca.shm.memory import available_bytes
-from mpca.shm.segment import Segment
+from mpca.shm.segment import AgentSegment
 
-__all__ = ["Segment", "available_bytes"]
+__all__ = ["AgentSegment", "available_bytes"]

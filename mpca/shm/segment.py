@@ -21,12 +21,12 @@ from mpca.shm.memory import available_bytes
 from mpca.units import format_size
 from mpca.wire.slots import HEADER_BYTES, MODES, SlotHeader, slot_offsets
 
-__all__ = ["Segment"]
+__all__ = ["AgentSegment"]
 
 _WIRE = np.dtype("<f4")
 
 
-class Segment:
+class AgentSegment:
     """Slots of one agent. Written and read between two batches, by the one thread of the agent."""
 
     def __init__(self, bounds: Sequence[int], agent: int, have_bytes: Callable[[], int] = available_bytes) -> None:

@@ -12,7 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpca.agent import events as e
+from mpca.agent.events import (
+    Attached,
+    Publish,
+    Raised,
+    Release,
+    ResetOptimizer,
+    Returned,
+    SayFailed,
+    SayFinished,
+    SayHello,
+    SayProgress,
+    Stepped,
+    StopSeen,
+    Take,
+    TakeMembers,
+)
 from mpca.agent.state import CLOSED, LEAVING, STOPPING, TRAINING, AgentMachine
 from mpca.methods.base import Method
 from mpca.sim.trainers import SimTrainer
@@ -67,8 +82,8 @@ class SimAgent:
         self.stopped = False
         self.attached = False
         #: Its next snapshot is not finite, nor any after it, until all shards are replaced with no update in between: one
-        #: shard that is not finite spoils the others again.
-        self.poisoned = False
+        #: shard that is not finite makes the others so again.
+        self.non_finite = False
         self._cured: set[int] = set()
         self.updates = 0
         #: Its local tensor, an int32 behind the model's shards: updates of this agent, or of the one whose it took.
@@ -92,10 +107,10 @@ class SimAgent:
         if not self.alive:
             return
         if self.stopped:
-            self._inbox.insert(0, e.Attached())
+            self._inbox.insert(0, Attached())
             return
         self.attached = True
-        self._perform(self.machine.handle(e.Attached(self._node.local), self._world.now), self._world.now)
+        self._perform(self.machine.handle(Attached(self._node.local), self._world.now), self._world.now)
 
     def receive(self, message: Any) -> None:
         self._inbox.append(message)
@@ -142,7 +157,7 @@ class SimAgent:
         self._train_to(now - self._copy_s)
         inbox, self._inbox = self._inbox, []
         for message in inbox:
-            if type(message) is e.Attached:
+            if type(message) is Attached:
                 self.boot()
             else:
                 self._perform(machine.handle(message, now), now)
@@ -185,11 +200,11 @@ class SimAgent:
         self.trainer.advance(count, self.machine.pulls)
         self.updates += count
         self.counted += count
-        if self.poisoned and self._cured:
-            self._node.spoilt_again(self)
+        if self.non_finite and self._cured:
+            self._node.non_finite_again(self)
         self._node.stepped(self, count)
         self._trained_to += count * self._step_s
-        self._perform(self.machine.handle(e.Stepped(count), now), now)
+        self._perform(self.machine.handle(Stepped(count), now), now)
 
     # ---- behind the loop -----------------------------------------------------------------------------------------------
 
@@ -209,7 +224,7 @@ class SimAgent:
 
     def _see_stop(self) -> None:
         if self.alive and not self.stopped and self.machine.stage is STOPPING:
-            self._perform(self.machine.handle(e.StopSeen(), self._world.now), self._world.now)
+            self._perform(self.machine.handle(StopSeen(), self._world.now), self._world.now)
 
     def _overrun(self) -> None:
         if self.alive and not self.stopped and self.machine.stage is STOPPING:
@@ -224,49 +239,49 @@ class SimAgent:
         if self.behind.ends == "dies":
             self._node.crash(self)
         elif self.behind.ends == "raises":
-            self._perform(self.machine.handle(e.Raised("ValueError: behind the loop", "Traceback ..."), now), now)
+            self._perform(self.machine.handle(Raised("ValueError: behind the loop", "Traceback ..."), now), now)
         else:
-            self._perform(self.machine.handle(e.Returned(b""), now), now)
+            self._perform(self.machine.handle(Returned(b""), now), now)
 
     # ---- instructions ----------------------------------------------------------------------------------------------------
 
     def _perform(self, instructions: Any, now: float) -> None:
         for one in instructions:
             kind = type(one)
-            if kind is e.Publish:
+            if kind is Publish:
                 self._publish(one)
-            elif kind is e.Take:
+            elif kind is Take:
                 data = self._node.arrival(self.agent, one.shard)
                 if one.shard >= self.machine.shards:
                     self.counted = int.from_bytes(from_words(data, LOCAL_BYTES), "little")
                 else:
                     self.trainer.install(one.shard, data, one.version, one.mode)
-                    if one.mode == "replace" and self.poisoned:
+                    if one.mode == "replace" and self.non_finite:
                         self._cured.add(one.shard)
                         if len(self._cured) == self.machine.shards:
-                            self.poisoned = False
+                            self.non_finite = False
                             self._cured.clear()
                 self._node.took(self, one)
-            elif kind is e.Release:
+            elif kind is Release:
                 self._node.installed(self, one.shard, one.version)
-            elif kind is e.ResetOptimizer:
+            elif kind is ResetOptimizer:
                 self.trainer.reset_optimizer()
-            elif kind is e.TakeMembers:
+            elif kind is TakeMembers:
                 self.members = one.members
-            elif kind is e.SayHello:
+            elif kind is SayHello:
                 self._node.hello(self)
-            elif kind is e.SayProgress:
+            elif kind is SayProgress:
                 self._node.progress(self)
-            elif kind is e.SayFinished:
+            elif kind is SayFinished:
                 self.alive = False
                 self._node.finished(self)
-            elif kind is e.SayFailed:
+            elif kind is SayFailed:
                 self.alive = False
                 self._node.failed(self, one.error, one.traceback)
             else:
                 raise AssertionError(f"the simulator does not know {one!r}")
 
-    def _publish(self, one: e.Publish) -> None:
+    def _publish(self, one: Publish) -> None:
         end = self._node.clock.now()
         if one.shard >= self.machine.shards:
             words = np.empty(LOCAL_BYTES // 2, np.float32)
@@ -276,6 +291,6 @@ class SimAgent:
         bounds = self.trainer.bounds
         data = np.empty(bounds[one.shard + 1] - bounds[one.shard], np.float32)
         self.trainer.snapshot(one.shard, data)
-        if self.poisoned:
+        if self.non_finite:
             data[:1] = np.nan
         self._node.snapshot(self, one, data, end - self._copy_s, end)

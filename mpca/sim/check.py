@@ -34,7 +34,7 @@ from zlib import crc32
 
 import numpy as np
 
-from mpca.driver import cluster as c
+from mpca.driver.events import Acknowledged, AgentDied, AgentFinished, AgentHello, OrderDone
 from mpca.methods.base import Method
 from mpca.methods.mpca import MPCA
 from mpca.records import CycleRecord, Record
@@ -114,7 +114,7 @@ class Checker:
         """What the driver is about to hear."""
         for event in events:
             kind = type(event)
-            if kind is c.AgentDied and (event.agent, event.incarnation) not in self._died:
+            if kind is AgentDied and (event.agent, event.incarnation) not in self._died:
                 self._died.add((event.agent, event.incarnation))
                 now = self._world.now
                 recent = [t for t in self._deaths.get(event.executor, []) if now - t < QUARANTINE_S]
@@ -122,9 +122,9 @@ class Checker:
                 if len(recent) + 1 >= QUARANTINE_DEATHS:
                     self._quarantined[event.executor] = now + QUARANTINE_S
                     self._deaths[event.executor] = []
-            elif kind is c.AgentFinished and event.incarnation == self._newest[event.agent]:
+            elif kind is AgentFinished and event.incarnation == self._newest[event.agent]:
                 self._finished.add(event.agent)
-            if kind is not c.AgentHello and kind is not c.OrderDone and kind is not c.Acknowledged:
+            if kind is not AgentHello and kind is not OrderDone and kind is not Acknowledged:
                 self.tell(event)
 
     def ordered(self, order: Order) -> None:
@@ -152,9 +152,9 @@ class Checker:
         """A shard is read; the answer is how many updates are new in it."""
         return self._updates.pop((agent, incarnation, shard), 0)
 
-    def spoilt_again(self, agent: int) -> None:
+    def non_finite_again(self, agent: int) -> None:
         """A shard that was replaced is not finite any more, since another was not."""
-        self._broken("cured", f"agent {agent} took an update between the shards that replace its own: they are spoilt again")
+        self._broken("cured", f"agent {agent} took an update between two shards that replace its own: not finite again")
 
     def frozen(self, cycle: int, shard: int, frozen: Frozen, data: np.ndarray, tau: int) -> None:
         """A snapshot was accepted. `data` is the trainer's own, `tau` the answer of `snapshot`."""

@@ -15,7 +15,21 @@ from typing import Any
 import numpy as np
 
 from mpca.algorithm.averaging import weighted_sum
-from mpca.driver import cluster as c
+from mpca.driver.cluster import AgentSpec
+from mpca.driver.events import (
+    Acknowledged,
+    AgentBack,
+    AgentDied,
+    AgentFinished,
+    AgentHello,
+    AgentsFound,
+    ExecutorDamages,
+    ExecutorLost,
+    ExecutorReady,
+    HoldEnded,
+    OrderDone,
+    OrderFailed,
+)
 from mpca.methods.base import Method
 from mpca.sim.agents import LOCAL_BYTES, Behind, SimAgent
 from mpca.sim.check import Checker
@@ -87,7 +101,7 @@ class SimCluster:
 
     # ---- the port ------------------------------------------------------------------------------------------------------
 
-    def start_agent(self, agent: int, incarnation: int, executor: str, spec: c.AgentSpec) -> None:
+    def start_agent(self, agent: int, incarnation: int, executor: str, spec: AgentSpec) -> None:
         self.watch.started(agent, incarnation, executor)
         self._world.after(self._costs.dispatch_s, self._hold, agent, incarnation, executor)
 
@@ -143,14 +157,14 @@ class SimCluster:
         name = f"e{number}"
         clock = NodeClock(self._world, 1000.0 * number, self.skew_s if number % 2 else -self.skew_s)
         self.nodes[name] = Node(name, f"host-{name}", self, clock)
-        self.emit(c.ExecutorReady(name, f"host-{name}", CORES * self._per_executor))
+        self.emit(ExecutorReady(name, f"host-{name}", CORES * self._per_executor))
 
     def _hold(self, agent: int, incarnation: int, executor: str) -> None:
         """The holding job's task begins: start the process, or take hold of the living one."""
         node = self.nodes.get(executor)
         if node is None or self._closed or agent in self._refused:
             self._refused.discard(agent)
-            self.emit(c.HoldEnded(agent, incarnation, f"executor {executor} is gone"))
+            self.emit(HoldEnded(agent, incarnation, f"executor {executor} is gone"))
             return
         there = node.agents.get(agent)
         if there is not None and there.incarnation == incarnation:
@@ -177,7 +191,7 @@ class SimCluster:
             x0_hash="x0", layout=layout, local=local, tied={}, bounds=edges, parameters=parameters, segment_fd=0,
             segment_bytes=0, slots=[],
         )  # fmt: skip
-        self.emit(c.AgentHello(node.name, node.host, hello))
+        self.emit(AgentHello(node.name, node.host, hello))
 
     def emit(self, event: Any) -> None:
         if not self._closed:
@@ -186,7 +200,7 @@ class SimCluster:
     def _find_living(self, executors: list[str]) -> None:
         for name in executors:
             if name in self.nodes:
-                self.emit(c.AgentsFound(name, self.nodes[name].living()))
+                self.emit(AgentsFound(name, self.nodes[name].living()))
 
     # ---- jobs ----------------------------------------------------------------------------------------------------------
 
@@ -298,7 +312,7 @@ class SimCluster:
         order = self._jobs.pop(job.order.order).order
         answers = [job.answers[name] for name in order.executors]
         length = 0 if order.reduce is None else order.reduce.length
-        self.emit(c.OrderDone(order.order, answers, job.start, self._world.now, length))
+        self.emit(OrderDone(order.order, answers, job.start, self._world.now, length))
 
     def _fail(self, job: _Job, executor: str | None, reason: str, damages: bool = False) -> None:
         if job.over:
@@ -307,7 +321,7 @@ class SimCluster:
         unfinished = [name for name in job.order.executors if name in job.pending]
         self._jobs.pop(job.order.order, None)
         self.sums.pop(job.order.order, None)
-        event = c.OrderFailed(job.order.order, executor, reason, unfinished, damages)
+        event = OrderFailed(job.order.order, executor, reason, unfinished, damages)
         self._world.after(self._costs.latency_s, self.emit, event)
 
     # ---- downloads -----------------------------------------------------------------------------------------------------
@@ -339,7 +353,7 @@ class SimCluster:
             for one in relay.failed(owner, True, "a piece of a broadcast"):
                 if isinstance(one, Blame):
                     culprit = names[one.owner]
-                    self.emit(c.ExecutorDamages(culprit, f"executor {culprit} damages bytes: {one.why}"))
+                    self.emit(ExecutorDamages(culprit, f"executor {culprit} damages bytes: {one.why}"))
 
     def _downloaded(self, one: Download, name: str, agents: list[tuple[int, int]], start: float, first: bool) -> None:
         node, data = self.nodes.get(name), self.broadcasts.get(one.broadcast)
@@ -350,7 +364,7 @@ class SimCluster:
         for agent, incarnation in agents:
             if not node.offer(agent, incarnation, one.shard, one.version, one.mode, data, one.alpha):
                 continue
-            ack = c.Acknowledged(
+            ack = Acknowledged(
                 one.broadcast, name, agent, incarnation, start, self._world.now, bytes_in,
                 one.length if first else 0,
             )  # fmt: skip
@@ -373,11 +387,11 @@ class SimCluster:
 
     def kill_process(self, node: Node, one: SimAgent) -> None:
         node.died(one)
-        event = c.AgentDied(node.name, one.agent, one.incarnation, one.pid, SIGKILL, "")
+        event = AgentDied(node.name, one.agent, one.incarnation, one.pid, SIGKILL, "")
         self._world.after(self._costs.latency_s, self.emit, event)
         self._echo(event)
-        self._echo(c.AgentBack(node.name, one.agent, one.incarnation))
-        self._echo(c.AgentFinished(node.name, one.agent, one.incarnation, b""))
+        self._echo(AgentBack(node.name, one.agent, one.incarnation))
+        self._echo(AgentFinished(node.name, one.agent, one.incarnation, b""))
 
     def kill_executor(self, agent: int, replace: bool = True) -> bool:
         """The executor of `agent` is lost, whole."""
@@ -389,13 +403,13 @@ class SimCluster:
         del self.nodes[node.name]
         for one in node.agents.values():
             one.die()
-            self._after_notice(c.HoldEnded(one.agent, one.incarnation, f"executor {node.name} lost"))
-            self._echo(c.AgentDied(node.name, one.agent, one.incarnation, one.pid, SIGKILL, ""))
+            self._after_notice(HoldEnded(one.agent, one.incarnation, f"executor {node.name} lost"))
+            self._echo(AgentDied(node.name, one.agent, one.incarnation, one.pid, SIGKILL, ""))
         for job in list(self._jobs.values()):
             if node.name in job.pending or self._needs(job, node.name):
                 delay = self._world.random.uniform(0, self._costs.notice_s)
                 self._world.after(delay, self._fail, job, node.name, f"executor {node.name} lost")
-        self._after_notice(c.ExecutorLost(node.name, "exited with code 137"))
+        self._after_notice(ExecutorLost(node.name, "exited with code 137"))
         if replace:
             self._world.after(self._costs.respawn_s, self._respawn)
         return True
@@ -440,11 +454,11 @@ class SimCluster:
         found[1].continue_process()
         return True
 
-    def poison(self, agent: int) -> bool:
+    def non_finite(self, agent: int) -> bool:
         found = self.process(agent)
         if found is None:
             return False
-        found[1].poisoned = True
+        found[1].non_finite = True
         return True
 
     def skew_executor(self, agent: int, by_s: float) -> bool:
@@ -469,7 +483,7 @@ class SimCluster:
         if found is None or not found[1].held:
             return False
         found[1].held = False
-        self.emit(c.HoldEnded(agent, found[1].incarnation, "the holding job was cancelled"))
+        self.emit(HoldEnded(agent, found[1].incarnation, "the holding job was cancelled"))
         return True
 
     def refuse_start(self, agent: int) -> bool:

@@ -25,7 +25,7 @@ __all__ = ["KINDS", "POINTS", "Fault", "FaultScript", "random_faults"]
 
 POINTS = ("submit", "started", "downloading", "reducing", "reduced", "freezing", "frozen")
 KINDS = (
-    "kill_agent", "kill_executor", "stop_agent", "poison", "end_hold", "retry_task", "misplace", "join",
+    "kill_agent", "kill_executor", "stop_agent", "non_finite", "end_hold", "retry_task", "misplace", "join",
     "refuse_start", "skew_driver", "skew_executor",
 )  # fmt: skip
 

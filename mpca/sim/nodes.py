@@ -12,10 +12,10 @@ import numpy as np
 
 from mpca.agent.events import Publish, Take
 from mpca.algorithm.averaging import local_mean
-from mpca.driver import cluster as c
-from mpca.sim import executor as book
+from mpca.driver.events import AgentBack, AgentFailedEvent, AgentFinished, AgentProgress
 from mpca.sim.agents import SimAgent
 from mpca.sim.clocks import NodeClock
+from mpca.sim.executor import Answered, Back, Drop, ExecutorState, Interrupt, Write
 from mpca.wire.messages import Begin, Install, Members, SnapshotRequest, Stop
 from mpca.wire.orders import Frozen, Rediscovered
 
@@ -35,7 +35,7 @@ class Node:
         self.clock = clock
         self.alive = True
         self.damages = 0  # of its next transfers: they arrive with a wrong checksum
-        self.book = book.ExecutorState()
+        self.book = ExecutorState()
         self.agents: dict[int, SimAgent] = {}
         #: What left a freeze: the executor's part of a sum, by cycle.
         self.blocks: dict[int, tuple[float, np.ndarray]] = {}
@@ -110,8 +110,8 @@ class Node:
     def stepped(self, agent: SimAgent, updates: int) -> None:
         self._cluster.watch.stepped(agent.agent, agent.incarnation, updates)
 
-    def spoilt_again(self, agent: SimAgent) -> None:
-        self._cluster.watch.spoilt_again(agent.agent)
+    def non_finite_again(self, agent: SimAgent) -> None:
+        self._cluster.watch.non_finite_again(agent.agent)
 
     def snapshot(self, agent: SimAgent, one: Publish, data: np.ndarray, start: float, end: float) -> None:
         crc = crc32(data.data)
@@ -140,7 +140,7 @@ class Node:
 
     def progress(self, agent: SimAgent) -> None:
         said = (agent.updates, agent.updates, 0.0, 0.0, {}, agent.position, agent.machine.function)
-        self._cluster.emit(c.AgentProgress(agent.agent, agent.incarnation, *said))
+        self._cluster.emit(AgentProgress(agent.agent, agent.incarnation, *said))
 
     @property
     def local(self) -> bool:
@@ -150,13 +150,13 @@ class Node:
     def finished(self, agent: SimAgent) -> None:
         self._leave(agent)
         self.progress(agent)
-        self._cluster.emit(c.AgentFinished(self.name, agent.agent, agent.incarnation, b""))
+        self._cluster.emit(AgentFinished(self.name, agent.agent, agent.incarnation, b""))
 
     def failed(self, agent: SimAgent, error: str, traceback: str) -> None:
         self._leave(agent)
         self.progress(agent)
         said = (agent.agent, agent.incarnation, error, traceback)
-        self._cluster.emit(c.AgentFailedEvent(self.name, self.host, *said))
+        self._cluster.emit(AgentFailedEvent(self.name, self.host, *said))
 
     def crash(self, agent: SimAgent) -> None:
         """Its process ends by itself."""
@@ -176,20 +176,20 @@ class Node:
     def _perform(self, instructions: list[Any]) -> None:
         for one in instructions:
             kind = type(one)
-            if kind is book.Interrupt:
+            if kind is Interrupt:
                 self.agents[one.agent].receive(SnapshotRequest(one.cycle, one.shard))
-            elif kind is book.Answered:
+            elif kind is Answered:
                 self._answer(one)
-            elif kind is book.Back:
-                self._cluster.emit(c.AgentBack(self.name, one.agent, one.incarnation))
-            elif kind is book.Write:
+            elif kind is Back:
+                self._cluster.emit(AgentBack(self.name, one.agent, one.incarnation))
+            elif kind is Write:
                 self._slots[(one.agent, one.shard)], alpha = one.arrival
                 self.agents[one.agent].receive(Install(one.shard, one.version, one.mode, alpha))
-            elif kind is book.Drop:
+            elif kind is Drop:
                 for key in [key for key in self.yields if key[0] == one.cycle]:
                     del self.yields[key]
 
-    def _answer(self, one: book.Answered) -> None:
+    def _answer(self, one: Answered) -> None:
         """Put the executor's part into block storage, then answer. Read again it is the same part."""
         kept = [self.yields[(one.cycle, taken.agent, taken.incarnation)] for taken in one.frozen]
         finite = [(data, frozen.tau) for data, frozen in kept if frozen.finite]

@@ -12,13 +12,15 @@ import numpy as np
 
 from mpca import methods
 from mpca.algorithm.sharding import ShardPlan
-from mpca.driver import instructions as i
+from mpca.driver.agent_table import AgentTable
 from mpca.driver.cluster import AgentSpec
 from mpca.driver.cycle import CycleMachine
-from mpca.driver.ledger import RunShape
+from mpca.driver.events import ReadLocal
+from mpca.driver.instructions import End
 from mpca.driver.objectives import Goals
-from mpca.driver.roster import Roster
+from mpca.driver.run_shape import RunShape
 from mpca.driver.runner import Runner
+from mpca.driver.states import RunState
 from mpca.records import CycleRecord, Record, to_json
 from mpca.sim.agents import Behind
 from mpca.sim.check import Checker
@@ -76,7 +78,7 @@ class Scenario:
 class Outcome:
     records: list[Record]
     joint: list[np.ndarray]  # by shard
-    end: i.End
+    end: End
     events: int  # that the world saw
     cycles: int
     faults: list[Fault]  # that happened
@@ -150,7 +152,7 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
         finish_s=scenario.finish_s,
         norm_limit=scenario.norm_limit,
     )
-    machine = CycleMachine(shape, Roster(scenario.agents, scenario.per_executor), world.clock.now())
+    machine = CycleMachine(shape, AgentTable(scenario.agents, scenario.per_executor), world.clock.now())
     ledger = _Ledger(watch)
     spec = AgentSpec("python", {}, {})
     port = around(cluster, world) if around else cluster
@@ -164,11 +166,11 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
         watch.look(cluster)
         if machine.cycle >= scenario.cycles and settled is None:  # before the agents were told to stop
             settled = _settled(scenario, cluster, script, watch, world.now)
-        if scenario.local and machine.stage == "RUNNING" and machine.cycle % READ_LOCAL_EVERY == 0:
-            runner.step([i.ReadLocal()])
+        if scenario.local and machine.state == RunState.RUNNING and machine.cycle % READ_LOCAL_EVERY == 0:
+            runner.step([ReadLocal()])
         runner.beside()
         if world.now > scenario.patience_s:
-            watch.stuck(f"the run has not ended after {world.now:.0f} s; stage {machine.stage}, cycle {machine.cycle}")
+            watch.stuck(f"the run has not ended after {world.now:.0f} s; stage {machine.state}, cycle {machine.cycle}")
     watch.look(cluster)
     watch.ended()
     cluster.close()

@@ -23,7 +23,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mpca.driver import cluster as c
+from mpca.driver.cluster import AgentSpec, Cluster
+from mpca.driver.events import (
+    Acknowledged,
+    AgentBack,
+    AgentDied,
+    AgentHello,
+    AgentProgress,
+    ExecutorLost,
+    ExecutorReady,
+    HoldEnded,
+    OrderDone,
+)
 from mpca.records import CycleRecord
 from mpca.wire.orders import Order
 
@@ -78,7 +89,7 @@ class ScriptedCluster:
 
     def __init__(
         self,
-        inner: c.Cluster,
+        inner: Cluster,
         acts: list[Act],
         hands: Hands,
         executors: int,
@@ -97,11 +108,11 @@ class ScriptedCluster:
         self._acknowledged: set[tuple[int, int, int]] = set()  # broadcast, agent, incarnation
         self._gone: set[tuple[int, int]] = set()
         self._stepped: set[tuple[int, int]] = set()
-        self._finished: list[c.OrderDone] = []  # orders that wait for what belongs to them
+        self._finished: list[OrderDone] = []  # orders that wait for what belongs to them
 
     # ---- the port ------------------------------------------------------------------------------------------------------
 
-    def start_agent(self, agent: int, incarnation: int, executor: str, spec: c.AgentSpec) -> None:
+    def start_agent(self, agent: int, incarnation: int, executor: str, spec: AgentSpec) -> None:
         self._inner.start_agent(agent, incarnation, executor, spec)
 
     def submit(self, order: Order) -> None:
@@ -142,18 +153,18 @@ class ScriptedCluster:
     def _act(self, act: Act) -> None:
         agent = act.agent
         if act.do == "admit_executor":
-            self._admit(lambda event: isinstance(event, c.ExecutorReady))
+            self._admit(lambda event: isinstance(event, ExecutorReady))
             return
         if act.do == "admit_agent":
             self._admit(lambda event: _hello_of(event) == agent)
             return
         getattr(self._hands, act.do)(agent)
         if act.do == "kill_agent":
-            self._await(lambda event: isinstance(event, c.AgentDied) and event.agent == agent, self._heard)
+            self._await(lambda event: isinstance(event, AgentDied) and event.agent == agent, self._heard)
         elif act.do == "kill_executor":
-            self._await(lambda event: isinstance(event, c.ExecutorLost), self._heard)
+            self._await(lambda event: isinstance(event, ExecutorLost), self._heard)
         elif act.do == "continue_agent":
-            self._await(lambda event: isinstance(event, c.AgentBack) and event.agent == agent, self._heard)
+            self._await(lambda event: isinstance(event, AgentBack) and event.agent == agent, self._heard)
 
     def _admit(self, fits: Callable[[Any], bool]) -> None:
         event = self._await(fits, self._kept)
@@ -174,12 +185,12 @@ class ScriptedCluster:
 
     def _listen(self, timeout_s: float) -> None:
         for event in self._inner.poll(timeout_s):
-            if isinstance(event, c.OrderDone):
+            if isinstance(event, OrderDone):
                 self._finished.append(event)
                 continue
-            if isinstance(event, c.ExecutorReady):
+            if isinstance(event, ExecutorReady):
                 self._executors -= 1
-            if (isinstance(event, c.ExecutorReady) and self._executors < 0) or _hello_of(event) is not None:
+            if (isinstance(event, ExecutorReady) and self._executors < 0) or _hello_of(event) is not None:
                 self._kept.append(event)
                 continue
             self._note(event)
@@ -190,11 +201,11 @@ class ScriptedCluster:
                 self._heard.append(done)
 
     def _note(self, event: Any) -> None:
-        if isinstance(event, c.Acknowledged):
+        if isinstance(event, Acknowledged):
             self._acknowledged.add((event.broadcast, event.agent, event.incarnation))
-        elif isinstance(event, c.AgentProgress) and event.steps:
+        elif isinstance(event, AgentProgress) and event.steps:
             self._stepped.add((event.agent, event.incarnation))
-        elif isinstance(event, (c.AgentDied, c.HoldEnded)):
+        elif isinstance(event, (AgentDied, HoldEnded)):
             self._gone.add((event.agent, event.incarnation))
 
     def _complete(self, order: Order) -> bool:
@@ -210,7 +221,7 @@ class ScriptedCluster:
 
 def _hello_of(event: Any) -> int | None:
     """The agent of a replacement's Hello."""
-    if isinstance(event, c.AgentHello) and event.hello.incarnation > 0:
+    if isinstance(event, AgentHello) and event.hello.incarnation > 0:
         return event.hello.agent
     return None
 

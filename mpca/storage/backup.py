@@ -133,10 +133,11 @@ class Backups:
             self._guard()
             self._sweep()
             files: dict[str, dict[str, Any]] = {}
-            for file, make in (
-                (MODEL, lambda: model_file(state.layout, state.vector)),
-                (TRAJECTORY, lambda: dump(state.layout.trajectory_tensors(state.trajectory))),
-            ):
+            makers: dict[str, Callable[[], bytes]] = {
+                MODEL: lambda: model_file(state.layout, state.vector),
+                TRAJECTORY: lambda: dump(state.layout.trajectory_tensors(state.trajectory)),
+            }
+            for file, make in makers.items():
                 files[file] = self._put(f"{temporary}/{file}", make())
                 size += files[file]["bytes"]
             held = form.make({key: getattr(state, key) for key in form.KEYS}, state.layout, files)

@@ -1,6 +1,6 @@
 """Where a run or a backup lies: a path of this machine, or a URL of HDFS; read, shown and taken apart in one place.
 
-Not for opening it: which store serves a location depends on whether there is a JVM, and `mpca.api.stores` knows.
+Not for opening it: that is `opening.py`.
 """
 
 from __future__ import annotations

@@ -14,12 +14,12 @@ from itertools import pairwise
 from typing import Any
 
 from mpca import strict_json
+from mpca.formats import BACKUP, check_format
 from mpca.records.kinds import plain
 from mpca.storage.layout import ModelLayout
 
-__all__ = ["FILES", "FORMAT", "KEYS", "MANIFEST", "MODEL", "TRAJECTORY", "make", "parse"]
+__all__ = ["FILES", "KEYS", "MANIFEST", "MODEL", "TRAJECTORY", "make", "parse"]
 
-FORMAT = 1
 MODEL, TRAJECTORY, MANIFEST = "model.safetensors", "trajectory.safetensors", "manifest.json"
 FILES = (MODEL, TRAJECTORY)
 #: Fields of `backup.BackupState` that are kept here as they are.
@@ -41,7 +41,7 @@ def make(values: Mapping[str, Any], layout: ModelLayout, files: Mapping[str, Map
         ValueError: a reader would not believe it.
     """
     manifest = {
-        "format": FORMAT,
+        "format": BACKUP,
         **{key: values[key] for key in KEYS},
         "layout_sha256": layout.digest,
         "files": files,
@@ -73,8 +73,7 @@ def parse(data: bytes) -> dict[str, Any]:
         raise ValueError(f"{MANIFEST} is not JSON: nested too deeply") from None
     if claimed != hashlib.sha256(text).hexdigest():
         raise ValueError(f"{MANIFEST} does not match its own sha256")
-    if manifest.get("format") != FORMAT:
-        raise ValueError(f"format {manifest.get('format')!r}, this mpca reads {FORMAT}; use the mpca that wrote it")
+    check_format(MANIFEST, manifest.get("format"), BACKUP)
     try:
         json.dumps(manifest, ensure_ascii=False).encode()  # half a surrogate pair can be escaped in JSON, and printed nowhere
         _check(manifest)

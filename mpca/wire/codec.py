@@ -105,7 +105,7 @@ def encode(message: Message) -> bytes:
     cls = type(message)
     code = _CODE_OF[cls]
     try:
-        body = msgpack.packb([code, {name: getattr(message, name) for name in _FIELDS[code]}], use_bin_type=True)
+        body: bytes = msgpack.packb([code, {name: getattr(message, name) for name in _FIELDS[code]}], use_bin_type=True)
     except (TypeError, ValueError, OverflowError) as error:
         raise LocalProtocolError(f"{cls.__name__} cannot be packed: {error}") from error
     if len(body) > MAX_FRAME_BYTES:

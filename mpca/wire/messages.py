@@ -72,7 +72,7 @@ class Start(Message):
     payload: bytes  # cloudpickle of (function, args, kwargs)
     device: str = "cpu"  # "cpu", "cuda": the one GPU that the agent sees
     threads: int = 1  # torch.set_num_threads
-    conf: dict[str, Any] = field(default_factory=dict)  # resolved configuration, for mpca.data() and built-in trainers
+    conf: dict[str, Any] = field(default_factory=dict)  # resolved configuration, for mpca.dataset() and built-in trainers
 
 
 @dataclass(frozen=True, slots=True)

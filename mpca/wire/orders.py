@@ -29,7 +29,7 @@ __all__ = [
     "Frozen",
     "Late",
     "LateCode",
-    "Members",
+    "MembersOrder",
     "Order",
     "Part",
     "Rediscovered",
@@ -103,7 +103,7 @@ class Download:
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
+class MembersOrder:
     """Who reads the data, for agents that have not been told this version."""
 
     version: int
@@ -127,10 +127,11 @@ class Order:
     downloads: list[Download] = field(default_factory=list)
     reduce: Reduce | None = None
     freeze: Freeze | None = None
-    members: Members | None = None
+    members: MembersOrder | None = None
 
     def pack(self) -> bytes:
-        return msgpack.packb(asdict(self), use_bin_type=True)
+        packed: bytes = msgpack.packb(asdict(self), use_bin_type=True)
+        return packed
 
 
 @dataclass(frozen=True, slots=True)

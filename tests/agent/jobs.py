@@ -109,7 +109,7 @@ def chatter() -> dict[str, int]:
     print("hello from print")
     os.write(1, b"hello from descriptor 1\n")
     os.system("echo hello from a shell")
-    return {"agent": mpca.agent(), "agents": mpca.agents(), "read": len(os.read(0, 10))}
+    return {"agent": mpca.rank(), "agents": mpca.world_size(), "read": len(os.read(0, 10))}
 
 
 def fail_in_step() -> None:

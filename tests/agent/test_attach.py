@@ -98,7 +98,7 @@ def test_what_is_logged_and_counted_goes_with_progress_as_it_is_then(become: Bec
 
 def test_who_it_is_is_said_by_the_run(become: Becoming) -> None:
     ends = become(replace(START, agent=2, agents=5, device="cpu"))
-    assert (mpca.agent(), mpca.agents(), mpca.device()) == (2, 5, torch.device("cpu"))
+    assert (mpca.rank(), mpca.world_size(), mpca.device()) == (2, 5, torch.device("cpu"))
     assert not mpca.stopping()
     ends.say(Stop("enough"))
     assert mpca.stopping()
@@ -136,7 +136,7 @@ def test_a_joiner_reads_its_stream_from_the_epoch_that_it_was_told_and_everybody
     context = current()
     assert context is not None
     context.loop.reading.told(Membership.of(2).lose(1, 0, 0).join(1, 4).to_dict())
-    assert mpca.data("validation").position == (0, 0)
+    assert mpca.dataset("validation").position == (0, 0)
     assert context.loop.reading.position == []
-    assert mpca.data("train").position == (4, 0)
+    assert mpca.dataset("train").position == (4, 0)
     assert context.loop.reading.position == [4, 0, 4]

@@ -16,7 +16,7 @@ from mpca.data.manifest import store_at
 from mpca.data.stream import Streamed
 from mpca.data.stream_options import StreamOptions
 from mpca.data.stream_reader import SplitData
-from mpca.storage import LocalStore, Location, hdfs_here
+from mpca.storage import LocalStore, Location, opening
 from mpca.wire.codec import FrameReader, encode
 from mpca.wire.messages import Fetch, Fetched, Files
 from tests.data.pictures import ingested
@@ -124,11 +124,11 @@ def test_errors_are_those_of_the_operating_system_with_the_place(through, tmp_pa
 def test_a_stream_through_the_executor_is_the_stream_from_the_disk(through, tmp_path: Path) -> None:
     pictures = ingested(tmp_path, classes=2, each=10)
     executor, files = through(pictures)
-    hdfs_here.use(lambda location: files)
+    opening.use(lambda location: files)
     try:
         store = store_at("hdfs://h/set")
     finally:
-        hdfs_here.use(None)
+        opening.use(None)
     sides = [
         list(Streamed(SplitData.open(one, "train"), StreamOptions(read_ahead=1 << 20), 0).stream(8, epochs=2))
         for one in (store, LocalStore(pictures))

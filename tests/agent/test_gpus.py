@@ -18,7 +18,7 @@ from mpca.errors import EnvironmentRefused
 HOLDER = """
 import sys
 from mpca.agent.gpus import take
-mine, lock = take(sys.argv[2:], place=sys.argv[1])
+mine, lock = take(sys.argv[2:], base=sys.argv[1])
 print(mine, flush=True)
 sys.stdin.read()
 """
@@ -26,12 +26,12 @@ sys.stdin.read()
 STRANGER = """
 import fcntl, os, socket, sys
 os.setgroups([]), os.setgid(65534), os.setuid(65534)
-place, *names = sys.argv[1:]
+base, *names = sys.argv[1:]
 held = []
 for name in names:
     held.append(socket.socket(socket.AF_UNIX))
     held[-1].bind("\\0mpca-gpu-" + name)
-    for folder in (place + "/mpca-gpus-0-", place + "/mpca-gpus-0-aaaaaaaa"):
+    for folder in (base + "/mpca-gpus-0-", base + "/mpca-gpus-0-aaaaaaaa"):
         os.makedirs(folder + "/" + name)
         held.append(os.open(folder + "/" + name, os.O_RDONLY))
         fcntl.flock(held[-1], fcntl.LOCK_EX)
@@ -64,16 +64,16 @@ def held(script: str, *words: str) -> subprocess.Popen:
 
 def test_agents_take_different_gpus_and_a_dead_ones_is_free_again(tmp_path: Path) -> None:
     names = [f"{tmp_path}-a", f"{tmp_path}-b"]
-    place = str(tmp_path)
-    holder = held(HOLDER, place, *names)
+    base = str(tmp_path)
+    holder = held(HOLDER, base, *names)
     assert holder.stdout.readline().strip() == names[0]
-    mine, lock = take(names, place=place)
+    mine, lock = take(names, base=base)
     assert mine == names[1]
     with pytest.raises(EnvironmentRefused, match="every GPU of this executor is another agent's of this user"):
-        take(names, patience_s=0.0, place=place)
+        take(names, patience_s=0.0, base=base)
     holder.kill()
     holder.communicate()
-    again, other = take(names, place=place)
+    again, other = take(names, base=base)
     assert again == names[0]
     lock.close()
     other.close()
@@ -84,14 +84,14 @@ def test_agents_take_different_gpus_and_a_dead_ones_is_free_again(tmp_path: Path
 def test_another_user_cannot_hold_a_gpu(public: Path) -> None:
     stranger = held(STRANGER, str(public), "GPU-a", "GPU-b")
     assert stranger.stdout.readline() == "held\n"
-    mine, lock = take(["GPU-a", "GPU-b"], patience_s=0.0, place=str(public))
+    mine, lock = take(["GPU-a", "GPU-b"], patience_s=0.0, base=str(public))
     assert mine == "GPU-a"
     (folder,) = set(public.iterdir()) - {public / "mpca-gpus-0-", public / "mpca-gpus-0-aaaaaaaa"}
     assert (folder.stat().st_mode & 0o777, folder.stat().st_uid) == (0o700, 0)
-    other, its_lock = take(["GPU-a", "GPU-b"], patience_s=0.0, place=str(public))
+    other, its_lock = take(["GPU-a", "GPU-b"], patience_s=0.0, base=str(public))
     assert other == "GPU-b"
     with pytest.raises(EnvironmentRefused, match="of this user: gpus=GPU-a,"):
-        take(["GPU-a"], patience_s=0.0, place=str(public))
+        take(["GPU-a"], patience_s=0.0, base=str(public))
     lock.close()
     its_lock.close()
     stranger.communicate()
@@ -101,12 +101,12 @@ def test_agents_that_begin_at_once_and_make_two_folders_still_exclude_each_other
     """The one that looks later sees both; whatever the order of their names."""
     prefix = f"mpca-gpus-{os.geteuid()}-"
     for first, second in (("b", "a"), ("a", "b")):
-        place = tmp_path / first
-        place.mkdir()
-        (place / f"{prefix}{first}").mkdir(mode=0o700)
-        mine, lock = take(["GPU-a", "GPU-b"], place=str(place))
-        (place / f"{prefix}{second}").mkdir(mode=0o700)
-        other, its_lock = take(["GPU-a", "GPU-b"], place=str(place))
+        base = tmp_path / first
+        base.mkdir()
+        (base / f"{prefix}{first}").mkdir(mode=0o700)
+        mine, lock = take(["GPU-a", "GPU-b"], base=str(base))
+        (base / f"{prefix}{second}").mkdir(mode=0o700)
+        other, its_lock = take(["GPU-a", "GPU-b"], base=str(base))
         assert (mine, other) == ("GPU-a", "GPU-b")
         lock.close()
         its_lock.close()
@@ -116,7 +116,7 @@ def test_a_folder_that_others_can_write_into_is_not_used(tmp_path: Path) -> None
     open_to_all = tmp_path / f"mpca-gpus-{os.geteuid()}-a"
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
-    _, lock = take(["0"], place=str(tmp_path))
+    _, lock = take(["0"], base=str(tmp_path))
     assert list(open_to_all.iterdir()) == []
     lock.close()
 

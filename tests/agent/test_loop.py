@@ -15,7 +15,7 @@ from mpca import methods
 from mpca.agent.loop import PROGRESS_INTERVAL_S, AgentLoop
 from mpca.agent.state import AgentMachine
 from mpca.clock import ManualClock
-from mpca.shm import Segment
+from mpca.shm import AgentSegment
 from mpca.wire.messages import (
     Begin,
     Finished,
@@ -64,7 +64,7 @@ class Agent:
 
     def __init__(self, ends: PipeEnds, method: dict[str, Any], local: bool = False) -> None:
         self.ends, self.clock = ends, ManualClock(100.0)
-        self.model, self.segment = Model(self.clock), Segment([0, ELEMENTS], agent=0)
+        self.model, self.segment = Model(self.clock), AgentSegment([0, ELEMENTS], agent=0)
         machine = AgentMachine(0, 0, 1, methods.from_dict(method))
         self.loop = AgentLoop(ends.link, machine, self.clock, lambda: {"loss": 0.5})
         ends.say(START)

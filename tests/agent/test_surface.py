@@ -25,20 +25,20 @@ def test_alone_attach_does_nothing_and_the_rest_is_of_one_agent() -> None:
     mpca.attach(model, torch.optim.SGD(model.parameters(), lr=1.0))
     mpca.log(loss=1.0)
     mpca.samples(3)
-    assert (mpca.agent(), mpca.agents(), mpca.stopping()) == (0, 1, False)
+    assert (mpca.rank(), mpca.world_size(), mpca.stopping()) == (0, 1, False)
     assert isinstance(mpca.device(), torch.device)
     assert sum(len(batch) for batch in mpca.shard(list(range(10)), batch_size=4, epochs=2)) == 20
 
 
 def test_data_without_a_configuration_says_what_to_do() -> None:
     with pytest.raises(ConfigError, match=r"data\.name .* mpca\.shard\(dataset\)"):
-        mpca.data("train")
+        mpca.dataset("train")
 
 
 def test_function_that_uses_the_surface_can_be_shipped() -> None:
     namespace: dict = {"mpca": mpca}
-    exec("def train():\n    return mpca.agent(), mpca.agents(), mpca.data", namespace)
-    assert cloudpickle.loads(cloudpickle.dumps(namespace["train"]))() == (0, 1, mpca.data)
+    exec("def train():\n    return mpca.rank(), mpca.world_size(), mpca.dataset", namespace)
+    assert cloudpickle.loads(cloudpickle.dumps(namespace["train"]))() == (0, 1, mpca.dataset)
 
 
 def test_import_of_mpca_is_cheap() -> None:
@@ -68,9 +68,9 @@ def test_the_first_shared_data_set_follows_who_is_there_and_the_configured_one_t
     assert [sum(map(len, share)) for share in (first, other)] == [40, 20]
     assert reading.position == [1, 0, 1]
 
-    mpca.data("test")
+    mpca.dataset("test")
     assert reading.position == [1, 0, 1], "nobody trains on that"
-    train = iter(mpca.data("train"))
+    train = iter(mpca.dataset("train"))
     assert reading.position == [0, 0, 0]
     next(train)
     reading.told(Membership.of(2).lose(1, 0, 0).to_dict())

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from mpca.algorithm import (
-    Identity,
     JointShard,
     beta_at,
     blend,
@@ -208,12 +207,3 @@ def test_alpha_vanishes_in_bf16_and_not_in_fp32() -> None:
     assert moved[0] < 1.0
     bf16 = (moved.view(np.uint32) + 0x8000) & 0xFFFF0000
     assert bf16.view(np.float32)[0] == 1.0
-
-
-@given(vectors)
-def test_identity_codec_is_exact_and_little_endian(x: np.ndarray) -> None:
-    data = Identity().encode(x, held=None)
-    assert data == b"".join(struct.pack("<f", one) for one in x)
-    assert Identity().decode(data, held=x).tobytes() == x.tobytes()
-    with pytest.raises(ValueError, match="bytes="):
-        Identity().decode(data[:-1], held=None)

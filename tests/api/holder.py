@@ -12,7 +12,7 @@ import sys
 from contextlib import ExitStack
 
 from mpca.api.launch import resolve
-from mpca.api.place import HdfsPlace
+from mpca.api.location import HdfsRunLocation
 from mpca.errors import BackupError
 from mpca.records import PauseRecord, RunRecord
 from mpca.storage import Location
@@ -20,22 +20,22 @@ from mpca.storage import Location
 
 def main(folder: str, letter: str, resume: str = "") -> int:
     with ExitStack() as stack:
-        place = HdfsPlace(Location.parse(folder), stack)
+        location = HdfsRunLocation(Location.parse(folder), stack)
         try:
-            epoch = place.take(None, bool(resume), None)
+            epoch = location.take(None, bool(resume), None)
         except BackupError as refusal:
             print(f"refused: {refusal}", flush=True)
             return 1
         run = RunRecord(t=0.0, name="held", method="mpca", num_agents=1, seed=0, shards=1, phases=1, attempt=epoch)
-        records = place.begin(epoch, resolve(None), run)
+        records = location.begin(epoch, resolve(None), run)
         print(f"took epoch {epoch}", flush=True)
         number = 0
-        while place.lost is None and not select.select([sys.stdin], [], [], 0.005)[0]:
+        while location.lost is None and not select.select([sys.stdin], [], [], 0.005)[0]:
             records.write(PauseRecord(t=float(number), start=float(number), end=None, reason=letter))
             number += 1
-        place.publish(records.waiting)
-        print(f"lost: {place.lost}" if place.lost else "ended", flush=True)
-        return 1 if place.lost else 0
+        location.publish(records.waiting)
+        print(f"lost: {location.lost}" if location.lost else "ended", flush=True)
+        return 1 if location.lost else 0
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from mpca.api.launch import Job, Shows, _Launch, resolve
+from mpca.api.launch import Job, Listeners, _Launch, resolve
 
 HOME = "hdfs://nn1:8020/user/ann"
 
@@ -27,7 +27,7 @@ def session(mode: str) -> MagicMock:
 
 
 @pytest.mark.parametrize(
-    ("mode", "sets", "place"),
+    ("mode", "sets", "location"),
     [
         ("cluster", (), f"{HOME}/mpca/runs/night-application_7_0001"),
         ("cluster", ("run.dir=hdfs://nn1:8020/mine",), "hdfs://nn1:8020/mine"),
@@ -35,12 +35,12 @@ def session(mode: str) -> MagicMock:
     ],
 )
 def test_in_a_container_a_run_that_is_given_no_folder_lies_on_hdfs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, sets: tuple[str, ...], place: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, sets: tuple[str, ...], location: str
 ) -> None:
     """The container's own folders are gone with it, and the next attempt is another container."""
     monkeypatch.chdir(tmp_path)
     with ExitStack() as stack:
-        launching = _Launch(Job(resolve(None, ("run.name=night", *sets)), b"", session=session(mode)), Shows(), stack)
-        shown = str(launching._place.shown)
-    assert shown.startswith(place)
+        launching = _Launch(Job(resolve(None, ("run.name=night", *sets)), b"", session=session(mode)), Listeners(), stack)
+        shown = str(launching._location.shown)
+    assert shown.startswith(location)
     assert list(tmp_path.iterdir()) == []

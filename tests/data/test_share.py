@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
-from mpca.data.epochs import Epochs, Turn
+from mpca.data.epochs import EpochPart, Epochs
 from mpca.data.plan import Membership
 from mpca.data.share import Share, share_of_epoch
 from mpca.errors import ConfigError
@@ -33,7 +33,9 @@ def share(dataset, batch_size: int = 4, *, agent: int = 0, agents: int = 1, epoc
 def test_agents_together_see_every_sample_of_an_epoch_once(samples: int, agents: int) -> None:
     for epoch in range(3):
         # Not all of the same incarnation: a replaced agent must not take another's samples.
-        shares = [share_of_epoch(samples, Turn(epoch, a, agents), seed=5, agent=a, incarnation=a % 2) for a in range(agents)]
+        shares = [
+            share_of_epoch(samples, EpochPart(epoch, a, agents), seed=5, agent=a, incarnation=a % 2) for a in range(agents)
+        ]
         assert sorted(itertools.chain(*(one.tolist() for one in shares))) == list(range(samples))
         sizes = [len(one) for one in shares]
         assert max(sizes) - min(sizes) <= 1
@@ -57,16 +59,16 @@ def test_its_length_follows_the_membership() -> None:
 
 
 def test_share_is_a_function_of_its_arguments() -> None:
-    base = {"turn": Turn(3, 1, 2), "seed": 5, "agent": 1, "incarnation": 0}
+    base = {"part": EpochPart(3, 1, 2), "seed": 5, "agent": 1, "incarnation": 0}
     first = share_of_epoch(50, **base).tolist()
     assert share_of_epoch(50, **base).tolist() == first
-    for change in ({"seed": 6}, {"turn": Turn(3, 0, 2)}, {"turn": Turn(4, 1, 2)}, {"incarnation": 1}):
+    for change in ({"seed": 6}, {"part": EpochPart(3, 0, 2)}, {"part": EpochPart(4, 1, 2)}, {"incarnation": 1}):
         assert share_of_epoch(50, **{**base, **change}).tolist() != first
     assert sorted(share_of_epoch(50, **{**base, "incarnation": 1}).tolist()) == sorted(first), "same samples, other order"
 
 
 def test_epochs_differ_and_seed_zero_is_no_exception() -> None:
-    first, second = (share_of_epoch(50, Turn(e, 0, 1), seed=0, agent=0, incarnation=0).tolist() for e in range(2))
+    first, second = (share_of_epoch(50, EpochPart(e, 0, 1), seed=0, agent=0, incarnation=0).tolist() for e in range(2))
     assert first != second
 
 
@@ -132,8 +134,8 @@ def test_the_epochs_after_a_loss_are_the_others_alone_until_one_joins(loader: di
 
 def test_who_was_given_up_reads_its_part_until_it_is_ended() -> None:
     given_up = Epochs(2, 3, 1, Membership.of(3).lose(2, 0, 0))
-    assert list(given_up.turns()) == [Turn(0, 2, 3)]
-    assert list(given_up.turns()) == [Turn(1, 2, 3)]
+    assert list(given_up.parts()) == [EpochPart(0, 2, 3)]
+    assert list(given_up.parts()) == [EpochPart(1, 2, 3)]
 
 
 @pytest.mark.parametrize(

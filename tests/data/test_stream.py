@@ -18,11 +18,11 @@ import torch
 
 from mpca.data.cache import RecordCache
 from mpca.data.decode import decode
-from mpca.data.passes import Passes
+from mpca.data.evaluation_loader import EvaluationLoader
 from mpca.data.plan import Membership
 from mpca.data.stream import Stream, Streamed
 from mpca.data.stream_options import StreamOptions
-from mpca.data.stream_position import Handed
+from mpca.data.stream_position import StreamPosition
 from mpca.data.stream_reader import Reader, SplitData
 from mpca.errors import BadRecords, ConfigError
 from mpca.storage import LocalStore, MemoryStore
@@ -89,7 +89,7 @@ def test_what_a_lost_agent_had_not_finished_is_read_by_the_living(pictures: Path
     data = SplitData.open(LocalStore(pictures), "train")
     readers = [reader(data, agent, 3, window_bytes=window_bytes) for agent in range(3)]
     streams = [one.records() for one in readers]
-    handed, seen = Handed(), Counter()
+    handed, seen = StreamPosition(), Counter()
     for agent in (0, 1, 2):
         for _ in range(7):
             record = next(streams[agent])
@@ -240,7 +240,7 @@ def test_a_stream_of_which_nothing_can_be_read_ends_and_says_so(bad_set: Path, t
     with pytest.raises(BadRecords, match=r"not one record can be read: all 28 of an epoch are bad; train-000000.tar:"):
         list(streamed(store).stream(8, max_bad_fraction=1.0))
     with pytest.raises(BadRecords, match="not one record can be read"):
-        list(Passes(streamed(store), 8, max_bad_fraction=1.0))
+        list(EvaluationLoader(streamed(store), 8, max_bad_fraction=1.0))
 
 
 def test_a_changed_byte_is_found_by_the_checksum(pictures: Path) -> None:
@@ -273,6 +273,9 @@ def test_a_cut_shard_costs_its_unread_records_and_says_so(
     assert one.bad.count == lost
     assert ("the shard is not there" if whole_shard else "the shard ends before it") in caplog.text
     assert "memory:train-000000.tar" in caplog.text
+    undamaged = streamed(LocalStore(pictures)).stream(8, epochs=1)
+    assert list(undamaged)
+    assert one.position == undamaged.position, "records that cannot be read are handed out too"
 
 
 def test_a_read_that_fails_for_a_while_is_tried_again(pictures: Path) -> None:
@@ -297,7 +300,7 @@ def test_a_read_that_fails_for_a_while_is_tried_again(pictures: Path) -> None:
         ("train.index", b"\t1\tclass1", b"\t2\tclass1", "label out of range: .*train.index: 24 records, the first is class1"),
         ("train.index", b"\t1\tclass1", b"\t1\tclassX", "damaged index: .*crc32="),
         ("manifest.json", b"    24,\n", b"    0,\n", "1 of 2 classes have no record to train on: class0"),
-        ("manifest.json", b'"format": 2', b'"format": 3', "format 3; this mpca reads up to 2"),
+        ("manifest.json", b'"format": 2', b'"format": 3', "has format 3, this mpca reads 1 to 2: use a newer mpca"),
         ("manifest.json", b"{", b"[", "damaged manifest"),
     ],
 )

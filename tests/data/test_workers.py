@@ -12,7 +12,7 @@ from pathlib import Path
 from mpca.data.index import Entry
 from mpca.data.plan import Unit
 from mpca.data.stream_reader import Record
-from mpca.data.workers import CRASHES, Decoders, Feed
+from mpca.data.workers import CRASHES, Decoders, RecordQueue
 from mpca.data.workers_main import Job
 from tests.data.pictures import jpeg
 
@@ -25,7 +25,7 @@ def record(number: int, data: bytes | None, epoch: int = 0) -> Record:
 
 
 def test_results_come_in_order_with_the_reasons_of_those_that_are_none() -> None:
-    feed, errors = Feed(1 << 20), []
+    feed, errors = RecordQueue(1 << 20), []
     good, long = jpeg(1), jpeg(2) + bytes(20 << 10)  # one that does not fit into its slot
     for number in range(30):
         feed.put(record(number, {0: None, 1: b"text", 2: long}.get(number % 7, good)))
@@ -44,7 +44,7 @@ def test_results_come_in_order_with_the_reasons_of_those_that_are_none() -> None
 
 
 def test_a_record_that_decoders_die_of_three_times_is_not_tried_again() -> None:
-    feed, errors = Feed(1 << 20), []
+    feed, errors = RecordQueue(1 << 20), []
     good, deadly = jpeg(1), jpeg(2, edge=300)  # scaling imports torch, which takes long enough to be caught at
     for epoch in range(CRASHES + 2):
         feed.put(record(0, good, epoch))
@@ -83,7 +83,7 @@ def test_a_record_that_decoders_die_of_three_times_is_not_tried_again() -> None:
 
 
 def test_closing_in_the_middle_leaves_nothing() -> None:
-    feed = Feed(1 << 20)
+    feed = RecordQueue(1 << 20)
     for number in range(40):
         feed.put(record(number, jpeg(1)))
     decoders = Decoders(feed, JOB, 2, lambda error: None)

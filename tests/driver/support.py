@@ -5,28 +5,37 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mpca.driver import cluster as c
-from mpca.driver import instructions as i
+from mpca.driver.agent_table import AgentTable
 from mpca.driver.cycle import CycleMachine
-from mpca.driver.ledger import RunShape
-from mpca.driver.roster import Roster
+from mpca.driver.events import (
+    Acknowledged,
+    AgentHello,
+    AgentProgress,
+    ExecutorReady,
+    Initial,
+    JointPublished,
+    OrderDone,
+    Prepared,
+)
+from mpca.driver.instructions import AdoptInitial, Prepare, PublishJoint, SubmitOrder, Write
+from mpca.driver.run_shape import RunShape
 from mpca.wire.messages import Hello
 from mpca.wire.orders import Answer, Frozen, Late, LateCode, Order
 
 LAYOUT = [["weight", [6], "parameter", 0]]
 
 
-def hello(agent: int, incarnation: int = 0, x0: str = "x0", layout: list[Any] = LAYOUT, shards: int = 3) -> c.AgentHello:
+def hello(agent: int, incarnation: int = 0, x0: str = "x0", layout: list[Any] = LAYOUT, shards: int = 3) -> AgentHello:
     said = Hello(
         agent=agent, incarnation=incarnation, pid=100 + agent, python="3", torch="2", mpca="0", x0_hash=x0, layout=layout,
         local={}, tied={}, bounds=[2 * edge for edge in range(shards + 1)], parameters=6, segment_fd=3, segment_bytes=4096,
         slots=[],
     )  # fmt: skip
-    return c.AgentHello(f"e{agent}", f"host{agent}", said)
+    return AgentHello(f"e{agent}", f"host{agent}", said)
 
 
-def progress(agent: int, incarnation: int = 0) -> c.AgentProgress:
-    return c.AgentProgress(agent, incarnation, 1, 1, 0.0, 0.0, {})
+def progress(agent: int, incarnation: int = 0) -> AgentProgress:
+    return AgentProgress(agent, incarnation, 1, 1, 0.0, 0.0, {})
 
 
 class Machine:
@@ -41,7 +50,7 @@ class Machine:
                 run="r", epoch=1, shards=shards, phases=phases, exchanges=True, min_agents=min_agents, deadline_s=5.0,
                 start_timeout_s=60.0, **shape,
             ),
-            Roster(agents, per_executor),
+            AgentTable(agents, per_executor),
             self.now,
         )  # fmt: skip
         self.agents, self.shards, self.per_executor = agents, shards, per_executor
@@ -74,13 +83,13 @@ class Machine:
         finite = agent not in self.nan
         return Frozen(agent, incarnation, tau, 7, finite, self.moved.get(agent, 1.0) if finite else math.nan, 1.0, 1.5)
 
-    def done(self, order: Order, tau: int = 4) -> c.OrderDone:
-        return c.OrderDone(order.order, self.answers(order, tau), 10.0, 12.0, 8)
+    def done(self, order: Order, tau: int = 4) -> OrderDone:
+        return OrderDone(order.order, self.answers(order, tau), 10.0, 12.0, 8)
 
     @staticmethod
-    def acks(order: Order) -> list[c.Acknowledged]:
+    def acks(order: Order) -> list[Acknowledged]:
         return [
-            c.Acknowledged(one.broadcast, executor, agent, incarnation, 10.0, 11.0, one.length)
+            Acknowledged(one.broadcast, executor, agent, incarnation, 10.0, 11.0, one.length)
             for one in order.downloads
             for executor, agent, incarnation in one.agents
         ]
@@ -93,20 +102,20 @@ class Machine:
         while queue:
             for one in self.tell(queue.pop(0)):
                 out.append(one)
-                if isinstance(one, i.AdoptInitial):
-                    queue.append(i.Initial(one.shard))
-                elif isinstance(one, i.Prepare):
+                if isinstance(one, AdoptInitial):
+                    queue.append(Initial(one.shard))
+                elif isinstance(one, Prepare):
                     self.sums += 1
-                    queue.append(i.Prepared(one.cycle, one.shard, 500 + one.cycle, one.cycle // self.shards + 1, 1.0, 2.0))
-                elif isinstance(one, i.PublishJoint):
-                    queue.append(i.JointPublished([(shard, 900 + shard, 1, 8) for shard in range(3)]))
+                    queue.append(Prepared(one.cycle, one.shard, 500 + one.cycle, one.cycle // self.shards + 1, 1.0, 2.0))
+                elif isinstance(one, PublishJoint):
+                    queue.append(JointPublished([(shard, 900 + shard, 1, 8) for shard in range(3)]))
         return out
 
     def started(self) -> list[Any]:
         """All executors and agents are there; the answer has the first order."""
         out = []
         for executor in range(-(-self.agents // self.per_executor)):
-            self.run(c.ExecutorReady(f"e{executor}", f"host{executor}", 2 * self.per_executor))
+            self.run(ExecutorReady(f"e{executor}", f"host{executor}", 2 * self.per_executor))
         for agent in range(self.agents):
             out = self.run(hello(agent, shards=self.shards))
         return out
@@ -130,10 +139,10 @@ class Machine:
 
 
 def order_of(out: list[Any]) -> Order:
-    orders = [one.order for one in out if isinstance(one, i.SubmitOrder)]
+    orders = [one.order for one in out if isinstance(one, SubmitOrder)]
     assert len(orders) == 1, out
     return orders[0]
 
 
 def written(out: list[Any], kind: str = "cycle") -> list[dict[str, Any]]:
-    return [one.fields for one in out if isinstance(one, i.Write) and one.kind == kind]
+    return [one.fields for one in out if isinstance(one, Write) and one.kind == kind]

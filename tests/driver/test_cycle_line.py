@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mpca.driver import cluster as c
-from mpca.driver import instructions as i
+from mpca.driver.events import AgentDied, ExecutorLost, ExecutorReady, OrderDone, OrderFailed, Tick
+from mpca.driver.instructions import Prepare, SubmitOrder
 from mpca.wire.orders import Answer, Part
 from tests.driver.support import Machine, hello, order_of, progress, written
 
@@ -45,8 +45,8 @@ def test_who_was_left_out_already_keeps_its_own_reason_when_an_executor_is_lost(
     out = machine.cycle(machine.training())
     machine.late = {2: LATE}
     order = order_of(machine.run(machine.done(order_of(out))))
-    machine.run(c.ExecutorLost("e1", "exit code 137"))
-    (line,) = lines_of(machine, machine.run(c.OrderFailed(order.order, "e1", "lost", ["e1"])), 1)
+    machine.run(ExecutorLost("e1", "exit code 137"))
+    (line,) = lines_of(machine, machine.run(OrderFailed(order.order, "e1", "lost", ["e1"])), 1)
     assert list(line["contributors"]) == [0]
     assert line["left_out"] == {1: "executor e1 lost", 2: LATE}
 
@@ -55,7 +55,7 @@ def test_who_handed_over_on_an_executor_that_is_lost_before_the_order_ends_is_le
     """Its task had ended, so the order ends well, but the bytes are gone."""
     machine = Machine(agents=3)
     order = order_of(machine.cycle(machine.training()))
-    assert machine.run(c.ExecutorLost("e1", "exit code 137")) != []
+    assert machine.run(ExecutorLost("e1", "exit code 137")) != []
     out = machine.run(machine.done(order))
     (line,) = written(out)
     assert list(line["contributors"]) == [0, 1, 2], "what cycle 0 summed had been there"
@@ -67,11 +67,11 @@ def test_who_handed_over_on_an_executor_that_is_lost_before_the_order_ends_is_le
 def test_an_agent_that_never_had_a_place_is_left_out_of_every_cycle() -> None:
     machine = Machine(agents=3, min_agents=2)
     for executor in ("e0", "e1"):
-        machine.run(c.ExecutorReady(executor, "host", 2))
+        machine.run(ExecutorReady(executor, "host", 2))
     for agent in (0, 1):
         machine.run(hello(agent))
     machine.now = 60.0
-    out = machine.run(i.Tick())
+    out = machine.run(Tick())
     while order_of(out).description != "begin":
         out = machine.run(machine.done(order_of(out), tau=0))
     machine.run(machine.done(order_of(out)))
@@ -84,7 +84,7 @@ def test_an_agent_that_never_had_a_place_is_left_out_of_every_cycle() -> None:
 # ---- what is summed --------------------------------------------------------------------------------------------------
 
 
-def idle(machine: Machine, order: Any, agents: set[int]) -> c.OrderDone:
+def idle(machine: Machine, order: Any, agents: set[int]) -> OrderDone:
     """The answer to an order where these agents, each alone on its executor, have taken no update."""
     done = machine.done(order)
 
@@ -110,7 +110,7 @@ def test_where_nobody_took_an_update_nothing_is_summed_and_nothing_moves() -> No
     out = machine.run(idle(machine, order_of(machine.training()), {0, 1}))
     assert order_of(out).reduce is None
     out = machine.run(machine.done(order_of(out)))
-    assert [one for one in out if isinstance(one, i.Prepare)] == []
+    assert [one for one in out if isinstance(one, Prepare)] == []
     assert order_of(out).reduce.parts == [Part("e0", 4.0), Part("e1", 4.0)], "the next cycle"
 
 
@@ -121,24 +121,24 @@ def test_begin_is_said_to_who_is_ready_and_brings_nobody_else_in() -> None:
     machine = Machine(agents=4)
     machine.late = {2: LATE}
     out = machine.cycle(machine.training())
-    machine.run(c.AgentDied("e1", 1, 0, 101, 137, ""))
+    machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
     machine.run(hello(1, incarnation=1))
     out = machine.run(machine.done(order_of(out)))
     order = order_of(out)
-    machine.run(c.AgentDied("e3", 3, 0, 103, 137, ""))
+    machine.run(AgentDied("e3", 3, 0, 103, 137, ""))
     machine.run(hello(3, incarnation=1))  # too late for the joint model that is on its way to agent 1
-    first = order_of(machine.cycle([i.SubmitOrder(order)]))
+    first = order_of(machine.cycle([SubmitOrder(order)]))
     assert first.begin == [["e1", 1, 1]]
     assert [one.agents for one in first.downloads if one.mode == "replace"] == [[["e3", 3, 1]]] * 3
-    second = order_of(machine.cycle([i.SubmitOrder(first)]))
+    second = order_of(machine.cycle([SubmitOrder(first)]))
     assert second.begin == [["e3", 3, 1]]
     assert second.freeze.agents == [["e0", 0, 0]], "agent 2 is late still, 1 and 3 have taken no update"
 
 
 def test_how_an_agent_came_is_recorded_by_its_incarnation() -> None:
     machine = Machine()
-    machine.run(c.ExecutorReady("e0", "host0", 2))
+    machine.run(ExecutorReady("e0", "host0", 2))
     assert written(machine.run(hello(0)), "agent")[0]["event"] == "started"
-    machine.run(c.AgentDied("e0", 0, 0, 100, 137, ""))
+    machine.run(AgentDied("e0", 0, 0, 100, 137, ""))
     (again,) = written(machine.run(hello(0, incarnation=1)), "agent")
     assert (again["event"], again["incarnation"], again["executor_id"], again["pid"]) == ("replaced", 1, "e0", 100)

@@ -7,29 +7,30 @@ from typing import Any
 import pytest
 
 from mpca.api.finish import exit_code
-from mpca.driver import cluster as c
+from mpca.driver.agent_table import Agent
+from mpca.driver.events import AgentProgress, StopRequested
 from mpca.driver.finishing import Finishing
-from mpca.driver.instructions import CutOff, End, StopRequested
-from mpca.driver.roster import ACTIVE, FINISHED, Agent
+from mpca.driver.instructions import CutOff, End
+from mpca.driver.states import AgentState
 
 STOP = StopRequested("max_time", "60s of training")
 
 
-def said(agent: int, function: str, steps: int = 1) -> c.AgentProgress:
-    return c.AgentProgress(agent, 0, steps, steps, 0.0, 0.0, {}, [], function)
+def said(agent: int, function: str, steps: int = 1) -> AgentProgress:
+    return AgentProgress(agent, 0, steps, steps, 0.0, 0.0, {}, [], function)
 
 
 class Told:
     """Agents that were told to stop at 100 s, with 60 s for what stands behind their loops."""
 
     def __init__(self, agents: int = 3, ending: StopRequested = STOP, finish_s: float = 60.0) -> None:
-        self.agents = [Agent(index, ACTIVE, 0, f"e{index}") for index in range(agents)]
+        self.agents = [Agent(index, AgentState.ACTIVE, 0, f"e{index}") for index in range(agents)]
         self.finishing = Finishing(finish_s)
         self.ending = ending
         self.finishing.tell(self.agents, ending, 100.0)
 
     def waiting(self, now: float) -> list[int]:
-        return [one.index for one in self.agents if one.state != FINISHED and self.finishing.waits_for(one, now)]
+        return [one.index for one in self.agents if one.state != AgentState.FINISHED and self.finishing.waits_for(one, now)]
 
     def progress(self, agent: int, function: str, now: float) -> None:
         self.finishing.progress(said(agent, function), now)
@@ -70,8 +71,8 @@ def test_one_that_asks_in_vain_whether_to_stop_overruns_for_good() -> None:
 def test_who_overran_and_returns_in_time_was_not_cut_off() -> None:
     told = Told(agents=2)
     told.progress(1, "overrun", 105.0)
-    told.agents[1].state = FINISHED
-    told.agents[0].state = FINISHED
+    told.agents[1].state = AgentState.FINISHED
+    told.agents[0].state = AgentState.FINISHED
     assert told.end(120.0) == End("max_time", "60s of training")
 
 
@@ -182,7 +183,7 @@ def test_a_stop_that_may_not_have_been_heard_is_said_again_while_it_makes_a_diff
     assert not told.finishing.due_again(110.0)
 
 
-@pytest.mark.parametrize("event", [said(7, "left"), c.AgentProgress(0, 3, 1, 1, 0.0, 0.0, {}, [], "overrun")])
+@pytest.mark.parametrize("event", [said(7, "left"), AgentProgress(0, 3, 1, 1, 0.0, 0.0, {}, [], "overrun")])
 def test_what_others_say_changes_nothing(event: Any) -> None:
     told = Told()
     told.finishing.progress(event, 105.0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mpca.driver import cluster as c
-from mpca.driver import instructions as i
+from mpca.driver.events import AgentDied
+from mpca.driver.instructions import SubmitOrder
 from tests.driver.support import Machine, hello, order_of
 
 
@@ -13,16 +13,16 @@ def test_acknowledgements_make_nobody_ready_whom_the_joint_model_was_not_sent_to
     """Agent 2 says hello when the joint model for agent 1 is on its way: it takes a newer one, whatever arrives by its name."""
     machine = Machine(agents=3)
     out = machine.cycle(machine.training())
-    machine.run(c.AgentDied("e1", 1, 0, 101, 137, ""))
+    machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
     machine.run(hello(1, incarnation=1))
     order = order_of(machine.run(machine.done(order_of(out))))
-    machine.run(c.AgentDied("e2", 2, 0, 102, 137, ""))
+    machine.run(AgentDied("e2", 2, 0, 102, 137, ""))
     machine.run(hello(2, incarnation=1))
     joint = {one.broadcast for one in order.downloads if one.mode == "replace"}
     assert len(joint) == 3
     for ack in machine.acks(order):
         if ack.broadcast in joint:
             assert machine.run(replace(ack, executor="e2", agent=2, incarnation=1)) == []
-    following = order_of(machine.cycle([i.SubmitOrder(order)]))
+    following = order_of(machine.cycle([SubmitOrder(order)]))
     assert following.begin == [["e1", 1, 1]]
     assert [one.agents for one in following.downloads if one.mode == "replace"] == [[["e2", 2, 1]]] * 3

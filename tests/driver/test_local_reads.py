@@ -6,20 +6,31 @@ from dataclasses import replace
 
 import pytest
 
-from mpca.driver import cluster as c
-from mpca.driver import instructions as i
+from mpca.driver.events import (
+    AgentDied,
+    AgentFinished,
+    AgentHello,
+    AgentProgress,
+    ExecutorLost,
+    ExecutorReady,
+    OrderFailed,
+    ReadLocal,
+    StopRequested,
+    Tick,
+)
+from mpca.driver.instructions import AdoptInitial, End
 from tests.driver.support import Machine, hello, order_of, progress
 
 PIECES = 2  # shards of local tensors behind the three of the model, of 3 and 1 words
 
 
-def greeting(agent: int, incarnation: int = 0, edges: tuple[int, int] = (9, 10)) -> c.AgentHello:
+def greeting(agent: int, incarnation: int = 0, edges: tuple[int, int] = (9, 10)) -> AgentHello:
     one = hello(agent, incarnation)
     local = {"n": ["int64", [], 8]}
     return replace(one, hello=replace(one.hello, bounds=[0, 2, 4, 6, *edges], local=local))
 
 
-def leaving(agent: int) -> c.AgentProgress:
+def leaving(agent: int) -> AgentProgress:
     return replace(progress(agent), function="returned")
 
 
@@ -27,7 +38,7 @@ def training(agents: int = 2, edges: tuple[int, int] = (9, 10), **shape) -> tupl
     """Up to the first freeze of the first cycle. `edges`: where the two shards of local tensors end, in words."""
     machine = Machine(agents, **shape)
     for agent in range(agents):
-        machine.run(c.ExecutorReady(f"e{agent}", f"host{agent}", 2))
+        machine.run(ExecutorReady(f"e{agent}", f"host{agent}", 2))
     out: list = []
     for agent in range(agents):
         out = machine.run(greeting(agent, edges=edges))
@@ -79,7 +90,7 @@ def test_they_are_read_along_with_x0() -> None:
 
 def test_asked_for_they_are_read_between_two_cycles_and_the_cycle_goes_on() -> None:
     machine, out = begun()
-    machine.tell(i.ReadLocal())
+    machine.tell(ReadLocal())
     seen, out = read(machine, machine.run(machine.done(order_of(out))))
     assert seen == of_agent(0)
     assert order_of(out).description == "cycle 0: reduce shard 0", "what was frozen for it is not asked for again"
@@ -90,7 +101,7 @@ def test_asked_for_they_are_read_between_two_cycles_and_the_cycle_goes_on() -> N
 
 def test_another_agent_is_read_when_the_first_does_not_answer() -> None:
     machine, out = begun(3)
-    machine.tell(i.ReadLocal())
+    machine.tell(ReadLocal())
     out = machine.run(machine.done(order_of(out)))
     assert order_of(out).freeze.agents == [["e0", 0, 0]]
     machine.late = {0: "no answer before the deadline"}
@@ -101,23 +112,23 @@ def test_another_agent_is_read_when_the_first_does_not_answer() -> None:
 
 def test_a_lost_executor_in_the_middle_begins_the_read_anew_elsewhere() -> None:
     machine, out = begun(3)
-    machine.tell(i.ReadLocal())
+    machine.tell(ReadLocal())
     out = machine.run(machine.done(order_of(out)))
     out = machine.run(machine.done(order_of(out), tau=0))  # agent 0 has frozen its first shard
     order = order_of(out)
     assert order.reduce.shard == 3
-    machine.run(c.ExecutorLost("e0", "killed"))
-    seen, _ = read(machine, machine.run(c.OrderFailed(order.order, "e0", "executor e0 lost")))
+    machine.run(ExecutorLost("e0", "killed"))
+    seen, _ = read(machine, machine.run(OrderFailed(order.order, "e0", "executor e0 lost")))
     assert seen == of_agent(1)
 
 
 def test_what_an_agent_handed_over_before_it_died_is_read_and_the_rest_from_another() -> None:
     """What was frozen is its executor's."""
     machine, out = begun(3)
-    machine.tell(i.ReadLocal())
+    machine.tell(ReadLocal())
     order = order_of(machine.run(machine.done(order_of(out))))
     assert order.freeze.agents == [["e0", 0, 0]]
-    machine.run(c.AgentDied("e0", 0, 0, 100, 137, ""))
+    machine.run(AgentDied("e0", 0, 0, 100, 137, ""))
     out = machine.run(machine.done(order, tau=0))
     seen, _ = read(machine, out)
     assert seen == [("reduce", 3, 12, "e0", 1.0), *of_agent(1)]
@@ -125,26 +136,26 @@ def test_what_an_agent_handed_over_before_it_died_is_read_and_the_rest_from_anot
 
 def test_an_agent_that_died_before_it_handed_over_is_not_asked_again() -> None:
     machine, out = begun(3)
-    machine.tell(i.ReadLocal())
+    machine.tell(ReadLocal())
     order = order_of(machine.run(machine.done(order_of(out))))
-    machine.run(c.AgentDied("e0", 0, 0, 100, 137, ""))
-    machine.run(c.OrderFailed(order.order, "e2", "a task failed"))
+    machine.run(AgentDied("e0", 0, 0, 100, 137, ""))
+    machine.run(OrderFailed(order.order, "e2", "a task failed"))
     machine.now = 3.0  # after the grace for news of a lost executor
-    seen, _ = read(machine, machine.run(i.Tick()))
+    seen, _ = read(machine, machine.run(Tick()))
     assert seen == of_agent(1)
 
 
 def test_only_what_an_order_has_summed_is_taken() -> None:
     machine, out = begun()
-    machine.tell(i.ReadLocal())
+    machine.tell(ReadLocal())
     out = machine.run(machine.done(order_of(out)))
-    summed, taken = [], [one for one in out if isinstance(one, i.AdoptInitial)]
+    summed, taken = [], [one for one in out if isinstance(one, AdoptInitial)]
     while order_of(out).description.startswith(("freeze local", "read local")):
         order = order_of(out)
         if order.reduce is not None:
-            summed.append(i.AdoptInitial(order.order, order.reduce.shard, order.reduce.length))
+            summed.append(AdoptInitial(order.order, order.reduce.shard, order.reduce.length))
         out = machine.run(machine.done(order, tau=0))
-        taken += [one for one in out if isinstance(one, i.AdoptInitial)]
+        taken += [one for one in out if isinstance(one, AdoptInitial)]
     assert [one.shard for one in summed] == [3, 4]
     assert taken == summed
 
@@ -153,11 +164,11 @@ def test_who_becomes_ready_before_a_read_is_told_to_begin_after_it() -> None:
     """No order of a read says begin."""
     machine, out = begun(3)
     out = machine.run(machine.done(order_of(out)))
-    machine.run(c.AgentDied("e1", 1, 0, 101, 137, ""))
+    machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
     machine.run(greeting(1, incarnation=1))
     out = machine.run(machine.done(order_of(out)))
     assert {agent for one in order_of(out).downloads for _, agent, _ in one.agents} == {1}
-    machine.tell(i.ReadLocal())
+    machine.tell(ReadLocal())
     out = machine.cycle(out)
     begins = []
     while order_of(out).description.startswith(("freeze local", "read local")):
@@ -170,10 +181,10 @@ def test_who_becomes_ready_before_a_read_is_told_to_begin_after_it() -> None:
 
 def test_a_failed_order_of_a_read_is_asked_again_for_the_same_yield() -> None:
     machine, out = begun()
-    machine.tell(i.ReadLocal())
+    machine.tell(ReadLocal())
     order = order_of(machine.run(machine.done(order_of(out))))
-    machine.run(c.OrderFailed(order.order, "e1", "a task failed"))
-    again = order_of(machine.tell(i.Tick(), at=3.0))  # after the grace for news of a lost executor
+    machine.run(OrderFailed(order.order, "e1", "a task failed"))
+    again = order_of(machine.tell(Tick(), at=3.0))  # after the grace for news of a lost executor
     assert (again.freeze.cycle, again.freeze.shard, again.freeze.agents) == (order.freeze.cycle, 3, [["e0", 0, 0]])
 
 
@@ -183,20 +194,20 @@ def test_an_agent_that_leaves_is_read_and_then_let_go_and_others_only_let_go() -
     out = machine.run(machine.done(order_of(out)))
     assert (order_of(out).stop, order_of(out).freeze) == ([["e1", 1, 0, "its train function has returned"]], None)
     out = machine.run(machine.done(order_of(out)))
-    machine.tell(c.AgentFinished("e1", 1, 0, b""))
+    machine.tell(AgentFinished("e1", 1, 0, b""))
     machine.tell(leaving(0))
     seen, out = read(machine, machine.cycle(out))
     assert seen == of_agent(0)
     assert order_of(out).stop == [["e0", 0, 0, "its train function has returned"]]
     out = machine.run(machine.done(order_of(out)))
-    machine.tell(c.AgentFinished("e0", 0, 0, b""))
+    machine.tell(AgentFinished("e0", 0, 0, b""))
     machine.cycle(out)
-    assert machine.machine.ended == i.End("reached", "every train function returned")
+    assert machine.machine.ended == End("reached", "every train function returned")
 
 
 def test_an_agent_that_was_read_for_a_backup_is_read_again_when_it_leaves() -> None:
     machine, out = begun(2)
-    machine.tell(i.ReadLocal())
+    machine.tell(ReadLocal())
     _, out = read(machine, machine.run(machine.done(order_of(out))))
     machine.tell(leaving(0))
     seen, _ = read(machine, machine.cycle(out))
@@ -208,11 +219,11 @@ def test_the_end_of_a_run_reads_them_before_agents_are_stopped_but_not_for_ever(
     status: str, answers_at: float, read_whole: bool
 ) -> None:
     machine, out = begun()
-    machine.tell(i.StopRequested(status, "enough"))
+    machine.tell(StopRequested(status, "enough"))
     out = machine.run(machine.done(order_of(out)))
     assert order_of(out).freeze.agents == [["e0", 0, 0]]
     machine.now = answers_at
-    late = machine.tell(i.Tick())
+    late = machine.tell(Tick())
     if read_whole:
         seen, out = read(machine, out)
         assert seen == of_agent(0)
@@ -227,21 +238,21 @@ def test_the_last_read_has_two_seconds_and_those_that_its_bytes_take_and_a_perso
 ) -> None:
     """A hundred million bytes at 25 MB/s are four seconds; from the beginning of the read, however many answers come."""
     machine, out = begun(edges=(15_000_006, 25_000_006))
-    machine.tell(i.StopRequested(status, "enough"))
+    machine.tell(StopRequested(status, "enough"))
     out = machine.run(machine.done(order_of(out)))
     assert order_of(out).freeze.agents == [["e0", 0, 0]]
     machine.now = 1.0
     out = machine.run(machine.done(order_of(out), tau=0))
     assert order_of(out).reduce.length == 60_000_000
-    assert machine.tell(i.Tick(), at=until) == []
-    out = machine.tell(i.Tick(), at=until + 0.1)
+    assert machine.tell(Tick(), at=until) == []
+    out = machine.tell(Tick(), at=until + 0.1)
     assert [agent for _, agent, _, _ in order_of(out).stop] == [0, 1]
 
 
 def test_agents_with_other_local_tensors_are_refused_by_name() -> None:
     machine, _ = training()
     odd = greeting(1, 0)
-    machine.tell(c.AgentDied("e1", 1, 0, 101, 1, ""))
+    machine.tell(AgentDied("e1", 1, 0, 101, 1, ""))
     odd = replace(odd, hello=replace(odd.hello, incarnation=1, local={"n": ["int64", [2], 16]}))
     machine.tell(odd)
     assert machine.machine._ending is not None

@@ -7,7 +7,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from mpca.driver.instructions import StopRequested
+from mpca.driver.events import StopRequested
 from mpca.driver.objectives import DumpModel, Evaluate, Goals, MaxCycles, MaxTime, TargetError, judge
 from mpca.errors import ConfigError
 

@@ -9,18 +9,18 @@ import msgpack
 import pytest
 
 from mpca.data.plan import Loss, Membership
-from mpca.driver import cluster as c
+from mpca.driver.events import AgentDied, AgentProgress, ExecutorLost, ExecutorReady, OrderFailed
 from mpca.driver.readers import Readers
 from mpca.errors import BackupError
-from mpca.wire.orders import Members, Order
+from mpca.wire.orders import MembersOrder, Order
 from tests.driver.support import Machine, hello, order_of, progress, written
 
 
-def at(agent: int, epoch: int, done: int, ahead: int, incarnation: int = 0) -> c.AgentProgress:
+def at(agent: int, epoch: int, done: int, ahead: int, incarnation: int = 0) -> AgentProgress:
     return replace(progress(agent, incarnation), data=[epoch, done, ahead])
 
 
-def cycles(machine: Machine, out: list[Any], count: int) -> tuple[list[Any], list[Members]]:
+def cycles(machine: Machine, out: list[Any], count: int) -> tuple[list[Any], list[MembersOrder]]:
     """So many orders later, and who was told what meanwhile."""
     told = []
     for _ in range(count):
@@ -47,7 +47,7 @@ def test_a_run_without_losses_is_told_nothing() -> None:
 def test_a_run_without_a_stream_is_told_nothing() -> None:
     machine = Machine(agents=3)
     out = machine.training()
-    machine.run(c.AgentDied("e1", 1, 0, 101, 137, ""))
+    machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
     assert cycles(machine, out, 5)[1] == []
     assert machine.machine.readers.position() == {}
 
@@ -55,10 +55,10 @@ def test_a_run_without_a_stream_is_told_nothing() -> None:
 def test_with_the_next_order_the_living_hear_of_a_loss_once_and_its_replacement_of_its_first_epoch() -> None:
     machine = Machine(agents=3)
     out = reading(machine)
-    machine.run(c.AgentDied("e1", 1, 0, 101, 137, ""))
+    machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
     out, told = cycles(machine, out, 4)
     lost = Membership(3, ((0, 0), (1, 0), (2, 0)), (Loss(1, 2, 11, last=3),))
-    assert told == [Members(1, lost.to_dict(), [["e0", 0, 0], ["e2", 2, 0]])], "once"
+    assert told == [MembersOrder(1, lost.to_dict(), [["e0", 0, 0], ["e2", 2, 0]])], "once"
 
     machine.run(hello(1, incarnation=1))
     machine.run(at(1, 0, 0, 0, incarnation=0))  # a late word of the one that died
@@ -67,7 +67,7 @@ def test_with_the_next_order_the_living_hear_of_a_loss_once_and_its_replacement_
         told += more
     joined = lost.join(1, 4)
     everybody = [["e0", 0, 0], ["e1", 1, 1], ["e2", 2, 0]]
-    assert told[1:] == [Members(1, lost.to_dict(), [["e1", 1, 1]]), Members(2, joined.to_dict(), everybody)]
+    assert told[1:] == [MembersOrder(1, lost.to_dict(), [["e1", 1, 1]]), MembersOrder(2, joined.to_dict(), everybody)]
     begin = [one for one in told if one.version == 2]
     assert Membership.from_dict(begin[0].members).first(1) == 4, "nobody has begun epoch 4"
 
@@ -75,13 +75,13 @@ def test_with_the_next_order_the_living_hear_of_a_loss_once_and_its_replacement_
 def test_a_replacement_that_is_lost_before_it_has_heard_of_its_first_epoch_is_lost_all_the_same() -> None:
     machine = Machine(agents=3)
     out = reading(machine)
-    machine.run(c.AgentDied("e1", 1, 0, 101, 137, ""))
+    machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
     out, _ = cycles(machine, out, 4)
     machine.run(hello(1, incarnation=1))
     out, _ = cycles(machine, out, 8)
     assert machine.machine.readers.members.first(1) == 4
     machine.run(at(1, 0, 0, 0, incarnation=1))
-    machine.run(c.AgentDied("e1", 1, 1, 102, 137, ""))
+    machine.run(AgentDied("e1", 1, 1, 102, 137, ""))
     cycles(machine, out, 2)
     assert machine.machine.readers.members.begin(5) == [0, 2]
 
@@ -120,11 +120,11 @@ def test_an_agent_that_comes_back_on_another_host_lives_there_from_its_first_epo
     out = machine.training()
     for agent in range(2):
         out = machine.run(at(agent, 1, 3, 1)) or out
-    machine.run(c.ExecutorLost("e1", "killed"))
-    machine.run(c.ExecutorReady("e7", "host7", 2))
+    machine.run(ExecutorLost("e1", "killed"))
+    machine.run(ExecutorReady("e7", "host7", 2))
     out = machine.run(machine.done(order_of(out)))
     machine.run(replace(hello(1, incarnation=1), executor="e7", host="host7"))
-    told: list[Members] = []
+    told: list[MembersOrder] = []
     while not any(Membership.from_dict(one.members).home(1) == "host7" for one in told):
         out, more = cycles(machine, out, 1)
         told += more
@@ -137,12 +137,12 @@ def test_an_agent_that_comes_back_on_another_host_lives_there_from_its_first_epo
 def test_an_order_that_failed_tells_again() -> None:
     machine = Machine(agents=3)
     out = reading(machine)
-    machine.run(c.AgentDied("e1", 1, 0, 101, 137, ""))
+    machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
     out = machine.run(machine.done(order_of(out)))
     order = order_of(out)
     assert order.members is not None
-    machine.run(c.OrderFailed(order.order, "e2", "lost", ["e2"]))
-    again = order_of(machine.run(c.ExecutorLost("e2", "killed")))
+    machine.run(OrderFailed(order.order, "e2", "lost", ["e2"]))
+    again = order_of(machine.run(ExecutorLost("e2", "killed")))
     assert again.members is not None
     assert [loss.agent for loss in Membership.from_dict(again.members.members).losses] == [1, 2]
     assert again.members.agents == [["e0", 0, 0]]
@@ -174,7 +174,7 @@ def test_bytes_that_were_read_are_in_the_next_cycles_record_once_over_incarnatio
     said(0, 100, 40)
     said(1, 10, 0)
     assert of_two_cycles() == [(110, 40), (0, 0)]
-    machine.run(c.AgentDied("e1", 1, 0, 101, 137, ""))
+    machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
     said(1, 7, 7, incarnation=1)
     said(0, 105, 40)
     assert of_two_cycles() == [(12, 7), (0, 0)]
@@ -183,11 +183,11 @@ def test_bytes_that_were_read_are_in_the_next_cycles_record_once_over_incarnatio
 def test_what_lies_behind_everybody_is_forgotten() -> None:
     machine = Machine(agents=3)
     out = reading(machine)
-    machine.run(c.AgentDied("e1", 1, 0, 101, 137, ""))
+    machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
     out, _ = cycles(machine, out, 3)
     for agent in (0, 2):
         machine.run(at(agent, 9, 0, 9))
-    machine.run(c.AgentDied("e2", 2, 0, 102, 137, ""))
+    machine.run(AgentDied("e2", 2, 0, 102, 137, ""))
     _, told = cycles(machine, out, 2)
     assert Membership.from_dict(told[0].members) == Membership(3, ((0, 0), (2, 0)), (Loss(2, 9, 0, last=9),))
 
@@ -195,7 +195,7 @@ def test_what_lies_behind_everybody_is_forgotten() -> None:
 def test_a_backup_keeps_where_agents_are_and_a_later_attempt_goes_on_from_it() -> None:
     machine = Machine(agents=3)
     out = reading(machine)
-    machine.run(c.AgentDied("e1", 1, 0, 101, 137, ""))
+    machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
     cycles(machine, out, 2)
     kept = msgpack.unpackb(msgpack.packb(machine.machine.readers.position()))
     assert kept["at"] == [[0, 2, 10], [2, 2, 12]]
@@ -224,5 +224,5 @@ def test_a_damaged_position_is_refused_by_name() -> None:
 
 
 def test_an_order_carries_it_packed() -> None:
-    order = Order(1, "r", 0, 0, 1.0, ["e0"], members=Members(2, Membership.of(1).to_dict(), [["e0", 0, 0]]))
+    order = Order(1, "r", 0, 0, 1.0, ["e0"], members=MembersOrder(2, Membership.of(1).to_dict(), [["e0", 0, 0]]))
     assert msgpack.unpackb(order.pack())["members"]["members"]["since"] == [[0, 0]]

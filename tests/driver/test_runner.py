@@ -8,9 +8,9 @@ import pytest
 
 from mpca import methods
 from mpca.clock import ManualClock
-from mpca.driver import cluster as c
-from mpca.driver import instructions as i
+from mpca.driver.cluster import AgentSpec
 from mpca.driver.evaluating import EvaluatorDied
+from mpca.driver.events import AgentHello, ExecutorReady, StopRequested
 from mpca.driver.objectives import Evaluate, Goals, MaxTime, TargetError
 from mpca.driver.runner import STATUS_EVERY_S, Runner
 from mpca.driver.status import RunStatus
@@ -21,7 +21,7 @@ from tests.driver.support import Machine, hello, progress
 OURS = {"python": "3.11.7", "torch": "2.15.0", "mpca": "0.1.0", "numpy": "2.1.0"}
 
 
-def said(**versions: str) -> c.AgentHello:
+def said(**versions: str) -> AgentHello:
     """The first hello of two, from agent 0 on e0."""
     event = hello(0)
     return replace(
@@ -29,15 +29,15 @@ def said(**versions: str) -> c.AgentHello:
     )
 
 
-def hears(event: c.AgentHello, software: dict[str, str] = OURS) -> Runner:
+def hears(event: AgentHello, software: dict[str, str] = OURS) -> Runner:
     by_hand = Machine(agents=2)
     for executor in ("e0", "e1"):
-        by_hand.tell(c.ExecutorReady(executor, "host", 2))
+        by_hand.tell(ExecutorReady(executor, "host", 2))
     runner = Runner(
         by_hand.machine,
         object(),  # nothing is asked of a cluster before the second hello
         methods.from_dict({"name": "mpca"}),
-        c.AgentSpec("python", {}, {}),
+        AgentSpec("python", {}, {}),
         Goals(),
         MemorySink(),
         ManualClock(),
@@ -97,7 +97,7 @@ def shown(goals: Goals, **more: float) -> tuple[Machine, ManualClock, Runner, li
         by_hand.machine,
         object(),
         methods.from_dict({"name": "mpca"}),
-        c.AgentSpec("python", {}, {}),
+        AgentSpec("python", {}, {}),
         goals,
         MemorySink(),
         clock,
@@ -137,7 +137,7 @@ def test_the_time_of_training_ends_with_the_request_to_stop() -> None:
     by_hand, clock, runner, _ = shown(Goals.of([MaxTime("60s")]), earlier_s=25.0)
     by_hand.machine.began = clock.now()
     clock.advance(4.0)
-    by_hand.tell(i.StopRequested("max_cycles", "9 cycles"), at=clock.now())
+    by_hand.tell(StopRequested("max_cycles", "9 cycles"), at=clock.now())
     clock.advance(200.0)
     assert runner.trained_s == 29.0
 
@@ -151,12 +151,12 @@ class _Closes:
 
 def test_an_evaluator_that_ends_again_and_again_changes_nothing_of_how_a_run_ends_that_stops_already() -> None:
     by_hand, clock, runner, _ = shown(Goals.of([TargetError(0.1), Evaluate(print)]))
-    by_hand.tell(i.StopRequested("reached", "error 0.09"), at=clock.now())
+    by_hand.tell(StopRequested("reached", "error 0.09"), at=clock.now())
     runner.evaluator = closes = _Closes()
     for _ in range(3):
         runner._evaluator_died(EvaluatorDied("killed", 4))
     assert (closes.closed, runner.evaluator) == (1, None)
-    assert by_hand.machine._ending == i.StopRequested("reached", "error 0.09")
+    assert by_hand.machine._ending == StopRequested("reached", "error 0.09")
 
 
 def test_the_status_is_shown_at_once_and_then_twice_a_second() -> None:
@@ -195,11 +195,11 @@ def test_an_evaluation_of_x0_reaches_no_target() -> None:
     by_hand, _, runner, _ = shown(Goals(target_error=0.9))
     runner.take_evaluation(Evaluated(cycle=0))
     runner.beside()
-    assert by_hand.machine.stage == "RUNNING"
+    assert by_hand.machine.state == "RUNNING"
     assert runner.status().error == 0.5, "it is shown"
     runner.take_evaluation(Evaluated(cycle=1))
     runner.beside()
-    assert by_hand.machine.stage == "STOPPING"
+    assert by_hand.machine.state == "STOPPING"
 
 
 @dataclass

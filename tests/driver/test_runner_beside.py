@@ -14,8 +14,8 @@ import pytest
 
 from mpca import methods
 from mpca.clock import ManualClock
-from mpca.driver import cluster as c
-from mpca.driver import instructions as i
+from mpca.driver.cluster import AgentSpec
+from mpca.driver.events import AgentDied, AgentHello, ClusterEvent, ExecutorReady, ReadLocal
 from mpca.driver.objectives import DumpModel, Evaluate, Goals, MaxTime, TargetError
 from mpca.driver.runner import LOCAL_EVERY, Runner
 from mpca.driver.status import RunStatus
@@ -50,12 +50,12 @@ class Cluster:
         self.published[number] = vector.copy()
         return number
 
-    def start_agent(self, agent: int, incarnation: int, executor: str, spec: c.AgentSpec) -> None: ...
+    def start_agent(self, agent: int, incarnation: int, executor: str, spec: AgentSpec) -> None: ...
     def cancel(self, order: int, reason: str) -> None: ...
     def withdraw(self, broadcast: int) -> None: ...
     def rediscover(self, executors: list[str]) -> None: ...
     def close(self) -> None: ...
-    def poll(self, timeout_s: float) -> list[c.ClusterEvent]:
+    def poll(self, timeout_s: float) -> list[ClusterEvent]:
         return []
 
 
@@ -127,7 +127,7 @@ class Run:
             self.hand.machine,
             self.cluster,
             methods.from_dict({"name": "mpca"}),
-            c.AgentSpec("python", {}, {}),
+            AgentSpec("python", {}, {}),
             goals,
             self.records,
             self.clock,
@@ -137,7 +137,7 @@ class Run:
             earlier_t=EARLIER_T,
         )
         for agent in range(2):
-            self.runner.step([c.ExecutorReady(f"e{agent}", f"host{agent}", 2)])
+            self.runner.step([ExecutorReady(f"e{agent}", f"host{agent}", 2)])
         for agent in range(2):
             self.runner.step([self.greeting(agent)])
         while self.cluster.orders[-1].description != "begin":
@@ -146,7 +146,7 @@ class Run:
         for agent in range(2):
             self.runner.step([progress(agent)])
 
-    def greeting(self, agent: int, incarnation: int = 0) -> c.AgentHello:
+    def greeting(self, agent: int, incarnation: int = 0) -> AgentHello:
         one = hello(agent, incarnation)
         if not self.local:
             return one
@@ -189,7 +189,7 @@ def test_a_joiner_is_sent_every_shard_as_it_is_and_the_local_tensors_behind_them
     run = Run(Goals(), local=True)
     run.cluster.given |= {0: [10.0, 20.0]}  # what cycle 0 makes of shard 0: at the first exchange the mean itself
     run.cycles(1)
-    run.runner.step([c.AgentDied("e1", 1, 0, 101, 137, "")])
+    run.runner.step([AgentDied("e1", 1, 0, 101, 137, "")])
     run.runner.step([run.greeting(1, incarnation=1)])
     run.cycles(2)
     joined = {one.shard: one for order in run.cluster.orders for one in order.downloads if one.mode == "replace"}
@@ -229,7 +229,7 @@ def test_how_far_the_joint_model_moved_is_a_measure_of_the_norm_limit() -> None:
 def test_a_pause_is_recorded_in_seconds_of_the_run_and_shown_while_it_lasts() -> None:
     run = Run(Goals(), min_agents=2)
     run.clock.set(7.0)
-    run.runner.step([c.AgentDied("e1", 1, 0, 101, 137, "")])
+    run.runner.step([AgentDied("e1", 1, 0, 101, 137, "")])
     assert run.of(PauseRecord) == [], "the order that is out goes on"
     run.clock.set(9.0)
     run.answer()
@@ -393,7 +393,7 @@ def test_the_status_is_shown_at_the_first_look_half_a_second_after_the_one_befor
 def test_a_read_that_nobody_asked_for_changes_nothing_of_the_exchange() -> None:
     run = Run(Goals(), local=True)
     run.answer()
-    run.runner.step([i.ReadLocal()])
+    run.runner.step([ReadLocal()])
     run.answer()
     read(run, seconds=0.1)
     assert run.order.description == "cycle 1: reduce shard 1"

@@ -6,16 +6,17 @@ import logging
 
 import pytest
 
-from mpca.driver.roster import ABSENT, ACTIVE, BEGUN, FINISHED, JOINING, LATE, READY, STARTING, Roster
+from mpca.driver.agent_table import AgentTable
 from mpca.driver.silence import Silence
+from mpca.driver.states import AgentState
 
 
-def silence(state: str, since: float = 0.0) -> tuple[Silence, Roster]:
-    roster = Roster(1, 1)
-    agent = roster.agents[0]
+def silence(state: AgentState, since: float = 0.0) -> tuple[Silence, AgentTable]:
+    table = AgentTable(1, 1)
+    agent = table.agents[0]
     agent.incarnation, agent.executor, agent.host = 0, "3", "worker7"
-    roster.move(agent, state, since, "")
-    return Silence(roster), roster
+    agent.state, agent.since = state, since
+    return Silence(table), table
 
 
 def told(one: Silence, *times: float) -> list[float]:
@@ -25,12 +26,12 @@ def told(one: Silence, *times: float) -> list[float]:
 @pytest.mark.parametrize(
     ("state", "what"),
     [
-        (STARTING, "has not called mpca.attach for 1m00s"),
-        (BEGUN, "has taken no optimizer step since it began for 1m00s"),
-        (LATE, "has taken no optimizer step for 1m00s"),
+        (AgentState.STARTING, "has not called mpca.attach for 1m00s"),
+        (AgentState.BEGUN, "has taken no optimizer step since it began for 1m00s"),
+        (AgentState.LATE, "has taken no optimizer step for 1m00s"),
     ],
 )
-def test_a_minute_without_a_step_is_told(state: str, what: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_minute_without_a_step_is_told(state: AgentState, what: str, caplog: pytest.LogCaptureFixture) -> None:
     one, _ = silence(state, since=7.0)
     with caplog.at_level(logging.WARNING, "mpca.cycle"):
         assert one.look(66.9) == []
@@ -41,20 +42,20 @@ def test_a_minute_without_a_step_is_told(state: str, what: str, caplog: pytest.L
     ]
 
 
-@pytest.mark.parametrize("state", [ABSENT, JOINING, READY, ACTIVE, FINISHED])
+@pytest.mark.parametrize("state", ["ABSENT", "JOINING", "READY", "ACTIVE", "FINISHED"])
 def test_nothing_is_told_of_who_waits_for_others_or_answers(state: str) -> None:
-    assert told(silence(state)[0], 60.0, 600.0) == []
+    assert told(silence(AgentState(state))[0], 60.0, 600.0) == []
 
 
 def test_it_counts_from_the_last_step_and_is_told_again_when_it_has_doubled() -> None:
-    one, _ = silence(LATE, since=10.0)
+    one, _ = silence(AgentState.LATE, since=10.0)
     one.heard(0, 0, 20.0)
     assert told(one, 79.0, 80.0, 81.0, 139.0, 140.0, 141.0, 259.0, 260.0) == [80.0, 140.0, 260.0]
 
 
 def test_another_incarnation_has_a_minute_of_its_own() -> None:
-    one, roster = silence(LATE)
+    one, table = silence(AgentState.LATE)
     assert told(one, 60.0) == [60.0]
-    roster.agents[0].incarnation = 1
-    roster.move(roster.agents[0], STARTING, 70.0, "")
+    table.agents[0].incarnation = 1
+    table.agents[0].state, table.agents[0].since = AgentState.STARTING, 70.0
     assert told(one, 129.0, 130.0) == [130.0]

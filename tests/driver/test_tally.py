@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpca.driver.cluster import AgentProgress
+from mpca.driver.events import AgentProgress
 from mpca.driver.tally import Tally
 
 

@@ -93,8 +93,8 @@ def test_a_backup_of_another_model_is_refused_before_submission(hadoop: Hadoop, 
 
 def test_nobody_answers(hadoop: Hadoop, tmp_path: Path) -> None:
     """A configuration of a cluster that is down."""
-    for path in hadoop.place.conf.iterdir():
-        text = path.read_text().replace(f":{hadoop.place.ports['resourcemanager_rpc']}<", ":1<")
+    for path in hadoop.setup.conf.iterdir():
+        text = path.read_text().replace(f":{hadoop.setup.ports['resourcemanager_rpc']}<", ":1<")
         (tmp_path / path.name).write_text(text)
     code, _, err = run("submit", str(DIGITS), HADOOP_CONF_DIR=str(tmp_path), YARN_CONF_DIR=str(tmp_path))
     assert code == 2

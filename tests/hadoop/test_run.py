@@ -17,7 +17,7 @@ import cloudpickle
 import pytest
 
 from mpca.api.launch import Ended, Job, launch, resolve
-from mpca.api.place import HdfsPlace
+from mpca.api.location import HdfsRunLocation
 from mpca.api.shipping import ship
 from mpca.cli.dev.hadoop import Hadoop
 from mpca.driver.status import RunStatus
@@ -116,7 +116,7 @@ def troubles(run: Run) -> None:
     run.backup_after(0)
     run.until(lambda: any(isinstance(one, CycleRecord) for one in run.records()), "records on HDFS", 10.0)
     with ExitStack() as stack, pytest.raises(BackupError, match=r"another driver writes here: .*/run/lock, owner=.*pid \d+ on"):
-        HdfsPlace(run.store.root, stack).take(None, False, None)
+        HdfsRunLocation(run.store.root, stack).take(None, False, None)
 
     run.hadoop.kill("namenode")
     run.cycles_go_on()

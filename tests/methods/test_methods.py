@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpca.driver.ledger import RunShape
+from mpca.driver.run_shape import RunShape
 from mpca.errors import ConfigError
 from mpca.methods import METHODS, MPCA, Method, Single, Sync, from_dict
 from mpca.methods.base import ARRIVALS, INSTALLS

@@ -35,6 +35,7 @@ def synthetic_records(cycles: int = 90, data: dict[str, int] | None = None) -> l
             "shards": 3,
             "phases": 3,
             "target_error": 0.025,
+            "format": 1,
         }
     ]
     records += [_agent(6.0 + 0.1 * i, "started", i, 0) for i in range(4)]

@@ -249,6 +249,19 @@ def test_garbage_within_a_record_is_told_with_its_line(tmp_path: Path, kind: str
         write_report(run_dir)
 
 
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(2, "format 2, this mpca reads 1: use a newer mpca"), (None, "no format, this mpca reads 1: use the mpca that wrote it")],
+)
+def test_records_of_another_format_are_refused_in_one_sentence(tmp_path: Path, number: int | None, said: str) -> None:
+    records = synthetic_records()
+    records[0] |= {"format": number, "shards": "what a later version makes of it"}
+    run_dir = write_run(tmp_path / "run", records)
+    with pytest.raises(ConfigError) as refused:
+        write_report(run_dir)
+    assert str(refused.value) == f"{run_dir}: the run's records.jsonl has {said}"
+
+
 def test_a_line_that_is_no_map_is_told_and_garbage_in_the_summary_is_passed_over(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "run", synthetic_records(), {"status": "reached", "seconds": "long", "final_error": [1]})
     page_of(run_dir)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mpca.errors import EnvironmentRefused, RemoteProtocolError
-from mpca.shm import Segment, available_bytes
+from mpca.shm import AgentSegment, available_bytes
 from mpca.wire.slots import HEADER_BYTES, MODES, PAGE, SlotHeader
 
 BOUNDS = [0, 4, 8, 11]
@@ -15,24 +15,24 @@ BOUNDS = [0, 4, 8, 11]
 
 @pytest.fixture
 def segment():
-    made = Segment(BOUNDS, agent=3)
+    made = AgentSegment(BOUNDS, agent=3)
     yield made
     made.close()
 
 
-def put(segment: Segment, shard: int, header: SlotHeader, data: bytes = b"") -> None:
+def put(segment: AgentSegment, shard: int, header: SlotHeader, data: bytes = b"") -> None:
     """Write an arrival as the executor does: through the file."""
     os.pwrite(segment.fd, header.pack() + data, segment.slots[1 + shard])
 
 
-def test_segment_is_allocated_whole_and_has_no_name(segment: Segment) -> None:
+def test_segment_is_allocated_whole_and_has_no_name(segment: AgentSegment) -> None:
     status = os.fstat(segment.fd)
     assert status.st_size == segment.size_bytes == 4 * PAGE
     assert status.st_blocks * 512 >= segment.size_bytes
     assert status.st_nlink == 0
 
 
-def test_snapshot_is_read_through_the_file(segment: Segment) -> None:
+def test_snapshot_is_read_through_the_file(segment: AgentSegment) -> None:
     seen_seq = []
 
     def fill(out: np.ndarray) -> None:
@@ -46,12 +46,12 @@ def test_snapshot_is_read_through_the_file(segment: Segment) -> None:
     assert np.frombuffer(os.pread(segment.fd, 12, HEADER_BYTES), "<f4").tolist() == [1.5, -2.0, 3.0]
 
 
-def test_cycle_before_the_first_is_held_modulo_2_64(segment: Segment) -> None:
+def test_cycle_before_the_first_is_held_modulo_2_64(segment: AgentSegment) -> None:
     segment.write_snapshot(0, cycle=-3, updates=0, fill=lambda out: None)
     assert SlotHeader.unpack(os.pread(segment.fd, HEADER_BYTES, 0)).version == (1 << 64) - 3
 
 
-def test_arrival_is_read_from_its_own_slot(segment: Segment) -> None:
+def test_arrival_is_read_from_its_own_slot(segment: AgentSegment) -> None:
     values = np.float32([4, 5, 6, 7])
     put(segment, 1, SlotHeader(1, 2, 9, 0, 16, MODES["replace"]), values.tobytes())
     np.testing.assert_array_equal(segment.read_arrival(1, 9, "replace"), values)
@@ -67,20 +67,20 @@ def test_arrival_is_read_from_its_own_slot(segment: Segment) -> None:
         SlotHeader(1, 2, 9, 0, 16, MODES["replace"]),  # another mode
     ],
 )
-def test_arrival_that_is_not_what_was_named_is_refused(segment: Segment, header: SlotHeader) -> None:
+def test_arrival_that_is_not_what_was_named_is_refused(segment: AgentSegment, header: SlotHeader) -> None:
     put(segment, 1, header)
     with pytest.raises(RemoteProtocolError, match="arrival slot of shard 1 is not what Install said"):
         segment.read_arrival(1, 9, "install")
 
 
-def test_foreign_bytes_are_refused(segment: Segment) -> None:
+def test_foreign_bytes_are_refused(segment: AgentSegment) -> None:
     os.pwrite(segment.fd, bytes(HEADER_BYTES), segment.slots[1])
     with pytest.raises(RemoteProtocolError, match="not a slot of layout 1: magic=0x0"):
         segment.read_arrival(0, 1, "install")
 
 
 def test_empty_shard_has_an_empty_view() -> None:
-    segment = Segment([0, 0, 2], agent=0)
+    segment = AgentSegment([0, 0, 2], agent=0)
     segment.write_snapshot(0, 0, 0, lambda out: None)
     assert segment.shard_view(0).size == 0
     segment.close()
@@ -89,7 +89,7 @@ def test_empty_shard_has_an_empty_view() -> None:
 def test_too_little_memory_is_refused_with_the_numbers() -> None:
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(EnvironmentRefused, match=r"need_bytes=16384, have_bytes=1000, agent=3"):
-        Segment(BOUNDS, agent=3, have_bytes=lambda: 1000)
+        AgentSegment(BOUNDS, agent=3, have_bytes=lambda: 1000)
     assert len(os.listdir("/proc/self/fd")) == before
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from mpca.api.finish import exit_code
-from mpca.driver import cluster as c
+from mpca.driver.events import OrderFailed
 from mpca.records import AgentRecord
 from mpca.sim.agents import Behind
 from mpca.sim.cluster import SimCluster
 from mpca.sim.run import Outcome, Scenario, simulate
 from mpca.sim.world import World
+from mpca.wire.orders import Order
 
 
 def run(*behind: Behind, around: object = None, local: bool = False, **more: float) -> Outcome:
@@ -81,10 +82,10 @@ class DeafStop:
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
 
-    def submit(self, order: c.Order) -> None:
+    def submit(self, order: Order) -> None:
         if order.stop and not self.refused:
             self.refused.append(order.order)
-            self._news.append(c.OrderFailed(order.order, None, "the job was aborted"))
+            self._news.append(OrderFailed(order.order, None, "the job was aborted"))
             return
         self._inner.submit(order)
 

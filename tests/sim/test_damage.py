@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from mpca.driver.attendance import BARRED_S
+from mpca.driver.late_agents import BARRED_S
 from mpca.sim.faults import Fault
 from mpca.sim.run import Outcome, Scenario, simulate
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from mpca.sim import executor as book
+from mpca.sim.executor import Answered, ExecutorState
 
 SCRIPTS = sorted((Path(__file__).parents[1] / "golden" / "executor").glob("*.json"))
 
 
-def apply(executor: book.ExecutorState, event: dict[str, Any]) -> list[Any]:
+def apply(executor: ExecutorState, event: dict[str, Any]) -> list[Any]:
     fields = dict(event)
     kind = fields.pop("kind")
     if kind == "freeze":
@@ -25,10 +25,10 @@ def apply(executor: book.ExecutorState, event: dict[str, Any]) -> list[Any]:
 
 
 def as_json(instruction: Any) -> dict[str, Any]:
-    fields = {"do": "answer" if isinstance(instruction, book.Answered) else type(instruction).__name__.lower()}
+    fields = {"do": "answer" if isinstance(instruction, Answered) else type(instruction).__name__.lower()}
     fields |= instruction._asdict()
     fields.pop("arrival", None)  # what was offered, which no script says
-    if isinstance(instruction, book.Answered):
+    if isinstance(instruction, Answered):
         del fields["ticket"]
         fields["frozen"] = [list(one) for one in instruction.frozen]
         fields["late"] = {str(agent): late.text for agent, late in instruction.late.items()}
@@ -37,7 +37,7 @@ def as_json(instruction: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=[path.stem for path in SCRIPTS])
 def test_executor_follows_the_script(path: Path) -> None:
-    executor = book.ExecutorState()
+    executor = ExecutorState()
     script = json.loads(path.read_text())
     for number, step in enumerate(script["steps"]):
         done = [as_json(one) for one in apply(executor, step["event"])]
@@ -49,7 +49,7 @@ def test_there_are_scripts() -> None:
 
 
 def test_a_cycle_has_one_shard() -> None:
-    executor = book.ExecutorState()
+    executor = ExecutorState()
     executor.agent_up(0, 0)
     executor.freeze(1, 4, 1, [(0, 0)])
     with pytest.raises(ValueError, match="a cycle has one shard: cycle=4, shard=1, then shard=2"):
@@ -57,7 +57,7 @@ def test_a_cycle_has_one_shard() -> None:
 
 
 def test_each_freeze_is_answered_with_its_own_ticket() -> None:
-    executor = book.ExecutorState()
+    executor = ExecutorState()
     executor.agent_up(0, 0)
     executor.freeze(7, 4, 1, [(0, 0)])
     executor.freeze(8, 4, 1, [(0, 0)])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mpca.driver import cluster as c
+from mpca.driver.events import Acknowledged
 from mpca.sim.cluster import SimCluster
 from mpca.sim.run import Scenario, simulate
 from mpca.sim.world import World
@@ -18,7 +18,7 @@ class DeafLink:
 
     def __init__(self, inner: SimCluster, world: World, agent: int, late_s: float | None) -> None:
         self._inner, self._world, self._agent, self._late_s = inner, world, agent, late_s
-        self._held: list[tuple[float, c.Acknowledged]] = []
+        self._held: list[tuple[float, Acknowledged]] = []
         self.seen = self.delayed = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -27,7 +27,7 @@ class DeafLink:
     def poll(self, timeout_s: float) -> list[Any]:
         now, out = self._world.now, []
         for event in self._inner.poll(timeout_s):
-            mine = isinstance(event, c.Acknowledged) and event.agent == self._agent
+            mine = isinstance(event, Acknowledged) and event.agent == self._agent
             self.seen += mine
             if mine and 2 < self.seen <= 5:
                 self.delayed += 1

@@ -11,14 +11,15 @@ import pytest
 from mpca.agent.events import Publish
 from mpca.agent.state import AgentMachine
 from mpca.algorithm.joint import JointShard, blend, extrapolate, trajectory
-from mpca.driver import roster
-from mpca.driver.attendance import Attendance
+from mpca.driver import agent_table
 from mpca.driver.cycle import CycleMachine
-from mpca.driver.desk import NO_CYCLE, Desk
-from mpca.driver.instructions import JointPublished
+from mpca.driver.cycle_record import CycleRecordBuilder
+from mpca.driver.dispatcher import NO_CYCLE, OrderDispatcher
+from mpca.driver.events import JointPublished
 from mpca.driver.joining import Joining
-from mpca.driver.ledger import FrozenSet, Ledger
+from mpca.driver.late_agents import LateAgents
 from mpca.driver.runner import Runner
+from mpca.driver.snapshots import ShardSnapshots
 from mpca.methods import mpca
 from mpca.sim.check import Violation
 from mpca.sim.clocks import NodeClock
@@ -61,7 +62,7 @@ def planted(scenario: Scenario, *red: str, seeds: int = 3) -> Callable[[Patch], 
     "fence", "live", "hold", "I12",
 )  # fmt: skip
 def incarnations_are_not_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roster.Roster, "find", lambda self, agent, incarnation: self.agents[agent])
+    monkeypatch.setattr(agent_table.AgentTable, "find", lambda self, agent, incarnation: self.agents[agent])
 
 
 @planted(PLAIN, "I2")
@@ -139,7 +140,7 @@ def tau_goes_on_after_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AgentMachine, "_exchange", lambda self, asked: (Publish(asked.cycle, asked.shard, self._updates),))
 
 
-@planted(with_faults(LONG, Fault("poison", 1, 4, "submit")), "I2")
+@planted(with_faults(LONG, Fault("non_finite", 1, 4, "submit")), "I2")
 def updates_that_were_thrown_away_are_weight(monkeypatch: pytest.MonkeyPatch) -> None:
     right = AgentMachine._take
 
@@ -152,7 +153,7 @@ def updates_that_were_thrown_away_are_weight(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(AgentMachine, "_take", wrong)
 
 
-@planted(with_faults(LONG, Fault("poison", 1, 4, "submit")), "cured", seeds=1)
+@planted(with_faults(LONG, Fault("non_finite", 1, 4, "submit")), "cured", seeds=1)
 def shards_are_replaced_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     from mpca.agent import state
     from mpca.wire.messages import Install
@@ -168,9 +169,11 @@ def an_agent_in_step_answers_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(state._DECISIONS, SnapshotRequest, lambda self, event, now: self._exchange(event))
 
 
-@planted(with_faults(PLAIN, Fault("poison", 2, 3, "submit")), "I5")
+@planted(with_faults(PLAIN, Fault("non_finite", 2, 3, "submit")), "I5")
 def what_is_not_finite_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FrozenSet, "contributors", lambda self: [a for a in self.frozen if self.executor[a] in self.weights])
+    monkeypatch.setattr(
+        ShardSnapshots, "contributors", lambda self: [a for a in self.frozen if self.executor[a] in self.weights]
+    )
 
 
 @planted(with_faults(PLAIN, Fault("kill_executor", 1, 3, "frozen"), Fault("kill_executor", 2, 3, "frozen"), min_agents=3), "I9")
@@ -195,7 +198,7 @@ def a_joiner_takes_the_joint_model_of_an_earlier_one(monkeypatch: pytest.MonkeyP
     right = Joining.targets
 
     def wrong(self: Joining) -> Any:
-        self._for |= {(a.index, a.incarnation) for a in self._roster.in_state(roster.JOINING)}
+        self._for |= {(a.index, a.incarnation) for a in self._table.in_state(agent_table.AgentState.JOINING)}
         return right(self)
 
     monkeypatch.setattr(Joining, "take_done", lambda self, given_up: [])
@@ -223,19 +226,19 @@ def a_joiner_takes_the_extrapolated_state(monkeypatch: pytest.MonkeyPatch) -> No
 
 @planted(PLAIN, "I12")
 def executors_do_not_forget_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Desk.drop
+    right = OrderDispatcher.drop
 
-    def wrong(self: Desk, broadcasts: Any) -> Any:
+    def wrong(self: OrderDispatcher, broadcasts: Any) -> Any:
         out = right(self, broadcasts)
         self._waste.clear()
         return out
 
-    monkeypatch.setattr(Desk, "drop", wrong)
+    monkeypatch.setattr(OrderDispatcher, "drop", wrong)
 
 
 @planted(PLAIN, "I12")
 def the_driver_keeps_its_broadcasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Desk, "drop", lambda self, broadcasts: [])
+    monkeypatch.setattr(OrderDispatcher, "drop", lambda self, broadcasts: [])
 
 
 @planted(PLAIN, "I12")
@@ -251,23 +254,23 @@ def yields_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @planted(with_faults(LONG, Fault("misplace", 1, 3, "submit")), "hold")
 def everyone_is_held_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(self: Attendance, event: Any, now: float) -> Any:
-        return [x for one in event.agents for x in self._roster.hold_again(one.agent, one.incarnation, event.executor)]
+    def wrong(self: LateAgents, event: Any, now: float) -> Any:
+        return [x for one in event.agents for x in self._table.hold_again(one.agent, one.incarnation, event.executor)]
 
-    monkeypatch.setattr(Attendance, "on_found", wrong)
+    monkeypatch.setattr(LateAgents, "on_found", wrong)
 
 
 @planted(with_faults(LONG, Fault("stop_agent", 1, 3, "submit", for_s=7.0)), "live")
 def a_stopped_agent_is_not_welcome_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roster.Roster, "back", lambda self, agent, incarnation, now, reason: [])
+    monkeypatch.setattr(agent_table.AgentTable, "back", lambda self, agent, incarnation, now, reason: [])
 
 
 @planted(with_faults(LONG, Fault("misplace", 1, 3, "submit")), "live")
 def who_owes_nothing_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        Attendance,
+        LateAgents,
         "left_out",
-        lambda self, agent, reason, now: self._roster.late(agent.index, agent.incarnation, reason, now),
+        lambda self, agent, reason, now: self._table.late(agent.index, agent.incarnation, reason, now),
     )
 
 
@@ -287,7 +290,7 @@ def a_sum_is_lost_when_the_run_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     "I11",
 )
 def deaths_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roster, "QUARANTINE_DEATHS", 99)
+    monkeypatch.setattr(agent_table, "QUARANTINE_DEATHS", 99)
 
 
 @planted(with_faults(LONG, Fault("skew_executor", 1, 3, "submit", by_s=600.0)), "live")
@@ -304,13 +307,13 @@ def deadlines_are_judged_by_wall_clocks(monkeypatch: pytest.MonkeyPatch) -> None
 
 @planted(with_faults(LONG, Fault("kill_agent", 1, 3, "started")), "said")
 def nothing_is_said_of_who_was_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Ledger.line
+    right = CycleRecordBuilder.line
 
-    def wrong(self: Ledger, *given: Any) -> dict[str, Any]:
+    def wrong(self: CycleRecordBuilder, *given: Any) -> dict[str, Any]:
         self.left_out = {agent: why for agent, why in self.left_out.items() if not why.startswith(("starting", "joining"))}
         return right(self, *given)
 
-    monkeypatch.setattr(Ledger, "line", wrong)
+    monkeypatch.setattr(CycleRecordBuilder, "line", wrong)
 
 
 def noticed(scenario: Scenario, seed: int) -> set[str]:

@@ -143,10 +143,10 @@ def test_schedules_of_all_kinds(first: int) -> None:
     ended = [simulate(random_scenario(seed), seed) for seed in range(first, first + 50)]
     early = [one for one in ended if one.status != "max_cycles"]
     assert len(early) <= 2
-    for one in early:  # few agents, and all of them ruined at once
+    for one in early:  # few agents, and all of them not finite at once
         assert one.status == "failed"
         assert "agents are not finite" in one.reason
-        assert any(fault.kind == "poison" for fault in one.faults)
+        assert any(fault.kind == "non_finite" for fault in one.faults)
 
 
 @pytest.mark.slow

@@ -16,8 +16,8 @@ def works(seconds: dict[int, float], never: int) -> int:
     mpca.attach(model, optimizer)
     done = 0
     while True:
-        if mpca.agent() != never and mpca.stopping():
-            until = time.monotonic() + seconds[mpca.agent()]
+        if mpca.rank() != never and mpca.stopping():
+            until = time.monotonic() + seconds[mpca.rank()]
             while time.monotonic() < until:
                 time.sleep(0.05)
             return done
@@ -39,9 +39,9 @@ def raises(agent: int) -> int:
         model(x).square().mean().backward()
         optimizer.step()
         time.sleep(0.005)
-    if mpca.agent() == agent:
+    if mpca.rank() == agent:
         raise ValueError("the last evaluation has a mistake")
-    return mpca.agent()
+    return mpca.rank()
 
 
 def forgets() -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from mpca.driver.cluster import ExecutorDamages, OrderDone, OrderFailed
+from mpca.driver.events import ExecutorDamages, OrderDone, OrderFailed
 from mpca.spark.run.session import session
 from mpca.wire.orders import Part, Reduce
 from tests.spark.plain_agent import initial

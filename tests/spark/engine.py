@@ -19,16 +19,8 @@ import numpy as np
 
 from mpca.api.launch import Ended, Job, launch, resolve
 from mpca.api.shipping import ship
-from mpca.driver.cluster import (
-    AgentFinished,
-    AgentHello,
-    AgentProgress,
-    AgentSpec,
-    Cluster,
-    ClusterEvent,
-    ExecutorReady,
-    OrderDone,
-)
+from mpca.driver.cluster import AgentSpec, Cluster
+from mpca.driver.events import AgentFinished, AgentHello, AgentProgress, ClusterEvent, ExecutorReady, OrderDone
 from mpca.driver.objectives import Evaluate
 from mpca.driver.status import RunStatus
 from mpca.records import AgentRecord, CycleRecord, PauseRecord, Record, read_records
@@ -280,7 +272,7 @@ def run_engine(
         run_dir=run_dir,
         resume=resume,
         session=spark,
-        through=lambda cluster: around(observed.over(cluster)),
+        wrap_cluster=lambda cluster: around(observed.over(cluster)),
     )
     ended = launch(job, on_status, on_output=lambda agent, line: print(f"[agent {agent}] {line}"))
     assert observed.told, f"the story was not told to its end: {ended.reason}"

@@ -41,7 +41,7 @@ class Tape:
 
     def __init__(self, folder: str, model) -> None:
         self._tensors = [*model.parameters(), *model.buffers()]
-        self._fd = os.open(f"{folder}/agent{mpca.agent()}-{os.getpid()}.f32", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._fd = os.open(f"{folder}/agent{mpca.rank()}-{os.getpid()}.f32", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._updated = b""
 
     def update(self) -> None:
@@ -75,7 +75,7 @@ def quadratic(
     """
     import torch
 
-    me = mpca.agent()
+    me = mpca.rank()
     if own_shape:
         elements += me
     model = torch.nn.Module()
@@ -144,7 +144,7 @@ def _obey(folder: str, me: int) -> None:
 
 def streamed(folder: str, pause_s: float) -> str:
     """Goes through the run's data; returns what it read it by."""
-    stream = _read(folder, pause_s, lambda: mpca.data("train"))
+    stream = _read(folder, pause_s, lambda: mpca.dataset("train"))
     return type(stream._streamed.data.store).__name__
 
 
@@ -160,7 +160,7 @@ def _read(folder: str, pause_s: float, share):
     model = torch.nn.Linear(1, 1)
     optimizer = Descent(model.parameters(), lr=0.0)
     mpca.attach(model, optimizer)
-    with open(f"{folder}/labels-{mpca.agent()}-{os.getpid()}", "w", buffering=1) as out:
+    with open(f"{folder}/labels-{mpca.rank()}-{os.getpid()}", "w", buffering=1) as out:
         batches = share()
         for _, labels in batches:
             if os.path.exists(f"{folder}/end"):
@@ -181,7 +181,7 @@ def linear(parameters: int) -> None:
     model.weight = torch.nn.Parameter(torch.zeros(parameters))
     optimizer = Descent(model.parameters(), lr=0.25)
     mpca.attach(model, optimizer)
-    gradient = torch.tensor([float((mpca.agent() * 5 + j * 3) % 9 - 4) for j in range(parameters)])
+    gradient = torch.tensor([float((mpca.rank() * 5 + j * 3) % 9 - 4) for j in range(parameters)])
     while not mpca.stopping():
         model.weight.grad = gradient.clone()
         optimizer.step()
@@ -199,7 +199,7 @@ def regression(rows: np.ndarray, answers: np.ndarray, batch: int, lr: float) -> 
     mpca.attach(model, optimizer)
     step = 0
     while not mpca.stopping():
-        first = (step * mpca.agents() + mpca.agent()) * batch % len(rows)
+        first = (step * mpca.world_size() + mpca.rank()) * batch % len(rows)
         x, y = torch.from_numpy(rows[first : first + batch]), torch.from_numpy(answers[first : first + batch])
         optimizer.zero_grad()
         torch.nn.functional.mse_loss(model(x)[:, 0], y).backward()
@@ -212,7 +212,7 @@ def skewed(rows: np.ndarray, labels: np.ndarray, lr: float, pause_s: float) -> d
     """A softmax classifier on the agent's own classes; returns its own parameters."""
     import torch
 
-    mine = np.isin(labels, SKEW[mpca.agent()])
+    mine = np.isin(labels, SKEW[mpca.rank()])
     images, answers = torch.from_numpy(rows[mine]), torch.from_numpy(labels[mine])
     model = torch.nn.Linear(images.shape[1], 10)
     optimizer = Descent(model.parameters(), lr)

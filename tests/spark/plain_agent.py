@@ -15,7 +15,7 @@ import numpy as np
 
 from mpca.agent.link import Link
 from mpca.agent.process import die_with_parent, lead_own_group, move_control_pipe
-from mpca.shm import Segment
+from mpca.shm import AgentSegment
 from mpca.wire.messages import (
     Begin,
     Failed,
@@ -45,7 +45,7 @@ class PlainAgent:
         self.link, self.start, self.conf = link, start, start.conf
         self.x = initial(self.conf["elements"])
         self.bounds = bounds(len(self.x), start.shards)
-        self.segment = Segment(self.bounds, start.agent)
+        self.segment = AgentSegment(self.bounds, start.agent)
         self.tau = [0] * start.shards
         self.steps = 0
         self.begun = self.stopped = False

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from mpca.driver.cluster import (
+from mpca.driver.cluster import AgentSpec
+from mpca.driver.events import (
     Acknowledged,
     AgentDied,
     AgentHello,
     AgentsFound,
-    AgentSpec,
     ClusterEvent,
     ExecutorLost,
     ExecutorReady,

@@ -7,15 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from mpca.driver.cluster import (
-    AgentDied,
-    AgentFailedEvent,
-    AgentFinished,
-    AgentProgress,
-    HoldEnded,
-    OrderFailed,
-    Output,
-)
+from mpca.driver.events import AgentDied, AgentFailedEvent, AgentFinished, AgentProgress, HoldEnded, OrderFailed, Output
 from mpca.errors import EnvironmentRefused, JvmError
 from mpca.spark.run.session import session
 from mpca.wire.orders import Rediscovered, Reduce

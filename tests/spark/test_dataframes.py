@@ -244,7 +244,7 @@ def line() -> Callable[[], list[int]]:
         model = torch.nn.Linear(2, 2)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         mpca.attach(model, optimizer)
-        for features, labels in mpca.data("train", 20):
+        for features, labels in mpca.dataset("train", 20):
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(model(features), labels).backward()
             optimizer.step()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mpca.data.epochs import Turn
+from mpca.data.epochs import EpochPart
 from mpca.data.ingest import Options, ingest
 from mpca.data.plan import Membership
 from mpca.data.share import share_of_epoch
@@ -85,21 +85,21 @@ def test_a_map_style_data_set_is_dealt_each_epoch_to_those_who_are_there(engine)
     back = members[-1].first(1)
     assert lost.agent == 1
     assert back > max(lost.epoch, lost.last)
-    whole: dict[int, list[tuple[Turn, list[int]]]] = {}
+    whole: dict[int, list[tuple[EpochPart, list[int]]]] = {}
     for agent, incarnation in ((0, 0), (1, 0), (1, 1), (2, 0)):
         seen, epoch = read(told, agent, incarnation), back if incarnation else 0
         while seen:
-            without = [Turn(epoch, (0, 2).index(agent), 2)] if agent != 1 else []
-            for turn in (Turn(epoch, agent, 3), *without):
-                part = share_of_epoch(samples, turn, seed=0, agent=agent, incarnation=incarnation).tolist()
+            without = [EpochPart(epoch, (0, 2).index(agent), 2)] if agent != 1 else []
+            for one in (EpochPart(epoch, agent, 3), *without):
+                part = share_of_epoch(samples, one, seed=0, agent=agent, incarnation=incarnation).tolist()
                 if seen[: len(part)] == part[: len(seen)]:
                     break
             else:
                 raise AssertionError(f"agent {agent} read no share of epoch {epoch}: {seen}")
             if len(seen) >= len(part):
-                whole.setdefault(epoch, []).append((turn, part))
+                whole.setdefault(epoch, []).append((one, part))
             seen, epoch = seen[len(part) :], epoch + 1
-    among = {epoch: [turn.among for turn, _ in parts] for epoch, parts in whole.items()}
+    among = {epoch: [one.world_size for one, _ in parts] for epoch, parts in whole.items()}
     assert among[0] == [3, 3, 3]
     assert [2, 2] in among.values(), "nobody was away for long enough: this showed nothing"
     assert among[back + 3] == [3, 3, 3], "at the latest: the others may have begun some before they heard"

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from mpca.driver.cluster import Acknowledged, AgentBack, AgentDied, AgentsFound, ExecutorLost, ExecutorReady, HoldEnded
+from mpca.driver.events import Acknowledged, AgentBack, AgentDied, AgentsFound, ExecutorLost, ExecutorReady, HoldEnded
 from mpca.wire.orders import Download, Part, Rediscovered, Reduce
 from tests.spark.support import alive, java_pids, kill, plain_value, weighted_sum
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mpca.driver.cluster import Acknowledged
+from mpca.driver.events import Acknowledged
 from tests.spark.support import HandDriver, java_pids
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]

@@ -7,11 +7,11 @@ import os
 import numpy as np
 import pytest
 
-from mpca.spark.jvm.segment import Segment
+from mpca.spark.jvm.segment import DriverSegment
 
 
 def test_what_is_written_is_read() -> None:
-    segment = Segment()
+    segment = DriverSegment()
     vector = np.arange(10_000, dtype=np.float32)
     assert segment.write(vector) == 40_000
     assert segment.read(40_000).tobytes() == vector.tobytes()
@@ -20,7 +20,7 @@ def test_what_is_written_is_read() -> None:
 
 
 def test_it_is_the_same_file_for_whoever_opens_its_path() -> None:
-    segment = Segment()
+    segment = DriverSegment()
     segment.write(np.ones(4, dtype=np.float32))
     with open(segment.path, "r+b") as other:
         assert other.read() == np.ones(4, dtype=np.float32).tobytes()
@@ -31,14 +31,14 @@ def test_it_is_the_same_file_for_whoever_opens_its_path() -> None:
 
 
 def test_an_empty_shard_passes() -> None:
-    segment = Segment()
+    segment = DriverSegment()
     assert segment.write(np.empty(0, dtype=np.float32)) == 0
     assert segment.read(0).size == 0
     segment.close()
 
 
 def test_reading_beyond_its_end_is_an_error() -> None:
-    segment = Segment()
+    segment = DriverSegment()
     with pytest.raises(OSError, match="shorter than the vector: bytes=0, expected=4"):
         segment.read(4)
     segment.close()
@@ -46,7 +46,7 @@ def test_reading_beyond_its_end_is_an_error() -> None:
 
 def test_it_leaves_no_descriptor() -> None:
     before = len(os.listdir("/proc/self/fd"))
-    segment = Segment()
+    segment = DriverSegment()
     segment.close()
     segment.close()
     assert len(os.listdir("/proc/self/fd")) == before

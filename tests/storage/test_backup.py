@@ -345,7 +345,12 @@ def damages() -> dict[str, tuple[str, Callable[[bytes], bytes | None], str]]:
         "manifest half": ("manifest.json", lambda data: data[: len(data) // 2], "manifest.json is not JSON"),
         "manifest no map": ("manifest.json", lambda data: b"[]", "manifest.json is not a map"),
         "manifest edited": ("manifest.json", lambda data: data.replace(b'"cycle": 2', b'"cycle": 3'), "own sha256"),
-        "manifest later": ("manifest.json", later_format, "format 2, this mpca reads 1"),
+        "manifest later": (
+            "manifest.json",
+            lambda data: of_format(data, 3),
+            "format 3, this mpca reads 2: use a newer mpca",
+        ),
+        "manifest earlier": ("manifest.json", lambda data: of_format(data, 1), "format 1, this mpca reads 2: use the mpca"),
     }
     for file in ("model.safetensors", "trajectory.safetensors"):
         cases[f"{file} missing"] = (file, lambda data: None, f"{file} is missing")
@@ -362,10 +367,10 @@ def flip(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 
-def later_format(data: bytes) -> bytes:
+def of_format(data: bytes, number: int) -> bytes:
     manifest = json.loads(data)
     del manifest["sha256"]
-    manifest["format"] = 2
+    manifest["format"] = number
     text = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
     return json.dumps({**manifest, "sha256": hashlib.sha256(text).hexdigest()}).encode()
 

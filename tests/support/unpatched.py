@@ -97,7 +97,7 @@ class Watch:
         if self._modules.setdefault(name, module) is not module:
             self._note(f"sys.modules[{name!r}] is another module")
             return
-        if type(module) is not ModuleType and not self._of_ours(type(module).__module__):  # `mpca.agent` can be called
+        if type(module) is not ModuleType:
             self._note(f"{name} is a {type(module).__qualname__}")
         if name not in self._own:
             path = getattr(module, "__file__", None)

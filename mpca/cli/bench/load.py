@@ -73,7 +73,7 @@ class Sampler(Generic[T]):
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="bench-sampler", daemon=True)
 
-    def __enter__(self) -> Sampler:
+    def __enter__(self) -> Sampler[T]:
         self._thread.start()
         return self
 

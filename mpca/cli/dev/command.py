@@ -24,7 +24,10 @@ def dev() -> None:
 
 @dev.group("hadoop")
 def _hadoop() -> None:
-    """A real Hadoop on this machine: HDFS with two DataNodes, YARN with two NodeManagers."""
+    """A real Hadoop on this machine, to try mpca out on: HDFS with two DataNodes, YARN with two NodeManagers.
+
+    It needs Java and no root. A checkout's `docker/`, the cluster of mpca's own tests, has the same configuration.
+    """
 
 
 @_hadoop.command("up")

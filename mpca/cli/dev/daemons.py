@@ -18,7 +18,7 @@ import psutil
 from mpca.config import child_environment
 from mpca.errors import EnvironmentRefused
 
-__all__ = ["DAEMONS", "JAVA_OPTIONS", "LOOPBACK", "WORKERS", "Daemons", "Place"]
+__all__ = ["DAEMONS", "JAVA_OPTIONS", "LOOPBACK", "WORKERS", "Daemons", "HadoopSetup"]
 
 LOOPBACK = "127.0.0.1"
 #: Addresses of the two worker hosts.
@@ -51,7 +51,7 @@ JAVA_OPTIONS = (
 
 
 @dataclass(frozen=True)
-class Place:
+class HadoopSetup:
     """What the daemons of one cluster share."""
 
     folder: Path  # everything of this cluster lies below it
@@ -83,14 +83,14 @@ class Place:
 class Daemons:
     """Processes of one cluster. Knows nothing of whether they are ready: `readiness.py` asks them."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, setup: HadoopSetup) -> None:
+        self._setup = setup
 
     def format(self) -> None:
         """Make the name space, if there is none yet."""
-        if (self._place.data / "namenode" / "current").exists():
+        if (self._setup.data / "namenode" / "current").exists():
             return
-        with self._place.log("namenode").open("ab") as log:
+        with self._setup.log("namenode").open("ab") as log:
             subprocess.run(
                 self._command("format", "namenode", 128, "-format", "-nonInteractive"),
                 env=self._environment(),
@@ -104,11 +104,11 @@ class Daemons:
         """Start one, in a session of its own and nobody's child."""
         role = name.rstrip("12")
         command = self._command(name, role, _MAINS[role][1], *self._own_settings(name, role))
-        with self._place.log(name).open("ab") as log:
+        with self._setup.log(name).open("ab") as log:
             subprocess.run(
                 ["setsid", "--fork", *command],
                 env=self._environment(),
-                cwd=self._place.folder,
+                cwd=self._setup.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -121,10 +121,10 @@ class Daemons:
         Raises:
             EnvironmentRefused: it failed; with what it said.
         """
-        place = self._place
+        setup = self._setup
         command = [
-            *(f"{place.java_home}/bin/java", *JAVA_OPTIONS, "-Xmx128m"),
-            *("-cp", f"{place.conf}:{place.jars}/*", main, *arguments),
+            *(f"{setup.java_home}/bin/java", *JAVA_OPTIONS, "-Xmx128m"),
+            *("-cp", f"{setup.conf}:{setup.jars}/*", main, *arguments),
         ]
         done = subprocess.run(command, env=self._environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode:
@@ -133,7 +133,7 @@ class Daemons:
 
     def find(self) -> dict[str, psutil.Process]:
         """Those that live, by name."""
-        start = f"{_MARK}{self._place.folder}#"
+        start = f"{_MARK}{self._setup.folder}#"
         found = {}
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -144,7 +144,7 @@ class Daemons:
 
     def containers(self) -> list[psutil.Process]:
         """Processes of YARN applications: they work in a folder of a NodeManager."""
-        nodes = str(self._place.data / "nodemanager")
+        nodes = str(self._setup.data / "nodemanager")
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -153,16 +153,16 @@ class Daemons:
         return found
 
     def _command(self, name: str, role: str, heap_mb: int, *arguments: str) -> list[str]:
-        place = self._place
+        setup = self._setup
         return [
-            f"{place.java_home}/bin/java",
-            f"{_MARK}{place.folder}#{name}",
+            f"{setup.java_home}/bin/java",
+            f"{_MARK}{setup.folder}#{name}",
             *JAVA_OPTIONS,
             f"-Xmx{heap_mb}m",
-            f"-Djava.io.tmpdir={place.data}/tmp",
-            *(f"-D{what}.log.dir={place.logs}" for what in ("hadoop", "yarn")),
-            f"-Dhadoop.home.dir={place.folder}",
-            *("-cp", f"{place.conf}:{place.jars}/*", _MAINS[role][0]),
+            f"-Djava.io.tmpdir={setup.data}/tmp",
+            *(f"-D{what}.log.dir={setup.logs}" for what in ("hadoop", "yarn")),
+            f"-Dhadoop.home.dir={setup.folder}",
+            *("-cp", f"{setup.conf}:{setup.jars}/*", _MAINS[role][0]),
             *arguments,
         ]
 
@@ -170,10 +170,10 @@ class Daemons:
         """What a worker has for itself, before the files."""
         if role not in ("datanode", "nodemanager"):
             return []
-        place, host, data = self._place, WORKERS[int(name[-1]) - 1], self._place.data / name
+        setup, host, data = self._setup, WORKERS[int(name[-1]) - 1], self._setup.data / name
 
         def at(service: str) -> str:
-            return f"{host}:{place.port(name, service)}"
+            return f"{host}:{setup.port(name, service)}"
 
         if role == "datanode":
             settings = {
@@ -197,4 +197,4 @@ class Daemons:
 
     def _environment(self) -> dict[str, str]:
         """Containers inherit JAVA_HOME and HADOOP_CONF_DIR of their NodeManager."""
-        return child_environment(JAVA_HOME=self._place.java_home, HADOOP_CONF_DIR=str(self._place.conf))
+        return child_environment(JAVA_HOME=self._setup.java_home, HADOOP_CONF_DIR=str(self._setup.conf))

@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 
 from mpca.cli.dev.artifacts import VERSION, jars, java_home
-from mpca.cli.dev.daemons import DAEMONS, LOOPBACK, WORKERS, Daemons, Place
+from mpca.cli.dev.daemons import DAEMONS, LOOPBACK, WORKERS, Daemons, HadoopSetup
 from mpca.cli.dev.readiness import get_json, jmx, ready, wait_until
 from mpca.cli.dev.rendering import PORTS, render
 from mpca.config import environment
@@ -64,7 +64,7 @@ class Hadoop:
         with self._alone():
             if not self._state.is_file():
                 self._make()
-            daemons = Daemons(self.place)
+            daemons = Daemons(self.setup)
             missing = [name for name in DAEMONS if name not in daemons.find()]
             self._render()
             if "namenode" in missing:
@@ -81,7 +81,7 @@ class Hadoop:
         if not self._state.is_file():
             return
         with self._alone():
-            daemons = Daemons(self.place)
+            daemons = Daemons(self.setup)
             _end([*daemons.find().values()])
             _end(daemons.containers())
             if not keep_data:
@@ -91,8 +91,8 @@ class Hadoop:
         """Every daemon's state: "ready", "not ready" or "down"."""
         if not self._state.is_file():
             return dict.fromkeys(DAEMONS, "down")
-        running = Daemons(self.place).find()
-        return {name: ("ready" if ready(self.place, name) else "not ready") if name in running else "down" for name in DAEMONS}
+        running = Daemons(self.setup).find()
+        return {name: ("ready" if ready(self.setup, name) else "not ready") if name in running else "down" for name in DAEMONS}
 
     def env(self) -> dict[str, str]:
         """What a process needs that is to find this cluster.
@@ -100,11 +100,11 @@ class Hadoop:
         Raises:
             EnvironmentRefused: it was never up.
         """
-        place = self.place
+        setup = self.setup
         return {
-            "HADOOP_CONF_DIR": str(place.conf),
-            "YARN_CONF_DIR": str(place.conf),
-            "JAVA_HOME": place.java_home,
+            "HADOOP_CONF_DIR": str(setup.conf),
+            "YARN_CONF_DIR": str(setup.conf),
+            "JAVA_HOME": setup.java_home,
             # Otherwise drivers and executors bind to the machine's own address, which is not the daemons'.
             "SPARK_LOCAL_IP": LOOPBACK,
         }
@@ -121,7 +121,7 @@ class Hadoop:
 
     def start(self, name: str, wait: bool = True) -> None:
         """Start one that is not there; with `wait`, until it works."""
-        Daemons(self.place).start(name)
+        Daemons(self.setup).start(name)
         if wait:
             self._await(name)
 
@@ -131,24 +131,24 @@ class Hadoop:
         self.start(name)
 
     def pid(self, name: str) -> int:
-        return self._process(name).pid
+        return int(self._process(name).pid)
 
     def log(self, name: str) -> Path:
-        return self.place.log(name)
+        return self.setup.log(name)
 
     # ---- what is asked of it ----
 
     @property
     def hdfs_url(self) -> str:
-        return f"hdfs://{LOOPBACK}:{self.place.ports['namenode_rpc']}"
+        return f"hdfs://{LOOPBACK}:{self.setup.ports['namenode_rpc']}"
 
     @property
     def webhdfs_url(self) -> str:
-        return f"webhdfs://{LOOPBACK}:{self.place.ports['namenode_http']}"
+        return f"webhdfs://{LOOPBACK}:{self.setup.ports['namenode_http']}"
 
     @property
     def resourcemanager_url(self) -> str:
-        return f"http://{LOOPBACK}:{self.place.ports['resourcemanager_http']}"
+        return f"http://{LOOPBACK}:{self.setup.ports['resourcemanager_http']}"
 
     def resourcemanager(self, path: str) -> Any:
         """The ResourceManager's REST: ``resourcemanager("apps")`` is ``/ws/v1/cluster/apps``."""
@@ -156,12 +156,12 @@ class Hadoop:
 
     def nodemanager(self, number: int, path: str) -> Any:
         """A NodeManager's REST: ``nodemanager(1, "containers")`` is ``/ws/v1/node/containers`` of the first."""
-        port = self.place.port(f"nodemanager{number}", "nodemanager_http")
+        port = self.setup.port(f"nodemanager{number}", "nodemanager_http")
         return get_json(f"http://{WORKERS[number - 1]}:{port}/ws/v1/node/{path}")
 
     def jmx(self, name: str) -> dict[str, Any]:
         """A bean of the NameNode, such as "FSNamesystemState"."""
-        return jmx(self.place, name)
+        return jmx(self.setup, name)
 
     def admin(self, *arguments: str) -> str:
         """``hdfs dfsadmin ARGUMENTS``: its output.
@@ -169,10 +169,10 @@ class Hadoop:
         Raises:
             EnvironmentRefused: it failed; with what it said.
         """
-        return Daemons(self.place).tool("org.apache.hadoop.hdfs.tools.DFSAdmin", *arguments)
+        return Daemons(self.setup).tool("org.apache.hadoop.hdfs.tools.DFSAdmin", *arguments)
 
     @property
-    def place(self) -> Place:
+    def setup(self) -> HadoopSetup:
         """Folders and ports.
 
         Raises:
@@ -181,7 +181,7 @@ class Hadoop:
         if not self._state.is_file():
             raise EnvironmentRefused(f"no Hadoop here: {self.folder}; start one by `mpca dev hadoop up --dir {self.folder}`")
         ports = json.loads(self._state.read_text())["ports"]
-        return Place(self.folder, jars(self._say), java_home(), ports)
+        return HadoopSetup(self.folder, jars(self._say), java_home(), ports)
 
     # ---- inside ----
 
@@ -197,21 +197,21 @@ class Hadoop:
         self._state.write_text(json.dumps({"hadoop": VERSION, "ports": ports}, indent=2))
 
     def _render(self) -> None:
-        place = self.place
-        render(place.conf, namenode=LOOPBACK, resourcemanager=LOOPBACK, data=place.data, ports=place.ports)
-        place.logs.mkdir(exist_ok=True)
-        (place.data / "tmp").mkdir(parents=True, exist_ok=True)
+        setup = self.setup
+        render(setup.conf, namenode=LOOPBACK, resourcemanager=LOOPBACK, data=setup.data, ports=setup.ports)
+        setup.logs.mkdir(exist_ok=True)
+        (setup.data / "tmp").mkdir(parents=True, exist_ok=True)
 
     def _await(self, name: str) -> None:
-        place, daemons = self.place, Daemons(self.place)
-        if wait_until(lambda: ready(place, name) or name not in daemons.find(), _READY_S) and ready(place, name):
+        setup, daemons = self.setup, Daemons(self.setup)
+        if wait_until(lambda: ready(setup, name) or name not in daemons.find(), _READY_S) and ready(setup, name):
             return
         what = f"not ready after {_READY_S:.0f} s" if name in daemons.find() else "ended"
-        tail = "\n".join(place.log(name).read_text(errors="replace").splitlines()[-_TAIL_LINES:])
-        raise EnvironmentRefused(f"{name} {what}: log={place.log(name)}\n{tail}")
+        tail = "\n".join(setup.log(name).read_text(errors="replace").splitlines()[-_TAIL_LINES:])
+        raise EnvironmentRefused(f"{name} {what}: log={setup.log(name)}\n{tail}")
 
     def _process(self, name: str) -> psutil.Process:
-        found = Daemons(self.place).find().get(name)
+        found = Daemons(self.setup).find().get(name)
         if found is None:
             raise EnvironmentRefused(f"{name} does not run: folder={self.folder}")
         return found

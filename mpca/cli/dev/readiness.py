@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
-from mpca.cli.dev.daemons import LOOPBACK, WORKERS, Place
+from mpca.cli.dev.daemons import LOOPBACK, WORKERS, HadoopSetup
 
 __all__ = ["get_json", "jmx", "ready", "wait_until"]
 
@@ -23,16 +23,16 @@ def get_json(url: str) -> Any:
         return json.load(answer)
 
 
-def jmx(place: Place, name: str) -> dict[str, Any]:
+def jmx(setup: HadoopSetup, name: str) -> dict[str, Any]:
     """One bean of the NameNode, by its name."""
-    beans = get_json(f"http://{LOOPBACK}:{place.ports['namenode_http']}/jmx?qry=Hadoop:service=NameNode,name={name}")["beans"]
+    beans = get_json(f"http://{LOOPBACK}:{setup.ports['namenode_http']}/jmx?qry=Hadoop:service=NameNode,name={name}")["beans"]
     return dict(beans[0]) if beans else {}
 
 
-def ready(place: Place, name: str) -> bool:
+def ready(setup: HadoopSetup, name: str) -> bool:
     """Whether a daemon works for others: a DataNode is live to the NameNode, a NodeManager is running to the RM."""
     try:
-        return _CHECKS[name.rstrip("12")](place, name)
+        return _CHECKS[name.rstrip("12")](setup, name)
     except (OSError, ValueError, KeyError):  # not there, or not all of it
         return False
 
@@ -47,28 +47,28 @@ def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
     return True
 
 
-def _namenode(place: Place, name: str) -> bool:
-    return jmx(place, "NameNodeStatus").get("State") == "active"
+def _namenode(setup: HadoopSetup, name: str) -> bool:
+    return jmx(setup, "NameNodeStatus").get("State") == "active"
 
 
-def _datanode(place: Place, name: str) -> bool:
-    info = jmx(place, "NameNodeInfo")
-    port = place.port(name, "datanode_data")
+def _datanode(setup: HadoopSetup, name: str) -> bool:
+    info = jmx(setup, "NameNodeInfo")
+    port = setup.port(name, "datanode_data")
     live = [node["xferaddr"] for node in json.loads(info["LiveNodes"]).values() if node["lastContact"] <= 3]
     return info["Safemode"] == "" and any(address.endswith(f":{port}") for address in live)
 
 
-def _resourcemanager(place: Place, name: str) -> bool:
-    info = get_json(f"http://{LOOPBACK}:{place.ports['resourcemanager_http']}/ws/v1/cluster/info")
-    return info["clusterInfo"]["state"] == "STARTED"
+def _resourcemanager(setup: HadoopSetup, name: str) -> bool:
+    info = get_json(f"http://{LOOPBACK}:{setup.ports['resourcemanager_http']}/ws/v1/cluster/info")
+    return str(info["clusterInfo"]["state"]) == "STARTED"
 
 
-def _nodemanager(place: Place, name: str) -> bool:
-    nodes = get_json(f"http://{LOOPBACK}:{place.ports['resourcemanager_http']}/ws/v1/cluster/nodes")["nodes"] or {}
+def _nodemanager(setup: HadoopSetup, name: str) -> bool:
+    nodes = get_json(f"http://{LOOPBACK}:{setup.ports['resourcemanager_http']}/ws/v1/cluster/nodes")["nodes"] or {}
     host = WORKERS[int(name[-1]) - 1]
     listed = any(node["nodeHostName"] == host and node["state"] == "RUNNING" for node in nodes.get("node", []))
     # The RM believes in a killed one for a while: its own word too.
-    mine = get_json(f"http://{host}:{place.port(name, 'nodemanager_http')}/ws/v1/node/info")
+    mine = get_json(f"http://{host}:{setup.port(name, 'nodemanager_http')}/ws/v1/node/info")
     return listed and mine["nodeInfo"]["nodeHealthy"]
 
 

@@ -4,7 +4,7 @@ import json
 import sys
 import time
 
-from mpca.spark.yarn.submitted import Origin, submitted_session
+from mpca.spark.yarn.submitted import ApplicationInfo, submitted_session
 
 if __name__ == "__main__":
     session = submitted_session()
@@ -13,5 +13,5 @@ if __name__ == "__main__":
     scala, wanted = session.sparkContext._jsc.sc(), int(sys.argv[1])
     while scala.getExecutorMemoryStatus().size() <= wanted:  # the driver counts too
         time.sleep(0.02)
-    print("executors", json.dumps(Origin.of(session).since_submit(time.time())))
+    print("executors", json.dumps(ApplicationInfo.of(session).since_submit(time.time())))
     session.stop()

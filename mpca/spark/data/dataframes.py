@@ -43,7 +43,7 @@ _PYTHON_ERROR = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Refused|Interru
 
 @dataclass(frozen=True)
 class IngestedData:
-    """A data set that was written, to train on: ``mpca.Distributor(conf=data.conf)``, and ``mpca.data("train")`` in it."""
+    """A data set that was written, to train on: ``mpca.Distributor(conf=data.conf)``, and ``mpca.dataset("train")`` in it."""
 
     path: str
     """As `data.path` of a configuration."""
@@ -217,7 +217,7 @@ def _write_all(context: SparkContext, packed: RDD[Any], plan: Plan, on_progress:
     shards = sum(plan.shards.values())
     done = context.accumulator(0)
     keyed = packed.mapPartitions(partial(_keyed, plan))
-    ordered = keyed.repartitionAndSortWithinPartitions(shards, _place)
+    ordered = keyed.repartitionAndSortWithinPartitions(shards, _place)  # type: ignore[call-overload]  # pyspark asks for more
     with _telling(done, plan.records, on_progress):
         written = sum(ordered.mapPartitionsWithIndex(partial(_write, plan, done)).collect())
     if written != plan.records:

@@ -18,7 +18,7 @@ from py4j.java_gateway import JavaPackage
 from mpca.errors import EnvironmentRefused
 from mpca.spark.jvm.bridge import JAR
 from mpca.spark.jvm.errors import storage_errors
-from mpca.spark.jvm.segment import Segment
+from mpca.spark.jvm.segment import DriverSegment
 from mpca.storage.locations import Location
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class HdfsStore:
             raise EnvironmentRefused(
                 f"the Spark session lacks {JAR.name}, which reads and writes {root.text}: add it to spark.jars"
             )
-        self._segment = Segment()
+        self._segment = DriverSegment()
         try:
             with storage_errors(root.text):
                 self._java = bridge.files(context._jsc.sc(), root.text, self._segment.path, private)

@@ -11,10 +11,10 @@ import os
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Segment"]
+__all__ = ["DriverSegment"]
 
 
-class Segment:
+class DriverSegment:
     """One vector at a time, from the file's start on. Not safe for two threads at once."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Segment:
             os.posix_fallocate(self._fd, 0, size_bytes)
             self._size = size_bytes
 
-    def write(self, vector: npt.NDArray[np.float32]) -> int:
+    def write(self, vector: npt.NDArray[np.float32 | np.uint8]) -> int:
         """Copy a vector in; its bytes."""
         data = np.ascontiguousarray(vector).view(np.uint8).data
         self.reserve(len(data))

@@ -6,17 +6,17 @@ Thin on purpose. Decisions are in `mpca.driver`, jobs and bytes in the JVM (``or
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from mpca.driver import cluster as port
-from mpca.driver.cluster import AgentSpec, ClusterEvent
+from mpca.driver.cluster import AgentSpec
+from mpca.driver.events import ClusterEvent
 from mpca.errors import RemoteProtocolError
 from mpca.spark.jvm.bridge import MpcaBridge
-from mpca.spark.jvm.segment import Segment
+from mpca.spark.jvm.segment import DriverSegment
 from mpca.spark.yarn.client import loss_reason
 from mpca.wire.codec import encode
 from mpca.wire.messages import Hello, Start
@@ -31,9 +31,7 @@ __all__ = ["AGENT_COMMAND", "SparkCluster"]
 AGENT_COMMAND = ("-m", "mpca.agent.main")
 _FRAME_HEADER = 4  # the length in front of a frame's body
 
-_EVENTS: dict[str, type[ClusterEvent]] = {
-    cls.__name__: cls for cls in vars(port).values() if isinstance(cls, type) and issubclass(cls, ClusterEvent)
-}
+_EVENTS: dict[str, type[ClusterEvent]] = {cls.__name__: cls for cls in get_args(ClusterEvent)}
 #: Fields that are more than a plain value.
 _NESTED: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("AgentHello", "hello"): lambda fields: Hello(**fields),
@@ -58,7 +56,7 @@ class SparkCluster:
         agent_command: Sequence[str] = AGENT_COMMAND,
     ) -> None:
         self._agent_command = list(agent_command)
-        self._segment = Segment()
+        self._segment = DriverSegment()
         self._closed = False
         try:
             self._bridge = MpcaBridge(

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,25 +98,41 @@ def session(
 
     if not JAR.is_file():
         raise EnvironmentRefused(f"the JVM part is not built: {JAR} is missing; run `make setup`, or `mvn package` in jvm/")
-    if work_dir is None:
-        with (
-            tempfile.TemporaryDirectory(prefix="mpca-") as folder,
-            session(
-                folder,
-                executors=executors,
-                agents_per_executor=agents_per_executor,
-                executor_memory=executor_memory,
-                driver_memory=driver_memory,
-                conf=conf,
-                name=name,
-                ui=ui,
-                log_level=log_level,
-            ) as own,
-        ):
-            yield own
-        return
-    home = Path(work_dir).resolve() / "spark"
+    with ExitStack() as stack:
+        folder = work_dir if work_dir is not None else stack.enter_context(tempfile.TemporaryDirectory(prefix="mpca-"))
+        home = Path(folder).resolve() / "spark"
+        chosen = _chosen(home, executors, agents_per_executor, executor_memory, driver_memory, conf or {}, name, ui)
+        check_session(chosen, agents=executors * agents_per_executor, agents_per_executor=agents_per_executor)
+        check_heaps(chosen)
+        if str(chosen["spark.master"]).startswith("local"):
+            check_limits(executors, executors * agents_per_executor)
+        if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:
+            raise EnvironmentRefused("this process has a Spark session already; stop it, or run on it by mpca.Distributor")
+        _make_home(home, log_level)
+        gateway = None
+        try:
+            gateway = _launch(home, chosen)
+            yield _open(gateway, home, chosen)
+        finally:
+            started = _started(home)
+            _stop(gateway)
+            _end(started)
+            _remove(home)
+
+
+def _chosen(
+    home: Path,
+    executors: int,
+    agents_per_executor: int,
+    executor_memory: int,
+    driver_memory: int,
+    conf: Mapping[str, str],
+    name: str,
+    ui: bool,
+) -> dict[str, str]:
+    """All settings of an embedded session; arguments as of `session`, `home` is its own folder."""
     mebibytes = executor_memory >> 20
+    java_options = f"{_JAVA_OPTIONS} -Djava.io.tmpdir={home / 'local'}"
     chosen = {
         **SETTINGS,
         "spark.app.name": name,
@@ -131,31 +147,16 @@ def session(
         "spark.sql.warehouse.dir": str(home / "warehouse"),
         "spark.ui.enabled": str(ui).lower(),
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} -Djava.io.tmpdir={home / 'local'}",
-        "spark.executor.extraJavaOptions": f"{_JAVA_OPTIONS} -Djava.io.tmpdir={home / 'local'}",
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.executor.extraJavaOptions": java_options,
         # However often executors are killed, the application goes on.
         "spark.deploy.maxExecutorRetries": "-1",
-        **(conf or {}),
+        **conf,
     }
     if chosen["spark.master"].startswith("local-cluster"):  # daemons by hand know of no secret, or of their own
         chosen = {"spark.authenticate": "true", "spark.authenticate.secret": secrets.token_hex(32), **chosen}
     chosen["spark.ui.filters"] = ",".join(filter(None, (OWNER_FILTER, chosen.get("spark.ui.filters"))))
-    check_session(chosen, agents=executors * agents_per_executor, agents_per_executor=agents_per_executor)
-    check_heaps(chosen)
-    if str(chosen["spark.master"]).startswith("local"):
-        check_limits(executors, executors * agents_per_executor)
-    if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:
-        raise EnvironmentRefused("this process has a Spark session already; stop it, or run on it by mpca.Distributor")
-    _make_home(home, log_level)
-    gateway = None
-    try:
-        gateway = _launch(home, chosen)
-        yield _open(gateway, home, chosen)
-    finally:
-        started = _started(home)
-        _stop(gateway)
-        _end(started)
-        _remove(home)
+    return chosen
 
 
 def _make_home(home: Path, log_level: str) -> None:

@@ -236,7 +236,7 @@ def application_ids(text: str) -> list[str]:
 
 def _bytes(text: str) -> float:
     number, unit = re.fullmatch(r"([\d.]+) ?([KMGTkmgt]?)i?B", text).groups()  # type: ignore[union-attr]
-    return float(number) * 1024 ** " KMGT".index(unit.upper() or " ")
+    return float(number) * (1 << 10 * " KMGT".index(unit.upper() or " "))
 
 
 def _first_line(error: Py4JJavaError) -> str:

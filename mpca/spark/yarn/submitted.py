@@ -11,17 +11,17 @@ from mpca.errors import EnvironmentRefused, JvmError, RunFailed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Origin", "check_alive", "far_folder", "submitted_session"]
+__all__ = ["ApplicationInfo", "check_alive", "cluster_run_folder", "submitted_session"]
 
 #: What spark-submit sets for the Python program that it starts.
 _STARTED_BY = "PYSPARK_GATEWAY_PORT"
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a session comes from."""
+class ApplicationInfo:
+    """What a session's application is, and since when."""
 
-    application: str  # YARN's id; Spark's own for other masters
+    id: str  # YARN's; Spark's own for other masters
     attempt: int  # 1, 2, ... in cluster mode, where YARN starts a driver again; else 1
     yarn: bool
     cluster_mode: bool  # the driver runs in a container
@@ -30,21 +30,21 @@ class Origin:
     home: str  # cluster mode: URL of the user's folder on the cluster's file system
 
     @classmethod
-    def of(cls, session: SparkSession) -> Origin:
+    def of(cls, session: SparkSession) -> ApplicationInfo:
         context: Any = session.sparkContext
         conf = context.getConf()
         attempt = context._jsc.sc().applicationAttemptId()
         # Sessions that are no program's have it too: a notebook's may be hours old.
         since = conf.get("spark.app.submitTime") if environment(_STARTED_BY) else None
-        far = conf.get("spark.submit.deployMode") == "cluster"
+        in_container = conf.get("spark.submit.deployMode") == "cluster"
         return cls(
-            application=str(context.applicationId),
+            id=str(context.applicationId),
             attempt=int(attempt.get()) if attempt.isDefined() else 1,
             yarn=conf.get("spark.master", "").startswith("yarn"),
-            cluster_mode=far,
+            cluster_mode=in_container,
             submitted=float(since) / 1000 if since else None,
             began=float(context.startTime) / 1000,
-            home=_home(context) if far else "",
+            home=_home(context) if in_container else "",
         )
 
     def run_folder(self, name: str) -> str:
@@ -53,7 +53,7 @@ class Origin:
         In cluster mode the driver's container is gone after the run, and a later attempt must find the same folder.
         """
         if self.cluster_mode and self.home.startswith("hdfs://"):
-            return far_folder(self.home, name, self.application)
+            return cluster_run_folder(self.home, name, self.id)
         return ""
 
     def since_submit(self, wall: float) -> float:
@@ -91,7 +91,7 @@ def _home(context: Any) -> str:
     return str(system.getHomeDirectory().toString())
 
 
-def far_folder(home: str, name: str, application: str) -> str:
+def cluster_run_folder(home: str, name: str, application: str) -> str:
     """The run folder of an application in cluster mode, below the user's own."""
     return f"{home}/mpca/runs/{name}-{application}"
 

@@ -6,7 +6,7 @@ import mpca
 def train() -> int:
     import torch
 
-    torch.manual_seed(3 + mpca.agent())
+    torch.manual_seed(3 + mpca.rank())
     model = torch.nn.Linear(4, 1, bias=False)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
     mpca.attach(model, optimizer)
@@ -17,7 +17,7 @@ def train() -> int:
         loss.backward()
         optimizer.step()
         mpca.log(loss=loss)
-    return mpca.agent()
+    return mpca.rank()
 
 
 def evaluate(state: dict) -> dict:

@@ -20,7 +20,7 @@ while not mpca.stopping():
     optimizer.step()
     time.sleep(0.01)
     steps += 1
-    if mpca.agent() == 1 and steps > 50:
+    if mpca.rank() == 1 and steps > 50:
         if been_here.exists() and not hoard:
             raise ValueError("the user's own mistake")
         been_here.touch()

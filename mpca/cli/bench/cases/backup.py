@@ -62,14 +62,14 @@ def measure(to: str = "hdfs:///tmp", size_bytes: int = _100_MIB, turns: int = 4)
     """The `backup` case.
 
     Raises:
-        ConfigError: no such place.
+        ConfigError: no such location.
         MpcaError: a backup was not written, or an agent was lost.
     """
     from mpca.cli.bench.run.engine import Case, open_run
     from mpca.spark.run.session import session
     from mpca.storage import Location
 
-    place = Location.parse(to) / f"mpca-bench-{os.getpid()}"
+    location = Location.parse(to) / f"mpca-bench-{os.getpid()}"
     # Heaps hold the executors' chunks and the driver's pieces; a backup passes in a segment beside them.
     heap = (1 << 30) + 4 * size_bytes
     with (
@@ -77,7 +77,7 @@ def measure(to: str = "hdfs:///tmp", size_bytes: int = _100_MIB, turns: int = 4)
         session(folder, executors=AGENTS, executor_memory=heap, driver_memory=heap, name="mpca bench") as spark,
         ExitStack() as stack,
     ):
-        writer = _writer(place, spark, stack)
+        writer = _writer(location, spark, stack)
         case = Case("backup", AGENTS, SHARDS, 3, 1 << 30, wait, (size_bytes, STEP_S), deadline_s=120.0)
         opened = open_run(spark, case, "lo")
         stack.callback(opened.cluster.close)
@@ -134,13 +134,13 @@ def cycles_a_second(ends: Sequence[float], windows: Sequence[Window]) -> float:
     return cycles / seconds
 
 
-def _writer(place: Any, spark: Any, stack: ExitStack) -> BackupWriter:
+def _writer(location: Any, spark: Any, stack: ExitStack) -> BackupWriter:
     """The production writer, over a folder that `stack` removes."""
     from mpca.api.stores import open_store
     from mpca.driver.backups import BackupWriter
     from mpca.storage import Backups
 
-    store = open_store(place, stack, spark)
+    store = open_store(location, stack, spark)
     stack.callback(store.delete, "")
     return BackupWriter(Backups(store, "backups", keep=1), "bench", 1, 0, {})
 

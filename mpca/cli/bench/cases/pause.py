@@ -27,7 +27,7 @@ from mpca.cli.bench.load import cpu_idle_share, cpu_ticks
 from mpca.cli.bench.run.training import TRAINING_CORE, train_one
 from mpca.cli.bench.show import show
 from mpca.cli.options import json_option
-from mpca.driver.cluster import AgentProgress
+from mpca.driver.events import AgentProgress
 from mpca.errors import MpcaError
 
 if TYPE_CHECKING:

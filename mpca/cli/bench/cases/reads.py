@@ -45,16 +45,16 @@ def measure(at: str = "hdfs:///tmp", size_bytes: int = 64 << 20, turns: int = 6)
     from mpca.storage.locations import webhdfs_of
     from mpca.storage.webhdfs import WebHdfsStore
 
-    place = Location.parse(at) / f"mpca-bench-{os.getpid()}"
-    if place.scheme != "hdfs":
+    location = Location.parse(at) / f"mpca-bench-{os.getpid()}"
+    if location.scheme != "hdfs":
         raise ConfigError(f"--at {at}: must be a folder of HDFS, hdfs://...")
-    web = webhdfs_of(place)
+    web = webhdfs_of(location)
     store = WebHdfsStore(web)
     try:
-        click.echo(f"writing {size_bytes} bytes to {place.text}", err=True)
+        click.echo(f"writing {size_bytes} bytes to {location.text}", err=True)
         store.write("file", os.urandom(size_bytes))
         click.echo(f"{turns} turns of each way", err=True)
-        ways: dict[str, list[dict[str, float]]] = in_agent(read_both, place.text, web.text, size_bytes, turns)
+        ways: dict[str, list[dict[str, float]]] = in_agent(read_both, location.text, web.text, size_bytes, turns)
     finally:
         store.delete("")
         store.close()

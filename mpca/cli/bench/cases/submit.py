@@ -148,11 +148,11 @@ def _alone(line: _Line, config: Resolved) -> float:
 
 
 def _run(line: _Line, folder: Path, turn: int) -> dict[str, float]:
-    place = folder / f"run-{turn}"
+    run_folder = folder / f"run-{turn}"
     words = line("mpca_run.py", [str(folder / "bench.toml")])
-    words[words.index("--conf") : words.index("--conf")] = ["--conf", f"spark.mpca.run.dir={place}"]
+    words[words.index("--conf") : words.index("--conf")] = ["--conf", f"spark.mpca.run.dir={run_folder}"]
     _finished(words)
-    stages: dict[str, float] = json.loads((place / "summary.json").read_text())["submit_seconds"]
+    stages: dict[str, float] = json.loads((run_folder / "summary.json").read_text())["submit_seconds"]
     return stages
 
 

@@ -17,6 +17,7 @@ import socket
 import sys
 import threading
 import time
+from typing import Any
 
 __all__ = ["Receiver", "main", "say", "send"]
 
@@ -53,7 +54,7 @@ class Receiver(threading.Thread):
         self.ended = time.monotonic()
 
 
-def main(order: dict) -> None:
+def main(order: dict[str, Any]) -> None:
     name, expected = order["name"], order["receive"]
     server = socket.create_server(tuple(order["listen"]), backlog=64)
     say("listening")

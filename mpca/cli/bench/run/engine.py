@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from mpca.cli.bench.load import Ticks, cpu_ticks, interface_bytes
 from mpca.clock import SystemClock
+from mpca.driver.agent_table import AgentTable
 from mpca.driver.cluster import AgentSpec, Cluster
 from mpca.driver.cycle import CycleMachine
-from mpca.driver.ledger import RunShape
 from mpca.driver.objectives import Goals
-from mpca.driver.roster import Roster
+from mpca.driver.run_shape import RunShape
 from mpca.driver.runner import Runner
+from mpca.driver.states import RunState
 from mpca.errors import MpcaError
 from mpca.methods import MPCA, to_dict
 from mpca.records import Record, Sink, to_json
@@ -103,7 +104,7 @@ class Opened:
         machine = self.runner.machine
         while machine.ended is None:
             self.runner.once()
-            if machine.stage == "PAUSED":
+            if machine.state == RunState.PAUSED:
                 self.runner.stop("failed", "an agent was lost or late; the cycle's reasons are in the log above")
         end = machine.ended
         if end.status == "failed":
@@ -148,7 +149,7 @@ def open_run(spark: SparkSession, case: Case, interface: str = "eth0", records: 
     cluster = SparkCluster(spark, shape.run, reducer=case.reducer, broadcast=case.broadcast)
     marks = Marks(interface, records)
     runner = Runner(
-        CycleMachine(shape, Roster(case.agents, 1), clock.now()),
+        CycleMachine(shape, AgentTable(case.agents, 1), clock.now()),
         cluster,
         method,
         AgentSpec(python=sys.executable, env=_ONE_THREAD, start=start),

@@ -25,10 +25,10 @@ def train_one(shape_name: str) -> list[tuple[float, float]]:
     images, labels = shape.inputs()
     mpca.attach(model, optimizer)
     steps = []
-    if mpca.agent() == 0 and (os.cpu_count() or 1) > 1:
+    if mpca.rank() == 0 and (os.cpu_count() or 1) > 1:
         os.sched_setaffinity(0, {TRAINING_CORE})
     while not mpca.stopping():
-        if mpca.agent() == 0:
+        if mpca.rank() == 0:
             train_step(model, optimizer, images, labels)
         else:
             time.sleep(STEP_S)

@@ -1,10 +1,10 @@
 package org.mpca.reduce;
 
 /**
- * How one shard is cut into chunks, and which executor sums which of them.
+ * How one shard is cut into chunks. Not for who sums which of them: that is {@code RangesStep}.
  *
- * <p>Executor e of K owns the elements floor(e n / K) .. floor((e + 1) n / K), its range; a range is cut into chunks of
- * equal size but for its last. A chunk is what travels and what is summed at a time: small enough that sums start
+ * <p>For K executors there are K ranges, of the elements floor(e n / K) .. floor((e + 1) n / K); a range is cut into chunks
+ * of equal size but for its last. A chunk is what travels and what is summed at a time: small enough that sums start
  * early (at least eight a range where the shard allows), large enough that the calls do not count.
  *
  * <p>Concurrency: immutable.
@@ -19,13 +19,10 @@ public final class ChunkPlan {
   private final int length;
   /** Byte offset of each chunk, and the length of the shard at the end. */
   private final int[] offsets;
-  /** First chunk of each executor, and the number of chunks at the end. */
-  private final int[] firsts;
 
-  private ChunkPlan(int length, int[] offsets, int[] firsts) {
+  private ChunkPlan(int length, int[] offsets) {
     this.length = length;
     this.offsets = offsets;
-    this.firsts = firsts;
   }
 
   /** The plan with chunks of the default size. */
@@ -59,7 +56,7 @@ public final class ChunkPlan {
       }
     }
     offsets[firsts[executors]] = length;
-    return new ChunkPlan(length, offsets, firsts);
+    return new ChunkPlan(length, offsets);
   }
 
   private static int chunkBytes(int length, int executors, int wanted) {
@@ -77,22 +74,8 @@ public final class ChunkPlan {
     return length;
   }
 
-  public int executors() {
-    return firsts.length - 1;
-  }
-
   public int chunks() {
     return offsets.length - 1;
-  }
-
-  /** First chunk of an executor's range. */
-  public int first(int executor) {
-    return firsts[executor];
-  }
-
-  /** One past the last chunk of an executor's range; equal to {@link #first} for an empty one. */
-  public int end(int executor) {
-    return firsts[executor + 1];
   }
 
   /** Byte offset of a chunk in the shard. */
@@ -103,14 +86,5 @@ public final class ChunkPlan {
   /** Bytes of a chunk. */
   public int length(int chunk) {
     return offsets[chunk + 1] - offsets[chunk];
-  }
-
-  /** Which executor sums a chunk. */
-  public int owner(int chunk) {
-    int executor = 0;
-    while (chunk >= firsts[executor + 1]) {
-      executor++;
-    }
-    return executor;
   }
 }

@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from mpca.api.finish import close_folder, is_final, keep
+from mpca.api.finish import is_final
 from mpca.api.launch import resolve
-from mpca.api.place import HdfsPlace, LocalPlace
+from mpca.api.location import HdfsRunLocation, LocalRunLocation, RunLocation
+from mpca.api.run_files import close_folder, keep
 from mpca.errors import AgentFailed, BackupError, BadRecords, ConfigError, EnvironmentRefused, JvmError, RunFailed
 from mpca.records import BadFile, RunRecord, Summary, read_records, read_summary, write_summary
 from mpca.records.lines import line_of
-from mpca.spark.yarn.submitted import Origin
+from mpca.spark.yarn.submitted import ApplicationInfo
 from mpca.storage import Backups, LocalStore, Location, RunLock
 from tests.storage.test_backup import state
 from tests.support.fake_executor import wait_until
@@ -28,20 +29,20 @@ from tests.support.fake_executor import wait_until
 RUN = RunRecord(t=0.0, name="digits", method="mpca", num_agents=2, seed=0, shards=3, phases=3)
 
 
-def origin(attempt: int) -> Origin:
-    return Origin("application_7_0001", attempt, yarn=True, cluster_mode=True, submitted=None, began=0.0, home="")
+def application(attempt: int) -> ApplicationInfo:
+    return ApplicationInfo("application_7_0001", attempt, yarn=True, cluster_mode=True, submitted=None, began=0.0, home="")
 
 
 def attempt(folder: Path, number: int, status: str, final: bool) -> bytes:
     """One attempt from its first moment to its end; the records of those before it, as it found them."""
     with ExitStack() as stack:
-        place = HdfsPlace(Location.parse(folder), stack)
-        epoch = place.take(None, False, origin(number))
-        found = place.folder.records.read_bytes()
-        records = place.begin(epoch, resolve(None), replace(RUN, attempt=number))
+        location = HdfsRunLocation(Location.parse(folder), stack)
+        epoch = location.take(None, False, application(number))
+        found = location.folder.records.read_bytes()
+        records = location.begin(epoch, resolve(None), replace(RUN, attempt=number))
         summary = Summary(status, f"reason {number}", "mpca", 2, 0, 1.0, None, attempts=epoch, final=final)
-        write_summary(place.folder.summary, summary)
-        place.publish(records.waiting)
+        write_summary(location.folder.summary, summary)
+        location.publish(records.waiting)
         return found
 
 
@@ -90,9 +91,9 @@ def test_bad_records_are_on_hdfs_while_a_run_goes_on_and_the_next_attempt_goes_o
     folder, there = tmp_path / "run", tmp_path / "run" / "bad.jsonl"
     for number, record in ((1, "a"), (2, "b")):
         with ExitStack() as stack:
-            place = HdfsPlace(Location.parse(folder), stack)
-            place.begin(place.take(None, False, origin(number)), resolve(None), replace(RUN, attempt=number))
-            bad = BadFile(place.folder.bad)
+            location = HdfsRunLocation(Location.parse(folder), stack)
+            location.begin(location.take(None, False, application(number)), resolve(None), replace(RUN, attempt=number))
+            bad = BadFile(location.folder.bad)
             for _ in range(2):
                 bad.met(1.0, 0, 0, [[record, "damaged"]], 0)
                 bad.flush(at_once=True)
@@ -103,11 +104,11 @@ def test_bad_records_are_on_hdfs_while_a_run_goes_on_and_the_next_attempt_goes_o
 
 # ---- what is left alone ------------------------------------------------------------------------------------------------
 
-HDFS_AND_LOCAL = pytest.mark.parametrize("kind", [LocalPlace, HdfsPlace], ids=["local", "hdfs"])
+HDFS_AND_LOCAL = pytest.mark.parametrize("kind", [LocalRunLocation, HdfsRunLocation], ids=["local", "hdfs"])
 
 
-def open_place(kind: type[LocalPlace] | type[HdfsPlace], folder: Path, stack: ExitStack) -> LocalPlace | HdfsPlace:
-    return LocalPlace(folder, stack) if kind is LocalPlace else HdfsPlace(Location.parse(folder), stack)
+def open_location(kind: type[RunLocation], folder: Path, stack: ExitStack) -> RunLocation:
+    return LocalRunLocation(folder, stack) if kind is LocalRunLocation else HdfsRunLocation(Location.parse(folder), stack)
 
 
 def everything(folder: Path) -> dict[str, tuple[int, bytes | None]]:
@@ -126,14 +127,14 @@ def driver_was_killed(folder: Path) -> None:
     (folder / "lock.epoch-1").rename(folder / "lock")
 
 
-def run_once(kind: type[LocalPlace] | type[HdfsPlace], folder: Path, resume: bool) -> int:
+def run_once(kind: type[RunLocation], folder: Path, resume: bool) -> int:
     """An attempt that begins and ends; its epoch."""
     with ExitStack() as stack:
-        place = open_place(kind, folder, stack)
-        epoch = place.take(None, resume, None)
-        records = place.begin(epoch, resolve(None), RUN)
-        write_summary(place.folder.summary, Summary("reached", "", "mpca", 2, 0, 1.0, None, attempts=epoch))
-        place.publish(records.waiting)
+        location = open_location(kind, folder, stack)
+        epoch = location.take(None, resume, None)
+        records = location.begin(epoch, resolve(None), RUN)
+        write_summary(location.folder.summary, Summary("reached", "", "mpca", 2, 0, 1.0, None, attempts=epoch))
+        location.publish(records.waiting)
         return epoch
 
 
@@ -156,7 +157,7 @@ def test_a_run_that_never_begins_leaves_its_folder_as_it_was(tmp_path: Path, kin
         (folder / "lock.beat").chmod(0o600)
     was = everything(folder)
     with ExitStack() as stack:  # Java is missing, say
-        open_place(kind, folder, stack).take(None, before != "nothing", None)
+        open_location(kind, folder, stack).take(None, before != "nothing", None)
         assert everything(folder) != was, "it has the lock"
     assert everything(folder) == was
     assert folder.exists() == (before != "nothing")
@@ -166,7 +167,7 @@ def test_a_run_that_never_begins_leaves_its_folder_as_it_was(tmp_path: Path, kin
 def test_what_others_put_into_a_folder_that_never_began_stays(tmp_path: Path, kind: type) -> None:
     folder = tmp_path / "run"
     with ExitStack() as stack:
-        open_place(kind, folder, stack).take(None, False, None)
+        open_location(kind, folder, stack).take(None, False, None)
         (folder / "letter").write_text("mine")
     assert everything(folder).keys() == {"letter"}
 
@@ -198,28 +199,28 @@ def test_records_of_somebody_else_stay_when_the_parts_go(tmp_path: Path) -> None
     folder = tmp_path / "run"
     (folder / "records").mkdir(parents=True)
     (folder / "records" / "song.ogg").write_bytes(b"la")
-    run_once(HdfsPlace, folder, resume=True)
+    run_once(HdfsRunLocation, folder, resume=True)
     assert (folder / "records" / "song.ogg").read_bytes() == b"la"
     assert [one.name for one in (folder / "records").iterdir()] == ["song.ogg"]
 
 
 def test_an_existing_folder_is_not_begun_anew_because_its_driver_was_killed(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    run_once(HdfsPlace, folder, resume=False)
+    run_once(HdfsRunLocation, folder, resume=False)
     driver_was_killed(folder)
     was = everything(folder)
     with pytest.raises(ConfigError, match="run folder exists"):
-        run_once(HdfsPlace, folder, resume=False)
+        run_once(HdfsRunLocation, folder, resume=False)
     assert everything(folder) == was
 
 
 def test_of_two_attempts_at_once_one_has_the_folder_and_the_other_changes_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with ExitStack() as stack:
-        LocalPlace(folder, stack).take(None, False, None)
+        LocalRunLocation(folder, stack).take(None, False, None)
         was = everything(folder)
         with pytest.raises(BackupError, match=rf"another driver writes here: .*owner=pid {os.getpid()} on .*; stop it, or use"):
-            run_once(LocalPlace, folder, resume=True)
+            run_once(LocalRunLocation, folder, resume=True)
         assert everything(folder) == was
 
 
@@ -233,20 +234,20 @@ def test_of_two_attempts_at_once_one_has_the_folder_and_the_other_changes_nothin
     ids=["reused pid", "other host", "other host that says so"],
 )
 def test_a_lock_that_nobody_holds_blocks_no_resume(tmp_path: Path, left: dict) -> None:
-    run_once(LocalPlace, tmp_path / "run", resume=False)
+    run_once(LocalRunLocation, tmp_path / "run", resume=False)
     (tmp_path / "run" / "lock").write_text(json.dumps(left))
-    assert run_once(LocalPlace, tmp_path / "run", resume=True) == 4
+    assert run_once(LocalRunLocation, tmp_path / "run", resume=True) == 4
 
 
 def test_a_driver_whose_lock_was_removed_by_hand_yields_to_the_next(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with ExitStack() as stack:
-        first = LocalPlace(folder, stack)
+        first = LocalRunLocation(folder, stack)
         first.begin(first.take(None, False, None), resolve(None), RUN)
         (folder / "lock").unlink()
         assert first.lost is None, "a lock that is merely gone is nobody's"
         with ExitStack() as other:
-            LocalPlace(folder, other).take(None, True, None, above=1)
+            LocalRunLocation(folder, other).take(None, True, None, above=1)
             wait_until(lambda: first.lost is not None, "the look at the lock", 20.0)
         assert "another driver writes here" in str(first.lost)
 
@@ -258,14 +259,14 @@ def test_all_of_a_run_is_its_owners_alone_whatever_the_umask(tmp_path: Path, kin
     before = os.umask(mask)
     try:
         with ExitStack() as stack:
-            place = open_place(kind, folder, stack)
-            records = place.begin(place.take(None, False, None), resolve(None), RUN)
+            location = open_location(kind, folder, stack)
+            records = location.begin(location.take(None, False, None), resolve(None), RUN)
             Backups(LocalStore(folder, private=True), "backups").write(state(3))
             summary = Summary("reached", "", "mpca", 2, 0, 1.0, None)
-            bad = BadFile(place.folder.bad)
+            bad = BadFile(location.folder.bad)
             bad.met(1.0, 0, 0, [["a", "damaged"]], 0)
-            assert close_folder(records, bad, place.folder, 1.0, summary, b"model") == []
-            place.publish(records.waiting)
+            assert close_folder(records, bad, location.folder, 1.0, summary, b"model") == []
+            location.publish(records.waiting)
     finally:
         os.umask(before)
     names = {str(path.relative_to(folder)) for path in folder.rglob("*")}
@@ -291,13 +292,13 @@ def test_what_a_folder_does_not_take_is_said_and_kept_elsewhere(tmp_path: Path, 
     folder = tmp_path / "run"
     summary = Summary("reached", "", "mpca", 2, 0, 1.0, None)
     with ExitStack() as stack:
-        place = LocalPlace(folder, stack)
-        records = place.begin(place.take(None, False, None), resolve(None), RUN)
+        location = LocalRunLocation(folder, stack)
+        records = location.begin(location.take(None, False, None), resolve(None), RUN)
         shutil.rmtree(folder)
-        bad = BadFile(place.folder.bad)
+        bad = BadFile(location.folder.bad)
         bad.met(1.0, 0, 0, [["a", "damaged"]], 0)
-        faults = close_folder(records, bad, place.folder, 1.0, summary, b"model")
-        told = keep(place.folder, records, bad, summary, b"model")
+        faults = close_folder(records, bad, location.folder, 1.0, summary, b"model")
+        told = keep(location.folder, records, bad, summary, b"model")
     files = ("model.safetensors", "records.jsonl", "bad.jsonl", "summary.json")
     assert faults == [f"{name}: No such file or directory" for name in files]
     assert not folder.exists(), "a folder that was removed is not made again"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mpca.driver import cluster as c
-from mpca.driver import instructions as i
+from mpca.driver.events import ExecutorLost, OrderFailed, Tick
+from mpca.driver.instructions import CancelOrder
 from tests.driver.support import Machine, order_of
 
 
@@ -15,14 +15,14 @@ def test_an_order_is_cancelled_two_seconds_after_its_own_deadline_and_once() -> 
     order = order_of(machine.cycle(out))
     assert order.deadline == 8.0
     for at in (5.1, 8.1, 10.0):
-        assert machine.tell(i.Tick(), at=at) == []
-    assert machine.tell(i.Tick(), at=10.1) == [i.CancelOrder(order.order, "no answer within cluster.cycle_deadline=5s")]
-    assert machine.tell(i.Tick(), at=10.2) == [], "once"
+        assert machine.tell(Tick(), at=at) == []
+    assert machine.tell(Tick(), at=10.1) == [CancelOrder(order.order, "no answer within cluster.cycle_deadline=5s")]
+    assert machine.tell(Tick(), at=10.2) == [], "once"
     out = machine.run(machine.done(order))
     later = order_of(out)
     assert later.deadline == 15.2
-    assert machine.tell(i.Tick(), at=17.2) == []
-    assert machine.tell(i.Tick(), at=17.3) == [i.CancelOrder(later.order, "no answer within cluster.cycle_deadline=5s")]
+    assert machine.tell(Tick(), at=17.2) == []
+    assert machine.tell(Tick(), at=17.3) == [CancelOrder(later.order, "no answer within cluster.cycle_deadline=5s")]
 
 
 def test_who_was_to_begin_by_an_order_that_failed_is_told_again() -> None:
@@ -33,6 +33,6 @@ def test_who_was_to_begin_by_an_order_that_failed_is_told_again() -> None:
         out = machine.run(machine.done(order_of(out), tau=0))
     order = order_of(out)
     assert len(order.begin) == 3
-    machine.run(c.ExecutorLost("e2", "exit code 137"))
-    again = order_of(machine.run(c.OrderFailed(order.order, "e2", "lost", ["e2"])))
+    machine.run(ExecutorLost("e2", "exit code 137"))
+    again = order_of(machine.run(OrderFailed(order.order, "e2", "lost", ["e2"])))
     assert again.begin == [["e0", 0, 0], ["e1", 1, 0]]

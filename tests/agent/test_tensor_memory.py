@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from mpca.agent.layout import read_layout
-from mpca.agent.places import flat_view, is_dense, memory_order
+from mpca.agent.tensor_memory import flat_view, is_dense, memory_order
 from mpca.errors import ConfigError
 
 GRID = torch.arange(24.0).reshape(2, 3, 4)

@@ -17,18 +17,18 @@ from mpca.data.forms import Source, form_of
 from mpca.data.stream import Streamed
 from mpca.data.stream_bad import BadTally
 from mpca.data.stream_reader import Reader
-from mpca.data.workers import Feed, Result
+from mpca.data.workers import RecordQueue, Result
 
-__all__ = ["Passes"]
+__all__ = ["EvaluationLoader"]
 
 
-class Passes:
+class EvaluationLoader:
     """Each iteration is a pass, one at a time. Close it when done; one that ends early starts anew with the next."""
 
     def __init__(self, streamed: Streamed, batch_size: int, max_bad_fraction: float = 0.0) -> None:
         self._streamed, self._batch_size, self._max_bad = streamed, batch_size, max_bad_fraction
         self._form = form_of(streamed.data, streamed.options, streamed.seed)
-        self._feed: Feed | None = None
+        self._feed: RecordQueue | None = None
         self._decoders: Source | None = None
         self._results: Iterator[Result] = iter(())
         self._closing = threading.Event()
@@ -70,7 +70,7 @@ class Passes:
 
     def _start(self) -> None:
         self._closing, self._failed = threading.Event(), None
-        self._feed = Feed(self._streamed.options.read_ahead // 2)
+        self._feed = RecordQueue(self._streamed.options.read_ahead // 2)
         self._decoders = self._form.decoders(self._feed, self._fail)
         self._results = self._decoders.results()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mpca.data.passes import Passes
+from mpca.data.evaluation_loader import EvaluationLoader
 from mpca.data.stream import Streamed
 from mpca.data.stream_options import StreamOptions
 from mpca.data.stream_reader import SplitData
@@ -25,8 +25,8 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def passes(pictures: Path) -> Iterator[Passes]:
-    one = Passes(streamed(pictures), 4)
+def passes(pictures: Path) -> Iterator[EvaluationLoader]:
+    one = EvaluationLoader(streamed(pictures), 4)
     yield one
     one.close()
 
@@ -35,7 +35,7 @@ def streamed(path: Path) -> Streamed:
     return Streamed(SplitData.open(LocalStore(path), "validation"), StreamOptions(crop=32), seed=3)
 
 
-def test_every_pass_gives_the_same_batches_by_the_same_processes(passes: Passes, pictures: Path) -> None:
+def test_every_pass_gives_the_same_batches_by_the_same_processes(passes: EvaluationLoader, pictures: Path) -> None:
     first = list(passes)
     pids = passes.worker_pids()
     assert len(pids) == 1
@@ -47,7 +47,7 @@ def test_every_pass_gives_the_same_batches_by_the_same_processes(passes: Passes,
         assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(one, other, stream, strict=True))
 
 
-def test_one_that_ended_early_and_a_decoder_that_died_disturb_no_later_one(passes: Passes) -> None:
+def test_one_that_ended_early_and_a_decoder_that_died_disturb_no_later_one(passes: EvaluationLoader) -> None:
     whole = [labels.tolist() for _, labels in passes]
     batches = iter(passes)
     next(batches)
@@ -65,7 +65,7 @@ def test_bad_records_end_a_pass_and_are_counted_anew_in_the_next(pictures: Path,
     data = bytearray(shard.read_bytes())
     data[512 + len(jpeg(0)) // 2] ^= 1  # of the first record
     shard.write_bytes(bytes(data))
-    strict, patient = Passes(streamed(tmp_path), 4), Passes(streamed(tmp_path), 4, max_bad_fraction=0.1)
+    strict, patient = EvaluationLoader(streamed(tmp_path), 4), EvaluationLoader(streamed(tmp_path), 4, max_bad_fraction=0.1)
     try:
         for _ in range(2):
             with pytest.raises(BadRecords, match=r"1 of 10 .* wrong checksum"):

@@ -2,18 +2,8 @@
 
 A *place* is room for one agent on one executor (two of its cores). An agent that died is started again at its place, an
 agent whose executor is gone at any free place, each time as a new incarnation. The third death of a place within ten
-minutes quarantines it for ten minutes. Pure: events in, instructions out, the time is an argument.
-
-States of an agent::
-
-    ABSENT --start--> STARTING --hello--> JOINING --joint installed--> READY --begin--> BEGUN --first update--> ACTIVE <--> LATE
-       ^                  |                  |                           |               |                       |          |
-       +------ died or executor lost --------+---------------------------+---------------+-----------------------+----------+
-    BEGUN, ACTIVE, LATE --train function returned--> FINISHED
-
-BEGUN agents are asked for nothing: what comes before a first step (loading data, compiling) may take longer than a cycle.
-LATE agents are left out of everything until they answer again (AgentBack, or found by rediscovery): same process, same
-incarnation, since what they owed was dropped by key on their executor.
+minutes quarantines it for ten minutes. Pure: events in, instructions out, the time is an argument. `states.py` has the
+states of an agent.
 """
 
 from __future__ import annotations
@@ -23,50 +13,31 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mpca.driver.instructions import StartAgent, Write
+from mpca.driver.states import AGENT_MOVES, AgentState, Story
 
 __all__ = [
-    "ABSENT",
-    "ACTIVE",
-    "BEGUN",
-    "FINISHED",
-    "JOINING",
-    "LATE",
-    "LIVING",
     "QUARANTINE_DEATHS",
     "QUARANTINE_S",
-    "READY",
-    "RUINED_EXCHANGES",
-    "RUINED_TIMES",
-    "STARTING",
+    "UNUSABLE_EXCHANGES",
+    "UNUSABLE_TIMES",
     "Agent",
+    "AgentTable",
     "Executor",
-    "Roster",
 ]
 
-log = logging.getLogger("mpca.roster")
-
-ABSENT = "ABSENT"
-STARTING = "STARTING"
-JOINING = "JOINING"
-READY = "READY"
-BEGUN = "BEGUN"
-ACTIVE = "ACTIVE"
-LATE = "LATE"
-FINISHED = "FINISHED"
-#: States of a process that is there and has more to do.
-LIVING = (JOINING, READY, BEGUN, ACTIVE, LATE)
+log = logging.getLogger("mpca.agents")
 
 QUARANTINE_DEATHS = 3
 QUARANTINE_S = 600.0
-#: A rebased agent whose parameters are ruined again this often within that many exchanges has an optimiser state that is.
-RUINED_TIMES = 3
-RUINED_EXCHANGES = 10
+#: A rebased agent whose parameters cannot be used again this often within that many exchanges has an optimiser state that is.
+UNUSABLE_TIMES = 3
+UNUSABLE_EXCHANGES = 10
 
 
 @dataclass(slots=True)
 class Agent:
     index: int
-    state: str = ABSENT
+    state: AgentState = AgentState.ABSENT
     incarnation: int = -1  # the first one is 0
     executor: str | None = None
     host: str = ""
@@ -76,7 +47,7 @@ class Agent:
     why: str = ""  # it came into this state
     lost: str = ""  # why its last incarnation was lost
     told: bool = False  # that this incarnation was lost, by a record
-    ruined: list[int] = field(default_factory=list)  # exchanges at which this incarnation's parameters could not be used
+    unusable_at: list[int] = field(default_factory=list)  # exchanges at which this incarnation's parameters could not be used
 
     @property
     def key(self) -> list:
@@ -95,7 +66,7 @@ class Executor:
 Instruction = StartAgent | Write
 
 
-class Roster:
+class AgentTable:
     """See the module's text. `wanted` agents, at most `per_executor` on one executor."""
 
     def __init__(self, wanted: int, per_executor: int) -> None:
@@ -104,13 +75,14 @@ class Roster:
         self._per_executor = per_executor
         self.lost = 0
         self.replaced = 0
+        self.story = Story()
 
     # ---- questions ---------------------------------------------------------------------------------------------------
 
-    def in_state(self, *states: str) -> Iterator[Agent]:
+    def in_state(self, *states: AgentState) -> Iterator[Agent]:
         return (agent for agent in self.agents if agent.state in states)
 
-    def count(self, *states: str) -> int:
+    def count(self, *states: AgentState) -> int:
         return sum(1 for agent in self.agents if agent.state in states)
 
     def find(self, agent: int, incarnation: int) -> Agent | None:
@@ -118,25 +90,25 @@ class Roster:
         if not 0 <= agent < len(self.agents):
             return None
         found = self.agents[agent]
-        return found if found.incarnation == incarnation and found.state != ABSENT else None
+        return found if found.incarnation == incarnation and found.state != AgentState.ABSENT else None
 
     def is_late(self, agent: int, incarnation: int) -> bool:
         found = self.find(agent, incarnation)
-        return found is not None and found.state == LATE
+        return found is not None and found.state == AgentState.LATE
 
     def why_unasked(self, agent: Agent) -> str:
         """Why an agent is asked for no contribution, for a record: its state, and what brought it there."""
-        if agent.state == ABSENT:
+        if agent.state == AgentState.ABSENT:
             return f"absent: {agent.lost or agent.why or 'no executor has a place for it'}"
-        if agent.state == STARTING:
+        if agent.state == AgentState.STARTING:
             return f"starting: {agent.lost or 'its process has not said hello'}"
-        if agent.state == JOINING:
+        if agent.state == AgentState.JOINING:
             return "joining: it takes the joint model"
-        if agent.state in (READY, BEGUN):
+        if agent.state in (AgentState.READY, AgentState.BEGUN):
             return "beginning: it has taken no update yet"
-        if agent.state == LATE:
+        if agent.state == AgentState.LATE:
             return f"late: {agent.why}"
-        if agent.state == FINISHED:
+        if agent.state == AgentState.FINISHED:
             return "finished: its train function returned"
         return "not asked: it came too late for this cycle"
 
@@ -153,7 +125,7 @@ class Roster:
             return []
         out: list[Instruction] = []
         for agent in self.agents:
-            if agent.executor == name and agent.state not in (ABSENT, FINISHED):
+            if agent.executor == name and agent.state not in (AgentState.ABSENT, AgentState.FINISHED):
                 out += self._lost(agent, f"executor {name} lost: {reason}", now)
         return out + self.fill(now) if refill else out
 
@@ -161,7 +133,7 @@ class Roster:
         """Start absent agents wherever a place is free and not quarantined."""
         out: list[Instruction] = []
         for agent in self.agents:
-            if agent.state != ABSENT:
+            if agent.state != AgentState.ABSENT:
                 continue
             place = self._free_place(agent, now)
             if place is None:
@@ -172,7 +144,7 @@ class Roster:
     def _free_place(self, agent: Agent, now: float) -> Executor | None:
         used: dict[str, int] = {}
         for other in self.agents:
-            if other.state not in (ABSENT, FINISHED) and other.executor is not None:
+            if other.state not in (AgentState.ABSENT, AgentState.FINISHED) and other.executor is not None:
                 used[other.executor] = used.get(other.executor, 0) + 1
         free = [
             executor
@@ -186,17 +158,17 @@ class Roster:
 
     def hello(self, agent: int, incarnation: int, host: str, pid: int, now: float) -> list[Instruction]:
         found = self.find(agent, incarnation)
-        if found is None or found.state != STARTING:
+        if found is None or found.state != AgentState.STARTING:
             return []
         found.host, found.pid = host, pid
-        self.move(found, JOINING, now, "hello")
+        self.move(found, AgentState.JOINING, now, "hello")
         event = "started" if incarnation == 0 else "replaced"
         self.replaced += incarnation > 0
         return [self.record(found, event)]
 
     def died(self, agent: int, incarnation: int, reason: str, now: float) -> list[Instruction]:
         found = self.find(agent, incarnation)
-        if found is None or found.state == FINISHED:
+        if found is None or found.state == AgentState.FINISHED:
             return []
         executor = self.executors.get(found.executor or "")
         out = self._lost(found, reason, now)
@@ -214,15 +186,15 @@ class Roster:
         if found is None:
             return
         found.stepped = True
-        if found.state in (READY, BEGUN):  # READY: it heard Begin from an order that failed
-            self.move(found, ACTIVE, now, "first update")
+        if found.state in (AgentState.READY, AgentState.BEGUN):  # READY: it heard Begin from an order that failed
+            self.move(found, AgentState.ACTIVE, now, "first update")
 
     def late(self, agent: int, incarnation: int, reason: str, now: float, gone: bool = False) -> list[Instruction]:
         """`gone`: its process has ended."""
         found = self.find(agent, incarnation)
-        if found is None or found.state != ACTIVE:
+        if found is None or found.state != AgentState.ACTIVE:
             return []
-        self.move(found, LATE, now, reason)
+        self.move(found, AgentState.LATE, now, reason)
         if gone:
             return []  # that news is on its way here, and says why
         found.told = True
@@ -231,36 +203,36 @@ class Roster:
 
     def back(self, agent: int, incarnation: int, now: float, reason: str) -> list[Instruction]:
         found = self.find(agent, incarnation)
-        if found is None or found.state != LATE:
+        if found is None or found.state != AgentState.LATE:
             return []
-        self.move(found, ACTIVE, now, reason)
+        self.move(found, AgentState.ACTIVE, now, reason)
         told, found.told = found.told, False
         return [self.record(found, "rediscovered", reason)] if told else []
 
-    def spoilt(self, agent: Agent, exchange: int, now: float, what: str) -> list[Instruction]:
+    def unusable(self, agent: Agent, exchange: int, now: float, what: str) -> list[Instruction]:
         """Its parameters are `what`. It takes the joint model as its own; the third time it is started anew.
 
         On the same executor, whose registry ends the older incarnation; and no death of the place, which is well.
         """
-        agent.ruined = [k for k in agent.ruined if exchange - k < RUINED_EXCHANGES] + [exchange]
-        if len(agent.ruined) < RUINED_TIMES:
-            self.move(agent, JOINING, now, f"its parameters are {what}: it takes the joint model")
+        agent.unusable_at = [k for k in agent.unusable_at if exchange - k < UNUSABLE_EXCHANGES] + [exchange]
+        if len(agent.unusable_at) < UNUSABLE_TIMES:
+            self.move(agent, AgentState.JOINING, now, f"its parameters are {what}: it takes the joint model")
             return []
-        reason = f"its parameters were {what} {RUINED_TIMES} times within {RUINED_EXCHANGES} exchanges"
+        reason = f"its parameters were {what} {UNUSABLE_TIMES} times within {UNUSABLE_EXCHANGES} exchanges"
         place = self.executors[agent.executor or ""]
         return [*self._lost(agent, reason, now), self._start(agent, place, now)]
 
     def finished(self, agent: int, incarnation: int, now: float) -> list[Instruction]:
         found = self.find(agent, incarnation)
-        if found is None or found.state == FINISHED:
+        if found is None or found.state == AgentState.FINISHED:
             return []
-        self.move(found, FINISHED, now, "its train function returned")
+        self.move(found, AgentState.FINISHED, now, "its train function returned")
         return [self.record(found, "finished")]
 
     def hold_again(self, agent: int, incarnation: int, executor: str) -> list[Instruction]:
         """A holding job ended but the process lives: a new holding job takes it up, optimiser undisturbed."""
         found = self.find(agent, incarnation)
-        if found is None or found.state == FINISHED:
+        if found is None or found.state == AgentState.FINISHED:
             return []
         return [
             StartAgent(agent, incarnation, executor),
@@ -269,22 +241,28 @@ class Roster:
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
-    def move(self, agent: Agent, state: str, now: float, reason: str) -> None:
-        log.debug("agent=%d stage %s -> %s reason=%r", agent.index, agent.state, state, reason)
+    def move(self, agent: Agent, state: AgentState, now: float, reason: str) -> None:
+        """One agent into another state, at `now` (seconds).
+
+        Raises:
+            LocalProtocolError: the move is illegal; nothing was changed.
+        """
+        self.story.moved(f"agent={agent.index}", agent.state, state, reason, AGENT_MOVES, now)
+        log.debug("agent=%d state %s -> %s reason=%r", agent.index, agent.state, state, reason)
         agent.state = state
         agent.since, agent.why = now, reason
 
     def _start(self, agent: Agent, place: Executor, now: float) -> StartAgent:
         agent.incarnation += 1
         agent.stepped = agent.told = False
-        agent.ruined = []
+        agent.unusable_at = []
         agent.executor, agent.host, agent.pid = place.name, place.host, 0
-        self.move(agent, STARTING, now, f"a place on executor {place.name}")
+        self.move(agent, AgentState.STARTING, now, f"a place on executor {place.name}")
         return StartAgent(agent.index, agent.incarnation, place.name)
 
     def _lost(self, agent: Agent, reason: str, now: float) -> list[Instruction]:
         record = self.record(agent, "lost", reason)
-        self.move(agent, ABSENT, now, reason)
+        self.move(agent, AgentState.ABSENT, now, reason)
         agent.lost = reason
         if agent.told:
             return []

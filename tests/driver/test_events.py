@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mpca.driver.cluster import AgentDied
+from mpca.driver.events import AgentDied
 
 
 def died(tail: str, exit_code: int = 137) -> AgentDied:

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from mpca.errors import ConfigError
 
-__all__ = ["Place", "check_overlaps", "flat_view", "is_dense", "memory_order", "place_of"]
+__all__ = ["MemoryRange", "check_overlaps", "flat_view", "is_dense", "memory_order", "memory_range"]
 
 #: First byte, byte after the last, strides and element type: two tensors with the same one are one tensor.
-Place = tuple[int, int, tuple[int, ...], torch.dtype]
+MemoryRange = tuple[int, int, tuple[int, ...], torch.dtype]
 
 
 def memory_order(tensor: Tensor) -> tuple[int, ...]:
@@ -24,7 +24,8 @@ def memory_order(tensor: Tensor) -> tuple[int, ...]:
     if tensor.is_contiguous():
         return tuple(range(tensor.dim()))
     # Of a dimension with one element the stride says nothing: it comes last.
-    return tuple(sorted(range(tensor.dim()), key=lambda d: (-tensor.stride(d) * max(tensor.shape[d] > 1, 0), d)))
+    strides = tensor.stride()
+    return tuple(sorted(range(tensor.dim()), key=lambda d: (-strides[d] * max(tensor.shape[d] > 1, 0), d)))
 
 
 def is_dense(tensor: Tensor) -> bool:
@@ -37,7 +38,7 @@ def flat_view(tensor: Tensor) -> Tensor:
     return tensor.detach().permute(memory_order(tensor)).view(-1)
 
 
-def place_of(tensor: Tensor) -> Place:
+def memory_range(tensor: Tensor) -> MemoryRange:
     """The range of memory that a tensor looks at."""
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     start = tensor.data_ptr()
@@ -53,7 +54,7 @@ def check_overlaps(named: Iterable[tuple[str, Tensor]]) -> None:
     """
     reach, holder = 0, ""
     for (start, end, _, _), name, tensor in sorted(
-        ((place_of(one), name, one) for name, one in named if one.numel()), key=lambda entry: (entry[0][:2], entry[1])
+        ((memory_range(one), name, one) for name, one in named if one.numel()), key=lambda entry: (entry[0][:2], entry[1])
     ):
         if start < reach:
             raise ConfigError(

@@ -1,16 +1,17 @@
 """Who is late, who answers again, and whose holding job ended: what rediscovery is asked for, and what its answer means.
 
-Beside the roster, which knows in which state an agent is. Agents are named by (agent, incarnation): the fence again.
+Beside the table, which knows in which state an agent is. Agents are named by (agent, incarnation): the fence again.
 """
 
 from __future__ import annotations
 
-from mpca.driver import cluster as c
-from mpca.driver import instructions as i
-from mpca.driver.roster import ACTIVE, FINISHED, Agent, Roster
+from mpca.driver.agent_table import Agent, AgentTable
+from mpca.driver.events import AgentBack, AgentsFound, HoldEnded
+from mpca.driver.instructions import Rediscover
+from mpca.driver.states import AgentState
 from mpca.wire.orders import GONE, Late
 
-__all__ = ["ASK_AGAIN_S", "BARRED_S", "Attendance"]
+__all__ = ["ASK_AGAIN_S", "BARRED_S", "LateAgents"]
 
 # How often executors are asked whether the agents that were left out, or whose holding job ended, live.
 ASK_AGAIN_S = 5.0
@@ -20,11 +21,11 @@ BARRED_S = 600.0
 Key = tuple[int, int]
 
 
-class Attendance:
+class LateAgents:
     """Answers that are outstanding, and how they come."""
 
-    def __init__(self, roster: Roster) -> None:
-        self._roster = roster
+    def __init__(self, table: AgentTable) -> None:
+        self._table = table
         self._suspects: set[Key] = set()  # left out though nobody said that they were lost: to be asked for again
         self._ask_at = 0.0
         self._owing: dict[Key, float] = {}  # late with a download that may still end: until when
@@ -36,32 +37,32 @@ class Attendance:
         """Late, and it owes no answer that would bring it back: it is asked for."""
         self._suspects.add((agent.index, agent.incarnation))
         self._ask_at = now + ASK_AGAIN_S
-        return self._roster.late(agent.index, agent.incarnation, reason, now)
+        return self._table.late(agent.index, agent.incarnation, reason, now)
 
     def late_alone(self, agent: Agent, reason: str, until: float, now: float) -> list:
         """Late with a download that goes on: its acknowledgement brings it back. It is asked for after `until`."""
         self._owing[(agent.index, agent.incarnation)] = until
-        return self._roster.late(agent.index, agent.incarnation, reason, now)
+        return self._table.late(agent.index, agent.incarnation, reason, now)
 
     def owes(self, key: Key) -> bool:
         """Whether its download may still end."""
-        return key in self._owing and self._roster.is_late(*key)
+        return key in self._owing and self._table.is_late(*key)
 
     def was_late(self, key: Key, why: Late, now: float) -> list:
         """Its executor answered without it; if it has answered since, it owes nothing any more."""
         if key in self._early:
             self._early.discard(key)
             return []
-        return self._roster.late(*key, why.text, now, gone=why.code in GONE)
+        return self._table.late(*key, why.text, now, gone=why.code in GONE)
 
     def answered(self, key: Key) -> None:
         """It handed a yield over in time."""
         self._early.discard(key)
 
-    def on_back(self, event: c.AgentBack, now: float) -> list:
+    def on_back(self, event: AgentBack, now: float) -> list:
         key = (event.agent, event.incarnation)
-        found = self._roster.find(*key)
-        if found is not None and found.state == ACTIVE:
+        found = self._table.find(*key)
+        if found is not None and found.state == AgentState.ACTIVE:
             self._early.add(key)
         return self._back(key, now, "it answered again")
 
@@ -75,35 +76,35 @@ class Attendance:
         self._barred[executor] = now + BARRED_S
 
     def _back(self, key: Key, now: float, reason: str) -> list:
-        found = self._roster.find(*key)
+        found = self._table.find(*key)
         if found is not None and found.executor in self._barred:
             self._suspects.add(key)  # to be asked for when its time is over
             return []
-        return self._roster.back(*key, now, reason)
+        return self._table.back(*key, now, reason)
 
-    def on_hold_ended(self, event: c.HoldEnded) -> list:
-        found = self._roster.find(event.agent, event.incarnation)
-        if found is None or found.state == FINISHED or found.executor not in self._roster.executors:
+    def on_hold_ended(self, event: HoldEnded) -> list:
+        found = self._table.find(event.agent, event.incarnation)
+        if found is None or found.state == AgentState.FINISHED or found.executor not in self._table.executors:
             return []  # ended, or lost with its executor: those events say the rest
         self._unheld.add((event.agent, event.incarnation))
         return self.ask()
 
-    def on_found(self, event: c.AgentsFound, now: float) -> list:
+    def on_found(self, event: AgentsFound, now: float) -> list:
         out: list = []
         settled = {(one.agent, one.incarnation) for one in event.agents}
         for one in event.agents:
             key = (one.agent, one.incarnation)
-            found = self._roster.find(*key)
-            if found is None or found.executor != event.executor or found.state == FINISHED:
+            found = self._table.find(*key)
+            if found is None or found.executor != event.executor or found.state == AgentState.FINISHED:
                 continue
             if key in self._unheld:  # only then: a second holding job would take the core that orders need
-                out += self._roster.hold_again(*key, event.executor)
+                out += self._table.hold_again(*key, event.executor)
             if key in self._suspects:
                 out += self._back(key, now, "its executor answered again")
         for key in sorted(self._unheld - settled):
-            found = self._roster.find(*key)
+            found = self._table.find(*key)
             if found is None or found.executor == event.executor:  # for the others their own executors answer
-                out += self._roster.died(*key, "its holding job ended, and its process with it", now)
+                out += self._table.died(*key, "its holding job ended, and its process with it", now)
                 settled.add(key)
         self._unheld -= settled
         if event.executor not in self._barred:
@@ -119,13 +120,13 @@ class Attendance:
             return []
         self._ask_at = now + ASK_AGAIN_S
         self._barred = {executor: until for executor, until in self._barred.items() if now < until}
-        self._suspects = {key for key in self._suspects if self._roster.is_late(*key)}
+        self._suspects = {key for key in self._suspects if self._table.is_late(*key)}
         return self.ask()
 
     def ask(self) -> list:
         """Rediscovery on the executors of those about whom something is open, and on no others: a question is a Spark job."""
-        suspects = (self._roster.find(*key) for key in self._suspects)
+        suspects = (self._table.find(*key) for key in self._suspects)
         open_ones = [found for found in suspects if found is not None and found.executor not in self._barred]
-        open_ones += [found for key in self._unheld if (found := self._roster.find(*key)) is not None]
+        open_ones += [found for key in self._unheld if (found := self._table.find(*key)) is not None]
         executors = sorted({found.executor for found in open_ones if found.executor})
-        return [i.Rediscover(executors)] if executors else []
+        return [Rediscover(executors)] if executors else []

@@ -1,4 +1,4 @@
-"""The driver's desk: it writes orders, knows the one in flight, and holds a failed one until it may go out again.
+"""Writes the driver's orders, knows the one in flight, and holds a failed one until it may go out again.
 
 One job at a time: an executor has one core for orders, and two jobs in flight hung the prototype. Which order is right is
 decided in `cycle.py`; this file knows how to write it down and what became of it.
@@ -9,14 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mpca.driver import instructions as i
-from mpca.driver.cluster import OrderFailed
-from mpca.driver.ledger import Ready, RunShape
+from mpca.driver.agent_table import Agent, AgentTable
+from mpca.driver.events import OrderFailed
+from mpca.driver.instructions import CancelOrder, SubmitOrder, Withdraw
+from mpca.driver.published import PublishedShard
 from mpca.driver.readers import Readers
-from mpca.driver.roster import ABSENT, ACTIVE, BEGUN, FINISHED, LATE, READY, STARTING, Agent, Roster
+from mpca.driver.run_shape import RunShape
+from mpca.driver.states import LIVING, AgentState
 from mpca.wire.orders import Download, Freeze, Order, Reduce
 
-__all__ = ["CANCEL_AFTER_S", "GRACE_S", "NO_CYCLE", "Desk", "Draft"]
+__all__ = ["CANCEL_AFTER_S", "GRACE_S", "NO_CYCLE", "Draft", "OrderDispatcher"]
 
 # How long a failed job waits for news of a lost executor before the executor that failed is taken to be the culprit.
 GRACE_S = 1.0
@@ -28,26 +30,26 @@ NO_CYCLE = -(1 << 30)
 
 @dataclass(slots=True)
 class Draft:
-    """What an order is to do; the desk adds who does it and what else is due."""
+    """What an order is to do; the dispatcher adds who does it and what else is due."""
 
     description: str
     reduce: Reduce | None = None
     freeze: tuple[int, int, list[Agent]] | None = None  # cycle, shard, agents
-    download: Ready | None = None
-    joint: list[Ready] | None = None  # the joint model, for `joiners`
+    download: PublishedShard | None = None
+    joint: list[PublishedShard] | None = None  # the joint model, for `joiners`
     joiners: list[list[Any]] | None = None
     begin: bool = False  # READY agents begin with this order
     stop: list[list[Any]] | None = None
     forget_cycle: int = NO_CYCLE
 
 
-class Desk:
+class OrderDispatcher:
     """Orders of one run. `job` is the order in flight, with its deadline in machine time."""
 
-    def __init__(self, shape: RunShape, roster: Roster, readers: Readers) -> None:
+    def __init__(self, shape: RunShape, table: AgentTable, readers: Readers) -> None:
         self.job: Order | None = None
         self.retry_at: float | None = None  # a failed order waits until then
-        self._shape, self._roster, self._readers = shape, roster, readers
+        self._shape, self._table, self._readers = shape, table, readers
         self._failed: tuple[OrderFailed, Order] | None = None
         self._cancelled = False
         self._serial = 0
@@ -59,17 +61,13 @@ class Desk:
 
     def submit(self, draft: Draft, cycle: int, now: float) -> list:
         """One order on every executor that has an agent, with begins, joiners and clean-up in it."""
-        living = [
-            a
-            for a in self._roster.agents
-            if a.state not in (ABSENT, STARTING, FINISHED) and a.executor in self._roster.executors
-        ]
-        begin = [a.key for a in living if a.state == READY] if draft.begin else []
+        living = [a for a in self._table.in_state(*LIVING) if a.executor in self._table.executors]
+        begin = [a.key for a in living if a.state == AgentState.READY] if draft.begin else []
         for agent in living:
-            if begin and agent.state == READY:
-                self._roster.move(agent, ACTIVE if agent.stepped else BEGUN, now, "begin")
-        self._readers.look(self._roster.agents, [index for _, index, _ in begin])
-        names = dict.fromkeys(a.executor or "" for a in living if a.state != LATE or draft.stop)
+            if begin and agent.state == AgentState.READY:
+                self._table.move(agent, AgentState.ACTIVE if agent.stepped else AgentState.BEGUN, now, "begin")
+        self._readers.look(self._table.agents, [index for _, index, _ in begin])
+        names = dict.fromkeys(a.executor or "" for a in living if a.state != AgentState.LATE or draft.stop)
         names.update(dict.fromkeys(part.executor for part in draft.reduce.parts) if draft.reduce else {})
         if not names:
             return []
@@ -77,7 +75,7 @@ class Desk:
         freeze = draft.freeze
         if freeze is not None:
             asked = {agent.index for agent in freeze[2]}
-            self.unasked = {a.index: self._roster.why_unasked(a) for a in self._roster.agents if a.index not in asked}
+            self.unasked = {a.index: self._table.why_unasked(a) for a in self._table.agents if a.index not in asked}
         order = Order(
             order=self._serial,
             run=self._shape.run,
@@ -97,12 +95,12 @@ class Desk:
         )
         self._heard(order)
         self.job, self._cancelled = order, False
-        return [i.SubmitOrder(order)]
+        return [SubmitOrder(order)]
 
     def _heard(self, order: Order) -> None:
         """The order tells its executors of the waste; for those that fail, `keep_failed` takes it back."""
         left = {
-            one: {name for name in names if name in self._roster.executors and name not in order.executors}
+            one: {name for name in names if name in self._table.executors and name not in order.executors}
             for one, names in self._waste.items()
         }
         self._waste = {one: names for one, names in left.items() if names}
@@ -111,7 +109,7 @@ class Desk:
         downloads = []
         one = draft.download
         if one is not None:
-            targets = [a.key for a in living if a.state == ACTIVE and (a.index, a.incarnation) not in one.acked]
+            targets = [a.key for a in living if a.state == AgentState.ACTIVE and (a.index, a.incarnation) not in one.acked]
             if targets:
                 one.since = now
                 one.asked.update((agent, incarnation) for _, agent, incarnation in targets)
@@ -125,11 +123,11 @@ class Desk:
             self._asked.setdefault(asked.broadcast, set()).update(executor for executor, _, _ in asked.agents)
         return downloads
 
-    def drop(self, broadcasts: list[Ready]) -> list:
+    def drop(self, broadcasts: list[PublishedShard]) -> list:
         """Withdraw broadcasts here; executors forget them with the next order that they hear."""
         for one in broadcasts:
             self._waste[one.broadcast] = self._asked.pop(one.broadcast, set())
-        return [i.Withdraw(one.broadcast) for one in broadcasts]
+        return [Withdraw(one.broadcast) for one in broadcasts]
 
     def done(self, order: int) -> Order | None:
         """The order in flight, if it is this one; it is no longer in flight."""
@@ -142,7 +140,7 @@ class Desk:
         if self.job is None or self._cancelled:
             return []
         self._cancelled = True
-        return [i.CancelOrder(self.job.order, reason)]
+        return [CancelOrder(self.job.order, reason)]
 
     def overdue(self, now: float) -> bool:
         return self.job is not None and now > self.job.deadline + CANCEL_AFTER_S
@@ -152,16 +150,16 @@ class Desk:
     def keep_failed(self, event: OrderFailed, order: Order, now: float) -> None:
         """Known losses explain a failure at once; otherwise news of one may be on its way."""
         for _, agent, incarnation in order.begin:  # whether it heard is not known, and it may be told twice
-            found = self._roster.find(agent, incarnation)
-            if found is not None and found.state == BEGUN:
-                self._roster.move(found, READY, now, "the order that said begin failed")
+            found = self._table.find(agent, incarnation)
+            if found is not None and found.state == AgentState.BEGUN:
+                self._table.move(found, AgentState.READY, now, "the order that said begin failed")
         for broadcast in order.forget_broadcasts:  # nor whether it heard of the waste
             self._waste.setdefault(broadcast, set()).update(order.executors)
         self._failed = (event, order)
         self.retry_at = now if event.damages or self.lost_one(order) else now + GRACE_S
 
     def lost_one(self, order: Order) -> bool:
-        return any(name not in self._roster.executors for name in order.executors)
+        return any(name not in self._table.executors for name in order.executors)
 
     def take_failed(self, now: float) -> tuple[OrderFailed, Order] | None:
         """The failed order, once its grace is over."""

@@ -1,0 +1,72 @@
+"""What is to be run, what came of it, and who is told while it goes on. Plain values: nothing is opened or started here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mpca.config import Resolved, load
+from mpca.driver.cluster import Cluster
+from mpca.driver.objectives import Evaluate
+from mpca.driver.status import RunStatus
+from mpca.methods import from_dict
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Ended", "Job", "Listeners", "resolve"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be run."""
+
+    config: Resolved
+    payload: bytes  # cloudpickle of (function, args, kwargs), from api.shipping
+    evaluate: Evaluate | None = None
+    run_dir: Path | str | None = None  # the folder itself, or its URL; None: run.dir, or runs/<name>-<time>
+    resume: str | None = None  # "auto", or the folder of a backup, or its URL
+    session: SparkSession | None = None  # None: executors on this machine
+    wrap_cluster: Callable[[Cluster], Cluster] = lambda cluster: cluster  # puts something between driver and cluster: faults
+
+    @property
+    def agents(self) -> int:
+        wanted: int = self.config.method.agents(self.config.cluster.agents)
+        return wanted
+
+    @property
+    def agents_per_executor(self) -> int:
+        return min(self.config.cluster.agents_per_executor, self.agents)
+
+    @property
+    def executors(self) -> int:
+        return -(-self.agents // self.agents_per_executor)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What came of it."""
+
+    run_dir: Path | str  # a URL when it is on HDFS
+    summary: dict[str, Any]
+    reason: str
+    exit_code: int
+    model_state: dict[str, Any]  # numpy arrays by the model's own names
+    history: list[dict[str, Any]]  # evaluations
+    returns: dict[int, Any] = field(default_factory=dict)  # what train functions returned, by agent
+
+
+@dataclass(frozen=True)
+class Listeners:
+    """Who is told while a run goes on."""
+
+    on_status: Callable[[RunStatus], None] = lambda status: None
+    on_output: Callable[[int, str], None] = lambda agent, line: None
+    on_stage: Callable[[str], None] = lambda text: None
+
+
+def resolve(path: Path | None, sets: Iterable[str] = (), spark_conf: dict[str, str] | None = None) -> Resolved:
+    """A configuration with the methods of this version; see `config.load`."""
+    return load(path, sets, spark_conf, method=from_dict)

@@ -1,0 +1,129 @@
+"""A run in a folder of this machine."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mpca.api.location.files import begin_records, owner_text, refuse_foreign, unwritable
+from mpca.driver.mirror import EVERY_S
+from mpca.errors import BackupError
+from mpca.records import Backlog, RunFolder, RunRecord
+from mpca.storage import Holder, LocalStore, Location, Process, RunLock, held
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mpca.config import Resolved
+    from mpca.spark.yarn.submitted import ApplicationInfo
+
+__all__ = ["LocalRunLocation"]
+
+log = logging.getLogger("mpca.run")
+
+
+class LocalRunLocation:
+    """A folder of this machine."""
+
+    def __init__(self, path: Path, stack: ExitStack) -> None:
+        self.folder = RunFolder(path)
+        self._stack = stack
+        self.root = Location.parse(path)
+        self._store = LocalStore(path, private=True)
+        self._lock = RunLock(self._store, create=self._create_lock)
+        self._held = -1  # the lock's file, which the kernel holds for us
+        self._made = self._began = False
+        self._lost: BackupError | None = None
+        self._next_look = 0.0
+
+    @property
+    def shown(self) -> Path | str:
+        return self.folder.path
+
+    @property
+    def lost(self) -> BackupError | None:
+        """Another driver has taken over: only when somebody removed our lock."""
+        now = time.monotonic()
+        if self._lost is None and self._began and now >= self._next_look:
+            self._next_look = now + EVERY_S
+            with suppress(OSError):  # a folder that cannot be read belongs to nobody else yet
+                self._lost = self._lock.rival()
+        return self._lost
+
+    def take(self, session: SparkSession | None, resume: bool, application: ApplicationInfo | None, above: int = 0) -> int:
+        """Make the folder, or go on in it, as its only owner; the epoch of this attempt.
+
+        Until `begin` nothing but the lock is written, and if that never comes all is left as it was.
+
+        Args:
+            above: the highest epoch that a backup of this run has.
+
+        Raises:
+            ConfigError: it exists, and this is not a resume; or it is somebody else's, or cannot be written.
+            BackupError: another driver owns it.
+        """
+        self._made = self.folder.create(resume)
+        self._stack.callback(self._give_up)
+        try:
+            refuse_foreign(self._store)
+            return self._lock.claim(owner_text(None), self._lives, above, Process.here())
+        except BackupError:
+            raise
+        except OSError as error:
+            raise unwritable(self.shown, error) from error
+
+    def begin(self, epoch: int, config: Resolved, record: RunRecord) -> Backlog:
+        """The records of this attempt begin.
+
+        Raises:
+            ConfigError: the folder cannot be written, and is as it was.
+        """
+        records = begin_records(self.folder, config, record, self.shown)
+        self._began = True
+        self._stack.callback(records.close)
+        return records
+
+    @property
+    def epochs(self) -> list[int]:
+        """Of this run's attempts: what they made in the folder may be removed by this one."""
+        return self._lock.epochs()
+
+    def check(self) -> None:
+        """Raises BackupError when another driver has taken over."""
+        self._lock.check()
+
+    def publish(self, waiting: bytes) -> None:
+        """The folder is complete, or will not be."""
+
+    # ---- inside ----
+
+    def _create_lock(self, path: str, data: bytes) -> None:
+        self._held = held.create(self.folder.path / path, data)
+
+    def _lives(self, holder: Holder) -> bool | None:
+        """A lock of the kernel says it for sure; a file system without them leaves what /proc says, on the same machine."""
+        if not holder.owner:
+            return False
+        seen = held.held(self.folder.path / "lock")
+        if seen is None and holder.process is not None:
+            return holder.process.lives()
+        return seen
+
+    def _give_up(self) -> None:
+        try:
+            if self._began:
+                self._lock.release()
+            else:
+                self._lock.withdraw()
+                if self._made:
+                    self._store.rmdir("")
+        except OSError as error:  # nobody holds it any more, and the next owner finds that
+            log.warning("run folder not given up: %s", error)
+        finally:
+            if self._held >= 0:
+                os.close(self._held)
+                self._held = -1

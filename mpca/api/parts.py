@@ -1,0 +1,153 @@
+"""The parts of a run as its configuration says: what agents are started with, its goals, its first record, its machine.
+
+Values in, values out; but for the session, which is opened here, nothing is started. `launch.py` puts the parts together.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from contextlib import ExitStack, suppress
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mpca import __version__
+from mpca.driver.cluster import AgentSpec
+from mpca.driver.objectives import DumpModel, Goals
+from mpca.driver.run_shape import RunShape
+from mpca.methods import to_dict
+from mpca.records import RunRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mpca.api.job import Job, Listeners
+    from mpca.api.resume import Resumed
+    from mpca.spark.yarn.submitted import ApplicationInfo
+
+__all__ = ["agent_spec", "first_record", "goals_of", "open_session", "run_shape", "versions"]
+
+
+def open_session(
+    job: Job, listeners: Listeners, application: ApplicationInfo | None, folder: Path, stack: ExitStack
+) -> SparkSession:
+    """The caller's session, if it can hold a run, or executors on this machine.
+
+    Args:
+        application: of the caller's session.
+        folder: of this machine, where the files of an own session lie.
+        stack: ends an own session.
+
+    Raises:
+        ConfigError, EnvironmentRefused: no run can live on it.
+    """
+    from mpca.spark.run.session import check_session, session
+    from mpca.spark.settings import advice
+    from mpca.spark.yarn.submit import no_way_back
+
+    cluster = job.config.cluster
+    if job.session is not None:
+        conf = dict(job.session.sparkContext.getConf().getAll())
+        check_session(conf, agents=job.agents, agents_per_executor=cluster.agents_per_executor, reducer=cluster.reducer)
+        for line in advice(conf):
+            listeners.on_stage(f"warning: {line}")
+        if application is not None and application.cluster_mode:
+            for line in no_way_back(job.config, conf):
+                listeners.on_stage(line)
+        return job.session
+    listeners.on_stage(f"starting {job.executors} executors on this machine")
+    own = session(
+        folder,
+        executors=job.executors,
+        agents_per_executor=job.agents_per_executor,
+        executor_memory=cluster.executor_memory,
+        conf=job.config.spark,
+        name=f"mpca {job.config.run.name}",
+    )
+    return stack.enter_context(own)
+
+
+def run_shape(job: Job, run_name: str, epoch: int, resumed: Resumed | None, session: SparkSession) -> RunShape:
+    """What the driver's machine is made for."""
+    from mpca.spark.hdfs.locality import shard_hosts
+
+    config = job.config
+    return RunShape.of(
+        config.method,
+        run=run_name,
+        epoch=epoch,
+        min_agents=min(config.cluster.min_agents, job.agents),
+        deadline_s=config.cluster.cycle_deadline,
+        start_timeout_s=config.cluster.start_timeout,
+        finish_s=config.cluster.finish_timeout,
+        norm_limit=config.cluster.norm_limit,
+        first_cycle=resumed.cycle if resumed else 0,
+        resumed=resumed is not None,
+        data=resumed.state.data if resumed else {},
+        places=shard_hosts(session, str(config.data.options.get("path", ""))),
+    )
+
+
+def agent_spec(job: Job, run_name: str, on_yarn: bool) -> AgentSpec:
+    """How every agent's process is started, and what it is told first."""
+    config, method = job.config, job.config.method
+    start: dict[str, Any] = {
+        "agents": job.agents,
+        "run": run_name,
+        "seed": config.run.seed,
+        "shards": method.shards,
+        "layer_aligned": method.layer_aligned,
+        "method": to_dict(method),
+        "task": "train",
+        "payload": job.payload,
+        "device": config.cluster.device,
+        "threads": config.cluster.threads,
+        "conf": config.to_dict(),
+    }
+    threads = str(config.cluster.threads)
+    environment = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    if not on_yarn:
+        # functions of importable modules travel by name: agents look for them where the driver did
+        environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(os.path.abspath(entry) for entry in sys.path))
+    return AgentSpec(python=config.cluster.python or sys.executable, env=environment, start=start)
+
+
+def goals_of(job: Job, backup_at: str) -> Goals:
+    """What is to be reached, and done beside."""
+    objectives, backup = job.config.objectives, job.config.backup
+    return Goals(
+        target_error=objectives.target_error if job.evaluate is not None else 0.0,
+        max_time=objectives.max_time or None,
+        max_cycles=objectives.max_cycles or None,
+        evaluate=job.evaluate,
+        dump=DumpModel(backup_at, backup.interval, backup.keep) if backup.interval else None,
+    )
+
+
+def first_record(job: Job, epoch: int, resumed: Resumed | None, target_error: float) -> RunRecord:
+    """What the records of this attempt begin with."""
+    method = job.config.method
+    return RunRecord(
+        t=resumed.t if resumed else 0.0,
+        name=job.config.run.name,
+        method=method.name,
+        num_agents=job.agents,
+        seed=job.config.run.seed,
+        shards=method.shards,
+        phases=method.phases,
+        target_error=target_error,
+        attempt=epoch,
+        resumed_from=resumed.path if resumed else None,
+        versions=versions(),
+    )
+
+
+def versions() -> dict[str, str]:
+    """By the installed packages' own word: importing torch would cost the driver two seconds for nothing."""
+    packages = {}
+    for name in ("numpy", "pyspark", "torch"):
+        with suppress(metadata.PackageNotFoundError):  # an archive for agents may lack what only the driver needs
+            packages[name] = metadata.version(name)
+    return {"mpca": __version__, "python": platform.python_version(), **packages}

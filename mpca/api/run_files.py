@@ -1,0 +1,150 @@
+"""The files of a run that has begun, whichever its end is; and where they go when its folder does not take them."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mpca.api.finish import is_final
+from mpca.api.signals import Interrupted
+from mpca.errors import ConfigError, MpcaError
+from mpca.private import opener, replace_file
+from mpca.records import Backlog, BadFile, EndRecord, RunFolder, RunRecord, Summary, write_summary
+
+if TYPE_CHECKING:
+    from mpca.api.location import RunLocation
+    from mpca.config import Resolved
+
+__all__ = ["RunFiles", "close_folder", "keep"]
+
+log = logging.getLogger("mpca.run")
+
+
+class RunFiles:
+    """The records of an attempt, the records of the data that could not be used, and its end, which is written once.
+
+    Made when the run begins: whatever was refused before has left its folder as it was.
+
+    Raises:
+        ConfigError, OSError: as `begin` of the location.
+    """
+
+    def __init__(self, location: RunLocation, epoch: int, config: Resolved, record: RunRecord) -> None:
+        self._location, self._record = location, record
+        self.records: Backlog = location.begin(epoch, config, record)
+        self.bad = BadFile(location.folder.bad)
+        self._ended = False
+
+    @property
+    def bad_shown(self) -> str:
+        """Where a person finds the records of the data that could not be used."""
+        return f"{self._location.shown}/{self._location.folder.bad.name}"
+
+    def save(self, t: float, summary: Summary, model: bytes | None) -> str:
+        """Write the end; what went wrong, and where all of it lies instead, or nothing.
+
+        Args:
+            t: seconds of the run, for its last record.
+            model: `model.safetensors`, if there is a model.
+        """
+        self._ended = True
+        location, folder, faults = self._location, self._location.folder, []
+        if location.root.is_local and location.lost is not None:
+            faults.append(str(location.lost))  # it is another driver's now
+        else:
+            faults += close_folder(self.records, self.bad, folder, t, summary, model)
+        try:
+            location.publish(self.records.waiting)
+        except OSError as error:
+            faults.append(str(error))
+        if not faults:
+            return ""
+        text = f"the end is not saved in {location.shown}: {'; '.join(faults)}"
+        text += f"; {keep(folder, self.records, self.bad, summary, model)}"
+        log.error("%s", text)
+        return text
+
+    def broken_off(self, error: BaseException, seconds: float, submit_seconds: dict[str, float]) -> None:
+        """The run ended before its loop did: say so in its folder, unless an end is there already.
+
+        Args:
+            error: what ended it.
+            seconds: since it was asked for.
+            submit_seconds: by stage of starting, as in the summary.
+        """
+        if self._ended:
+            return
+        record = self._record
+        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        reason = str(error) if isinstance(error, (MpcaError, Interrupted)) else f"{type(error).__name__}: {error}"
+        summary = Summary(
+            status=status,
+            reason=reason,
+            method=record.method,
+            num_agents=record.num_agents,
+            seed=record.seed,
+            seconds=0.0,
+            seconds_to_first_step=None,
+            submit_seconds=submit_seconds,
+            target_error=record.target_error,
+            attempts=record.attempt,
+            resumed_from=record.resumed_from,
+            final=is_final(error),
+            versions=record.versions,
+        )
+        self.save(record.t + seconds, summary, None)
+
+
+def close_folder(
+    records: Backlog, bad: BadFile, folder: RunFolder, t: float, summary: Summary, model: bytes | None
+) -> list[str]:
+    """The model, the last record and bad one, ``summary.json`` and ``report.html``; what is wrong with those that cannot be
+    written."""
+    from mpca.report import write_report
+
+    faults = []
+    try:
+        if model is not None:
+            replace_file(folder.model, model)
+    except OSError as error:
+        faults.append(f"{folder.model.name}: {error.strerror}")
+    records.write(EndRecord(t=t, status=summary.status, reason=summary.reason))
+    if not records.flush():
+        assert records.error is not None
+        faults.append(f"{folder.records.name}: {records.error.strerror}")
+    if not bad.flush(at_once=True):
+        assert bad.error is not None
+        faults.append(f"{folder.bad.name}: {bad.error.strerror}")
+    try:
+        write_summary(folder.summary, summary)
+    except OSError as error:
+        faults.append(f"{folder.summary.name}: {error.strerror}")
+    try:
+        write_report(folder.path)
+    except (OSError, ConfigError) as error:  # `mpca report` draws it again from what is kept
+        log.warning("report not written: path=%s: %s", folder.report, error)
+    except Exception:  # a run that trained for weeks does not fail for its drawing
+        log.exception("report not written: path=%s", folder.report)
+    return faults
+
+
+def keep(folder: RunFolder, records: Backlog, bad: BadFile, summary: Summary, model: bytes | None) -> str:
+    """Put what a run folder did not take, and what can still be read of it, into a temporary one; says where it is."""
+    try:
+        kept = RunFolder(Path(tempfile.mkdtemp(prefix="mpca-kept-")))
+        for path in (folder.config, folder.records):
+            with suppress(OSError):
+                replace_file(kept.path / path.name, path.read_bytes())
+        with open(kept.records, "ab", opener=opener) as file:
+            file.write(records.waiting)
+        if bad.count:
+            replace_file(kept.bad, bad.text())
+        if model is not None:
+            replace_file(kept.model, model)
+        write_summary(kept.summary, summary)
+    except OSError as error:
+        return f"nor in a temporary folder: {error}"
+    return f"what there is of it lies in {kept.path}"

@@ -1,0 +1,50 @@
+"""What the record of a cycle will say, gathered while the cycle goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["CycleRecordBuilder"]
+
+
+@dataclass(slots=True)
+class CycleRecordBuilder:
+    """What the record of the current cycle will say."""
+
+    contributors: dict[int, dict[str, int]] = field(default_factory=dict)
+    left_out: dict[int, str] = field(default_factory=dict)
+    stages: dict[str, dict[str, Any]] = field(default_factory=dict)
+    bytes: dict[str, int] = field(default_factory=lambda: {"driver_in": 0, "driver_out": 0, "in": 0, "out": 0})
+    submissions: int = 0
+    pauses: dict[int, list[float]] = field(default_factory=dict)
+
+    def line(self, cycle: int, shard: int, numbers: tuple[float, float, float]) -> dict[str, Any]:
+        """Fields of `records.CycleRecord`; `numbers` are alpha, beta and gamma."""
+        alpha, beta, gamma = numbers
+        return {
+            "cycle": cycle,
+            "shard": shard,
+            "contributors": self.contributors,
+            "left_out": {a: why for a, why in sorted(self.left_out.items()) if a not in self.contributors},
+            "alpha": alpha,
+            "beta": beta,
+            "gamma": gamma,
+            "stages": self.stages,
+            "bytes": self.bytes,
+            "submissions": self.submissions,
+            "pauses": dict(sorted(self.pauses.items())),
+        }
+
+    def mean_tau(self) -> float:
+        """Of those whose updates count; 0 when nobody's do."""
+        taus = [one["tau"] for one in self.contributors.values() if one["tau"] > 0]
+        return sum(taus) / max(1, len(taus))
+
+    def stretch(self, stage: str, shard: int, start: float, end: float) -> None:
+        known = self.stages.get(stage)
+        if known is None:
+            self.stages[stage] = {"shard": shard, "start": start, "end": end}
+        else:
+            known["start"] = min(known["start"], start)
+            known["end"] = max(known["end"], end)

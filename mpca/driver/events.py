@@ -1,0 +1,271 @@
+"""What the driver's state machine is told: by the cluster that holds the agents, and by the shell that runs the machine.
+
+`ClusterEvent` is what `Cluster.poll` returns, `Event` is what the machine takes. The
+shell keeps what agents print (`Output`) to itself. The JVM sends the cluster's events by these names, with these fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mpca.wire.messages import LOOP, Hello
+from mpca.wire.orders import Answer, Rediscovered
+
+__all__ = [
+    "Acknowledged",
+    "AgentBack",
+    "AgentDied",
+    "AgentFailedEvent",
+    "AgentFinished",
+    "AgentHello",
+    "AgentProgress",
+    "AgentsFound",
+    "ClusterEvent",
+    "Event",
+    "ExecutorDamages",
+    "ExecutorLost",
+    "ExecutorReady",
+    "HoldEnded",
+    "Initial",
+    "JointPublished",
+    "OrderDone",
+    "OrderFailed",
+    "Output",
+    "Prepared",
+    "ReadLocal",
+    "StopRequested",
+    "Tick",
+]
+
+# ---- of the cluster ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorReady:
+    executor: str
+    host: str
+    cores: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorLost:
+    executor: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentHello:
+    executor: str
+    host: str
+    hello: Hello
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDied:
+    """The process ended: by signal or exit code; not by an exception of the user's code (AgentFailedEvent)."""
+
+    executor: str
+    agent: int
+    incarnation: int
+    pid: int
+    exit_code: int  # as Java reports it: 128 + signal for a signal
+    tail: str  # last lines of its output
+
+    @property
+    def reason(self) -> str:
+        """In one line: how it ended, and the last that it said, or what it crashed of and where.
+
+        A crash in C code leaves a dump (of `faulthandler`), whose last line is a list of modules.
+        """
+        lines = [line.strip() for line in self.tail.splitlines() if line.strip()]
+        said = f"last output: {lines[-1]}" if lines else ""
+        for fatal in (number for number, line in enumerate(lines) if line.startswith("Fatal Python error")):
+            current = next((n for n, line in enumerate(lines) if n > fatal and line.startswith("Current thread")), None)
+            said = ", ".join([lines[fatal], *(lines[current + 1 : current + 2] if current is not None else ())])
+        return "; ".join([f"exit code {self.exit_code}", *([said] if said else ())])
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFailedEvent:
+    executor: str
+    host: str
+    agent: int
+    incarnation: int
+    error: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFinished:
+    executor: str
+    agent: int
+    incarnation: int
+    returns: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AgentProgress:
+    agent: int
+    incarnation: int
+    steps: int
+    samples: int
+    train_s: float
+    pause_s: float
+    metrics: dict[str, float]
+    data: list[int] = field(default_factory=list)  # as in wire.messages.Progress
+    function: str = LOOP  # as in wire.messages.Progress
+    bad: list[list[str]] = field(default_factory=list)  # as in wire.messages.Progress
+    bad_dropped: int = 0  # as in wire.messages.Progress
+    # What its executor adds, totals of this incarnation too:
+    data_read: int = 0  # bytes of files of HDFS that it read for the agent
+    data_remote: int = 0  # ... which came from another host
+
+
+@dataclass(frozen=True, slots=True)
+class AgentBack:
+    """An agent that had been late answered after all; its late yield was dropped on the executor."""
+
+    executor: str
+    agent: int
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Lines that an agent printed."""
+
+    agent: int
+    incarnation: int
+    lines: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """Executor has the whole broadcast and handed it to `agent` (it lies in its slot, or waits for the slot)."""
+
+    broadcast: int
+    executor: str
+    agent: int
+    incarnation: int
+    start: float  # seconds of the driver's monotonic clock: download began
+    end: float
+    bytes_in: int  # counted once an executor: 0 for its second agent
+    from_driver: int = 0  # of those, bytes that came from the driver itself
+
+
+@dataclass(frozen=True, slots=True)
+class OrderDone:
+    order: int
+    answers: list[Answer]
+    start: float  # seconds of the driver's monotonic clock
+    end: float
+    driver_in: int  # bytes of sums that reached the driver
+
+
+@dataclass(frozen=True, slots=True)
+class OrderFailed:
+    """The job was cancelled at its first failed task."""
+
+    order: int
+    executor: str | None  # the executor that the failed task was pinned to, if known
+    reason: str
+    unfinished: list[str] = field(default_factory=list)  # executors of the order whose task had not ended
+    damages: bool = False  # `executor` sent bytes whose checksum was wrong, twice: the same order would fail again
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorDamages:
+    """Bytes of an executor came damaged twice, and were had from elsewhere: no order failed by it."""
+
+    executor: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldEnded:
+    """A holding job ended; the agent may live on (cancelled, aborted, excluded): rediscover."""
+
+    agent: int
+    incarnation: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentsFound:
+    """One executor's answer to `rediscover`."""
+
+    executor: str
+    agents: list[Rediscovered]
+
+
+# ---- of the shell --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed; deadlines are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested:
+    status: str  # "reached", "max_time", "max_cycles", "interrupted", "failed"
+    reason: str
+    final: bool = False  # failed by the user's own error: another attempt would fail the same way
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLocal:
+    """The shell wants the local tensors as an agent has them now; `CycleMachine.local.ended` counts the answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Initial:
+    """The shell holds x_0 of this shard, or a shard of local tensors."""
+
+    shard: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The sum of (cycle, shard) is in the joint model, and its outgoing form is published."""
+
+    cycle: int
+    shard: int
+    broadcast: int | None  # None: the method never broadcasts
+    version: int
+    start: float
+    end: float
+    moved: float = 0.0  # Euclidean distance that this took the joint model; 0 when nobody asks
+    size: float = 0.0  # Euclidean norm of the joint model's shard; 0 when nobody asks
+
+
+@dataclass(frozen=True, slots=True)
+class JointPublished:
+    """The joint model lies ready, shard by shard, for agents that take it as their own."""
+
+    broadcasts: list[tuple[int, int, int, int]]  # (shard, broadcast, version, bytes)
+
+
+# ---- the unions ----------------------------------------------------------------------------------------------------------
+
+#: What the cluster tells the machine.
+_Heard = (
+    ExecutorReady
+    | ExecutorLost
+    | AgentHello
+    | AgentDied
+    | AgentFailedEvent
+    | AgentFinished
+    | AgentProgress
+    | AgentBack
+    | Acknowledged
+    | OrderDone
+    | OrderFailed
+    | ExecutorDamages
+    | HoldEnded
+    | AgentsFound
+)
+#: What `Cluster.poll` returns.
+ClusterEvent = _Heard | Output
+#: What the machine takes; anything else is an error.
+Event = _Heard | Tick | StopRequested | ReadLocal | Initial | Prepared | JointPublished

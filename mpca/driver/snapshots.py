@@ -1,0 +1,74 @@
+"""The snapshots of one shard that executors hold for a cycle: of whom, how heavy, and who was left out for which reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mpca.driver.agent_table import Agent
+from mpca.wire.orders import Answer, Freeze, Frozen, Late
+
+__all__ = ["ShardSnapshots"]
+
+
+@dataclass(slots=True)
+class ShardSnapshots:
+    """The yields of one (cycle, shard) that executors hold for us."""
+
+    cycle: int
+    frozen: dict[int, Frozen] = field(default_factory=dict)
+    executor: dict[int, str] = field(default_factory=dict)  # of each frozen agent
+    weights: dict[str, float] = field(default_factory=dict)  # of each executor's part
+    left_out: dict[int, str] = field(default_factory=dict)
+    beyond: set[int] = field(default_factory=set)  # moved further than the norm limit allows
+
+    @classmethod
+    def of(cls, freeze: Freeze, answers: list[Answer], living: set[str]) -> tuple[ShardSnapshots, dict[tuple[int, int], Late]]:
+        """What executors answered to a freeze, and by (agent, incarnation) why somebody is late.
+
+        Parts of executors that are not among the `living` any more are known and have no weight.
+        """
+        kept, late = cls(freeze.cycle), {}
+        wanted = {agent: incarnation for _, agent, incarnation in freeze.agents}
+        for answer in answers:
+            for one in answer.frozen:
+                if wanted.get(one.agent) != one.incarnation:
+                    continue  # fenced: not an incarnation that was asked
+                kept.frozen[one.agent] = one
+                kept.executor[one.agent] = answer.executor
+                if not one.finite:
+                    kept.left_out[one.agent] = "not finite"
+            if answer.executor in living:
+                kept.weights[answer.executor] = answer.weight
+            for agent, why in answer.late.items():
+                kept.left_out[agent] = why.text
+                late[(agent, wanted.get(agent, -1))] = why
+        for executor, agent, _ in freeze.agents:
+            if agent not in kept.frozen:
+                kept.left_out.setdefault(agent, f"executor {executor} lost")
+        return kept, late
+
+    def refuse(self, reasons: dict[int, str]) -> None:
+        """What these agents handed over for this cycle must not enter. A part of theirs alone has no weight any more."""
+        self.left_out.update(reasons)
+        self.beyond |= reasons.keys() & self.frozen.keys()
+        entering = {self.executor[agent] for agent in self.frozen if self.usable(agent)}
+        for agent in self.beyond:
+            if self.executor[agent] not in entering:
+                self.weights.pop(self.executor[agent], None)
+
+    def usable(self, agent: int) -> bool:
+        return self.frozen[agent].finite and agent not in self.beyond
+
+    def mixed(self) -> bool:
+        """Whether a part holds what must not enter beside what may: it is to be made again, without."""
+        return any(self.executor[agent] in self.weights for agent in self.beyond)
+
+    def any_unusable(self, agents: list[Agent]) -> bool:
+        """Whether one of them handed over what cannot be used, and is well again."""
+        held = ((agent, self.frozen.get(agent.index)) for agent in agents)
+        return any(
+            one is not None and not self.usable(agent.index) and one.incarnation == agent.incarnation for agent, one in held
+        )
+
+    def contributors(self) -> list[int]:
+        return [agent for agent in self.frozen if self.usable(agent) and self.executor[agent] in self.weights]
