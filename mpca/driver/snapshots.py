@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mpca.driver.agent_table import Agent
 from mpca.driver.events import StopRequested
-from mpca.wire.orders import Answer, Freeze, Frozen
+from mpca.wire.orders import Answer, Freeze, Frozen, Late
 
 __all__ = ["ShardSnapshots"]
 
