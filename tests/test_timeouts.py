@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 from mpca import timeouts
 from mpca.config import BackupConfig, ClusterConfig
+from mpca.sim import relay
 from mpca.spark.settings import TABLE
 from mpca.units import parse_duration
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Packages of a run; those for benches, development and the simulator have patience of their own.
-ENGINE = ("agent", "api", "data", "records", "spark", "storage")
+ENGINE = ("agent", "api", "data", "driver", "records", "spark", "storage")
 #: How often something is looked at, said or shown: nobody waits for it.
 HOW_OFTEN = ("EVERY", "LOOK", "POLL", "WINDOW", "INTERVAL", "SAY")
 
+_JAVA = (ROOT / "jvm/src/main/java/org/mpca/agent/TimeOuts.java").read_text(encoding="utf-8")
+#: Of the executor's JVM, in seconds.
+JVM = {name: int(value.replace("_", "")) / 1000 for name, value in re.findall(r"long (\w+)_MS = ([\d_]+);", _JAVA)}
 CLUSTER = ClusterConfig()
 SPARK = {one.key: parse_duration(one.value) for one in TABLE if "imeout" in one.key}
 #: YARN's default gives a silent node up after ten minutes, and looks every third of that time.
@@ -52,6 +57,21 @@ YARN_NODE_LOST_S = 600.0 * 4 / 3
         (timeouts.EVALUATOR_END_S, timeouts.CHILD_END_S),
         (timeouts.EXECUTORS_END_S, timeouts.SESSION_END_S),
         (timeouts.STOP_GRACE_S + timeouts.LAST_BACKUP_S + 2 * timeouts.SESSION_END_S, timeouts.LAST_LINES_S),
+        (JVM["LAST_WORD"], JVM["DRAIN"]),
+        (JVM["DRAIN"], JVM["END"]),
+        (JVM["OUTPUT"], JVM["END"]),
+        (JVM["END"], JVM["CLOSE"]),  # agents that are killed when a run ends are gone before the run gives up
+        (JVM["CLOSE"], timeouts.SESSION_END_S),
+        (JVM["END"], JVM["LEAVE"]),
+        (timeouts.STOP_GRACE_S, JVM["LEAVE"]),
+        (JVM["END_RUN"], timeouts.SESSION_END_S),
+        # broadcasts and sums
+        (JVM["DOWNLOAD_AGAIN"], timeouts.LATE_ALONE_S),  # one more try before an agent is late alone
+        (timeouts.LATE_ALONE_S, JVM["RELAY_SILENCE"]),
+        (JVM["RELAY_SILENCE"], CLUSTER.cycle_deadline),
+        (JVM["REPAIR"], CLUSTER.cycle_deadline),
+        (JVM["REMOVAL"], CLUSTER.cycle_deadline),
+        (JVM["KEEPER"], JVM["ACCESS"]),
         # HDFS
         (timeouts.BEAT_S, 5.0),  # README: records on HDFS are at most five seconds old
         (4 * timeouts.BEAT_S, timeouts.OWNER_DEAD_S),  # several beats may be lost
@@ -62,6 +82,10 @@ YARN_NODE_LOST_S = 600.0 * 4 / 3
 )
 def test_who_waits_gives_up_first(sooner: float, later: float) -> None:
     assert sooner < later
+
+
+def test_the_simulated_relay_is_as_patient_as_the_real_one() -> None:
+    assert JVM["RELAY_SILENCE"] == relay.PATIENCE_S
 
 
 def _numbers(path: Path) -> list[str]:
@@ -78,3 +102,13 @@ def test_every_time_out_stands_in_one_place() -> None:
     files = [path for package in ENGINE for path in sorted((ROOT / "mpca" / package).rglob("*.py"))]
     assert len(files) > 100
     assert [one for path in files for one in _numbers(path)] == []
+
+
+def test_every_time_out_of_the_jvm_stands_in_one_place() -> None:
+    """What is looked at every few milliseconds is no time-out; nor is the drift of clocks that is borne."""
+    assert len(JVM) == 13
+    files = [path for path in sorted((ROOT / "jvm/src/main").rglob("*.java")) if path.name != "TimeOuts.java"]
+    pattern = re.compile(r"static final \w+ (\w+_(?:MS|S|MILLIS|NANOS|SECONDS)) =")
+    found = [f"{path.name}: {name}" for path in files for name in pattern.findall(path.read_text(encoding="utf-8"))]
+    often = ("LOOK", "SLICE", "DRIFT", "GATHER", "ASK_AGAIN")
+    assert [one for one in found if not any(word in one for word in often)] == []

@@ -16,10 +16,10 @@ from typing import Any
 from mpca.driver.agent_id import AgentId
 from mpca.driver.instructions import Instruction, StartAgent, Write
 from mpca.driver.states import AGENT_MOVES, AgentState, Story
+from mpca.timeouts import QUARANTINE_S
 
 __all__ = [
     "QUARANTINE_DEATHS",
-    "QUARANTINE_S",
     "UNUSABLE_EXCHANGES",
     "UNUSABLE_TIMES",
     "Agent",
@@ -30,7 +30,6 @@ __all__ = [
 log = logging.getLogger("mpca.agents")
 
 QUARANTINE_DEATHS = 3
-QUARANTINE_S = 600.0
 #: A rebased agent whose parameters cannot be used again this often within that many exchanges has an optimiser state that is.
 UNUSABLE_TIMES = 3
 UNUSABLE_EXCHANGES = 10

@@ -17,14 +17,11 @@ from mpca.driver.published import PublishedShard
 from mpca.driver.readers import Readers
 from mpca.driver.run_shape import RunShape
 from mpca.driver.states import LIVING, AgentState
+from mpca.timeouts import CANCEL_AFTER_S, LOSS_NEWS_S
 from mpca.wire.orders import Download, Freeze, Order, Reduce
 
-__all__ = ["CANCEL_AFTER_S", "GRACE_S", "NO_CYCLE", "Draft", "OrderDispatcher"]
+__all__ = ["NO_CYCLE", "Draft", "OrderDispatcher"]
 
-# How long a failed job waits for news of a lost executor before the executor that failed is taken to be the culprit.
-GRACE_S = 1.0
-# A job is cancelled this long after its deadline: executors end their waits at the deadline itself.
-CANCEL_AFTER_S = 2.0
 # `forget_cycle` of an order that forgets nothing.
 NO_CYCLE = -(1 << 30)
 
@@ -186,7 +183,7 @@ class OrderDispatcher:
                 self._table.move(found, AgentState.READY, now, "the order that said begin failed")
         for broadcast in order.forget_broadcasts:  # nor whether it heard of the waste
             self._waste.setdefault(broadcast, set()).update(order.executors)
-        self._state = Failed(order, event, now if event.damages or self.lost_one(order) else now + GRACE_S)
+        self._state = Failed(order, event, now if event.damages or self.lost_one(order) else now + LOSS_NEWS_S)
 
     def lost_one(self, order: Order) -> bool:
         return any(name not in self._table.executors for name in order.executors)

@@ -15,13 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mpca.driver.objectives import Goals
+from mpca.timeouts import EVALUATOR_AGAIN_S, EVALUATOR_DEATHS_S
 
 __all__ = ["EvaluatorDied", "EvaluatorRule", "FailRun", "StartAgain", "StopEvaluating"]
 
 MOST_DEATHS = 3
-WITHIN_S = 600.0
-#: Before it is asked again: what ended it, such as too many processes, may be over then.
-AGAIN_AFTER_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +66,13 @@ class EvaluatorRule:
     def handle(self, event: EvaluatorDied, now: float) -> list[StartAgain | StopEvaluating | FailRun]:
         """Apply one event at time `now` (seconds, monotonic) and say what to do next."""
         assert self.state == "ANSWERING", f"{event} in state {self.state}"
-        self._deaths = [death for death in self._deaths if now - death < WITHIN_S] + [now]
+        self._deaths = [death for death in self._deaths if now - death < EVALUATOR_DEATHS_S] + [now]
         if len(self._deaths) < MOST_DEATHS:
-            return [StartAgain(AGAIN_AFTER_S)]
+            return [StartAgain(EVALUATOR_AGAIN_S)]
         self.state = "STOPPED"
-        reason = f"the evaluator ended {MOST_DEATHS} times in {WITHIN_S / 60:.0f} minutes, the last time: {event.reason}"
+        reason = (
+            f"the evaluator ended {MOST_DEATHS} times in {EVALUATOR_DEATHS_S / 60:.0f} minutes, the last time: {event.reason}"
+        )
         if self._ends_otherwise:
             return [StopEvaluating(reason)]
         return [StopEvaluating(reason), FailRun(f"{reason}; the run's only objective is target_error")]

@@ -5,13 +5,13 @@ A function hears of the stop between two batches, leaves its loop, does what sta
 
     silent     no word that it left its loop: in a long batch, behind a loop that ended by itself, or stuck
     left       it knows of the stop and has made no update since
-    overran    it made updates later than `GRACE_S` after the stop was sent; for good
+    overran    it made updates later than `STOP_GRACE_S` after the stop was sent; for good
     ended      finished, raised, died, or lost with its executor
 
     who                                   may take
-    overran                               GRACE_S
-    silent, left                          `cluster.finish_timeout`, at least GRACE_S
-    all, of a run interrupted or failed   GRACE_S from then on
+    overran                               STOP_GRACE_S
+    silent, left                          `cluster.finish_timeout`, at least STOP_GRACE_S
+    all, of a run interrupted or failed   STOP_GRACE_S from then on
 
 Nobody is killed here: the cluster is closed when nobody is waited for any more. A function that overran and returns before
 that has finished like any other. The order that says stop goes out again when it failed, since those who did not hear of it
@@ -29,17 +29,14 @@ from mpca.driver.agent_table import Agent
 from mpca.driver.events import AgentProgress, StopRequested
 from mpca.driver.instructions import CutOff, End
 from mpca.driver.states import AgentState
+from mpca.timeouts import STOP_AGAIN_S, STOP_GRACE_S
 from mpca.units import format_duration
 from mpca.wire.messages import LEFT, OVERRUN
 
-__all__ = ["GRACE_S", "HURRIED", "Finishing"]
+__all__ = ["HURRIED", "Finishing"]
 
-#: For every train function, from when it is told to stop.
-GRACE_S = 4.0
 #: Ways to end that nobody's work is waited for.
 HURRIED = ("interrupted", "failed")
-# An order that says stop and failed goes out again after so long: news of a lost executor may be on its way.
-_AGAIN_S = 1.0
 # Who is still at work is said anew this often.
 _SAY_EVERY_S = 60.0
 _NAMED = 8  # agents, in a line that must stay one
@@ -58,9 +55,9 @@ class Finishing:
     """From the first request to stop to the end of the run."""
 
     def __init__(self, finish_s: float) -> None:
-        #: Who is waited for, in a line that changes when there is something new to say; empty before GRACE_S is over.
+        #: Who is waited for, in a line that changes when there is something new to say; empty before STOP_GRACE_S is over.
         self.at_work = ""
-        self._finish_s = max(GRACE_S, finish_s)
+        self._finish_s = max(STOP_GRACE_S, finish_s)
         self._told: float | None = None  # when the order that says stop went out first
         self._again_at: float | None = None  # when it goes out again
         self._until = 0.0  # when nobody is waited for any more
@@ -91,7 +88,7 @@ class Finishing:
     def _hasten(self, why: str, now: float) -> None:
         if not self._hurry:
             self._hurry = why.partition("\n")[0]
-            self._until = min(self._until, now + GRACE_S)
+            self._until = min(self._until, now + STOP_GRACE_S)
 
     # ---- who is told -----------------------------------------------------------------------------------------------------
 
@@ -106,14 +103,14 @@ class Finishing:
             self._told = now
             if ending.status in HURRIED:
                 self._hurry = ending.reason.partition("\n")[0]
-            self._until = now + (GRACE_S if self._hurry else self._finish_s)
+            self._until = now + (STOP_GRACE_S if self._hurry else self._finish_s)
         for agent in agents:
             self._functions.setdefault(agent.id, _Function())
 
     def unheard(self, now: float) -> None:
         """That order failed: some may not have heard of it. As long as it makes a difference."""
-        if self._told is not None and now < self._told + GRACE_S:
-            self._again_at = now + _AGAIN_S
+        if self._told is not None and now < self._told + STOP_GRACE_S:
+            self._again_at = now + STOP_AGAIN_S
 
     def due_again(self, now: float) -> bool:
         return self._again_at is not None and now >= self._again_at
@@ -125,7 +122,7 @@ class Finishing:
         if one is None or self._told is None:
             return
         one.left = event.function == LEFT or (one.left and event.function != OVERRUN)
-        one.overran = one.overran or (event.function == OVERRUN and now > self._told + GRACE_S)
+        one.overran = one.overran or (event.function == OVERRUN and now > self._told + STOP_GRACE_S)
 
     def ended(self, who: AgentId, how: str) -> None:
         """It will not return: it raised, died, or its executor is lost."""
@@ -138,11 +135,11 @@ class Finishing:
         one = self._functions.get(agent.id)
         if one is None or self._told is None or one.ended:
             return False
-        return now < (min(self._until, self._told + GRACE_S) if one.overran else self._until)
+        return now < (min(self._until, self._told + STOP_GRACE_S) if one.overran else self._until)
 
     def say(self, waiting: Iterable[Agent], now: float) -> None:
-        """Renew `at_work`: when `GRACE_S` is over, when it is others than before, and once a minute."""
-        if self._told is None or now < self._told + GRACE_S:
+        """Renew `at_work`: when `STOP_GRACE_S` is over, when it is others than before, and once a minute."""
+        if self._told is None or now < self._told + STOP_GRACE_S:
             return
         keys = [agent.id for agent in waiting]
         left = [index for index, incarnation in keys if self._functions[index, incarnation].left]

@@ -10,14 +10,10 @@ from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.events import AgentBack, AgentsFound, HoldEnded
 from mpca.driver.instructions import Instruction, Rediscover
 from mpca.driver.states import AgentState
+from mpca.timeouts import ASK_AGAIN_S, BARRED_S
 from mpca.wire.orders import GONE, Late
 
-__all__ = ["ASK_AGAIN_S", "BARRED_S", "LateAgents"]
-
-# How often executors are asked whether the agents that were left out, or whose holding job ended, live.
-ASK_AGAIN_S = 5.0
-# An executor that damages what it sends would do so again: its agents stay left out for so long.
-BARRED_S = 600.0
+__all__ = ["LateAgents"]
 
 
 class LateAgents:

@@ -15,19 +15,18 @@ from pathlib import Path
 
 from mpca.errors import BackupError
 from mpca.storage import PartWriter, Store
+from mpca.timeouts import BEAT_S
 
-__all__ = ["BEAT", "EVERY_S", "Mirror", "beats", "read_beat"]
+__all__ = ["BEAT", "Mirror", "beats", "read_beat"]
 
 log = logging.getLogger("mpca.records")
 BEAT = "lock.beat"
-#: Records are on HDFS at least every five seconds, the time of writing included.
-EVERY_S = 3.0
 
 
 class Mirror:
     """Started by its making. `lost` is set when another driver owns the folder; the runner looks at it."""
 
-    def __init__(self, store: Store, guard: Callable[[], None], every_s: float = EVERY_S) -> None:
+    def __init__(self, store: Store, guard: Callable[[], None], every_s: float = BEAT_S) -> None:
         self._store, self._guard, self._every_s = store, guard, every_s
         self.writer: PartWriter | None = None  # of the records, once there are some
         self.beside: Path | None = None  # a file that is replaced as a whole, and may not be there yet

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mpca.driver.agent_id import AgentId
+from mpca.timeouts import LATE_ALONE_S
 
-__all__ = ["LATE_ALONE_S", "PublishedShard", "Sum"]
-
-#: No download is late before.
-LATE_ALONE_S = 1.0
+__all__ = ["PublishedShard", "Sum"]
 
 
 @dataclass(frozen=True, slots=True)

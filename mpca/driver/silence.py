@@ -12,13 +12,13 @@ from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.instructions import Instruction
 from mpca.driver.states import AgentState
+from mpca.timeouts import SILENT_S
 from mpca.units import format_duration
 
-__all__ = ["SILENT_S", "Silence"]
+__all__ = ["Silence"]
 
 log = logging.getLogger("mpca.cycle")
 
-SILENT_S = 60.0
 _WHAT = {
     AgentState.STARTING: "has not called mpca.attach",
     AgentState.BEGUN: "has taken no optimizer step since it began",

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from mpca.driver.dispatcher import Draft
 from mpca.driver.exchange import Exchange
-from mpca.driver.finishing import GRACE_S
 from mpca.driver.instructions import End, Instruction
 from mpca.driver.objectives import judge
 from mpca.driver.run import Run, Step
 from mpca.driver.states import LIVING, RunState
+from mpca.timeouts import STOP_GRACE_S, STOP_ORDER_S
 
-__all__ = ["STOP_JOB_S", "Stopping"]
+__all__ = ["Stopping"]
 
-#: How long a stop waits for the job in flight; for the train functions: `finishing.py`.
-STOP_JOB_S = 2.0
-#: The last read of local tensors may take STOP_JOB_S, and unless the run was interrupted what so many bytes a second take.
+#: The last read of local tensors may take STOP_ORDER_S, and unless the run was interrupted what so many bytes a second take.
 STOP_LOCAL_RATE = 25e6
 
 
@@ -46,7 +44,7 @@ class Stopping:
         living = [a for a in run.table.in_state(*LIVING) if a.executor in run.table.executors]
         reason = run.ending.reason.splitlines()[0]
         if not finishing.told or finishing.due_again(now):
-            self._deadline = now + GRACE_S
+            self._deadline = now + STOP_GRACE_S
             finishing.tell(living, run.ending, now)
             stop = [[*agent.key, reason] for agent in living]
             return Step(out + (run.orders.submit(Draft("stop", stop=stop), exchange.cycle, now) if stop else []))
@@ -65,14 +63,14 @@ class Stopping:
         if not self._reads:
             self._reads = True
             length = 0 if run.ending.status == "interrupted" else sum(run.lengths[run.shape.shards :])
-            self._deadline = now + STOP_JOB_S + length / STOP_LOCAL_RATE
+            self._deadline = now + STOP_ORDER_S + length / STOP_LOCAL_RATE
         return run.read_local(self._exchange.cycle, now)
 
     def tick(self, now: float) -> list[Instruction]:
         """An order that is not answered in time is given up."""
         run = self._run
         assert run.stopped is not None
-        if now <= (run.stopped + STOP_JOB_S if self._deadline is None else self._deadline):
+        if now <= (run.stopped + STOP_ORDER_S if self._deadline is None else self._deadline):
             return []
         out = run.orders.cancel("the run is stopping")
         job = run.orders.abandon()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mpca.driver.events import AgentBack, AgentsFound, ExecutorDamages, ExecutorLost, HoldEnded, Tick
 from mpca.driver.instructions import Rediscover, StartAgent
-from mpca.driver.late_agents import BARRED_S
 from mpca.driver.states import AgentState
+from mpca.timeouts import BARRED_S
 from mpca.wire.orders import Rediscovered
 from tests.driver.support import Machine
 

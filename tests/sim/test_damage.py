@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from mpca.driver.late_agents import BARRED_S
 from mpca.sim.faults import Fault
 from mpca.sim.run import Outcome, Scenario, simulate
+from mpca.timeouts import BARRED_S
 
 BASE = Scenario(agents=4, min_agents=2, cycles=40)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpca.api.location.files import begin_records, owner_text, refuse_foreign, unwritable
-from mpca.driver.mirror import EVERY_S
 from mpca.errors import BackupError
 from mpca.records import Backlog, RunFolder, RunRecord
 from mpca.storage import Holder, LocalStore, Location, Process, RunLock, held
+from mpca.timeouts import BEAT_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +49,7 @@ class LocalRunLocation:
         """Another driver has taken over: only when somebody removed our lock."""
         now = time.monotonic()
         if self._lost is None and self._began and now >= self._next_look:
-            self._next_look = now + EVERY_S
+            self._next_look = now + BEAT_S
             with suppress(OSError):  # a folder that cannot be read belongs to nobody else yet
                 self._lost = self._lock.rival()
         return self._lost

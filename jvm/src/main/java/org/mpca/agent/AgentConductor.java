@@ -39,11 +39,6 @@ final class AgentConductor implements Runnable {
   private static final Logger LOG = Logger.getLogger("mpca.agent");
   /** How soon a death is noticed that no end of stream tells, since forked data workers hold the pipe too. */
   private static final long LOOK_MILLIS = 50;
-  /** For the process to end after its last message, or after it closed its pipe. */
-  private static final long LEAVE_NANOS = TimeUnit.SECONDS.toNanos(10);
-  private static final long DRAIN_NANOS = TimeUnit.SECONDS.toNanos(2);
-  /** How long Finished or Failed waits for the end of the process, so that what it printed is reported before. */
-  private static final long LAST_WORD_NANOS = TimeUnit.SECONDS.toNanos(1);
 
   private enum State { STARTING, ATTACHED, ENDING, ENDED }
 
@@ -190,7 +185,7 @@ final class AgentConductor implements Runnable {
       }
     }
     int exitCode = process.end(); // the group too: now the stream ends, whoever held it
-    long drainBy = System.nanoTime() + DRAIN_NANOS;
+    long drainBy = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.DRAIN_MS);
     while (!streamEnded && System.nanoTime() - drainBy < 0) {
       perform(commands.poll(LOOK_MILLIS, TimeUnit.MILLISECONDS));
     }
@@ -228,7 +223,7 @@ final class AgentConductor implements Runnable {
     commands.add(() -> {
       streamEnded = true;
       if (leaveBy == null) {
-        leaveBy = System.nanoTime() + LEAVE_NANOS;
+        leaveBy = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.LEAVE_MS);
       }
     });
   }
@@ -304,9 +299,9 @@ final class AgentConductor implements Runnable {
   private void leave(Message message, Consumer<AgentEvents> report) throws ProtocolException {
     expect(state == State.STARTING || state == State.ATTACHED, message);
     enter(State.ENDING, message.kind.name());
-    leaveBy = System.nanoTime() + LEAVE_NANOS;
+    leaveBy = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.LEAVE_MS);
     lastWord = report;
-    lastWordBy = System.nanoTime() + LAST_WORD_NANOS;
+    lastWordBy = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.LAST_WORD_MS);
   }
 
   private void tellLastWord() {

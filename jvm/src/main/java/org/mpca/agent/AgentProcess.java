@@ -23,9 +23,6 @@ import java.util.logging.Logger;
  */
 final class AgentProcess {
   private static final Logger LOG = Logger.getLogger("mpca.agent");
-  private static final long END_MILLIS = 5_000;
-  /** A process that the user's code put into a session of its own may hold stderr for ever. */
-  private static final long OUTPUT_MILLIS = 2_000;
   private static final File NOWHERE = new File("/dev/null");
 
   private final Process process;
@@ -91,7 +88,7 @@ final class AgentProcess {
   int end() throws InterruptedException {
     kill();
     killGroup();
-    if (!process.waitFor(END_MILLIS, TimeUnit.MILLISECONDS)) {
+    if (!process.waitFor(TimeOuts.END_MS, TimeUnit.MILLISECONDS)) {
       LOG.warning("agent survives SIGKILL, held by the kernel: pid=" + pid);
       return -1;
     }
@@ -105,7 +102,7 @@ final class AgentProcess {
 
   /** The last lines printed; waits for the rest of the output to come in. */
   String tail() throws InterruptedException {
-    outputThread.join(OUTPUT_MILLIS);
+    outputThread.join(TimeOuts.OUTPUT_MS);
     return output.tail();
   }
 
@@ -127,7 +124,7 @@ final class AgentProcess {
     try {
       Process kill = new ProcessBuilder("/bin/sh", "-c", "kill -s KILL -- -" + pid)
           .redirectErrorStream(true).redirectOutput(NOWHERE).redirectInput(NOWHERE).start();
-      if (!kill.waitFor(END_MILLIS, TimeUnit.MILLISECONDS)) {
+      if (!kill.waitFor(TimeOuts.END_MS, TimeUnit.MILLISECONDS)) {
         kill.destroyForcibly();
       }
     } catch (IOException e) {

@@ -24,9 +24,6 @@ import org.mpca.wire.Late;
  */
 public final class AgentRegistry {
   private static final Logger LOG = Logger.getLogger("mpca.agent");
-  /** For an answer of the keeper, which never waits. */
-  private static final long KEEPER_MILLIS = 10_000;
-  private static final long CLOSE_MILLIS = 8_000;
 
   private static AgentRegistry instance;
 
@@ -211,7 +208,7 @@ public final class AgentRegistry {
   }
 
   private void closeAll(Predicate<String> which) {
-    long by = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(CLOSE_MILLIS);
+    long by = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.CLOSE_MS);
     List<AgentConductor> ending = new ArrayList<>(agents.values());
     ending.removeIf(one -> !which.test(one.spec.run));
     ending.forEach(one -> one.kill(true));
@@ -261,7 +258,7 @@ public final class AgentRegistry {
 
   private static <T> T settled(CompletableFuture<T> answer, String what) throws InterruptedException {
     try {
-      return answer.get(KEEPER_MILLIS, TimeUnit.MILLISECONDS);
+      return answer.get(TimeOuts.KEEPER_MS, TimeUnit.MILLISECONDS);
     } catch (ExecutionException | TimeoutException e) {
       throw new IllegalStateException("the keeper does not answer: " + what, e);
     }

@@ -25,8 +25,6 @@ import org.mpca.wire.Late;
 @DefaultSerializer(YieldContextKryo.class)
 public final class YieldContext implements Externalizable {
   private static final long serialVersionUID = 1L;
-  /** Longest wait of an access that brings no deadline, such as serialisation. */
-  static final long ACCESS_MILLIS = 30_000;
 
   private transient AgentRegistry registry;
   private transient YieldKey key;
@@ -114,7 +112,7 @@ public final class YieldContext implements Externalizable {
   /** For an access without a deadline. */
   FrozenYield freezeForCopy() throws IOException {
     try {
-      return freeze(System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(ACCESS_MILLIS));
+      return freeze(System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.ACCESS_MS));
     } catch (LateAgentException | AgentGoneException e) {
       throw new IOException("cannot serialise a yield that was not handed over: " + e.getMessage(), e);
     } catch (InterruptedException e) {

@@ -3,6 +3,8 @@ package org.mpca.rdd;
 import java.util.ArrayDeque;
 import java.util.Deque;
 
+import org.mpca.agent.TimeOuts;
+
 /**
  * Which download is fetched now, and by which attempt: one after the other, in the order in which orders first named them, so
  * that two never share the wire. No I/O, no thread; the time is an argument.
@@ -13,7 +15,6 @@ import java.util.Deque;
  * <p>Concurrency: owned by one thread, mpca-download.
  */
 final class DownloadQueue {
-  static final long PAUSE_MS = 500;
 
   /** The first is in hand. */
   private final Deque<Download> queue = new ArrayDeque<>();
@@ -43,7 +44,7 @@ final class DownloadQueue {
 
   /** The attempt in hand failed. */
   void failed(long nowMs) {
-    pausedUntil = nowMs + PAUSE_MS;
+    pausedUntil = nowMs + TimeOuts.DOWNLOAD_AGAIN_MS;
   }
 
   /** The download whose newest attempt is to be under way, or null. */

@@ -14,6 +14,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
+import org.mpca.agent.TimeOuts;
 import org.mpca.reduce.ChunkPlan;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -28,8 +29,6 @@ import org.slf4j.LoggerFactory;
 final class RangesReducer implements Reducer {
   private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
   private static final ExecutorService FETCHERS = Threads.pool("mpca-fetch");
-  /** For one chunk from an executor that has just answered. */
-  private static final long REPAIR_S = 10;
 
   private final BlockNames names;
   private final Sweeper sweeper;
@@ -115,7 +114,7 @@ final class RangesReducer implements Reducer {
       }
     });
     try {
-      byte[] data = fetched.get(REPAIR_S, TimeUnit.SECONDS);
+      byte[] data = fetched.get(TimeOuts.REPAIR_MS, TimeUnit.MILLISECONDS);
       repaired.computeIfAbsent(job.order.order, key -> new ConcurrentHashMap<>()).put(chunk, data);
     } catch (ExecutionException e) {
       boolean damages = e.getCause() instanceof CheckedBlocks.Damaged;
@@ -123,7 +122,7 @@ final class RangesReducer implements Reducer {
           + "its sum came damaged to the driver, and once more: " + e.getCause().getMessage(), damages);
     } catch (TimeoutException e) {
       throw new ExecutorFault(owner.executor,
-          "executor " + owner.executor + ": its sum came damaged to the driver, and not again within " + REPAIR_S + " s");
+          "executor " + owner.executor + ": its sum came damaged to the driver, and not again within " + TimeOuts.REPAIR_MS + " ms");
     }
   }
 

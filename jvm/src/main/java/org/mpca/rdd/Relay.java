@@ -6,6 +6,8 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 
+import org.mpca.agent.TimeOuts;
+
 /**
  * What one executor decides while it takes part in a relay: whom to ask for which pieces, and when to give an owner up. Events
  * in, instructions out; no I/O, no thread, and the time is an argument. Its Python twin is {@code mpca/sim/relay.py}; one set of
@@ -32,8 +34,6 @@ final class Relay {
   /** The sender that is no owner. */
   static final int DRIVER = -1;
   private static final int BATCHES = 2;
-  /** Silence that is borne at least; longer when the own pieces took long, since then the links are slow. */
-  private static final long PATIENCE_MS = 3000;
 
   /** One thing to do. Performed in the order of the list. */
   interface Instruction {
@@ -180,7 +180,7 @@ final class Relay {
   /** Time has passed. */
   List<Instruction> tick(long nowMs) {
     List<Instruction> out = new ArrayList<>();
-    if (!over && ownTook >= 0 && nowMs - moved > Math.max(PATIENCE_MS, 3 * ownTook)) {
+    if (!over && ownTook >= 0 && nowMs - moved > Math.max(TimeOuts.RELAY_SILENCE_MS, 3 * ownTook)) {
       for (Batch batch : batches) {
         if (batch.owner != me && !missing(batch).isEmpty()) {
           giveUp(batch.owner, out);

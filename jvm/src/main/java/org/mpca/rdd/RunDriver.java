@@ -21,6 +21,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Function;
 
 import org.apache.spark.SparkContext;
+import org.mpca.agent.TimeOuts;
 import org.mpca.agent.AgentRegistry;
 import org.mpca.agent.AgentStatus;
 import org.mpca.agent.LaunchSpec;
@@ -36,7 +37,6 @@ import org.mpca.wire.ProtocolException;
  * object's lock.
  */
 public final class RunDriver {
-  private static final long END_RUN_MS = 5000;
   private static final int REDISCOVERIES = 20;
   private static final ExecutorService VERIFIERS = Threads.pool("mpca-verify");
 
@@ -339,11 +339,11 @@ public final class RunDriver {
       String runName = run;
       CompletableFuture<List<Object>> ended = onAll("end", "mpca: end of the run", false,
           new ArrayList<>(executors.now().values()), side -> {
-            side.endRun(runName, END_RUN_MS / 2);
+            side.endRun(runName, TimeOuts.END_RUN_MS / 2);
             return Collections.emptyList();
           });
       try {
-        ended.get(END_RUN_MS, TimeUnit.MILLISECONDS);
+        ended.get(TimeOuts.END_RUN_MS, TimeUnit.MILLISECONDS);
       } catch (ExecutionException | TimeoutException e) {
         // An executor that does not answer is dying or stopped; its agents die with it.
         jobs.cancel("end", "no answer");
@@ -352,7 +352,7 @@ public final class RunDriver {
       broadcaster.close();
       sweeper.removeLater(() -> Inventory.blocks(BlockNames.ofRun(run), false), false);
       sweeper.removeLater(() -> Inventory.blocks(BlockNames.ofRun(run), true), true);
-      sweeper.drain(END_RUN_MS);
+      sweeper.drain(TimeOuts.END_RUN_MS);
     }
     sweeper.close();
     jobs.close();

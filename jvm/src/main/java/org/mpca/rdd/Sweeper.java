@@ -14,6 +14,8 @@ import java.util.function.Supplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
+import org.mpca.agent.TimeOuts;
+
 /**
  * Removes blocks off the data path. Spark's removeBlock waits without limit for a reader (a hang was seen in the
  * prototype), so each removal runs in a thread that is given up after a deadline of our own.
@@ -22,7 +24,6 @@ import org.slf4j.LoggerFactory;
  */
 final class Sweeper {
   private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
-  private static final long DEADLINE_S = 10;
 
   private final LinkedBlockingQueue<Runnable> queue = new LinkedBlockingQueue<>();
   private ExecutorService helper;
@@ -88,9 +89,9 @@ final class Sweeper {
     }
     Future<?> removal = helper.submit(() -> all.forEach(name -> SparkInternals.remove(name, tellMaster)));
     try {
-      removal.get(DEADLINE_S, TimeUnit.SECONDS);
+      removal.get(TimeOuts.REMOVAL_MS, TimeUnit.MILLISECONDS);
     } catch (TimeoutException e) {
-      LOG.warn("a removal hangs and is given up: blocks={}, first={}, waited_s={}", all.size(), all.get(0), DEADLINE_S);
+      LOG.warn("a removal hangs and is given up: blocks={}, first={}, waited_ms={}", all.size(), all.get(0), TimeOuts.REMOVAL_MS);
       helper.shutdownNow();
       helper = null;
     } catch (ExecutionException e) {
