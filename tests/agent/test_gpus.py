@@ -90,7 +90,7 @@ def test_another_user_cannot_hold_a_gpu(public: Path) -> None:
     assert (folder.stat().st_mode & 0o777, folder.stat().st_uid) == (0o700, 0)
     other, its_lock = take(["GPU-a", "GPU-b"], patience_s=0.0, base=str(public))
     assert other == "GPU-b"
-    with pytest.raises(EnvironmentRefused, match="of this user: gpus=GPU-a,"):
+    with pytest.raises(EnvironmentRefused, match="of this executor: gpus=GPU-a,"):
         take(["GPU-a"], patience_s=0.0, base=str(public))
     lock.close()
     its_lock.close()
