@@ -13,49 +13,49 @@ import java.util.Deque;
  * <p>Concurrency: owned by one thread, mpca-download.
  */
 final class DownloadQueue {
-  static final long PAUSE_MS = 500;
+    static final long PAUSE_MS = 500;
 
-  /** The first is in hand. */
-  private final Deque<Download> queue = new ArrayDeque<>();
-  /** When the first may be tried again, if it has failed. */
-  private Long pausedUntil;
+    /** The first is in hand. */
+    private final Deque<Download> queue = new ArrayDeque<>();
+    /** When the first may be tried again, if it has failed. */
+    private Long pausedUntil;
 
-  /** An order names a download. */
-  void named(Download download, Download.Attempt attempt) {
-    download.attempt = attempt;
-    if (!queue.contains(download)) {
-      queue.add(download);
+    /** An order names a download. */
+    void named(Download download, Download.Attempt attempt) {
+        download.attempt = attempt;
+        if (!queue.contains(download)) {
+            queue.add(download);
+        }
     }
-  }
 
-  /** The driver needs a download no more. */
-  void forgotten(Download download) {
-    if (queue.peek() == download) {
-      pausedUntil = null;
+    /** The driver needs a download no more. */
+    void forgotten(Download download) {
+        if (queue.peek() == download) {
+            pausedUntil = null;
+        }
+        queue.remove(download);
     }
-    queue.remove(download);
-  }
 
-  /** The download in hand was handed to its agents. */
-  void delivered() {
-    queue.remove();
-  }
-
-  /** The attempt in hand failed. */
-  void failed(long nowMs) {
-    pausedUntil = nowMs + PAUSE_MS;
-  }
-
-  /** The download whose newest attempt is to be under way, or null. */
-  Download due(long nowMs) {
-    if (pausedUntil != null && nowMs >= pausedUntil) {
-      pausedUntil = null;
+    /** The download in hand was handed to its agents. */
+    void delivered() {
+        queue.remove();
     }
-    return pausedUntil == null ? queue.peek() : null;
-  }
 
-  /** How long until the pause ends; null: there is none, and only an event changes what is due. */
-  Long pauseMs(long nowMs) {
-    return pausedUntil == null ? null : Math.max(0, pausedUntil - nowMs);
-  }
+    /** The attempt in hand failed. */
+    void failed(long nowMs) {
+        pausedUntil = nowMs + PAUSE_MS;
+    }
+
+    /** The download whose newest attempt is to be under way, or null. */
+    Download due(long nowMs) {
+        if (pausedUntil != null && nowMs >= pausedUntil) {
+            pausedUntil = null;
+        }
+        return pausedUntil == null ? queue.peek() : null;
+    }
+
+    /** How long until the pause ends; null: there is none, and only an event changes what is due. */
+    Long pauseMs(long nowMs) {
+        return pausedUntil == null ? null : Math.max(0, pausedUntil - nowMs);
+    }
 }
