@@ -79,7 +79,7 @@ def last_model(runner: Runner, backups: BackupWriter | None) -> tuple[bytes | No
     if joint is None or not joint.complete:
         return None, {}
     if backups is not None:
-        backups.submit(joint, runner.machine.cycle, runner.progress(), runner.machine.readers.position())
+        backups.submit(joint, runner.machine.cycle, runner.progress(), runner.machine.position())
         backups.close(LAST_BACKUP_S)
         runner.take_backups()
     if not any(joint.versions()):
@@ -127,8 +127,8 @@ def summarise(
         bytes_out_driver=tally.bytes_out_driver,
         bytes_data_remote=tally.data_remote,
         bad_records=runner.bad.count if runner.bad is not None else 0,
-        agents_lost=runner.machine.table.lost,
-        agents_replaced=runner.machine.table.replaced,
+        agents_lost=runner.machine.agents_lost,
+        agents_replaced=runner.machine.agents_replaced,
         cut_off={str(one.agent): one.reason for one in end.cut_off},
         backups=tally.backups,
         attempts=runner.machine.shape.epoch,

@@ -224,10 +224,10 @@ class _Launch:
             if self._signals.caught is not None:
                 runner.stop("interrupted", signal.Signals(self._signals.caught).name)
             runner.once()
-            came = came or bool(machine.table.executors)
+            came = came or bool(machine.executors)
             if self._location.lost is not None:
                 raise self._location.lost
-            capacity = len(machine.table.executors) * job.config.cluster.agents_per_executor
+            capacity = machine.executors * job.config.cluster.agents_per_executor
             if "executors" not in self._seconds and capacity >= job.agents:
                 self._stage("executors")
             if "agents" not in self._seconds and machine.state != RunState.STARTING:

@@ -83,6 +83,7 @@ def run_shape(job: Job, run_name: str, epoch: int, resumed: Resumed | None, sess
         start_timeout_s=config.cluster.start_timeout,
         finish_s=config.cluster.finish_timeout,
         norm_limit=config.cluster.norm_limit,
+        max_cycles=config.objectives.max_cycles or None,
         first_cycle=resumed.cycle if resumed else 0,
         resumed=resumed is not None,
         data=resumed.state.data if resumed else {},

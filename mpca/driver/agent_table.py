@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mpca.driver.instructions import StartAgent, Write
+from mpca.driver.instructions import Instruction, StartAgent, Write
 from mpca.driver.states import AGENT_MOVES, AgentState, Story
 
 __all__ = [
@@ -61,9 +61,6 @@ class Executor:
     places: int
     deaths: list[float] = field(default_factory=list)
     quarantined_until: float = 0.0
-
-
-Instruction = StartAgent | Write
 
 
 class AgentTable:

@@ -11,7 +11,7 @@ from typing import Any
 
 from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.events import OrderFailed
-from mpca.driver.instructions import CancelOrder, SubmitOrder, Withdraw
+from mpca.driver.instructions import CancelOrder, Instruction, SubmitOrder, Withdraw
 from mpca.driver.published import PublishedShard
 from mpca.driver.readers import Readers
 from mpca.driver.run_shape import RunShape
@@ -43,15 +43,29 @@ class Draft:
     forget_cycle: int = NO_CYCLE
 
 
+@dataclass(slots=True)
+class InFlight:
+    """An order is out; its deadline is in machine time."""
+
+    order: Order
+    cancelled: bool = False
+
+
+@dataclass(slots=True)
+class Failed:
+    """An order failed, and waits for its cause to be known."""
+
+    order: Order
+    event: OrderFailed
+    again_at: float  # seconds of the machine
+
+
 class OrderDispatcher:
-    """Orders of one run. `job` is the order in flight, with its deadline in machine time."""
+    """Orders of one run."""
 
     def __init__(self, shape: RunShape, table: AgentTable, readers: Readers) -> None:
-        self.job: Order | None = None
-        self.retry_at: float | None = None  # a failed order waits until then
+        self._state: InFlight | Failed | None = None
         self._shape, self._table, self._readers = shape, table, readers
-        self._failed: tuple[OrderFailed, Order] | None = None
-        self._cancelled = False
         self._serial = 0
         self._asked: dict[int, set[str]] = {}  # broadcast -> executors that were asked to fetch it
         # Withdrawn broadcasts, each with executors that have to hear of it: one that is late hears no order, and would go on
@@ -59,7 +73,17 @@ class OrderDispatcher:
         self._waste: dict[int, set[str]] = {}
         self.unasked: dict[int, str] = {}  # why the others are not in the newest freeze
 
-    def submit(self, draft: Draft, cycle: int, now: float) -> list:
+    @property
+    def job(self) -> Order | None:
+        """The order in flight."""
+        return self._state.order if isinstance(self._state, InFlight) else None
+
+    @property
+    def idle(self) -> bool:
+        """No order is in flight, and none waits to go out again."""
+        return self._state is None
+
+    def submit(self, draft: Draft, cycle: int, now: float) -> list[Instruction]:
         """One order on every executor that has an agent, with begins, joiners and clean-up in it."""
         living = [a for a in self._table.in_state(*LIVING) if a.executor in self._table.executors]
         begin = [a.key for a in living if a.state == AgentState.READY] if draft.begin else []
@@ -94,7 +118,7 @@ class OrderDispatcher:
             members=self._readers.tell(a for a in living if a.executor in names),
         )
         self._heard(order)
-        self.job, self._cancelled = order, False
+        self._state = InFlight(order)
         return [SubmitOrder(order)]
 
     def _heard(self, order: Order) -> None:
@@ -123,7 +147,7 @@ class OrderDispatcher:
             self._asked.setdefault(asked.broadcast, set()).update(executor for executor, _, _ in asked.agents)
         return downloads
 
-    def drop(self, broadcasts: list[PublishedShard]) -> list:
+    def drop(self, broadcasts: list[PublishedShard]) -> list[Instruction]:
         """Withdraw broadcasts here; executors forget them with the next order that they hear."""
         for one in broadcasts:
             self._waste[one.broadcast] = self._asked.pop(one.broadcast, set())
@@ -131,19 +155,25 @@ class OrderDispatcher:
 
     def done(self, order: int) -> Order | None:
         """The order in flight, if it is this one; it is no longer in flight."""
-        if self.job is None or self.job.order != order:
-            return None
-        job, self.job = self.job, None
+        job = self.job
+        return self.abandon() if job is not None and job.order == order else None
+
+    def abandon(self) -> Order | None:
+        """Whatever becomes of the order in flight is of no interest any more."""
+        job = self.job
+        if job is not None:
+            self._state = None
         return job
 
-    def cancel(self, reason: str) -> list:
-        if self.job is None or self._cancelled:
+    def cancel(self, reason: str) -> list[Instruction]:
+        if not isinstance(self._state, InFlight) or self._state.cancelled:
             return []
-        self._cancelled = True
-        return [CancelOrder(self.job.order, reason)]
+        self._state.cancelled = True
+        return [CancelOrder(self._state.order.order, reason)]
 
     def overdue(self, now: float) -> bool:
-        return self.job is not None and now > self.job.deadline + CANCEL_AFTER_S
+        job = self.job
+        return job is not None and now > job.deadline + CANCEL_AFTER_S
 
     # ---- after a failure -------------------------------------------------------------------------------------------
 
@@ -155,18 +185,25 @@ class OrderDispatcher:
                 self._table.move(found, AgentState.READY, now, "the order that said begin failed")
         for broadcast in order.forget_broadcasts:  # nor whether it heard of the waste
             self._waste.setdefault(broadcast, set()).update(order.executors)
-        self._failed = (event, order)
-        self.retry_at = now if event.damages or self.lost_one(order) else now + GRACE_S
+        self._state = Failed(order, event, now if event.damages or self.lost_one(order) else now + GRACE_S)
 
     def lost_one(self, order: Order) -> bool:
         return any(name not in self._table.executors for name in order.executors)
 
-    def take_failed(self, now: float) -> tuple[OrderFailed, Order] | None:
+    def heard_of_a_loss(self, now: float) -> None:
+        """The news that a failed order was waiting for."""
+        if isinstance(self._state, Failed):
+            self._state.again_at = now
+
+    def take_failed(self, now: float) -> Failed | None:
         """The failed order, once its grace is over."""
-        if self.retry_at is None or now < self.retry_at:
+        failed = self._state
+        if not isinstance(failed, Failed) or now < failed.again_at:
             return None
-        failed, self._failed, self.retry_at = self._failed, None, None
+        self._state = None
         return failed
 
     def clear(self) -> None:
-        self._failed, self.retry_at = None, None
+        """A failed order does not go out again."""
+        if isinstance(self._state, Failed):
+            self._state = None

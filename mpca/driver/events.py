@@ -28,6 +28,7 @@ __all__ = [
     "HoldEnded",
     "Initial",
     "JointPublished",
+    "JointRestored",
     "OrderDone",
     "OrderFailed",
     "Output",
@@ -215,7 +216,7 @@ class StopRequested:
 
 @dataclass(frozen=True, slots=True)
 class ReadLocal:
-    """The shell wants the local tensors as an agent has them now; `CycleMachine.local.ended` counts the answers."""
+    """The shell wants the local tensors as an agent has them now; `Machine.local_reads` counts the answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +247,13 @@ class JointPublished:
     broadcasts: list[tuple[int, int, int, int]]  # (shard, broadcast, version, bytes)
 
 
+@dataclass(frozen=True, slots=True)
+class JointRestored:
+    """The shell has taken the joint model from a backup. It says so before the first hello."""
+
+    versions: tuple[int, ...]  # exchanges of each shard so far
+
+
 # ---- the unions ----------------------------------------------------------------------------------------------------------
 
 #: What the cluster tells the machine.
@@ -268,4 +276,4 @@ _Heard = (
 #: What `Cluster.poll` returns.
 ClusterEvent = _Heard | Output
 #: What the machine takes; anything else is an error.
-Event = _Heard | Tick | StopRequested | ReadLocal | Initial | Prepared | JointPublished
+Event = _Heard | Tick | StopRequested | ReadLocal | Initial | Prepared | JointPublished | JointRestored

@@ -26,6 +26,7 @@ class Joining:
         self.source: Agent | None = None  # whose x_0 is read
         self.read = 0  # shards of x_0 that are known
         self.joint: list[PublishedShard] = []
+        self.deadline = 0.0  # for their acknowledgements of the joint model; seconds of the machine
         self._for: set[tuple[int, int]] = set()  # (agent, incarnation) that take this joint model
         self._hashes: dict[int, str] = {}
         self._table = table

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.events import AgentBack, AgentsFound, HoldEnded
-from mpca.driver.instructions import Rediscover
+from mpca.driver.instructions import Instruction, Rediscover
 from mpca.driver.states import AgentState
 from mpca.wire.orders import GONE, Late
 
@@ -33,13 +33,13 @@ class LateAgents:
         self._barred: dict[str, float] = {}  # executors that damage what they send -> until when
         self._early: set[Key] = set()  # they answered late before they were known to be late
 
-    def left_out(self, agent: Agent, reason: str, now: float) -> list:
+    def left_out(self, agent: Agent, reason: str, now: float) -> list[Instruction]:
         """Late, and it owes no answer that would bring it back: it is asked for."""
         self._suspects.add((agent.index, agent.incarnation))
         self._ask_at = now + ASK_AGAIN_S
         return self._table.late(agent.index, agent.incarnation, reason, now)
 
-    def late_alone(self, agent: Agent, reason: str, until: float, now: float) -> list:
+    def late_alone(self, agent: Agent, reason: str, until: float, now: float) -> list[Instruction]:
         """Late with a download that goes on: its acknowledgement brings it back. It is asked for after `until`."""
         self._owing[(agent.index, agent.incarnation)] = until
         return self._table.late(agent.index, agent.incarnation, reason, now)
@@ -48,7 +48,7 @@ class LateAgents:
         """Whether its download may still end."""
         return key in self._owing and self._table.is_late(*key)
 
-    def was_late(self, key: Key, why: Late, now: float) -> list:
+    def was_late(self, key: Key, why: Late, now: float) -> list[Instruction]:
         """Its executor answered without it; if it has answered since, it owes nothing any more."""
         if key in self._early:
             self._early.discard(key)
@@ -59,14 +59,14 @@ class LateAgents:
         """It handed a yield over in time."""
         self._early.discard(key)
 
-    def on_back(self, event: AgentBack, now: float) -> list:
+    def on_back(self, event: AgentBack, now: float) -> list[Instruction]:
         key = (event.agent, event.incarnation)
         found = self._table.find(*key)
         if found is not None and found.state == AgentState.ACTIVE:
             self._early.add(key)
         return self._back(key, now, "it answered again")
 
-    def on_acknowledged(self, key: Key, now: float) -> list:
+    def on_acknowledged(self, key: Key, now: float) -> list[Instruction]:
         if self._owing.pop(key, None) is None and key not in self._suspects:
             return []
         return self._back(key, now, "its download came after all")
@@ -75,22 +75,22 @@ class LateAgents:
         """Whoever is late there stays so for `BARRED_S`, whatever it answers."""
         self._barred[executor] = now + BARRED_S
 
-    def _back(self, key: Key, now: float, reason: str) -> list:
+    def _back(self, key: Key, now: float, reason: str) -> list[Instruction]:
         found = self._table.find(*key)
         if found is not None and found.executor in self._barred:
             self._suspects.add(key)  # to be asked for when its time is over
             return []
         return self._table.back(*key, now, reason)
 
-    def on_hold_ended(self, event: HoldEnded) -> list:
+    def on_hold_ended(self, event: HoldEnded) -> list[Instruction]:
         found = self._table.find(event.agent, event.incarnation)
         if found is None or found.state == AgentState.FINISHED or found.executor not in self._table.executors:
             return []  # ended, or lost with its executor: those events say the rest
         self._unheld.add((event.agent, event.incarnation))
         return self.ask()
 
-    def on_found(self, event: AgentsFound, now: float) -> list:
-        out: list = []
+    def on_found(self, event: AgentsFound, now: float) -> list[Instruction]:
+        out: list[Instruction] = []
         settled = {(one.agent, one.incarnation) for one in event.agents}
         for one in event.agents:
             key = (one.agent, one.incarnation)
@@ -111,7 +111,7 @@ class LateAgents:
             self._suspects -= settled
         return out
 
-    def on_tick(self, now: float) -> list:
+    def on_tick(self, now: float) -> list[Instruction]:
         """Ask again, from time to time, for those about whom something is open: an answer may never come."""
         for key in [key for key, until in self._owing.items() if now > until]:
             del self._owing[key]
@@ -123,7 +123,7 @@ class LateAgents:
         self._suspects = {key for key in self._suspects if self._table.is_late(*key)}
         return self.ask()
 
-    def ask(self) -> list:
+    def ask(self) -> list[Instruction]:
         """Rediscovery on the executors of those about whom something is open, and on no others: a question is a Spark job."""
         suspects = (self._table.find(*key) for key in self._suspects)
         open_ones = [found for found in suspects if found is not None and found.executor not in self._barred]

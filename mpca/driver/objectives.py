@@ -141,7 +141,7 @@ class Goals:
 
         Args:
             error: newest evaluation of the joint model, if there was one.
-            trained_s: seconds since training began (`CycleMachine.began`), over all attempts.
+            trained_s: seconds since training began (`Machine.began`), over all attempts.
         """
         if self.target_error and error is not None and error <= self.target_error:
             return "reached", f"error {error:.4f} is at or below the target of {self.target_error:.4f}"

@@ -28,6 +28,7 @@ class RunShape:
     finish_s: float = 300.0  # for what train functions do behind their loop, after a stop
     norm_limit: float = 0.0  # of `norms.NormLimit`; 0: none
     resumed: bool = False  # the joint model comes from a backup; x_0 is not read
+    max_cycles: int | None = None  # an objective; here, since no further cycle may begin
     data: dict[str, Any] = field(default_factory=dict)  # of that backup: where its attempt was in the data
     places: tuple[tuple[str, ...], ...] = ()  # hosts of each shard of the data; empty: not on HDFS
     numbers: Callable[[int], tuple[float, float]] = lambda version: (1.0, 0.0)  # beta, gamma of a version

@@ -17,14 +17,16 @@ from mpca.algorithm.joint import JointShard
 from mpca.clock import Clock
 from mpca.driver.backups import BackupWriter
 from mpca.driver.cluster import AgentSpec, Cluster
-from mpca.driver.cycle import CycleMachine
 from mpca.driver.evaluating import EvaluatorDied, EvaluatorRule, FailRun, StartAgain, StopEvaluating
 from mpca.driver.events import (
     AgentFinished,
     AgentHello,
     AgentProgress,
+    ClusterEvent,
+    Event,
     Initial,
     JointPublished,
+    JointRestored,
     Output,
     Prepared,
     ReadLocal,
@@ -44,8 +46,9 @@ from mpca.driver.instructions import (
     Write,
 )
 from mpca.driver.joint import JointModel
+from mpca.driver.machine import Machine
 from mpca.driver.objectives import Goals
-from mpca.driver.states import AgentState, RunState
+from mpca.driver.states import RunState
 from mpca.driver.status import RunStatus
 from mpca.driver.tally import Tally
 from mpca.errors import EnvironmentRefused
@@ -86,7 +89,7 @@ class Runner:
 
     def __init__(
         self,
-        machine: CycleMachine,
+        machine: Machine,
         cluster: Cluster,
         method: Method,
         spec: AgentSpec,
@@ -106,9 +109,8 @@ class Runner:
     ) -> None:
         self.machine, self.cluster, self.clock = machine, cluster, clock
         self.method, self.goals, self.records, self.bad = method, goals, records, bad
-        machine.max_cycles = goals.max_cycles
         self.joint: JointModel | None = None
-        self.tally = Tally(len(machine.table.agents))
+        self.tally = Tally(machine.agents_wanted)
         self.returns: dict[int, bytes] = {}
         #: What reached the target, which is the result: states and layout, with local tensors as they were then.
         self.reached: tuple[list[JointShard | None], ModelLayout] | None = None
@@ -132,7 +134,7 @@ class Runner:
         self._next_backup = clock.now() + (float(goals.dump.interval) if goals.dump else 0.0)
         self._next_status = 0.0
         self._paused_reason = ""
-        self._perform: dict[type, Callable[[Any], Iterable[Any]]] = {
+        self._perform: dict[type, Callable[[Any], Iterable[Event]]] = {
             StartAgent: self._start_agent,
             SubmitOrder: self._submit,
             CancelOrder: lambda one: self._call(self.cluster.cancel, one.order, one.reason),
@@ -156,17 +158,15 @@ class Runner:
         """Ask for an orderly end: Ctrl-C, SIGTERM, a failure beside the engine."""
         self.step([StopRequested(status, reason, final)])
 
-    def step(self, events: Iterable[Any]) -> None:
+    def step(self, events: Iterable[ClusterEvent | Event]) -> None:
         """Apply events, and a Tick after them; carry out what follows, at once and in order."""
-        queue = deque(events)
+        queue: deque[ClusterEvent | Event] = deque(events)
         queue.append(Tick())
         while queue:
             event = queue.popleft()
-            self._note(event)
-            if isinstance(event, Output):
-                continue
-            for instruction in self.machine.handle(event, self.clock.now()):
-                queue.extendleft(reversed(list(self._perform[type(instruction)](instruction))))
+            for told in self._note(event):
+                for instruction in self.machine.handle(told, self.clock.now()):
+                    queue.extendleft(reversed(list(self._perform[type(instruction)](instruction))))
 
     def beside(self) -> None:
         """Objectives, evaluation, backups and the status line: all that must never hold a cycle up."""
@@ -188,7 +188,7 @@ class Runner:
 
     @property
     def trained_s(self) -> float | None:
-        """Seconds from when training began (`CycleMachine.began`) until the run was to stop, earlier attempts included."""
+        """Seconds from when training began (`Machine.began`) until the run was to stop, earlier attempts included."""
         if self.machine.began is None:
             return self.earlier_s or None
         until = self.clock.now() if self.machine.stopped is None else self.machine.stopped
@@ -202,9 +202,11 @@ class Runner:
         """Machine time as seconds since the run began."""
         return now - self._now0
 
-    # ---- events the machine does not need --------------------------------------------------------------------------------
+    # ---- what the shell makes of an event ----------------------------------------------------------------------------------
 
-    def _note(self, event: Any) -> None:
+    def _note(self, event: ClusterEvent | Event) -> list[Event]:
+        """Take from an event what is the shell's; the answer is what the machine is told, in that order."""
+        told: list[Event] = []
         if isinstance(event, AgentProgress):
             self.tally.progress(event, self.clock.now())
             if self.bad is not None:
@@ -212,6 +214,7 @@ class Runner:
         elif isinstance(event, Output):
             for line in event.lines:
                 self._on_output(event.agent, line)
+            return told
         elif isinstance(event, AgentFinished):
             self.returns[event.agent] = event.returns
         elif isinstance(event, AgentHello):
@@ -221,7 +224,9 @@ class Runner:
                 self.joint = JointModel(self.method, event.hello)
                 if self._restore is not None:
                     self._restore(self.joint)
-                    self.machine.versions = self.joint.versions()
+                    told.append(JointRestored(tuple(self.joint.versions())))
+        told.append(event)
+        return told
 
     def _check_hello(self, event: AgentHello) -> None:
         """An executor with another Python or torch would unpickle, or compute, something else than the driver means."""
@@ -238,24 +243,24 @@ class Runner:
     # ---- instructions ----------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def _call(function: Callable[..., None], *arguments: Any) -> Iterable[Any]:
+    def _call(function: Callable[..., None], *arguments: Any) -> Iterable[Event]:
         function(*arguments)
         return ()
 
-    def _start_agent(self, one: StartAgent) -> Iterable[Any]:
+    def _start_agent(self, one: StartAgent) -> Iterable[Event]:
         self.cluster.start_agent(one.agent, one.incarnation, one.executor, self._spec)
         return ()
 
-    def _submit(self, one: SubmitOrder) -> Iterable[Any]:
+    def _submit(self, one: SubmitOrder) -> Iterable[Event]:
         self.cluster.submit(one.order)
         return ()
 
-    def _adopt(self, one: AdoptInitial) -> Iterable[Any]:
+    def _adopt(self, one: AdoptInitial) -> Iterable[Event]:
         assert self.joint is not None
         self.joint.adopt(one.shard, self.cluster.take_sum(one.order, one.length))
         return (Initial(one.shard),)
 
-    def _prepare(self, one: Prepare) -> Iterable[Any]:
+    def _prepare(self, one: Prepare) -> Iterable[Event]:
         assert self.joint is not None
         start = self.clock.now()
         before = self.joint.state(one.shard).x
@@ -268,7 +273,7 @@ class Runner:
             broadcast = self.cluster.publish(self.method.outgoing(state))
         return (Prepared(one.cycle, one.shard, broadcast, state.k, start, self.clock.now(), moved, size),)
 
-    def _publish_joint(self, one: PublishJoint) -> Iterable[Any]:
+    def _publish_joint(self, one: PublishJoint) -> Iterable[Event]:
         assert self.joint is not None
         published = []
         for shard in range(len(self.joint.states)):
@@ -278,7 +283,7 @@ class Runner:
             published.append((shard, self.cluster.publish(words), 0, words.nbytes))
         return (JointPublished(published),)
 
-    def _write(self, one: Write) -> Iterable[Any]:
+    def _write(self, one: Write) -> Iterable[Event]:
         fields = dict(one.fields)
         if one.kind == "cycle":
             self.tally.cycle(fields)
@@ -317,16 +322,16 @@ class Runner:
         """Whether the local tensors are what an agent has now; asks for them if not. A cycle waits while they are read, so
         that evaluations take older ones when reading them is slow; what is saved (`saved`) never does."""
         assert self.joint is not None
-        local = self.machine.local
+        machine = self.machine
         if not self.joint.layout.local or (not saved and self._local_asked is None and now < self._next_local):
             return True
         if self._local_asked is None:
-            self._local_asked = local.ended
+            self._local_asked = machine.local_reads
             self.step([ReadLocal()])
-        if local.ended == self._local_asked:
+        if machine.local_reads == self._local_asked:
             return False
         self._local_asked = None
-        self._next_local = now + LOCAL_EVERY * local.took
+        self._next_local = now + LOCAL_EVERY * machine.local_read_s
         return True
 
     def _collect_evaluations(self) -> None:
@@ -372,7 +377,7 @@ class Runner:
         due = self.machine.state == RunState.RUNNING and now >= self._next_backup
         if due and not backups.busy and self.joint is not None and self.joint.complete and self._local_read(now, saved=True):
             self._next_backup = now + float(self.goals.dump.interval)
-            backups.submit(self.joint, self.machine.cycle, self.progress(), self.machine.readers.position())
+            backups.submit(self.joint, self.machine.cycle, self.progress(), self.machine.position())
 
     def take_backups(self) -> None:
         """Records of backups that have ended since."""
@@ -403,7 +408,7 @@ class Runner:
         return RunStatus(
             seconds=self.t(),
             stage=stages.get(self.machine.state, "training"),
-            reason=self.machine.finishing.at_work or self._paused_reason,
+            reason=self.machine.at_work or self._paused_reason,
             cycle=self.machine.cycle,
             evaluations=len(self.tally.history),
             error=self.error,
@@ -412,7 +417,7 @@ class Runner:
             images_per_s=self.tally.samples_per_s,
             updates_per_s=self.tally.updates_per_s,
             tau=self.tally.tau,
-            agents_alive=self.machine.table.count(AgentState.ACTIVE, AgentState.BEGUN, AgentState.READY, AgentState.JOINING),
-            agents_wanted=len(self.machine.table.agents),
+            agents_alive=self.machine.agents_alive,
+            agents_wanted=self.machine.agents_wanted,
             seconds_left=None if limit is None or trained is None else max(0.0, limit - trained),
         )

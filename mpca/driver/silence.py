@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from mpca.driver.agent_table import Agent, AgentTable
-from mpca.driver.instructions import Write
+from mpca.driver.instructions import Instruction
 from mpca.driver.states import AgentState
 from mpca.units import format_duration
 
@@ -37,8 +37,8 @@ class Silence:
         """It has taken a step, or handed a yield over."""
         self._heard[agent, incarnation] = now
 
-    def look(self, now: float) -> list[Write]:
-        out = []
+    def look(self, now: float) -> list[Instruction]:
+        out: list[Instruction] = []
         for agent in self._table.in_state(*_WHAT):
             key = agent.index, agent.incarnation
             lasts = now - self._heard.get(key, agent.since)

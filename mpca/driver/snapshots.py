@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mpca.driver.agent_table import Agent
+from mpca.driver.events import StopRequested
 from mpca.wire.orders import Answer, Freeze, Frozen, Late
 
 __all__ = ["ShardSnapshots"]
@@ -69,6 +71,19 @@ class ShardSnapshots:
         return any(
             one is not None and not self.usable(agent.index) and one.incarnation == agent.incarnation for agent, one in held
         )
+
+    def none_is_finite(self, living: Iterable[Agent]) -> bool:
+        """Whether all who live handed something over, and all of it is not finite."""
+        unusable = self.frozen and not any(one.finite for one in self.frozen.values())
+        return bool(unusable) and all(agent.index in self.frozen for agent in living)
+
+    def diverged(self) -> StopRequested:
+        """How a run ends when `none_is_finite`."""
+        why = (
+            f"the parameters of all {len(self.frozen)} agents are not finite in cycle {self.cycle}: training diverged; "
+            "lower optimizer.lr or the method's gamma. What is saved is the last joint model, which is finite"
+        )
+        return StopRequested("failed", why, final=True)
 
     def contributors(self) -> list[int]:
         return [agent for agent in self.frozen if self.usable(agent) and self.executor[agent] in self.weights]

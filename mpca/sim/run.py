@@ -151,6 +151,7 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
         start_timeout_s=scenario.start_timeout_s,
         finish_s=scenario.finish_s,
         norm_limit=scenario.norm_limit,
+        max_cycles=scenario.cycles,
     )
     machine = CycleMachine(shape, AgentTable(scenario.agents, scenario.per_executor), world.clock.now())
     ledger = _Ledger(watch)

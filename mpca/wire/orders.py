@@ -1,12 +1,12 @@
-"""What the driver tells the executors: one Order a Spark job, carried in its closure, and what each task answers.
+"""Orders from the driver to the executors, one per Spark job, in its closure; and the answer of each task.
 
-An order bundles, in this sequence on every executor: forget what no cycle needs any more, deliver Members, Begin and
-Stop, start the download of broadcasts in the background, reduce one shard, then freeze the yields of the next cycle.
-Freezing at the end of the job before means that when a reduce starts every chunk exists (no ready mark, no polling, no
-miss), and that the driver knows every contributor, its tau and that it is finite *before* it orders a sum.
+Every executor carries out an order in this sequence: forget data that no cycle needs any more; deliver Members, Begin and Stop;
+start the download of broadcasts in the background; reduce one shard; freeze the snapshots for the next cycle.
+Since snapshots are frozen at the end of the job before, every chunk exists when a reduce starts (no ready mark, no polling, no
+miss). And the driver knows every contributor, its tau and that it is finite *before* it orders a sum.
 
-Every part is idempotent: a re-run task, or the order submitted again without a lost executor, gives the same bytes.
-The Java twin is ``org.mpca.wire.Order``; both travel as msgpack maps.
+Every part is idempotent: a task that runs again, or an order that is submitted again without a lost executor, gives the same
+bytes. The Java twin is ``org.mpca.wire.Order``; both travel as msgpack maps.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ FORGOTTEN = Late(LateCode.FORGOTTEN, "its cycle was forgotten")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one executor adds to a sum: the tau-weighted mean of its own agents' shard, frozen before."""
+    """One executor's part of a sum: the tau-weighted mean of its own agents' frozen shard."""
 
     executor: str
     weight: float  # sum of tau over its agents (float64); 1.0 when x_0 is read
@@ -82,7 +82,7 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Freeze:
-    """Materialise the yield of (cycle, shard) of these agents; those that do not answer by the deadline are late."""
+    """Take the snapshots of (cycle, shard) from these agents; an agent without an answer by the deadline is late."""
 
     cycle: int
     shard: int
@@ -91,7 +91,7 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A broadcast to fetch in the background and hand to agents between two of their batches."""
+    """A broadcast to fetch in the background, and to give to agents between two of their batches."""
 
     broadcast: int  # id, from Cluster.publish
     shard: int
@@ -104,7 +104,7 @@ class Download:
 
 @dataclass(frozen=True, slots=True)
 class MembersOrder:
-    """Who reads the data, for agents that have not been told this version."""
+    """The agents that read the data, for agents that have not received this version."""
 
     version: int
     members: dict[str, Any]  # data.plan.Membership.to_dict()
@@ -136,7 +136,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """One agent's frozen yield."""
+    """One agent's frozen snapshot."""
 
     agent: int
     incarnation: int
@@ -152,7 +152,7 @@ class Frozen:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the task of one executor answers.
+    """The answer of one executor's task.
 
     `weight` is the sum of tau of the finite yields that its part holds; `late` says why an expected agent is not in it.
     """
@@ -165,7 +165,7 @@ class Answer:
     reduce_start: float  # seconds of the driver's monotonic clock; 0 when the order had no reduce
     reduce_end: float
     bytes_in: int  # bytes this executor fetched for the reduction
-    bytes_out: int  # ... and pushed to the driver
+    bytes_out: int  # bytes that it sent to the driver for the reduction
 
     @classmethod
     def unpack(cls, data: bytes) -> Answer:
@@ -177,7 +177,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Rediscovered:
-    """A living agent, as its executor's registry knows it."""
+    """A living agent, from its executor's registry."""
 
     agent: int
     incarnation: int

@@ -80,9 +80,9 @@ def test_another_model_ends_the_run_and_names_the_first_difference() -> None:
     machine.run(hello(0))
     machine.run(hello(1, layout=[["weight", [7], "parameter", 0]]))
     assert machine.machine.state == "STOPPING"
-    assert machine.machine._ending is not None
-    assert "agent 0 has weight [6], agent 1 has weight [7]" in machine.machine._ending.reason
-    assert machine.machine._ending.final, "the train function would build them again"
+    assert machine.machine.run.ending is not None
+    assert "agent 0 has weight [6], agent 1 has weight [7]" in machine.machine.run.ending.reason
+    assert machine.machine.run.ending.final, "the train function would build them again"
 
 
 def test_other_bounds_of_the_same_tensors_end_the_run_too() -> None:
@@ -93,8 +93,8 @@ def test_other_bounds_of_the_same_tensors_end_the_run_too() -> None:
     other = hello(1)
     machine.run(replace(other, hello=replace(other.hello, bounds=[0, 1, 4, 6])))
     assert machine.machine.state == "STOPPING"
-    assert machine.machine._ending is not None
-    assert machine.machine._ending.final
+    assert machine.machine.run.ending is not None
+    assert machine.machine.run.ending.final
 
 
 def test_too_few_hellos_in_time_end_the_run() -> None:
@@ -104,9 +104,9 @@ def test_too_few_hellos_in_time_end_the_run() -> None:
     assert machine.tell(Tick(), at=59.0) == []
     out = machine.tell(Tick(), at=60.0)
     assert order_of(out).stop[0][:3] == E0
-    assert machine.machine._ending is not None
-    assert (machine.machine._ending.status, machine.machine._ending.final) == ("failed", False)
-    assert "1/3 agents called mpca.attach within cluster.start_timeout=60s" in machine.machine._ending.reason
+    assert machine.machine.run.ending is not None
+    assert (machine.machine.run.ending.status, machine.machine.run.ending.final) == ("failed", False)
+    assert "1/3 agents called mpca.attach within cluster.start_timeout=60s" in machine.machine.run.ending.reason
 
 
 def test_a_function_that_returns_without_attach_ends_the_run_when_it_does() -> None:
@@ -125,11 +125,11 @@ def test_the_start_is_given_up_with_a_word_on_attach_when_processes_run_and_on_l
     machine = Machine(agents=2)
     machine.run(ExecutorReady("e0", "host0", 2))
     machine.tell(Tick(), at=60.0)
-    assert "0/2 agents called mpca.attach" in machine.machine._ending.reason
-    assert "1 were started and have not: is it called, before the loop?" in machine.machine._ending.reason
+    assert "0/2 agents called mpca.attach" in machine.machine.run.ending.reason
+    assert "1 were started and have not: is it called, before the loop?" in machine.machine.run.ending.reason
     nobody = Machine(agents=2)
     nobody.tell(Tick(), at=60.0)
-    assert "look at the logs of executors, or raise cluster.start_timeout" in nobody.machine._ending.reason
+    assert "look at the logs of executors, or raise cluster.start_timeout" in nobody.machine.run.ending.reason
 
 
 def test_a_silent_agent_is_told_of_a_minute_after_its_last_answer() -> None:
@@ -139,7 +139,7 @@ def test_a_silent_agent_is_told_of_a_minute_after_its_last_answer() -> None:
     out = machine.cycle(out)  # both hand a yield over
     machine.late = {1: "no answer before the deadline"}
     machine.run(machine.done(order_of(out)))
-    assert machine.machine.table.agents[1].state == "LATE"
+    assert machine.machine.run.table.agents[1].state == "LATE"
 
     def silent(at: float) -> list[tuple[int, str]]:
         said = written(machine.tell(Tick(), at=at), "agent")
@@ -196,7 +196,7 @@ def test_a_limit_that_is_met_before_the_first_commit_is_no_success(cycles: int, 
     machine.tell(Tick(), at=machine.now + 400.0)  # nobody says a word: after `cluster.finish_timeout` nobody is waited for
     assert machine.machine.ended is not None
     assert machine.machine.ended.status == status
-    assert any(machine.machine.versions) == bool(cycles)
+    assert any(machine.machine.exchange.versions) == bool(cycles)
     assert "5 s of training" in machine.machine.ended.reason
 
 
@@ -733,7 +733,7 @@ def test_when_no_agent_is_finite_the_run_ends_with_the_last_joint_model() -> Non
     out = reducing(machine)
     machine.nan = {0, 1}
     machine.run(machine.done(order_of(out)))
-    ending = machine.machine._ending
+    ending = machine.machine.run.ending
     assert (ending.status, ending.final) == ("failed", True)
     assert "all 2 agents are not finite in cycle 1" in ending.reason
     assert "optimizer.lr" in ending.reason
@@ -831,9 +831,9 @@ def test_what_an_older_incarnation_or_order_says_changes_nothing(event: Any) -> 
     machine = Machine()
     reducing(machine)
     machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
-    before = [(one.state, one.incarnation) for one in machine.machine.table.agents]
+    before = [(one.state, one.incarnation) for one in machine.machine.run.table.agents]
     assert machine.run(event) == []
-    assert [(one.state, one.incarnation) for one in machine.machine.table.agents] == before
+    assert [(one.state, one.incarnation) for one in machine.machine.run.table.agents] == before
 
 
 def test_a_yield_of_an_incarnation_that_was_not_asked_is_not_taken() -> None:
@@ -902,7 +902,7 @@ def test_an_error_of_the_users_code_ends_the_run_with_its_traceback() -> None:
     machine.run(AgentFailedEvent("e1", "host1", 1, 0, "ValueError: no", "Traceback ..."))
     assert [stop[:3] for stop in order_of(machine.run(machine.done(order))).stop] == [E0], "nobody waits for who is gone"
     why = "agent 1 (host host1, executor e1) raised ValueError: no\nTraceback ..."
-    assert machine.machine._ending == StopRequested("failed", why, final=True)
+    assert machine.machine.run.ending == StopRequested("failed", why, final=True)
 
 
 def test_when_every_train_function_has_returned_the_run_has_reached_its_end() -> None:

@@ -55,10 +55,10 @@ def test_an_executor_that_damages_bytes_is_asked_again_after_its_time_and_not_be
     assert asked == [False, False, False]
     for early in (AgentBack("e1", 1, 0), AgentsFound("e1", [Rediscovered(1, 0, 101)])):
         machine.run(early)
-        assert machine.machine.table.agents[1].state == AgentState.LATE
+        assert machine.machine.run.table.agents[1].state == AgentState.LATE
     assert Rediscover(["e1"]) in machine.tell(Tick(), at=BARRED_S + 6)
     machine.run(AgentsFound("e1", [Rediscovered(1, 0, 101)]))
-    assert machine.machine.table.agents[1].state == AgentState.ACTIVE
+    assert machine.machine.run.table.agents[1].state == AgentState.ACTIVE
 
 
 def test_a_living_agent_on_it_whose_holding_job_ends_is_not_taken_for_dead() -> None:
@@ -68,4 +68,4 @@ def test_a_living_agent_on_it_whose_holding_job_ends_is_not_taken_for_dead() -> 
     assert machine.run(HoldEnded(1, 0, "cancelled")) == [Rediscover(["e1"])]
     out = machine.run(AgentsFound("e1", [Rediscovered(1, 0, 101)]))
     assert [one for one in out if isinstance(one, StartAgent)] == [StartAgent(1, 0, "e1")]
-    assert machine.machine.table.agents[1].state == AgentState.LATE
+    assert machine.machine.run.table.agents[1].state == AgentState.LATE

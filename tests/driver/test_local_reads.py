@@ -94,7 +94,7 @@ def test_asked_for_they_are_read_between_two_cycles_and_the_cycle_goes_on() -> N
     seen, out = read(machine, machine.run(machine.done(order_of(out))))
     assert seen == of_agent(0)
     assert order_of(out).description == "cycle 0: reduce shard 0", "what was frozen for it is not asked for again"
-    assert machine.machine.local.ended == 1
+    assert machine.machine.run.local.ended == 1
     out = machine.cycle(out)
     assert order_of(out).description == "cycle 1: reduce shard 1", "once asked for, once read"
 
@@ -175,7 +175,7 @@ def test_who_becomes_ready_before_a_read_is_told_to_begin_after_it() -> None:
         begins += order_of(out).begin
         out = machine.run(machine.done(order_of(out), tau=0))
     assert begins == []
-    assert machine.machine.local.ended == 1
+    assert machine.machine.run.local.ended == 1
     assert order_of(out).begin == [["e1", 1, 1]]
 
 
@@ -255,5 +255,5 @@ def test_agents_with_other_local_tensors_are_refused_by_name() -> None:
     machine.tell(AgentDied("e1", 1, 0, 101, 1, ""))
     odd = replace(odd, hello=replace(odd.hello, incarnation=1, local={"n": ["int64", [2], 16]}))
     machine.tell(odd)
-    assert machine.machine._ending is not None
-    assert "agents keep different local tensors: n of agent 0 is ['int64', [], 8]" in machine.machine._ending.reason
+    assert machine.machine.run.ending is not None
+    assert "agents keep different local tensors: n of agent 0 is ['int64', [], 8]" in machine.machine.run.ending.reason

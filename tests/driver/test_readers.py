@@ -49,7 +49,7 @@ def test_a_run_without_a_stream_is_told_nothing() -> None:
     out = machine.training()
     machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
     assert cycles(machine, out, 5)[1] == []
-    assert machine.machine.readers.position() == {}
+    assert machine.machine.run.readers.position() == {}
 
 
 def test_with_the_next_order_the_living_hear_of_a_loss_once_and_its_replacement_of_its_first_epoch() -> None:
@@ -79,11 +79,11 @@ def test_a_replacement_that_is_lost_before_it_has_heard_of_its_first_epoch_is_lo
     out, _ = cycles(machine, out, 4)
     machine.run(hello(1, incarnation=1))
     out, _ = cycles(machine, out, 8)
-    assert machine.machine.readers.members.first(1) == 4
+    assert machine.machine.run.readers.members.first(1) == 4
     machine.run(at(1, 0, 0, 0, incarnation=1))
     machine.run(AgentDied("e1", 1, 1, 102, 137, ""))
     cycles(machine, out, 2)
-    assert machine.machine.readers.members.begin(5) == [0, 2]
+    assert machine.machine.run.readers.members.begin(5) == [0, 2]
 
 
 def test_agents_hear_where_all_live_before_they_begin_when_the_data_have_places() -> None:
@@ -103,7 +103,7 @@ def test_agents_hear_where_all_live_before_they_begin_when_the_data_have_places(
     for agent in range(2):
         out = machine.run(at(agent, 1, 3, 2))
     assert cycles(machine, out, 3)[1] == [], "once"
-    kept = msgpack.unpackb(msgpack.packb(machine.machine.readers.position()))
+    kept = msgpack.unpackb(msgpack.packb(machine.machine.run.readers.position()))
     later = Machine(agents=1, resumed=True, data=kept, places=(("host0",), (), ()))
     out = later.started()
     while not order_of(out).begin:
@@ -197,7 +197,7 @@ def test_a_backup_keeps_where_agents_are_and_a_later_attempt_goes_on_from_it() -
     out = reading(machine)
     machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
     cycles(machine, out, 2)
-    kept = msgpack.unpackb(msgpack.packb(machine.machine.readers.position()))
+    kept = msgpack.unpackb(msgpack.packb(machine.machine.run.readers.position()))
     assert kept["at"] == [[0, 2, 10], [2, 2, 12]]
 
     later = Machine(agents=2, resumed=True, data=kept)
@@ -215,7 +215,7 @@ def test_who_has_said_nothing_yet_is_at_the_very_beginning() -> None:
     machine = Machine(agents=2)
     machine.training()
     machine.run(at(0, 0, 4, 0))
-    assert machine.machine.readers.position()["at"] == [[0, 0, 4], [1, 0, 0]]
+    assert machine.machine.run.readers.position()["at"] == [[0, 0, 4], [1, 0, 0]]
 
 
 def test_a_damaged_position_is_refused_by_name() -> None:

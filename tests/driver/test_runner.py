@@ -92,7 +92,7 @@ def shown(goals: Goals, **more: float) -> tuple[Machine, ManualClock, Runner, li
     """A runner over a run of two agents that have said hello, but not begun, and what it shows."""
     by_hand, clock, seen = Machine(agents=2), ManualClock(), []
     by_hand.training()
-    by_hand.machine.began = None
+    by_hand.machine.run.began = None
     runner = Runner(
         by_hand.machine,
         object(),
@@ -111,7 +111,7 @@ def test_the_time_that_is_left_counts_from_when_training_began_and_never_falls_b
     by_hand, clock, runner, _ = shown(Goals.of([MaxTime("60s")]))
     clock.advance(7.0)
     assert runner.status().seconds_left is None, "training has not begun"
-    by_hand.machine.began = clock.now()
+    by_hand.machine.run.began = clock.now()
     clock.advance(20.0)
     assert runner.status().seconds_left == 40.0
     clock.advance(39.5)
@@ -119,7 +119,7 @@ def test_the_time_that_is_left_counts_from_when_training_began_and_never_falls_b
     clock.advance(9.0)
     assert runner.status().seconds_left == 0.0
     by_hand, clock, runner, _ = shown(Goals())
-    by_hand.machine.began = clock.now()
+    by_hand.machine.run.began = clock.now()
     assert runner.status().seconds_left is None, "no such limit"
 
 
@@ -128,14 +128,14 @@ def test_a_later_attempt_goes_on_with_the_time_that_the_earlier_ones_trained() -
     clock.advance(2.0)
     assert (runner.trained_s, runner.status().seconds_left) == (25.0, 35.0)
     assert runner.status().seconds == 33.0
-    by_hand.machine.began = clock.now()
+    by_hand.machine.run.began = clock.now()
     clock.advance(4.0)
     assert (runner.trained_s, runner.status().seconds_left) == (29.0, 31.0)
 
 
 def test_the_time_of_training_ends_with_the_request_to_stop() -> None:
     by_hand, clock, runner, _ = shown(Goals.of([MaxTime("60s")]), earlier_s=25.0)
-    by_hand.machine.began = clock.now()
+    by_hand.machine.run.began = clock.now()
     clock.advance(4.0)
     by_hand.tell(StopRequested("max_cycles", "9 cycles"), at=clock.now())
     clock.advance(200.0)
@@ -156,7 +156,7 @@ def test_an_evaluator_that_ends_again_and_again_changes_nothing_of_how_a_run_end
     for _ in range(3):
         runner._evaluator_died(EvaluatorDied("killed", 4))
     assert (closes.closed, runner.evaluator) == (1, None)
-    assert by_hand.machine._ending == StopRequested("reached", "error 0.09")
+    assert by_hand.machine.run.ending == StopRequested("reached", "error 0.09")
 
 
 def test_the_status_is_shown_at_once_and_then_twice_a_second() -> None:

@@ -367,8 +367,8 @@ def test_the_result_is_the_model_that_reached_the_target_and_otherwise_the_last_
     run.cycles(3)
     then(run)
     run.at(run.clock.now() + 1.0)
-    assert run.hand.machine._ending is not None
-    assert run.hand.machine._ending.status == status
+    assert run.hand.machine.run.ending is not None
+    assert run.hand.machine.run.ending.status == status
     assert (run.runner.reached is not None) is kept
     if run.runner.reached is not None:
         states, _ = run.runner.reached

@@ -14,7 +14,7 @@ from tests.driver.support import Machine, hello
 
 @pytest.mark.parametrize(("before", "after"), [*product(AgentState, repeat=2)], ids=str)
 def test_an_agent_moves_as_the_table_says_and_not_otherwise(before: AgentState, after: AgentState) -> None:
-    table = Machine().machine.table
+    table = Machine().machine.run.table
     agent = table.agents[0]
     agent.state = before
     if after in AGENT_MOVES[before]:
@@ -29,13 +29,13 @@ def test_an_agent_moves_as_the_table_says_and_not_otherwise(before: AgentState, 
 @pytest.mark.parametrize(("before", "after"), [*product(RunState, repeat=2)], ids=str)
 def test_a_run_moves_as_the_table_says_and_not_otherwise(before: RunState, after: RunState) -> None:
     machine = Machine().machine
-    machine.state = before
+    machine.run.state = before
     if after in RUN_MOVES[before]:
-        machine._enter(after, "because", 3.0)
+        machine.run.enter(after, "because", 3.0)
         assert machine.state == after
     else:
         with pytest.raises(LocalProtocolError, match=f"driver state {before} -> {after} reason='because'"):
-            machine._enter(after, "because", 3.0)
+            machine.run.enter(after, "because", 3.0)
         assert machine.state == before
 
 
@@ -66,9 +66,9 @@ def test_the_story_of_a_run_is_its_events_and_what_moved() -> None:
     machine = Machine(agents=1)
     machine.tell(ExecutorReady("e0", "host0", 2), at=1.0)
     machine.tell(hello(0), at=2.5)
-    assert [line for line in machine.machine.story.lines() if "state" in line] == [
+    assert [line for line in machine.machine.run.story.lines() if "state" in line] == [
         "1.000 agent=0 state ABSENT -> STARTING reason='a place on executor e0'",
         "2.500 agent=0 state STARTING -> JOINING reason='hello'",
         "2.500 driver state STARTING -> READING reason='1/1 agents said hello'",
     ]
-    assert machine.machine.story.lines()[0] == "1.000 ExecutorReady(executor='e0', host='host0', cores=2)"
+    assert machine.machine.run.story.lines()[0] == "1.000 ExecutorReady(executor='e0', host='host0', cores=2)"

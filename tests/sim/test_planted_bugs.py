@@ -12,14 +12,17 @@ from mpca.agent.events import Publish
 from mpca.agent.state import AgentMachine
 from mpca.algorithm.joint import JointShard, blend, extrapolate, trajectory
 from mpca.driver import agent_table
-from mpca.driver.cycle import CycleMachine
 from mpca.driver.cycle_record import CycleRecordBuilder
+from mpca.driver.cycle_state import BetweenCycles, Reduced
 from mpca.driver.dispatcher import NO_CYCLE, OrderDispatcher
 from mpca.driver.events import JointPublished
+from mpca.driver.exchange import Exchange
 from mpca.driver.joining import Joining
 from mpca.driver.late_agents import LateAgents
 from mpca.driver.runner import Runner
 from mpca.driver.snapshots import ShardSnapshots
+from mpca.driver.states import AgentState
+from mpca.driver.stopping import Stopping
 from mpca.methods import mpca
 from mpca.sim.check import Violation
 from mpca.sim.clocks import NodeClock
@@ -67,35 +70,35 @@ def incarnations_are_not_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @planted(PLAIN, "I2")
 def the_mean_is_not_weighted(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = CycleMachine._reduce
+    right = Exchange._reduce
 
-    def wrong(self: CycleMachine, contributors: list[int]) -> Any:
+    def wrong(self: Exchange, contributors: list[int]) -> Any:
         reduce = right(self, contributors)
         return reduce and replace(reduce, parts=[Part(part.executor, 1.0) for part in reduce.parts])
 
-    monkeypatch.setattr(CycleMachine, "_reduce", wrong)
+    monkeypatch.setattr(Exchange, "_reduce", wrong)
 
 
 @planted(PLAIN, "I2")
 def one_part_is_left_out_of_a_sum(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = CycleMachine._reduce
+    right = Exchange._reduce
 
-    def wrong(self: CycleMachine, contributors: list[int]) -> Any:
+    def wrong(self: Exchange, contributors: list[int]) -> Any:
         reduce = right(self, contributors)
         return reduce and replace(reduce, parts=reduce.parts[:-1])
 
-    monkeypatch.setattr(CycleMachine, "_reduce", wrong)
+    monkeypatch.setattr(Exchange, "_reduce", wrong)
 
 
 @planted(PLAIN, "I2")
 def a_part_is_added_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = CycleMachine._reduce
+    right = Exchange._reduce
 
-    def wrong(self: CycleMachine, contributors: list[int]) -> Any:
+    def wrong(self: Exchange, contributors: list[int]) -> Any:
         reduce = right(self, contributors)
         return reduce and replace(reduce, parts=[*reduce.parts, reduce.parts[0]])
 
-    monkeypatch.setattr(CycleMachine, "_reduce", wrong)
+    monkeypatch.setattr(Exchange, "_reduce", wrong)
 
 
 @planted(PLAIN, "I2")
@@ -178,19 +181,19 @@ def what_is_not_finite_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @planted(with_faults(PLAIN, Fault("kill_executor", 1, 3, "frozen"), Fault("kill_executor", 2, 3, "frozen"), min_agents=3), "I9")
 def a_commit_goes_below_min_agents(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CycleMachine, "_needed", property(lambda self: 1))
+    monkeypatch.setattr(Exchange, "_needed", property(lambda self: 1))
 
 
 @planted(PLAIN, "I6")
 def a_cycle_number_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = CycleMachine._end_cycle
+    right = Exchange._end_cycle
 
-    def wrong(self: CycleMachine, now: float) -> Any:
+    def wrong(self: Exchange, now: float) -> Any:
         out = right(self, now)
         self.cycle -= self.cycle == 5
         return out
 
-    monkeypatch.setattr(CycleMachine, "_end_cycle", wrong)
+    monkeypatch.setattr(Exchange, "_end_cycle", wrong)
 
 
 @planted(with_faults(LONG, Fault("kill_agent", 1, 3, "started"), Fault("kill_agent", 2, 15, "started")), "I10")
@@ -198,7 +201,7 @@ def a_joiner_takes_the_joint_model_of_an_earlier_one(monkeypatch: pytest.MonkeyP
     right = Joining.targets
 
     def wrong(self: Joining) -> Any:
-        self._for |= {(a.index, a.incarnation) for a in self._table.in_state(agent_table.AgentState.JOINING)}
+        self._for |= {(a.index, a.incarnation) for a in self._table.in_state(AgentState.JOINING)}
         return right(self)
 
     monkeypatch.setattr(Joining, "take_done", lambda self, given_up: [])
@@ -243,13 +246,13 @@ def the_driver_keeps_its_broadcasts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @planted(PLAIN, "I12")
 def yields_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = CycleMachine._with_joiners
+    right = Exchange._with_joiners
 
-    def wrong(self: CycleMachine, draft: Any) -> Any:
+    def wrong(self: Exchange, draft: Any) -> Any:
         right(self, draft).forget_cycle = NO_CYCLE
         return draft
 
-    monkeypatch.setattr(CycleMachine, "_with_joiners", wrong)
+    monkeypatch.setattr(Exchange, "_with_joiners", wrong)
 
 
 @planted(with_faults(LONG, Fault("misplace", 1, 3, "submit")), "hold")
@@ -276,13 +279,14 @@ def who_owes_nothing_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> 
 
 @planted(PLAIN, "I2")
 def a_sum_is_lost_when_the_run_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = CycleMachine._advance_stopping
+    right = Stopping.advance
 
-    def wrong(self: CycleMachine, now: float) -> Any:
-        self._sum = None
+    def wrong(self: Stopping, now: float) -> Any:
+        if isinstance(self._exchange.state, (BetweenCycles, Reduced)):
+            self._exchange.state.made = None
         return right(self, now)
 
-    monkeypatch.setattr(CycleMachine, "_advance_stopping", wrong)
+    monkeypatch.setattr(Stopping, "advance", wrong)
 
 
 @planted(

@@ -132,6 +132,7 @@ def open_run(spark: SparkSession, case: Case, interface: str = "eth0", records: 
         min_agents=case.agents,
         deadline_s=case.deadline_s,
         start_timeout_s=START_TIMEOUT_S,
+        max_cycles=case.cycles,
     )
     start = {
         "agents": case.agents,

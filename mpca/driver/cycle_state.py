@@ -1,0 +1,70 @@
+"""The state of a cycle: one of five types, each with what only this state has.
+
+::
+
+    BetweenCycles --enough snapshots--> Reducing --order done--> Reduced --acknowledged--> BetweenCycles, of the next cycle
+         ^                                 |                        |
+         +----- too few for a commit ------+                        | one phase
+                                                                    v
+                                                Broadcasting --order done--> Delivering --acknowledged--> BetweenCycles
+
+An order that fails goes out again in the same state. A sum is *made*, then prepared and *published*, then a *download*:
+
+    three phases   published in the next cycle, downloaded in the one after that
+    two phases     published at the end of its cycle, downloaded in the next
+    one phase      published at the end of its cycle's reduction, downloaded in the same cycle
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mpca.driver.published import PublishedShard, Sum
+
+__all__ = ["BetweenCycles", "Broadcasting", "CycleState", "Delivering", "Reduced", "Reducing"]
+
+
+@dataclass(slots=True)
+class BetweenCycles:
+    """No cycle is under way. Orders that belong to none may be: begin, a freeze, a read of local tensors."""
+
+    made: Sum | None = None  # of the cycle before, with three phases: prepared beside the next reduction
+    published: PublishedShard | None = None  # goes out with the next cycle
+
+
+@dataclass(slots=True)
+class Reducing:
+    """The order that sums this cycle's snapshots is out, or goes out again."""
+
+    download: PublishedShard | None  # on its way beside the reduction
+    published: PublishedShard | None  # prepared meanwhile: goes out with the next cycle
+    deadline: float  # for acknowledgements of the download; seconds of the machine
+
+
+@dataclass(slots=True)
+class Reduced:
+    """The sum is made, and the download has not been acknowledged by all."""
+
+    made: Sum | None  # not prepared yet; None: prepared, or nobody took an update and nothing was summed
+    download: PublishedShard | None
+    published: PublishedShard | None
+    deadline: float
+
+
+@dataclass(slots=True)
+class Broadcasting:
+    """With one phase: the order that says what to download is out, or goes out again."""
+
+    download: PublishedShard | None  # None: the method never broadcasts
+    deadline: float
+
+
+@dataclass(slots=True)
+class Delivering:
+    """With one phase: that order is done, and the download has not been acknowledged by all."""
+
+    download: PublishedShard | None
+    deadline: float
+
+
+CycleState = BetweenCycles | Reducing | Reduced | Broadcasting | Delivering

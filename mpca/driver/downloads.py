@@ -1,0 +1,71 @@
+"""Who has acknowledged a download, who is late with it, and the one download that outlives its cycle.
+
+An agent that is late alone (`PublishedShard.overdue`) may take its download until the deadline; the cycle ends without it.
+"""
+
+from __future__ import annotations
+
+from mpca.driver.agent_table import Agent
+from mpca.driver.events import Acknowledged
+from mpca.driver.instructions import Instruction
+from mpca.driver.published import PublishedShard
+from mpca.driver.run import Run
+from mpca.driver.states import AgentState
+
+__all__ = ["Downloads"]
+
+
+class Downloads:
+    """See the module's text. `one` is what the present cycle's orders say to download; None: nothing."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._owed: PublishedShard | None = None  # of an earlier cycle; somebody who is late alone still downloads it
+
+    def acknowledged(self, one: PublishedShard | None, event: Acknowledged, now: float) -> bool:
+        """An executor has a broadcast for an agent; the answer says whether it is the cycle's."""
+        key = event.agent, event.incarnation
+        if self._owed is not None and event.broadcast == self._owed.broadcast:
+            self._owed.acknowledged(key, now)
+        if one is None or event.broadcast != one.broadcast:
+            return False
+        one.acknowledged(key, now)
+        return True
+
+    def missing(self, one: PublishedShard | None) -> list[Agent]:
+        """Agents that were told to download it and have not acknowledged it."""
+        if one is None or len(one.asked) == len(one.acked):
+            return []
+        missing = one.asked - one.acked
+        return [a for a in self._run.table.in_state(AgentState.ACTIVE) if (a.index, a.incarnation) in missing]
+
+    def look(self, one: PublishedShard, deadline: float, now: float) -> list[Instruction]:
+        """Who does not acknowledge is late: all of them at the deadline (seconds of the machine), one alone sooner."""
+        out: list[Instruction] = []
+        late, reason = self._run.late, "its download was not acknowledged in time"
+        for agent in self.missing(one):
+            if now > deadline:
+                out += late.left_out(agent, reason, now)
+            elif one.overdue(now):
+                out += late.late_alone(agent, reason, one.since + self._run.shape.deadline_s, now)
+        return out
+
+    def end(self, one: PublishedShard | None, now: float) -> list[Instruction]:
+        """The cycle ends: its download is withdrawn, unless somebody who is late alone may still acknowledge it."""
+        if one is None:
+            return []
+        done: PublishedShard | None = one
+        if self._owes(one, now):  # one at most: who is late with an older one is given up
+            done, self._owed = self._owed, one
+        return self._run.orders.drop([done] if done is not None else [])
+
+    def end_owed(self, now: float) -> list[Instruction]:
+        """Withdraw the older one once nobody owes its acknowledgement any more."""
+        if self._owed is None or self._owes(self._owed, now):
+            return []
+        owed, self._owed = self._owed, None
+        return self._run.orders.drop([owed])
+
+    def _owes(self, one: PublishedShard, now: float) -> bool:
+        in_time = now <= one.since + self._run.shape.deadline_s
+        return in_time and any(self._run.late.owes(key) for key in one.asked - one.acked)

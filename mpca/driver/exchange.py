@@ -1,0 +1,376 @@
+"""One cycle after the other: who is in the sum, when it is prepared, who downloads it, and what the record says of it.
+
+A cycle n, with S shards (shard n mod S) and P phases::
+
+    P = 3   one job {reduce n, download of n-2, freeze n+1}; the sum of n-1 is prepared while it runs
+    P = 2   one job {reduce n, download of n-1, freeze n+1}; then n is prepared
+    P = 1   job {reduce n}; n is prepared; job {download of n}; job {freeze n+1}
+
+*Freeze n+1* takes the snapshots of the next cycle at the end of this one, so that a reduce begins with every chunk in place and
+with every contributor known to the driver: agent, incarnation, tau, checksum, finite. With P > 1 it is a job of its own after
+the acknowledgements exactly when the method installs at the exchange or is delay-corrected, and shard (n+1) mod S is the one
+being downloaded. A cycle ends when its jobs, its preparation and the acknowledgements of its download have ended, or the late
+ones were declared late: by the deadline, or one alone sooner (`PublishedShard.overdue`).
+
+The states of a cycle: `cycle_state.py`.
+"""
+
+from __future__ import annotations
+
+from mpca.driver.cycle_record import CycleRecordBuilder
+from mpca.driver.cycle_state import BetweenCycles, Broadcasting, CycleState, Delivering, Reduced, Reducing
+from mpca.driver.dispatcher import NO_CYCLE, Draft
+from mpca.driver.downloads import Downloads
+from mpca.driver.events import Acknowledged, OrderDone, Prepared, StopRequested
+from mpca.driver.instructions import Instruction, Prepare, PublishJoint, Write
+from mpca.driver.norms import NormLimit
+from mpca.driver.published import PublishedShard, Sum
+from mpca.driver.run import WAIT, Run, Step
+from mpca.driver.snapshots import ShardSnapshots
+from mpca.driver.states import LIVING, AgentState, RunState
+from mpca.wire.orders import Answer, Freeze, Order, Part, Reduce
+
+__all__ = ["Exchange"]
+
+
+class Exchange:
+    """Decides in the states RUNNING and PAUSED."""
+
+    def __init__(self, run: Run) -> None:
+        shape = run.shape
+        self.state: CycleState = BetweenCycles()
+        self.cycle = shape.first_cycle
+        self.versions = [0] * shape.shards  # exchanges of each shard so far
+        self._run = run
+        self._downloads = Downloads(run)
+        self._snapshots = ShardSnapshots(NO_CYCLE)  # of the newest freeze
+        self._record = CycleRecordBuilder()
+        self._norms = NormLimit(shape.norm_limit, shape.shards)
+        self._alphas = [0.0] * shape.shards  # that goes with the joint state of each shard's last exchange
+        self._paused = (0.0, "")  # since when, and why
+
+    # ---- what comes next ---------------------------------------------------------------------------------------------
+
+    def advance(self, now: float) -> Step:
+        """What comes next; called when the run is idle."""
+        joining, state = self._run.joining, self.state
+        joiners_wait = joining.waits()
+        if self._downloads.missing(self._download()) or (joiners_wait and now <= joining.deadline):
+            return WAIT
+        if isinstance(state, BetweenCycles):
+            return self._between(state, given_up=joiners_wait, now=now)
+        if isinstance(state, Reduced) and self._run.shape.phases == 1:
+            joining.deadline = self._deadline(now)
+            self.state = Broadcasting(state.published, self._deadline(now))
+            return Step(self._send_broadcast(self.state, now))
+        return Step(self._end_cycle(now))
+
+    def _between(self, state: BetweenCycles, given_up: bool, now: float) -> Step:
+        """No cycle is under way: whoever joins, local tensors and the end of the run come before the next one."""
+        run, joining = self._run, self._run.joining
+        out = run.orders.drop(joining.take_done(given_up))
+        if run.table.count(AgentState.JOINING) and not joining.joint:
+            return Step(out + run.ask(PublishJoint()))
+        released = run.local.release()
+        if released is not None:
+            return Step(out + run.orders.submit(released, self.cycle, now))
+        read = run.read_local(self.cycle, now)
+        if read is not None:
+            return Step(out + read)
+        end = self._end()
+        if end is not None:
+            run.stop(end, now)
+            return Step(out)
+        there = run.table.count(AgentState.ACTIVE, AgentState.BEGUN, AgentState.READY)
+        if there < self._needed:
+            out += self._pause(there, now)
+            if joining.targets():
+                joining.deadline = self._deadline(now)
+                return Step(out + self._submit(Draft("joint model for joining agents"), now))
+            return Step(out, again=False)
+        if run.state is RunState.PAUSED:
+            run.enter(RunState.RUNNING, f"{there} agents alive", now)
+            out.append(Write("pause", {"start": self._paused[0], "end": now, "reason": self._paused[1]}))
+        step = self._begin_cycle(state, now)
+        return Step(out + step.instructions, step.again)
+
+    def _end(self) -> StopRequested | None:
+        """Whether no further cycle may begin."""
+        table, most = self._run.table, self._run.shape.max_cycles
+        if most is not None and self.cycle >= most:
+            return StopRequested("max_cycles", f"{self.cycle} cycles")
+        if table.count(AgentState.FINISHED) == len(table.agents):
+            return StopRequested("reached", "every train function returned")
+        return None
+
+    @property
+    def _needed(self) -> int:
+        """Agents that a commit needs: `min_agents`, less those whose train function has returned."""
+        table = self._run.table
+        return max(1, min(self._run.shape.min_agents, len(table.agents) - table.count(AgentState.FINISHED)))
+
+    def _deadline(self, now: float) -> float:
+        return now + self._run.shape.deadline_s
+
+    def _pause(self, there: int, now: float) -> list[Instruction]:
+        if self._run.state is RunState.PAUSED:
+            return []
+        reason = f"{there} of {len(self._run.table.agents)} agents alive, min_agents={self._run.shape.min_agents}"
+        self._run.enter(RunState.PAUSED, reason, now)
+        self._paused = (now, reason)
+        return [Write("pause", {"start": now, "end": None, "reason": reason})]
+
+    # ---- one cycle -----------------------------------------------------------------------------------------------------
+
+    def _begin_cycle(self, state: BetweenCycles, now: float) -> Step:
+        run, n = self._run, self.cycle
+        usable = self._snapshots.contributors() if self._snapshots.cycle == n else []
+        run.joining.deadline = self._deadline(now)
+        if len(usable) < self._needed:
+            return self._freeze(now)
+        if self._snapshots.mixed():
+            well = [a for a in run.table.in_state(AgentState.ACTIVE) if a.index in usable]
+            draft = Draft(f"cycle {n}: freeze again, without what is beyond the norm limit")
+            draft.freeze = (n, n % run.shape.shards, well)
+            return Step(self._submit(draft, now))
+        if len(self._contributors()) < self._needed:
+            return WAIT
+        download, kept = (state.published, None) if run.shape.phases > 1 else (None, state.published)
+        self.state = Reducing(download, kept, self._deadline(now))
+        out = self._send_reduce(self.state, now)
+        if state.made is not None:
+            out += self._prepare(state.made)
+        return Step(out)
+
+    def _freeze(self, now: float) -> Step:
+        """The first cycle, or after a pause: take (again) what the agents have, once enough of them train."""
+        run, table = self._run, self._run.table
+        everyone = [*table.in_state(AgentState.ACTIVE)]
+        first = self.cycle == run.shape.first_cycle and now - run.made_at < run.shape.start_timeout_s
+        if len(everyone) < self._needed or (first and table.count(AgentState.BEGUN, AgentState.READY)):
+            if table.count(AgentState.READY) or run.joining.targets():
+                return Step(self._submit(Draft("begin"), now))
+            return WAIT
+        out = self.count_from(now)
+        if self._snapshots.cycle == self.cycle and self._snapshots.any_unusable(everyone):
+            self.cycle += 1  # asked again they would hand over the same: the number of this cycle is given up
+            self._record.left_out = {}
+        draft = Draft(f"cycle {self.cycle}: freeze", freeze=(self.cycle, self.cycle % run.shape.shards, everyone))
+        return Step(out + self._submit(draft, now))
+
+    def count_from(self, now: float) -> list[Instruction]:
+        """Training begins, once: what is compared between runs is counted from here, not from whoever was first."""
+        if self._run.began is not None:
+            return []
+        self._run.began = now
+        return [Write("begin", {"agents": self._run.table.count(AgentState.ACTIVE)})]
+
+    def submit_again(self, now: float) -> list[Instruction]:
+        """After a failure: the order of the present state, built from what is true now."""
+        state = self.state
+        if isinstance(state, Broadcasting):
+            return self._send_broadcast(state, now)
+        if not isinstance(state, Reducing):
+            return []
+        if len(self._contributors()) >= self._needed:
+            return self._send_reduce(state, now)
+        # not enough for a commit: back to the beginning of this cycle, which pauses and freezes again
+        self.state = BetweenCycles(published=state.published or state.download)
+        superseded = state.download if state.published is not None else None
+        return self._run.orders.drop([superseded] if superseded is not None else [])
+
+    def _send_reduce(self, state: Reducing, now: float) -> list[Instruction]:
+        n, shards = self.cycle, self._run.shape.shards
+        contributors, frozen = self._contributors(), self._snapshots.frozen
+        self._record.contributors = {
+            a: {"incarnation": frozen[a].incarnation, "tau": frozen[a].tau, "crc": frozen[a].crc} for a in contributors
+        }
+        draft = Draft(f"cycle {n}: reduce shard {n % shards}", reduce=self._reduce(contributors), download=state.download)
+        if self._run.shape.phases > 1 and not self._freeze_waits(state.download):
+            draft.freeze = (n + 1, (n + 1) % shards, [*self._run.table.in_state(AgentState.ACTIVE)])
+        return self._send(draft, now)
+
+    def _send_broadcast(self, state: Broadcasting, now: float) -> list[Instruction]:
+        shard = self.cycle % self._run.shape.shards
+        return self._send(Draft(f"cycle {self.cycle}: broadcast shard {shard}", download=state.download), now)
+
+    def _send(self, draft: Draft, now: float) -> list[Instruction]:
+        self._record.submissions += 1
+        out = self._submit(draft, now)
+        if not out:  # there is nobody to do it
+            self._order_ended(None)
+        return out
+
+    def _submit(self, draft: Draft, now: float) -> list[Instruction]:
+        """An order of this cycle, with whoever joins or begins."""
+        return self._run.orders.submit(self._with_joiners(draft), self.cycle, now)
+
+    def _with_joiners(self, draft: Draft) -> Draft:
+        draft.joint, draft.joiners = self._run.joining.joint, self._run.joining.targets()
+        draft.begin = True
+        draft.forget_cycle = self.cycle - 1
+        return draft
+
+    def _freeze_waits(self, download: PublishedShard | None) -> bool:
+        """Whether n+1 is frozen after the acknowledgements, by an order of its own.
+
+        So no snapshot overtakes the joint state of its shard: figure 12, and the delay-corrected install. With S = P = 3 every
+        download is of the shard that is next. With one phase the freeze always waits: nothing overlaps there, and agents that
+        hold would answer without the joint state.
+        """
+        shape = self._run.shape
+        return shape.waits_for_shard and download is not None and download.shard == (self.cycle + 1) % shape.shards
+
+    def _contributors(self) -> list[int]:
+        executor, there = self._snapshots.executor, self._run.table.executors
+        return sorted(a for a in self._snapshots.contributors() if executor[a] in there)
+
+    def _reduce(self, contributors: list[int]) -> Reduce | None:
+        """Parts in the order of their lowest agent, whatever arrived first. None: every tau is 0, nothing moves."""
+        weights = self._snapshots.weights
+        names = dict.fromkeys(self._snapshots.executor[a] for a in contributors)
+        parts = [Part(name, weights[name]) for name in names if weights[name] > 0]
+        shard = self.cycle % self._run.shape.shards
+        return Reduce(self.cycle, shard, self._run.lengths[shard], parts) if parts else None
+
+    def _end_cycle(self, now: float) -> list[Instruction]:
+        state = self.state
+        out = self._write_cycle() + self._downloads.end(self._download(), now)
+        self.state = BetweenCycles(state.made, state.published) if isinstance(state, Reduced) else BetweenCycles()
+        self.cycle += 1
+        return out
+
+    # ---- what became of an order ---------------------------------------------------------------------------------------
+
+    def order_done(self, order: Order, event: OrderDone, now: float) -> list[Instruction]:
+        """An order of a cycle, or between two, has ended well."""
+        record, made = self._record, None
+        if order.reduce is not None:
+            reduce = order.reduce
+            if tau := record.mean_tau():
+                self._alphas[reduce.shard] = self._run.shape.alpha_for(tau)
+            made = Sum(order.order, reduce.cycle, reduce.shard, reduce.length)
+            starts = [a.reduce_start for a in event.answers if a.reduce_start] or [event.start]
+            ends = [a.reduce_end for a in event.answers if a.reduce_end] or [event.end]
+            record.stretch("reduce", reduce.shard, min(starts), max(ends))
+        for answer in event.answers:
+            record.bytes["in"] += answer.bytes_in
+            record.bytes["out"] += answer.bytes_out
+        record.bytes["driver_in"] += event.driver_in
+        self._order_ended(made)
+        out = self._take_snapshots(order.freeze, event.answers, now) if order.freeze is not None else []
+        if self._run.state is RunState.RUNNING and self._run.shape.phases < 3:
+            out += self.prepare_made()
+        return out
+
+    def _order_ended(self, made: Sum | None) -> None:
+        state = self.state
+        if isinstance(state, Reducing):
+            self.state = Reduced(made, state.download, state.published, state.deadline)
+        elif isinstance(state, Broadcasting):
+            self.state = Delivering(state.download, state.deadline)
+
+    def _take_snapshots(self, freeze: Freeze, answers: list[Answer], now: float) -> list[Instruction]:
+        """What the executors hold of the next cycle, and who is late, or not well, by it."""
+        run, out = self._run, []
+        kept, late = ShardSnapshots.of(freeze, answers, set(run.table.executors))
+        kept.left_out.update(run.orders.unasked)
+        kept.refuse(self._norms.judge(freeze.cycle, kept.frozen))
+        for one in kept.frozen.values():
+            run.late.answered((one.agent, one.incarnation))
+            run.silence.heard(one.agent, one.incarnation, now)
+            self._record.pauses[one.agent] = [one.start, one.end]
+            found = run.table.find(one.agent, one.incarnation)
+            if not kept.usable(one.agent) and found is not None and found.state == AgentState.ACTIVE:
+                what = "beyond the norm limit" if one.finite else "not finite"
+                out += run.table.unusable(found, freeze.cycle // run.shape.shards, now, what)
+        if kept.none_is_finite(run.table.in_state(*LIVING)):
+            run.stop(kept.diverged(), now)
+            return out
+        for key, reason in late.items():
+            out += run.late.was_late(key, reason, now)
+        self._snapshots = kept
+        if freeze.cycle == self.cycle:
+            self._record.left_out.update(kept.left_out)
+        return out
+
+    def leave_out(self, agent: int, reason: str) -> None:
+        """An agent that is in no further order, for the record of its cycle."""
+        self._snapshots.left_out[agent] = reason
+        if self._snapshots.cycle == self.cycle:
+            self._record.left_out[agent] = reason
+
+    def forget_part(self, executor: str) -> None:
+        """What that executor holds is in no sum from the next order on."""
+        self._snapshots.weights.pop(executor, None)
+
+    # ---- preparation and downloads ---------------------------------------------------------------------------------------
+
+    def prepare_made(self) -> list[Instruction]:
+        """Have a sum that is made, if there is one, taken into the joint model."""
+        state = self.state
+        if not isinstance(state, (BetweenCycles, Reduced)) or state.made is None:
+            return []
+        made, state.made = state.made, None
+        return self._prepare(made)
+
+    def _prepare(self, made: Sum) -> list[Instruction]:
+        return self._run.ask(Prepare(made.order, made.cycle, made.shard, made.length))
+
+    def prepared(self, event: Prepared) -> list[Instruction]:
+        """A sum is in the joint model, and published: it goes out with the next download."""
+        shard, state = event.shard, self.state
+        self.versions[shard] = event.version
+        self._norms.joint_moved(shard, event.moved, event.size)
+        self._record.stretch("prepare", shard, event.start, event.end)
+        if event.broadcast is None:
+            return []
+        assert isinstance(state, (BetweenCycles, Reducing, Reduced)), state
+        unsent = state.published  # its cycle did not come about: the newer one goes out
+        length = self._run.lengths[shard]
+        state.published = PublishedShard(event.cycle, shard, event.broadcast, event.version, length, self._alphas[shard])
+        return self._run.orders.drop([unsent] if unsent is not None else [])
+
+    def acknowledged(self, event: Acknowledged, now: float) -> None:
+        """An executor has a broadcast for an agent."""
+        self._record.bytes["in"] += event.bytes_in
+        self._record.bytes["driver_out"] += event.from_driver
+        download = self._download()
+        if self._downloads.acknowledged(download, event, now) and download is not None:
+            self._record.stretch("broadcast", download.shard, event.start, event.end)
+
+    def tick(self, now: float) -> list[Instruction]:
+        """Time has passed: who does not acknowledge a download may be late by now."""
+        state, out = self.state, []
+        if self._run.orders.job is None and not isinstance(state, BetweenCycles) and state.download is not None:
+            out = self._downloads.look(state.download, state.deadline, now)
+        return out + self._downloads.end_owed(now)
+
+    def _download(self) -> PublishedShard | None:
+        """What this cycle's orders say to download."""
+        return None if isinstance(self.state, BetweenCycles) else self.state.download
+
+    # ---- the record ----------------------------------------------------------------------------------------------------
+
+    def write_last(self) -> list[Instruction]:
+        """The run stops: the record of a cycle whose sum was made, if it has not been written."""
+        if not self._record.contributors or "reduce" not in self._record.stages:
+            return []
+        out = self._write_cycle()
+        self.cycle += 1
+        return out
+
+    def _write_cycle(self) -> list[Instruction]:
+        run, state = self._run, self.state
+        record, self._record = self._record, CycleRecordBuilder()
+        shard = self.cycle % run.shape.shards
+        unprepared = isinstance(state, Reduced) and state.made is not None
+        numbers = (self._alphas[shard], *run.shape.numbers(self.versions[shard] + unprepared))
+        for agent in run.table.agents:  # nobody is missing without a word
+            if agent.index not in record.contributors:
+                record.left_out.setdefault(agent.index, run.table.why_unasked(agent))
+        # who was left out when the next cycle was frozen is known already
+        if self._snapshots.cycle == self.cycle + 1:
+            self._record.left_out = dict(self._snapshots.left_out)
+        record.bytes.update(run.readers.take_bytes())
+        return [Write("cycle", record.line(self.cycle, shard, numbers))]

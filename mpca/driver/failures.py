@@ -1,0 +1,96 @@
+"""What follows when an order fails: who is left out of its repetition, and when it goes out again.
+
+Executors that are known to be lost explain a failure. When none is known after a moment's grace, those that failed or did not
+end are left out as late. An executor whose bytes were damaged twice is left out at once, and barred.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from mpca.driver.events import ExecutorDamages, OrderFailed, StopRequested
+from mpca.driver.exchange import Exchange
+from mpca.driver.instructions import Instruction
+from mpca.driver.run import Run
+from mpca.driver.states import AgentState, RunState
+
+__all__ = ["Failures"]
+
+log = logging.getLogger("mpca.cycle")
+
+#: Beside one for each agent: so many failures in a row that nobody's loss explains end the run.
+MOST_MORE = 3
+
+
+class Failures:
+    """See the module's text."""
+
+    def __init__(self, run: Run, exchange: Exchange) -> None:
+        self._run, self._exchange = run, exchange
+        self._in_a_row = 0  # that nobody's loss explains
+
+    def order_done(self) -> None:
+        """An order has ended well."""
+        self._in_a_row = 0
+
+    def order_failed(self, event: OrderFailed, now: float) -> list[Instruction]:
+        """Keep the failed order until its cause is known; while the run stops it does not go out again."""
+        run = self._run
+        order = run.orders.done(event.order)
+        if order is None:
+            return []
+        if run.state is RunState.STOPPING:
+            if run.local.owns(order):
+                run.local.give_up(event.reason, now)
+            if order.stop:
+                run.finishing.unheard(now)
+            return []
+        log.warning("order=%d failed executor=%s reason=%s", event.order, event.executor, event.reason)
+        run.orders.keep_failed(event, order, now)
+        return self.retry(now)
+
+    def retry(self, now: float) -> list[Instruction]:
+        """The failed order once more, when its time has come, without what is known to be lost."""
+        orders = self._run.orders
+        failed = orders.take_failed(now)
+        if failed is None:
+            return []
+        out = [] if orders.lost_one(failed.order) and not failed.event.damages else self._suspect(failed.event, now)
+        if self._run.trains:
+            out += self._exchange.submit_again(now)
+        return out  # an order of no cycle is built anew from what is true now
+
+    def _suspect(self, event: OrderFailed, now: float) -> list[Instruction]:
+        """Nobody is known to be lost: leave the executors out that failed or did not end, and ask them later."""
+        run, out = self._run, []
+        culprits = [event.executor] if event.executor else event.unfinished  # a failed task ends all others
+        self._in_a_row += 1
+        if not culprits or self._in_a_row > len(run.table.agents) + MOST_MORE:
+            why = f"cycle {self._exchange.cycle} failed {self._in_a_row} times: {event.reason}"
+            run.stop(StopRequested("failed", why), now)
+            return []
+        if event.executor and event.damages:
+            run.late.bar(event.executor, now)
+        for name in culprits:
+            out += self._leave_out(name, event.reason, now)
+        return out
+
+    def damaged(self, event: ExecutorDamages, now: float) -> list[Instruction]:
+        """Bytes of an executor came damaged, and no order failed by it."""
+        run = self._run
+        if not run.trains or event.executor not in run.table.executors:
+            return []
+        log.warning("%s", event.reason)
+        run.late.bar(event.executor, now)
+        return self._leave_out(event.executor, event.reason, now)
+
+    def _leave_out(self, executor: str, reason: str, now: float) -> list[Instruction]:
+        """All ranges of a sum have the same contributors: its part is in none of them, from the next order on."""
+        out: list[Instruction] = []
+        self._exchange.forget_part(executor)
+        # LATE too: whose download was awaited during the grace is late already, and its part is still in this cycle
+        for agent in list(self._run.table.in_state(AgentState.ACTIVE, AgentState.LATE)):
+            if agent.executor == executor:
+                self._exchange.leave_out(agent.index, reason)
+                out += self._run.late.left_out(agent, reason, now)
+        return out

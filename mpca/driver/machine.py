@@ -1,0 +1,89 @@
+"""What the shell sees of a driver's state machine: it tells events, gets instructions, and reads what the machine shows.
+
+A method whose agents ask by themselves brings a machine of its own behind this seam; `cycle.CycleMachine` is the one of cycles.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from mpca.driver.events import Event
+from mpca.driver.instructions import End, Instruction
+from mpca.driver.run_shape import RunShape
+from mpca.driver.states import RunState
+
+__all__ = ["Machine"]
+
+
+class Machine(Protocol):
+    """Pure: it opens nothing and reads no clock. Times are seconds of the clock that `now` is read from."""
+
+    def handle(self, event: Event, now: float) -> list[Instruction]:
+        """Apply one event at time `now` (seconds, monotonic) and say what to do next.
+
+        Raises:
+            LocalProtocolError: no such event, or a move that the tables of `states.py` do not have.
+        """
+        ...
+
+    @property
+    def shape(self) -> RunShape: ...
+    @property
+    def state(self) -> RunState: ...
+    @property
+    def cycle(self) -> int:
+        """The cycle that goes on, or is next."""
+        ...
+
+    @property
+    def began(self) -> float | None:
+        """When training began: all agents of the start had taken their first update, or `start_timeout` was over."""
+        ...
+
+    @property
+    def stopped(self) -> float | None:
+        """When the run was first asked to stop."""
+        ...
+
+    @property
+    def ended(self) -> End | None:
+        """How the run has ended; None: it goes on."""
+        ...
+
+    @property
+    def executors(self) -> int:
+        """How many there are now."""
+        ...
+
+    @property
+    def agents_wanted(self) -> int: ...
+    @property
+    def agents_alive(self) -> int:
+        """Those that train, or are about to."""
+        ...
+
+    @property
+    def agents_lost(self) -> int:
+        """How often one was lost so far."""
+        ...
+
+    @property
+    def agents_replaced(self) -> int: ...
+    @property
+    def at_work(self) -> str:
+        """Which train functions the end of the run waits for; empty: none."""
+        ...
+
+    @property
+    def local_reads(self) -> int:
+        """How many reads of local tensors have ended so far, successful or given up."""
+        ...
+
+    @property
+    def local_read_s(self) -> float:
+        """Seconds that the newest of them took."""
+        ...
+
+    def position(self) -> dict[str, Any]:
+        """Where agents are in the data, for a later attempt; empty when they read nothing of the run."""
+        ...

@@ -1,0 +1,107 @@
+"""What all parts of the driver's machine share: the agents, the orders, the state of the run, what the shell has to answer.
+
+Who decides is elsewhere: `starting.py`, `exchange.py`, `stopping.py`; `cycle.py` hands each event to whom it concerns.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from mpca.driver.agent_table import AgentTable
+from mpca.driver.dispatcher import OrderDispatcher
+from mpca.driver.events import StopRequested
+from mpca.driver.finishing import Finishing
+from mpca.driver.instructions import AdoptInitial, Instruction, Prepare, PublishJoint
+from mpca.driver.joining import Joining
+from mpca.driver.late_agents import LateAgents
+from mpca.driver.local_reads import LocalReads
+from mpca.driver.readers import Readers
+from mpca.driver.run_shape import RunShape
+from mpca.driver.silence import Silence
+from mpca.driver.states import LIVING, RUN_MOVES, RunState
+
+__all__ = ["WAIT", "Run", "Step"]
+
+log = logging.getLogger("mpca.cycle")
+
+
+class Step(NamedTuple):
+    """What one look at the machine brought."""
+
+    instructions: list[Instruction]
+    again: bool = True  # look once more at once; False: only the next event can bring what is missing
+
+
+WAIT = Step([], again=False)
+
+
+class Run:
+    """See the module's text. `now` is when the run was made, in seconds of the machine's clock."""
+
+    def __init__(self, shape: RunShape, table: AgentTable, now: float) -> None:
+        self.shape, self.table, self.story = shape, table, table.story
+        self.made_at = now
+        self.state = RunState.STARTING
+        self.lengths: list[int] = []  # bytes of each shard, those of local tensors behind the model's
+        self.began: float | None = None  # as `Machine.began`
+        self.readers = Readers(len(table.agents), shape.data, shape.places)
+        self.orders = OrderDispatcher(shape, table, self.readers)
+        self.joining = Joining(table)
+        self.local = LocalReads(table, shape.shards)
+        self.late = LateAgents(table)
+        self.silence = Silence(table)
+        self.finishing = Finishing(shape.finish_s)
+        self.asked: AdoptInitial | Prepare | PublishJoint | None = None  # the shell has not answered it yet
+        self.ending: StopRequested | None = None
+        self.stopped: float | None = None  # as `Machine.stopped`
+        self.stopped_in = ""  # the order that was in flight then
+
+    @property
+    def idle(self) -> bool:
+        """Whether something new may begin: no order is out or is to go out again, and the shell owes no answer."""
+        return self.state is not RunState.CLOSED and self.orders.idle and self.asked is None
+
+    @property
+    def trains(self) -> bool:
+        return self.state in (RunState.RUNNING, RunState.PAUSED)
+
+    def enter(self, state: RunState, reason: str, now: float) -> None:
+        """Move to another state.
+
+        Raises:
+            LocalProtocolError: the move is illegal; nothing was changed.
+        """
+        self.story.moved("driver", self.state, state, reason, RUN_MOVES, now)
+        log.info("driver state %s -> %s reason=%r", self.state, state, reason)
+        self.state = state
+
+    def ask(self, question: AdoptInitial | Prepare | PublishJoint) -> list[Instruction]:
+        """Have the shell do something and wait for its answer."""
+        self.asked = question
+        return [question]
+
+    def stop(self, request: StopRequested, now: float) -> None:
+        """End the run in order. Of several requests `Finishing.again` says which one counts."""
+        if self.ending is not None:
+            self.ending = self.finishing.again(self.ending, request, now)
+            return
+        self.ending, self.stopped = request, now
+        self.stopped_in = self.orders.job.description if self.orders.job is not None else ""
+        if self.trains and self.table.count(*LIVING):
+            self.local.want()
+        self.enter(RunState.STOPPING, request.reason.splitlines()[0], now)
+        self.orders.clear()
+        self.asked = None
+
+    def read_local(self, cycle: int, now: float) -> list[Instruction] | None:
+        """The next order of a read of local tensors, or the taking of what it brought; None: nothing is to be read."""
+        step = self.local.step(self.lengths, now)
+        if step is None:
+            return None
+        if isinstance(step, AdoptInitial):
+            return self.ask(step)
+        out = self.orders.submit(step, cycle, now)
+        if self.orders.job is not None:
+            self.local.sent(self.orders.job.order)
+        return out

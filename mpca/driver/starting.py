@@ -1,0 +1,99 @@
+"""The start of a run: all say hello, then x_0 is read from one agent.
+
+One shard an order: it is frozen, then summed with weight 1 since its tau is still 0, then the shell takes the sum. The cycles
+of these orders are negative and end with -1. Local tensors lie in shards behind the model's and are read along.
+"""
+
+from __future__ import annotations
+
+from mpca.driver.dispatcher import Draft
+from mpca.driver.events import Initial, OrderDone, StopRequested
+from mpca.driver.instructions import AdoptInitial
+from mpca.driver.published import Sum
+from mpca.driver.run import WAIT, Run, Step
+from mpca.driver.snapshots import ShardSnapshots
+from mpca.driver.states import LIVING, AgentState, RunState
+from mpca.wire.orders import Order, Part, Reduce
+
+__all__ = ["Starting"]
+
+
+class Starting:
+    """Decides in the states STARTING and READING."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._held = False  # the source's executor holds the shard that is read
+        self._sum: Sum | None = None  # made, and not taken by the shell
+
+    def advance(self, now: float) -> Step:
+        """Wait for hellos; when all have come, or enough of them in time, x_0 is read."""
+        run, shape, table = self._run, self._run.shape, self._run.table
+        hellos, wanted = table.count(AgentState.JOINING), len(table.agents)
+        timed_out = now - run.made_at >= shape.start_timeout_s
+        if hellos == wanted or (timed_out and hellos >= shape.min_agents):
+            if shape.resumed:
+                run.enter(RunState.RUNNING, "the joint model comes from a backup", now)
+            else:
+                run.enter(RunState.READING, f"{hellos}/{wanted} agents said hello", now)
+                self._choose_source()
+            return Step([])
+        if not timed_out:
+            return WAIT
+        late = table.count(AgentState.STARTING)
+        hint = f"{late} were started and have not: is it called, before the loop? What they printed is above" if late else ""
+        why = (
+            f"{hellos}/{wanted} agents called mpca.attach within cluster.start_timeout={shape.start_timeout_s:.0f}s, "
+            f"{len(table.executors)} executors are there and min_agents={shape.min_agents}; "
+            f"{hint or 'look at the logs of executors'}, or raise cluster.start_timeout"
+        )
+        run.stop(StopRequested("failed", why), now)
+        return Step([])
+
+    def advance_reading(self, now: float) -> Step:
+        """The next order of the reading, or its end."""
+        run, joining = self._run, self._run.joining
+        source, shard = joining.source, joining.read
+        if source is None or source.state != AgentState.JOINING:
+            if not self._choose_source():
+                run.enter(RunState.STARTING, "the agent whose x_0 was being read is gone", now)
+            return Step([])
+        if self._sum is not None:
+            done, self._sum = self._sum, None
+            return Step(run.ask(AdoptInitial(done.order, done.shard, done.length)))
+        if shard == len(run.lengths):
+            joining.agree(now)
+            run.enter(RunState.RUNNING, "x_0 is known", now)
+            return Step([])
+        cycle = shard - len(run.lengths)
+        draft = Draft(f"read x_0 of agent {source.index}, shard {shard}", forget_cycle=cycle - 1)
+        if self._held:
+            draft.reduce = Reduce(cycle, shard, run.lengths[shard], [Part(source.executor or "", 1.0)])
+        else:
+            draft.freeze = (cycle, shard, [source])
+        return Step(run.orders.submit(draft, cycle, now))
+
+    def order_done(self, order: Order, event: OrderDone, now: float) -> None:
+        """An order of the reading has ended well."""
+        run = self._run
+        if order.reduce is not None:
+            self._sum = Sum(order.order, order.reduce.cycle, order.reduce.shard, order.reduce.length)
+        if order.freeze is None:
+            return
+        kept, _ = ShardSnapshots.of(order.freeze, event.answers, set(run.table.executors))
+        for one in kept.frozen.values():
+            run.silence.heard(one.agent, one.incarnation, now)
+        if kept.none_is_finite(run.table.in_state(*LIVING)):
+            run.stop(kept.diverged(), now)
+        source = run.joining.source
+        self._held = source is not None and source.index in kept.frozen
+
+    def adopted(self, event: Initial) -> None:
+        """The shell holds x_0 of this shard."""
+        self._held = False
+        self._run.joining.read = event.shard + 1
+
+    def _choose_source(self) -> bool:
+        """Read from the first shard on; False: nobody is there to be read."""
+        self._held = False
+        return self._run.joining.choose_source()
