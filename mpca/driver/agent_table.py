@@ -11,7 +11,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
+from mpca.driver.agent_id import AgentId
 from mpca.driver.instructions import Instruction, StartAgent, Write
 from mpca.driver.states import AGENT_MOVES, AgentState, Story
 
@@ -50,7 +52,11 @@ class Agent:
     unusable_at: list[int] = field(default_factory=list)  # exchanges at which this incarnation's parameters could not be used
 
     @property
-    def key(self) -> list:
+    def id(self) -> AgentId:
+        return AgentId(self.index, self.incarnation)
+
+    @property
+    def key(self) -> list[Any]:
         return [self.executor, self.index, self.incarnation]
 
 
@@ -82,15 +88,15 @@ class AgentTable:
     def count(self, *states: AgentState) -> int:
         return sum(1 for agent in self.agents if agent.state in states)
 
-    def find(self, agent: int, incarnation: int) -> Agent | None:
+    def find(self, who: AgentId) -> Agent | None:
         """The agent, if this incarnation is the current one: the fence against whatever an older one still says."""
-        if not 0 <= agent < len(self.agents):
+        if not 0 <= who.agent < len(self.agents):
             return None
-        found = self.agents[agent]
-        return found if found.incarnation == incarnation and found.state != AgentState.ABSENT else None
+        found = self.agents[who.agent]
+        return found if found.incarnation == who.incarnation and found.state != AgentState.ABSENT else None
 
-    def is_late(self, agent: int, incarnation: int) -> bool:
-        found = self.find(agent, incarnation)
+    def is_late(self, who: AgentId) -> bool:
+        found = self.find(who)
         return found is not None and found.state == AgentState.LATE
 
     def why_unasked(self, agent: Agent) -> str:
@@ -153,18 +159,18 @@ class AgentTable:
 
     # ---- agents ------------------------------------------------------------------------------------------------------
 
-    def hello(self, agent: int, incarnation: int, host: str, pid: int, now: float) -> list[Instruction]:
-        found = self.find(agent, incarnation)
+    def hello(self, who: AgentId, host: str, pid: int, now: float) -> list[Instruction]:
+        found = self.find(who)
         if found is None or found.state != AgentState.STARTING:
             return []
         found.host, found.pid = host, pid
         self.move(found, AgentState.JOINING, now, "hello")
-        event = "started" if incarnation == 0 else "replaced"
-        self.replaced += incarnation > 0
+        event = "started" if who.incarnation == 0 else "replaced"
+        self.replaced += who.incarnation > 0
         return [self.record(found, event)]
 
-    def died(self, agent: int, incarnation: int, reason: str, now: float) -> list[Instruction]:
-        found = self.find(agent, incarnation)
+    def died(self, who: AgentId, reason: str, now: float) -> list[Instruction]:
+        found = self.find(who)
         if found is None or found.state == AgentState.FINISHED:
             return []
         executor = self.executors.get(found.executor or "")
@@ -177,18 +183,18 @@ class AgentTable:
                 log.warning("executor=%s quarantined for %.0f s: %d deaths", executor.name, QUARANTINE_S, QUARANTINE_DEATHS)
         return out + self.fill(now)
 
-    def trains(self, agent: int, incarnation: int, now: float) -> None:
+    def trains(self, who: AgentId, now: float) -> None:
         """The agent has taken a step."""
-        found = self.find(agent, incarnation)
+        found = self.find(who)
         if found is None:
             return
         found.stepped = True
         if found.state in (AgentState.READY, AgentState.BEGUN):  # READY: it heard Begin from an order that failed
             self.move(found, AgentState.ACTIVE, now, "first update")
 
-    def late(self, agent: int, incarnation: int, reason: str, now: float, gone: bool = False) -> list[Instruction]:
+    def late(self, who: AgentId, reason: str, now: float, gone: bool = False) -> list[Instruction]:
         """`gone`: its process has ended."""
-        found = self.find(agent, incarnation)
+        found = self.find(who)
         if found is None or found.state != AgentState.ACTIVE:
             return []
         self.move(found, AgentState.LATE, now, reason)
@@ -198,8 +204,8 @@ class AgentTable:
         self.lost += 1
         return [self.record(found, "lost", reason)]
 
-    def back(self, agent: int, incarnation: int, now: float, reason: str) -> list[Instruction]:
-        found = self.find(agent, incarnation)
+    def back(self, who: AgentId, now: float, reason: str) -> list[Instruction]:
+        found = self.find(who)
         if found is None or found.state != AgentState.LATE:
             return []
         self.move(found, AgentState.ACTIVE, now, reason)
@@ -219,20 +225,20 @@ class AgentTable:
         place = self.executors[agent.executor or ""]
         return [*self._lost(agent, reason, now), self._start(agent, place, now)]
 
-    def finished(self, agent: int, incarnation: int, now: float) -> list[Instruction]:
-        found = self.find(agent, incarnation)
+    def finished(self, who: AgentId, now: float) -> list[Instruction]:
+        found = self.find(who)
         if found is None or found.state == AgentState.FINISHED:
             return []
         self.move(found, AgentState.FINISHED, now, "its train function returned")
         return [self.record(found, "finished")]
 
-    def hold_again(self, agent: int, incarnation: int, executor: str) -> list[Instruction]:
+    def hold_again(self, who: AgentId, executor: str) -> list[Instruction]:
         """A holding job ended but the process lives: a new holding job takes it up, optimiser undisturbed."""
-        found = self.find(agent, incarnation)
+        found = self.find(who)
         if found is None or found.state == AgentState.FINISHED:
             return []
         return [
-            StartAgent(agent, incarnation, executor),
+            StartAgent(*who, executor),
             self.record(found, "rediscovered", "its holding job had ended"),
         ]
 
@@ -255,7 +261,7 @@ class AgentTable:
         agent.unusable_at = []
         agent.executor, agent.host, agent.pid = place.name, place.host, 0
         self.move(agent, AgentState.STARTING, now, f"a place on executor {place.name}")
-        return StartAgent(agent.index, agent.incarnation, place.name)
+        return StartAgent(*agent.id, place.name)
 
     def _lost(self, agent: Agent, reason: str, now: float) -> list[Instruction]:
         record = self.record(agent, "lost", reason)

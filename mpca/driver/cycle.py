@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import AgentTable
 from mpca.driver.events import (
     Acknowledged,
@@ -194,7 +195,7 @@ class CycleMachine:
             if agent.executor == event.executor and agent.state != AgentState.ABSENT:
                 self.exchange.leave_out(agent.index, f"executor {event.executor} lost")
             if agent.executor == event.executor and stopping:
-                run.finishing.ended(agent.index, agent.incarnation, f"executor {event.executor} lost: {event.reason}")
+                run.finishing.ended(agent.id, f"executor {event.executor} lost: {event.reason}")
         self.exchange.forget_part(event.executor)
         out = run.table.executor_lost(event.executor, event.reason, now, refill=not stopping)
         if orders.job is not None and event.executor in orders.job.executors:
@@ -207,27 +208,28 @@ class CycleMachine:
 
     def _on_hello(self, event: AgentHello, now: float) -> list[Instruction]:
         run, hello = self.run, event.hello
-        if run.table.find(hello.agent, hello.incarnation) is None:
+        who = AgentId(hello.agent, hello.incarnation)
+        if run.table.find(who) is None:
             return []
         reason = run.joining.greet(hello)
         if reason:
             run.stop(StopRequested("failed", reason, final=True), now)
             return []
         run.lengths = [4 * (b - a) for a, b in zip(hello.bounds, hello.bounds[1:], strict=False)]
-        return run.table.hello(hello.agent, hello.incarnation, event.host, hello.pid, now)
+        return run.table.hello(who, event.host, hello.pid, now)
 
     def _on_died(self, event: AgentDied, now: float) -> list[Instruction]:
         run, table = self.run, self.run.table
-        found = table.find(event.agent, event.incarnation)
+        found = table.find(event.id)
         if found is None:
             return []
         reason = event.reason
         if run.state is RunState.STOPPING:
             if found.state != AgentState.FINISHED:
-                run.finishing.ended(event.agent, event.incarnation, f"died: {reason}")
+                run.finishing.ended(event.id, f"died: {reason}")
                 table.move(found, AgentState.ABSENT, now, reason)
             return []
-        out = table.died(event.agent, event.incarnation, reason, now)
+        out = table.died(event.id, reason, now)
         executor = table.executors.get(event.executor)
         if run.state is RunState.STARTING and executor is not None and executor.quarantined_until > now:
             tail = event.tail.strip()
@@ -236,10 +238,10 @@ class CycleMachine:
         return out
 
     def _on_failed(self, event: AgentFailedEvent, now: float) -> list[Instruction]:
-        found = self.run.table.find(event.agent, event.incarnation)
+        found = self.run.table.find(event.id)
         if found is None or found.state == AgentState.FINISHED:
             return []
-        self.run.finishing.ended(event.agent, event.incarnation, f"raised {event.error}")
+        self.run.finishing.ended(event.id, f"raised {event.error}")
         # it ends by itself: a stop need not wait for it
         self.run.table.move(found, AgentState.ABSENT, now, event.error)
         where = f"agent {event.agent} (host {event.host}, executor {event.executor})"
@@ -249,9 +251,9 @@ class CycleMachine:
 
     def _on_finished(self, event: AgentFinished, now: float) -> list[Instruction]:
         run = self.run
-        found = run.table.find(event.agent, event.incarnation)
+        found = run.table.find(event.id)
         forgot = found is not None and found.state == AgentState.STARTING and run.state is not RunState.STOPPING
-        out = run.table.finished(event.agent, event.incarnation, now)
+        out = run.table.finished(event.id, now)
         if forgot:
             why = (
                 f"agent {event.agent} (executor {event.executor}): the train function returned without mpca.attach; "
@@ -265,10 +267,10 @@ class CycleMachine:
         run.readers.progress(event)
         run.finishing.progress(event, now)
         if event.function == RETURNED:
-            run.local.leaves(event.agent, event.incarnation)
-        run.silence.heard(event.agent, event.incarnation, now)
+            run.local.leaves(event.id)
+        run.silence.heard(event.id, now)
         if event.steps > 0:
-            run.table.trains(event.agent, event.incarnation, now)
+            run.table.trains(event.id, now)
         return []
 
     def _on_hold_ended(self, event: HoldEnded, now: float) -> list[Instruction]:
@@ -301,7 +303,7 @@ class CycleMachine:
         out: list[Instruction] = []
         kept, late = ShardSnapshots.of(order.freeze, event.answers, set(run.table.executors))
         for one in kept.frozen.values():
-            run.late.answered((one.agent, one.incarnation))
+            run.late.answered(AgentId(one.agent, one.incarnation))
         for key, reason in late.items():
             out += run.late.was_late(key, reason, now)
         run.local.done(order, kept)
@@ -310,7 +312,7 @@ class CycleMachine:
     def _on_acknowledged(self, event: Acknowledged, now: float) -> list[Instruction]:
         self.exchange.acknowledged(event, now)
         self.run.joining.acknowledged(event, now)
-        return self.run.late.on_acknowledged((event.agent, event.incarnation), now)
+        return self.run.late.on_acknowledged(event.id, now)
 
     # ---- what the shell answers and asks -------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.events import OrderFailed
 from mpca.driver.instructions import CancelOrder, Instruction, SubmitOrder, Withdraw
@@ -133,15 +134,15 @@ class OrderDispatcher:
         downloads = []
         one = draft.download
         if one is not None:
-            targets = [a.key for a in living if a.state == AgentState.ACTIVE and (a.index, a.incarnation) not in one.acked]
+            targets = [a.key for a in living if a.state == AgentState.ACTIVE and a.id not in one.acked]
             if targets:
                 one.since = now
-                one.asked.update((agent, incarnation) for _, agent, incarnation in targets)
+                one.asked.update(AgentId(agent, incarnation) for _, agent, incarnation in targets)
                 downloads.append(Download(one.broadcast, one.shard, one.version, "install", one.length, targets, one.alpha))
         for joint in draft.joint or ():
-            targets = [key for key in draft.joiners or () if (key[1], key[2]) not in joint.acked]
+            targets = [key for key in draft.joiners or () if AgentId(key[1], key[2]) not in joint.acked]
             if targets:
-                joint.asked.update((agent, incarnation) for _, agent, incarnation in targets)
+                joint.asked.update(AgentId(agent, incarnation) for _, agent, incarnation in targets)
                 downloads.append(Download(joint.broadcast, joint.shard, joint.version, "replace", joint.length, targets))
         for asked in downloads:
             self._asked.setdefault(asked.broadcast, set()).update(executor for executor, _, _ in asked.agents)
@@ -180,7 +181,7 @@ class OrderDispatcher:
     def keep_failed(self, event: OrderFailed, order: Order, now: float) -> None:
         """Known losses explain a failure at once; otherwise news of one may be on its way."""
         for _, agent, incarnation in order.begin:  # whether it heard is not known, and it may be told twice
-            found = self._table.find(agent, incarnation)
+            found = self._table.find(AgentId(agent, incarnation))
             if found is not None and found.state == AgentState.BEGUN:
                 self._table.move(found, AgentState.READY, now, "the order that said begin failed")
         for broadcast in order.forget_broadcasts:  # nor whether it heard of the waste

@@ -24,7 +24,7 @@ class Downloads:
 
     def acknowledged(self, one: PublishedShard | None, event: Acknowledged, now: float) -> bool:
         """An executor has a broadcast for an agent; the answer says whether it is the cycle's."""
-        key = event.agent, event.incarnation
+        key = event.id
         if self._owed is not None and event.broadcast == self._owed.broadcast:
             self._owed.acknowledged(key, now)
         if one is None or event.broadcast != one.broadcast:
@@ -37,7 +37,7 @@ class Downloads:
         if one is None or len(one.asked) == len(one.acked):
             return []
         missing = one.asked - one.acked
-        return [a for a in self._run.table.in_state(AgentState.ACTIVE) if (a.index, a.incarnation) in missing]
+        return [a for a in self._run.table.in_state(AgentState.ACTIVE) if a.id in missing]
 
     def look(self, one: PublishedShard, deadline: float, now: float) -> list[Instruction]:
         """Who does not acknowledge is late: all of them at the deadline (seconds of the machine), one alone sooner."""

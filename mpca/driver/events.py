@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mpca.driver.agent_id import AgentId
 from mpca.wire.messages import LOOP, Hello
 from mpca.wire.orders import Answer, Rediscovered
 
@@ -38,6 +39,19 @@ __all__ = [
     "Tick",
 ]
 
+
+class _OfAgent:
+    """An event of one process of an agent."""
+
+    __slots__ = ()
+    agent: int
+    incarnation: int
+
+    @property
+    def id(self) -> AgentId:
+        return AgentId(self.agent, self.incarnation)
+
+
 # ---- of the cluster ------------------------------------------------------------------------------------------------------
 
 
@@ -62,7 +76,7 @@ class AgentHello:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentDied:
+class AgentDied(_OfAgent):
     """The process ended: by signal or exit code; not by an exception of the user's code (AgentFailedEvent)."""
 
     executor: str
@@ -87,7 +101,7 @@ class AgentDied:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentFailedEvent:
+class AgentFailedEvent(_OfAgent):
     executor: str
     host: str
     agent: int
@@ -97,7 +111,7 @@ class AgentFailedEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentFinished:
+class AgentFinished(_OfAgent):
     executor: str
     agent: int
     incarnation: int
@@ -105,7 +119,7 @@ class AgentFinished:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentProgress:
+class AgentProgress(_OfAgent):
     agent: int
     incarnation: int
     steps: int
@@ -123,7 +137,7 @@ class AgentProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentBack:
+class AgentBack(_OfAgent):
     """An agent that had been late answered after all; its late yield was dropped on the executor."""
 
     executor: str
@@ -141,7 +155,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledged:
+class Acknowledged(_OfAgent):
     """Executor has the whole broadcast and handed it to `agent` (it lies in its slot, or waits for the slot)."""
 
     broadcast: int
@@ -183,7 +197,7 @@ class ExecutorDamages:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldEnded:
+class HoldEnded(_OfAgent):
     """A holding job ended; the agent may live on (cancelled, aborted, excluded): rediscover."""
 
     agent: int

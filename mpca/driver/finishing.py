@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent
 from mpca.driver.events import AgentProgress, StopRequested
 from mpca.driver.instructions import CutOff, End
@@ -66,7 +67,7 @@ class Finishing:
         self._told_failure = False  # beside an interruption
         self._hurry = ""  # why sooner than by `cluster.finish_timeout`
         self._said = 0.0  # when `at_work` was made
-        self._functions: dict[tuple[int, int], _Function] = {}  # by (agent, incarnation)
+        self._functions: dict[AgentId, _Function] = {}
 
     # ---- endings -------------------------------------------------------------------------------------------------------
 
@@ -107,7 +108,7 @@ class Finishing:
                 self._hurry = ending.reason.partition("\n")[0]
             self._until = now + (GRACE_S if self._hurry else self._finish_s)
         for agent in agents:
-            self._functions.setdefault((agent.index, agent.incarnation), _Function())
+            self._functions.setdefault(agent.id, _Function())
 
     def unheard(self, now: float) -> None:
         """That order failed: some may not have heard of it. As long as it makes a difference."""
@@ -120,21 +121,21 @@ class Finishing:
     # ---- what they do ----------------------------------------------------------------------------------------------------
 
     def progress(self, event: AgentProgress, now: float) -> None:
-        one = self._functions.get((event.agent, event.incarnation))
+        one = self._functions.get(event.id)
         if one is None or self._told is None:
             return
         one.left = event.function == LEFT or (one.left and event.function != OVERRUN)
         one.overran = one.overran or (event.function == OVERRUN and now > self._told + GRACE_S)
 
-    def ended(self, agent: int, incarnation: int, how: str) -> None:
+    def ended(self, who: AgentId, how: str) -> None:
         """It will not return: it raised, died, or its executor is lost."""
-        one = self._functions.get((agent, incarnation))
+        one = self._functions.get(who)
         if one is not None and not one.ended:
             one.ended = how.partition("\n")[0]
 
     def waits_for(self, agent: Agent, now: float) -> bool:
         """Whether a living agent's function has time left."""
-        one = self._functions.get((agent.index, agent.incarnation))
+        one = self._functions.get(agent.id)
         if one is None or self._told is None or one.ended:
             return False
         return now < (min(self._until, self._told + GRACE_S) if one.overran else self._until)
@@ -143,7 +144,7 @@ class Finishing:
         """Renew `at_work`: when `GRACE_S` is over, when it is others than before, and once a minute."""
         if self._told is None or now < self._told + GRACE_S:
             return
-        keys = [(agent.index, agent.incarnation) for agent in waiting]
+        keys = [agent.id for agent in waiting]
         left = [index for index, incarnation in keys if self._functions[index, incarnation].left]
         silent = [index for index, _ in keys if index not in left]
         parts = [f"{_names(left)} at work behind the loop"] if left else []
@@ -168,10 +169,10 @@ class Finishing:
         return End(ending.status, reason, ending.final, cut)
 
     def _is_cut_off(self, agent: Agent) -> bool:
-        return agent.state != AgentState.FINISHED and (agent.index, agent.incarnation) in self._functions
+        return agent.state != AgentState.FINISHED and agent.id in self._functions
 
     def _cut_off(self, agent: Agent, now: float) -> CutOff:
-        one = self._functions[agent.index, agent.incarnation]
+        one = self._functions[agent.id]
         assert self._told is not None
         if one.ended:
             return CutOff(agent.index, one.ended, work_lost=one.left)

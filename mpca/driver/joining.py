@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.events import Acknowledged, JointPublished
 from mpca.driver.published import PublishedShard
@@ -27,7 +28,7 @@ class Joining:
         self.read = 0  # shards of x_0 that are known
         self.joint: list[PublishedShard] = []
         self.deadline = 0.0  # for their acknowledgements of the joint model; seconds of the machine
-        self._for: set[tuple[int, int]] = set()  # (agent, incarnation) that take this joint model
+        self._for: set[AgentId] = set()  # who takes this joint model
         self._hashes: dict[int, str] = {}
         self._table = table
 
@@ -74,7 +75,7 @@ class Joining:
     # ---- the joint model for joiners -------------------------------------------------------------------------------
 
     def published(self, event: JointPublished, cycle: int) -> None:
-        self._for = {(a.index, a.incarnation) for a in self._table.in_state(AgentState.JOINING)}
+        self._for = {a.id for a in self._table.in_state(AgentState.JOINING)}
         self.joint = [
             PublishedShard(cycle, shard, broadcast, version, length) for shard, broadcast, version, length in event.broadcasts
         ]
@@ -82,17 +83,15 @@ class Joining:
     def targets(self) -> list[list[Any]]:
         """Keys of agents that still wait for some shard of it."""
         return [
-            a.key
-            for a in self._table.in_state(AgentState.JOINING)
-            if (a.index, a.incarnation) in self._for and a.executor in self._table.executors
+            a.key for a in self._table.in_state(AgentState.JOINING) if a.id in self._for and a.executor in self._table.executors
         ]
 
     def acknowledged(self, event: Acknowledged, now: float) -> None:
-        key = (event.agent, event.incarnation)
+        key = event.id
         for one in self.joint:
             if one.broadcast == event.broadcast:
                 one.acked.add(key)
-        found = self._table.find(*key)
+        found = self._table.find(key)
         if found is None or found.state != AgentState.JOINING or key not in self._for or not self.joint:
             return
         if all(key in one.acked for one in self.joint):
@@ -105,7 +104,9 @@ class Joining:
         The cycle waits for that, as for every download: a joint model that arrives cycles later is an old one.
         """
         return any(
-            (agent, incarnation) in one.asked - one.acked for _, agent, incarnation in self.targets() for one in self.joint
+            AgentId(agent, incarnation) in one.asked - one.acked
+            for _, agent, incarnation in self.targets()
+            for one in self.joint
         )
 
     def take_done(self, given_up: bool) -> list[PublishedShard]:

@@ -5,6 +5,7 @@ Beside the table, which knows in which state an agent is. Agents are named by (a
 
 from __future__ import annotations
 
+from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.events import AgentBack, AgentsFound, HoldEnded
 from mpca.driver.instructions import Instruction, Rediscover
@@ -18,55 +19,53 @@ ASK_AGAIN_S = 5.0
 # An executor that damages what it sends would do so again: its agents stay left out for so long.
 BARRED_S = 600.0
 
-Key = tuple[int, int]
-
 
 class LateAgents:
     """Answers that are outstanding, and how they come."""
 
     def __init__(self, table: AgentTable) -> None:
         self._table = table
-        self._suspects: set[Key] = set()  # left out though nobody said that they were lost: to be asked for again
+        self._suspects: set[AgentId] = set()  # left out though nobody said that they were lost: to be asked for again
         self._ask_at = 0.0
-        self._owing: dict[Key, float] = {}  # late with a download that may still end: until when
-        self._unheld: set[Key] = set()  # their holding job ended
+        self._owing: dict[AgentId, float] = {}  # late with a download that may still end: until when
+        self._unheld: set[AgentId] = set()  # their holding job ended
         self._barred: dict[str, float] = {}  # executors that damage what they send -> until when
-        self._early: set[Key] = set()  # they answered late before they were known to be late
+        self._early: set[AgentId] = set()  # they answered late before they were known to be late
 
     def left_out(self, agent: Agent, reason: str, now: float) -> list[Instruction]:
         """Late, and it owes no answer that would bring it back: it is asked for."""
-        self._suspects.add((agent.index, agent.incarnation))
+        self._suspects.add(agent.id)
         self._ask_at = now + ASK_AGAIN_S
-        return self._table.late(agent.index, agent.incarnation, reason, now)
+        return self._table.late(agent.id, reason, now)
 
     def late_alone(self, agent: Agent, reason: str, until: float, now: float) -> list[Instruction]:
         """Late with a download that goes on: its acknowledgement brings it back. It is asked for after `until`."""
-        self._owing[(agent.index, agent.incarnation)] = until
-        return self._table.late(agent.index, agent.incarnation, reason, now)
+        self._owing[agent.id] = until
+        return self._table.late(agent.id, reason, now)
 
-    def owes(self, key: Key) -> bool:
+    def owes(self, key: AgentId) -> bool:
         """Whether its download may still end."""
-        return key in self._owing and self._table.is_late(*key)
+        return key in self._owing and self._table.is_late(key)
 
-    def was_late(self, key: Key, why: Late, now: float) -> list[Instruction]:
+    def was_late(self, key: AgentId, why: Late, now: float) -> list[Instruction]:
         """Its executor answered without it; if it has answered since, it owes nothing any more."""
         if key in self._early:
             self._early.discard(key)
             return []
-        return self._table.late(*key, why.text, now, gone=why.code in GONE)
+        return self._table.late(key, why.text, now, gone=why.code in GONE)
 
-    def answered(self, key: Key) -> None:
+    def answered(self, key: AgentId) -> None:
         """It handed a yield over in time."""
         self._early.discard(key)
 
     def on_back(self, event: AgentBack, now: float) -> list[Instruction]:
-        key = (event.agent, event.incarnation)
-        found = self._table.find(*key)
+        key = event.id
+        found = self._table.find(key)
         if found is not None and found.state == AgentState.ACTIVE:
             self._early.add(key)
         return self._back(key, now, "it answered again")
 
-    def on_acknowledged(self, key: Key, now: float) -> list[Instruction]:
+    def on_acknowledged(self, key: AgentId, now: float) -> list[Instruction]:
         if self._owing.pop(key, None) is None and key not in self._suspects:
             return []
         return self._back(key, now, "its download came after all")
@@ -75,36 +74,36 @@ class LateAgents:
         """Whoever is late there stays so for `BARRED_S`, whatever it answers."""
         self._barred[executor] = now + BARRED_S
 
-    def _back(self, key: Key, now: float, reason: str) -> list[Instruction]:
-        found = self._table.find(*key)
+    def _back(self, key: AgentId, now: float, reason: str) -> list[Instruction]:
+        found = self._table.find(key)
         if found is not None and found.executor in self._barred:
             self._suspects.add(key)  # to be asked for when its time is over
             return []
-        return self._table.back(*key, now, reason)
+        return self._table.back(key, now, reason)
 
     def on_hold_ended(self, event: HoldEnded) -> list[Instruction]:
-        found = self._table.find(event.agent, event.incarnation)
+        found = self._table.find(event.id)
         if found is None or found.state == AgentState.FINISHED or found.executor not in self._table.executors:
             return []  # ended, or lost with its executor: those events say the rest
-        self._unheld.add((event.agent, event.incarnation))
+        self._unheld.add(event.id)
         return self.ask()
 
     def on_found(self, event: AgentsFound, now: float) -> list[Instruction]:
         out: list[Instruction] = []
-        settled = {(one.agent, one.incarnation) for one in event.agents}
+        settled = {AgentId(one.agent, one.incarnation) for one in event.agents}
         for one in event.agents:
-            key = (one.agent, one.incarnation)
-            found = self._table.find(*key)
+            key = AgentId(one.agent, one.incarnation)
+            found = self._table.find(key)
             if found is None or found.executor != event.executor or found.state == AgentState.FINISHED:
                 continue
             if key in self._unheld:  # only then: a second holding job would take the core that orders need
-                out += self._table.hold_again(*key, event.executor)
+                out += self._table.hold_again(key, event.executor)
             if key in self._suspects:
                 out += self._back(key, now, "its executor answered again")
         for key in sorted(self._unheld - settled):
-            found = self._table.find(*key)
+            found = self._table.find(key)
             if found is None or found.executor == event.executor:  # for the others their own executors answer
-                out += self._table.died(*key, "its holding job ended, and its process with it", now)
+                out += self._table.died(key, "its holding job ended, and its process with it", now)
                 settled.add(key)
         self._unheld -= settled
         if event.executor not in self._barred:
@@ -120,13 +119,13 @@ class LateAgents:
             return []
         self._ask_at = now + ASK_AGAIN_S
         self._barred = {executor: until for executor, until in self._barred.items() if now < until}
-        self._suspects = {key for key in self._suspects if self._table.is_late(*key)}
+        self._suspects = {key for key in self._suspects if self._table.is_late(key)}
         return self.ask()
 
     def ask(self) -> list[Instruction]:
         """Rediscovery on the executors of those about whom something is open, and on no others: a question is a Spark job."""
-        suspects = (self._table.find(*key) for key in self._suspects)
+        suspects = (self._table.find(key) for key in self._suspects)
         open_ones = [found for found in suspects if found is not None and found.executor not in self._barred]
-        open_ones += [found for key in self._unheld if (found := self._table.find(*key)) is not None]
+        open_ones += [found for key in self._unheld if (found := self._table.find(key)) is not None]
         executors = sorted({found.executor for found in open_ones if found.executor})
         return [Rediscover(executors)] if executors else []

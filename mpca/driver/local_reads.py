@@ -11,7 +11,9 @@ No orders are sent here: `step` says what the next one is to do, between two cyc
 from __future__ import annotations
 
 import logging
+from typing import Any
 
+from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.dispatcher import Draft
 from mpca.driver.instructions import AdoptInitial
@@ -23,8 +25,6 @@ __all__ = ["LocalReads"]
 
 log = logging.getLogger("mpca.cycle")
 
-_Key = tuple[int, int]  # agent, incarnation
-
 
 class LocalReads:
     """One read at a time."""
@@ -34,10 +34,10 @@ class LocalReads:
         self.ended = 0  # reads so far, successful or given up
         self.took = 0.0  # seconds from the first order of the newest read to its end
         self._table, self._first = table, shards
-        self._leaving: set[_Key] = set()
-        self._read: set[_Key] = set()  # of those, the ones that were read since
+        self._leaving: set[AgentId] = set()
+        self._read: set[AgentId] = set()  # of those, the ones that were read since
         self._source: Agent | None = None
-        self._key: _Key = (-1, -1)  # of the source when it was chosen
+        self._key: AgentId = AgentId(-1, -1)  # of the source when it was chosen
         self._executor = ""
         self._shard = shards
         self._cycle = 0  # of the newest yield; the numbers fall, below those of the reading of x_0
@@ -49,18 +49,17 @@ class LocalReads:
     def want(self) -> None:
         self.wanted = True
 
-    def leaves(self, agent: int, incarnation: int) -> None:
+    def leaves(self, who: AgentId) -> None:
         """Its train function has returned."""
-        key = agent, incarnation
-        self._leaving.add(key)
-        if self._source is not None and self._key == key:
+        self._leaving.add(who)
+        if self._source is not None and self._key == who:
             self._restart()  # now they are final
 
     def owns(self, order: Order) -> bool:
         return any(one is not None and one.shard >= self._first for one in (order.freeze, order.reduce))
 
-    def let_go(self, stop: list[list]) -> None:
-        self._leaving.difference_update((agent, incarnation) for _, agent, incarnation, _ in stop)
+    def let_go(self, stop: list[list[Any]]) -> None:
+        self._leaving.difference_update(AgentId(agent, incarnation) for _, agent, incarnation, _ in stop)
 
     # ---- what is next ------------------------------------------------------------------------------------------------
 
@@ -95,7 +94,7 @@ class LocalReads:
             if self._source is None:
                 self._end(now)
                 return None
-            self._key = self._source.index, self._source.incarnation
+            self._key = self._source.id
             self._executor = self._source.executor or ""
         self._began = now if self._began is None else self._began
         name = f"local tensors of agent {self._source.index}, shard {self._shard}"
@@ -150,13 +149,13 @@ class LocalReads:
 
     # ---- who -----------------------------------------------------------------------------------------------------------
 
-    def _living(self, key: _Key) -> Agent | None:
-        found = self._table.find(*key)
+    def _living(self, key: AgentId) -> Agent | None:
+        found = self._table.find(key)
         return found if found is not None and found.state in LIVING and found.executor in self._table.executors else None
 
     def _choose(self) -> Agent | None:
         for agent in self._table.agents:
-            key = agent.index, agent.incarnation
+            key = agent.id
             if self._living(key) is not None and (agent.state == AgentState.ACTIVE or key in self._leaving):
                 return agent
         return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mpca.driver.agent_id import AgentId
+
 __all__ = ["LATE_ALONE_S", "PublishedShard", "Sum"]
 
 #: No download is late before.
@@ -28,12 +30,12 @@ class PublishedShard:
     version: int
     length: int
     alpha: float = 0.0  # of the pull towards it
-    asked: set[tuple[int, int]] = field(default_factory=set)  # (agent, incarnation) told to download it
-    acked: set[tuple[int, int]] = field(default_factory=set)  # ... that have it
+    asked: set[AgentId] = field(default_factory=set)  # told to download it
+    acked: set[AgentId] = field(default_factory=set)  # ... that have it
     since: float = 0.0  # machine time of the newest order that asks for it
     took: list[float] = field(default_factory=list)  # seconds until each acknowledgement
 
-    def acknowledged(self, key: tuple[int, int], now: float) -> None:
+    def acknowledged(self, key: AgentId, now: float) -> None:
         if key in self.asked and key not in self.acked:
             self.acked.add(key)
             self.took.append(now - self.since)

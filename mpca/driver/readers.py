@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from mpca.data.plan import Membership
+from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent
 from mpca.driver.events import AgentProgress
 from mpca.driver.states import AgentState
@@ -43,17 +44,17 @@ class Readers:
                 raise BackupError(f"the backup's position in the data is damaged: {type(error).__name__}: {error}") from error
         self.members = replace(self.members, places=tuple(map(tuple, places)))
         self._version = 1 if left else 0  # agents know the first membership of a new run by themselves
-        self._told: dict[tuple[int, int], int] = {}  # (agent, incarnation) -> version
+        self._told: dict[AgentId, int] = {}  # version
         self._process: dict[int, int] = {}  # agent that reads -> its incarnation
         self._away: set[int] = set()  # agents that were lost, and have not joined again
         self._at: dict[int, tuple[int, int]] = {}  # agent that reads -> epoch and finished units of it
         self._last = self.members.last  # newest epoch that anybody has begun
-        self._bytes: dict[tuple[int, int], tuple[int, int]] = {}  # (agent, incarnation) -> read for it, and from other hosts
+        self._bytes: dict[AgentId, tuple[int, int]] = {}  # read for it, and from other hosts
         self._bytes_taken = (0, 0)
 
     def progress(self, event: AgentProgress) -> None:
         """An agent says where it is, and its executor what it read for it."""
-        self._bytes[event.agent, event.incarnation] = event.data_read, event.data_remote
+        self._bytes[event.id] = event.data_read, event.data_remote
         if not event.data or self._process.get(event.agent) != event.incarnation:
             return
         epoch, done, ahead = event.data
@@ -95,7 +96,7 @@ class Readers:
     def delivered(self, order: Order) -> None:
         """An order has ended well."""
         for _, agent, incarnation in order.members.agents if order.members is not None else ():
-            self._told[(agent, incarnation)] = order.members.version
+            self._told[AgentId(agent, incarnation)] = order.members.version
 
     def take_bytes(self) -> dict[str, int]:
         """What was read for the agents since this was asked last, as a `cycle` record says it."""

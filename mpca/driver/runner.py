@@ -210,7 +210,7 @@ class Runner:
         if isinstance(event, AgentProgress):
             self.tally.progress(event, self.clock.now())
             if self.bad is not None:
-                self.bad.met(self.t(), event.agent, event.incarnation, event.bad, event.bad_dropped)
+                self.bad.met(self.t(), *event.id, event.bad, event.bad_dropped)
         elif isinstance(event, Output):
             for line in event.lines:
                 self._on_output(event.agent, line)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 
+from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.instructions import Instruction
 from mpca.driver.states import AgentState
@@ -30,17 +31,17 @@ class Silence:
 
     def __init__(self, table: AgentTable) -> None:
         self._table = table
-        self._heard: dict[tuple[int, int], float] = {}  # (agent, incarnation) -> when
-        self._next: dict[tuple[int, int], float] = {}  # -> the length of silence that is told next
+        self._heard: dict[AgentId, float] = {}  # when
+        self._next: dict[AgentId, float] = {}  # the length of silence that is told next
 
-    def heard(self, agent: int, incarnation: int, now: float) -> None:
+    def heard(self, who: AgentId, now: float) -> None:
         """It has taken a step, or handed a yield over."""
-        self._heard[agent, incarnation] = now
+        self._heard[who] = now
 
     def look(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []
         for agent in self._table.in_state(*_WHAT):
-            key = agent.index, agent.incarnation
+            key = agent.id
             lasts = now - self._heard.get(key, agent.since)
             if lasts < self._next.get(key, SILENT_S):
                 continue

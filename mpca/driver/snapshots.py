@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent
 from mpca.driver.events import StopRequested
 from mpca.wire.orders import Answer, Freeze, Frozen, Late
@@ -24,7 +25,7 @@ class ShardSnapshots:
     beyond: set[int] = field(default_factory=set)  # moved further than the norm limit allows
 
     @classmethod
-    def of(cls, freeze: Freeze, answers: list[Answer], living: set[str]) -> tuple[ShardSnapshots, dict[tuple[int, int], Late]]:
+    def of(cls, freeze: Freeze, answers: list[Answer], living: set[str]) -> tuple[ShardSnapshots, dict[AgentId, Late]]:
         """What executors answered to a freeze, and by (agent, incarnation) why somebody is late.
 
         Parts of executors that are not among the `living` any more are known and have no weight.
@@ -43,7 +44,7 @@ class ShardSnapshots:
                 kept.weights[answer.executor] = answer.weight
             for agent, why in answer.late.items():
                 kept.left_out[agent] = why.text
-                late[(agent, wanted.get(agent, -1))] = why
+                late[AgentId(agent, wanted.get(agent, -1))] = why
         for executor, agent, _ in freeze.agents:
             if agent not in kept.frozen:
                 kept.left_out.setdefault(agent, f"executor {executor} lost")

@@ -6,6 +6,7 @@ of these orders are negative and end with -1. Local tensors lie in shards behind
 
 from __future__ import annotations
 
+from mpca.driver.agent_id import AgentId
 from mpca.driver.dispatcher import Draft
 from mpca.driver.events import Initial, OrderDone, StopRequested
 from mpca.driver.instructions import AdoptInitial
@@ -82,7 +83,7 @@ class Starting:
             return
         kept, _ = ShardSnapshots.of(order.freeze, event.answers, set(run.table.executors))
         for one in kept.frozen.values():
-            run.silence.heard(one.agent, one.incarnation, now)
+            run.silence.heard(AgentId(one.agent, one.incarnation), now)
         if kept.none_is_finite(run.table.in_state(*LIVING)):
             run.stop(kept.diverged(), now)
         source = run.joining.source

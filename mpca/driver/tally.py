@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from mpca.driver.agent_id import AgentId
 from mpca.driver.events import AgentProgress
 
 __all__ = ["Tally"]
@@ -24,14 +25,14 @@ class Tally:
     backups: int = 0
     tau: float | None = None  # mean over the contributors of the newest cycle
     history: list[dict[str, Any]] = field(default_factory=list)  # evaluations
-    _progress: dict[tuple[int, int], AgentProgress] = field(default_factory=dict)
+    _progress: dict[AgentId, AgentProgress] = field(default_factory=dict)
     _rate: deque[tuple[float, int, int]] = field(default_factory=deque)  # (machine time, samples, updates)
 
     def progress(self, event: AgentProgress, now: float) -> None:
         if event.steps > 0:
             began = now - event.train_s
             self.first_step = began if self.first_step is None else min(self.first_step, began)
-        self._progress[(event.agent, event.incarnation)] = event
+        self._progress[event.id] = event
         self._rate.append((now, self.samples or 0, sum(self.steps)))
         while now - self._rate[0][0] > RATE_WINDOW_S and len(self._rate) > 2:
             self._rate.popleft()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import AgentTable
 from mpca.driver.instructions import StartAgent
 from mpca.driver.states import AgentState
@@ -31,7 +32,7 @@ def test_one_that_died_is_started_again_at_its_place() -> None:
     table = AgentTable(wanted=2, per_executor=1)
     table.executor_ready("a", "h", 2, 0.0)
     table.executor_ready("b", "h", 2, 0.0)
-    assert starts(table.died(1, 0, "exit code 137", 1.0)) == [StartAgent(1, 1, "b")]
+    assert starts(table.died(AgentId(1, 0), "exit code 137", 1.0)) == [StartAgent(1, 1, "b")]
 
 
 def test_one_whose_executor_is_gone_is_started_at_any_free_place() -> None:
@@ -44,9 +45,9 @@ def test_one_whose_executor_is_gone_is_started_at_any_free_place() -> None:
 def test_the_third_death_in_ten_minutes_quarantines_the_place_for_ten() -> None:
     table = AgentTable(wanted=1, per_executor=1)
     table.executor_ready("a", "h", 2, 0.0)
-    assert starts(table.died(0, 0, "x", 100.0)) == [StartAgent(0, 1, "a")]
-    assert starts(table.died(0, 1, "x", 200.0)) == [StartAgent(0, 2, "a")]
-    assert starts(table.died(0, 2, "x", 300.0)) == []
+    assert starts(table.died(AgentId(0, 0), "x", 100.0)) == [StartAgent(0, 1, "a")]
+    assert starts(table.died(AgentId(0, 1), "x", 200.0)) == [StartAgent(0, 2, "a")]
+    assert starts(table.died(AgentId(0, 2), "x", 300.0)) == []
     assert table.fill(899.9) == []
     assert starts(table.fill(900.0)) == [StartAgent(0, 3, "a")]
 
@@ -55,7 +56,7 @@ def test_deaths_far_apart_do_not_add_up() -> None:
     table = AgentTable(wanted=1, per_executor=1)
     table.executor_ready("a", "h", 2, 0.0)
     for number, now in enumerate((0.0, 400.0, 800.0, 1200.0)):
-        assert starts(table.died(0, number, "x", now)) == [StartAgent(0, number + 1, "a")]
+        assert starts(table.died(AgentId(0, number), "x", now)) == [StartAgent(0, number + 1, "a")]
 
 
 def test_preemption_again_and_again_on_one_host_is_no_death_of_a_place() -> None:
@@ -65,7 +66,7 @@ def test_preemption_again_and_again_on_one_host_is_no_death_of_a_place() -> None
     for number in range(20):
         now = 10.0 * number
         if number == 7:
-            assert starts(table.died(0, 7, "exit code 143", now)) == [StartAgent(0, 8, "7")]
+            assert starts(table.died(AgentId(0, 7), "exit code 143", now)) == [StartAgent(0, 8, "7")]
         incarnation = number + (number >= 7)
         (lost,) = table.executor_lost(str(number), "Container c on host: h was preempted.", now)
         assert lost.fields["reason"] == f"executor {number} lost: Container c on host: h was preempted."
@@ -79,11 +80,11 @@ def test_preemption_again_and_again_on_one_host_is_no_death_of_a_place() -> None
 def test_an_older_incarnation_is_not_found() -> None:
     table = AgentTable(wanted=1, per_executor=1)
     table.executor_ready("a", "h", 2, 0.0)
-    table.died(0, 0, "x", 1.0)
-    assert table.find(0, 0) is None
-    assert table.find(0, 1) is table.agents[0]
-    assert table.find(5, 0) is None
-    assert table.died(0, 0, "x", 2.0) == []
+    table.died(AgentId(0, 0), "x", 1.0)
+    assert table.find(AgentId(0, 0)) is None
+    assert table.find(AgentId(0, 1)) is table.agents[0]
+    assert table.find(AgentId(5, 0)) is None
+    assert table.died(AgentId(0, 0), "x", 2.0) == []
 
 
 def test_states_of_an_agent_from_start_to_finish() -> None:
@@ -92,17 +93,17 @@ def test_states_of_an_agent_from_start_to_finish() -> None:
     seen = [agent.state]
     table.executor_ready("a", "h", 2, 0.0)
     seen.append(agent.state)
-    table.hello(0, 0, "h", 7, 1.0)
+    table.hello(AgentId(0, 0), "h", 7, 1.0)
     seen.append(agent.state)
     table.move(agent, AgentState.READY, 2.0, "it has the joint model")
     table.move(agent, AgentState.BEGUN, 3.0, "begin")
     seen.append(agent.state)
-    table.trains(0, 0, 4.0)
+    table.trains(AgentId(0, 0), 4.0)
     seen.append(agent.state)
-    table.late(0, 0, "stopped", 5.0)
+    table.late(AgentId(0, 0), "stopped", 5.0)
     seen.append(agent.state)
-    table.back(0, 0, 6.0, "it answered again")
-    table.finished(0, 0, 7.0)
+    table.back(AgentId(0, 0), 6.0, "it answered again")
+    table.finished(AgentId(0, 0), 7.0)
     seen.append(agent.state)
     assert seen == ["ABSENT", "STARTING", "JOINING", "BEGUN", "ACTIVE", "LATE", "FINISHED"]
 
@@ -111,39 +112,39 @@ def test_who_steps_before_begin_is_known_of_is_active() -> None:
     """The order that said begin failed after the agent had heard it."""
     table = AgentTable(wanted=1, per_executor=1)
     table.executor_ready("a", "h", 2, 0.0)
-    table.hello(0, 0, "h", 7, 1.0)
+    table.hello(AgentId(0, 0), "h", 7, 1.0)
     table.move(table.agents[0], AgentState.READY, 2.0, "x_0 agreed")
-    table.trains(0, 0, 3.0)
+    table.trains(AgentId(0, 0), 3.0)
     assert table.agents[0].state == AgentState.ACTIVE
 
 
 def test_a_late_agent_that_dies_was_lost_once() -> None:
     table = AgentTable(wanted=1, per_executor=1)
     table.executor_ready("a", "h", 2, 0.0)
-    table.hello(0, 0, "h", 7, 1.0)
+    table.hello(AgentId(0, 0), "h", 7, 1.0)
     table.move(table.agents[0], AgentState.READY, 2.0, "x_0 agreed")
-    table.trains(0, 0, 2.0)
-    table.late(0, 0, "stopped", 3.0)
-    table.died(0, 0, "exit code 137", 4.0)
+    table.trains(AgentId(0, 0), 2.0)
+    table.late(AgentId(0, 0), "stopped", 3.0)
+    table.died(AgentId(0, 0), "exit code 137", 4.0)
     assert table.lost == 1
 
 
 def test_a_late_agent_whose_process_has_ended_is_told_of_by_its_death_alone() -> None:
     table = AgentTable(wanted=1, per_executor=1)
     table.executor_ready("a", "h", 2, 0.0)
-    table.hello(0, 0, "h", 7, 1.0)
+    table.hello(AgentId(0, 0), "h", 7, 1.0)
     table.move(table.agents[0], AgentState.READY, 2.0, "x_0 agreed")
-    table.trains(0, 0, 2.0)
-    assert table.late(0, 0, "died before it handed over", 3.0, gone=True) == []
+    table.trains(AgentId(0, 0), 2.0)
+    assert table.late(AgentId(0, 0), "died before it handed over", 3.0, gone=True) == []
     assert (table.agents[0].state, table.lost) == (AgentState.LATE, 0)
-    lost, *_ = table.died(0, 0, "exit code 137", 4.0)
+    lost, *_ = table.died(AgentId(0, 0), "exit code 137", 4.0)
     assert (lost.fields["event"], lost.fields["reason"], table.lost) == ("lost", "exit code 137", 1)
 
 
 def test_who_has_finished_is_not_taken_hold_of_again() -> None:
     table = AgentTable(wanted=1, per_executor=1)
     table.executor_ready("a", "h", 2, 0.0)
-    table.hello(0, 0, "h", 7, 1.0)
-    assert starts(table.hold_again(0, 0, "a")) == [StartAgent(0, 0, "a")]
-    table.finished(0, 0, 2.0)
-    assert table.hold_again(0, 0, "a") == []
+    table.hello(AgentId(0, 0), "h", 7, 1.0)
+    assert starts(table.hold_again(AgentId(0, 0), "a")) == [StartAgent(0, 0, "a")]
+    table.finished(AgentId(0, 0), 2.0)
+    assert table.hold_again(AgentId(0, 0), "a") == []

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mpca.api.finish import exit_code
+from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent
 from mpca.driver.events import AgentProgress, StopRequested
 from mpca.driver.finishing import Finishing
@@ -105,7 +106,7 @@ def test_an_interruption_of_the_wait_shortens_it_once_and_leaves_the_status() ->
 
 def test_a_failure_behind_the_loop_makes_it_a_failed_run_and_the_others_have_four_seconds() -> None:
     told = Told()
-    told.finishing.ended(1, 0, "raised ValueError: no")
+    told.finishing.ended(AgentId(1, 0), "raised ValueError: no")
     failed = told.again("failed", "agent 1 raised ValueError: no\nTraceback ...", 110.0, final=True)
     assert (failed.status, failed.final) == ("failed", True)
     assert failed.reason == (
@@ -128,7 +129,7 @@ def test_what_is_cut_off_is_named_and_the_exit_says_so() -> None:
     told = Told(agents=4)
     told.progress(0, "left", 101.0)
     told.progress(1, "overrun", 105.0)
-    told.finishing.ended(2, 0, "died: exit code 139")
+    told.finishing.ended(AgentId(2, 0), "died: exit code 139")
     end = told.end(160.0)
     assert end.cut_off == (
         CutOff(0, "was at work behind its loop 1m00s after the stop (cluster.finish_timeout)", True),
@@ -152,7 +153,7 @@ def test_who_never_left_its_loop_is_named_and_loses_nothing() -> None:
 def test_work_is_lost_with_a_process_that_dies_behind_its_loop() -> None:
     told = Told(agents=1)
     told.progress(0, "left", 101.0)
-    told.finishing.ended(0, 0, "died: exit code 137")
+    told.finishing.ended(AgentId(0, 0), "died: exit code 137")
     end = told.end(102.0)
     assert end.cut_off == (CutOff(0, "died: exit code 137", True),)
     assert exit_code(end, None) == 1
@@ -187,5 +188,5 @@ def test_a_stop_that_may_not_have_been_heard_is_said_again_while_it_makes_a_diff
 def test_what_others_say_changes_nothing(event: Any) -> None:
     told = Told()
     told.finishing.progress(event, 105.0)
-    told.finishing.ended(event.agent, event.incarnation, "died")
+    told.finishing.ended(event.id, "died")
     assert told.waiting(105.0) == [0, 1, 2]

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import AgentTable
 from mpca.driver.silence import Silence
 from mpca.driver.states import AgentState
@@ -49,7 +50,7 @@ def test_nothing_is_told_of_who_waits_for_others_or_answers(state: str) -> None:
 
 def test_it_counts_from_the_last_step_and_is_told_again_when_it_has_doubled() -> None:
     one, _ = silence(AgentState.LATE, since=10.0)
-    one.heard(0, 0, 20.0)
+    one.heard(AgentId(0, 0), 20.0)
     assert told(one, 79.0, 80.0, 81.0, 139.0, 140.0, 141.0, 259.0, 260.0) == [80.0, 140.0, 260.0]
 
 

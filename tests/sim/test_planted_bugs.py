@@ -12,6 +12,7 @@ from mpca.agent.events import Publish
 from mpca.agent.state import AgentMachine
 from mpca.algorithm.joint import JointShard, blend, extrapolate, trajectory
 from mpca.driver import agent_table
+from mpca.driver.agent_id import AgentId
 from mpca.driver.cycle_record import CycleRecordBuilder
 from mpca.driver.cycle_state import BetweenCycles, Reduced
 from mpca.driver.dispatcher import NO_CYCLE, OrderDispatcher
@@ -65,7 +66,7 @@ def planted(scenario: Scenario, *red: str, seeds: int = 3) -> Callable[[Patch], 
     "fence", "live", "hold", "I12",
 )  # fmt: skip
 def incarnations_are_not_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_table.AgentTable, "find", lambda self, agent, incarnation: self.agents[agent])
+    monkeypatch.setattr(agent_table.AgentTable, "find", lambda self, who: self.agents[who.agent])
 
 
 @planted(PLAIN, "I2")
@@ -201,7 +202,7 @@ def a_joiner_takes_the_joint_model_of_an_earlier_one(monkeypatch: pytest.MonkeyP
     right = Joining.targets
 
     def wrong(self: Joining) -> Any:
-        self._for |= {(a.index, a.incarnation) for a in self._table.in_state(AgentState.JOINING)}
+        self._for |= {a.id for a in self._table.in_state(AgentState.JOINING)}
         return right(self)
 
     monkeypatch.setattr(Joining, "take_done", lambda self, given_up: [])
@@ -258,14 +259,14 @@ def yields_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 @planted(with_faults(LONG, Fault("misplace", 1, 3, "submit")), "hold")
 def everyone_is_held_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(self: LateAgents, event: Any, now: float) -> Any:
-        return [x for one in event.agents for x in self._table.hold_again(one.agent, one.incarnation, event.executor)]
+        return [x for one in event.agents for x in self._table.hold_again(AgentId(one.agent, one.incarnation), event.executor)]
 
     monkeypatch.setattr(LateAgents, "on_found", wrong)
 
 
 @planted(with_faults(LONG, Fault("stop_agent", 1, 3, "submit", for_s=7.0)), "live")
 def a_stopped_agent_is_not_welcome_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_table.AgentTable, "back", lambda self, agent, incarnation, now, reason: [])
+    monkeypatch.setattr(agent_table.AgentTable, "back", lambda self, who, now, reason: [])
 
 
 @planted(with_faults(LONG, Fault("misplace", 1, 3, "submit")), "live")
@@ -273,7 +274,7 @@ def who_owes_nothing_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(
         LateAgents,
         "left_out",
-        lambda self, agent, reason, now: self._table.late(agent.index, agent.incarnation, reason, now),
+        lambda self, agent, reason, now: self._table.late(agent.id, reason, now),
     )
 
 
