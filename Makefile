@@ -26,7 +26,7 @@ help:
 	@echo "make test-docker-full  more of them, which CI leaves out: 20 minutes and 25 GB of disk"
 	@echo "make test-gpu          those of agents on a GPU, which needs one and no \`make setup\`: a few minutes"
 	@echo "make quick    the tests that start no Spark and no Hadoop, under two minutes"
-	@echo "make lint     ruff, mypy, and the rules of this project"
+	@echo "make lint     ruff, mypy, the format of the Java, and the rules of this project"
 	@echo "make clean    remove what was built here (not your runs)"
 
 # A stamp or a jar that is newer than its sources is left alone, so that a second `make setup` prints one line.
@@ -73,12 +73,16 @@ lint: $(VENV)/.installed
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	@tools/setup-jdk
+	cd jvm && ./mvnw -q -B spotless:check
 	$(VENV)/bin/python tools/check_real_tests.py
 	$(PYTEST) -q tests/test_layers.py
 
 format: $(VENV)/.installed
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+	@tools/setup-jdk
+	cd jvm && ./mvnw -q -B spotless:apply
 
 clean:
 	rm -rf $(VENV) $(JAR) jvm/target dist .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -36,351 +36,373 @@ import org.mpca.wire.ProtocolException;
  * thread of its own.
  */
 final class AgentConductor implements Runnable {
-  private static final Logger LOG = Logger.getLogger("mpca.agent");
-  /** How soon a death is noticed that no end of stream tells, since forked data workers hold the pipe too. */
-  private static final long LOOK_MILLIS = 50;
+    private static final Logger LOG = Logger.getLogger("mpca.agent");
+    /** How soon a death is noticed that no end of stream tells, since forked data workers hold the pipe too. */
+    private static final long LOOK_MILLIS = 50;
 
-  private enum State { STARTING, ATTACHED, ENDING, ENDED }
-
-  /** May throw what makes the agent unusable. */
-  private interface Command {
-    void run() throws IOException;
-  }
-
-  final LaunchSpec spec;
-  private final SnapshotKeeper keeper;
-  private final FileReads files;
-  private final String name;
-  private final LinkedBlockingQueue<Command> commands = new LinkedBlockingQueue<>();
-  private final CountDownLatch ended = new CountDownLatch(1);
-  private volatile AgentEvents events;
-  private volatile AgentProcess process;
-  private volatile boolean attached;
-  /** Set by a shutdown: this end is not reported. */
-  private volatile boolean dismissed;
-
-  private State state = State.STARTING;
-  private FrameWriter writer;
-  private AgentSegment segment;
-  private FilePipe filePipe;
-  private boolean streamEnded;
-  /** When its process is ended, of System.nanoTime; null: it stays. */
-  private Long leaveBy;
-  /** The report of Finished or Failed, until it is sent; and when it is sent at the latest. */
-  private Consumer<AgentEvents> lastWord;
-  private long lastWordBy;
-  private String fault = "";
-  private int askedCycle;
-  private int askedShard = -1;
-
-  AgentConductor(LaunchSpec spec, AgentEvents events, SnapshotKeeper keeper, FileReads files) {
-    this.spec = spec;
-    this.files = files;
-    this.events = events;
-    this.keeper = keeper;
-    this.name = "mpca-agent-" + spec.agent;
-  }
-
-  void start() {
-    Thread thread = new Thread(this, name);
-    thread.setDaemon(true);
-    thread.start();
-  }
-
-  // ---- called by other threads ----
-
-  void rebind(AgentEvents newEvents) {
-    events = newEvents;
-  }
-
-  boolean alive() {
-    return ended.getCount() > 0;
-  }
-
-  boolean awaitEnd(long millis) throws InterruptedException {
-    return ended.await(millis, TimeUnit.MILLISECONDS);
-  }
-
-  AgentStatus status() {
-    AgentProcess child = process;
-    return new AgentStatus(spec.agent, spec.incarnation, child == null ? 0 : child.pid(), attached);
-  }
-
-  void begin() {
-    commands.add(() -> writer.write(Message.begin().pack()));
-  }
-
-  void tellMembers(int version, Map<?, ?> members) {
-    commands.add(() -> {
-      if (state == State.ATTACHED) { // one that is leaving reads no more
-        writer.write(Message.members(version, members).pack());
-      }
-    });
-  }
-
-  void stop(String reason) {
-    commands.add(() -> writer.write(Message.stop(reason).pack()));
-  }
-
-  void interrupt(int cycle, int shard) {
-    commands.add(() -> {
-      askedCycle = cycle;
-      askedShard = shard;
-      writer.write(Message.snapshotRequest(cycle, shard).pack());
-    });
-  }
-
-  void write(Arrival arrival) {
-    commands.add(() -> {
-      segment.writeArrival(arrival.shard, arrival.version, arrival.mode, arrival.data);
-      writer.write(Message.install(arrival.shard, arrival.version, arrival.mode, arrival.alpha).pack());
-    });
-  }
-
-  void reportBack() {
-    commands.add(() -> tell(to -> to.back(spec.agent, spec.incarnation)));
-  }
-
-  /** Ends the agent; {@code quietly}: without reporting a death. */
-  void kill(boolean quietly) {
-    dismissed |= quietly;
-    commands.add(this::leaveNow); // if the process is not even started yet
-    AgentProcess child = process;
-    if (child != null) {
-      child.kill(); // at once: the conductor may be writing to a stopped agent
+    private enum State {
+        STARTING,
+        ATTACHED,
+        ENDING,
+        ENDED
     }
-  }
 
-  // ---- the conductor's thread ----
+    /** May throw what makes the agent unusable. */
+    private interface Command {
+        void run() throws IOException;
+    }
 
-  @Override
-  public void run() {
-    int exitCode = -1;
-    try {
-      exitCode = conduct();
-    } catch (InterruptedException | RuntimeException e) {
-      LOG.log(Level.SEVERE, name + " ends by our own error: " + spec.run, e);
-      fault = e.toString();
-    } finally {
-      finish(exitCode);
-    }
-  }
+    final LaunchSpec spec;
+    private final SnapshotKeeper keeper;
+    private final FileReads files;
+    private final String name;
+    private final LinkedBlockingQueue<Command> commands = new LinkedBlockingQueue<>();
+    private final CountDownLatch ended = new CountDownLatch(1);
+    private volatile AgentEvents events;
+    private volatile AgentProcess process;
+    private volatile boolean attached;
+    /** Set by a shutdown: this end is not reported. */
+    private volatile boolean dismissed;
 
-  private int conduct() throws InterruptedException {
-    try {
-      process = AgentProcess.launch(spec, name, lines -> tell(to -> to.output(spec.agent, spec.incarnation, lines)));
-    } catch (IOException e) {
-      fault = e.getMessage();
-      return 127; // what a shell says when there is no such program
-    }
-    writer = new FrameWriter(process.toAgent());
-    Thread reader = new Thread(this::readFrames, name + "-frames");
-    reader.setDaemon(true);
-    reader.start();
-    perform(() -> writer.write(spec.startMessage)); // before whatever is in the queue by now
-    while (process.isAlive() && (leaveBy == null || System.nanoTime() - leaveBy < 0)) {
-      perform(commands.poll(LOOK_MILLIS, TimeUnit.MILLISECONDS));
-      if (lastWord != null && System.nanoTime() - lastWordBy > 0) {
-        tellLastWord();
-      }
-    }
-    int exitCode = process.end(); // the group too: now the stream ends, whoever held it
-    long drainBy = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.DRAIN_MS);
-    while (!streamEnded && System.nanoTime() - drainBy < 0) {
-      perform(commands.poll(LOOK_MILLIS, TimeUnit.MILLISECONDS));
-    }
-    return exitCode;
-  }
+    private State state = State.STARTING;
+    private FrameWriter writer;
+    private AgentSegment segment;
+    private FilePipe filePipe;
+    private boolean streamEnded;
+    /** When its process is ended, of System.nanoTime; null: it stays. */
+    private Long leaveBy;
+    /** The report of Finished or Failed, until it is sent; and when it is sent at the latest. */
+    private Consumer<AgentEvents> lastWord;
 
-  private void perform(Command command) {
-    if (command == null) {
-      return;
-    }
-    try {
-      command.run();
-    } catch (IOException | RuntimeException e) {
-      // Writing to a process that just died fails too: its end is what counts then, and the loop sees it.
-      if (process.isAlive() && state != State.ENDING) {
-        LOG.log(Level.WARNING, name + " is killed: " + e.getMessage(), e);
-        fault = e.getMessage();
-        leaveNow();
-      }
-    }
-  }
+    private long lastWordBy;
+    private String fault = "";
+    private int askedCycle;
+    private int askedShard = -1;
 
-  private void readFrames() {
-    FrameReader reader = new FrameReader(process.fromAgent());
-    try {
-      for (byte[] body = reader.read(); body != null; body = reader.read()) {
-        byte[] frame = body;
-        commands.add(() -> receive(Message.unpack(frame)));
-      }
-    } catch (IOException e) {
-      commands.add(() -> {
-        throw e;
-      });
+    AgentConductor(LaunchSpec spec, AgentEvents events, SnapshotKeeper keeper, FileReads files) {
+        this.spec = spec;
+        this.files = files;
+        this.events = events;
+        this.keeper = keeper;
+        this.name = "mpca-agent-" + spec.agent;
     }
-    commands.add(() -> {
-      streamEnded = true;
-      if (leaveBy == null) {
+
+    void start() {
+        Thread thread = new Thread(this, name);
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    // ---- called by other threads ----
+
+    void rebind(AgentEvents newEvents) {
+        events = newEvents;
+    }
+
+    boolean alive() {
+        return ended.getCount() > 0;
+    }
+
+    boolean awaitEnd(long millis) throws InterruptedException {
+        return ended.await(millis, TimeUnit.MILLISECONDS);
+    }
+
+    AgentStatus status() {
+        AgentProcess child = process;
+        return new AgentStatus(spec.agent, spec.incarnation, child == null ? 0 : child.pid(), attached);
+    }
+
+    void begin() {
+        commands.add(() -> writer.write(Message.begin().pack()));
+    }
+
+    void tellMembers(int version, Map<?, ?> members) {
+        commands.add(() -> {
+            if (state == State.ATTACHED) { // one that is leaving reads no more
+                writer.write(Message.members(version, members).pack());
+            }
+        });
+    }
+
+    void stop(String reason) {
+        commands.add(() -> writer.write(Message.stop(reason).pack()));
+    }
+
+    void interrupt(int cycle, int shard) {
+        commands.add(() -> {
+            askedCycle = cycle;
+            askedShard = shard;
+            writer.write(Message.snapshotRequest(cycle, shard).pack());
+        });
+    }
+
+    void write(Arrival arrival) {
+        commands.add(() -> {
+            segment.writeArrival(arrival.shard, arrival.version, arrival.mode, arrival.data);
+            writer.write(Message.install(arrival.shard, arrival.version, arrival.mode, arrival.alpha)
+                    .pack());
+        });
+    }
+
+    void reportBack() {
+        commands.add(() -> tell(to -> to.back(spec.agent, spec.incarnation)));
+    }
+
+    /** Ends the agent; {@code quietly}: without reporting a death. */
+    void kill(boolean quietly) {
+        dismissed |= quietly;
+        commands.add(this::leaveNow); // if the process is not even started yet
+        AgentProcess child = process;
+        if (child != null) {
+            child.kill(); // at once: the conductor may be writing to a stopped agent
+        }
+    }
+
+    // ---- the conductor's thread ----
+
+    @Override
+    public void run() {
+        int exitCode = -1;
+        try {
+            exitCode = conduct();
+        } catch (InterruptedException | RuntimeException e) {
+            LOG.log(Level.SEVERE, name + " ends by our own error: " + spec.run, e);
+            fault = e.toString();
+        } finally {
+            finish(exitCode);
+        }
+    }
+
+    private int conduct() throws InterruptedException {
+        try {
+            process = AgentProcess.launch(
+                    spec, name, lines -> tell(to -> to.output(spec.agent, spec.incarnation, lines)));
+        } catch (IOException e) {
+            fault = e.getMessage();
+            return 127; // what a shell says when there is no such program
+        }
+        writer = new FrameWriter(process.toAgent());
+        Thread reader = new Thread(this::readFrames, name + "-frames");
+        reader.setDaemon(true);
+        reader.start();
+        perform(() -> writer.write(spec.startMessage)); // before whatever is in the queue by now
+        while (process.isAlive() && (leaveBy == null || System.nanoTime() - leaveBy < 0)) {
+            perform(commands.poll(LOOK_MILLIS, TimeUnit.MILLISECONDS));
+            if (lastWord != null && System.nanoTime() - lastWordBy > 0) {
+                tellLastWord();
+            }
+        }
+        int exitCode = process.end(); // the group too: now the stream ends, whoever held it
+        long drainBy = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.DRAIN_MS);
+        while (!streamEnded && System.nanoTime() - drainBy < 0) {
+            perform(commands.poll(LOOK_MILLIS, TimeUnit.MILLISECONDS));
+        }
+        return exitCode;
+    }
+
+    private void perform(Command command) {
+        if (command == null) {
+            return;
+        }
+        try {
+            command.run();
+        } catch (IOException | RuntimeException e) {
+            // Writing to a process that just died fails too: its end is what counts then, and the loop sees it.
+            if (process.isAlive() && state != State.ENDING) {
+                LOG.log(Level.WARNING, name + " is killed: " + e.getMessage(), e);
+                fault = e.getMessage();
+                leaveNow();
+            }
+        }
+    }
+
+    private void readFrames() {
+        FrameReader reader = new FrameReader(process.fromAgent());
+        try {
+            for (byte[] body = reader.read(); body != null; body = reader.read()) {
+                byte[] frame = body;
+                commands.add(() -> receive(Message.unpack(frame)));
+            }
+        } catch (IOException e) {
+            commands.add(() -> {
+                throw e;
+            });
+        }
+        commands.add(() -> {
+            streamEnded = true;
+            if (leaveBy == null) {
+                leaveBy = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.LEAVE_MS);
+            }
+        });
+    }
+
+    private void receive(Message message) throws IOException {
+        Fields fields = message.fields;
+        switch (message.kind) {
+            case HELLO:
+                expect(state == State.STARTING, message);
+                hello(fields);
+                break;
+            case SNAPSHOT:
+                expect(
+                        state == State.ATTACHED
+                                && askedShard == fields.integer("shard")
+                                && askedCycle == fields.integer("cycle"),
+                        message);
+                snapshot(fields);
+                break;
+            case INSTALLED:
+                expect(state == State.ATTACHED, message);
+                keeper.installed(this, fields.integer("shard"), fields.number("version"));
+                break;
+            case PROGRESS:
+                tell(to -> to.progress(spec.agent, spec.incarnation, withBytes(fields.asMap())));
+                break;
+            case FILES:
+                expect(fields.integer("pid") == process.pid() || process.pid() == 0, message);
+                filePipe = FilePipe.open(fields, files, name);
+                break;
+            case FINISHED:
+                byte[] returns = fields.bytes("returns");
+                leave(message, to -> to.finished(spec.agent, spec.incarnation, returns));
+                break;
+            case FAILED:
+                String error = fields.text("error");
+                String traceback = fields.text("traceback");
+                leave(message, to -> to.failed(spec.agent, spec.incarnation, error, traceback));
+                break;
+            default:
+                expect(false, message);
+        }
+    }
+
+    /** What the agent cannot know: where the bytes came from that were read for it. */
+    private Map<String, Object> withBytes(Map<String, Object> progress) {
+        Map<String, Object> all = new LinkedHashMap<>(progress);
+        all.put("data_read", filePipe == null ? 0 : filePipe.readBytes());
+        all.put("data_remote", filePipe == null ? 0 : filePipe.remoteBytes());
+        return all;
+    }
+
+    private void hello(Fields fields) throws IOException {
+        int pid = fields.integer("pid");
+        if (fields.integer("agent") != spec.agent
+                || fields.integer("incarnation") != spec.incarnation
+                || (process.pid() != 0 && process.pid() != pid)) {
+            throw new ProtocolException("Hello of somebody else: agent=" + fields.integer("agent") + ", incarnation="
+                    + fields.integer("incarnation") + ", pid=" + pid + ", our child=" + process.pid());
+        }
+        segment = AgentSegment.open(
+                pid,
+                fields.integer("segment_fd"),
+                fields.number("segment_bytes"),
+                fields.numbers("slots"),
+                fields.numbers("bounds"));
+        enter(State.ATTACHED, "Hello");
+        attached = true;
+        keeper.up(this);
+        tell(to -> to.hello(fields.asMap()));
+    }
+
+    private void snapshot(Fields fields) throws IOException {
+        AgentSegment.Read read = segment.readSnapshot(askedShard, askedCycle);
+        FrozenYield frozen = new FrozenYield(
+                fields.integer("updates"),
+                read.crc,
+                read.finite,
+                read.distance,
+                fields.real("start"),
+                fields.real("end"),
+                read.data);
+        keeper.snapshot(this, askedCycle, askedShard, frozen);
+        askedShard = -1;
+    }
+
+    private void leave(Message message, Consumer<AgentEvents> report) throws ProtocolException {
+        expect(state == State.STARTING || state == State.ATTACHED, message);
+        enter(State.ENDING, message.kind.name());
         leaveBy = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.LEAVE_MS);
-      }
-    });
-  }
-
-  private void receive(Message message) throws IOException {
-    Fields fields = message.fields;
-    switch (message.kind) {
-      case HELLO:
-        expect(state == State.STARTING, message);
-        hello(fields);
-        break;
-      case SNAPSHOT:
-        expect(state == State.ATTACHED && askedShard == fields.integer("shard")
-            && askedCycle == fields.integer("cycle"), message);
-        snapshot(fields);
-        break;
-      case INSTALLED:
-        expect(state == State.ATTACHED, message);
-        keeper.installed(this, fields.integer("shard"), fields.number("version"));
-        break;
-      case PROGRESS:
-        tell(to -> to.progress(spec.agent, spec.incarnation, withBytes(fields.asMap())));
-        break;
-      case FILES:
-        expect(fields.integer("pid") == process.pid() || process.pid() == 0, message);
-        filePipe = FilePipe.open(fields, files, name);
-        break;
-      case FINISHED:
-        byte[] returns = fields.bytes("returns");
-        leave(message, to -> to.finished(spec.agent, spec.incarnation, returns));
-        break;
-      case FAILED:
-        String error = fields.text("error");
-        String traceback = fields.text("traceback");
-        leave(message, to -> to.failed(spec.agent, spec.incarnation, error, traceback));
-        break;
-      default:
-        expect(false, message);
+        lastWord = report;
+        lastWordBy = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.LAST_WORD_MS);
     }
-  }
 
-  /** What the agent cannot know: where the bytes came from that were read for it. */
-  private Map<String, Object> withBytes(Map<String, Object> progress) {
-    Map<String, Object> all = new LinkedHashMap<>(progress);
-    all.put("data_read", filePipe == null ? 0 : filePipe.readBytes());
-    all.put("data_remote", filePipe == null ? 0 : filePipe.remoteBytes());
-    return all;
-  }
-
-  private void hello(Fields fields) throws IOException {
-    int pid = fields.integer("pid");
-    if (fields.integer("agent") != spec.agent || fields.integer("incarnation") != spec.incarnation
-        || (process.pid() != 0 && process.pid() != pid)) {
-      throw new ProtocolException("Hello of somebody else: agent=" + fields.integer("agent") + ", incarnation="
-          + fields.integer("incarnation") + ", pid=" + pid + ", our child=" + process.pid());
+    private void tellLastWord() {
+        Consumer<AgentEvents> report = lastWord;
+        lastWord = null;
+        if (report != null) {
+            tell(report);
+        }
     }
-    segment = AgentSegment.open(pid, fields.integer("segment_fd"), fields.number("segment_bytes"),
-        fields.numbers("slots"), fields.numbers("bounds"));
-    enter(State.ATTACHED, "Hello");
-    attached = true;
-    keeper.up(this);
-    tell(to -> to.hello(fields.asMap()));
-  }
 
-  private void snapshot(Fields fields) throws IOException {
-    AgentSegment.Read read = segment.readSnapshot(askedShard, askedCycle);
-    FrozenYield frozen = new FrozenYield(fields.integer("updates"), read.crc, read.finite, read.distance,
-        fields.real("start"), fields.real("end"), read.data);
-    keeper.snapshot(this, askedCycle, askedShard, frozen);
-    askedShard = -1;
-  }
-
-  private void leave(Message message, Consumer<AgentEvents> report) throws ProtocolException {
-    expect(state == State.STARTING || state == State.ATTACHED, message);
-    enter(State.ENDING, message.kind.name());
-    leaveBy = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.LEAVE_MS);
-    lastWord = report;
-    lastWordBy = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.LAST_WORD_MS);
-  }
-
-  private void tellLastWord() {
-    Consumer<AgentEvents> report = lastWord;
-    lastWord = null;
-    if (report != null) {
-      tell(report);
+    private void leaveNow() {
+        leaveBy = System.nanoTime();
     }
-  }
 
-  private void leaveNow() {
-    leaveBy = System.nanoTime();
-  }
+    private void expect(boolean allowed, Message message) throws ProtocolException {
+        if (!allowed) {
+            throw new ProtocolException("message not allowed now: agent=" + spec.agent + ", message=" + message
+                    + ", state=" + state + ", asked shard=" + askedShard + " of cycle=" + askedCycle);
+        }
+    }
 
-  private void expect(boolean allowed, Message message) throws ProtocolException {
-    if (!allowed) {
-      throw new ProtocolException("message not allowed now: agent=" + spec.agent + ", message=" + message + ", state="
-          + state + ", asked shard=" + askedShard + " of cycle=" + askedCycle);
+    private void enter(State next, String reason) {
+        LOG.fine(() -> "agent=" + spec.agent + " state " + state + " -> " + next + " reason=\"" + reason + "\"");
+        state = next;
     }
-  }
 
-  private void enter(State next, String reason) {
-    LOG.fine(() -> "agent=" + spec.agent + " state " + state + " -> " + next + " reason=\"" + reason + "\"");
-    state = next;
-  }
+    private void finish(int exitCode) {
+        State last = state;
+        enter(State.ENDED, "exit code " + exitCode);
+        attached = false;
+        keeper.gone(this);
+        AgentProcess child = process;
+        String tail = fault;
+        if (child != null) {
+            child.kill(); // dead by now, unless our own error brought us here
+            awaitOutput(child);
+            tellLastWord();
+            tail = tailOf(child);
+            child.close();
+        }
+        if (segment != null) {
+            try {
+                segment.close();
+            } catch (IOException e) {
+                LOG.log(Level.WARNING, name + ": segment does not close", e);
+            }
+        }
+        if (last != State.ENDING && !dismissed) {
+            String lines = tail;
+            int pid = child == null ? 0 : child.pid();
+            tell(to -> to.died(spec.agent, spec.incarnation, pid, exitCode, lines));
+        }
+        ended.countDown();
+    }
 
-  private void finish(int exitCode) {
-    State last = state;
-    enter(State.ENDED, "exit code " + exitCode);
-    attached = false;
-    keeper.gone(this);
-    AgentProcess child = process;
-    String tail = fault;
-    if (child != null) {
-      child.kill(); // dead by now, unless our own error brought us here
-      awaitOutput(child);
-      tellLastWord();
-      tail = tailOf(child);
-      child.close();
+    private void awaitOutput(AgentProcess child) {
+        long millis = lastWord == null ? 0 : TimeUnit.NANOSECONDS.toMillis(lastWordBy - System.nanoTime());
+        try {
+            child.awaitOutput(Math.max(millis, 1));
+        } catch (InterruptedException e) {
+            // The report is late as it is.
+        }
     }
-    if (segment != null) {
-      try {
-        segment.close();
-      } catch (IOException e) {
-        LOG.log(Level.WARNING, name + ": segment does not close", e);
-      }
-    }
-    if (last != State.ENDING && !dismissed) {
-      String lines = tail;
-      int pid = child == null ? 0 : child.pid();
-      tell(to -> to.died(spec.agent, spec.incarnation, pid, exitCode, lines));
-    }
-    ended.countDown();
-  }
 
-  private void awaitOutput(AgentProcess child) {
-    long millis = lastWord == null ? 0 : TimeUnit.NANOSECONDS.toMillis(lastWordBy - System.nanoTime());
-    try {
-      child.awaitOutput(Math.max(millis, 1));
-    } catch (InterruptedException e) {
-      // The report is late as it is.
+    private String tailOf(AgentProcess child) {
+        try {
+            String printed = child.tail();
+            return fault.isEmpty() ? printed : printed.isEmpty() ? fault : printed + "\n" + fault;
+        } catch (InterruptedException e) {
+            return fault;
+        }
     }
-  }
 
-  private String tailOf(AgentProcess child) {
-    try {
-      String printed = child.tail();
-      return fault.isEmpty() ? printed : printed.isEmpty() ? fault : printed + "\n" + fault;
-    } catch (InterruptedException e) {
-      return fault;
+    /** A listener's error is its own. */
+    private void tell(Consumer<AgentEvents> report) {
+        try {
+            report.accept(events);
+        } catch (RuntimeException e) {
+            LOG.log(Level.WARNING, name + ": a report failed", e);
+        }
     }
-  }
-
-  /** A listener's error is its own. */
-  private void tell(Consumer<AgentEvents> report) {
-    try {
-      report.accept(events);
-    } catch (RuntimeException e) {
-      LOG.log(Level.WARNING, name + ": a report failed", e);
-    }
-  }
 }

@@ -8,24 +8,24 @@ import java.util.Map;
  * (its output apart); an implementation passes on and returns, since meanwhile that agent is not served.
  */
 public interface AgentEvents {
-  /** The fields of Hello, as in {@code mpca/wire/messages.py}. */
-  void hello(Map<String, Object> hello);
+    /** The fields of Hello, as in {@code mpca/wire/messages.py}. */
+    void hello(Map<String, Object> hello);
 
-  /** The process ended by a signal or exit code, without Finished or Failed before. Exit code 128 + n: signal n. */
-  void died(int agent, int incarnation, int pid, int exitCode, String tail);
+    /** The process ended by a signal or exit code, without Finished or Failed before. Exit code 128 + n: signal n. */
+    void died(int agent, int incarnation, int pid, int exitCode, String tail);
 
-  /** The user's code raised. */
-  void failed(int agent, int incarnation, String error, String traceback);
+    /** The user's code raised. */
+    void failed(int agent, int incarnation, String error, String traceback);
 
-  /** The train function returned. */
-  void finished(int agent, int incarnation, byte[] returns);
+    /** The train function returned. */
+    void finished(int agent, int incarnation, byte[] returns);
 
-  /** The fields of Progress, and {@code data_read} and {@code data_remote}: bytes of files that were read for the agent. */
-  void progress(int agent, int incarnation, Map<String, Object> progress);
+    /** The fields of Progress, and {@code data_read} and {@code data_remote}: bytes of files that were read for the agent. */
+    void progress(int agent, int incarnation, Map<String, Object> progress);
 
-  /** Lines that the agent printed. */
-  void output(int agent, int incarnation, List<String> lines);
+    /** Lines that the agent printed. */
+    void output(int agent, int incarnation, List<String> lines);
 
-  /** An agent that had been late answered after all; its bytes were dropped. */
-  void back(int agent, int incarnation);
+    /** An agent that had been late answered after all; its bytes were dropped. */
+    void back(int agent, int incarnation);
 }

@@ -23,244 +23,250 @@ import org.mpca.wire.Late;
  * <p>Concurrency: any thread may call anything; no call waits longer than it says.
  */
 public final class AgentRegistry {
-  private static final Logger LOG = Logger.getLogger("mpca.agent");
+    private static final Logger LOG = Logger.getLogger("mpca.agent");
 
-  private static AgentRegistry instance;
+    private static AgentRegistry instance;
 
-  private final Map<String, AgentConductor> agents = new ConcurrentHashMap<>();
-  private final Map<String, SnapshotKeeper> keepers = new ConcurrentHashMap<>();
-  private volatile FileReads files = url -> {
-    throw new IOException("no client of the cluster's storage on this executor: url=" + url);
-  };
-  private volatile boolean closed;
+    private final Map<String, AgentConductor> agents = new ConcurrentHashMap<>();
+    private final Map<String, SnapshotKeeper> keepers = new ConcurrentHashMap<>();
+    private volatile FileReads files = url -> {
+        throw new IOException("no client of the cluster's storage on this executor: url=" + url);
+    };
+    private volatile boolean closed;
 
-  public AgentRegistry() {}
+    public AgentRegistry() {}
 
-  /** The one of this executor's JVM; a new one after {@link #shutdown}. */
-  public static synchronized AgentRegistry get() {
-    if (instance == null || instance.closed) {
-      instance = new AgentRegistry();
-    }
-    return instance;
-  }
-
-  /** Who reads files for agents that are started from now on. */
-  public void readFiles(FileReads reads) {
-    files = reads;
-  }
-
-  /**
-   * Starts the process and returns at once; what comes of it, a failed start included, comes as events. An agent that
-   * lives already in this incarnation is only bound to {@code events}; one that lives in an older one is killed.
-   */
-  public synchronized void start(LaunchSpec spec, AgentEvents events) {
-    if (closed) {
-      throw new IllegalStateException("registry is shut down: run=" + spec.run + ", agent=" + spec.agent);
-    }
-    agents.values().removeIf(one -> !one.alive());
-    for (AgentConductor other : agents.values()) {
-      if (other.spec.run.equals(spec.run) && other.spec.agent == spec.agent) {
-        if (other.spec.incarnation == spec.incarnation) {
-          other.rebind(events);
-          return;
+    /** The one of this executor's JVM; a new one after {@link #shutdown}. */
+    public static synchronized AgentRegistry get() {
+        if (instance == null || instance.closed) {
+            instance = new AgentRegistry();
         }
-        LOG.warning("older incarnation is killed: agent=" + spec.agent + " incarnation=" + other.spec.incarnation);
-        other.kill(true);
-      }
+        return instance;
     }
-    SnapshotKeeper keeper = keepers.computeIfAbsent(spec.run, SnapshotKeeper::new);
-    AgentConductor conductor = new AgentConductor(spec, events, keeper, files);
-    agents.put(name(spec.run, spec.agent, spec.incarnation), conductor);
-    conductor.start();
-  }
 
-  /** Waits until the process is gone and all that it had to say was reported. True as well when it was never here. */
-  public boolean awaitEnd(String run, int agent, int incarnation, long millis) throws InterruptedException {
-    AgentConductor conductor = find(run, agent, incarnation);
-    return conductor == null || conductor.awaitEnd(millis);
-  }
-
-  public boolean alive(String run, int agent, int incarnation) {
-    AgentConductor conductor = find(run, agent, incarnation);
-    return conductor != null && conductor.alive();
-  }
-
-  /** For rediscovery. */
-  public List<AgentStatus> living(String run) {
-    List<AgentStatus> living = new ArrayList<>();
-    for (AgentConductor one : agents.values()) {
-      if (one.spec.run.equals(run) && one.alive()) {
-        living.add(one.status());
-      }
+    /** Who reads files for agents that are started from now on. */
+    public void readFiles(FileReads reads) {
+        files = reads;
     }
-    return living;
-  }
 
-  /** Idempotent at the agent. An agent that is not here needs none. */
-  public void begin(String run, int agent, int incarnation) {
-    AgentConductor conductor = find(run, agent, incarnation);
-    if (conductor != null) {
-      conductor.begin();
-    }
-  }
-
-  /** Passes on who reads the data; an agent that is not here reads nothing. */
-  public void tellMembers(String run, int agent, int incarnation, int version, Map<?, ?> members) {
-    AgentConductor conductor = find(run, agent, incarnation);
-    if (conductor != null) {
-      conductor.tellMembers(version, members);
-    }
-  }
-
-  public void stop(String run, int agent, int incarnation, String reason) {
-    AgentConductor conductor = find(run, agent, incarnation);
-    if (conductor != null) {
-      conductor.stop(reason);
-    }
-  }
-
-  /** Interrupts no agent. Gives the same object for the same key until its cycle is forgotten. */
-  public YieldContext yield(YieldKey key) {
-    SnapshotKeeper keeper = keepers.get(key.run);
-    if (keeper == null) {
-      return new YieldContext(this, key); // no agent of this run was ever here: freezing it says so
-    }
-    return keeper.yields.computeIfAbsent(key, made -> {
-      keeper.made(made);
-      return new YieldContext(this, made);
-    });
-  }
-
-  /**
-   * Freezes the yields of several agents at once: they are interrupted side by side, and one that is late throws nothing.
-   *
-   * @param keys of one (run, epoch, cycle, shard), one an agent
-   * @param deadlineNanos of System.nanoTime; what is not frozen then is closed for good, with the reason in {@link Freezing#late}
-   */
-  public Freezing freeze(List<YieldKey> keys, long deadlineNanos) throws InterruptedException {
-    checkAlike(keys);
-    YieldKey first = keys.get(0);
-    SnapshotKeeper keeper = keepers.get(first.run);
-    if (keeper == null) {
-      return SnapshotKeeper.noneOf(keys, Late.NO_SUCH_INCARNATION);
-    }
-    for (YieldKey key : keys) {
-      this.yield(key).touch();
-    }
-    CompletableFuture<Freezing> answer = keeper.freeze(keys);
-    try {
-      return answer.get(Math.max(0, deadlineNanos - System.nanoTime()), TimeUnit.NANOSECONDS);
-    } catch (TimeoutException late) {
-      keeper.deadline(first.epoch, first.cycle);
-      return settled(answer, "freeze of " + first);
-    } catch (ExecutionException e) {
-      throw new IllegalStateException("freeze failed: " + first, e);
-    }
-  }
-
-  /** Drops the yields of that cycle and of those before it. */
-  public void forget(String run, int epoch, int cycle) {
-    SnapshotKeeper keeper = keepers.get(run);
-    if (keeper != null) {
-      keeper.forget(epoch, cycle);
-    }
-  }
-
-  /**
-   * Hands a downloaded joint shard over.
-   *
-   * @return whether to acknowledge: it lies in the agent's slot or waits for it, or a newer one does. False: no such
-   * agent
-   */
-  public boolean offer(String run, int agent, int incarnation, Arrival arrival) throws InterruptedException {
-    SnapshotKeeper keeper = keepers.get(run);
-    return keeper != null && settled(keeper.offer(agent, incarnation, arrival), "offer to agent " + agent);
-  }
-
-  /** Reports of all agents go to {@code events} from now on. */
-  public void rebind(AgentEvents events) {
-    agents.values().forEach(one -> one.rebind(events));
-  }
-
-  /** Yields of a run that were made and forgotten, and were never read. */
-  public long unread(String run) {
-    SnapshotKeeper keeper = keepers.get(run);
-    return keeper == null ? 0 : keeper.unread.get();
-  }
-
-  /** Arrivals of a run that a newer one made useless before their agent took them. */
-  public long superseded(String run) {
-    SnapshotKeeper keeper = keepers.get(run);
-    return keeper == null ? 0 : keeper.superseded.get();
-  }
-
-  /** Ends a run here: kills its agents, without reports, and ends its threads, within seconds. */
-  public void close(String run) {
-    closeAll(run::equals);
-  }
-
-  /** Ends all runs and refuses new ones. All threads end but mpca-spawner. Safe to call twice. */
-  public void shutdown() {
-    synchronized (this) {
-      closed = true; // whoever was inside start() has put its agent in by now
-    }
-    closeAll(run -> true);
-  }
-
-  private void closeAll(Predicate<String> which) {
-    long by = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.CLOSE_MS);
-    List<AgentConductor> ending = new ArrayList<>(agents.values());
-    ending.removeIf(one -> !which.test(one.spec.run));
-    ending.forEach(one -> one.kill(true));
-    try {
-      for (AgentConductor one : ending) {
-        if (!one.awaitEnd(millisUntil(by))) {
-          LOG.warning("agent outlives its run: agent=" + one.spec.agent + " incarnation=" + one.spec.incarnation);
+    /**
+     * Starts the process and returns at once; what comes of it, a failed start included, comes as events. An agent that
+     * lives already in this incarnation is only bound to {@code events}; one that lives in an older one is killed.
+     */
+    public synchronized void start(LaunchSpec spec, AgentEvents events) {
+        if (closed) {
+            throw new IllegalStateException("registry is shut down: run=" + spec.run + ", agent=" + spec.agent);
         }
-      }
-      for (String run : new ArrayList<>(keepers.keySet())) {
-        if (which.test(run)) {
-          keepers.remove(run).close(millisUntil(by));
+        agents.values().removeIf(one -> !one.alive());
+        for (AgentConductor other : agents.values()) {
+            if (other.spec.run.equals(spec.run) && other.spec.agent == spec.agent) {
+                if (other.spec.incarnation == spec.incarnation) {
+                    other.rebind(events);
+                    return;
+                }
+                LOG.warning(
+                        "older incarnation is killed: agent=" + spec.agent + " incarnation=" + other.spec.incarnation);
+                other.kill(true);
+            }
         }
-      }
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
+        SnapshotKeeper keeper = keepers.computeIfAbsent(spec.run, SnapshotKeeper::new);
+        AgentConductor conductor = new AgentConductor(spec, events, keeper, files);
+        agents.put(name(spec.run, spec.agent, spec.incarnation), conductor);
+        conductor.start();
     }
-    agents.values().removeAll(ending);
-  }
 
-  private static long millisUntil(long nanos) {
-    return Math.max(1, TimeUnit.NANOSECONDS.toMillis(nanos - System.nanoTime()));
-  }
-
-  private AgentConductor find(String run, int agent, int incarnation) {
-    return agents.get(name(run, agent, incarnation));
-  }
-
-  private static String name(String run, int agent, int incarnation) {
-    return run + "/" + agent + "/" + incarnation;
-  }
-
-  private static void checkAlike(List<YieldKey> keys) {
-    if (keys.isEmpty()) {
-      throw new IllegalArgumentException("nothing to freeze");
+    /** Waits until the process is gone and all that it had to say was reported. True as well when it was never here. */
+    public boolean awaitEnd(String run, int agent, int incarnation, long millis) throws InterruptedException {
+        AgentConductor conductor = find(run, agent, incarnation);
+        return conductor == null || conductor.awaitEnd(millis);
     }
-    YieldKey first = keys.get(0);
-    HashSet<Integer> seen = new HashSet<>();
-    for (YieldKey key : keys) {
-      if (!key.run.equals(first.run) || key.epoch != first.epoch || key.cycle != first.cycle
-          || key.shard != first.shard || !seen.add(key.agent)) {
-        throw new IllegalArgumentException(
-            "yields of one freeze differ in more than their agent, or not even there: " + first + ", " + key);
-      }
-    }
-  }
 
-  private static <T> T settled(CompletableFuture<T> answer, String what) throws InterruptedException {
-    try {
-      return answer.get(TimeOuts.KEEPER_MS, TimeUnit.MILLISECONDS);
-    } catch (ExecutionException | TimeoutException e) {
-      throw new IllegalStateException("the keeper does not answer: " + what, e);
+    public boolean alive(String run, int agent, int incarnation) {
+        AgentConductor conductor = find(run, agent, incarnation);
+        return conductor != null && conductor.alive();
     }
-  }
+
+    /** For rediscovery. */
+    public List<AgentStatus> living(String run) {
+        List<AgentStatus> living = new ArrayList<>();
+        for (AgentConductor one : agents.values()) {
+            if (one.spec.run.equals(run) && one.alive()) {
+                living.add(one.status());
+            }
+        }
+        return living;
+    }
+
+    /** Idempotent at the agent. An agent that is not here needs none. */
+    public void begin(String run, int agent, int incarnation) {
+        AgentConductor conductor = find(run, agent, incarnation);
+        if (conductor != null) {
+            conductor.begin();
+        }
+    }
+
+    /** Passes on who reads the data; an agent that is not here reads nothing. */
+    public void tellMembers(String run, int agent, int incarnation, int version, Map<?, ?> members) {
+        AgentConductor conductor = find(run, agent, incarnation);
+        if (conductor != null) {
+            conductor.tellMembers(version, members);
+        }
+    }
+
+    public void stop(String run, int agent, int incarnation, String reason) {
+        AgentConductor conductor = find(run, agent, incarnation);
+        if (conductor != null) {
+            conductor.stop(reason);
+        }
+    }
+
+    /** Interrupts no agent. Gives the same object for the same key until its cycle is forgotten. */
+    public YieldContext yield(YieldKey key) {
+        SnapshotKeeper keeper = keepers.get(key.run);
+        if (keeper == null) {
+            return new YieldContext(this, key); // no agent of this run was ever here: freezing it says so
+        }
+        return keeper.yields.computeIfAbsent(key, made -> {
+            keeper.made(made);
+            return new YieldContext(this, made);
+        });
+    }
+
+    /**
+     * Freezes the yields of several agents at once: they are interrupted side by side, and one that is late throws nothing.
+     *
+     * @param keys of one (run, epoch, cycle, shard), one an agent
+     * @param deadlineNanos of System.nanoTime; what is not frozen then is closed for good, with the reason in {@link Freezing#late}
+     */
+    public Freezing freeze(List<YieldKey> keys, long deadlineNanos) throws InterruptedException {
+        checkAlike(keys);
+        YieldKey first = keys.get(0);
+        SnapshotKeeper keeper = keepers.get(first.run);
+        if (keeper == null) {
+            return SnapshotKeeper.noneOf(keys, Late.NO_SUCH_INCARNATION);
+        }
+        for (YieldKey key : keys) {
+            this.yield(key).touch();
+        }
+        CompletableFuture<Freezing> answer = keeper.freeze(keys);
+        try {
+            return answer.get(Math.max(0, deadlineNanos - System.nanoTime()), TimeUnit.NANOSECONDS);
+        } catch (TimeoutException late) {
+            keeper.deadline(first.epoch, first.cycle);
+            return settled(answer, "freeze of " + first);
+        } catch (ExecutionException e) {
+            throw new IllegalStateException("freeze failed: " + first, e);
+        }
+    }
+
+    /** Drops the yields of that cycle and of those before it. */
+    public void forget(String run, int epoch, int cycle) {
+        SnapshotKeeper keeper = keepers.get(run);
+        if (keeper != null) {
+            keeper.forget(epoch, cycle);
+        }
+    }
+
+    /**
+     * Hands a downloaded joint shard over.
+     *
+     * @return whether to acknowledge: it lies in the agent's slot or waits for it, or a newer one does. False: no such
+     * agent
+     */
+    public boolean offer(String run, int agent, int incarnation, Arrival arrival) throws InterruptedException {
+        SnapshotKeeper keeper = keepers.get(run);
+        return keeper != null && settled(keeper.offer(agent, incarnation, arrival), "offer to agent " + agent);
+    }
+
+    /** Reports of all agents go to {@code events} from now on. */
+    public void rebind(AgentEvents events) {
+        agents.values().forEach(one -> one.rebind(events));
+    }
+
+    /** Yields of a run that were made and forgotten, and were never read. */
+    public long unread(String run) {
+        SnapshotKeeper keeper = keepers.get(run);
+        return keeper == null ? 0 : keeper.unread.get();
+    }
+
+    /** Arrivals of a run that a newer one made useless before their agent took them. */
+    public long superseded(String run) {
+        SnapshotKeeper keeper = keepers.get(run);
+        return keeper == null ? 0 : keeper.superseded.get();
+    }
+
+    /** Ends a run here: kills its agents, without reports, and ends its threads, within seconds. */
+    public void close(String run) {
+        closeAll(run::equals);
+    }
+
+    /** Ends all runs and refuses new ones. All threads end but mpca-spawner. Safe to call twice. */
+    public void shutdown() {
+        synchronized (this) {
+            closed = true; // whoever was inside start() has put its agent in by now
+        }
+        closeAll(run -> true);
+    }
+
+    private void closeAll(Predicate<String> which) {
+        long by = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.CLOSE_MS);
+        List<AgentConductor> ending = new ArrayList<>(agents.values());
+        ending.removeIf(one -> !which.test(one.spec.run));
+        ending.forEach(one -> one.kill(true));
+        try {
+            for (AgentConductor one : ending) {
+                if (!one.awaitEnd(millisUntil(by))) {
+                    LOG.warning(
+                            "agent outlives its run: agent=" + one.spec.agent + " incarnation=" + one.spec.incarnation);
+                }
+            }
+            for (String run : new ArrayList<>(keepers.keySet())) {
+                if (which.test(run)) {
+                    keepers.remove(run).close(millisUntil(by));
+                }
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+        agents.values().removeAll(ending);
+    }
+
+    private static long millisUntil(long nanos) {
+        return Math.max(1, TimeUnit.NANOSECONDS.toMillis(nanos - System.nanoTime()));
+    }
+
+    private AgentConductor find(String run, int agent, int incarnation) {
+        return agents.get(name(run, agent, incarnation));
+    }
+
+    private static String name(String run, int agent, int incarnation) {
+        return run + "/" + agent + "/" + incarnation;
+    }
+
+    private static void checkAlike(List<YieldKey> keys) {
+        if (keys.isEmpty()) {
+            throw new IllegalArgumentException("nothing to freeze");
+        }
+        YieldKey first = keys.get(0);
+        HashSet<Integer> seen = new HashSet<>();
+        for (YieldKey key : keys) {
+            if (!key.run.equals(first.run)
+                    || key.epoch != first.epoch
+                    || key.cycle != first.cycle
+                    || key.shard != first.shard
+                    || !seen.add(key.agent)) {
+                throw new IllegalArgumentException(
+                        "yields of one freeze differ in more than their agent, or not even there: " + first + ", "
+                                + key);
+            }
+        }
+    }
+
+    private static <T> T settled(CompletableFuture<T> answer, String what) throws InterruptedException {
+        try {
+            return answer.get(TimeOuts.KEEPER_MS, TimeUnit.MILLISECONDS);
+        } catch (ExecutionException | TimeoutException e) {
+            throw new IllegalStateException("the keeper does not answer: " + what, e);
+        }
+    }
 }

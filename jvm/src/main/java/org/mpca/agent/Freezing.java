@@ -11,13 +11,13 @@ import org.mpca.wire.Late;
  * <p>Concurrency: immutable.
  */
 public final class Freezing {
-  /** By agent number, ascending. */
-  public final Map<Integer, FrozenYield> frozen;
-  /** Agent to reason, for those that are not in {@code frozen}. */
-  public final Map<Integer, Late> late;
+    /** By agent number, ascending. */
+    public final Map<Integer, FrozenYield> frozen;
+    /** Agent to reason, for those that are not in {@code frozen}. */
+    public final Map<Integer, Late> late;
 
-  public Freezing(Map<Integer, FrozenYield> frozen, Map<Integer, Late> late) {
-    this.frozen = Collections.unmodifiableMap(new TreeMap<>(frozen));
-    this.late = Collections.unmodifiableMap(new TreeMap<>(late));
-  }
+    public Freezing(Map<Integer, FrozenYield> frozen, Map<Integer, Late> late) {
+        this.frozen = Collections.unmodifiableMap(new TreeMap<>(frozen));
+        this.late = Collections.unmodifiableMap(new TreeMap<>(late));
+    }
 }

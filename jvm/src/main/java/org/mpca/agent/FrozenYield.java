@@ -6,27 +6,28 @@ package org.mpca.agent;
  * <p>Concurrency: immutable, as long as nobody writes to {@code data}.
  */
 public final class FrozenYield {
-  /** Optimiser updates since the agent's last snapshot of this shard. */
-  public final int tau;
-  /** CRC-32 of {@code data}. */
-  public final long crc;
-  /** No element is infinite or NaN. */
-  public final boolean finite;
-  /** Euclidean distance from the newest joint state that its executor had handed the agent, from x_0 before the first. */
-  public final double distance;
-  /** The interruption, in seconds of this machine's monotonic clock. */
-  public final double start;
-  public final double end;
-  /** float32, little-endian: the whole shard. Blocks may refer to it, nobody may change it. */
-  public final byte[] data;
+    /** Optimiser updates since the agent's last snapshot of this shard. */
+    public final int tau;
+    /** CRC-32 of {@code data}. */
+    public final long crc;
+    /** No element is infinite or NaN. */
+    public final boolean finite;
+    /** Euclidean distance from the newest joint state that its executor had handed the agent, from x_0 before the first. */
+    public final double distance;
+    /** The interruption, in seconds of this machine's monotonic clock. */
+    public final double start;
 
-  public FrozenYield(int tau, long crc, boolean finite, double distance, double start, double end, byte[] data) {
-    this.tau = tau;
-    this.crc = crc;
-    this.finite = finite;
-    this.distance = distance;
-    this.start = start;
-    this.end = end;
-    this.data = data;
-  }
+    public final double end;
+    /** float32, little-endian: the whole shard. Blocks may refer to it, nobody may change it. */
+    public final byte[] data;
+
+    public FrozenYield(int tau, long crc, boolean finite, double distance, double start, double end, byte[] data) {
+        this.tau = tau;
+        this.crc = crc;
+        this.finite = finite;
+        this.distance = distance;
+        this.start = start;
+        this.end = end;
+        this.data = data;
+    }
 }

@@ -13,25 +13,31 @@ import java.util.Map;
  * <p>Concurrency: immutable.
  */
 public final class LaunchSpec {
-  public final String run;
-  public final int agent;
-  public final int incarnation;
-  public final List<String> command;
-  /** Added to the executor's own environment; an empty value removes the variable. */
-  public final Map<String, String> env;
-  /** The packed Start message, a frame's body. */
-  public final byte[] startMessage;
-  /** Null: the executor's own. */
-  public final File workDir;
+    public final String run;
+    public final int agent;
+    public final int incarnation;
+    public final List<String> command;
+    /** Added to the executor's own environment; an empty value removes the variable. */
+    public final Map<String, String> env;
+    /** The packed Start message, a frame's body. */
+    public final byte[] startMessage;
+    /** Null: the executor's own. */
+    public final File workDir;
 
-  public LaunchSpec(String run, int agent, int incarnation, List<String> command, Map<String, String> env,
-      byte[] startMessage, File workDir) {
-    this.run = run;
-    this.agent = agent;
-    this.incarnation = incarnation;
-    this.command = Collections.unmodifiableList(command);
-    this.env = Collections.unmodifiableMap(new LinkedHashMap<>(env));
-    this.startMessage = startMessage;
-    this.workDir = workDir;
-  }
+    public LaunchSpec(
+            String run,
+            int agent,
+            int incarnation,
+            List<String> command,
+            Map<String, String> env,
+            byte[] startMessage,
+            File workDir) {
+        this.run = run;
+        this.agent = agent;
+        this.incarnation = incarnation;
+        this.command = Collections.unmodifiableList(command);
+        this.env = Collections.unmodifiableMap(new LinkedHashMap<>(env));
+        this.startMessage = startMessage;
+        this.workDir = workDir;
+    }
 }

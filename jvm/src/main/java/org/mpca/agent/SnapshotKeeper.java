@@ -27,223 +27,224 @@ import org.mpca.wire.Late;
  * which return at once. It never waits for anybody.
  */
 final class SnapshotKeeper implements Runnable, ExecutorState.Performer {
-  private static final Logger LOG = Logger.getLogger("mpca.agent");
+    private static final Logger LOG = Logger.getLogger("mpca.agent");
 
-  /** Yields by key; made on any thread, frozen and dropped on this one. */
-  final Map<YieldKey, YieldContext> yields = new ConcurrentHashMap<>();
-  /** Totals, for reports. */
-  final AtomicLong unread = new AtomicLong();
-  final AtomicLong superseded = new AtomicLong();
+    /** Yields by key; made on any thread, frozen and dropped on this one. */
+    final Map<YieldKey, YieldContext> yields = new ConcurrentHashMap<>();
+    /** Totals, for reports. */
+    final AtomicLong unread = new AtomicLong();
 
-  private final String run;
-  private final Thread thread;
-  private final LinkedBlockingQueue<Runnable> commands = new LinkedBlockingQueue<>();
-  private volatile boolean closed;
+    final AtomicLong superseded = new AtomicLong();
 
-  private final ExecutorState executor = new ExecutorState();
-  private int epoch = Integer.MIN_VALUE;
-  private final Map<Integer, AgentConductor> conductors = new HashMap<>();
-  private final Map<Long, CompletableFuture<Freezing>> tickets = new HashMap<>();
-  private long lastTicket;
+    private final String run;
+    private final Thread thread;
+    private final LinkedBlockingQueue<Runnable> commands = new LinkedBlockingQueue<>();
+    private volatile boolean closed;
 
-  SnapshotKeeper(String run) {
-    this.run = run;
-    this.thread = new Thread(this, "mpca-snapshots");
-    thread.setDaemon(true);
-    thread.start();
-  }
+    private final ExecutorState executor = new ExecutorState();
+    private int epoch = Integer.MIN_VALUE;
+    private final Map<Integer, AgentConductor> conductors = new HashMap<>();
+    private final Map<Long, CompletableFuture<Freezing>> tickets = new HashMap<>();
+    private long lastTicket;
 
-  /** The answer when nothing can be frozen. */
-  static Freezing noneOf(List<YieldKey> keys, Late reason) {
-    Map<Integer, Late> late = new HashMap<>();
-    keys.forEach(key -> late.put(key.agent, reason));
-    return new Freezing(Collections.emptyMap(), late);
-  }
+    SnapshotKeeper(String run) {
+        this.run = run;
+        this.thread = new Thread(this, "mpca-snapshots");
+        thread.setDaemon(true);
+        thread.start();
+    }
 
-  // ---- called by other threads ----
+    /** The answer when nothing can be frozen. */
+    static Freezing noneOf(List<YieldKey> keys, Late reason) {
+        Map<Integer, Late> late = new HashMap<>();
+        keys.forEach(key -> late.put(key.agent, reason));
+        return new Freezing(Collections.emptyMap(), late);
+    }
 
-  void made(YieldKey key) {
-    commands.add(() -> {
-      if (enter(key.epoch)) {
-        perform(executor.made(key.cycle, key.shard, key.agent, key.incarnation));
-      }
-    });
-  }
+    // ---- called by other threads ----
 
-  /** Keys of one (epoch, cycle, shard). */
-  CompletableFuture<Freezing> freeze(List<YieldKey> keys) {
-    CompletableFuture<Freezing> answer = new CompletableFuture<>();
-    commands.add(() -> {
-      YieldKey first = keys.get(0);
-      if (!enter(first.epoch)) {
-        answer.complete(noneOf(keys, Late.OLDER_DRIVER));
-        return;
-      }
-      long ticket = ++lastTicket;
-      tickets.put(ticket, answer);
-      List<int[]> agents = new ArrayList<>();
-      keys.forEach(key -> agents.add(new int[] {key.agent, key.incarnation}));
-      perform(executor.freeze(ticket, first.cycle, first.shard, agents));
-    });
-    return answer;
-  }
+    void made(YieldKey key) {
+        commands.add(() -> {
+            if (enter(key.epoch)) {
+                perform(executor.made(key.cycle, key.shard, key.agent, key.incarnation));
+            }
+        });
+    }
 
-  void deadline(int ofEpoch, int cycle) {
-    commands.add(() -> {
-      if (ofEpoch == epoch) {
-        perform(executor.deadline(cycle));
-      }
-    });
-  }
+    /** Keys of one (epoch, cycle, shard). */
+    CompletableFuture<Freezing> freeze(List<YieldKey> keys) {
+        CompletableFuture<Freezing> answer = new CompletableFuture<>();
+        commands.add(() -> {
+            YieldKey first = keys.get(0);
+            if (!enter(first.epoch)) {
+                answer.complete(noneOf(keys, Late.OLDER_DRIVER));
+                return;
+            }
+            long ticket = ++lastTicket;
+            tickets.put(ticket, answer);
+            List<int[]> agents = new ArrayList<>();
+            keys.forEach(key -> agents.add(new int[] {key.agent, key.incarnation}));
+            perform(executor.freeze(ticket, first.cycle, first.shard, agents));
+        });
+        return answer;
+    }
 
-  void forget(int ofEpoch, int cycle) {
-    commands.add(() -> {
-      if (enter(ofEpoch)) {
-        perform(executor.forget(cycle));
-      }
-    });
-  }
+    void deadline(int ofEpoch, int cycle) {
+        commands.add(() -> {
+            if (ofEpoch == epoch) {
+                perform(executor.deadline(cycle));
+            }
+        });
+    }
 
-  void up(AgentConductor agent) {
-    commands.add(() -> {
-      perform(executor.agentUp(agent.spec.agent, agent.spec.incarnation));
-      if (executor.lives(agent.spec.agent, agent.spec.incarnation)) {
-        conductors.put(agent.spec.agent, agent);
-      }
-    });
-  }
+    void forget(int ofEpoch, int cycle) {
+        commands.add(() -> {
+            if (enter(ofEpoch)) {
+                perform(executor.forget(cycle));
+            }
+        });
+    }
 
-  void gone(AgentConductor agent) {
-    commands.add(() -> {
-      perform(executor.agentGone(agent.spec.agent, agent.spec.incarnation));
-      conductors.remove(agent.spec.agent, agent);
-    });
-  }
+    void up(AgentConductor agent) {
+        commands.add(() -> {
+            perform(executor.agentUp(agent.spec.agent, agent.spec.incarnation));
+            if (executor.lives(agent.spec.agent, agent.spec.incarnation)) {
+                conductors.put(agent.spec.agent, agent);
+            }
+        });
+    }
 
-  void snapshot(AgentConductor agent, int cycle, int shard, FrozenYield state) {
-    commands.add(() -> {
-      LaunchSpec spec = agent.spec;
-      List<Instruction> instructions =
-          executor.snapshot(spec.agent, spec.incarnation, cycle, shard, state.tau, state.crc, state.finite);
-      if (executor.isFrozen(cycle, spec.agent, spec.incarnation)) {
-        YieldContext context = yields.get(key(cycle, shard, spec.agent, spec.incarnation));
-        if (context != null && !context.frozen()) {
-          context.freezeAs(state); // before the answer goes out
+    void gone(AgentConductor agent) {
+        commands.add(() -> {
+            perform(executor.agentGone(agent.spec.agent, agent.spec.incarnation));
+            conductors.remove(agent.spec.agent, agent);
+        });
+    }
+
+    void snapshot(AgentConductor agent, int cycle, int shard, FrozenYield state) {
+        commands.add(() -> {
+            LaunchSpec spec = agent.spec;
+            List<Instruction> instructions =
+                    executor.snapshot(spec.agent, spec.incarnation, cycle, shard, state.tau, state.crc, state.finite);
+            if (executor.isFrozen(cycle, spec.agent, spec.incarnation)) {
+                YieldContext context = yields.get(key(cycle, shard, spec.agent, spec.incarnation));
+                if (context != null && !context.frozen()) {
+                    context.freezeAs(state); // before the answer goes out
+                }
+            }
+            perform(instructions);
+        });
+    }
+
+    /** Completes with whether to acknowledge. */
+    CompletableFuture<Boolean> offer(int agent, int incarnation, Arrival arrival) {
+        CompletableFuture<Boolean> taken = new CompletableFuture<>();
+        commands.add(() -> {
+            List<Instruction> instructions = executor.offer(agent, incarnation, arrival);
+            perform(instructions);
+            taken.complete(!instructions.isEmpty()); // whatever is taken is acknowledged
+        });
+        return taken;
+    }
+
+    void installed(AgentConductor agent, int shard, long version) {
+        commands.add(() -> perform(executor.installed(agent.spec.agent, agent.spec.incarnation, shard, version)));
+    }
+
+    /** Ends the thread. What was still asked is given up. */
+    void close(long millis) throws InterruptedException {
+        commands.add(() -> closed = true);
+        thread.join(millis);
+    }
+
+    // ---- the keeper's thread ----
+
+    @Override
+    public void run() {
+        while (!closed) {
+            try {
+                commands.take().run();
+            } catch (InterruptedException | RuntimeException e) {
+                LOG.log(Level.SEVERE, "keeper of " + run + " goes on after our own error", e);
+            }
         }
-      }
-      perform(instructions);
-    });
-  }
-
-  /** Completes with whether to acknowledge. */
-  CompletableFuture<Boolean> offer(int agent, int incarnation, Arrival arrival) {
-    CompletableFuture<Boolean> taken = new CompletableFuture<>();
-    commands.add(() -> {
-      List<Instruction> instructions = executor.offer(agent, incarnation, arrival);
-      perform(instructions);
-      taken.complete(!instructions.isEmpty()); // whatever is taken is acknowledged
-    });
-    return taken;
-  }
-
-  void installed(AgentConductor agent, int shard, long version) {
-    commands.add(() -> perform(executor.installed(agent.spec.agent, agent.spec.incarnation, shard, version)));
-  }
-
-  /** Ends the thread. What was still asked is given up. */
-  void close(long millis) throws InterruptedException {
-    commands.add(() -> closed = true);
-    thread.join(millis);
-  }
-
-  // ---- the keeper's thread ----
-
-  @Override
-  public void run() {
-    while (!closed) {
-      try {
-        commands.take().run();
-      } catch (InterruptedException | RuntimeException e) {
-        LOG.log(Level.SEVERE, "keeper of " + run + " goes on after our own error", e);
-      }
+        yields.clear();
+        tickets.values().forEach(one -> one.completeExceptionally(new CancellationException("run is closed: " + run)));
     }
-    yields.clear();
-    tickets.values().forEach(one -> one.completeExceptionally(new CancellationException("run is closed: " + run)));
-  }
 
-  private boolean enter(int of) {
-    if (of > epoch) {
-      perform(executor.forget(Integer.MAX_VALUE));
-      yields.keySet().removeIf(key -> key.epoch < of);
-      epoch = of;
+    private boolean enter(int of) {
+        if (of > epoch) {
+            perform(executor.forget(Integer.MAX_VALUE));
+            yields.keySet().removeIf(key -> key.epoch < of);
+            epoch = of;
+        }
+        return of == epoch;
     }
-    return of == epoch;
-  }
 
-  private void perform(List<Instruction> instructions) {
-    for (Instruction instruction : instructions) {
-      instruction.perform(this);
+    private void perform(List<Instruction> instructions) {
+        for (Instruction instruction : instructions) {
+            instruction.perform(this);
+        }
     }
-  }
 
-  private YieldKey key(int cycle, int shard, int agent, int incarnation) {
-    return new YieldKey(run, epoch, cycle, shard, agent, incarnation);
-  }
-
-  @Override
-  public void interrupt(int agent, int cycle, int shard) {
-    conductors.get(agent).interrupt(cycle, shard);
-  }
-
-  @Override
-  public void answer(long ticket, int cycle, int shard, List<Taken> frozen, Map<Integer, Late> late) {
-    Map<Integer, FrozenYield> states = new HashMap<>();
-    Map<Integer, Late> reasons = new HashMap<>(late);
-    for (Taken one : frozen) {
-      YieldContext context = yields.get(key(cycle, shard, one.agent, one.incarnation));
-      if (context != null) {
-        states.put(one.agent, context.state());
-      } else {
-        reasons.put(one.agent, Late.FORGOTTEN);
-      }
+    private YieldKey key(int cycle, int shard, int agent, int incarnation) {
+        return new YieldKey(run, epoch, cycle, shard, agent, incarnation);
     }
-    tickets.remove(ticket).complete(new Freezing(states, reasons));
-  }
 
-  @Override
-  public void back(int agent, int incarnation) {
-    conductors.get(agent).reportBack();
-  }
+    @Override
+    public void interrupt(int agent, int cycle, int shard) {
+        conductors.get(agent).interrupt(cycle, shard);
+    }
 
-  @Override
-  public void discard(int agent, int cycle, int shard) {
-    LOG.info("late snapshot dropped: agent=" + agent + " cycle=" + cycle + " shard=" + shard);
-  }
+    @Override
+    public void answer(long ticket, int cycle, int shard, List<Taken> frozen, Map<Integer, Late> late) {
+        Map<Integer, FrozenYield> states = new HashMap<>();
+        Map<Integer, Late> reasons = new HashMap<>(late);
+        for (Taken one : frozen) {
+            YieldContext context = yields.get(key(cycle, shard, one.agent, one.incarnation));
+            if (context != null) {
+                states.put(one.agent, context.state());
+            } else {
+                reasons.put(one.agent, Late.FORGOTTEN);
+            }
+        }
+        tickets.remove(ticket).complete(new Freezing(states, reasons));
+    }
 
-  @Override
-  public void write(int agent, Arrival arrival) {
-    conductors.get(agent).write(arrival);
-  }
+    @Override
+    public void back(int agent, int incarnation) {
+        conductors.get(agent).reportBack();
+    }
 
-  @Override
-  public void supersede(int agent, int shard, long version) {
-    superseded.incrementAndGet();
-  }
+    @Override
+    public void discard(int agent, int cycle, int shard) {
+        LOG.info("late snapshot dropped: agent=" + agent + " cycle=" + cycle + " shard=" + shard);
+    }
 
-  @Override
-  public void acknowledge(int agent, int shard, long version) {
-    // Whoever offered is told by the future, and tells the driver.
-  }
+    @Override
+    public void write(int agent, Arrival arrival) {
+        conductors.get(agent).write(arrival);
+    }
 
-  @Override
-  public void drop(int cycle, int number) {
-    unread.addAndGet(number);
-    yields.values().removeIf(context -> {
-      boolean gone = context.key().cycle == cycle && context.key().epoch == epoch;
-      if (gone) {
-        context.forget();
-      }
-      return gone;
-    });
-  }
+    @Override
+    public void supersede(int agent, int shard, long version) {
+        superseded.incrementAndGet();
+    }
+
+    @Override
+    public void acknowledge(int agent, int shard, long version) {
+        // Whoever offered is told by the future, and tells the driver.
+    }
+
+    @Override
+    public void drop(int cycle, int number) {
+        unread.addAndGet(number);
+        yields.values().removeIf(context -> {
+            boolean gone = context.key().cycle == cycle && context.key().epoch == epoch;
+            if (gone) {
+                context.forget();
+            }
+            return gone;
+        });
+    }
 }

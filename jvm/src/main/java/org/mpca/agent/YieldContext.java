@@ -24,135 +24,135 @@ import org.mpca.wire.Late;
  */
 @DefaultSerializer(YieldContextKryo.class)
 public final class YieldContext implements Externalizable {
-  private static final long serialVersionUID = 1L;
+    private static final long serialVersionUID = 1L;
 
-  private transient AgentRegistry registry;
-  private transient YieldKey key;
-  private transient volatile FrozenYield frozen;
-  private transient volatile boolean touched;
-  private transient volatile boolean forgotten;
+    private transient AgentRegistry registry;
+    private transient YieldKey key;
+    private transient volatile FrozenYield frozen;
+    private transient volatile boolean touched;
+    private transient volatile boolean forgotten;
 
-  /** For deserialisation only. */
-  public YieldContext() {}
+    /** For deserialisation only. */
+    public YieldContext() {}
 
-  YieldContext(AgentRegistry registry, YieldKey key) {
-    this.registry = registry;
-    this.key = key;
-  }
-
-  public YieldKey key() {
-    if (key == null) {
-      throw new IllegalStateException("this yield was copied by a serialiser that knows neither Externalizable nor"
-          + " Kryo's annotation: its state did not come along");
+    YieldContext(AgentRegistry registry, YieldKey key) {
+        this.registry = registry;
+        this.key = key;
     }
-    return key;
-  }
 
-  /**
-   * The frozen state; interrupts the agent at the first call.
-   *
-   * @param deadlineNanos of System.nanoTime; the wait ends there
-   * @throws LateAgentException the agent did not answer in time; what it answers later is dropped
-   * @throws AgentGoneException the agent is not here in this incarnation, or died first, or the cycle was forgotten
-   */
-  public FrozenYield freeze(long deadlineNanos)
-      throws LateAgentException, AgentGoneException, InterruptedException {
-    YieldKey mine = key();
-    touched = true;
-    if (frozen != null) {
-      return frozen;
+    public YieldKey key() {
+        if (key == null) {
+            throw new IllegalStateException(
+                    "this yield was copied by a serialiser that knows neither Externalizable nor"
+                            + " Kryo's annotation: its state did not come along");
+        }
+        return key;
     }
-    if (forgotten || registry == null) {
-      throw new AgentGoneException(Late.FORGOTTEN + ": " + mine);
+
+    /**
+     * The frozen state; interrupts the agent at the first call.
+     *
+     * @param deadlineNanos of System.nanoTime; the wait ends there
+     * @throws LateAgentException the agent did not answer in time; what it answers later is dropped
+     * @throws AgentGoneException the agent is not here in this incarnation, or died first, or the cycle was forgotten
+     */
+    public FrozenYield freeze(long deadlineNanos) throws LateAgentException, AgentGoneException, InterruptedException {
+        YieldKey mine = key();
+        touched = true;
+        if (frozen != null) {
+            return frozen;
+        }
+        if (forgotten || registry == null) {
+            throw new AgentGoneException(Late.FORGOTTEN + ": " + mine);
+        }
+        Freezing freezing = registry.freeze(Collections.singletonList(mine), deadlineNanos);
+        FrozenYield result = freezing.frozen.get(mine.agent);
+        if (result != null) {
+            return result;
+        }
+        Late reason = freezing.late.get(mine.agent);
+        if (reason == Late.DEADLINE) {
+            throw new LateAgentException(reason + ": " + mine);
+        }
+        throw new AgentGoneException(reason + ": " + mine);
     }
-    Freezing freezing = registry.freeze(Collections.singletonList(mine), deadlineNanos);
-    FrozenYield result = freezing.frozen.get(mine.agent);
-    if (result != null) {
-      return result;
+
+    /** Whether anybody has accessed it. */
+    public boolean touched() {
+        return touched;
     }
-    Late reason = freezing.late.get(mine.agent);
-    if (reason == Late.DEADLINE) {
-      throw new LateAgentException(reason + ": " + mine);
+
+    public boolean frozen() {
+        return frozen != null;
     }
-    throw new AgentGoneException(reason + ": " + mine);
-  }
 
-  /** Whether anybody has accessed it. */
-  public boolean touched() {
-    return touched;
-  }
-
-  public boolean frozen() {
-    return frozen != null;
-  }
-
-  /** Interrupts no agent. */
-  @Override
-  public String toString() {
-    return "YieldContext " + key + (frozen != null ? " frozen" : touched ? " asked" : " unread");
-  }
-
-  void touch() {
-    touched = true;
-  }
-
-  FrozenYield state() {
-    return frozen;
-  }
-
-  /** Called by the keeper, once. */
-  void freezeAs(FrozenYield state) {
-    frozen = state;
-  }
-
-  void forget() {
-    forgotten = true;
-  }
-
-  /** For an access without a deadline. */
-  FrozenYield freezeForCopy() throws IOException {
-    try {
-      return freeze(System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.ACCESS_MS));
-    } catch (LateAgentException | AgentGoneException e) {
-      throw new IOException("cannot serialise a yield that was not handed over: " + e.getMessage(), e);
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      throw new IOException("interrupted while the agent hands its shard over: " + key, e);
+    /** Interrupts no agent. */
+    @Override
+    public String toString() {
+        return "YieldContext " + key + (frozen != null ? " frozen" : touched ? " asked" : " unread");
     }
-  }
 
-  /** The copy's side. */
-  void restore(YieldKey key, FrozenYield frozen) {
-    this.key = key;
-    this.frozen = frozen;
-    this.touched = true;
-  }
+    void touch() {
+        touched = true;
+    }
 
-  @Override
-  public void writeExternal(ObjectOutput out) throws IOException {
-    FrozenYield state = freezeForCopy();
-    out.writeObject(key);
-    out.writeInt(state.tau);
-    out.writeLong(state.crc);
-    out.writeBoolean(state.finite);
-    out.writeDouble(state.distance);
-    out.writeDouble(state.start);
-    out.writeDouble(state.end);
-    out.writeInt(state.data.length);
-    out.write(state.data);
-  }
+    FrozenYield state() {
+        return frozen;
+    }
 
-  @Override
-  public void readExternal(ObjectInput in) throws IOException, ClassNotFoundException {
-    YieldKey key = (YieldKey) in.readObject();
-    int tau = in.readInt();
-    long crc = in.readLong();
-    boolean finite = in.readBoolean();
-    double distance = in.readDouble();
-    double start = in.readDouble();
-    double end = in.readDouble();
-    byte[] data = new byte[in.readInt()];
-    in.readFully(data);
-    restore(key, new FrozenYield(tau, crc, finite, distance, start, end, data));
-  }
+    /** Called by the keeper, once. */
+    void freezeAs(FrozenYield state) {
+        frozen = state;
+    }
+
+    void forget() {
+        forgotten = true;
+    }
+
+    /** For an access without a deadline. */
+    FrozenYield freezeForCopy() throws IOException {
+        try {
+            return freeze(System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.ACCESS_MS));
+        } catch (LateAgentException | AgentGoneException e) {
+            throw new IOException("cannot serialise a yield that was not handed over: " + e.getMessage(), e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IOException("interrupted while the agent hands its shard over: " + key, e);
+        }
+    }
+
+    /** The copy's side. */
+    void restore(YieldKey key, FrozenYield frozen) {
+        this.key = key;
+        this.frozen = frozen;
+        this.touched = true;
+    }
+
+    @Override
+    public void writeExternal(ObjectOutput out) throws IOException {
+        FrozenYield state = freezeForCopy();
+        out.writeObject(key);
+        out.writeInt(state.tau);
+        out.writeLong(state.crc);
+        out.writeBoolean(state.finite);
+        out.writeDouble(state.distance);
+        out.writeDouble(state.start);
+        out.writeDouble(state.end);
+        out.writeInt(state.data.length);
+        out.write(state.data);
+    }
+
+    @Override
+    public void readExternal(ObjectInput in) throws IOException, ClassNotFoundException {
+        YieldKey key = (YieldKey) in.readObject();
+        int tau = in.readInt();
+        long crc = in.readLong();
+        boolean finite = in.readBoolean();
+        double distance = in.readDouble();
+        double start = in.readDouble();
+        double end = in.readDouble();
+        byte[] data = new byte[in.readInt()];
+        in.readFully(data);
+        restore(key, new FrozenYield(tau, crc, finite, distance, start, end, data));
+    }
 }

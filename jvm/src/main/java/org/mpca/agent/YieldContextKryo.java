@@ -14,39 +14,52 @@ import java.io.UncheckedIOException;
  * <p>Concurrency: stateless.
  */
 public final class YieldContextKryo extends Serializer<YieldContext> {
-  @Override
-  public void write(Kryo kryo, Output output, YieldContext context) {
-    FrozenYield state;
-    try {
-      state = context.freezeForCopy();
-    } catch (IOException e) {
-      throw new UncheckedIOException(e);
+    @Override
+    public void write(Kryo kryo, Output output, YieldContext context) {
+        FrozenYield state;
+        try {
+            state = context.freezeForCopy();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+        YieldKey key = context.key();
+        output.writeString(key.run);
+        output.writeInt(key.epoch);
+        output.writeInt(key.cycle);
+        output.writeInt(key.shard);
+        output.writeInt(key.agent);
+        output.writeInt(key.incarnation);
+        output.writeInt(state.tau);
+        output.writeLong(state.crc);
+        output.writeBoolean(state.finite);
+        output.writeDouble(state.distance);
+        output.writeDouble(state.start);
+        output.writeDouble(state.end);
+        output.writeInt(state.data.length);
+        output.writeBytes(state.data);
     }
-    YieldKey key = context.key();
-    output.writeString(key.run);
-    output.writeInt(key.epoch);
-    output.writeInt(key.cycle);
-    output.writeInt(key.shard);
-    output.writeInt(key.agent);
-    output.writeInt(key.incarnation);
-    output.writeInt(state.tau);
-    output.writeLong(state.crc);
-    output.writeBoolean(state.finite);
-    output.writeDouble(state.distance);
-    output.writeDouble(state.start);
-    output.writeDouble(state.end);
-    output.writeInt(state.data.length);
-    output.writeBytes(state.data);
-  }
 
-  @Override
-  public YieldContext read(Kryo kryo, Input input, Class<YieldContext> type) {
-    YieldContext context = new YieldContext();
-    kryo.reference(context);
-    YieldKey key = new YieldKey(input.readString(), input.readInt(), input.readInt(), input.readInt(), input.readInt(),
-        input.readInt());
-    context.restore(key, new FrozenYield(input.readInt(), input.readLong(), input.readBoolean(), input.readDouble(),
-        input.readDouble(), input.readDouble(), input.readBytes(input.readInt())));
-    return context;
-  }
+    @Override
+    public YieldContext read(Kryo kryo, Input input, Class<YieldContext> type) {
+        YieldContext context = new YieldContext();
+        kryo.reference(context);
+        YieldKey key = new YieldKey(
+                input.readString(),
+                input.readInt(),
+                input.readInt(),
+                input.readInt(),
+                input.readInt(),
+                input.readInt());
+        context.restore(
+                key,
+                new FrozenYield(
+                        input.readInt(),
+                        input.readLong(),
+                        input.readBoolean(),
+                        input.readDouble(),
+                        input.readDouble(),
+                        input.readDouble(),
+                        input.readBytes(input.readInt())));
+        return context;
+    }
 }

@@ -5,43 +5,48 @@ import java.util.Objects;
 
 /** Names one yield: the state of one shard of one agent for one cycle. Concurrency: immutable. */
 public final class YieldKey implements Serializable {
-  private static final long serialVersionUID = 1L;
+    private static final long serialVersionUID = 1L;
 
-  public final String run;
-  /** Attempt of the driver. */
-  public final int epoch;
-  public final int cycle;
-  public final int shard;
-  public final int agent;
-  public final int incarnation;
+    public final String run;
+    /** Attempt of the driver. */
+    public final int epoch;
 
-  public YieldKey(String run, int epoch, int cycle, int shard, int agent, int incarnation) {
-    this.run = run;
-    this.epoch = epoch;
-    this.cycle = cycle;
-    this.shard = shard;
-    this.agent = agent;
-    this.incarnation = incarnation;
-  }
+    public final int cycle;
+    public final int shard;
+    public final int agent;
+    public final int incarnation;
 
-  @Override
-  public boolean equals(Object other) {
-    if (!(other instanceof YieldKey)) {
-      return false;
+    public YieldKey(String run, int epoch, int cycle, int shard, int agent, int incarnation) {
+        this.run = run;
+        this.epoch = epoch;
+        this.cycle = cycle;
+        this.shard = shard;
+        this.agent = agent;
+        this.incarnation = incarnation;
     }
-    YieldKey that = (YieldKey) other;
-    return run.equals(that.run) && epoch == that.epoch && cycle == that.cycle && shard == that.shard
-        && agent == that.agent && incarnation == that.incarnation;
-  }
 
-  @Override
-  public int hashCode() {
-    return Objects.hash(run, epoch, cycle, shard, agent, incarnation);
-  }
+    @Override
+    public boolean equals(Object other) {
+        if (!(other instanceof YieldKey)) {
+            return false;
+        }
+        YieldKey that = (YieldKey) other;
+        return run.equals(that.run)
+                && epoch == that.epoch
+                && cycle == that.cycle
+                && shard == that.shard
+                && agent == that.agent
+                && incarnation == that.incarnation;
+    }
 
-  @Override
-  public String toString() {
-    return "run=" + run + " epoch=" + epoch + " cycle=" + cycle + " shard=" + shard + " agent=" + agent
-        + " incarnation=" + incarnation;
-  }
+    @Override
+    public int hashCode() {
+        return Objects.hash(run, epoch, cycle, shard, agent, incarnation);
+    }
+
+    @Override
+    public String toString() {
+        return "run=" + run + " epoch=" + epoch + " cycle=" + cycle + " shard=" + shard + " agent=" + agent
+                + " incarnation=" + incarnation;
+    }
 }

@@ -9,7 +9,6 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
-
 import org.mpca.rdd.JobWatch;
 import org.mpca.rdd.Peer;
 import org.mpca.wire.Msgpack;
@@ -22,112 +21,115 @@ import org.mpca.wire.Msgpack;
  * own lock, the queues apart.
  */
 final class Inbox implements JobWatch.Membership {
-  private static final int MOST_AT_ONCE = 1000;
+    private static final int MOST_AT_ONCE = 1000;
 
-  private static Inbox current;
+    private static Inbox current;
 
-  private final Map<String, Peer> hellos = new HashMap<>();
-  private final Map<String, Integer> cores = new HashMap<>();
-  private final LinkedHashMap<String, Peer> ready = new LinkedHashMap<>();
-  private final Set<String> gone = new HashSet<>();
-  private final Map<String, LinkedBlockingQueue<byte[]>> runs = new HashMap<>();
+    private final Map<String, Peer> hellos = new HashMap<>();
+    private final Map<String, Integer> cores = new HashMap<>();
+    private final LinkedHashMap<String, Peer> ready = new LinkedHashMap<>();
+    private final Set<String> gone = new HashSet<>();
+    private final Map<String, LinkedBlockingQueue<byte[]>> runs = new HashMap<>();
 
-  /** Begins anew, for a new SparkContext. */
-  static synchronized Inbox open() {
-    current = new Inbox();
-    return current;
-  }
-
-  static synchronized Inbox current() {
-    if (current == null) {
-      throw new IllegalStateException("no session with mpca's plug-in: add org.mpca.bridge.MpcaPlugin to spark.plugins");
+    /** Begins anew, for a new SparkContext. */
+    static synchronized Inbox open() {
+        current = new Inbox();
+        return current;
     }
-    return current;
-  }
 
-  /** Opens the queue of a run; the executors that are here already are its first events. */
-  synchronized void subscribe(String run) {
-    if (runs.putIfAbsent(run, new LinkedBlockingQueue<>()) != null) {
-      throw new IllegalArgumentException("a run of this name is open in this session: run=" + run);
+    static synchronized Inbox current() {
+        if (current == null) {
+            throw new IllegalStateException(
+                    "no session with mpca's plug-in: add org.mpca.bridge.MpcaPlugin to spark.plugins");
+        }
+        return current;
     }
-    ready.keySet().forEach(executor -> post(run, readyEvent(executor)));
-  }
 
-  synchronized void unsubscribe(String run) {
-    runs.remove(run);
-  }
-
-  /** Enqueues a packed event; those of a run that is over are dropped. */
-  synchronized void post(String run, byte[] event) {
-    LinkedBlockingQueue<byte[]> queue = runs.get(run);
-    if (queue != null) {
-      queue.add(event);
+    /** Opens the queue of a run; the executors that are here already are its first events. */
+    synchronized void subscribe(String run) {
+        if (runs.putIfAbsent(run, new LinkedBlockingQueue<>()) != null) {
+            throw new IllegalArgumentException("a run of this name is open in this session: run=" + run);
+        }
+        ready.keySet().forEach(executor -> post(run, readyEvent(executor)));
     }
-  }
 
-  /** The events of a run, oldest first; waits for the first. */
-  List<byte[]> poll(String run, long timeoutMs) throws InterruptedException {
-    LinkedBlockingQueue<byte[]> queue;
-    synchronized (this) {
-      queue = runs.get(run);
+    synchronized void unsubscribe(String run) {
+        runs.remove(run);
     }
-    List<byte[]> events = new ArrayList<>();
-    byte[] first = queue == null ? null : queue.poll(timeoutMs, TimeUnit.MILLISECONDS);
-    if (first != null) {
-      events.add(first);
-      queue.drainTo(events, MOST_AT_ONCE - 1);
+
+    /** Enqueues a packed event; those of a run that is over are dropped. */
+    synchronized void post(String run, byte[] event) {
+        LinkedBlockingQueue<byte[]> queue = runs.get(run);
+        if (queue != null) {
+            queue.add(event);
+        }
     }
-    return events;
-  }
 
-  /** Executors that are ready now. */
-  synchronized Map<String, Peer> executors() {
-    return new LinkedHashMap<>(ready);
-  }
-
-  synchronized void hello(Peer peer) {
-    hellos.put(peer.executor, peer);
-    readyIfComplete(peer.executor);
-  }
-
-  @Override
-  public synchronized void added(String executor, String host, int count) {
-    cores.put(executor, count);
-    readyIfComplete(executor);
-  }
-
-  @Override
-  public synchronized void removed(String executor, String reason) {
-    gone.add(executor);
-    hellos.remove(executor);
-    cores.remove(executor);
-    if (ready.remove(executor) != null) {
-      Map<String, Object> event = new LinkedHashMap<>();
-      event.put("kind", "ExecutorLost");
-      event.put("executor", executor);
-      event.put("reason", reason);
-      postToAll(Msgpack.pack(event));
+    /** The events of a run, oldest first; waits for the first. */
+    List<byte[]> poll(String run, long timeoutMs) throws InterruptedException {
+        LinkedBlockingQueue<byte[]> queue;
+        synchronized (this) {
+            queue = runs.get(run);
+        }
+        List<byte[]> events = new ArrayList<>();
+        byte[] first = queue == null ? null : queue.poll(timeoutMs, TimeUnit.MILLISECONDS);
+        if (first != null) {
+            events.add(first);
+            queue.drainTo(events, MOST_AT_ONCE - 1);
+        }
+        return events;
     }
-  }
 
-  private void readyIfComplete(String executor) {
-    // A hello may come after the loss, on another way; ids are never used again.
-    if (!gone.contains(executor) && hellos.containsKey(executor) && cores.containsKey(executor)
-        && ready.put(executor, hellos.get(executor)) == null) {
-      postToAll(readyEvent(executor));
+    /** Executors that are ready now. */
+    synchronized Map<String, Peer> executors() {
+        return new LinkedHashMap<>(ready);
     }
-  }
 
-  private byte[] readyEvent(String executor) {
-    Map<String, Object> event = new LinkedHashMap<>();
-    event.put("kind", "ExecutorReady");
-    event.put("executor", executor);
-    event.put("host", ready.get(executor).host);
-    event.put("cores", cores.get(executor));
-    return Msgpack.pack(event);
-  }
+    synchronized void hello(Peer peer) {
+        hellos.put(peer.executor, peer);
+        readyIfComplete(peer.executor);
+    }
 
-  private void postToAll(byte[] event) {
-    runs.keySet().forEach(run -> post(run, event));
-  }
+    @Override
+    public synchronized void added(String executor, String host, int count) {
+        cores.put(executor, count);
+        readyIfComplete(executor);
+    }
+
+    @Override
+    public synchronized void removed(String executor, String reason) {
+        gone.add(executor);
+        hellos.remove(executor);
+        cores.remove(executor);
+        if (ready.remove(executor) != null) {
+            Map<String, Object> event = new LinkedHashMap<>();
+            event.put("kind", "ExecutorLost");
+            event.put("executor", executor);
+            event.put("reason", reason);
+            postToAll(Msgpack.pack(event));
+        }
+    }
+
+    private void readyIfComplete(String executor) {
+        // A hello may come after the loss, on another way; ids are never used again.
+        if (!gone.contains(executor)
+                && hellos.containsKey(executor)
+                && cores.containsKey(executor)
+                && ready.put(executor, hellos.get(executor)) == null) {
+            postToAll(readyEvent(executor));
+        }
+    }
+
+    private byte[] readyEvent(String executor) {
+        Map<String, Object> event = new LinkedHashMap<>();
+        event.put("kind", "ExecutorReady");
+        event.put("executor", executor);
+        event.put("host", ready.get(executor).host);
+        event.put("cores", cores.get(executor));
+        return Msgpack.pack(event);
+    }
+
+    private void postToAll(byte[] event) {
+        runs.keySet().forEach(run -> post(run, event));
+    }
 }

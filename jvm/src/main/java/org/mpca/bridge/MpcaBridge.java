@@ -6,7 +6,6 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-
 import org.apache.spark.SparkContext;
 import org.mpca.agent.LaunchSpec;
 import org.mpca.rdd.RunDriver;
@@ -21,105 +20,112 @@ import org.mpca.wire.ProtocolException;
  * <p>May be called from any thread; only {@link #poll} waits.
  */
 public final class MpcaBridge {
-  private final String run;
-  private final Inbox inbox;
-  private final RunDriver driver;
-  private final RandomAccessFile segment;
+    private final String run;
+    private final Inbox inbox;
+    private final RunDriver driver;
+    private final RandomAccessFile segment;
 
-  /**
-   * @param context the session's SparkContext, which has {@link MpcaPlugin} among its plug-ins
-   * @param run name of the run, unique in the session
-   * @param epoch attempt of the driver
-   * @param reducer "ranges" or "tree"
-   * @param broadcast "relay" or "torrent"
-   * @param chunkBytes what a shard is cut into, at most; smaller where a range would get fewer than eight
-   * @param segmentPath where the segment can be opened: /proc/PID/fd/N
-   */
-  public MpcaBridge(SparkContext context, String run, int epoch, String reducer, String broadcast, int chunkBytes,
-      String segmentPath) throws IOException {
-    this.run = run;
-    this.inbox = Inbox.current();
-    this.driver = new RunDriver(context, run, epoch, reducer, broadcast, chunkBytes, inbox::executors, this::post);
-    this.segment = new RandomAccessFile(segmentPath, "rw");
-    try {
-      inbox.subscribe(run);
-    } catch (RuntimeException e) {
-      segment.close();
-      throw e;
+    /**
+     * @param context the session's SparkContext, which has {@link MpcaPlugin} among its plug-ins
+     * @param run name of the run, unique in the session
+     * @param epoch attempt of the driver
+     * @param reducer "ranges" or "tree"
+     * @param broadcast "relay" or "torrent"
+     * @param chunkBytes what a shard is cut into, at most; smaller where a range would get fewer than eight
+     * @param segmentPath where the segment can be opened: /proc/PID/fd/N
+     */
+    public MpcaBridge(
+            SparkContext context,
+            String run,
+            int epoch,
+            String reducer,
+            String broadcast,
+            int chunkBytes,
+            String segmentPath)
+            throws IOException {
+        this.run = run;
+        this.inbox = Inbox.current();
+        this.driver = new RunDriver(context, run, epoch, reducer, broadcast, chunkBytes, inbox::executors, this::post);
+        this.segment = new RandomAccessFile(segmentPath, "rw");
+        try {
+            inbox.subscribe(run);
+        } catch (RuntimeException e) {
+            segment.close();
+            throw e;
+        }
     }
-  }
 
-  /** Files of HDFS below one folder, for a store of Python's; also before there is a run. See HadoopFiles for `ownersAlone`. */
-  public static HadoopFiles files(SparkContext context, String url, String segmentPath, boolean ownersAlone)
-      throws IOException {
-    return new HadoopFiles(context.hadoopConfiguration(), url, segmentPath, ownersAlone);
-  }
+    /** Files of HDFS below one folder, for a store of Python's; also before there is a run. See HadoopFiles for `ownersAlone`. */
+    public static HadoopFiles files(SparkContext context, String url, String segmentPath, boolean ownersAlone)
+            throws IOException {
+        return new HadoopFiles(context.hadoopConfiguration(), url, segmentPath, ownersAlone);
+    }
 
-  private void post(String ofRun, String kind, Map<String, Object> fields) {
-    Map<String, Object> event = new LinkedHashMap<>(fields);
-    event.put("kind", kind);
-    inbox.post(ofRun, Msgpack.pack(event));
-  }
+    private void post(String ofRun, String kind, Map<String, Object> fields) {
+        Map<String, Object> event = new LinkedHashMap<>(fields);
+        event.put("kind", kind);
+        inbox.post(ofRun, Msgpack.pack(event));
+    }
 
-  /**
-   * Submits the holding job of one agent.
-   *
-   * @param spec msgpack {command: [text], env: {text: text}, start: bytes of the Start message}
-   */
-  public void startAgent(int agent, int incarnation, String executor, byte[] spec) throws ProtocolException {
-    Map<?, ?> fields = (Map<?, ?>) Msgpack.unpack(spec);
-    List<String> command = new ArrayList<>();
-    ((List<?>) fields.get("command")).forEach(word -> command.add((String) word));
-    Map<String, String> env = new LinkedHashMap<>();
-    ((Map<?, ?>) fields.get("env")).forEach((name, value) -> env.put((String) name, (String) value));
-    driver.startAgent(executor,
-        new LaunchSpec(run, agent, incarnation, command, env, (byte[]) fields.get("start"), null));
-  }
+    /**
+     * Submits the holding job of one agent.
+     *
+     * @param spec msgpack {command: [text], env: {text: text}, start: bytes of the Start message}
+     */
+    public void startAgent(int agent, int incarnation, String executor, byte[] spec) throws ProtocolException {
+        Map<?, ?> fields = (Map<?, ?>) Msgpack.unpack(spec);
+        List<String> command = new ArrayList<>();
+        ((List<?>) fields.get("command")).forEach(word -> command.add((String) word));
+        Map<String, String> env = new LinkedHashMap<>();
+        ((Map<?, ?>) fields.get("env")).forEach((name, value) -> env.put((String) name, (String) value));
+        driver.startAgent(
+                executor, new LaunchSpec(run, agent, incarnation, command, env, (byte[]) fields.get("start"), null));
+    }
 
-  /** Submits an order, packed by {@code Order.pack}. Events: OrderDone or OrderFailed, Acknowledged. */
-  public void submit(byte[] order) throws ProtocolException {
-    driver.submit(order);
-  }
+    /** Submits an order, packed by {@code Order.pack}. Events: OrderDone or OrderFailed, Acknowledged. */
+    public void submit(byte[] order) throws ProtocolException {
+        driver.submit(order);
+    }
 
-  /** Ends an order's job; OrderFailed follows. */
-  public void cancel(int order, String reason) {
-    driver.cancel(order, reason);
-  }
+    /** Ends an order's job; OrderFailed follows. */
+    public void cancel(int order, String reason) {
+        driver.cancel(order, reason);
+    }
 
-  /** Writes the sum of a finished order into the segment, from its start on, and frees it. */
-  public void takeSum(int order, int length) throws IOException {
-    driver.takeSum(order, length, segment.getChannel());
-  }
+    /** Writes the sum of a finished order into the segment, from its start on, and frees it. */
+    public void takeSum(int order, int length) throws IOException {
+        driver.takeSum(order, length, segment.getChannel());
+    }
 
-  /** Makes the first `length` bytes of the segment a broadcast; its id. */
-  public int publish(int length) throws IOException {
-    return driver.publish(length, segment.getChannel());
-  }
+    /** Makes the first `length` bytes of the segment a broadcast; its id. */
+    public int publish(int length) throws IOException {
+        return driver.publish(length, segment.getChannel());
+    }
 
-  /** Frees a broadcast on the driver. */
-  public void withdraw(int broadcast) {
-    driver.withdraw(broadcast);
-  }
+    /** Frees a broadcast on the driver. */
+    public void withdraw(int broadcast) {
+        driver.withdraw(broadcast);
+    }
 
-  /** Asks these executors which agents live. Events: AgentsFound, one of each that answers. */
-  public void rediscover(List<String> executors) {
-    driver.rediscover(executors);
-  }
+    /** Asks these executors which agents live. Events: AgentsFound, one of each that answers. */
+    public void rediscover(List<String> executors) {
+        driver.rediscover(executors);
+    }
 
-  /** Events since the last call, oldest first: msgpack [bytes of a map with `kind` and that class's fields, ...]. */
-  public byte[] poll(long timeoutMs) throws InterruptedException {
-    return Msgpack.pack(inbox.poll(run, timeoutMs));
-  }
+    /** Events since the last call, oldest first: msgpack [bytes of a map with `kind` and that class's fields, ...]. */
+    public byte[] poll(long timeoutMs) throws InterruptedException {
+        return Msgpack.pack(inbox.poll(run, timeoutMs));
+    }
 
-  /** What of any run lies on the driver and each executor: msgpack [{executor, blocks, broadcasts, threads, ...}]. */
-  public byte[] inventory() throws Exception {
-    return Msgpack.pack(driver.inventory());
-  }
+    /** What of any run lies on the driver and each executor: msgpack [{executor, blocks, broadcasts, threads, ...}]. */
+    public byte[] inventory() throws Exception {
+        return Msgpack.pack(driver.inventory());
+    }
 
-  /** Kills what is left and frees everything, within seconds; safe to call twice. */
-  public void close() throws IOException, InterruptedException {
-    driver.close();
-    inbox.unsubscribe(run);
-    segment.close();
-  }
+    /** Kills what is left and frees everything, within seconds; safe to call twice. */
+    public void close() throws IOException, InterruptedException {
+        driver.close();
+        inbox.unsubscribe(run);
+        segment.close();
+    }
 }

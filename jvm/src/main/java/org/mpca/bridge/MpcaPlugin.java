@@ -8,7 +8,6 @@ import java.util.Map;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
-
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.plugin.DriverPlugin;
 import org.apache.spark.api.plugin.ExecutorPlugin;
@@ -31,136 +30,139 @@ import org.slf4j.LoggerFactory;
  * half a millisecond for a small one, a second for a megabyte.
  */
 public final class MpcaPlugin implements SparkPlugin {
-  private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
-
-  @Override
-  public DriverPlugin driverPlugin() {
-    return new OnDriver();
-  }
-
-  @Override
-  public ExecutorPlugin executorPlugin() {
-    return new OnExecutor();
-  }
-
-  /** An executor is there: it can be reached and answers. */
-  private static final class Hello implements Serializable {
-    private static final long serialVersionUID = 1;
-
-    final Peer peer;
-
-    Hello(Peer peer) {
-      this.peer = peer;
-    }
-  }
-
-  /** What does the driver's clock show? Answered with its System.nanoTime. */
-  private static final class WhatTime implements Serializable {
-    private static final long serialVersionUID = 1;
-  }
-
-  /** An event of a run, packed, so that the receiver need not look into it. */
-  private static final class Event implements Serializable {
-    private static final long serialVersionUID = 1;
-
-    final String run;
-    final byte[] packed;
-
-    Event(String run, byte[] packed) {
-      this.run = run;
-      this.packed = packed;
-    }
-  }
-
-  /** Runs in one thread of Spark's for all executors: it enqueues and never works. */
-  private static final class OnDriver implements DriverPlugin {
-    private Inbox inbox;
+    private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
 
     @Override
-    public Map<String, String> init(SparkContext context, PluginContext plugin) {
-      inbox = Inbox.open();
-      JobWatch.watch(context, inbox);
-      return Collections.emptyMap();
+    public DriverPlugin driverPlugin() {
+        return new OnDriver();
     }
 
     @Override
-    public Object receive(Object message) {
-      if (message instanceof WhatTime) {
-        return System.nanoTime();
-      }
-      if (message instanceof Hello) {
-        inbox.hello(((Hello) message).peer);
-      } else if (message instanceof Event) {
-        inbox.post(((Event) message).run, ((Event) message).packed);
-      } else {
-        LOG.warn("message of an unknown kind: class={}", message.getClass().getName());
-      }
-      return null;
+    public ExecutorPlugin executorPlugin() {
+        return new OnExecutor();
     }
-  }
 
-  /** Kills the agents when the executor stops; when it is killed they die by their parent-death signal. */
-  private static final class OnExecutor implements ExecutorPlugin, Uplink {
-    private static final int FIRST_QUESTIONS = 5;
-    private static final long ASK_AGAIN_S = 60;
+    /** An executor is there: it can be reached and answers. */
+    private static final class Hello implements Serializable {
+        private static final long serialVersionUID = 1;
 
-    private PluginContext plugin;
-    private ScheduledExecutorService asking;
+        final Peer peer;
 
-    @Override
-    public void init(PluginContext context, Map<String, String> conf) {
-      plugin = context;
-      Peer self = SparkInternals.self();
-      ResourceInformation gpus = context.resources().get("gpu");
-      ExecutorSide.start(self, this, gpus == null ? "" : String.join(",", gpus.addresses()));
-      try {
-        for (int i = 0; i < FIRST_QUESTIONS; i++) { // the first one loads classes on both sides
-          askTime();
+        Hello(Peer peer) {
+            this.peer = peer;
         }
-        context.send(new Hello(self));
-      } catch (Exception e) { // Scala's methods throw what they do not declare
-        throw new IllegalStateException("the driver could not be told that executor " + self.executor + " is there", e);
-      }
-      asking = Executors.newSingleThreadScheduledExecutor(work -> {
-        Thread thread = new Thread(work, "mpca-clock");
-        thread.setDaemon(true);
-        return thread;
-      });
-      asking.scheduleWithFixedDelay(this::askTimeAgain, ASK_AGAIN_S, ASK_AGAIN_S, TimeUnit.SECONDS);
     }
 
-    private void askTime() throws Exception {
-      long sent = System.nanoTime();
-      long theirs = (Long) plugin.ask(new WhatTime());
-      ExecutorSide.driverAnswered(sent, theirs, System.nanoTime());
+    /** What does the driver's clock show? Answered with its System.nanoTime. */
+    private static final class WhatTime implements Serializable {
+        private static final long serialVersionUID = 1;
     }
 
-    private void askTimeAgain() {
-      try {
-        askTime();
-      } catch (Exception e) {
-        LOG.warn("the driver did not say the time; what it said before counts: cause={}", e.toString());
-      }
+    /** An event of a run, packed, so that the receiver need not look into it. */
+    private static final class Event implements Serializable {
+        private static final long serialVersionUID = 1;
+
+        final String run;
+        final byte[] packed;
+
+        Event(String run, byte[] packed) {
+            this.run = run;
+            this.packed = packed;
+        }
     }
 
-    @Override
-    public void send(String run, String kind, Map<String, Object> fields) {
-      Map<String, Object> event = new LinkedHashMap<>(fields);
-      event.put("kind", kind);
-      try {
-        plugin.send(new Event(run, Msgpack.pack(event)));
-      } catch (IOException | RuntimeException e) {
-        // The driver is gone or going: the executor will follow, and its agents with it.
-        LOG.warn("event could not be sent: kind={} run={} cause={}", kind, run, e.toString());
-      }
+    /** Runs in one thread of Spark's for all executors: it enqueues and never works. */
+    private static final class OnDriver implements DriverPlugin {
+        private Inbox inbox;
+
+        @Override
+        public Map<String, String> init(SparkContext context, PluginContext plugin) {
+            inbox = Inbox.open();
+            JobWatch.watch(context, inbox);
+            return Collections.emptyMap();
+        }
+
+        @Override
+        public Object receive(Object message) {
+            if (message instanceof WhatTime) {
+                return System.nanoTime();
+            }
+            if (message instanceof Hello) {
+                inbox.hello(((Hello) message).peer);
+            } else if (message instanceof Event) {
+                inbox.post(((Event) message).run, ((Event) message).packed);
+            } else {
+                LOG.warn(
+                        "message of an unknown kind: class={}",
+                        message.getClass().getName());
+            }
+            return null;
+        }
     }
 
-    @Override
-    public void shutdown() {
-      if (asking != null) {
-        asking.shutdownNow();
-      }
-      AgentRegistry.get().shutdown();
+    /** Kills the agents when the executor stops; when it is killed they die by their parent-death signal. */
+    private static final class OnExecutor implements ExecutorPlugin, Uplink {
+        private static final int FIRST_QUESTIONS = 5;
+        private static final long ASK_AGAIN_S = 60;
+
+        private PluginContext plugin;
+        private ScheduledExecutorService asking;
+
+        @Override
+        public void init(PluginContext context, Map<String, String> conf) {
+            plugin = context;
+            Peer self = SparkInternals.self();
+            ResourceInformation gpus = context.resources().get("gpu");
+            ExecutorSide.start(self, this, gpus == null ? "" : String.join(",", gpus.addresses()));
+            try {
+                for (int i = 0; i < FIRST_QUESTIONS; i++) { // the first one loads classes on both sides
+                    askTime();
+                }
+                context.send(new Hello(self));
+            } catch (Exception e) { // Scala's methods throw what they do not declare
+                throw new IllegalStateException(
+                        "the driver could not be told that executor " + self.executor + " is there", e);
+            }
+            asking = Executors.newSingleThreadScheduledExecutor(work -> {
+                Thread thread = new Thread(work, "mpca-clock");
+                thread.setDaemon(true);
+                return thread;
+            });
+            asking.scheduleWithFixedDelay(this::askTimeAgain, ASK_AGAIN_S, ASK_AGAIN_S, TimeUnit.SECONDS);
+        }
+
+        private void askTime() throws Exception {
+            long sent = System.nanoTime();
+            long theirs = (Long) plugin.ask(new WhatTime());
+            ExecutorSide.driverAnswered(sent, theirs, System.nanoTime());
+        }
+
+        private void askTimeAgain() {
+            try {
+                askTime();
+            } catch (Exception e) {
+                LOG.warn("the driver did not say the time; what it said before counts: cause={}", e.toString());
+            }
+        }
+
+        @Override
+        public void send(String run, String kind, Map<String, Object> fields) {
+            Map<String, Object> event = new LinkedHashMap<>(fields);
+            event.put("kind", kind);
+            try {
+                plugin.send(new Event(run, Msgpack.pack(event)));
+            } catch (IOException | RuntimeException e) {
+                // The driver is gone or going: the executor will follow, and its agents with it.
+                LOG.warn("event could not be sent: kind={} run={} cause={}", kind, run, e.toString());
+            }
+        }
+
+        @Override
+        public void shutdown() {
+            if (asking != null) {
+                asking.shutdownNow();
+            }
+            AgentRegistry.get().shutdown();
+        }
     }
-  }
 }

@@ -18,77 +18,77 @@ import java.util.List;
  * Immutable.
  */
 final class BlockNames implements Serializable {
-  private static final long serialVersionUID = 1;
+    private static final long serialVersionUID = 1;
 
-  private final String prefix;
+    private final String prefix;
 
-  BlockNames(String run, int epoch) {
-    this.prefix = ofRun(run) + epoch + "_";
-  }
-
-  /** What all our names start with. */
-  static final String ALL = "mpca_";
-
-  /** The prefix of all names of a run, in all attempts of the driver. */
-  static String ofRun(String run) {
-    // An underscore ends a field here, so that no run's prefix is another one's; a run's name has no tilde.
-    return ALL + run.replace('_', '~') + "_";
-  }
-
-  String parts(long cycle, long order) {
-    return prefix + "y_" + cycle + "_" + order + "_";
-  }
-
-  String sums() {
-    return prefix + "r_";
-  }
-
-  String sum(long order) {
-    return sums() + order + "_";
-  }
-
-  String kept(long order) {
-    return prefix + "s_" + order + "_";
-  }
-
-  String pieces(int broadcast) {
-    return prefix + "b_" + broadcast + "_";
-  }
-
-  String marks() {
-    return prefix + "m_";
-  }
-
-  String marks(int broadcast) {
-    return marks() + broadcast + "_";
-  }
-
-  String mark(int broadcast, long order, int owner, int batch) {
-    return marks(broadcast) + order + "_" + owner + "_" + batch;
-  }
-
-  /** Whether a block of a run, name and {@link #ofRun prefix} given, was reported to the driver when it was put. */
-  static boolean isReported(String ofRun, String name) {
-    char kind = name.charAt(name.indexOf('_', ofRun.length()) + 1);
-    return kind == 'r' || kind == 'm';
-  }
-
-  /** Names of the numbers from `first` to before `end` under a stem of this class. */
-  static List<String> numbered(String stem, int first, int end) {
-    List<String> names = new ArrayList<>(Math.max(0, end - first));
-    for (int i = first; i < end; i++) {
-      names.add(stem + i);
+    BlockNames(String run, int epoch) {
+        this.prefix = ofRun(run) + epoch + "_";
     }
-    return names;
-  }
 
-  /** The last number of a name: chunk, piece or batch. */
-  static int number(String name) {
-    return Integer.parseInt(name.substring(name.lastIndexOf('_') + 1));
-  }
+    /** What all our names start with. */
+    static final String ALL = "mpca_";
 
-  /** The first number after a stem of this class: the order of a sum's chunk, the broadcast of a mark. */
-  static long numberAfter(String stem, String name) {
-    return Long.parseLong(name.substring(stem.length(), name.indexOf('_', stem.length())));
-  }
+    /** The prefix of all names of a run, in all attempts of the driver. */
+    static String ofRun(String run) {
+        // An underscore ends a field here, so that no run's prefix is another one's; a run's name has no tilde.
+        return ALL + run.replace('_', '~') + "_";
+    }
+
+    String parts(long cycle, long order) {
+        return prefix + "y_" + cycle + "_" + order + "_";
+    }
+
+    String sums() {
+        return prefix + "r_";
+    }
+
+    String sum(long order) {
+        return sums() + order + "_";
+    }
+
+    String kept(long order) {
+        return prefix + "s_" + order + "_";
+    }
+
+    String pieces(int broadcast) {
+        return prefix + "b_" + broadcast + "_";
+    }
+
+    String marks() {
+        return prefix + "m_";
+    }
+
+    String marks(int broadcast) {
+        return marks() + broadcast + "_";
+    }
+
+    String mark(int broadcast, long order, int owner, int batch) {
+        return marks(broadcast) + order + "_" + owner + "_" + batch;
+    }
+
+    /** Whether a block of a run, name and {@link #ofRun prefix} given, was reported to the driver when it was put. */
+    static boolean isReported(String ofRun, String name) {
+        char kind = name.charAt(name.indexOf('_', ofRun.length()) + 1);
+        return kind == 'r' || kind == 'm';
+    }
+
+    /** Names of the numbers from `first` to before `end` under a stem of this class. */
+    static List<String> numbered(String stem, int first, int end) {
+        List<String> names = new ArrayList<>(Math.max(0, end - first));
+        for (int i = first; i < end; i++) {
+            names.add(stem + i);
+        }
+        return names;
+    }
+
+    /** The last number of a name: chunk, piece or batch. */
+    static int number(String name) {
+        return Integer.parseInt(name.substring(name.lastIndexOf('_') + 1));
+    }
+
+    /** The first number after a stem of this class: the order of a sum's chunk, the broadcast of a mark. */
+    static long numberAfter(String stem, String name) {
+        return Long.parseLong(name.substring(stem.length(), name.indexOf('_', stem.length())));
+    }
 }

@@ -7,34 +7,34 @@ import java.nio.channels.FileChannel;
 
 /** Vectors to and from the segment, in steps: for a heap buffer the JDK keeps a direct copy as large as one call's. */
 final class Channels {
-  private static final int STEP_BYTES = 1 << 20;
+    private static final int STEP_BYTES = 1 << 20;
 
-  private Channels() {}
+    private Channels() {}
 
-  /** Writes what is left in `bytes` at a position; how much that was. */
-  static long write(FileChannel channel, long position, ByteBuffer bytes) throws IOException {
-    ByteBuffer rest = bytes.duplicate();
-    long at = position;
-    while (rest.hasRemaining()) {
-      ByteBuffer step = rest.duplicate();
-      step.limit(Math.min(rest.limit(), rest.position() + STEP_BYTES));
-      int written = channel.write(step, at);
-      rest.position(rest.position() + written);
-      at += written;
+    /** Writes what is left in `bytes` at a position; how much that was. */
+    static long write(FileChannel channel, long position, ByteBuffer bytes) throws IOException {
+        ByteBuffer rest = bytes.duplicate();
+        long at = position;
+        while (rest.hasRemaining()) {
+            ByteBuffer step = rest.duplicate();
+            step.limit(Math.min(rest.limit(), rest.position() + STEP_BYTES));
+            int written = channel.write(step, at);
+            rest.position(rest.position() + written);
+            at += written;
+        }
+        return at - position;
     }
-    return at - position;
-  }
 
-  /** The first `length` bytes. */
-  static byte[] read(FileChannel channel, int length) throws IOException {
-    byte[] data = new byte[length];
-    for (int at = 0; at < length; ) {
-      int got = channel.read(ByteBuffer.wrap(data, at, Math.min(STEP_BYTES, length - at)), at);
-      if (got < 0) {
-        throw new EOFException("segment is shorter than the vector: bytes=" + at + ", expected=" + length);
-      }
-      at += got;
+    /** The first `length` bytes. */
+    static byte[] read(FileChannel channel, int length) throws IOException {
+        byte[] data = new byte[length];
+        for (int at = 0; at < length; ) {
+            int got = channel.read(ByteBuffer.wrap(data, at, Math.min(STEP_BYTES, length - at)), at);
+            if (got < 0) {
+                throw new EOFException("segment is shorter than the vector: bytes=" + at + ", expected=" + length);
+            }
+            at += got;
+        }
+        return data;
     }
-    return data;
-  }
 }

@@ -8,7 +8,6 @@ import java.util.List;
 import java.util.concurrent.ExecutorService;
 import java.util.function.Consumer;
 import java.util.zip.CRC32;
-
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -29,104 +28,108 @@ import org.slf4j.LoggerFactory;
  * <p>Concurrency: stateless; safe from any thread.
  */
 final class CheckedBlocks {
-  static final int TRAILER_BYTES = 4;
+    static final int TRAILER_BYTES = 4;
 
-  private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
-  private static final ExecutorService AGAIN = Threads.pool("mpca-fetch");
+    private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
+    private static final ExecutorService AGAIN = Threads.pool("mpca-fetch");
 
-  private CheckedBlocks() {}
+    private CheckedBlocks() {}
 
-  /** A block arrived with a wrong checksum, twice. */
-  static final class Damaged extends IOException {
-    private static final long serialVersionUID = 1;
+    /** A block arrived with a wrong checksum, twice. */
+    static final class Damaged extends IOException {
+        private static final long serialVersionUID = 1;
 
-    Damaged(String message) {
-      super(message);
-    }
-  }
-
-  /** Stores a slice of a heap array by reference, as {@link SparkInternals#put} does. */
-  static void put(String name, byte[] data, int offset, int length) {
-    ByteBuffer slice = ByteBuffer.wrap(data, offset, length).slice();
-    ByteBuffer trailer = ByteBuffer.allocate(TRAILER_BYTES);
-    trailer.putInt(0, checksum(name, slice));
-    SparkInternals.put(name, slice, trailer);
-  }
-
-  /** Pushes an array whose last four bytes are free for the checksum. */
-  static void upload(Peer peer, String name, byte[] block, Consumer<Throwable> done) {
-    SparkInternals.upload(peer, name, seal(name, block), done);
-  }
-
-  /** Fetches as {@link SparkInternals#fetch} does; `arrived` gets what is before the checksum, and only if that is right. */
-  static void fetch(Peer peer, List<String> names, SparkInternals.FetchListener listener) {
-    fetch(peer, names, listener, true);
-  }
-
-  /** The same for one block that came damaged already. */
-  static void fetchOnce(Peer peer, String name, SparkInternals.FetchListener listener) {
-    fetch(peer, Collections.singletonList(name), listener, false);
-  }
-
-  private static void fetch(Peer peer, List<String> names, SparkInternals.FetchListener listener, boolean first) {
-    SparkInternals.fetch(peer, names, new SparkInternals.FetchListener() {
-      @Override
-      public void arrived(String name, ByteBuffer block) {
-        ByteBuffer data = open(name, block);
-        if (data != null) {
-          listener.arrived(name, data);
-        } else if (first) {
-          LOG.warn("damaged on its way, and fetched once more: block={} from={}", name, peer);
-          listener.damaged(name);
-          // Asking may connect anew, and this thread must not be held up.
-          AGAIN.execute(() -> {
-            try {
-              fetchOnce(peer, name, listener);
-            } catch (RuntimeException e) {
-              listener.failed(name, e);
-            }
-          });
-        } else {
-          listener.failed(name, new Damaged("block " + name + " of " + peer + " arrived with a wrong checksum, twice"));
+        Damaged(String message) {
+            super(message);
         }
-      }
-
-      @Override
-      public void failed(String name, Throwable cause) {
-        listener.failed(name, cause);
-      }
-    });
-  }
-
-  /** Puts the checksum into the last four bytes; the whole, ready to be sent. */
-  static ByteBuffer seal(String name, byte[] block) {
-    int length = block.length - TRAILER_BYTES;
-    ByteBuffer whole = ByteBuffer.wrap(block);
-    whole.putInt(length, checksum(name, ByteBuffer.wrap(block, 0, length)));
-    return whole;
-  }
-
-  /** The checksum alone, as bytes. */
-  static byte[] checksumOf(String name, byte[] data) {
-    return ByteBuffer.allocate(TRAILER_BYTES).putInt(checksum(name, ByteBuffer.wrap(data))).array();
-  }
-
-  /** What is before the checksum, or null if that is not right. The position of `block` stays. */
-  static ByteBuffer open(String name, ByteBuffer block) {
-    int length = block.remaining() - TRAILER_BYTES;
-    if (length < 0) {
-      return null;
     }
-    ByteBuffer data = block.slice();
-    int said = data.getInt(length);
-    data.limit(length);
-    return said == checksum(name, data) ? data : null;
-  }
 
-  private static int checksum(String name, ByteBuffer data) {
-    CRC32 crc = new CRC32();
-    crc.update(name.getBytes(StandardCharsets.UTF_8));
-    crc.update(data.duplicate());
-    return (int) crc.getValue();
-  }
+    /** Stores a slice of a heap array by reference, as {@link SparkInternals#put} does. */
+    static void put(String name, byte[] data, int offset, int length) {
+        ByteBuffer slice = ByteBuffer.wrap(data, offset, length).slice();
+        ByteBuffer trailer = ByteBuffer.allocate(TRAILER_BYTES);
+        trailer.putInt(0, checksum(name, slice));
+        SparkInternals.put(name, slice, trailer);
+    }
+
+    /** Pushes an array whose last four bytes are free for the checksum. */
+    static void upload(Peer peer, String name, byte[] block, Consumer<Throwable> done) {
+        SparkInternals.upload(peer, name, seal(name, block), done);
+    }
+
+    /** Fetches as {@link SparkInternals#fetch} does; `arrived` gets what is before the checksum, and only if that is right. */
+    static void fetch(Peer peer, List<String> names, SparkInternals.FetchListener listener) {
+        fetch(peer, names, listener, true);
+    }
+
+    /** The same for one block that came damaged already. */
+    static void fetchOnce(Peer peer, String name, SparkInternals.FetchListener listener) {
+        fetch(peer, Collections.singletonList(name), listener, false);
+    }
+
+    private static void fetch(Peer peer, List<String> names, SparkInternals.FetchListener listener, boolean first) {
+        SparkInternals.fetch(peer, names, new SparkInternals.FetchListener() {
+            @Override
+            public void arrived(String name, ByteBuffer block) {
+                ByteBuffer data = open(name, block);
+                if (data != null) {
+                    listener.arrived(name, data);
+                } else if (first) {
+                    LOG.warn("damaged on its way, and fetched once more: block={} from={}", name, peer);
+                    listener.damaged(name);
+                    // Asking may connect anew, and this thread must not be held up.
+                    AGAIN.execute(() -> {
+                        try {
+                            fetchOnce(peer, name, listener);
+                        } catch (RuntimeException e) {
+                            listener.failed(name, e);
+                        }
+                    });
+                } else {
+                    listener.failed(
+                            name,
+                            new Damaged("block " + name + " of " + peer + " arrived with a wrong checksum, twice"));
+                }
+            }
+
+            @Override
+            public void failed(String name, Throwable cause) {
+                listener.failed(name, cause);
+            }
+        });
+    }
+
+    /** Puts the checksum into the last four bytes; the whole, ready to be sent. */
+    static ByteBuffer seal(String name, byte[] block) {
+        int length = block.length - TRAILER_BYTES;
+        ByteBuffer whole = ByteBuffer.wrap(block);
+        whole.putInt(length, checksum(name, ByteBuffer.wrap(block, 0, length)));
+        return whole;
+    }
+
+    /** The checksum alone, as bytes. */
+    static byte[] checksumOf(String name, byte[] data) {
+        return ByteBuffer.allocate(TRAILER_BYTES)
+                .putInt(checksum(name, ByteBuffer.wrap(data)))
+                .array();
+    }
+
+    /** What is before the checksum, or null if that is not right. The position of `block` stays. */
+    static ByteBuffer open(String name, ByteBuffer block) {
+        int length = block.remaining() - TRAILER_BYTES;
+        if (length < 0) {
+            return null;
+        }
+        ByteBuffer data = block.slice();
+        int said = data.getInt(length);
+        data.limit(length);
+        return said == checksum(name, data) ? data : null;
+    }
+
+    private static int checksum(String name, ByteBuffer data) {
+        CRC32 crc = new CRC32();
+        crc.update(name.getBytes(StandardCharsets.UTF_8));
+        crc.update(data.duplicate());
+        return (int) crc.getValue();
+    }
 }

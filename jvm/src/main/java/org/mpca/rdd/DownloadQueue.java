@@ -2,7 +2,6 @@ package org.mpca.rdd;
 
 import java.util.ArrayDeque;
 import java.util.Deque;
-
 import org.mpca.agent.TimeOuts;
 
 /**
@@ -16,47 +15,47 @@ import org.mpca.agent.TimeOuts;
  */
 final class DownloadQueue {
 
-  /** The first is in hand. */
-  private final Deque<Download> queue = new ArrayDeque<>();
-  /** When the first may be tried again, if it has failed. */
-  private Long pausedUntil;
+    /** The first is in hand. */
+    private final Deque<Download> queue = new ArrayDeque<>();
+    /** When the first may be tried again, if it has failed. */
+    private Long pausedUntil;
 
-  /** An order names a download. */
-  void named(Download download, Download.Attempt attempt) {
-    download.attempt = attempt;
-    if (!queue.contains(download)) {
-      queue.add(download);
+    /** An order names a download. */
+    void named(Download download, Download.Attempt attempt) {
+        download.attempt = attempt;
+        if (!queue.contains(download)) {
+            queue.add(download);
+        }
     }
-  }
 
-  /** The driver needs a download no more. */
-  void forgotten(Download download) {
-    if (queue.peek() == download) {
-      pausedUntil = null;
+    /** The driver needs a download no more. */
+    void forgotten(Download download) {
+        if (queue.peek() == download) {
+            pausedUntil = null;
+        }
+        queue.remove(download);
     }
-    queue.remove(download);
-  }
 
-  /** The download in hand was handed to its agents. */
-  void delivered() {
-    queue.remove();
-  }
-
-  /** The attempt in hand failed. */
-  void failed(long nowMs) {
-    pausedUntil = nowMs + TimeOuts.DOWNLOAD_AGAIN_MS;
-  }
-
-  /** The download whose newest attempt is to be under way, or null. */
-  Download due(long nowMs) {
-    if (pausedUntil != null && nowMs >= pausedUntil) {
-      pausedUntil = null;
+    /** The download in hand was handed to its agents. */
+    void delivered() {
+        queue.remove();
     }
-    return pausedUntil == null ? queue.peek() : null;
-  }
 
-  /** How long until the pause ends; null: there is none, and only an event changes what is due. */
-  Long pauseMs(long nowMs) {
-    return pausedUntil == null ? null : Math.max(0, pausedUntil - nowMs);
-  }
+    /** The attempt in hand failed. */
+    void failed(long nowMs) {
+        pausedUntil = nowMs + TimeOuts.DOWNLOAD_AGAIN_MS;
+    }
+
+    /** The download whose newest attempt is to be under way, or null. */
+    Download due(long nowMs) {
+        if (pausedUntil != null && nowMs >= pausedUntil) {
+            pausedUntil = null;
+        }
+        return pausedUntil == null ? queue.peek() : null;
+    }
+
+    /** How long until the pause ends; null: there is none, and only an event changes what is due. */
+    Long pauseMs(long nowMs) {
+        return pausedUntil == null ? null : Math.max(0, pausedUntil - nowMs);
+    }
 }

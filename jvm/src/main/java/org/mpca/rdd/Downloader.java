@@ -10,7 +10,6 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
-
 import org.mpca.agent.AgentRegistry;
 import org.mpca.agent.Arrival;
 import org.mpca.wire.Order;
@@ -26,241 +25,250 @@ import org.slf4j.LoggerFactory;
  * table is concurrent, since the sweeper looks into it.
  */
 final class Downloader {
-  private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
-  /** How often a fetch looks for what no event tells. */
-  private static final long LOOK_MS = 2;
+    private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
+    /** How often a fetch looks for what no event tells. */
+    private static final long LOOK_MS = 2;
 
-  private final String executor;
-  private final Uplink uplink;
-  private final Sweeper sweeper;
-  private final DriverClock clock;
-  private final LinkedBlockingQueue<Runnable> commands = new LinkedBlockingQueue<>();
-  private final Map<String, Download> downloads = new ConcurrentHashMap<>();
-  private final DownloadQueue queue = new DownloadQueue();
-  /** What is under way; both null between two. */
-  private Download.Attempt attempt;
-  private Fetch fetch;
+    private final String executor;
+    private final Uplink uplink;
+    private final Sweeper sweeper;
+    private final DriverClock clock;
+    private final LinkedBlockingQueue<Runnable> commands = new LinkedBlockingQueue<>();
+    private final Map<String, Download> downloads = new ConcurrentHashMap<>();
+    private final DownloadQueue queue = new DownloadQueue();
+    /** What is under way; both null between two. */
+    private Download.Attempt attempt;
 
-  Downloader(String executor, Uplink uplink, Sweeper sweeper, DriverClock clock) {
-    this.executor = executor;
-    this.uplink = uplink;
-    this.sweeper = sweeper;
-    this.clock = clock;
-    Threads.daemon("mpca-download", this::work).start();
-  }
+    private Fetch fetch;
 
-  // ---- called by other threads ------------------------------------------------------------------------------------------
-
-  /** Begins a download for agents of this executor, or renews one that an order before had begun. */
-  void begin(Order order, Order.Download what, BroadcastSource source, List<Order.AgentRef> agents) {
-    commands.add(() -> {
-      Download download =
-          downloads.computeIfAbsent(key(order.run, order.epoch, what.broadcast), key -> new Download(order, what));
-      queue.named(download, new Download.Attempt(order.order, source, agents));
-    });
-  }
-
-  /** Drops broadcasts and their blocks. */
-  void forget(String run, int epoch, Collection<Long> broadcasts) {
-    if (broadcasts.isEmpty()) {
-      return;
+    Downloader(String executor, Uplink uplink, Sweeper sweeper, DriverClock clock) {
+        this.executor = executor;
+        this.uplink = uplink;
+        this.sweeper = sweeper;
+        this.clock = clock;
+        Threads.daemon("mpca-download", this::work).start();
     }
-    commands.add(() -> {
-      BlockNames names = new BlockNames(run, epoch);
-      for (long broadcast : broadcasts) {
-        Download download = downloads.remove(key(run, epoch, broadcast));
-        if (download != null) {
-          queue.forgotten(download);
-          sweeper.removeLater(() -> SparkInternals.matching(names.pieces((int) broadcast)), false);
-        }
-      }
-      long newest = java.util.Collections.max(broadcasts);
-      sweeper.removeLater(() -> staleMarks(names, run, epoch, newest), true);
-    });
-  }
 
-  /** Forgets a run. When the answer is complete, no more blocks of the run are stored; the caller removes them by prefix. */
-  CompletableFuture<Void> endRun(String run) {
-    return CompletableFuture.runAsync(() -> {
-      downloads.entrySet().removeIf(entry -> {
-        if (!entry.getKey().startsWith(run + "/")) {
-          return false;
-        }
-        queue.forgotten(entry.getValue());
-        return true;
-      });
-      beginOrEnd();
-    }, commands::add);
-  }
+    // ---- called by other threads
+    // ------------------------------------------------------------------------------------------
 
-  /** Marks of forgotten broadcasts. A slow peer may set one later: the next call finds it. */
-  private List<String> staleMarks(BlockNames names, String run, int epoch, long newestForgotten) {
-    List<String> stale = new ArrayList<>();
-    for (String name : SparkInternals.matching(names.marks())) {
-      long broadcast = BlockNames.numberAfter(names.marks(), name);
-      if (broadcast <= newestForgotten && !downloads.containsKey(key(run, epoch, broadcast))) {
-        stale.add(name);
-      }
+    /** Begins a download for agents of this executor, or renews one that an order before had begun. */
+    void begin(Order order, Order.Download what, BroadcastSource source, List<Order.AgentRef> agents) {
+        commands.add(() -> {
+            Download download = downloads.computeIfAbsent(
+                    key(order.run, order.epoch, what.broadcast), key -> new Download(order, what));
+            queue.named(download, new Download.Attempt(order.order, source, agents));
+        });
     }
-    return stale;
-  }
 
-  // ---- the download thread ----------------------------------------------------------------------------------------------
-
-  private void work() {
-    while (true) {
-      try {
-        for (Runnable command = awaitCommand(); command != null; command = commands.poll()) {
-          command.run();
-          beginOrEnd();
+    /** Drops broadcasts and their blocks. */
+    void forget(String run, int epoch, Collection<Long> broadcasts) {
+        if (broadcasts.isEmpty()) {
+            return;
         }
-        beginOrEnd(); // a pause may be over
+        commands.add(() -> {
+            BlockNames names = new BlockNames(run, epoch);
+            for (long broadcast : broadcasts) {
+                Download download = downloads.remove(key(run, epoch, broadcast));
+                if (download != null) {
+                    queue.forgotten(download);
+                    sweeper.removeLater(() -> SparkInternals.matching(names.pieces((int) broadcast)), false);
+                }
+            }
+            long newest = java.util.Collections.max(broadcasts);
+            sweeper.removeLater(() -> staleMarks(names, run, epoch, newest), true);
+        });
+    }
+
+    /** Forgets a run. When the answer is complete, no more blocks of the run are stored; the caller removes them by prefix. */
+    CompletableFuture<Void> endRun(String run) {
+        return CompletableFuture.runAsync(
+                () -> {
+                    downloads.entrySet().removeIf(entry -> {
+                        if (!entry.getKey().startsWith(run + "/")) {
+                            return false;
+                        }
+                        queue.forgotten(entry.getValue());
+                        return true;
+                    });
+                    beginOrEnd();
+                },
+                commands::add);
+    }
+
+    /** Marks of forgotten broadcasts. A slow peer may set one later: the next call finds it. */
+    private List<String> staleMarks(BlockNames names, String run, int epoch, long newestForgotten) {
+        List<String> stale = new ArrayList<>();
+        for (String name : SparkInternals.matching(names.marks())) {
+            long broadcast = BlockNames.numberAfter(names.marks(), name);
+            if (broadcast <= newestForgotten && !downloads.containsKey(key(run, epoch, broadcast))) {
+                stale.add(name);
+            }
+        }
+        return stale;
+    }
+
+    // ---- the download thread
+    // ----------------------------------------------------------------------------------------------
+
+    private void work() {
+        while (true) {
+            try {
+                for (Runnable command = awaitCommand(); command != null; command = commands.poll()) {
+                    command.run();
+                    beginOrEnd();
+                }
+                beginOrEnd(); // a pause may be over
+                if (fetch != null) {
+                    fetch.doWork();
+                }
+            } catch (InterruptedException e) {
+                return;
+            } catch (RuntimeException e) {
+                failed(e);
+            }
+        }
+    }
+
+    private Runnable awaitCommand() throws InterruptedException {
+        Long pauseMs = fetch == null ? queue.pauseMs(nowMs()) : Long.valueOf(LOOK_MS);
+        return pauseMs == null ? commands.take() : commands.poll(pauseMs, TimeUnit.MILLISECONDS);
+    }
+
+    /** Ends the attempt under way if the queue names another one, and begins that one. */
+    private void beginOrEnd() {
+        Download due = queue.due(nowMs());
+        while (attempt != (due == null ? null : due.attempt)) {
+            letGo();
+            if (due != null) {
+                begin(due);
+            }
+            due = queue.due(nowMs());
+        }
+    }
+
+    private void begin(Download download) {
+        if (download.start == null) {
+            download.start = clock.now();
+        }
+        attempt = download.attempt;
+        try {
+            fetch = attempt.source.open(download, new AttemptPort(download, attempt));
+            fetch.begin();
+        } catch (RuntimeException e) {
+            failed(e);
+        }
+    }
+
+    private void letGo() {
         if (fetch != null) {
-          fetch.doWork();
+            fetch.abandon();
         }
-      } catch (InterruptedException e) {
-        return;
-      } catch (RuntimeException e) {
-        failed(e);
-      }
-    }
-  }
-
-  private Runnable awaitCommand() throws InterruptedException {
-    Long pauseMs = fetch == null ? queue.pauseMs(nowMs()) : Long.valueOf(LOOK_MS);
-    return pauseMs == null ? commands.take() : commands.poll(pauseMs, TimeUnit.MILLISECONDS);
-  }
-
-  /** Ends the attempt under way if the queue names another one, and begins that one. */
-  private void beginOrEnd() {
-    Download due = queue.due(nowMs());
-    while (attempt != (due == null ? null : due.attempt)) {
-      letGo();
-      if (due != null) {
-        begin(due);
-      }
-      due = queue.due(nowMs());
-    }
-  }
-
-  private void begin(Download download) {
-    if (download.start == null) {
-      download.start = clock.now();
-    }
-    attempt = download.attempt;
-    try {
-      fetch = attempt.source.open(download, new AttemptPort(download, attempt));
-      fetch.begin();
-    } catch (RuntimeException e) {
-      failed(e);
-    }
-  }
-
-  private void letGo() {
-    if (fetch != null) {
-      fetch.abandon();
-    }
-    fetch = null;
-    attempt = null;
-  }
-
-  private void failed(Exception cause) {
-    Download download = queue.due(nowMs());
-    if (attempt == null || download == null) {
-      LOG.error("the download thread goes on after our own error", cause);
-      return;
-    }
-    LOG.warn("download is tried again: broadcast={} run={} cause={}", download.broadcast, download.run, cause.toString());
-    letGo();
-    queue.failed(nowMs());
-  }
-
-  private void deliver(Download download) {
-    double end = clock.now();
-    Arrival arrival = new Arrival(download.shard, download.version, download.mode, download.alpha, download.data());
-    for (Order.AgentRef agent : download.attempt.agents) {
-      if (download.offerOnce(agent) && !offer(download.run, agent, arrival)) {
-        download.takeBackOffer(agent);
-        continue;
-      }
-      // Sent again when an order names the broadcast again: the driver may have missed the first one.
-      Map<String, Object> event = new LinkedHashMap<>();
-      event.put("broadcast", download.broadcast);
-      event.put("executor", executor);
-      event.put("agent", agent.agent);
-      event.put("incarnation", agent.incarnation);
-      event.put("start", download.start);
-      event.put("end", end);
-      event.put("bytes_in", download.takeBytesIn());
-      event.put("from_driver", download.takeBytesFromDriver());
-      uplink.send(download.run, "Acknowledged", event);
-    }
-  }
-
-  private static boolean offer(String run, Order.AgentRef agent, Arrival arrival) {
-    try {
-      return AgentRegistry.get().offer(run, agent.agent, agent.incarnation, arrival);
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      throw new IllegalStateException("interrupted while an agent is offered broadcast bytes", e);
-    }
-  }
-
-  private static long nowMs() {
-    return TimeUnit.NANOSECONDS.toMillis(System.nanoTime());
-  }
-
-  private static String key(String run, int epoch, long broadcast) {
-    return run + "/" + epoch + "/" + broadcast;
-  }
-
-  /** Where one attempt reports. Its pieces count even if a newer attempt has replaced it; its end does not. */
-  private final class AttemptPort implements Fetch.Port {
-    private final Download download;
-    private final Download.Attempt own;
-
-    AttemptPort(Download download, Download.Attempt own) {
-      this.download = download;
-      this.own = own;
+        fetch = null;
+        attempt = null;
     }
 
-    @Override
-    public void arrived(int piece, int bytes, boolean fromDriver) {
-      commands.add(() -> {
-        if (download.arrived(piece, bytes, fromDriver) && attempt == download.attempt && fetch != null) {
-          fetch.arrived(piece);
+    private void failed(Exception cause) {
+        Download download = queue.due(nowMs());
+        if (attempt == null || download == null) {
+            LOG.error("the download thread goes on after our own error", cause);
+            return;
         }
-      });
+        LOG.warn(
+                "download is tried again: broadcast={} run={} cause={}",
+                download.broadcast,
+                download.run,
+                cause.toString());
+        letGo();
+        queue.failed(nowMs());
     }
 
-    @Override
-    public void arrived(byte[] whole, long fromDriver) {
-      commands.add(() -> download.adopt(whole, fromDriver));
-    }
-
-    @Override
-    public void happened(Runnable event) {
-      commands.add(event);
-    }
-
-    @Override
-    public void done() {
-      commands.add(() -> {
-        if (attempt == own) {
-          deliver(download);
-          queue.delivered();
-          letGo();
+    private void deliver(Download download) {
+        double end = clock.now();
+        Arrival arrival = new Arrival(download.shard, download.version, download.mode, download.alpha, download.data());
+        for (Order.AgentRef agent : download.attempt.agents) {
+            if (download.offerOnce(agent) && !offer(download.run, agent, arrival)) {
+                download.takeBackOffer(agent);
+                continue;
+            }
+            // Sent again when an order names the broadcast again: the driver may have missed the first one.
+            Map<String, Object> event = new LinkedHashMap<>();
+            event.put("broadcast", download.broadcast);
+            event.put("executor", executor);
+            event.put("agent", agent.agent);
+            event.put("incarnation", agent.incarnation);
+            event.put("start", download.start);
+            event.put("end", end);
+            event.put("bytes_in", download.takeBytesIn());
+            event.put("from_driver", download.takeBytesFromDriver());
+            uplink.send(download.run, "Acknowledged", event);
         }
-      });
     }
 
-    @Override
-    public void failed(IOException cause) {
-      commands.add(() -> {
-        if (attempt == own) {
-          Downloader.this.failed(cause);
+    private static boolean offer(String run, Order.AgentRef agent, Arrival arrival) {
+        try {
+            return AgentRegistry.get().offer(run, agent.agent, agent.incarnation, arrival);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IllegalStateException("interrupted while an agent is offered broadcast bytes", e);
         }
-      });
     }
-  }
+
+    private static long nowMs() {
+        return TimeUnit.NANOSECONDS.toMillis(System.nanoTime());
+    }
+
+    private static String key(String run, int epoch, long broadcast) {
+        return run + "/" + epoch + "/" + broadcast;
+    }
+
+    /** Where one attempt reports. Its pieces count even if a newer attempt has replaced it; its end does not. */
+    private final class AttemptPort implements Fetch.Port {
+        private final Download download;
+        private final Download.Attempt own;
+
+        AttemptPort(Download download, Download.Attempt own) {
+            this.download = download;
+            this.own = own;
+        }
+
+        @Override
+        public void arrived(int piece, int bytes, boolean fromDriver) {
+            commands.add(() -> {
+                if (download.arrived(piece, bytes, fromDriver) && attempt == download.attempt && fetch != null) {
+                    fetch.arrived(piece);
+                }
+            });
+        }
+
+        @Override
+        public void arrived(byte[] whole, long fromDriver) {
+            commands.add(() -> download.adopt(whole, fromDriver));
+        }
+
+        @Override
+        public void happened(Runnable event) {
+            commands.add(event);
+        }
+
+        @Override
+        public void done() {
+            commands.add(() -> {
+                if (attempt == own) {
+                    deliver(download);
+                    queue.delivered();
+                    letGo();
+                }
+            });
+        }
+
+        @Override
+        public void failed(IOException cause) {
+            commands.add(() -> {
+                if (attempt == own) {
+                    Downloader.this.failed(cause);
+                }
+            });
+        }
+    }
 }

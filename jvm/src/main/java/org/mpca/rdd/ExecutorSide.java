@@ -7,7 +7,6 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-
 import org.mpca.agent.AgentEvents;
 import org.mpca.agent.AgentRegistry;
 import org.mpca.agent.FileReads;
@@ -19,82 +18,83 @@ import org.slf4j.LoggerFactory;
  * go; this stays. One per JVM, made when the plug-in starts.
  */
 public final class ExecutorSide {
-  private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
-  private static volatile ExecutorSide instance;
+    private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
+    private static volatile ExecutorSide instance;
 
-  final Sweeper sweeper = new Sweeper();
-  final DriverClock clock = new DriverClock();
-  final PartStore parts = new PartStore(sweeper);
-  final KeptSums sums = new KeptSums(sweeper);
-  final Downloader downloader;
+    final Sweeper sweeper = new Sweeper();
+    final DriverClock clock = new DriverClock();
+    final PartStore parts = new PartStore(sweeper);
+    final KeptSums sums = new KeptSums(sweeper);
+    final Downloader downloader;
 
-  /** Addresses of the GPUs that Spark gave this executor, with commas between them; empty: none. */
-  final String devices;
+    /** Addresses of the GPUs that Spark gave this executor, with commas between them; empty: none. */
+    final String devices;
 
-  /** For agents that stream from the cluster's storage. */
-  final FileReads files = new HadoopReads(SparkInternals::hadoop);
+    /** For agents that stream from the cluster's storage. */
+    final FileReads files = new HadoopReads(SparkInternals::hadoop);
 
-  private final Uplink uplink;
-  private final Peer self;
-  private final Map<String, AgentUplink> uplinks = new ConcurrentHashMap<>();
+    private final Uplink uplink;
+    private final Peer self;
+    private final Map<String, AgentUplink> uplinks = new ConcurrentHashMap<>();
 
-  private ExecutorSide(Peer self, Uplink uplink, String devices) {
-    this.self = self;
-    this.devices = devices;
-    this.uplink = uplink;
-    this.downloader = new Downloader(self.executor, uplink, sweeper, clock);
-  }
-
-  /** Called once by the plug-in, before any task. */
-  public static void start(Peer self, Uplink uplink, String devices) {
-    instance = new ExecutorSide(self, uplink, devices);
-  }
-
-  /** The driver has said what its clock showed between these two moments; all are of System.nanoTime. */
-  public static void driverAnswered(long sentNanos, long driverNanos, long receivedNanos) {
-    get().clock.answered(sentNanos, driverNanos, receivedNanos);
-  }
-
-  static ExecutorSide get() {
-    ExecutorSide side = instance;
-    if (side == null) {
-      throw new IllegalStateException("the executor's plug-in has not started: is org.mpca.bridge.MpcaPlugin in spark.plugins?");
+    private ExecutorSide(Peer self, Uplink uplink, String devices) {
+        this.self = self;
+        this.devices = devices;
+        this.uplink = uplink;
+        this.downloader = new Downloader(self.executor, uplink, sweeper, clock);
     }
-    return side;
-  }
 
-  /** Where the agents of a run report. */
-  AgentEvents events(String run) {
-    return uplinks.computeIfAbsent(run, name -> new AgentUplink(name, self.executor, self.host, uplink));
-  }
-
-  /** Tells the driver that an executor damages what it sends, where no order fails by it. */
-  void tellDamage(String run, String executor, String what) {
-    Map<String, Object> event = new LinkedHashMap<>();
-    event.put("executor", executor);
-    event.put("reason", what);
-    uplink.send(run, "ExecutorDamages", event);
-  }
-
-  Peer self() {
-    return self;
-  }
-
-  /** Ends a run on this executor: kills its agents, drops all it stored, and waits a little for the sweeper. */
-  void endRun(String run, long millis) throws InterruptedException {
-    Future<?> downloadsEnd = downloader.endRun(run);
-    AgentRegistry.get().close(run);
-    parts.endRun(run);
-    sums.endRun(run);
-    try {
-      downloadsEnd.get(millis, TimeUnit.MILLISECONDS);
-    } catch (ExecutionException | TimeoutException e) {
-      LOG.warn("downloads of the run do not end: run={} cause={}", run, e.toString());
+    /** Called once by the plug-in, before any task. */
+    public static void start(Peer self, Uplink uplink, String devices) {
+        instance = new ExecutorSide(self, uplink, devices);
     }
-    String prefix = BlockNames.ofRun(run);
-    sweeper.removeLater(() -> Inventory.blocks(prefix, false), false);
-    sweeper.removeLater(() -> Inventory.blocks(prefix, true), true);
-    sweeper.drain(millis);
-    uplinks.remove(run);
-  }
+
+    /** The driver has said what its clock showed between these two moments; all are of System.nanoTime. */
+    public static void driverAnswered(long sentNanos, long driverNanos, long receivedNanos) {
+        get().clock.answered(sentNanos, driverNanos, receivedNanos);
+    }
+
+    static ExecutorSide get() {
+        ExecutorSide side = instance;
+        if (side == null) {
+            throw new IllegalStateException(
+                    "the executor's plug-in has not started: is org.mpca.bridge.MpcaPlugin in spark.plugins?");
+        }
+        return side;
+    }
+
+    /** Where the agents of a run report. */
+    AgentEvents events(String run) {
+        return uplinks.computeIfAbsent(run, name -> new AgentUplink(name, self.executor, self.host, uplink));
+    }
+
+    /** Tells the driver that an executor damages what it sends, where no order fails by it. */
+    void tellDamage(String run, String executor, String what) {
+        Map<String, Object> event = new LinkedHashMap<>();
+        event.put("executor", executor);
+        event.put("reason", what);
+        uplink.send(run, "ExecutorDamages", event);
+    }
+
+    Peer self() {
+        return self;
+    }
+
+    /** Ends a run on this executor: kills its agents, drops all it stored, and waits a little for the sweeper. */
+    void endRun(String run, long millis) throws InterruptedException {
+        Future<?> downloadsEnd = downloader.endRun(run);
+        AgentRegistry.get().close(run);
+        parts.endRun(run);
+        sums.endRun(run);
+        try {
+            downloadsEnd.get(millis, TimeUnit.MILLISECONDS);
+        } catch (ExecutionException | TimeoutException e) {
+            LOG.warn("downloads of the run do not end: run={} cause={}", run, e.toString());
+        }
+        String prefix = BlockNames.ofRun(run);
+        sweeper.removeLater(() -> Inventory.blocks(prefix, false), false);
+        sweeper.removeLater(() -> Inventory.blocks(prefix, true), true);
+        sweeper.drain(millis);
+        uplinks.remove(run);
+    }
 }

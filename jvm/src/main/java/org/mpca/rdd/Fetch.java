@@ -8,33 +8,33 @@ import java.io.IOException;
  * <p>Concurrency: its methods are called by one thread, mpca-download, and none of them waits.
  */
 interface Fetch {
-  /** Where a fetch reports. May be called from any thread; the download thread handles the reports in the order of the calls. */
-  interface Port {
-    /** A piece was copied into the download's array. */
-    void arrived(int piece, int bytes, boolean fromDriver);
+    /** Where a fetch reports. May be called from any thread; the download thread handles the reports in the order of the calls. */
+    interface Port {
+        /** A piece was copied into the download's array. */
+        void arrived(int piece, int bytes, boolean fromDriver);
 
-    /** The whole is here at once. */
-    void arrived(byte[] whole, long fromDriver);
+        /** The whole is here at once. */
+        void arrived(byte[] whole, long fromDriver);
 
-    /** Any other event, to be run in the download thread. */
-    void happened(Runnable event);
+        /** Any other event, to be run in the download thread. */
+        void happened(Runnable event);
 
-    /** All is here, and peers have been told what they wait for. */
-    void done();
+        /** All is here, and peers have been told what they wait for. */
+        void done();
 
-    /** It failed, and is tried again later. */
-    void failed(IOException cause);
-  }
+        /** It failed, and is tried again later. */
+        void failed(IOException cause);
+    }
 
-  /** Called once, first. */
-  void begin();
+    /** Called once, first. */
+    void begin();
 
-  /** A piece is here that was not before: asked for by this attempt or by an earlier one. */
-  void arrived(int piece);
+    /** A piece is here that was not before: asked for by this attempt or by an earlier one. */
+    void arrived(int piece);
 
-  /** Looks for what no event tells; called after events, and every few milliseconds. */
-  void doWork();
+    /** Looks for what no event tells; called after events, and every few milliseconds. */
+    void doWork();
 
-  /** Ends the attempt: the broadcast was forgotten, or a newer order names other peers. */
-  void abandon();
+    /** Ends the attempt: the broadcast was forgotten, or a newer order names other peers. */
+    void abandon();
 }

@@ -9,39 +9,39 @@ import java.util.TreeSet;
 
 /** What of any run lies in this JVM: blocks, and how many threads and descriptors the JVM has. Looks, changes nothing. */
 final class Inventory {
-  private Inventory() {}
+    private Inventory() {}
 
-  static Map<String, Object> of(String executor) {
-    Map<String, Object> found = new LinkedHashMap<>();
-    found.put("executor", executor);
-    found.put("blocks", new ArrayList<>(new TreeSet<>(SparkInternals.matching(BlockNames.ALL))));
-    found.put("broadcasts", SparkInternals.broadcastBlocks());
-    found.put("threads", threads());
-    String[] descriptors = new File("/proc/self/fd").list();
-    found.put("descriptors", descriptors == null ? 0 : descriptors.length);
-    return found;
-  }
-
-  /** Blocks of a run that were reported to the driver when they were put, or that were not. */
-  static List<String> blocks(String prefix, boolean reported) {
-    List<String> names = new ArrayList<>();
-    for (String name : SparkInternals.matching(prefix)) {
-      if (BlockNames.isReported(prefix, name) == reported) {
-        names.add(name);
-      }
+    static Map<String, Object> of(String executor) {
+        Map<String, Object> found = new LinkedHashMap<>();
+        found.put("executor", executor);
+        found.put("blocks", new ArrayList<>(new TreeSet<>(SparkInternals.matching(BlockNames.ALL))));
+        found.put("broadcasts", SparkInternals.broadcastBlocks());
+        found.put("threads", threads());
+        String[] descriptors = new File("/proc/self/fd").list();
+        found.put("descriptors", descriptors == null ? 0 : descriptors.length);
+        return found;
     }
-    return names;
-  }
 
-  /** Names of our own threads; Spark's come and go. */
-  private static List<String> threads() {
-    List<String> names = new ArrayList<>();
-    for (Thread thread : Thread.getAllStackTraces().keySet()) {
-      if (thread.getName().startsWith("mpca-")) {
-        names.add(thread.getName());
-      }
+    /** Blocks of a run that were reported to the driver when they were put, or that were not. */
+    static List<String> blocks(String prefix, boolean reported) {
+        List<String> names = new ArrayList<>();
+        for (String name : SparkInternals.matching(prefix)) {
+            if (BlockNames.isReported(prefix, name) == reported) {
+                names.add(name);
+            }
+        }
+        return names;
     }
-    java.util.Collections.sort(names);
-    return names;
-  }
+
+    /** Names of our own threads; Spark's come and go. */
+    private static List<String> threads() {
+        List<String> names = new ArrayList<>();
+        for (Thread thread : Thread.getAllStackTraces().keySet()) {
+            if (thread.getName().startsWith("mpca-")) {
+                names.add(thread.getName());
+            }
+        }
+        java.util.Collections.sort(names);
+        return names;
+    }
 }

@@ -4,7 +4,6 @@ import java.util.Collections;
 import java.util.Map;
 import java.util.WeakHashMap;
 import java.util.concurrent.ConcurrentHashMap;
-
 import org.apache.spark.ExceptionFailure;
 import org.apache.spark.ExecutorLostFailure;
 import org.apache.spark.SparkContext;
@@ -28,134 +27,139 @@ import org.apache.spark.scheduler.SparkListenerTaskEnd;
  * <p>Concurrency: called by Spark's listener thread and by those of jobs; the tables are concurrent.
  */
 public final class JobWatch extends SparkListener {
-  static final String TOKEN = "mpca.job";
-  static final String STRICT = "mpca.job.strict";
-  private static final Map<SparkContext, JobWatch> WATCHES = Collections.synchronizedMap(new WeakHashMap<>());
+    static final String TOKEN = "mpca.job";
+    static final String STRICT = "mpca.job.strict";
+    private static final Map<SparkContext, JobWatch> WATCHES = Collections.synchronizedMap(new WeakHashMap<>());
 
-  /** Who hears of executors. */
-  public interface Membership {
-    void added(String executor, String host, int cores);
+    /** Who hears of executors. */
+    public interface Membership {
+        void added(String executor, String host, int cores);
 
-    void removed(String executor, String reason);
-  }
-
-  /** Why a job failed first. */
-  static final class Failure {
-    final String executor;
-    final String reason;
-    private final boolean damages;
-
-    Failure(String executor, String reason) {
-      this(executor, reason, false);
+        void removed(String executor, String reason);
     }
 
-    Failure(String executor, String reason, boolean damages) {
-      this.executor = executor;
-      this.reason = reason;
-      this.damages = damages;
+    /** Why a job failed first. */
+    static final class Failure {
+        final String executor;
+        final String reason;
+        private final boolean damages;
+
+        Failure(String executor, String reason) {
+            this(executor, reason, false);
+        }
+
+        Failure(String executor, String reason, boolean damages) {
+            this.executor = executor;
+            this.reason = reason;
+            this.damages = damages;
+        }
+
+        ExecutorFault asException() {
+            return new ExecutorFault(executor, reason, damages);
+        }
     }
 
-    ExecutorFault asException() {
-      return new ExecutorFault(executor, reason, damages);
+    private static final class Job {
+        final int id;
+        final String token;
+
+        Job(int id, String token) {
+            this.id = id;
+            this.token = token;
+        }
     }
-  }
 
-  private static final class Job {
-    final int id;
-    final String token;
+    private final SparkContext context;
+    private final Membership membership;
+    private final Map<Integer, Job> strictByStage = new ConcurrentHashMap<>();
+    private final Map<String, Failure> failures = new ConcurrentHashMap<>();
 
-    Job(int id, String token) {
-      this.id = id;
-      this.token = token;
+    private JobWatch(SparkContext context, Membership membership) {
+        this.context = context;
+        this.membership = membership;
     }
-  }
 
-  private final SparkContext context;
-  private final Membership membership;
-  private final Map<Integer, Job> strictByStage = new ConcurrentHashMap<>();
-  private final Map<String, Failure> failures = new ConcurrentHashMap<>();
-
-  private JobWatch(SparkContext context, Membership membership) {
-    this.context = context;
-    this.membership = membership;
-  }
-
-  /** Begins to watch a context; before its first executor comes. */
-  public static void watch(SparkContext context, Membership membership) {
-    JobWatch watch = new JobWatch(context, membership);
-    WATCHES.put(context, watch);
-    context.addSparkListener(watch);
-  }
-
-  static JobWatch get(SparkContext context) {
-    JobWatch watch = WATCHES.get(context);
-    if (watch == null) {
-      throw new IllegalStateException("this session has no plug-in of mpca: add org.mpca.bridge.MpcaPlugin to spark.plugins");
+    /** Begins to watch a context; before its first executor comes. */
+    public static void watch(SparkContext context, Membership membership) {
+        JobWatch watch = new JobWatch(context, membership);
+        WATCHES.put(context, watch);
+        context.addSparkListener(watch);
     }
-    return watch;
-  }
 
-  /** The first failure of a job that has ended, once. */
-  Failure takeFailure(String token) {
-    return failures.remove(token);
-  }
-
-  @Override
-  public void onJobStart(SparkListenerJobStart start) {
-    if (start.properties() == null || start.properties().getProperty(STRICT) == null) {
-      return;
+    static JobWatch get(SparkContext context) {
+        JobWatch watch = WATCHES.get(context);
+        if (watch == null) {
+            throw new IllegalStateException(
+                    "this session has no plug-in of mpca: add org.mpca.bridge.MpcaPlugin to spark.plugins");
+        }
+        return watch;
     }
-    Job job = new Job(start.jobId(), start.properties().getProperty(TOKEN));
-    SparkInternals.stages(start).forEach(stage -> strictByStage.put(stage, job));
-  }
 
-  @Override
-  public void onTaskEnd(SparkListenerTaskEnd end) {
-    Job job = strictByStage.get(end.stageId());
-    // A killed task is the consequence of a cancelled job, not the cause.
-    if (job == null || !(end.reason() instanceof TaskFailedReason) || end.reason() instanceof TaskKilled) {
-      return;
+    /** The first failure of a job that has ended, once. */
+    Failure takeFailure(String token) {
+        return failures.remove(token);
     }
-    Failure failure = failure(end.reason(), end.taskInfo().executorId());
-    if (failures.putIfAbsent(job.token, failure) == null) {
-      context.cancelJob(job.id, failure.reason);
+
+    @Override
+    public void onJobStart(SparkListenerJobStart start) {
+        if (start.properties() == null || start.properties().getProperty(STRICT) == null) {
+            return;
+        }
+        Job job = new Job(start.jobId(), start.properties().getProperty(TOKEN));
+        SparkInternals.stages(start).forEach(stage -> strictByStage.put(stage, job));
     }
-  }
 
-  @Override
-  public void onJobEnd(SparkListenerJobEnd end) {
-    strictByStage.values().removeIf(job -> {
-      // Whoever submitted the job has been told before this; what failed after its first failure is of no interest.
-      if (job.id == end.jobId()) {
-        failures.remove(job.token);
-      }
-      return job.id == end.jobId();
-    });
-  }
-
-  @Override
-  public void onExecutorAdded(SparkListenerExecutorAdded added) {
-    membership.added(added.executorId(), added.executorInfo().executorHost(), added.executorInfo().totalCores());
-  }
-
-  @Override
-  public void onExecutorRemoved(SparkListenerExecutorRemoved removed) {
-    membership.removed(removed.executorId(), removed.reason());
-  }
-
-  private static Failure failure(TaskEndReason reason, String ranOn) {
-    if (reason instanceof ExecutorLostFailure) {
-      ExecutorLostFailure lost = (ExecutorLostFailure) reason;
-      return new Failure(lost.execId(), lost.toErrorString());
+    @Override
+    public void onTaskEnd(SparkListenerTaskEnd end) {
+        Job job = strictByStage.get(end.stageId());
+        // A killed task is the consequence of a cancelled job, not the cause.
+        if (job == null || !(end.reason() instanceof TaskFailedReason) || end.reason() instanceof TaskKilled) {
+            return;
+        }
+        Failure failure = failure(end.reason(), end.taskInfo().executorId());
+        if (failures.putIfAbsent(job.token, failure) == null) {
+            context.cancelJob(job.id, failure.reason);
+        }
     }
-    if (reason instanceof ExceptionFailure) {
-      ExceptionFailure failed = (ExceptionFailure) reason;
-      if (failed.exception().isDefined() && failed.exception().get() instanceof ExecutorFault) {
-        ExecutorFault fault = (ExecutorFault) failed.exception().get();
-        return new Failure(fault.executor, fault.getMessage(), fault.damages);
-      }
-      return new Failure(ranOn, "executor " + ranOn + ": " + failed.className() + ": " + failed.description());
+
+    @Override
+    public void onJobEnd(SparkListenerJobEnd end) {
+        strictByStage.values().removeIf(job -> {
+            // Whoever submitted the job has been told before this; what failed after its first failure is of no
+            // interest.
+            if (job.id == end.jobId()) {
+                failures.remove(job.token);
+            }
+            return job.id == end.jobId();
+        });
     }
-    return new Failure(ranOn, ((TaskFailedReason) reason).toErrorString());
-  }
+
+    @Override
+    public void onExecutorAdded(SparkListenerExecutorAdded added) {
+        membership.added(
+                added.executorId(),
+                added.executorInfo().executorHost(),
+                added.executorInfo().totalCores());
+    }
+
+    @Override
+    public void onExecutorRemoved(SparkListenerExecutorRemoved removed) {
+        membership.removed(removed.executorId(), removed.reason());
+    }
+
+    private static Failure failure(TaskEndReason reason, String ranOn) {
+        if (reason instanceof ExecutorLostFailure) {
+            ExecutorLostFailure lost = (ExecutorLostFailure) reason;
+            return new Failure(lost.execId(), lost.toErrorString());
+        }
+        if (reason instanceof ExceptionFailure) {
+            ExceptionFailure failed = (ExceptionFailure) reason;
+            if (failed.exception().isDefined() && failed.exception().get() instanceof ExecutorFault) {
+                ExecutorFault fault = (ExecutorFault) failed.exception().get();
+                return new Failure(fault.executor, fault.getMessage(), fault.damages);
+            }
+            return new Failure(ranOn, "executor " + ranOn + ": " + failed.className() + ": " + failed.description());
+        }
+        return new Failure(ranOn, ((TaskFailedReason) reason).toErrorString());
+    }
 }

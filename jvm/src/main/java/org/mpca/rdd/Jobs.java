@@ -6,7 +6,6 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.function.BiConsumer;
-
 import org.apache.spark.SparkContext;
 import org.apache.spark.rdd.RDD;
 
@@ -17,77 +16,83 @@ import org.apache.spark.rdd.RDD;
  * user's own must stay as they are. Tokens and job ids are in a concurrent map.
  */
 final class Jobs {
-  private final SparkContext context;
-  private final String run;
-  private final ExecutorService submitter =
-      Executors.newSingleThreadExecutor(work -> Threads.daemon("mpca-submit", work));
-  private final Map<String, Integer> ids = new ConcurrentHashMap<>();
+    private final SparkContext context;
+    private final String run;
+    private final ExecutorService submitter =
+            Executors.newSingleThreadExecutor(work -> Threads.daemon("mpca-submit", work));
+    private final Map<String, Integer> ids = new ConcurrentHashMap<>();
 
-  Jobs(SparkContext context, String run) {
-    this.context = context;
-    this.run = run;
-  }
-
-  SparkContext context() {
-    return context;
-  }
-
-  /** Runs work in the submitting thread and waits for it; what it throws is thrown here. */
-  void inSubmitter(Runnable work) {
-    try {
-      submitter.submit(work).get();
-    } catch (ExecutionException e) {
-      throw SparkInternals.unchecked(e.getCause());
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      throw new IllegalStateException("interrupted while submitting", e);
+    Jobs(SparkContext context, String run) {
+        this.context = context;
+        this.run = run;
     }
-  }
 
-  /**
-   * Submits one job over all partitions; in the submitting thread only.
-   *
-   * @param strict cancel the job at its first failed task instead of letting Spark try again
-   */
-  <T> void submit(String token, String description, boolean strict, RDD<T> rdd, int partitions,
-      SparkInternals.TaskBody<T> body, BiConsumer<byte[][], Throwable> done) {
-    String name = run + "/" + token;
-    context.setJobGroup("mpca " + run + " " + token, description, false);
-    context.setLocalProperty(JobWatch.TOKEN, name);
-    context.setLocalProperty(JobWatch.STRICT, strict ? "true" : null);
-    try {
-      int id = SparkInternals.submit(context, rdd, partitions, body, (results, failure) -> {
-        ids.remove(name);
-        JobWatch.Failure first = JobWatch.get(context).takeFailure(name);
-        done.accept(results, failure == null || first == null ? failure : first.asException());
-      });
-      ids.put(name, id);
-    } finally {
-      context.setLocalProperty(JobWatch.TOKEN, null);
-      context.setLocalProperty(JobWatch.STRICT, null);
-      context.clearJobGroup();
+    SparkContext context() {
+        return context;
     }
-  }
 
-  /** Cancels a job: its {@code done} is called with the failure. Does nothing if no job has that token. */
-  void cancel(String token, String reason) {
-    Integer id = ids.get(run + "/" + token);
-    if (id != null) {
-      context.cancelJob(id, reason);
+    /** Runs work in the submitting thread and waits for it; what it throws is thrown here. */
+    void inSubmitter(Runnable work) {
+        try {
+            submitter.submit(work).get();
+        } catch (ExecutionException e) {
+            throw SparkInternals.unchecked(e.getCause());
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IllegalStateException("interrupted while submitting", e);
+        }
     }
-  }
 
-  /** Ends all jobs whose token starts so. */
-  void cancelAll(String prefix) {
-    for (String name : ids.keySet()) {
-      String token = name.substring(run.length() + 1);
-      if (token.startsWith(prefix)) {
-        cancel(token, "the run has ended");
-      }
+    /**
+     * Submits one job over all partitions; in the submitting thread only.
+     *
+     * @param strict cancel the job at its first failed task instead of letting Spark try again
+     */
+    <T> void submit(
+            String token,
+            String description,
+            boolean strict,
+            RDD<T> rdd,
+            int partitions,
+            SparkInternals.TaskBody<T> body,
+            BiConsumer<byte[][], Throwable> done) {
+        String name = run + "/" + token;
+        context.setJobGroup("mpca " + run + " " + token, description, false);
+        context.setLocalProperty(JobWatch.TOKEN, name);
+        context.setLocalProperty(JobWatch.STRICT, strict ? "true" : null);
+        try {
+            int id = SparkInternals.submit(context, rdd, partitions, body, (results, failure) -> {
+                ids.remove(name);
+                JobWatch.Failure first = JobWatch.get(context).takeFailure(name);
+                done.accept(results, failure == null || first == null ? failure : first.asException());
+            });
+            ids.put(name, id);
+        } finally {
+            context.setLocalProperty(JobWatch.TOKEN, null);
+            context.setLocalProperty(JobWatch.STRICT, null);
+            context.clearJobGroup();
+        }
     }
-  }
 
-  void close() {
-    submitter.shutdown();
-  }
+    /** Cancels a job: its {@code done} is called with the failure. Does nothing if no job has that token. */
+    void cancel(String token, String reason) {
+        Integer id = ids.get(run + "/" + token);
+        if (id != null) {
+            context.cancelJob(id, reason);
+        }
+    }
+
+    /** Ends all jobs whose token starts so. */
+    void cancelAll(String prefix) {
+        for (String name : ids.keySet()) {
+            String token = name.substring(run.length() + 1);
+            if (token.startsWith(prefix)) {
+                cancel(token, "the run has ended");
+            }
+        }
+    }
+
+    void close() {
+        submitter.shutdown();
+    }
 }

@@ -13,37 +13,38 @@ import java.util.concurrent.ConcurrentHashMap;
  * <p>Concurrency: safe from any thread; each change is one operation of a concurrent table. Removals happen in the sweeper.
  */
 final class KeptSums {
-  private final Sweeper sweeper;
-  /** Names of blocks, by run and epoch, then by order. */
-  private final Map<String, Map<Integer, List<String>>> runs = new ConcurrentHashMap<>();
+    private final Sweeper sweeper;
+    /** Names of blocks, by run and epoch, then by order. */
+    private final Map<String, Map<Integer, List<String>>> runs = new ConcurrentHashMap<>();
 
-  KeptSums(Sweeper sweeper) {
-    this.sweeper = sweeper;
-  }
-
-  void put(String run, int epoch, int order, int chunk, byte[] sum, int length) {
-    String name = new BlockNames(run, epoch).kept(order) + chunk;
-    CheckedBlocks.put(name, sum, 0, length);
-    runs.computeIfAbsent(run + "/" + epoch, key -> new ConcurrentHashMap<>())
-        .computeIfAbsent(order, key -> Collections.synchronizedList(new ArrayList<>())).add(name);
-  }
-
-  /** Drops those of earlier orders. */
-  void forgetBefore(String run, int epoch, int order) {
-    Map<Integer, List<String>> orders = runs.get(run + "/" + epoch);
-    if (orders != null) {
-      orders.entrySet().removeIf(entry -> {
-        if (entry.getKey() >= order) {
-          return false;
-        }
-        sweeper.remove(entry.getValue(), false);
-        return true;
-      });
+    KeptSums(Sweeper sweeper) {
+        this.sweeper = sweeper;
     }
-  }
 
-  /** Forgets a run; the caller removes its blocks by prefix. */
-  void endRun(String run) {
-    runs.keySet().removeIf(key -> key.startsWith(run + "/"));
-  }
+    void put(String run, int epoch, int order, int chunk, byte[] sum, int length) {
+        String name = new BlockNames(run, epoch).kept(order) + chunk;
+        CheckedBlocks.put(name, sum, 0, length);
+        runs.computeIfAbsent(run + "/" + epoch, key -> new ConcurrentHashMap<>())
+                .computeIfAbsent(order, key -> Collections.synchronizedList(new ArrayList<>()))
+                .add(name);
+    }
+
+    /** Drops those of earlier orders. */
+    void forgetBefore(String run, int epoch, int order) {
+        Map<Integer, List<String>> orders = runs.get(run + "/" + epoch);
+        if (orders != null) {
+            orders.entrySet().removeIf(entry -> {
+                if (entry.getKey() >= order) {
+                    return false;
+                }
+                sweeper.remove(entry.getValue(), false);
+                return true;
+            });
+        }
+    }
+
+    /** Forgets a run; the caller removes its blocks by prefix. */
+    void endRun(String run) {
+        runs.keySet().removeIf(key -> key.startsWith(run + "/"));
+    }
 }

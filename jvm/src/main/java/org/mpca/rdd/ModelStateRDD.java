@@ -4,7 +4,6 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-
 import org.apache.spark.SparkContext;
 import org.apache.spark.TaskContext;
 import org.mpca.agent.AgentRegistry;
@@ -21,44 +20,51 @@ import org.mpca.wire.Order;
  * closure serialiser, which is Java's whatever {@code spark.serializer} says.
  */
 final class ModelStateRDD extends PinnedRDD<YieldContext> {
-  private static final long serialVersionUID = 1;
+    private static final long serialVersionUID = 1;
 
-  /** Yields by executor; a YieldKey is a small value. */
-  private final HashMap<Integer, ArrayList<YieldKey>> keys = new HashMap<>();
+    /** Yields by executor; a YieldKey is a small value. */
+    private final HashMap<Integer, ArrayList<YieldKey>> keys = new HashMap<>();
 
-  /** The yields that an order freezes; partitions without one when it freezes nothing. */
-  ModelStateRDD(SparkContext context, Order order, Map<String, Peer> peers) {
-    super(context, peersOf(order, peers), YieldContext.class);
-    for (int i = 0; i < order.executors.size(); i++) {
-      keys.put(i, new ArrayList<>());
-    }
-    if (order.freeze != null) {
-      for (Order.AgentRef agent : order.freeze.agents) {
-        int index = order.executors.indexOf(agent.executor);
-        if (index < 0) {
-          throw new IllegalArgumentException("order " + order.order + " freezes agent " + agent.agent
-              + " of executor " + agent.executor + ", which is not among its executors " + order.executors);
+    /** The yields that an order freezes; partitions without one when it freezes nothing. */
+    ModelStateRDD(SparkContext context, Order order, Map<String, Peer> peers) {
+        super(context, peersOf(order, peers), YieldContext.class);
+        for (int i = 0; i < order.executors.size(); i++) {
+            keys.put(i, new ArrayList<>());
         }
-        keys.get(index).add(new YieldKey(order.run, order.epoch, order.freeze.cycle, order.freeze.shard, agent.agent,
-            agent.incarnation));
-      }
+        if (order.freeze != null) {
+            for (Order.AgentRef agent : order.freeze.agents) {
+                int index = order.executors.indexOf(agent.executor);
+                if (index < 0) {
+                    throw new IllegalArgumentException(
+                            "order " + order.order + " freezes agent " + agent.agent + " of executor " + agent.executor
+                                    + ", which is not among its executors " + order.executors);
+                }
+                keys.get(index)
+                        .add(new YieldKey(
+                                order.run,
+                                order.epoch,
+                                order.freeze.cycle,
+                                order.freeze.shard,
+                                agent.agent,
+                                agent.incarnation));
+            }
+        }
+        // Sums go by agent number, whatever order the driver named them in.
+        keys.values().forEach(some -> some.sort((a, b) -> Integer.compare(a.agent, b.agent)));
     }
-    // Sums go by agent number, whatever order the driver named them in.
-    keys.values().forEach(some -> some.sort((a, b) -> Integer.compare(a.agent, b.agent)));
-  }
 
-  @Override
-  List<YieldContext> here(int index, TaskContext context) {
-    List<YieldContext> yields = new ArrayList<>();
-    for (YieldKey key : keys.get(index)) {
-      yields.add(AgentRegistry.get().yield(key));
+    @Override
+    List<YieldContext> here(int index, TaskContext context) {
+        List<YieldContext> yields = new ArrayList<>();
+        for (YieldKey key : keys.get(index)) {
+            yields.add(AgentRegistry.get().yield(key));
+        }
+        return yields;
     }
-    return yields;
-  }
 
-  private static List<Peer> peersOf(Order order, Map<String, Peer> peers) {
-    List<Peer> own = new ArrayList<>();
-    order.executors.forEach(executor -> own.add(peers.get(executor)));
-    return own;
-  }
+    private static List<Peer> peersOf(Order order, Map<String, Peer> peers) {
+        List<Peer> own = new ArrayList<>();
+        order.executors.forEach(executor -> own.add(peers.get(executor)));
+        return own;
+    }
 }

@@ -8,7 +8,6 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-
 import org.apache.spark.TaskContext;
 import org.mpca.agent.AgentRegistry;
 import org.mpca.agent.Freezing;
@@ -28,137 +27,146 @@ import org.mpca.wire.Order;
  * task or at the order's deadline, so that the executor's second core is free again.
  */
 final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
-  private static final long serialVersionUID = 1;
-  private static final ExecutorService FREEZERS = Threads.pool("mpca-freeze");
+    private static final long serialVersionUID = 1;
+    private static final ExecutorService FREEZERS = Threads.pool("mpca-freeze");
 
-  /** What a task does for the sum; fills times and bytes of the answer. Null for an order that sums nothing. */
-  interface ReduceStep extends java.io.Serializable {
-    void run(Order order, OrderPlan plan, Waits waits, Answer answer) throws Exception;
-  }
-
-  private final OrderPlan plan;
-  private final ReduceStep step;
-
-  OrderTask(OrderPlan plan, ReduceStep step) {
-    this.plan = plan;
-    this.step = step;
-  }
-
-  @Override
-  public byte[] run(TaskContext context, Iterator<YieldContext> yields) throws Exception {
-    Order order = plan.order();
-    Waits waits = new Waits(context, ExecutorSide.get().clock.toNanosHere(order.deadline));
-    Answer answer = new Answer();
-    answer.executor = ExecutorSide.get().self().executor;
-    answer.host = ExecutorSide.get().self().host;
-    prelude(order, plan);
-    if (order.reduce != null) {
-      step.run(order, plan, waits, answer);
+    /** What a task does for the sum; fills times and bytes of the answer. Null for an order that sums nothing. */
+    interface ReduceStep extends java.io.Serializable {
+        void run(Order order, OrderPlan plan, Waits waits, Answer answer) throws Exception;
     }
-    if (order.freeze != null) {
-      freeze(order, yields, waits, answer);
-    }
-    return OrderJob.seal(order.order, answer.pack());
-  }
 
-  /** The parts of an order that wait for nothing. */
-  static void prelude(Order order, OrderPlan plan) {
-    ExecutorSide side = ExecutorSide.get();
-    AgentRegistry registry = AgentRegistry.get();
-    String here = side.self().executor;
-    registry.forget(order.run, order.epoch, order.forgetCycle);
-    side.sums.forgetBefore(order.run, order.epoch, order.order);
-    side.parts.forget(order.run, order.epoch, order.forgetCycle);
-    side.downloader.forget(order.run, order.epoch, order.forgetBroadcasts);
-    if (order.members != null) {
-      for (Order.AgentRef agent : order.members.agents) {
-        if (agent.executor.equals(here)) {
-          registry.tellMembers(order.run, agent.agent, agent.incarnation, order.members.version, order.members.members);
+    private final OrderPlan plan;
+    private final ReduceStep step;
+
+    OrderTask(OrderPlan plan, ReduceStep step) {
+        this.plan = plan;
+        this.step = step;
+    }
+
+    @Override
+    public byte[] run(TaskContext context, Iterator<YieldContext> yields) throws Exception {
+        Order order = plan.order();
+        Waits waits = new Waits(context, ExecutorSide.get().clock.toNanosHere(order.deadline));
+        Answer answer = new Answer();
+        answer.executor = ExecutorSide.get().self().executor;
+        answer.host = ExecutorSide.get().self().host;
+        prelude(order, plan);
+        if (order.reduce != null) {
+            step.run(order, plan, waits, answer);
         }
-      }
-    }
-    for (Order.AgentRef agent : order.begin) {
-      if (agent.executor.equals(here)) {
-        registry.begin(order.run, agent.agent, agent.incarnation);
-      }
-    }
-    for (Order.Stop stop : order.stop) {
-      if (stop.agent.executor.equals(here)) {
-        registry.stop(order.run, stop.agent.agent, stop.agent.incarnation, stop.reason);
-      }
-    }
-    for (int i = 0; i < order.downloads.size(); i++) {
-      List<Order.AgentRef> agents = new ArrayList<>();
-      for (Order.AgentRef agent : order.downloads.get(i).agents) {
-        if (agent.executor.equals(here)) {
-          agents.add(agent);
+        if (order.freeze != null) {
+            freeze(order, yields, waits, answer);
         }
-      }
-      if (!agents.isEmpty()) {
-        side.downloader.begin(order, order.downloads.get(i), plan.sources[i], agents);
-      }
+        return OrderJob.seal(order.order, answer.pack());
     }
-  }
 
-  /** The yields of the next cycle: all agents of this executor at once, then their weighted mean as one part. */
-  private void freeze(Order order, Iterator<YieldContext> yields, Waits waits, Answer answer) throws Exception {
-    List<YieldKey> keys = new ArrayList<>();
-    while (yields.hasNext()) {
-      keys.add(yields.next().key());
+    /** The parts of an order that wait for nothing. */
+    static void prelude(Order order, OrderPlan plan) {
+        ExecutorSide side = ExecutorSide.get();
+        AgentRegistry registry = AgentRegistry.get();
+        String here = side.self().executor;
+        registry.forget(order.run, order.epoch, order.forgetCycle);
+        side.sums.forgetBefore(order.run, order.epoch, order.order);
+        side.parts.forget(order.run, order.epoch, order.forgetCycle);
+        side.downloader.forget(order.run, order.epoch, order.forgetBroadcasts);
+        if (order.members != null) {
+            for (Order.AgentRef agent : order.members.agents) {
+                if (agent.executor.equals(here)) {
+                    registry.tellMembers(
+                            order.run, agent.agent, agent.incarnation, order.members.version, order.members.members);
+                }
+            }
+        }
+        for (Order.AgentRef agent : order.begin) {
+            if (agent.executor.equals(here)) {
+                registry.begin(order.run, agent.agent, agent.incarnation);
+            }
+        }
+        for (Order.Stop stop : order.stop) {
+            if (stop.agent.executor.equals(here)) {
+                registry.stop(order.run, stop.agent.agent, stop.agent.incarnation, stop.reason);
+            }
+        }
+        for (int i = 0; i < order.downloads.size(); i++) {
+            List<Order.AgentRef> agents = new ArrayList<>();
+            for (Order.AgentRef agent : order.downloads.get(i).agents) {
+                if (agent.executor.equals(here)) {
+                    agents.add(agent);
+                }
+            }
+            if (!agents.isEmpty()) {
+                side.downloader.begin(order, order.downloads.get(i), plan.sources[i], agents);
+            }
+        }
     }
-    if (keys.isEmpty()) {
-      return;
-    }
-    Freezing freezing = await(keys, waits);
-    answer.late.putAll(freezing.late);
-    DriverClock clock = ExecutorSide.get().clock;
-    List<byte[]> shards = new ArrayList<>();
-    List<Double> taus = new ArrayList<>();
-    for (YieldKey key : keys) {
-      FrozenYield one = freezing.frozen.get(key.agent);
-      if (one == null) {
-        continue;
-      }
-      answer.frozen.add(
-          new Answer.Frozen(key.agent, key.incarnation, one.tau, one.crc, one.finite, one.distance,
-              clock.fromSecondsHere(one.start), clock.fromSecondsHere(one.end)));
-      if (one.finite) {
-        shards.add(one.data);
-        taus.add((double) one.tau);
-        answer.weight += one.tau;
-      }
-    }
-    if (!shards.isEmpty()) {
-      // Without any update there is no mean to weigh; the driver gives such a part no weight, or (x_0) its own.
-      byte[] part = answer.weight > 0 ? WeightedSum.mean(shards, taus) : shards.get(0);
-      ExecutorSide.get().parts.put(order.run, order.epoch, order.freeze.cycle, order.order, part,
-          plan.freezeGrid(part.length));
-    }
-  }
 
-  /**
-   * Freezes in a thread of its own and looks after this task meanwhile. When the task is killed that thread is
-   * interrupted; what the agents were asked for stays asked for, and the order submitted again gets it.
-   */
-  private static Freezing await(List<YieldKey> keys, Waits waits) throws Exception {
-    Future<Freezing> freezing = FREEZERS.submit(() -> AgentRegistry.get().freeze(keys, waits.deadlineNanos));
-    try {
-      while (true) {
+    /** The yields of the next cycle: all agents of this executor at once, then their weighted mean as one part. */
+    private void freeze(Order order, Iterator<YieldContext> yields, Waits waits, Answer answer) throws Exception {
+        List<YieldKey> keys = new ArrayList<>();
+        while (yields.hasNext()) {
+            keys.add(yields.next().key());
+        }
+        if (keys.isEmpty()) {
+            return;
+        }
+        Freezing freezing = await(keys, waits);
+        answer.late.putAll(freezing.late);
+        DriverClock clock = ExecutorSide.get().clock;
+        List<byte[]> shards = new ArrayList<>();
+        List<Double> taus = new ArrayList<>();
+        for (YieldKey key : keys) {
+            FrozenYield one = freezing.frozen.get(key.agent);
+            if (one == null) {
+                continue;
+            }
+            answer.frozen.add(new Answer.Frozen(
+                    key.agent,
+                    key.incarnation,
+                    one.tau,
+                    one.crc,
+                    one.finite,
+                    one.distance,
+                    clock.fromSecondsHere(one.start),
+                    clock.fromSecondsHere(one.end)));
+            if (one.finite) {
+                shards.add(one.data);
+                taus.add((double) one.tau);
+                answer.weight += one.tau;
+            }
+        }
+        if (!shards.isEmpty()) {
+            // Without any update there is no mean to weigh; the driver gives such a part no weight, or (x_0) its own.
+            byte[] part = answer.weight > 0 ? WeightedSum.mean(shards, taus) : shards.get(0);
+            ExecutorSide.get()
+                    .parts
+                    .put(order.run, order.epoch, order.freeze.cycle, order.order, part, plan.freezeGrid(part.length));
+        }
+    }
+
+    /**
+     * Freezes in a thread of its own and looks after this task meanwhile. When the task is killed that thread is
+     * interrupted; what the agents were asked for stays asked for, and the order submitted again gets it.
+     */
+    private static Freezing await(List<YieldKey> keys, Waits waits) throws Exception {
+        Future<Freezing> freezing = FREEZERS.submit(() -> AgentRegistry.get().freeze(keys, waits.deadlineNanos));
         try {
-          return freezing.get(Waits.SLICE_MS, TimeUnit.MILLISECONDS);
-        } catch (TimeoutException e) {
-          // The registry keeps the deadline itself and answers who was late; this one only guards against its bugs.
-          if (System.nanoTime() - waits.deadlineNanos > TimeUnit.SECONDS.toNanos(1)) {
-            waits.check("freezing", () -> ExecutorSide.get().self().executor);
-          } else {
-            waits.checkKilled();
-          }
+            while (true) {
+                try {
+                    return freezing.get(Waits.SLICE_MS, TimeUnit.MILLISECONDS);
+                } catch (TimeoutException e) {
+                    // The registry keeps the deadline itself and answers who was late; this one only guards against its
+                    // bugs.
+                    if (System.nanoTime() - waits.deadlineNanos > TimeUnit.SECONDS.toNanos(1)) {
+                        waits.check("freezing", () -> ExecutorSide.get().self().executor);
+                    } else {
+                        waits.checkKilled();
+                    }
+                }
+            }
+        } catch (ExecutionException e) {
+            throw e.getCause() instanceof Exception ? (Exception) e.getCause() : e;
+        } finally {
+            freezing.cancel(true);
         }
-      }
-    } catch (ExecutionException e) {
-      throw e.getCause() instanceof Exception ? (Exception) e.getCause() : e;
-    } finally {
-      freezing.cancel(true);
     }
-  }
 }

@@ -2,12 +2,10 @@ package org.mpca.rdd;
 
 import java.util.Collections;
 import java.util.List;
-
 import org.apache.spark.Partition;
 import org.apache.spark.SparkContext;
 import org.apache.spark.TaskContext;
 import org.apache.spark.rdd.RDD;
-
 import scala.collection.Iterator;
 
 /**
@@ -17,78 +15,78 @@ import scala.collection.Iterator;
  * where it is before it does anything ({@link #elsewhere}).
  */
 abstract class PinnedRDD<T> extends RDD<T> {
-  private static final long serialVersionUID = 1;
-
-  private final Peer[] peers;
-
-  PinnedRDD(SparkContext context, List<Peer> peers, Class<T> type) {
-    super(context, SparkInternals.noDependencies(), SparkInternals.classTag(type));
-    this.peers = peers.toArray(new Peer[0]);
-  }
-
-  /** The elements of a partition, on its own executor. */
-  abstract List<T> here(int index, TaskContext context);
-
-  /** What a task does that ran on executor `here` instead of `wanted`. */
-  List<T> elsewhere(String wanted, String here) throws WrongExecutor {
-    throw new WrongExecutor(wanted, here);
-  }
-
-  @Override
-  public final Partition[] getPartitions() {
-    Partition[] partitions = new Partition[peers.length];
-    for (int i = 0; i < peers.length; i++) {
-      partitions[i] = new OnExecutor(i, peers[i].executor);
-    }
-    return partitions;
-  }
-
-  /** The form that pins to an executor rather than to its host; `Seq` of both Scala lines. */
-  @Override
-  public final scala.collection.immutable.List<String> getPreferredLocations(Partition partition) {
-    Peer peer = peers[partition.index()];
-    return SparkInternals.list(Collections.singletonList("executor_" + peer.host + "_" + peer.executor));
-  }
-
-  @Override
-  public final Iterator<T> compute(Partition partition, TaskContext context) {
-    OnExecutor own = (OnExecutor) partition;
-    String here = SparkInternals.executorId();
-    if (own.executor.equals(here)) {
-      return SparkInternals.iterator(here(own.index, context));
-    }
-    try {
-      return SparkInternals.iterator(elsewhere(own.executor, here));
-    } catch (WrongExecutor e) {
-      throw SparkInternals.unchecked(e);
-    }
-  }
-
-  /** One executor's partition: its position in the list, and its id. */
-  private static final class OnExecutor implements Partition {
     private static final long serialVersionUID = 1;
 
-    final int index;
-    final String executor;
+    private final Peer[] peers;
 
-    OnExecutor(int index, String executor) {
-      this.index = index;
-      this.executor = executor;
+    PinnedRDD(SparkContext context, List<Peer> peers, Class<T> type) {
+        super(context, SparkInternals.noDependencies(), SparkInternals.classTag(type));
+        this.peers = peers.toArray(new Peer[0]);
+    }
+
+    /** The elements of a partition, on its own executor. */
+    abstract List<T> here(int index, TaskContext context);
+
+    /** What a task does that ran on executor `here` instead of `wanted`. */
+    List<T> elsewhere(String wanted, String here) throws WrongExecutor {
+        throw new WrongExecutor(wanted, here);
     }
 
     @Override
-    public int index() {
-      return index;
+    public final Partition[] getPartitions() {
+        Partition[] partitions = new Partition[peers.length];
+        for (int i = 0; i < peers.length; i++) {
+            partitions[i] = new OnExecutor(i, peers[i].executor);
+        }
+        return partitions;
+    }
+
+    /** The form that pins to an executor rather than to its host; `Seq` of both Scala lines. */
+    @Override
+    public final scala.collection.immutable.List<String> getPreferredLocations(Partition partition) {
+        Peer peer = peers[partition.index()];
+        return SparkInternals.list(Collections.singletonList("executor_" + peer.host + "_" + peer.executor));
     }
 
     @Override
-    public boolean equals(Object other) {
-      return other instanceof OnExecutor && ((OnExecutor) other).index == index;
+    public final Iterator<T> compute(Partition partition, TaskContext context) {
+        OnExecutor own = (OnExecutor) partition;
+        String here = SparkInternals.executorId();
+        if (own.executor.equals(here)) {
+            return SparkInternals.iterator(here(own.index, context));
+        }
+        try {
+            return SparkInternals.iterator(elsewhere(own.executor, here));
+        } catch (WrongExecutor e) {
+            throw SparkInternals.unchecked(e);
+        }
     }
 
-    @Override
-    public int hashCode() {
-      return index;
+    /** One executor's partition: its position in the list, and its id. */
+    private static final class OnExecutor implements Partition {
+        private static final long serialVersionUID = 1;
+
+        final int index;
+        final String executor;
+
+        OnExecutor(int index, String executor) {
+            this.index = index;
+            this.executor = executor;
+        }
+
+        @Override
+        public int index() {
+            return index;
+        }
+
+        @Override
+        public boolean equals(Object other) {
+            return other instanceof OnExecutor && ((OnExecutor) other).index == index;
+        }
+
+        @Override
+        public int hashCode() {
+            return index;
+        }
     }
-  }
 }

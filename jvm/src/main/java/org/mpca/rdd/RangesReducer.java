@@ -13,7 +13,6 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-
 import org.mpca.agent.TimeOuts;
 import org.mpca.reduce.ChunkPlan;
 import org.slf4j.Logger;
@@ -27,151 +26,161 @@ import org.slf4j.LoggerFactory;
  * sweeper.
  */
 final class RangesReducer implements Reducer {
-  private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
-  private static final ExecutorService FETCHERS = Threads.pool("mpca-fetch");
+    private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
+    private static final ExecutorService FETCHERS = Threads.pool("mpca-fetch");
 
-  private final BlockNames names;
-  private final Sweeper sweeper;
-  /** Chunks of the sums that may still be taken, by order. */
-  private final Map<Integer, Integer> chunks = new ConcurrentHashMap<>();
-  /** Chunks that came damaged, as they were fetched afterwards: by order, then by number. */
-  private final Map<Integer, Map<Integer, byte[]>> repaired = new ConcurrentHashMap<>();
+    private final BlockNames names;
+    private final Sweeper sweeper;
+    /** Chunks of the sums that may still be taken, by order. */
+    private final Map<Integer, Integer> chunks = new ConcurrentHashMap<>();
+    /** Chunks that came damaged, as they were fetched afterwards: by order, then by number. */
+    private final Map<Integer, Map<Integer, byte[]>> repaired = new ConcurrentHashMap<>();
 
-  RangesReducer(BlockNames names, Sweeper sweeper) {
-    this.names = names;
-    this.sweeper = sweeper;
-  }
-
-  @Override
-  public void run(OrderJob job) {
-    if (job.order.reduce != null) {
-      chunks.put(job.order.order, job.plan.reduceGrid(job.order.reduce.length).chunks());
-    }
-    job.answer(new RangesStep());
-  }
-
-  @Override
-  public void takeSum(int order, int length, FileChannel to) throws IOException {
-    Integer count = chunks.get(order);
-    if (count == null) {
-      throw new IOException("no sum of that order: order=" + order);
-    }
-    long position = 0;
-    for (int chunk = 0; chunk < count; chunk++) {
-      position += copyOut(order, chunk, to, position);
-    }
-    if (position != length) {
-      throw new IOException("sum is of another length: bytes=" + position + ", expected=" + length + ", order=" + order);
-    }
-    discard(order);
-  }
-
-  private long copyOut(int order, int chunk, FileChannel to, long position) throws IOException {
-    byte[] instead = repaired.getOrDefault(order, Collections.emptyMap()).get(chunk);
-    if (instead != null) {
-      return Channels.write(to, position, ByteBuffer.wrap(instead));
-    }
-    String name = names.sum(order) + chunk;
-    long[] written = new long[1];
-    if (!SparkInternals.read(name, block -> {
-      ByteBuffer data = block.duplicate();
-      data.limit(data.limit() - CheckedBlocks.TRAILER_BYTES);
-      written[0] = Channels.write(to, position, data);
-    })) {
-      throw new IOException("a chunk of the sum is missing: block=" + name + ", order=" + order);
-    }
-    return written[0];
-  }
-
-  @Override
-  public void verify(OrderJob job) throws ExecutorFault, IOException, InterruptedException {
-    int order = job.order.order;
-    Integer count = chunks.get(order);
-    for (int chunk = 0; count != null && chunk < count; chunk++) {
-      String name = names.sum(order) + chunk;
-      boolean[] whole = new boolean[1];
-      if (!SparkInternals.read(name, block -> whole[0] = CheckedBlocks.open(name, block) != null)) {
-        throw new IOException("a chunk of the sum is missing: block=" + name + ", order=" + order);
-      }
-      if (!whole[0]) {
-        repair(job, chunk);
-      }
-    }
-  }
-
-  /** Fetches a chunk from the executor that summed it, and keeps it until the sum is taken. */
-  private void repair(OrderJob job, int chunk) throws ExecutorFault, InterruptedException {
-    ChunkPlan grid = job.plan.reduceGrid(job.order.reduce.length);
-    Peer owner = job.plan.peers.get(RangesStep.owner(grid, job.order.executors, chunk));
-    String name = names.kept(job.order.order) + chunk;
-    LOG.warn("the sum was damaged on its way, and is fetched once more: block={} from={}", name, owner);
-    CompletableFuture<byte[]> fetched = new CompletableFuture<>();
-    FETCHERS.execute(() -> {
-      try {
-        CheckedBlocks.fetchOnce(owner, name, new Fetched(fetched));
-      } catch (RuntimeException e) {
-        fetched.completeExceptionally(e);
-      }
-    });
-    try {
-      byte[] data = fetched.get(TimeOuts.REPAIR_MS, TimeUnit.MILLISECONDS);
-      repaired.computeIfAbsent(job.order.order, key -> new ConcurrentHashMap<>()).put(chunk, data);
-    } catch (ExecutionException e) {
-      boolean damages = e.getCause() instanceof CheckedBlocks.Damaged;
-      throw new ExecutorFault(owner.executor, "executor " + owner.executor + (damages ? " damages bytes: " : ": ")
-          + "its sum came damaged to the driver, and once more: " + e.getCause().getMessage(), damages);
-    } catch (TimeoutException e) {
-      throw new ExecutorFault(owner.executor,
-          "executor " + owner.executor + ": its sum came damaged to the driver, and not again within " + TimeOuts.REPAIR_MS + " ms");
-    }
-  }
-
-  /** One block, as bytes of our own. */
-  private static final class Fetched implements SparkInternals.FetchListener {
-    private final CompletableFuture<byte[]> to;
-
-    Fetched(CompletableFuture<byte[]> to) {
-      this.to = to;
+    RangesReducer(BlockNames names, Sweeper sweeper) {
+        this.names = names;
+        this.sweeper = sweeper;
     }
 
     @Override
-    public void arrived(String name, ByteBuffer bytes) {
-      byte[] data = new byte[bytes.remaining()];
-      bytes.get(data);
-      to.complete(data);
+    public void run(OrderJob job) {
+        if (job.order.reduce != null) {
+            chunks.put(
+                    job.order.order,
+                    job.plan.reduceGrid(job.order.reduce.length).chunks());
+        }
+        job.answer(new RangesStep());
     }
 
     @Override
-    public void failed(String name, Throwable cause) {
-      to.completeExceptionally(cause);
+    public void takeSum(int order, int length, FileChannel to) throws IOException {
+        Integer count = chunks.get(order);
+        if (count == null) {
+            throw new IOException("no sum of that order: order=" + order);
+        }
+        long position = 0;
+        for (int chunk = 0; chunk < count; chunk++) {
+            position += copyOut(order, chunk, to, position);
+        }
+        if (position != length) {
+            throw new IOException(
+                    "sum is of another length: bytes=" + position + ", expected=" + length + ", order=" + order);
+        }
+        discard(order);
     }
-  }
 
-  @Override
-  public long bytesIn(int order, long pushed) {
-    return pushed;
-  }
-
-  @Override
-  public void cancel(int order, Jobs jobs, String reason) {
-    jobs.cancel(OrderJob.token(order), reason);
-  }
-
-  /** Also removes what late tasks of earlier orders pushed after those had been given up. */
-  @Override
-  public void discard(int order) {
-    chunks.remove(order);
-    repaired.remove(order);
-    sweeper.removeLater(this::unwanted, true);
-  }
-
-  private List<String> unwanted() {
-    List<String> found = new ArrayList<>();
-    for (String name : SparkInternals.matching(names.sums())) {
-      if (!chunks.containsKey((int) BlockNames.numberAfter(names.sums(), name))) {
-        found.add(name);
-      }
+    private long copyOut(int order, int chunk, FileChannel to, long position) throws IOException {
+        byte[] instead = repaired.getOrDefault(order, Collections.emptyMap()).get(chunk);
+        if (instead != null) {
+            return Channels.write(to, position, ByteBuffer.wrap(instead));
+        }
+        String name = names.sum(order) + chunk;
+        long[] written = new long[1];
+        if (!SparkInternals.read(name, block -> {
+            ByteBuffer data = block.duplicate();
+            data.limit(data.limit() - CheckedBlocks.TRAILER_BYTES);
+            written[0] = Channels.write(to, position, data);
+        })) {
+            throw new IOException("a chunk of the sum is missing: block=" + name + ", order=" + order);
+        }
+        return written[0];
     }
-    return found;
-  }
+
+    @Override
+    public void verify(OrderJob job) throws ExecutorFault, IOException, InterruptedException {
+        int order = job.order.order;
+        Integer count = chunks.get(order);
+        for (int chunk = 0; count != null && chunk < count; chunk++) {
+            String name = names.sum(order) + chunk;
+            boolean[] whole = new boolean[1];
+            if (!SparkInternals.read(name, block -> whole[0] = CheckedBlocks.open(name, block) != null)) {
+                throw new IOException("a chunk of the sum is missing: block=" + name + ", order=" + order);
+            }
+            if (!whole[0]) {
+                repair(job, chunk);
+            }
+        }
+    }
+
+    /** Fetches a chunk from the executor that summed it, and keeps it until the sum is taken. */
+    private void repair(OrderJob job, int chunk) throws ExecutorFault, InterruptedException {
+        ChunkPlan grid = job.plan.reduceGrid(job.order.reduce.length);
+        Peer owner = job.plan.peers.get(RangesStep.owner(grid, job.order.executors, chunk));
+        String name = names.kept(job.order.order) + chunk;
+        LOG.warn("the sum was damaged on its way, and is fetched once more: block={} from={}", name, owner);
+        CompletableFuture<byte[]> fetched = new CompletableFuture<>();
+        FETCHERS.execute(() -> {
+            try {
+                CheckedBlocks.fetchOnce(owner, name, new Fetched(fetched));
+            } catch (RuntimeException e) {
+                fetched.completeExceptionally(e);
+            }
+        });
+        try {
+            byte[] data = fetched.get(TimeOuts.REPAIR_MS, TimeUnit.MILLISECONDS);
+            repaired.computeIfAbsent(job.order.order, key -> new ConcurrentHashMap<>())
+                    .put(chunk, data);
+        } catch (ExecutionException e) {
+            boolean damages = e.getCause() instanceof CheckedBlocks.Damaged;
+            throw new ExecutorFault(
+                    owner.executor,
+                    "executor " + owner.executor + (damages ? " damages bytes: " : ": ")
+                            + "its sum came damaged to the driver, and once more: "
+                            + e.getCause().getMessage(),
+                    damages);
+        } catch (TimeoutException e) {
+            throw new ExecutorFault(
+                    owner.executor,
+                    "executor " + owner.executor + ": its sum came damaged to the driver, and not again within "
+                            + TimeOuts.REPAIR_MS + " ms");
+        }
+    }
+
+    /** One block, as bytes of our own. */
+    private static final class Fetched implements SparkInternals.FetchListener {
+        private final CompletableFuture<byte[]> to;
+
+        Fetched(CompletableFuture<byte[]> to) {
+            this.to = to;
+        }
+
+        @Override
+        public void arrived(String name, ByteBuffer bytes) {
+            byte[] data = new byte[bytes.remaining()];
+            bytes.get(data);
+            to.complete(data);
+        }
+
+        @Override
+        public void failed(String name, Throwable cause) {
+            to.completeExceptionally(cause);
+        }
+    }
+
+    @Override
+    public long bytesIn(int order, long pushed) {
+        return pushed;
+    }
+
+    @Override
+    public void cancel(int order, Jobs jobs, String reason) {
+        jobs.cancel(OrderJob.token(order), reason);
+    }
+
+    /** Also removes what late tasks of earlier orders pushed after those had been given up. */
+    @Override
+    public void discard(int order) {
+        chunks.remove(order);
+        repaired.remove(order);
+        sweeper.removeLater(this::unwanted, true);
+    }
+
+    private List<String> unwanted() {
+        List<String> found = new ArrayList<>();
+        for (String name : SparkInternals.matching(names.sums())) {
+            if (!chunks.containsKey((int) BlockNames.numberAfter(names.sums(), name))) {
+                found.add(name);
+            }
+        }
+        return found;
+    }
 }

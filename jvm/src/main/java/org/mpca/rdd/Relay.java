@@ -5,7 +5,6 @@ import java.util.BitSet;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
-
 import org.mpca.agent.TimeOuts;
 
 /**
@@ -31,216 +30,224 @@ import org.mpca.agent.TimeOuts;
  * <p>Concurrency: owned by one thread, mpca-download.
  */
 final class Relay {
-  /** The sender that is no owner. */
-  static final int DRIVER = -1;
-  private static final int BATCHES = 2;
+    /** The sender that is no owner. */
+    static final int DRIVER = -1;
 
-  /** One thing to do. Performed in the order of the list. */
-  interface Instruction {
-    void perform(Performer performer);
-  }
+    private static final int BATCHES = 2;
 
-  /** Carries instructions out. */
-  interface Performer {
-    /** Ask the driver for pieces, in one request. */
-    void askDriver(List<Integer> pieces);
-
-    /** Ask an owner for pieces that it has announced, in one request. */
-    void askOwner(int owner, List<Integer> pieces);
-
-    /** Store pieces where others fetch them, then tell the other owners that this batch is here. */
-    void announce(int batch, List<Integer> pieces);
-
-    /** Tell the driver that this owner damages what it sends or, if it is this executor, what it receives. */
-    void blame(int owner, String why);
-
-    /** Every piece is here. */
-    void done();
-
-    /** The driver could not send. */
-    void fail(String why);
-  }
-
-  private enum State { AWAITED, ASKED, FROM_DRIVER, ANNOUNCED }
-
-  /** Pieces that one owner announces together. */
-  static final class Batch {
-    final int owner;
-    final int number;
-    private final List<Integer> pieces = new ArrayList<>();
-    private State state;
-
-    private Batch(int owner, int number, State state) {
-      this.owner = owner;
-      this.number = number;
-      this.state = state;
+    /** One thing to do. Performed in the order of the list. */
+    interface Instruction {
+        void perform(Performer performer);
     }
-  }
 
-  private final int me;
-  private final int pieces;
-  private final BitSet here;
-  private final List<Batch> batches = new ArrayList<>();
-  /** Senders of something that came damaged. */
-  private final Set<Integer> damaging = new HashSet<>();
-  private long began;
-  /** When the newest piece came. */
-  private long moved;
-  /** How long the own pieces took; -1: some are missing. */
-  private long ownTook = -1;
-  private boolean over;
+    /** Carries instructions out. */
+    interface Performer {
+        /** Ask the driver for pieces, in one request. */
+        void askDriver(List<Integer> pieces);
 
-  /**
-   * @param me this executor's number among the owners
-   * @param present pieces that are here from an earlier attempt
-   */
-  Relay(int owners, int me, int pieces, BitSet present) {
-    this.me = me;
-    this.pieces = pieces;
-    this.here = (BitSet) present.clone();
-    for (int owner = 0; owner < owners; owner++) {
-      int own = owner >= pieces ? 0 : (pieces - owner + owners - 1) / owners;
-      for (int number = 0; number < BATCHES; number++) {
-        Batch batch = new Batch(owner, number, owner == me ? State.FROM_DRIVER : State.AWAITED);
-        for (int i = own * number / BATCHES; i < own * (number + 1) / BATCHES; i++) {
-          batch.pieces.add(owner + i * owners);
+        /** Ask an owner for pieces that it has announced, in one request. */
+        void askOwner(int owner, List<Integer> pieces);
+
+        /** Store pieces where others fetch them, then tell the other owners that this batch is here. */
+        void announce(int batch, List<Integer> pieces);
+
+        /** Tell the driver that this owner damages what it sends or, if it is this executor, what it receives. */
+        void blame(int owner, String why);
+
+        /** Every piece is here. */
+        void done();
+
+        /** The driver could not send. */
+        void fail(String why);
+    }
+
+    private enum State {
+        AWAITED,
+        ASKED,
+        FROM_DRIVER,
+        ANNOUNCED
+    }
+
+    /** Pieces that one owner announces together. */
+    static final class Batch {
+        final int owner;
+        final int number;
+        private final List<Integer> pieces = new ArrayList<>();
+        private State state;
+
+        private Batch(int owner, int number, State state) {
+            this.owner = owner;
+            this.number = number;
+            this.state = state;
         }
-        if (!batch.pieces.isEmpty()) {
-          batches.add(batch);
+    }
+
+    private final int me;
+    private final int pieces;
+    private final BitSet here;
+    private final List<Batch> batches = new ArrayList<>();
+    /** Senders of something that came damaged. */
+    private final Set<Integer> damaging = new HashSet<>();
+
+    private long began;
+    /** When the newest piece came. */
+    private long moved;
+    /** How long the own pieces took; -1: some are missing. */
+    private long ownTook = -1;
+
+    private boolean over;
+
+    /**
+     * @param me this executor's number among the owners
+     * @param present pieces that are here from an earlier attempt
+     */
+    Relay(int owners, int me, int pieces, BitSet present) {
+        this.me = me;
+        this.pieces = pieces;
+        this.here = (BitSet) present.clone();
+        for (int owner = 0; owner < owners; owner++) {
+            int own = owner >= pieces ? 0 : (pieces - owner + owners - 1) / owners;
+            for (int number = 0; number < BATCHES; number++) {
+                Batch batch = new Batch(owner, number, owner == me ? State.FROM_DRIVER : State.AWAITED);
+                for (int i = own * number / BATCHES; i < own * (number + 1) / BATCHES; i++) {
+                    batch.pieces.add(owner + i * owners);
+                }
+                if (!batch.pieces.isEmpty()) {
+                    batches.add(batch);
+                }
+            }
         }
-      }
     }
-  }
 
-  List<Instruction> begin(long nowMs) {
-    List<Instruction> out = new ArrayList<>();
-    began = nowMs;
-    moved = nowMs;
-    List<Integer> own = new ArrayList<>();
-    batches.stream().filter(batch -> batch.owner == me).forEach(batch -> own.addAll(missing(batch)));
-    askDriver(own, out);
-    advance(nowMs, out);
-    return out;
-  }
-
-  /** A piece is here; any sender may have sent it. */
-  List<Instruction> arrived(int piece, long nowMs) {
-    List<Instruction> out = new ArrayList<>();
-    if (!over && !here.get(piece)) {
-      here.set(piece);
-      moved = nowMs;
-      advance(nowMs, out);
+    List<Instruction> begin(long nowMs) {
+        List<Instruction> out = new ArrayList<>();
+        began = nowMs;
+        moved = nowMs;
+        List<Integer> own = new ArrayList<>();
+        batches.stream().filter(batch -> batch.owner == me).forEach(batch -> own.addAll(missing(batch)));
+        askDriver(own, out);
+        advance(nowMs, out);
+        return out;
     }
-    return out;
-  }
 
-  /** An owner has a batch whole. */
-  List<Instruction> announced(int owner, int number) {
-    List<Instruction> out = new ArrayList<>();
-    for (Batch batch : awaited()) {
-      if (batch.owner == owner && batch.number == number) {
-        batch.state = State.ASKED;
-        List<Integer> wanted = missing(batch);
-        if (!wanted.isEmpty()) {
-          out.add(performer -> performer.askOwner(owner, wanted));
+    /** A piece is here; any sender may have sent it. */
+    List<Instruction> arrived(int piece, long nowMs) {
+        List<Instruction> out = new ArrayList<>();
+        if (!over && !here.get(piece)) {
+            here.set(piece);
+            moved = nowMs;
+            advance(nowMs, out);
         }
-      }
+        return out;
     }
-    return out;
-  }
 
-  /** A piece came damaged, and its sender is asked for it once more. */
-  void damaged(int sender) {
-    damaging.add(sender);
-  }
-
-  /**
-   * A sender cannot be reached, or fails to send a piece.
-   *
-   * @param damage a piece came damaged twice. What several senders damage is damaged by this executor or its link
-   */
-  List<Instruction> failed(int sender, boolean damage, String why) {
-    List<Instruction> out = new ArrayList<>();
-    int culprit = damaging.size() > 1 ? me : sender;
-    if (damage && culprit != DRIVER) {
-      out.add(performer -> performer.blame(culprit, why));
-    }
-    if (over) {
-      return out;
-    }
-    if (sender == DRIVER) {
-      over = true;
-      out.add(performer -> performer.fail(why));
-    } else {
-      giveUp(sender, out);
-    }
-    return out;
-  }
-
-  /** Time has passed. */
-  List<Instruction> tick(long nowMs) {
-    List<Instruction> out = new ArrayList<>();
-    if (!over && ownTook >= 0 && nowMs - moved > Math.max(TimeOuts.RELAY_SILENCE_MS, 3 * ownTook)) {
-      for (Batch batch : batches) {
-        if (batch.owner != me && !missing(batch).isEmpty()) {
-          giveUp(batch.owner, out);
+    /** An owner has a batch whole. */
+    List<Instruction> announced(int owner, int number) {
+        List<Instruction> out = new ArrayList<>();
+        for (Batch batch : awaited()) {
+            if (batch.owner == owner && batch.number == number) {
+                batch.state = State.ASKED;
+                List<Integer> wanted = missing(batch);
+                if (!wanted.isEmpty()) {
+                    out.add(performer -> performer.askOwner(owner, wanted));
+                }
+            }
         }
-      }
+        return out;
     }
-    return out;
-  }
 
-  /** Ends the relay. Damage in what is still under way is reported all the same. */
-  void abandon() {
-    over = true;
-  }
+    /** A piece came damaged, and its sender is asked for it once more. */
+    void damaged(int sender) {
+        damaging.add(sender);
+    }
 
-  /** Batches whose announcement is looked for. */
-  List<Batch> awaited() {
-    List<Batch> awaited = new ArrayList<>();
-    batches.stream().filter(batch -> !over && batch.state == State.AWAITED).forEach(awaited::add);
-    return awaited;
-  }
-
-  private void advance(long nowMs, List<Instruction> out) {
-    boolean all = true;
-    for (Batch batch : batches) {
-      if (batch.owner == me && batch.state == State.FROM_DRIVER) {
-        if (missing(batch).isEmpty()) {
-          batch.state = State.ANNOUNCED;
-          out.add(performer -> performer.announce(batch.number, batch.pieces));
+    /**
+     * A sender cannot be reached, or fails to send a piece.
+     *
+     * @param damage a piece came damaged twice. What several senders damage is damaged by this executor or its link
+     */
+    List<Instruction> failed(int sender, boolean damage, String why) {
+        List<Instruction> out = new ArrayList<>();
+        int culprit = damaging.size() > 1 ? me : sender;
+        if (damage && culprit != DRIVER) {
+            out.add(performer -> performer.blame(culprit, why));
+        }
+        if (over) {
+            return out;
+        }
+        if (sender == DRIVER) {
+            over = true;
+            out.add(performer -> performer.fail(why));
         } else {
-          all = false;
+            giveUp(sender, out);
         }
-      }
+        return out;
     }
-    if (all && ownTook < 0) {
-      ownTook = nowMs - began;
-    }
-    if (here.cardinality() == pieces) {
-      over = true;
-      out.add(Performer::done);
-    }
-  }
 
-  private void giveUp(int owner, List<Instruction> out) {
-    for (Batch batch : batches) {
-      if (batch.owner == owner && batch.state != State.FROM_DRIVER) {
-        batch.state = State.FROM_DRIVER;
-        askDriver(missing(batch), out);
-      }
+    /** Time has passed. */
+    List<Instruction> tick(long nowMs) {
+        List<Instruction> out = new ArrayList<>();
+        if (!over && ownTook >= 0 && nowMs - moved > Math.max(TimeOuts.RELAY_SILENCE_MS, 3 * ownTook)) {
+            for (Batch batch : batches) {
+                if (batch.owner != me && !missing(batch).isEmpty()) {
+                    giveUp(batch.owner, out);
+                }
+            }
+        }
+        return out;
     }
-  }
 
-  private static void askDriver(List<Integer> wanted, List<Instruction> out) {
-    if (!wanted.isEmpty()) {
-      out.add(performer -> performer.askDriver(wanted));
+    /** Ends the relay. Damage in what is still under way is reported all the same. */
+    void abandon() {
+        over = true;
     }
-  }
 
-  private List<Integer> missing(Batch batch) {
-    List<Integer> missing = new ArrayList<>();
-    batch.pieces.stream().filter(piece -> !here.get(piece)).forEach(missing::add);
-    return missing;
-  }
+    /** Batches whose announcement is looked for. */
+    List<Batch> awaited() {
+        List<Batch> awaited = new ArrayList<>();
+        batches.stream().filter(batch -> !over && batch.state == State.AWAITED).forEach(awaited::add);
+        return awaited;
+    }
+
+    private void advance(long nowMs, List<Instruction> out) {
+        boolean all = true;
+        for (Batch batch : batches) {
+            if (batch.owner == me && batch.state == State.FROM_DRIVER) {
+                if (missing(batch).isEmpty()) {
+                    batch.state = State.ANNOUNCED;
+                    out.add(performer -> performer.announce(batch.number, batch.pieces));
+                } else {
+                    all = false;
+                }
+            }
+        }
+        if (all && ownTook < 0) {
+            ownTook = nowMs - began;
+        }
+        if (here.cardinality() == pieces) {
+            over = true;
+            out.add(Performer::done);
+        }
+    }
+
+    private void giveUp(int owner, List<Instruction> out) {
+        for (Batch batch : batches) {
+            if (batch.owner == owner && batch.state != State.FROM_DRIVER) {
+                batch.state = State.FROM_DRIVER;
+                askDriver(missing(batch), out);
+            }
+        }
+    }
+
+    private static void askDriver(List<Integer> wanted, List<Instruction> out) {
+        if (!wanted.isEmpty()) {
+            out.add(performer -> performer.askDriver(wanted));
+        }
+    }
+
+    private List<Integer> missing(Batch batch) {
+        List<Integer> missing = new ArrayList<>();
+        batch.pieces.stream().filter(piece -> !here.get(piece)).forEach(missing::add);
+        return missing;
+    }
 }

@@ -18,13 +18,11 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
-import java.util.function.Function;
-
 import org.apache.spark.SparkContext;
-import org.mpca.agent.TimeOuts;
 import org.mpca.agent.AgentRegistry;
 import org.mpca.agent.AgentStatus;
 import org.mpca.agent.LaunchSpec;
+import org.mpca.agent.TimeOuts;
 import org.mpca.wire.Msgpack;
 import org.mpca.wire.Order;
 import org.mpca.wire.ProtocolException;
@@ -37,351 +35,400 @@ import org.mpca.wire.ProtocolException;
  * object's lock.
  */
 public final class RunDriver {
-  private static final int REDISCOVERIES = 20;
-  private static final ExecutorService VERIFIERS = Threads.pool("mpca-verify");
+    private static final int REDISCOVERIES = 20;
+    private static final ExecutorService VERIFIERS = Threads.pool("mpca-verify");
 
-  /** Which executors there are now, by id. */
-  public interface Executors {
-    Map<String, Peer> now();
-  }
-
-  private final SparkContext context;
-  private final String run;
-  private final int epoch;
-  private final int chunkBytes;
-  private final Executors executors;
-  private final Uplink events;
-  private final Jobs jobs;
-  private final Sweeper sweeper = new Sweeper();
-  private final Reducer reducer;
-  private final Broadcaster broadcaster;
-  /** Ranges that the shard of a cycle is cut into: by its first freeze, since all parts must be cut alike. */
-  private final TreeMap<Integer, Integer> ranges = new TreeMap<>();
-  /** Which order froze the part of a cycle on an executor. */
-  private final TreeMap<Integer, Map<String, Integer>> frozenBy = new TreeMap<>();
-  /** Executors that are asked which agents live, and have not answered. Concurrent. */
-  private final Set<String> asked = ConcurrentHashMap.newKeySet();
-  private final AtomicInteger broadcasts = new AtomicInteger();
-  private final AtomicBoolean closed = new AtomicBoolean();
-
-  /**
-   * @param reducer "ranges" or "tree"
-   * @param broadcaster "relay" or "torrent"
-   */
-  public RunDriver(SparkContext context, String run, int epoch, String reducer, String broadcaster, int chunkBytes,
-      Executors executors, Uplink events) {
-    this.context = context;
-    this.run = run;
-    this.epoch = epoch;
-    this.chunkBytes = chunkBytes;
-    this.executors = executors;
-    this.events = events;
-    JobWatch.get(context);
-    this.jobs = new Jobs(context, run);
-    BlockNames names = new BlockNames(run, epoch);
-    this.reducer = choose("reducer", reducer, "ranges", () -> new RangesReducer(names, sweeper), "tree", TreeReducer::new);
-    this.broadcaster = choose("broadcast", broadcaster, "relay", () -> new RelayBroadcast(names, sweeper, chunkBytes), "torrent",
-        () -> new TorrentBroadcast(context));
-  }
-
-  private static <T> T choose(String what, String name, String first, java.util.function.Supplier<T> one, String second,
-      java.util.function.Supplier<T> other) {
-    if (!name.equals(first) && !name.equals(second)) {
-      throw new IllegalArgumentException(what + " = " + name + ": one of " + first + ", " + second);
+    /** Which executors there are now, by id. */
+    public interface Executors {
+        Map<String, Peer> now();
     }
-    return name.equals(first) ? one.get() : other.get();
-  }
 
-  // ---- agents -------------------------------------------------------------------------------------------------------
+    private final SparkContext context;
+    private final String run;
+    private final int epoch;
+    private final int chunkBytes;
+    private final Executors executors;
+    private final Uplink events;
+    private final Jobs jobs;
+    private final Sweeper sweeper = new Sweeper();
+    private final Reducer reducer;
+    private final Broadcaster broadcaster;
+    /** Ranges that the shard of a cycle is cut into: by its first freeze, since all parts must be cut alike. */
+    private final TreeMap<Integer, Integer> ranges = new TreeMap<>();
+    /** Which order froze the part of a cycle on an executor. */
+    private final TreeMap<Integer, Map<String, Integer>> frozenBy = new TreeMap<>();
+    /** Executors that are asked which agents live, and have not answered. Concurrent. */
+    private final Set<String> asked = ConcurrentHashMap.newKeySet();
 
-  /** Submits the holding job of one agent. */
-  public void startAgent(String executor, LaunchSpec spec) {
-    Peer peer = executors.now().get(executor);
-    if (peer == null) {
-      holdEnded(spec.agent, spec.incarnation, "executor " + executor + " is gone");
-      return;
+    private final AtomicInteger broadcasts = new AtomicInteger();
+    private final AtomicBoolean closed = new AtomicBoolean();
+
+    /**
+     * @param reducer "ranges" or "tree"
+     * @param broadcaster "relay" or "torrent"
+     */
+    public RunDriver(
+            SparkContext context,
+            String run,
+            int epoch,
+            String reducer,
+            String broadcaster,
+            int chunkBytes,
+            Executors executors,
+            Uplink events) {
+        this.context = context;
+        this.run = run;
+        this.epoch = epoch;
+        this.chunkBytes = chunkBytes;
+        this.executors = executors;
+        this.events = events;
+        JobWatch.get(context);
+        this.jobs = new Jobs(context, run);
+        BlockNames names = new BlockNames(run, epoch);
+        this.reducer =
+                choose("reducer", reducer, "ranges", () -> new RangesReducer(names, sweeper), "tree", TreeReducer::new);
+        this.broadcaster = choose(
+                "broadcast",
+                broadcaster,
+                "relay",
+                () -> new RelayBroadcast(names, sweeper, chunkBytes),
+                "torrent",
+                () -> new TorrentBroadcast(context));
     }
-    String description = "mpca agent " + spec.agent + " (incarnation " + spec.incarnation + ")";
-    jobs.inSubmitter(() -> jobs.submit("hold/" + spec.agent + "/" + spec.incarnation, description, false,
-        new AgentRDD(context, peer, spec), 1, AgentRDD::result, (said, failure) -> holdEnded(spec.agent,
-            spec.incarnation, failure == null ? AgentRDD.text(said[0]) : failure.toString())));
-  }
 
-  private void holdEnded(int agent, int incarnation, String reason) {
-    Map<String, Object> event = new LinkedHashMap<>();
-    event.put("agent", agent);
-    event.put("incarnation", incarnation);
-    event.put("reason", reason);
-    events.send(run, "HoldEnded", event);
-  }
-
-  /**
-   * Asks the registries of these executors which agents live. Each answers for itself and when it can: one that cannot
-   * be reached is silent until Spark gives it up, which takes minutes. One that is being asked is not asked again.
-   */
-  public void rediscover(List<String> wanted) {
-    Map<String, Peer> now = executors.now();
-    for (String executor : wanted) {
-      if (now.containsKey(executor) && asked.add(executor)) {
-        ask(now.get(executor), 1);
-      }
-    }
-  }
-
-  private void ask(Peer peer, int attempt) {
-    String runName = run;
-    String token = "rediscover/" + peer.executor + "/" + attempt;
-    String description = "mpca: which agents live on executor " + peer.executor;
-    onAll(token, description, true, Collections.singletonList(peer), (side) -> {
-      List<Object> living = new ArrayList<>();
-      for (AgentStatus one : AgentRegistry.get().living(runName)) {
-        Map<String, Object> row = new LinkedHashMap<>();
-        row.put("agent", one.agent);
-        row.put("incarnation", one.incarnation);
-        row.put("pid", one.pid);
-        living.add(row);
-      }
-      return living;
-    }).whenComplete((living, failure) -> {
-      if (failure != null && attempt < REDISCOVERIES && executors.now().containsKey(peer.executor)) {
-        // Not in Spark's scheduler thread: submitting waits for that one.
-        Threads.daemon("mpca-rediscover", () -> ask(peer, attempt + 1)).start();
-        return;
-      }
-      asked.remove(peer.executor);
-      if (failure == null) {
-        Map<String, Object> event = new LinkedHashMap<>();
-        event.put("executor", peer.executor);
-        event.put("agents", living);
-        events.send(run, "AgentsFound", event);
-      }
-    });
-  }
-
-  // ---- orders -------------------------------------------------------------------------------------------------------
-
-  /** Submits an order; one that cannot be carried out as it stands fails as an event, like one that fails later. */
-  public void submit(byte[] packed) throws ProtocolException {
-    Order order = Order.unpack(packed);
-    double start = now();
-    OrderPlan plan;
-    try {
-      plan = plan(order, packed);
-    } catch (ExecutorFault e) {
-      orderFailed(order.order, e, Collections.emptyList());
-      return;
-    }
-    OrderJob job = new OrderJob(order, plan, jobs, new OrderJob.Outcome() {
-      @Override
-      public void done(OrderJob done, List<byte[]> answers) {
-        orderDone(done, answers, start);
-      }
-
-      @Override
-      public void failed(Throwable cause, List<String> unfinished) {
-        orderFailed(order.order, cause, unfinished);
-      }
-    });
-    jobs.inSubmitter(() -> reducer.run(job));
-  }
-
-  public void cancel(int order, String reason) {
-    reducer.cancel(order, jobs, reason);
-  }
-
-  private synchronized OrderPlan plan(Order order, byte[] packed) throws ExecutorFault {
-    Map<String, Peer> now = executors.now();
-    HashMap<String, Peer> peers = new HashMap<>();
-    for (String executor : order.executors) {
-      peers.put(executor, present(now, executor));
-    }
-    // What lies at or before the forgotten cycle cannot be asked for again.
-    ranges.headMap(order.forgetCycle, true).clear();
-    frozenBy.headMap(order.forgetCycle, true).clear();
-    int[] partOrders = new int[order.reduce == null ? 0 : order.reduce.parts.size()];
-    int reduceRanges = 0;
-    if (order.reduce != null) {
-      if (order.reduce.parts.isEmpty()) {
-        throw new IllegalArgumentException("a sum of nothing was ordered: order=" + order.order);
-      }
-      Map<String, Integer> by = frozenBy.getOrDefault(order.reduce.cycle, Collections.emptyMap());
-      for (int p = 0; p < partOrders.length; p++) {
-        String executor = order.reduce.parts.get(p).executor;
-        peers.put(executor, present(now, executor));
-        if (!by.containsKey(executor)) {
-          throw new ExecutorFault(executor, "executor " + executor + " froze nothing for cycle " + order.reduce.cycle);
+    private static <T> T choose(
+            String what,
+            String name,
+            String first,
+            java.util.function.Supplier<T> one,
+            String second,
+            java.util.function.Supplier<T> other) {
+        if (!name.equals(first) && !name.equals(second)) {
+            throw new IllegalArgumentException(what + " = " + name + ": one of " + first + ", " + second);
         }
-        partOrders[p] = by.get(executor);
-      }
-      reduceRanges = ranges.get(order.reduce.cycle);
+        return name.equals(first) ? one.get() : other.get();
     }
-    int freezeRanges = 0;
-    if (order.freeze != null) {
-      ranges.putIfAbsent(order.freeze.cycle, order.executors.size());
-      freezeRanges = ranges.get(order.freeze.cycle);
-    }
-    Peer driver = SparkInternals.self();
-    BroadcastSource[] sources = new BroadcastSource[order.downloads.size()];
-    for (int d = 0; d < sources.length; d++) {
-      Order.Download download = order.downloads.get(d);
-      List<Peer> owners = new ArrayList<>();
-      for (String executor : order.executors) {
-        if (download.agents.stream().anyMatch(agent -> agent.executor.equals(executor))) {
-          owners.add(peers.get(executor));
-        }
-      }
-      sources[d] = broadcaster.source((int) download.broadcast, order.order, owners, driver);
-    }
-    return new OrderPlan(packed, peers, driver, partOrders, reduceRanges, freezeRanges, chunkBytes, sources);
-  }
 
-  /** The clock of the driver's machine, in seconds: Python's time.monotonic is the same. */
-  static double now() {
-    return System.nanoTime() / 1e9;
-  }
+    // ---- agents
+    // -------------------------------------------------------------------------------------------------------
 
-  private static Peer present(Map<String, Peer> now, String executor) throws ExecutorFault {
-    Peer peer = now.get(executor);
-    if (peer == null) {
-      throw new ExecutorFault(executor, "executor " + executor + " is gone");
-    }
-    return peer;
-  }
-
-  private void orderDone(OrderJob job, List<byte[]> answers, double start) {
-    Order order = job.order;
-    double end = now();
-    long pushed = 0;
-    try {
-      for (byte[] packed : answers) {
-        Map<?, ?> answer = (Map<?, ?>) Msgpack.unpack(packed);
-        pushed += ((Number) answer.get("bytes_out")).longValue();
-        if (!((List<?>) answer.get("frozen")).isEmpty()) {
-          synchronized (this) {
-            frozenBy.computeIfAbsent(order.freeze.cycle, cycle -> new HashMap<>())
-                .put((String) answer.get("executor"), order.order);
-          }
-        }
-      }
-    } catch (ProtocolException e) {
-      orderFailed(order.order, e, Collections.emptyList());
-      return;
-    }
-    Map<String, Object> event = new LinkedHashMap<>();
-    event.put("order", order.order);
-    event.put("answers", answers);
-    event.put("start", start);
-    event.put("end", end);
-    event.put("driver_in", order.reduce == null ? 0 : reducer.bytesIn(order.order, pushed));
-    if (order.reduce == null) {
-      events.send(run, "OrderDone", event);
-      return;
-    }
-    VERIFIERS.execute(() -> {
-      try {
-        reducer.verify(job);
-        events.send(run, "OrderDone", event);
-      } catch (ExecutorFault | IOException | RuntimeException e) {
-        orderFailed(order.order, e, order.executors);
-      } catch (InterruptedException e) {
-        Thread.currentThread().interrupt();
-      }
-    });
-  }
-
-  private void orderFailed(int order, Throwable cause, List<String> unfinished) {
-    reducer.discard(order);
-    Map<String, Object> event = new LinkedHashMap<>();
-    event.put("order", order);
-    event.put("executor", cause instanceof ExecutorFault ? ((ExecutorFault) cause).executor : null);
-    event.put("reason", cause instanceof ExecutorFault ? cause.getMessage() : cause.toString());
-    event.put("unfinished", unfinished);
-    event.put("damages", cause instanceof ExecutorFault && ((ExecutorFault) cause).damages);
-    events.send(run, "OrderFailed", event);
-  }
-
-  // ---- bulk ---------------------------------------------------------------------------------------------------------
-
-  public void takeSum(int order, int length, FileChannel to) throws IOException {
-    reducer.takeSum(order, length, to);
-  }
-
-  /** Reads a vector from the channel's start and makes it ready for download. */
-  public int publish(int length, FileChannel from) throws IOException {
-    byte[] data = Channels.read(from, length);
-    int broadcast = broadcasts.incrementAndGet();
-    broadcaster.publish(broadcast, data);
-    return broadcast;
-  }
-
-  public void withdraw(int broadcast) {
-    broadcaster.withdraw(broadcast);
-  }
-
-  // ---- the end ------------------------------------------------------------------------------------------------------
-
-  /** What of any run lies about on the driver and on every executor: for tests and for people who look for a leak. */
-  public List<?> inventory() throws Exception {
-    List<Object> all = new ArrayList<>();
-    all.add(Inventory.of("driver"));
-    all.addAll(onAll("inventory", "mpca: what is stored", true, new ArrayList<>(executors.now().values()),
-        side -> Collections.singletonList(Inventory.of(side.self().executor))).get(30, TimeUnit.SECONDS));
-    return all;
-  }
-
-  /** Kills what is left of the run on every executor and frees everything, within seconds; safe to call twice. */
-  public void close() throws InterruptedException {
-    if (closed.getAndSet(true)) {
-      return;
-    }
-    if (!context.isStopped()) {
-      jobs.cancelAll("order/");
-      String runName = run;
-      CompletableFuture<List<Object>> ended = onAll("end", "mpca: end of the run", false,
-          new ArrayList<>(executors.now().values()), side -> {
-            side.endRun(runName, TimeOuts.END_RUN_MS / 2);
-            return Collections.emptyList();
-          });
-      try {
-        ended.get(TimeOuts.END_RUN_MS, TimeUnit.MILLISECONDS);
-      } catch (ExecutionException | TimeoutException e) {
-        // An executor that does not answer is dying or stopped; its agents die with it.
-        jobs.cancel("end", "no answer");
-      }
-      jobs.cancelAll("");
-      broadcaster.close();
-      sweeper.removeLater(() -> Inventory.blocks(BlockNames.ofRun(run), false), false);
-      sweeper.removeLater(() -> Inventory.blocks(BlockNames.ofRun(run), true), true);
-      sweeper.drain(TimeOuts.END_RUN_MS);
-    }
-    sweeper.close();
-    jobs.close();
-  }
-
-  /** Asks every executor given; what they answer, one after the other. */
-  private CompletableFuture<List<Object>> onAll(String token, String description, boolean strict, List<Peer> peers,
-      EverywhereRDD.Question question) {
-    CompletableFuture<List<Object>> outcome = new CompletableFuture<>();
-    if (peers.isEmpty()) {
-      outcome.complete(new ArrayList<>());
-      return outcome;
-    }
-    jobs.inSubmitter(() -> jobs.submit(token, description, strict, new EverywhereRDD(context, peers, question),
-        peers.size(), EverywhereRDD::result, (answers, failure) -> {
-          if (failure != null) {
-            outcome.completeExceptionally(failure);
+    /** Submits the holding job of one agent. */
+    public void startAgent(String executor, LaunchSpec spec) {
+        Peer peer = executors.now().get(executor);
+        if (peer == null) {
+            holdEnded(spec.agent, spec.incarnation, "executor " + executor + " is gone");
             return;
-          }
-          try {
-            List<Object> all = new ArrayList<>();
-            for (byte[] answer : answers) {
-              all.addAll((List<?>) Msgpack.unpack(answer));
+        }
+        String description = "mpca agent " + spec.agent + " (incarnation " + spec.incarnation + ")";
+        jobs.inSubmitter(() -> jobs.submit(
+                "hold/" + spec.agent + "/" + spec.incarnation,
+                description,
+                false,
+                new AgentRDD(context, peer, spec),
+                1,
+                AgentRDD::result,
+                (said, failure) -> holdEnded(
+                        spec.agent, spec.incarnation, failure == null ? AgentRDD.text(said[0]) : failure.toString())));
+    }
+
+    private void holdEnded(int agent, int incarnation, String reason) {
+        Map<String, Object> event = new LinkedHashMap<>();
+        event.put("agent", agent);
+        event.put("incarnation", incarnation);
+        event.put("reason", reason);
+        events.send(run, "HoldEnded", event);
+    }
+
+    /**
+     * Asks the registries of these executors which agents live. Each answers for itself and when it can: one that cannot
+     * be reached is silent until Spark gives it up, which takes minutes. One that is being asked is not asked again.
+     */
+    public void rediscover(List<String> wanted) {
+        Map<String, Peer> now = executors.now();
+        for (String executor : wanted) {
+            if (now.containsKey(executor) && asked.add(executor)) {
+                ask(now.get(executor), 1);
             }
-            outcome.complete(all);
-          } catch (ProtocolException e) {
-            outcome.completeExceptionally(e);
-          }
-        }));
-    return outcome;
-  }
+        }
+    }
+
+    private void ask(Peer peer, int attempt) {
+        String runName = run;
+        String token = "rediscover/" + peer.executor + "/" + attempt;
+        String description = "mpca: which agents live on executor " + peer.executor;
+        onAll(token, description, true, Collections.singletonList(peer), (side) -> {
+                    List<Object> living = new ArrayList<>();
+                    for (AgentStatus one : AgentRegistry.get().living(runName)) {
+                        Map<String, Object> row = new LinkedHashMap<>();
+                        row.put("agent", one.agent);
+                        row.put("incarnation", one.incarnation);
+                        row.put("pid", one.pid);
+                        living.add(row);
+                    }
+                    return living;
+                })
+                .whenComplete((living, failure) -> {
+                    if (failure != null
+                            && attempt < REDISCOVERIES
+                            && executors.now().containsKey(peer.executor)) {
+                        // Not in Spark's scheduler thread: submitting waits for that one.
+                        Threads.daemon("mpca-rediscover", () -> ask(peer, attempt + 1))
+                                .start();
+                        return;
+                    }
+                    asked.remove(peer.executor);
+                    if (failure == null) {
+                        Map<String, Object> event = new LinkedHashMap<>();
+                        event.put("executor", peer.executor);
+                        event.put("agents", living);
+                        events.send(run, "AgentsFound", event);
+                    }
+                });
+    }
+
+    // ---- orders
+    // -------------------------------------------------------------------------------------------------------
+
+    /** Submits an order; one that cannot be carried out as it stands fails as an event, like one that fails later. */
+    public void submit(byte[] packed) throws ProtocolException {
+        Order order = Order.unpack(packed);
+        double start = now();
+        OrderPlan plan;
+        try {
+            plan = plan(order, packed);
+        } catch (ExecutorFault e) {
+            orderFailed(order.order, e, Collections.emptyList());
+            return;
+        }
+        OrderJob job = new OrderJob(order, plan, jobs, new OrderJob.Outcome() {
+            @Override
+            public void done(OrderJob done, List<byte[]> answers) {
+                orderDone(done, answers, start);
+            }
+
+            @Override
+            public void failed(Throwable cause, List<String> unfinished) {
+                orderFailed(order.order, cause, unfinished);
+            }
+        });
+        jobs.inSubmitter(() -> reducer.run(job));
+    }
+
+    public void cancel(int order, String reason) {
+        reducer.cancel(order, jobs, reason);
+    }
+
+    private synchronized OrderPlan plan(Order order, byte[] packed) throws ExecutorFault {
+        Map<String, Peer> now = executors.now();
+        HashMap<String, Peer> peers = new HashMap<>();
+        for (String executor : order.executors) {
+            peers.put(executor, present(now, executor));
+        }
+        // What lies at or before the forgotten cycle cannot be asked for again.
+        ranges.headMap(order.forgetCycle, true).clear();
+        frozenBy.headMap(order.forgetCycle, true).clear();
+        int[] partOrders = new int[order.reduce == null ? 0 : order.reduce.parts.size()];
+        int reduceRanges = 0;
+        if (order.reduce != null) {
+            if (order.reduce.parts.isEmpty()) {
+                throw new IllegalArgumentException("a sum of nothing was ordered: order=" + order.order);
+            }
+            Map<String, Integer> by = frozenBy.getOrDefault(order.reduce.cycle, Collections.emptyMap());
+            for (int p = 0; p < partOrders.length; p++) {
+                String executor = order.reduce.parts.get(p).executor;
+                peers.put(executor, present(now, executor));
+                if (!by.containsKey(executor)) {
+                    throw new ExecutorFault(
+                            executor, "executor " + executor + " froze nothing for cycle " + order.reduce.cycle);
+                }
+                partOrders[p] = by.get(executor);
+            }
+            reduceRanges = ranges.get(order.reduce.cycle);
+        }
+        int freezeRanges = 0;
+        if (order.freeze != null) {
+            ranges.putIfAbsent(order.freeze.cycle, order.executors.size());
+            freezeRanges = ranges.get(order.freeze.cycle);
+        }
+        Peer driver = SparkInternals.self();
+        BroadcastSource[] sources = new BroadcastSource[order.downloads.size()];
+        for (int d = 0; d < sources.length; d++) {
+            Order.Download download = order.downloads.get(d);
+            List<Peer> owners = new ArrayList<>();
+            for (String executor : order.executors) {
+                if (download.agents.stream().anyMatch(agent -> agent.executor.equals(executor))) {
+                    owners.add(peers.get(executor));
+                }
+            }
+            sources[d] = broadcaster.source((int) download.broadcast, order.order, owners, driver);
+        }
+        return new OrderPlan(packed, peers, driver, partOrders, reduceRanges, freezeRanges, chunkBytes, sources);
+    }
+
+    /** The clock of the driver's machine, in seconds: Python's time.monotonic is the same. */
+    static double now() {
+        return System.nanoTime() / 1e9;
+    }
+
+    private static Peer present(Map<String, Peer> now, String executor) throws ExecutorFault {
+        Peer peer = now.get(executor);
+        if (peer == null) {
+            throw new ExecutorFault(executor, "executor " + executor + " is gone");
+        }
+        return peer;
+    }
+
+    private void orderDone(OrderJob job, List<byte[]> answers, double start) {
+        Order order = job.order;
+        double end = now();
+        long pushed = 0;
+        try {
+            for (byte[] packed : answers) {
+                Map<?, ?> answer = (Map<?, ?>) Msgpack.unpack(packed);
+                pushed += ((Number) answer.get("bytes_out")).longValue();
+                if (!((List<?>) answer.get("frozen")).isEmpty()) {
+                    synchronized (this) {
+                        frozenBy.computeIfAbsent(order.freeze.cycle, cycle -> new HashMap<>())
+                                .put((String) answer.get("executor"), order.order);
+                    }
+                }
+            }
+        } catch (ProtocolException e) {
+            orderFailed(order.order, e, Collections.emptyList());
+            return;
+        }
+        Map<String, Object> event = new LinkedHashMap<>();
+        event.put("order", order.order);
+        event.put("answers", answers);
+        event.put("start", start);
+        event.put("end", end);
+        event.put("driver_in", order.reduce == null ? 0 : reducer.bytesIn(order.order, pushed));
+        if (order.reduce == null) {
+            events.send(run, "OrderDone", event);
+            return;
+        }
+        VERIFIERS.execute(() -> {
+            try {
+                reducer.verify(job);
+                events.send(run, "OrderDone", event);
+            } catch (ExecutorFault | IOException | RuntimeException e) {
+                orderFailed(order.order, e, order.executors);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+        });
+    }
+
+    private void orderFailed(int order, Throwable cause, List<String> unfinished) {
+        reducer.discard(order);
+        Map<String, Object> event = new LinkedHashMap<>();
+        event.put("order", order);
+        event.put("executor", cause instanceof ExecutorFault ? ((ExecutorFault) cause).executor : null);
+        event.put("reason", cause instanceof ExecutorFault ? cause.getMessage() : cause.toString());
+        event.put("unfinished", unfinished);
+        event.put("damages", cause instanceof ExecutorFault && ((ExecutorFault) cause).damages);
+        events.send(run, "OrderFailed", event);
+    }
+
+    // ---- bulk
+    // ---------------------------------------------------------------------------------------------------------
+
+    public void takeSum(int order, int length, FileChannel to) throws IOException {
+        reducer.takeSum(order, length, to);
+    }
+
+    /** Reads a vector from the channel's start and makes it ready for download. */
+    public int publish(int length, FileChannel from) throws IOException {
+        byte[] data = Channels.read(from, length);
+        int broadcast = broadcasts.incrementAndGet();
+        broadcaster.publish(broadcast, data);
+        return broadcast;
+    }
+
+    public void withdraw(int broadcast) {
+        broadcaster.withdraw(broadcast);
+    }
+
+    // ---- the end
+    // ------------------------------------------------------------------------------------------------------
+
+    /** What of any run lies about on the driver and on every executor: for tests and for people who look for a leak. */
+    public List<?> inventory() throws Exception {
+        List<Object> all = new ArrayList<>();
+        all.add(Inventory.of("driver"));
+        all.addAll(onAll(
+                        "inventory",
+                        "mpca: what is stored",
+                        true,
+                        new ArrayList<>(executors.now().values()),
+                        side -> Collections.singletonList(Inventory.of(side.self().executor)))
+                .get(30, TimeUnit.SECONDS));
+        return all;
+    }
+
+    /** Kills what is left of the run on every executor and frees everything, within seconds; safe to call twice. */
+    public void close() throws InterruptedException {
+        if (closed.getAndSet(true)) {
+            return;
+        }
+        if (!context.isStopped()) {
+            jobs.cancelAll("order/");
+            String runName = run;
+            CompletableFuture<List<Object>> ended = onAll(
+                    "end",
+                    "mpca: end of the run",
+                    false,
+                    new ArrayList<>(executors.now().values()),
+                    side -> {
+                        side.endRun(runName, TimeOuts.END_RUN_MS / 2);
+                        return Collections.emptyList();
+                    });
+            try {
+                ended.get(TimeOuts.END_RUN_MS, TimeUnit.MILLISECONDS);
+            } catch (ExecutionException | TimeoutException e) {
+                // An executor that does not answer is dying or stopped; its agents die with it.
+                jobs.cancel("end", "no answer");
+            }
+            jobs.cancelAll("");
+            broadcaster.close();
+            sweeper.removeLater(() -> Inventory.blocks(BlockNames.ofRun(run), false), false);
+            sweeper.removeLater(() -> Inventory.blocks(BlockNames.ofRun(run), true), true);
+            sweeper.drain(TimeOuts.END_RUN_MS);
+        }
+        sweeper.close();
+        jobs.close();
+    }
+
+    /** Asks every executor given; what they answer, one after the other. */
+    private CompletableFuture<List<Object>> onAll(
+            String token, String description, boolean strict, List<Peer> peers, EverywhereRDD.Question question) {
+        CompletableFuture<List<Object>> outcome = new CompletableFuture<>();
+        if (peers.isEmpty()) {
+            outcome.complete(new ArrayList<>());
+            return outcome;
+        }
+        jobs.inSubmitter(() -> jobs.submit(
+                token,
+                description,
+                strict,
+                new EverywhereRDD(context, peers, question),
+                peers.size(),
+                EverywhereRDD::result,
+                (answers, failure) -> {
+                    if (failure != null) {
+                        outcome.completeExceptionally(failure);
+                        return;
+                    }
+                    try {
+                        List<Object> all = new ArrayList<>();
+                        for (byte[] answer : answers) {
+                            all.addAll((List<?>) Msgpack.unpack(answer));
+                        }
+                        outcome.complete(all);
+                    } catch (ProtocolException e) {
+                        outcome.completeExceptionally(e);
+                    }
+                }));
+        return outcome;
+    }
 }

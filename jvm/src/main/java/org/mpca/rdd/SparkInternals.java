@@ -8,7 +8,6 @@ import java.util.List;
 import java.util.concurrent.Executor;
 import java.util.function.BiConsumer;
 import java.util.function.Consumer;
-
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.Dependency;
 import org.apache.spark.SimpleFutureAction;
@@ -29,7 +28,6 @@ import org.apache.spark.storage.BlockManagerId;
 import org.apache.spark.storage.StorageLevel;
 import org.apache.spark.storage.TestBlockId;
 import org.apache.spark.util.io.ChunkedByteBuffer;
-
 import scala.Option;
 import scala.Tuple2;
 import scala.collection.JavaConverters;
@@ -60,289 +58,311 @@ import scala.util.Try;
  * Stateless; safe from any thread.
  */
 public final class SparkInternals {
-  private static final String PREFIX = "test_";
-  private static final ClassTag<byte[]> BYTES = ClassTag$.MODULE$.apply(byte[].class);
-  private static final ExecutionContext HERE = ExecutionContext$.MODULE$.fromExecutor((Executor) Runnable::run);
+    private static final String PREFIX = "test_";
+    private static final ClassTag<byte[]> BYTES = ClassTag$.MODULE$.apply(byte[].class);
+    private static final ExecutionContext HERE = ExecutionContext$.MODULE$.fromExecutor((Executor) Runnable::run);
 
-  private SparkInternals() {}
+    private SparkInternals() {}
 
-  // ---- who and where ------------------------------------------------------------------------------------------------
+    // ---- who and where
+    // ------------------------------------------------------------------------------------------------
 
-  /** This JVM's executor id; "driver" on the driver. */
-  public static String executorId() {
-    return SparkEnv.get().executorId();
-  }
-
-  /** Hadoop's configuration as the session has it, {@code spark.hadoop.*} included; also on an executor. */
-  public static Configuration hadoop() {
-    return SparkHadoopUtil.get().newConfiguration(SparkEnv.get().conf());
-  }
-
-  /** This JVM's block manager, as others reach it. */
-  public static Peer self() {
-    BlockManagerId id = SparkEnv.get().blockManager().blockManagerId();
-    return new Peer(id.executorId(), id.host(), id.port());
-  }
-
-  // ---- blocks of this JVM -------------------------------------------------------------------------------------------
-
-  /** Stores heap buffers by reference, one behind the other; false if it was there already. They must not change any more. */
-  static boolean put(String name, ByteBuffer... parts) {
-    ChunkedByteBuffer bytes = new ChunkedByteBuffer(parts);
-    // With disk behind it, a block that memory cannot hold is slow rather than gone.
-    return blocks().putBytes(id(name), bytes, StorageLevel.MEMORY_AND_DISK_SER(), false, BYTES);
-  }
-
-  /** Whether this JVM holds the block; a look into its own table, no lock and no word with the driver. */
-  static boolean has(String name) {
-    return blocks().getStatus(id(name)).isDefined();
-  }
-
-  /** Takes a block's bytes, which are valid during the call only. */
-  interface Reader {
-    void read(ByteBuffer block) throws IOException;
-  }
-
-  /** Shows a block of this JVM to `reader`; false if there is no such block. */
-  static boolean read(String name, Reader reader) throws IOException {
-    BlockManager blocks = blocks();
-    BlockId id = id(name);
-    Option<BlockData> found = blocks.getLocalBytes(id);
-    if (found.isEmpty()) {
-      return false;
+    /** This JVM's executor id; "driver" on the driver. */
+    public static String executorId() {
+        return SparkEnv.get().executorId();
     }
-    try {
-      reader.read(found.get().toByteBuffer());
-      return true;
-    } finally {
-      blocks.releaseLock(id, Option.<TaskContext>empty());
+
+    /** Hadoop's configuration as the session has it, {@code spark.hadoop.*} included; also on an executor. */
+    public static Configuration hadoop() {
+        return SparkHadoopUtil.get().newConfiguration(SparkEnv.get().conf());
     }
-  }
 
-  /** Removes a block; blocks while somebody reads it, without a limit. For {@link Sweeper} alone. */
-  static void remove(String name, boolean tellMaster) {
-    BlockId id = id(name);
-    if (blocks().getStatus(id).isDefined()) {
-      blocks().removeBlock(id, tellMaster);
+    /** This JVM's block manager, as others reach it. */
+    public static Peer self() {
+        BlockManagerId id = SparkEnv.get().blockManager().blockManagerId();
+        return new Peer(id.executorId(), id.host(), id.port());
     }
-  }
 
-  /** Names of this JVM's blocks that start with `prefix`. */
-  static List<String> matching(String prefix) {
-    String full = PREFIX + prefix;
-    List<String> names = new ArrayList<>();
-    for (BlockId id : JavaConverters.asJavaIterable(blocks().getMatchingBlockIds(new StartsWith(full)))) {
-      names.add(id.name().substring(PREFIX.length()));
+    // ---- blocks of this JVM
+    // -------------------------------------------------------------------------------------------
+
+    /** Stores heap buffers by reference, one behind the other; false if it was there already. They must not change any more. */
+    static boolean put(String name, ByteBuffer... parts) {
+        ChunkedByteBuffer bytes = new ChunkedByteBuffer(parts);
+        // With disk behind it, a block that memory cannot hold is slow rather than gone.
+        return blocks().putBytes(id(name), bytes, StorageLevel.MEMORY_AND_DISK_SER(), false, BYTES);
     }
-    return names;
-  }
 
-  /** How many blocks of Spark's own broadcasts this JVM holds, task binaries included. */
-  static int broadcastBlocks() {
-    return blocks().getMatchingBlockIds(new StartsWith("broadcast_")).size();
-  }
-
-  // ---- blocks of others ---------------------------------------------------------------------------------------------
-
-  /** What comes of a {@link #fetch}; called from network threads, which must not be held up. */
-  interface FetchListener {
-    /** `bytes` is valid during the call only. */
-    void arrived(String name, ByteBuffer bytes);
-
-    /** It came damaged, and is asked for once more ({@link CheckedBlocks}). */
-    default void damaged(String name) {}
-
-    void failed(String name, Throwable cause);
-  }
-
-  /**
-   * Asks a peer for blocks in one request; they come in order. Every one must exist: a missing one fails all after it.
-   * Connecting may block for as long as the network's time-out, so this is not for a thread that must keep a deadline.
-   */
-  static void fetch(Peer peer, List<String> names, FetchListener listener) {
-    String[] ids = new String[names.size()];
-    for (int i = 0; i < ids.length; i++) {
-      ids[i] = PREFIX + names.get(i);
+    /** Whether this JVM holds the block; a look into its own table, no lock and no word with the driver. */
+    static boolean has(String name) {
+        return blocks().getStatus(id(name)).isDefined();
     }
-    blocks().blockTransferService().fetchBlocks(peer.host, peer.port, peer.executor, ids, new BlockFetchingListener() {
-      @Override
-      public void onBlockFetchSuccess(String id, ManagedBuffer data) {
-        try {
-          listener.arrived(id.substring(PREFIX.length()), data.nioByteBuffer());
-        } catch (IOException | RuntimeException e) {
-          listener.failed(id.substring(PREFIX.length()), e);
+
+    /** Takes a block's bytes, which are valid during the call only. */
+    interface Reader {
+        void read(ByteBuffer block) throws IOException;
+    }
+
+    /** Shows a block of this JVM to `reader`; false if there is no such block. */
+    static boolean read(String name, Reader reader) throws IOException {
+        BlockManager blocks = blocks();
+        BlockId id = id(name);
+        Option<BlockData> found = blocks.getLocalBytes(id);
+        if (found.isEmpty()) {
+            return false;
         }
-      }
-
-      @Override
-      public void onBlockFetchFailure(String id, Throwable cause) {
-        listener.failed(id.substring(PREFIX.length()), cause);
-      }
-    }, null);
-  }
-
-  /**
-   * Pushes a small block (at most 1 MiB: it travels as one RPC frame); `done` gets null or the failure.
-   *
-   * <p>Scala throws checked exceptions undeclared: that of a refused connection passes a `catch (RuntimeException)`, and
-   * uncaught in any thread it ends the executor.
-   */
-  static void upload(Peer peer, String name, ByteBuffer data, Consumer<Throwable> done) {
-    try {
-      blocks().blockTransferService()
-          .uploadBlock(peer.host, peer.port, peer.executor, id(name), new NioManagedBuffer(data),
-              StorageLevel.MEMORY_AND_DISK_SER(), BYTES)
-          .onComplete(new OnTry<BoxedUnit>((nothing, failure) -> done.accept(failure)), HERE);
-    } catch (Exception e) {
-      done.accept(e);
+        try {
+            reader.read(found.get().toByteBuffer());
+            return true;
+        } finally {
+            blocks.releaseLock(id, Option.<TaskContext>empty());
+        }
     }
-  }
 
-  // ---- broadcasts ---------------------------------------------------------------------------------------------------
-
-  /** A broadcast that keeps only serialised pieces on both sides; half the memory of the public call. */
-  static Broadcast<byte[]> broadcast(SparkContext context, byte[] data) {
-    return context.broadcastInternal(data, true, BYTES);
-  }
-
-  // ---- jobs ---------------------------------------------------------------------------------------------------------
-
-  /** What a task does with its partition; travels to the executors. */
-  public interface TaskBody<T> extends Serializable {
-    byte[] run(TaskContext context, java.util.Iterator<T> elements) throws Exception;
-  }
-
-  /**
-   * Submits a job over all partitions of `rdd` and returns its id. `done` gets the results in partition order and the
-   * failure or null, in a thread of Spark's scheduler: keep it trivial. With a failure, the results of tasks that did
-   * not end are null. Local properties of the calling thread count.
-   */
-  static <T> int submit(SparkContext context, RDD<T> rdd, int partitions, TaskBody<T> body,
-      BiConsumer<byte[][], Throwable> done) {
-    byte[][] results = new byte[partitions][];
-    List<Object> all = new ArrayList<>();
-    for (int i = 0; i < partitions; i++) {
-      all.add(i);
+    /** Removes a block; blocks while somebody reads it, without a limit. For {@link Sweeper} alone. */
+    static void remove(String name, boolean tellMaster) {
+        BlockId id = id(name);
+        if (blocks().getStatus(id).isDefined()) {
+            blocks().removeBlock(id, tellMaster);
+        }
     }
-    SimpleFutureAction<byte[][]> action = context.submitJob(rdd, new Call<T>(body), list(all),
-        new AbstractFunction2<Object, byte[], BoxedUnit>() {
-          @Override
-          public BoxedUnit apply(Object index, byte[] result) {
-            results[(Integer) index] = result;
+
+    /** Names of this JVM's blocks that start with `prefix`. */
+    static List<String> matching(String prefix) {
+        String full = PREFIX + prefix;
+        List<String> names = new ArrayList<>();
+        for (BlockId id : JavaConverters.asJavaIterable(blocks().getMatchingBlockIds(new StartsWith(full)))) {
+            names.add(id.name().substring(PREFIX.length()));
+        }
+        return names;
+    }
+
+    /** How many blocks of Spark's own broadcasts this JVM holds, task binaries included. */
+    static int broadcastBlocks() {
+        return blocks().getMatchingBlockIds(new StartsWith("broadcast_")).size();
+    }
+
+    // ---- blocks of others
+    // ---------------------------------------------------------------------------------------------
+
+    /** What comes of a {@link #fetch}; called from network threads, which must not be held up. */
+    interface FetchListener {
+        /** `bytes` is valid during the call only. */
+        void arrived(String name, ByteBuffer bytes);
+
+        /** It came damaged, and is asked for once more ({@link CheckedBlocks}). */
+        default void damaged(String name) {}
+
+        void failed(String name, Throwable cause);
+    }
+
+    /**
+     * Asks a peer for blocks in one request; they come in order. Every one must exist: a missing one fails all after it.
+     * Connecting may block for as long as the network's time-out, so this is not for a thread that must keep a deadline.
+     */
+    static void fetch(Peer peer, List<String> names, FetchListener listener) {
+        String[] ids = new String[names.size()];
+        for (int i = 0; i < ids.length; i++) {
+            ids[i] = PREFIX + names.get(i);
+        }
+        blocks().blockTransferService()
+                .fetchBlocks(
+                        peer.host,
+                        peer.port,
+                        peer.executor,
+                        ids,
+                        new BlockFetchingListener() {
+                            @Override
+                            public void onBlockFetchSuccess(String id, ManagedBuffer data) {
+                                try {
+                                    listener.arrived(id.substring(PREFIX.length()), data.nioByteBuffer());
+                                } catch (IOException | RuntimeException e) {
+                                    listener.failed(id.substring(PREFIX.length()), e);
+                                }
+                            }
+
+                            @Override
+                            public void onBlockFetchFailure(String id, Throwable cause) {
+                                listener.failed(id.substring(PREFIX.length()), cause);
+                            }
+                        },
+                        null);
+    }
+
+    /**
+     * Pushes a small block (at most 1 MiB: it travels as one RPC frame); `done` gets null or the failure.
+     *
+     * <p>Scala throws checked exceptions undeclared: that of a refused connection passes a `catch (RuntimeException)`, and
+     * uncaught in any thread it ends the executor.
+     */
+    static void upload(Peer peer, String name, ByteBuffer data, Consumer<Throwable> done) {
+        try {
+            blocks().blockTransferService()
+                    .uploadBlock(
+                            peer.host,
+                            peer.port,
+                            peer.executor,
+                            id(name),
+                            new NioManagedBuffer(data),
+                            StorageLevel.MEMORY_AND_DISK_SER(),
+                            BYTES)
+                    .onComplete(new OnTry<BoxedUnit>((nothing, failure) -> done.accept(failure)), HERE);
+        } catch (Exception e) {
+            done.accept(e);
+        }
+    }
+
+    // ---- broadcasts
+    // ---------------------------------------------------------------------------------------------------
+
+    /** A broadcast that keeps only serialised pieces on both sides; half the memory of the public call. */
+    static Broadcast<byte[]> broadcast(SparkContext context, byte[] data) {
+        return context.broadcastInternal(data, true, BYTES);
+    }
+
+    // ---- jobs
+    // ---------------------------------------------------------------------------------------------------------
+
+    /** What a task does with its partition; travels to the executors. */
+    public interface TaskBody<T> extends Serializable {
+        byte[] run(TaskContext context, java.util.Iterator<T> elements) throws Exception;
+    }
+
+    /**
+     * Submits a job over all partitions of `rdd` and returns its id. `done` gets the results in partition order and the
+     * failure or null, in a thread of Spark's scheduler: keep it trivial. With a failure, the results of tasks that did
+     * not end are null. Local properties of the calling thread count.
+     */
+    static <T> int submit(
+            SparkContext context, RDD<T> rdd, int partitions, TaskBody<T> body, BiConsumer<byte[][], Throwable> done) {
+        byte[][] results = new byte[partitions][];
+        List<Object> all = new ArrayList<>();
+        for (int i = 0; i < partitions; i++) {
+            all.add(i);
+        }
+        SimpleFutureAction<byte[][]> action = context.submitJob(
+                rdd,
+                new Call<T>(body),
+                list(all),
+                new AbstractFunction2<Object, byte[], BoxedUnit>() {
+                    @Override
+                    public BoxedUnit apply(Object index, byte[] result) {
+                        results[(Integer) index] = result;
+                        return BoxedUnit.UNIT;
+                    }
+                },
+                new AbstractFunction0<byte[][]>() {
+                    @Override
+                    public byte[][] apply() {
+                        return results;
+                    }
+                });
+        action.onComplete(new OnTry<byte[][]>((whole, failure) -> done.accept(results, failure)), HERE);
+        return (Integer) action.jobIds().head();
+    }
+
+    /** Stage ids of a job, from its start event. */
+    static List<Integer> stages(SparkListenerJobStart start) {
+        List<Integer> ids = new ArrayList<>();
+        for (Object id : JavaConverters.asJavaIterable(start.stageIds())) {
+            ids.add((Integer) id);
+        }
+        return ids;
+    }
+
+    // ---- Scala values that an RDD in Java needs
+    // -----------------------------------------------------------------------
+
+    static scala.collection.immutable.List<Dependency<?>> noDependencies() {
+        return List$.MODULE$.empty();
+    }
+
+    static <T> scala.collection.immutable.List<T> list(List<T> items) {
+        return JavaConverters.asScalaBuffer(items).toList();
+    }
+
+    static <T> scala.collection.Iterator<T> iterator(List<T> items) {
+        return JavaConverters.asScalaIterator(items.iterator());
+    }
+
+    /** The class of pairs, with the types that the compiler cannot know. */
+    @SuppressWarnings("unchecked")
+    static <K, V> Class<Tuple2<K, V>> pairClass() {
+        return (Class<Tuple2<K, V>>) (Class<?>) Tuple2.class;
+    }
+
+    static <K, V> ClassTag<Tuple2<K, V>> pairTag() {
+        return classTag(SparkInternals.<K, V>pairClass());
+    }
+
+    static <T> ClassTag<T> classTag(Class<T> type) {
+        return ClassTag$.MODULE$.apply(type);
+    }
+
+    /** Lets a task end with the exception itself: a wrapped one hides its class from the driver's listener. */
+    @SuppressWarnings("unchecked")
+    static <E extends Throwable> RuntimeException unchecked(Throwable e) throws E {
+        throw (E) e;
+    }
+
+    private static BlockManager blocks() {
+        return SparkEnv.get().blockManager();
+    }
+
+    private static BlockId id(String name) {
+        return new TestBlockId(name);
+    }
+
+    /** A filter of block ids; a class rather than a lambda, since Scala's function types differ between lines. */
+    private static final class StartsWith extends AbstractFunction1<BlockId, Object> {
+        private final String prefix;
+
+        StartsWith(String prefix) {
+            this.prefix = prefix;
+        }
+
+        @Override
+        public Object apply(BlockId id) {
+            return id.name().startsWith(prefix);
+        }
+    }
+
+    /** The function that Spark ships: hands task context and elements to the body. */
+    private static final class Call<T> extends AbstractFunction1<scala.collection.Iterator<T>, byte[]>
+            implements Serializable {
+        private static final long serialVersionUID = 1;
+
+        private final TaskBody<T> body;
+
+        Call(TaskBody<T> body) {
+            this.body = body;
+        }
+
+        @Override
+        public byte[] apply(scala.collection.Iterator<T> elements) {
+            try {
+                return body.run(TaskContext.get(), JavaConverters.asJavaIterator(elements));
+            } catch (Exception e) {
+                throw unchecked(e);
+            }
+        }
+    }
+
+    private static final class OnTry<R> extends AbstractFunction1<Try<R>, Object> {
+        private final BiConsumer<R, Throwable> done;
+
+        OnTry(BiConsumer<R, Throwable> done) {
+            this.done = done;
+        }
+
+        @Override
+        public Object apply(Try<R> outcome) {
+            if (outcome.isSuccess()) {
+                done.accept(outcome.get(), null);
+            } else {
+                done.accept(null, outcome.failed().get());
+            }
             return BoxedUnit.UNIT;
-          }
-        },
-        new AbstractFunction0<byte[][]>() {
-          @Override
-          public byte[][] apply() {
-            return results;
-          }
-        });
-    action.onComplete(new OnTry<byte[][]>((whole, failure) -> done.accept(results, failure)), HERE);
-    return (Integer) action.jobIds().head();
-  }
-
-  /** Stage ids of a job, from its start event. */
-  static List<Integer> stages(SparkListenerJobStart start) {
-    List<Integer> ids = new ArrayList<>();
-    for (Object id : JavaConverters.asJavaIterable(start.stageIds())) {
-      ids.add((Integer) id);
+        }
     }
-    return ids;
-  }
-
-  // ---- Scala values that an RDD in Java needs -----------------------------------------------------------------------
-
-  static scala.collection.immutable.List<Dependency<?>> noDependencies() {
-    return List$.MODULE$.empty();
-  }
-
-  static <T> scala.collection.immutable.List<T> list(List<T> items) {
-    return JavaConverters.asScalaBuffer(items).toList();
-  }
-
-  static <T> scala.collection.Iterator<T> iterator(List<T> items) {
-    return JavaConverters.asScalaIterator(items.iterator());
-  }
-
-  /** The class of pairs, with the types that the compiler cannot know. */
-  @SuppressWarnings("unchecked")
-  static <K, V> Class<Tuple2<K, V>> pairClass() {
-    return (Class<Tuple2<K, V>>) (Class<?>) Tuple2.class;
-  }
-
-  static <K, V> ClassTag<Tuple2<K, V>> pairTag() {
-    return classTag(SparkInternals.<K, V>pairClass());
-  }
-
-  static <T> ClassTag<T> classTag(Class<T> type) {
-    return ClassTag$.MODULE$.apply(type);
-  }
-
-  /** Lets a task end with the exception itself: a wrapped one hides its class from the driver's listener. */
-  @SuppressWarnings("unchecked")
-  static <E extends Throwable> RuntimeException unchecked(Throwable e) throws E {
-    throw (E) e;
-  }
-
-  private static BlockManager blocks() {
-    return SparkEnv.get().blockManager();
-  }
-
-  private static BlockId id(String name) {
-    return new TestBlockId(name);
-  }
-
-  /** A filter of block ids; a class rather than a lambda, since Scala's function types differ between lines. */
-  private static final class StartsWith extends AbstractFunction1<BlockId, Object> {
-    private final String prefix;
-
-    StartsWith(String prefix) {
-      this.prefix = prefix;
-    }
-
-    @Override
-    public Object apply(BlockId id) {
-      return id.name().startsWith(prefix);
-    }
-  }
-
-  /** The function that Spark ships: hands task context and elements to the body. */
-  private static final class Call<T> extends AbstractFunction1<scala.collection.Iterator<T>, byte[]>
-      implements Serializable {
-    private static final long serialVersionUID = 1;
-
-    private final TaskBody<T> body;
-
-    Call(TaskBody<T> body) {
-      this.body = body;
-    }
-
-    @Override
-    public byte[] apply(scala.collection.Iterator<T> elements) {
-      try {
-        return body.run(TaskContext.get(), JavaConverters.asJavaIterator(elements));
-      } catch (Exception e) {
-        throw unchecked(e);
-      }
-    }
-  }
-
-  private static final class OnTry<R> extends AbstractFunction1<Try<R>, Object> {
-    private final BiConsumer<R, Throwable> done;
-
-    OnTry(BiConsumer<R, Throwable> done) {
-      this.done = done;
-    }
-
-    @Override
-    public Object apply(Try<R> outcome) {
-      if (outcome.isSuccess()) {
-        done.accept(outcome.get(), null);
-      } else {
-        done.accept(null, outcome.failed().get());
-      }
-      return BoxedUnit.UNIT;
-    }
-  }
 }

@@ -10,11 +10,9 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.Supplier;
-
+import org.mpca.agent.TimeOuts;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-
-import org.mpca.agent.TimeOuts;
 
 /**
  * Removes blocks off the data path. Spark's removeBlock waits without limit for a reader (a hang was seen in the
@@ -23,85 +21,92 @@ import org.mpca.agent.TimeOuts;
  * <p>One thread, "mpca-sweeper", owns the queue; its helper does the call that may hang. Others only enqueue.
  */
 final class Sweeper {
-  private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
+    private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
 
-  private final LinkedBlockingQueue<Runnable> queue = new LinkedBlockingQueue<>();
-  private ExecutorService helper;
+    private final LinkedBlockingQueue<Runnable> queue = new LinkedBlockingQueue<>();
+    private ExecutorService helper;
 
-  private Thread worker;
-  private boolean closed;
+    private Thread worker;
+    private boolean closed;
 
-  /** Lets the threads go once everything enqueued before is done. */
-  void close() {
-    enqueue(() -> {
-      closed = true;
-      if (helper != null) {
-        helper.shutdown();
-      }
-    });
-  }
-
-  /** The thread begins with the first task. */
-  private synchronized void enqueue(Runnable task) {
-    if (worker == null) {
-      worker = Threads.daemon("mpca-sweeper", this::work);
-      worker.start();
+    /** Lets the threads go once everything enqueued before is done. */
+    void close() {
+        enqueue(() -> {
+            closed = true;
+            if (helper != null) {
+                helper.shutdown();
+            }
+        });
     }
-    queue.add(task);
-  }
 
-  /** Removes the blocks named, some time soon. */
-  void remove(List<String> names, boolean tellMaster) {
-    removeLater(() -> names, tellMaster);
-  }
-
-  /** Removes what `names` says when its turn comes: for names that have to be looked up first. */
-  void removeLater(Supplier<List<String>> names, boolean tellMaster) {
-    enqueue(() -> removeNow(names, tellMaster));
-  }
-
-  /** Waits until everything enqueued before has been done, at most so long. */
-  boolean drain(long millis) throws InterruptedException {
-    CountDownLatch reached = new CountDownLatch(1);
-    enqueue(reached::countDown);
-    return reached.await(millis, TimeUnit.MILLISECONDS);
-  }
-
-  private void work() {
-    while (!closed) {
-      try {
-        queue.take().run();
-      } catch (InterruptedException e) {
-        return;
-      } catch (RuntimeException e) {
-        LOG.warn("blocks could not be removed: {}", e.toString());
-      }
+    /** The thread begins with the first task. */
+    private synchronized void enqueue(Runnable task) {
+        if (worker == null) {
+            worker = Threads.daemon("mpca-sweeper", this::work);
+            worker.start();
+        }
+        queue.add(task);
     }
-  }
 
-  private void removeNow(Supplier<List<String>> names, boolean tellMaster) {
-    List<String> all = names.get();
-    if (all.isEmpty()) {
-      return;
+    /** Removes the blocks named, some time soon. */
+    void remove(List<String> names, boolean tellMaster) {
+        removeLater(() -> names, tellMaster);
     }
-    if (helper == null) {
-      helper = newHelper();
-    }
-    Future<?> removal = helper.submit(() -> all.forEach(name -> SparkInternals.remove(name, tellMaster)));
-    try {
-      removal.get(TimeOuts.REMOVAL_MS, TimeUnit.MILLISECONDS);
-    } catch (TimeoutException e) {
-      LOG.warn("a removal hangs and is given up: blocks={}, first={}, waited_ms={}", all.size(), all.get(0), TimeOuts.REMOVAL_MS);
-      helper.shutdownNow();
-      helper = null;
-    } catch (ExecutionException e) {
-      LOG.warn("blocks could not be removed: first={}, cause={}", all.get(0), e.getCause().toString());
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-    }
-  }
 
-  private static ExecutorService newHelper() {
-    return Executors.newSingleThreadExecutor(work -> Threads.daemon("mpca-remove", work));
-  }
+    /** Removes what `names` says when its turn comes: for names that have to be looked up first. */
+    void removeLater(Supplier<List<String>> names, boolean tellMaster) {
+        enqueue(() -> removeNow(names, tellMaster));
+    }
+
+    /** Waits until everything enqueued before has been done, at most so long. */
+    boolean drain(long millis) throws InterruptedException {
+        CountDownLatch reached = new CountDownLatch(1);
+        enqueue(reached::countDown);
+        return reached.await(millis, TimeUnit.MILLISECONDS);
+    }
+
+    private void work() {
+        while (!closed) {
+            try {
+                queue.take().run();
+            } catch (InterruptedException e) {
+                return;
+            } catch (RuntimeException e) {
+                LOG.warn("blocks could not be removed: {}", e.toString());
+            }
+        }
+    }
+
+    private void removeNow(Supplier<List<String>> names, boolean tellMaster) {
+        List<String> all = names.get();
+        if (all.isEmpty()) {
+            return;
+        }
+        if (helper == null) {
+            helper = newHelper();
+        }
+        Future<?> removal = helper.submit(() -> all.forEach(name -> SparkInternals.remove(name, tellMaster)));
+        try {
+            removal.get(TimeOuts.REMOVAL_MS, TimeUnit.MILLISECONDS);
+        } catch (TimeoutException e) {
+            LOG.warn(
+                    "a removal hangs and is given up: blocks={}, first={}, waited_ms={}",
+                    all.size(),
+                    all.get(0),
+                    TimeOuts.REMOVAL_MS);
+            helper.shutdownNow();
+            helper = null;
+        } catch (ExecutionException e) {
+            LOG.warn(
+                    "blocks could not be removed: first={}, cause={}",
+                    all.get(0),
+                    e.getCause().toString());
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private static ExecutorService newHelper() {
+        return Executors.newSingleThreadExecutor(work -> Threads.daemon("mpca-remove", work));
+    }
 }

@@ -7,6 +7,6 @@ import java.util.Map;
  * May be called from any thread; returns at once.
  */
 public interface Uplink {
-  /** Sends one event of a run: `kind` is the class in {@code mpca/driver/events.py}, `fields` are that class's. */
-  void send(String run, String kind, Map<String, Object> fields);
+    /** Sends one event of a run: `kind` is the class in {@code mpca/driver/events.py}, `fields` are that class's. */
+    void send(String run, String kind, Map<String, Object> fields);
 }

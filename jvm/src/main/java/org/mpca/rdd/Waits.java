@@ -1,7 +1,6 @@
 package org.mpca.rdd;
 
 import java.util.function.Supplier;
-
 import org.apache.spark.TaskContext;
 
 /**
@@ -12,28 +11,28 @@ import org.apache.spark.TaskContext;
  * <p>Concurrency: used by the task's thread alone.
  */
 final class Waits {
-  static final long SLICE_MS = 10;
+    static final long SLICE_MS = 10;
 
-  private final TaskContext context;
-  /** Of System.nanoTime. */
-  final long deadlineNanos;
+    private final TaskContext context;
+    /** Of System.nanoTime. */
+    final long deadlineNanos;
 
-  Waits(TaskContext context, long deadlineNanos) {
-    this.context = context;
-    this.deadlineNanos = deadlineNanos;
-  }
-
-  /** Ends the task if Spark killed it. */
-  void checkKilled() {
-    context.killTaskIfInterrupted();
-  }
-
-  /** Ends the task if it has to end; `culprit` says which executor it waits for, asked only then. */
-  void check(String what, Supplier<String> culprit) throws ExecutorFault {
-    checkKilled();
-    if (System.nanoTime() - deadlineNanos >= 0) {
-      String executor = culprit.get();
-      throw new ExecutorFault(executor, "deadline passed while " + what + ", waiting for executor " + executor);
+    Waits(TaskContext context, long deadlineNanos) {
+        this.context = context;
+        this.deadlineNanos = deadlineNanos;
     }
-  }
+
+    /** Ends the task if Spark killed it. */
+    void checkKilled() {
+        context.killTaskIfInterrupted();
+    }
+
+    /** Ends the task if it has to end; `culprit` says which executor it waits for, asked only then. */
+    void check(String what, Supplier<String> culprit) throws ExecutorFault {
+        checkKilled();
+        if (System.nanoTime() - deadlineNanos >= 0) {
+            String executor = culprit.get();
+            throw new ExecutorFault(executor, "deadline passed while " + what + ", waiting for executor " + executor);
+        }
+    }
 }

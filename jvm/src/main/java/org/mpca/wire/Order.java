@@ -12,200 +12,215 @@ import java.util.Map;
  * <p>Concurrency: immutable.
  */
 public final class Order {
-  /** Serial number of the job, never reused in a run. */
-  public final int order;
-  public final String run;
-  /** Attempt of the driver. */
-  public final int epoch;
-  public final int cycle;
-  /** Seconds of the driver's monotonic clock: every wait on an executor ends before it. */
-  public final double deadline;
-  /** One task on each, in this sequence. */
-  public final List<String> executors;
-  public final String description;
-  public final List<AgentRef> begin;
-  public final List<Stop> stop;
-  /** Yields and chunks of this cycle and before are dropped. */
-  public final int forgetCycle;
-  public final List<Long> forgetBroadcasts;
-  public final List<Download> downloads;
-  /** Null when nothing is summed. */
-  public final Reduce reduce;
-  /** Null when nothing is frozen. */
-  public final Freeze freeze;
-  /** Null when no agent needs them. */
-  public final Members members;
+    /** Serial number of the job, never reused in a run. */
+    public final int order;
 
-  private Order(Fields fields) throws ProtocolException {
-    order = fields.integer("order");
-    run = fields.text("run");
-    epoch = fields.integer("epoch");
-    cycle = fields.integer("cycle");
-    deadline = fields.real("deadline");
-    executors = texts(fields, "executors");
-    description = fields.text("description");
-    begin = agents(fields, "begin");
-    stop = stops(fields, "stop");
-    forgetCycle = fields.integer("forget_cycle");
-    forgetBroadcasts = Collections.unmodifiableList(fields.numbers("forget_broadcasts"));
-    List<Download> all = new ArrayList<>();
-    for (Object one : fields.list("downloads")) {
-      all.add(new Download(Fields.parse("Order.downloads", one)));
-    }
-    downloads = Collections.unmodifiableList(all);
-    reduce = fields.has("reduce") ? new Reduce(Fields.parse("Order.reduce", fields.asMap().get("reduce"))) : null;
-    freeze = fields.has("freeze") ? new Freeze(Fields.parse("Order.freeze", fields.asMap().get("freeze"))) : null;
-    members = fields.has("members") ? new Members(Fields.parse("Order.members", fields.asMap().get("members"))) : null;
-  }
+    public final String run;
+    /** Attempt of the driver. */
+    public final int epoch;
 
-  /** Reads the packed form that {@code Order.pack} of Python makes. */
-  public static Order unpack(byte[] packed) throws ProtocolException {
-    return new Order(Fields.parse("Order", Msgpack.unpack(packed)));
-  }
-
-  /** One incarnation of an agent, and the executor where the driver believes it. */
-  public static final class AgentRef {
-    public final String executor;
-    public final int agent;
-    public final int incarnation;
-
-    AgentRef(String executor, int agent, int incarnation) {
-      this.executor = executor;
-      this.agent = agent;
-      this.incarnation = incarnation;
-    }
-  }
-
-  /** An agent that is to finish, and why. */
-  public static final class Stop {
-    public final AgentRef agent;
-    public final String reason;
-
-    Stop(AgentRef agent, String reason) {
-      this.agent = agent;
-      this.reason = reason;
-    }
-  }
-
-  /** What one executor adds to a sum: the tau-weighted mean of its own agents' shard, frozen before. */
-  public static final class Part {
-    public final String executor;
-    /** Sum of tau over its agents; 1.0 when x_0 is read. */
-    public final double weight;
-
-    Part(Fields fields) throws ProtocolException {
-      executor = fields.text("executor");
-      weight = fields.real("weight");
-    }
-  }
-
-  /** R = sum_e (weight_e / sum weight) * part_e, parts added in the order given, float32 with float64 weights. */
-  public static final class Reduce {
     public final int cycle;
-    public final int shard;
-    /** Bytes. */
-    public final int length;
-    public final List<Part> parts;
+    /** Seconds of the driver's monotonic clock: every wait on an executor ends before it. */
+    public final double deadline;
+    /** One task on each, in this sequence. */
+    public final List<String> executors;
 
-    Reduce(Fields fields) throws ProtocolException {
-      cycle = fields.integer("cycle");
-      shard = fields.integer("shard");
-      length = fields.integer("length");
-      List<Part> all = new ArrayList<>();
-      for (Object one : fields.list("parts")) {
-        all.add(new Part(Fields.parse("Order.reduce.parts", one)));
-      }
-      parts = Collections.unmodifiableList(all);
+    public final String description;
+    public final List<AgentRef> begin;
+    public final List<Stop> stop;
+    /** Yields and chunks of this cycle and before are dropped. */
+    public final int forgetCycle;
+
+    public final List<Long> forgetBroadcasts;
+    public final List<Download> downloads;
+    /** Null when nothing is summed. */
+    public final Reduce reduce;
+    /** Null when nothing is frozen. */
+    public final Freeze freeze;
+    /** Null when no agent needs them. */
+    public final Members members;
+
+    private Order(Fields fields) throws ProtocolException {
+        order = fields.integer("order");
+        run = fields.text("run");
+        epoch = fields.integer("epoch");
+        cycle = fields.integer("cycle");
+        deadline = fields.real("deadline");
+        executors = texts(fields, "executors");
+        description = fields.text("description");
+        begin = agents(fields, "begin");
+        stop = stops(fields, "stop");
+        forgetCycle = fields.integer("forget_cycle");
+        forgetBroadcasts = Collections.unmodifiableList(fields.numbers("forget_broadcasts"));
+        List<Download> all = new ArrayList<>();
+        for (Object one : fields.list("downloads")) {
+            all.add(new Download(Fields.parse("Order.downloads", one)));
+        }
+        downloads = Collections.unmodifiableList(all);
+        reduce = fields.has("reduce")
+                ? new Reduce(Fields.parse("Order.reduce", fields.asMap().get("reduce")))
+                : null;
+        freeze = fields.has("freeze")
+                ? new Freeze(Fields.parse("Order.freeze", fields.asMap().get("freeze")))
+                : null;
+        members = fields.has("members")
+                ? new Members(Fields.parse("Order.members", fields.asMap().get("members")))
+                : null;
     }
-  }
 
-  /** Materialise the yield of (cycle, shard) of these agents; those that do not answer by the deadline are late. */
-  public static final class Freeze {
-    public final int cycle;
-    public final int shard;
-    public final List<AgentRef> agents;
-
-    Freeze(Fields fields) throws ProtocolException {
-      cycle = fields.integer("cycle");
-      shard = fields.integer("shard");
-      agents = agents(fields, "agents");
+    /** Reads the packed form that {@code Order.pack} of Python makes. */
+    public static Order unpack(byte[] packed) throws ProtocolException {
+        return new Order(Fields.parse("Order", Msgpack.unpack(packed)));
     }
-  }
 
-  /** Who reads the data, for agents that have not been told this version. What it says is Python's alone. */
-  public static final class Members {
-    public final int version;
-    public final Map<?, ?> members;
-    public final List<AgentRef> agents;
+    /** One incarnation of an agent, and the executor where the driver believes it. */
+    public static final class AgentRef {
+        public final String executor;
+        public final int agent;
+        public final int incarnation;
 
-    Members(Fields fields) throws ProtocolException {
-      version = fields.integer("version");
-      members = fields.map("members");
-      agents = agents(fields, "agents");
+        AgentRef(String executor, int agent, int incarnation) {
+            this.executor = executor;
+            this.agent = agent;
+            this.incarnation = incarnation;
+        }
     }
-  }
 
-  /** A broadcast to fetch in the background and hand to agents between two of their batches. */
-  public static final class Download {
-    public final long broadcast;
-    public final int shard;
-    /** Exchange number of the shard. */
-    public final long version;
-    /** "install" or "replace". */
-    public final String mode;
-    /** Bytes. */
-    public final int length;
-    public final List<AgentRef> agents;
-    /** Strength of the pull towards it; goes into Install. */
-    public final double alpha;
+    /** An agent that is to finish, and why. */
+    public static final class Stop {
+        public final AgentRef agent;
+        public final String reason;
 
-    Download(Fields fields) throws ProtocolException {
-      broadcast = fields.number("broadcast");
-      shard = fields.integer("shard");
-      version = fields.number("version");
-      mode = fields.text("mode");
-      length = fields.integer("length");
-      agents = agents(fields, "agents");
-      alpha = fields.real("alpha");
+        Stop(AgentRef agent, String reason) {
+            this.agent = agent;
+            this.reason = reason;
+        }
     }
-  }
 
-  private static List<String> texts(Fields fields, String name) throws ProtocolException {
-    List<String> texts = new ArrayList<>();
-    for (Object one : fields.list(name)) {
-      if (!(one instanceof String)) {
-        throw new ProtocolException("Order." + name + " holds something that is not text: " + one);
-      }
-      texts.add((String) one);
-    }
-    return Collections.unmodifiableList(texts);
-  }
+    /** What one executor adds to a sum: the tau-weighted mean of its own agents' shard, frozen before. */
+    public static final class Part {
+        public final String executor;
+        /** Sum of tau over its agents; 1.0 when x_0 is read. */
+        public final double weight;
 
-  private static List<AgentRef> agents(Fields fields, String name) throws ProtocolException {
-    List<AgentRef> agents = new ArrayList<>();
-    for (Object one : fields.list(name)) {
-      agents.add(agent(name, one, 3));
+        Part(Fields fields) throws ProtocolException {
+            executor = fields.text("executor");
+            weight = fields.real("weight");
+        }
     }
-    return Collections.unmodifiableList(agents);
-  }
 
-  private static List<Stop> stops(Fields fields, String name) throws ProtocolException {
-    List<Stop> stops = new ArrayList<>();
-    for (Object one : fields.list(name)) {
-      AgentRef agent = agent(name, one, 4);
-      stops.add(new Stop(agent, (String) ((List<?>) one).get(3)));
-    }
-    return Collections.unmodifiableList(stops);
-  }
+    /** R = sum_e (weight_e / sum weight) * part_e, parts added in the order given, float32 with float64 weights. */
+    public static final class Reduce {
+        public final int cycle;
+        public final int shard;
+        /** Bytes. */
+        public final int length;
 
-  /** From a row of `length` values; the one behind the incarnation is a reason. */
-  private static AgentRef agent(String name, Object value, int length) throws ProtocolException {
-    List<?> row = value instanceof List ? (List<?>) value : Collections.emptyList();
-    if (row.size() != length || !(row.get(0) instanceof String) || !(row.get(1) instanceof Long)
-        || !(row.get(2) instanceof Long) || (length > 3 && !(row.get(3) instanceof String))) {
-      throw new ProtocolException("Order." + name + " holds no [executor, agent, incarnation"
-          + (length > 3 ? ", reason]: " : "]: ") + value);
+        public final List<Part> parts;
+
+        Reduce(Fields fields) throws ProtocolException {
+            cycle = fields.integer("cycle");
+            shard = fields.integer("shard");
+            length = fields.integer("length");
+            List<Part> all = new ArrayList<>();
+            for (Object one : fields.list("parts")) {
+                all.add(new Part(Fields.parse("Order.reduce.parts", one)));
+            }
+            parts = Collections.unmodifiableList(all);
+        }
     }
-    return new AgentRef((String) row.get(0), ((Long) row.get(1)).intValue(), ((Long) row.get(2)).intValue());
-  }
+
+    /** Materialise the yield of (cycle, shard) of these agents; those that do not answer by the deadline are late. */
+    public static final class Freeze {
+        public final int cycle;
+        public final int shard;
+        public final List<AgentRef> agents;
+
+        Freeze(Fields fields) throws ProtocolException {
+            cycle = fields.integer("cycle");
+            shard = fields.integer("shard");
+            agents = agents(fields, "agents");
+        }
+    }
+
+    /** Who reads the data, for agents that have not been told this version. What it says is Python's alone. */
+    public static final class Members {
+        public final int version;
+        public final Map<?, ?> members;
+        public final List<AgentRef> agents;
+
+        Members(Fields fields) throws ProtocolException {
+            version = fields.integer("version");
+            members = fields.map("members");
+            agents = agents(fields, "agents");
+        }
+    }
+
+    /** A broadcast to fetch in the background and hand to agents between two of their batches. */
+    public static final class Download {
+        public final long broadcast;
+        public final int shard;
+        /** Exchange number of the shard. */
+        public final long version;
+        /** "install" or "replace". */
+        public final String mode;
+        /** Bytes. */
+        public final int length;
+
+        public final List<AgentRef> agents;
+        /** Strength of the pull towards it; goes into Install. */
+        public final double alpha;
+
+        Download(Fields fields) throws ProtocolException {
+            broadcast = fields.number("broadcast");
+            shard = fields.integer("shard");
+            version = fields.number("version");
+            mode = fields.text("mode");
+            length = fields.integer("length");
+            agents = agents(fields, "agents");
+            alpha = fields.real("alpha");
+        }
+    }
+
+    private static List<String> texts(Fields fields, String name) throws ProtocolException {
+        List<String> texts = new ArrayList<>();
+        for (Object one : fields.list(name)) {
+            if (!(one instanceof String)) {
+                throw new ProtocolException("Order." + name + " holds something that is not text: " + one);
+            }
+            texts.add((String) one);
+        }
+        return Collections.unmodifiableList(texts);
+    }
+
+    private static List<AgentRef> agents(Fields fields, String name) throws ProtocolException {
+        List<AgentRef> agents = new ArrayList<>();
+        for (Object one : fields.list(name)) {
+            agents.add(agent(name, one, 3));
+        }
+        return Collections.unmodifiableList(agents);
+    }
+
+    private static List<Stop> stops(Fields fields, String name) throws ProtocolException {
+        List<Stop> stops = new ArrayList<>();
+        for (Object one : fields.list(name)) {
+            AgentRef agent = agent(name, one, 4);
+            stops.add(new Stop(agent, (String) ((List<?>) one).get(3)));
+        }
+        return Collections.unmodifiableList(stops);
+    }
+
+    /** From a row of `length` values; the one behind the incarnation is a reason. */
+    private static AgentRef agent(String name, Object value, int length) throws ProtocolException {
+        List<?> row = value instanceof List ? (List<?>) value : Collections.emptyList();
+        if (row.size() != length
+                || !(row.get(0) instanceof String)
+                || !(row.get(1) instanceof Long)
+                || !(row.get(2) instanceof Long)
+                || (length > 3 && !(row.get(3) instanceof String))) {
+            throw new ProtocolException("Order." + name + " holds no [executor, agent, incarnation"
+                    + (length > 3 ? ", reason]: " : "]: ") + value);
+        }
+        return new AgentRef((String) row.get(0), ((Long) row.get(1)).intValue(), ((Long) row.get(2)).intValue());
+    }
 }

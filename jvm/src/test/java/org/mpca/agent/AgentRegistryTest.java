@@ -20,280 +20,294 @@ import org.mpca.wire.Late;
 /** Agents as real child processes: started, asked, stopped, killed. */
 @Timeout(60)
 class AgentRegistryTest {
-  private static final String RUN = FakeAgents.RUN;
+    private static final String RUN = FakeAgents.RUN;
 
-  private final FakeAgents agents = new FakeAgents();
-  private final AgentRegistry registry = agents.registry;
-  private final RecordedEvents events = agents.events;
+    private final FakeAgents agents = new FakeAgents();
+    private final AgentRegistry registry = agents.registry;
+    private final RecordedEvents events = agents.events;
 
-  @AfterEach
-  void nothingIsLeft() throws InterruptedException {
-    agents.close();
-  }
-
-  @Test
-  void shouldKnowTheLivingAgents() throws Exception {
-    int pid = agents.train(4, 2);
-    AgentStatus only = registry.living(RUN).get(0);
-    assertEquals(1, registry.living(RUN).size());
-    assertEquals("4/2 " + pid + " true", only.agent + "/" + only.incarnation + " " + only.pid + " " + only.attached);
-    assertTrue(registry.alive(RUN, 4, 2));
-    assertFalse(registry.alive(RUN, 4, 1));
-    assertFalse(registry.awaitEnd(RUN, 4, 2, 1));
-    assertTrue(registry.awaitEnd(RUN, 4, 1, 1), "what was never here has ended");
-    assertEquals(Collections.emptyList(), registry.living("another run"));
-  }
-
-  @Test
-  void shouldKeepAnAgentWhoseStartingThreadEnded() throws Exception {
-    Thread task = new Thread(() -> agents.start(0, 0));
-    task.start();
-    task.join();
-    events.await("hello 0/0"); // the agent has asked for the death signal of its parent thread by now
-    events.await("progress 0/0", 3);
-    assertEquals(Collections.emptyList(), events.all("died"));
-  }
-
-  @Test
-  void shouldPassOnWhatAnAgentPrints() throws Exception {
-    agents.train(0, 0);
-    events.await("output 0/0 line one");
-    events.await("output 0/0 line two");
-  }
-
-  @Test
-  void shouldPassOnWhatAnAgentPrintsToItsEndBeforeItsLastWord() throws Exception {
-    agents.train(0, 0, "prints-at-its-end");
-    registry.stop(RUN, 0, 0, "enough");
-    events.await("finished 0/0");
-    List<String> all = events.all("");
-    assertTrue(all.indexOf("output 0/0 the last line") >= 0, all.toString());
-    assertTrue(all.indexOf("output 0/0 the last line") < all.indexOf(events.await("finished 0/0")), all.toString());
-  }
-
-  @Test
-  void shouldNotWaitForThePrintsOfAnAgentThatDoesNotEnd() throws Exception {
-    int pid = agents.train(0, 0, "lingers");
-    long before = System.nanoTime();
-    registry.stop(RUN, 0, 0, "enough");
-    events.await("finished 0/0");
-    assertFalse(FakeAgents.gone(pid));
-    assertTrue(System.nanoTime() - before < 8_000_000_000L);
-  }
-
-  @Test
-  void shouldTellAnAgentWhoReadsTheData() throws Exception {
-    agents.train(0, 0);
-    registry.tellMembers(RUN, 0, 0, 3, Collections.singletonMap("agents", 2));
-    registry.tellMembers(RUN, 0, 1, 4, Collections.emptyMap()); // of an incarnation that is not here
-    events.await("output 0/0 members 3 {'agents': 2}");
-  }
-
-  @Test
-  void shouldFreezeAgentsSideBySide() throws Exception {
-    agents.train(0, 0);
-    agents.train(1, 0);
-    Freezing freezing = registry.freeze(keys(5, 2, 1, 0), FakeAgents.soon());
-    assertEquals("[0, 1]", freezing.frozen.keySet().toString());
-    assertEquals(Collections.emptyMap(), freezing.late);
-  }
-
-  @Test
-  void shouldSayOfANanThatItIsNotFinite() throws Exception {
-    agents.train(0, 0, "nan");
-    assertFalse(agents.yield(0, 0, 0).freeze(FakeAgents.soon()).finite);
-  }
-
-  @Test
-  void shouldLeaveAStoppedAgentOutAndWelcomeItAgain() throws Exception {
-    int pid = agents.train(0, 0);
-    agents.train(1, 0);
-    FakeAgents.signal("STOP", pid);
-    Freezing without = registry.freeze(keys(1, 1, 0, 1), System.nanoTime() + 500_000_000L);
-    assertEquals("[1]", without.frozen.keySet().toString());
-    assertEquals(Collections.singletonMap(0, Late.DEADLINE), without.late);
-    assertThrows(LateAgentException.class,
-        () -> agents.yield(1, 1, 0).freeze(System.nanoTime() + 500_000_000L), "asked again, and still stopped");
-    assertEquals(Collections.emptyList(), events.all("back"));
-
-    FakeAgents.signal("CONT", pid);
-    events.await("back 0/0");
-    assertEquals("[0, 1]", registry.freeze(keys(2, 2, 0, 1), FakeAgents.soon()).frozen.keySet().toString());
-    assertTrue(agents.yield(1, 1, 0).freeze(FakeAgents.soon()).tau >= 0, "asked again, it hands over anew");
-  }
-
-  @Test
-  void shouldAnswerAtOnceWhenAnAgentDiesAsked() throws Exception {
-    agents.train(0, 0, "die-when-asked");
-    agents.train(1, 0);
-    long before = System.nanoTime();
-    Freezing freezing = registry.freeze(keys(1, 1, 0, 1), before + 20_000_000_000L);
-    assertEquals(Collections.singletonMap(0, Late.DIED), freezing.late);
-    assertEquals("[1]", freezing.frozen.keySet().toString());
-    assertTrue(System.nanoTime() - before < 8_000_000_000L);
-    assertTrue(events.await("died 0/0").startsWith("died 0/0 exit=137 "));
-    assertEquals(Collections.singletonMap(0, Late.NO_SUCH_INCARNATION),
-        registry.freeze(keys(2, 2, 0), FakeAgents.soon()).late);
-  }
-
-  @Test
-  void shouldCountASnapshotThatWasHandedOverBeforeTheDeath() throws Exception {
-    agents.train(0, 0, "die-after-snapshot");
-    FrozenYield state = agents.yield(1, 1, 0).freeze(FakeAgents.soon());
-    events.await("died 0/0 exit=137");
-    assertTrue(registry.awaitEnd(RUN, 0, 0, 5_000));
-    assertArrayEquals(state.data, registry.freeze(keys(1, 1, 0), FakeAgents.soon()).frozen.get(0).data);
-  }
-
-  @Test
-  void shouldReportExitCodePidAndLastLines() throws Exception {
-    agents.start(3, 1, "exit-7");
-    String died = events.await("died 3/1");
-    assertTrue(died.matches("(?s)died 3/1 exit=7 pid=[1-9][0-9]* tail=line one\nline two\ncannot import torch"), died);
-  }
-
-  @Test
-  void shouldReportAProgramThatIsNotThere() throws Exception {
-    LaunchSpec spec = new LaunchSpec(RUN, 0, 0, Collections.singletonList("/nowhere/python"), Collections.emptyMap(),
-        new byte[] {0}, null);
-    registry.start(spec, events);
-    String died = events.await("died 0/0");
-    assertTrue(died.startsWith("died 0/0 exit=127 pid=0 tail=") && died.contains("/nowhere/python"), died);
-    assertTrue(registry.awaitEnd(RUN, 0, 0, 5_000));
-  }
-
-  @Test
-  void shouldReportAFailureOfTheUsersCodeAndNoDeath() throws Exception {
-    agents.start(0, 0, "fail");
-    assertEquals("failed 0/0 ValueError: x Traceback ...\nValueError: x", events.await("failed"));
-    assertTrue(registry.awaitEnd(RUN, 0, 0, 10_000));
-    assertEquals(Collections.emptyList(), events.all("died"));
-  }
-
-  @Test
-  void shouldKillAnAgentThatBreaksTheProtocol() throws Exception {
-    agents.start(0, 0, "garbage");
-    String died = events.await("died 0/0");
-    assertTrue(died.contains("exit=137") && died.contains("frame too large: bytes=4294967295"), died);
-    agents.start(1, 0, "liar");
-    assertTrue(events.await("died 1/0").contains("Hello of somebody else"));
-  }
-
-  @Test
-  void shouldEndDataWorkersWithTheirAgent() throws Exception {
-    int pid = agents.train(0, 0, "worker");
-    int worker = Integer.parseInt(events.await("output 0/0 worker ").replaceAll(".* ", ""));
-    assertFalse(FakeAgents.gone(worker));
-    FakeAgents.signal("KILL", pid);
-    events.await("died 0/0 exit=137");
-    FakeAgents.waitUntil("the worker is gone", () -> FakeAgents.gone(worker));
-  }
-
-  @Test
-  void shouldHandArrivalsOverOneAfterTheOther() throws Exception {
-    agents.start(0, 0, "still", "install-at-begin");
-    events.await("hello 0/0");
-    for (int version = 1; version <= 3; version++) {
-      assertTrue(registry.offer(RUN, 0, 0, new Arrival(1, version, "install", 0.25, floats(version))));
+    @AfterEach
+    void nothingIsLeft() throws InterruptedException {
+        agents.close();
     }
-    assertTrue(registry.offer(RUN, 0, 0, new Arrival(2, 1, "replace", 0.0, floats(9))));
-    assertEquals(1, registry.superseded(RUN), "the second waited for the slot when the third came");
-    assertArrayEquals(floats(0), agents.yield(0, 1, 0).freeze(FakeAgents.soon()).data, "it has read nothing yet");
 
-    registry.begin(RUN, 0, 0); // now it reads its slots, and the third is written
-    int cycle = 1;
-    while (!Arrays.equals(floats(3), agents.yield(cycle, 1, 0).freeze(FakeAgents.soon()).data)) {
-      assertTrue(cycle++ < 500, "version 3 never arrived");
+    @Test
+    void shouldKnowTheLivingAgents() throws Exception {
+        int pid = agents.train(4, 2);
+        AgentStatus only = registry.living(RUN).get(0);
+        assertEquals(1, registry.living(RUN).size());
+        assertEquals(
+                "4/2 " + pid + " true", only.agent + "/" + only.incarnation + " " + only.pid + " " + only.attached);
+        assertTrue(registry.alive(RUN, 4, 2));
+        assertFalse(registry.alive(RUN, 4, 1));
+        assertFalse(registry.awaitEnd(RUN, 4, 2, 1));
+        assertTrue(registry.awaitEnd(RUN, 4, 1, 1), "what was never here has ended");
+        assertEquals(Collections.emptyList(), registry.living("another run"));
     }
-    assertArrayEquals(floats(9), agents.yield(cycle + 1, 2, 0).freeze(FakeAgents.soon()).data);
-    assertArrayEquals(floats(0), agents.yield(cycle + 2, 0, 0).freeze(FakeAgents.soon()).data);
-  }
 
-  @Test
-  void shouldNotAcknowledgeAnArrivalForNobody() throws Exception {
-    assertFalse(registry.offer(RUN, 0, 0, new Arrival(1, 1, "install", 0.25, floats(1))));
-    agents.train(0, 1);
-    assertFalse(registry.offer(RUN, 0, 0, new Arrival(1, 1, "install", 0.25, floats(1))));
-  }
-
-  @Test
-  void shouldKillTheOlderIncarnationWithoutAReport() throws Exception {
-    int older = agents.train(0, 0);
-    agents.train(0, 1);
-    FakeAgents.waitUntil("the older one is gone", () -> FakeAgents.gone(older));
-    assertEquals(Collections.emptyList(), events.all("died"));
-    assertThrows(AgentGoneException.class, () -> agents.yield(1, 1, 0).freeze(FakeAgents.soon()));
-    registry.yield(FakeAgents.key(2, 2, 0, 1)).freeze(FakeAgents.soon());
-  }
-
-  @Test
-  void shouldStartALivingAgentOnlyOnce() throws Exception {
-    int pid = agents.train(0, 0);
-    RecordedEvents others = new RecordedEvents();
-    registry.start(FakeAgents.spec(0, 0), others);
-    others.await("progress 0/0");
-    assertEquals(pid, registry.living(RUN).get(0).pid);
-    registry.rebind(events);
-    events.await("progress 0/0", events.all("progress").size() + 1);
-  }
-
-  @Test
-  void shouldRefuseYieldsOfAnOlderAttemptOfTheDriver() throws Exception {
-    agents.train(0, 0);
-    YieldKey first = FakeAgents.key(8, 2, 0, 0);
-    byte[] before = registry.yield(first).freeze(FakeAgents.soon()).data;
-    events.await("progress 0/0", events.all("progress").size() + 1);
-    byte[] after = registry.yield(new YieldKey(RUN, 1, 8, 2, 0, 0)).freeze(FakeAgents.soon()).data;
-    assertFalse(Arrays.equals(before, after), "the same cycle of a later attempt is another yield");
-    assertThrows(AgentGoneException.class, () -> registry.yield(first).freeze(FakeAgents.soon()));
-  }
-
-  @Test
-  void shouldRefuseAFreezeOfUnlikeYields() {
-    assertThrows(IllegalArgumentException.class, () -> registry.freeze(Arrays.asList(FakeAgents.key(1, 1, 0, 0),
-        FakeAgents.key(2, 1, 1, 0)), FakeAgents.soon()));
-    assertThrows(IllegalArgumentException.class, () -> registry.freeze(Collections.emptyList(), FakeAgents.soon()));
-  }
-
-  @Test
-  void shouldEndOneRunAndLeaveTheOther() throws Exception {
-    int pid = agents.train(0, 0);
-    registry.close("another run");
-    assertFalse(FakeAgents.gone(pid));
-    registry.close(RUN);
-    assertTrue(FakeAgents.gone(pid));
-    assertEquals(Collections.emptyList(), events.all("died"));
-    assertThrows(AgentGoneException.class, () -> agents.yield(1, 1, 0).freeze(FakeAgents.soon()));
-  }
-
-  @Test
-  void shouldEndWithinSecondsWhateverTheAgentsDo() throws Exception {
-    int stopped = agents.train(0, 0);
-    agents.train(1, 0, "worker");
-    agents.start(2, 0, "silent");
-    agents.start(3, 0); // perhaps not even started when the end comes
-    FakeAgents.signal("STOP", stopped);
-    long before = System.nanoTime();
-    registry.shutdown();
-    assertTrue(System.nanoTime() - before < 8_000_000_000L);
-    assertEquals(Collections.emptyList(), events.all("died"));
-    assertThrows(IllegalStateException.class, () -> agents.start(0, 1));
-    registry.shutdown();
-  }
-
-  private static List<YieldKey> keys(int cycle, int shard, int... numbers) {
-    List<YieldKey> keys = new ArrayList<>();
-    for (int number : numbers) {
-      keys.add(FakeAgents.key(cycle, shard, number, 0));
+    @Test
+    void shouldKeepAnAgentWhoseStartingThreadEnded() throws Exception {
+        Thread task = new Thread(() -> agents.start(0, 0));
+        task.start();
+        task.join();
+        events.await("hello 0/0"); // the agent has asked for the death signal of its parent thread by now
+        events.await("progress 0/0", 3);
+        assertEquals(Collections.emptyList(), events.all("died"));
     }
-    return keys;
-  }
 
-  private static byte[] floats(float value) {
-    ByteBuffer bytes = ByteBuffer.allocate(FakeAgents.SHARD_BYTES).order(ByteOrder.LITTLE_ENDIAN);
-    while (bytes.hasRemaining()) {
-      bytes.putFloat(value);
+    @Test
+    void shouldPassOnWhatAnAgentPrints() throws Exception {
+        agents.train(0, 0);
+        events.await("output 0/0 line one");
+        events.await("output 0/0 line two");
     }
-    return bytes.array();
-  }
+
+    @Test
+    void shouldPassOnWhatAnAgentPrintsToItsEndBeforeItsLastWord() throws Exception {
+        agents.train(0, 0, "prints-at-its-end");
+        registry.stop(RUN, 0, 0, "enough");
+        events.await("finished 0/0");
+        List<String> all = events.all("");
+        assertTrue(all.indexOf("output 0/0 the last line") >= 0, all.toString());
+        assertTrue(all.indexOf("output 0/0 the last line") < all.indexOf(events.await("finished 0/0")), all.toString());
+    }
+
+    @Test
+    void shouldNotWaitForThePrintsOfAnAgentThatDoesNotEnd() throws Exception {
+        int pid = agents.train(0, 0, "lingers");
+        long before = System.nanoTime();
+        registry.stop(RUN, 0, 0, "enough");
+        events.await("finished 0/0");
+        assertFalse(FakeAgents.gone(pid));
+        assertTrue(System.nanoTime() - before < 8_000_000_000L);
+    }
+
+    @Test
+    void shouldTellAnAgentWhoReadsTheData() throws Exception {
+        agents.train(0, 0);
+        registry.tellMembers(RUN, 0, 0, 3, Collections.singletonMap("agents", 2));
+        registry.tellMembers(RUN, 0, 1, 4, Collections.emptyMap()); // of an incarnation that is not here
+        events.await("output 0/0 members 3 {'agents': 2}");
+    }
+
+    @Test
+    void shouldFreezeAgentsSideBySide() throws Exception {
+        agents.train(0, 0);
+        agents.train(1, 0);
+        Freezing freezing = registry.freeze(keys(5, 2, 1, 0), FakeAgents.soon());
+        assertEquals("[0, 1]", freezing.frozen.keySet().toString());
+        assertEquals(Collections.emptyMap(), freezing.late);
+    }
+
+    @Test
+    void shouldSayOfANanThatItIsNotFinite() throws Exception {
+        agents.train(0, 0, "nan");
+        assertFalse(agents.yield(0, 0, 0).freeze(FakeAgents.soon()).finite);
+    }
+
+    @Test
+    void shouldLeaveAStoppedAgentOutAndWelcomeItAgain() throws Exception {
+        int pid = agents.train(0, 0);
+        agents.train(1, 0);
+        FakeAgents.signal("STOP", pid);
+        Freezing without = registry.freeze(keys(1, 1, 0, 1), System.nanoTime() + 500_000_000L);
+        assertEquals("[1]", without.frozen.keySet().toString());
+        assertEquals(Collections.singletonMap(0, Late.DEADLINE), without.late);
+        assertThrows(
+                LateAgentException.class,
+                () -> agents.yield(1, 1, 0).freeze(System.nanoTime() + 500_000_000L),
+                "asked again, and still stopped");
+        assertEquals(Collections.emptyList(), events.all("back"));
+
+        FakeAgents.signal("CONT", pid);
+        events.await("back 0/0");
+        assertEquals(
+                "[0, 1]",
+                registry.freeze(keys(2, 2, 0, 1), FakeAgents.soon())
+                        .frozen
+                        .keySet()
+                        .toString());
+        assertTrue(agents.yield(1, 1, 0).freeze(FakeAgents.soon()).tau >= 0, "asked again, it hands over anew");
+    }
+
+    @Test
+    void shouldAnswerAtOnceWhenAnAgentDiesAsked() throws Exception {
+        agents.train(0, 0, "die-when-asked");
+        agents.train(1, 0);
+        long before = System.nanoTime();
+        Freezing freezing = registry.freeze(keys(1, 1, 0, 1), before + 20_000_000_000L);
+        assertEquals(Collections.singletonMap(0, Late.DIED), freezing.late);
+        assertEquals("[1]", freezing.frozen.keySet().toString());
+        assertTrue(System.nanoTime() - before < 8_000_000_000L);
+        assertTrue(events.await("died 0/0").startsWith("died 0/0 exit=137 "));
+        assertEquals(
+                Collections.singletonMap(0, Late.NO_SUCH_INCARNATION),
+                registry.freeze(keys(2, 2, 0), FakeAgents.soon()).late);
+    }
+
+    @Test
+    void shouldCountASnapshotThatWasHandedOverBeforeTheDeath() throws Exception {
+        agents.train(0, 0, "die-after-snapshot");
+        FrozenYield state = agents.yield(1, 1, 0).freeze(FakeAgents.soon());
+        events.await("died 0/0 exit=137");
+        assertTrue(registry.awaitEnd(RUN, 0, 0, 5_000));
+        assertArrayEquals(
+                state.data,
+                registry.freeze(keys(1, 1, 0), FakeAgents.soon()).frozen.get(0).data);
+    }
+
+    @Test
+    void shouldReportExitCodePidAndLastLines() throws Exception {
+        agents.start(3, 1, "exit-7");
+        String died = events.await("died 3/1");
+        assertTrue(
+                died.matches("(?s)died 3/1 exit=7 pid=[1-9][0-9]* tail=line one\nline two\ncannot import torch"), died);
+    }
+
+    @Test
+    void shouldReportAProgramThatIsNotThere() throws Exception {
+        LaunchSpec spec = new LaunchSpec(
+                RUN, 0, 0, Collections.singletonList("/nowhere/python"), Collections.emptyMap(), new byte[] {0}, null);
+        registry.start(spec, events);
+        String died = events.await("died 0/0");
+        assertTrue(died.startsWith("died 0/0 exit=127 pid=0 tail=") && died.contains("/nowhere/python"), died);
+        assertTrue(registry.awaitEnd(RUN, 0, 0, 5_000));
+    }
+
+    @Test
+    void shouldReportAFailureOfTheUsersCodeAndNoDeath() throws Exception {
+        agents.start(0, 0, "fail");
+        assertEquals("failed 0/0 ValueError: x Traceback ...\nValueError: x", events.await("failed"));
+        assertTrue(registry.awaitEnd(RUN, 0, 0, 10_000));
+        assertEquals(Collections.emptyList(), events.all("died"));
+    }
+
+    @Test
+    void shouldKillAnAgentThatBreaksTheProtocol() throws Exception {
+        agents.start(0, 0, "garbage");
+        String died = events.await("died 0/0");
+        assertTrue(died.contains("exit=137") && died.contains("frame too large: bytes=4294967295"), died);
+        agents.start(1, 0, "liar");
+        assertTrue(events.await("died 1/0").contains("Hello of somebody else"));
+    }
+
+    @Test
+    void shouldEndDataWorkersWithTheirAgent() throws Exception {
+        int pid = agents.train(0, 0, "worker");
+        int worker = Integer.parseInt(events.await("output 0/0 worker ").replaceAll(".* ", ""));
+        assertFalse(FakeAgents.gone(worker));
+        FakeAgents.signal("KILL", pid);
+        events.await("died 0/0 exit=137");
+        FakeAgents.waitUntil("the worker is gone", () -> FakeAgents.gone(worker));
+    }
+
+    @Test
+    void shouldHandArrivalsOverOneAfterTheOther() throws Exception {
+        agents.start(0, 0, "still", "install-at-begin");
+        events.await("hello 0/0");
+        for (int version = 1; version <= 3; version++) {
+            assertTrue(registry.offer(RUN, 0, 0, new Arrival(1, version, "install", 0.25, floats(version))));
+        }
+        assertTrue(registry.offer(RUN, 0, 0, new Arrival(2, 1, "replace", 0.0, floats(9))));
+        assertEquals(1, registry.superseded(RUN), "the second waited for the slot when the third came");
+        assertArrayEquals(floats(0), agents.yield(0, 1, 0).freeze(FakeAgents.soon()).data, "it has read nothing yet");
+
+        registry.begin(RUN, 0, 0); // now it reads its slots, and the third is written
+        int cycle = 1;
+        while (!Arrays.equals(floats(3), agents.yield(cycle, 1, 0).freeze(FakeAgents.soon()).data)) {
+            assertTrue(cycle++ < 500, "version 3 never arrived");
+        }
+        assertArrayEquals(floats(9), agents.yield(cycle + 1, 2, 0).freeze(FakeAgents.soon()).data);
+        assertArrayEquals(floats(0), agents.yield(cycle + 2, 0, 0).freeze(FakeAgents.soon()).data);
+    }
+
+    @Test
+    void shouldNotAcknowledgeAnArrivalForNobody() throws Exception {
+        assertFalse(registry.offer(RUN, 0, 0, new Arrival(1, 1, "install", 0.25, floats(1))));
+        agents.train(0, 1);
+        assertFalse(registry.offer(RUN, 0, 0, new Arrival(1, 1, "install", 0.25, floats(1))));
+    }
+
+    @Test
+    void shouldKillTheOlderIncarnationWithoutAReport() throws Exception {
+        int older = agents.train(0, 0);
+        agents.train(0, 1);
+        FakeAgents.waitUntil("the older one is gone", () -> FakeAgents.gone(older));
+        assertEquals(Collections.emptyList(), events.all("died"));
+        assertThrows(AgentGoneException.class, () -> agents.yield(1, 1, 0).freeze(FakeAgents.soon()));
+        registry.yield(FakeAgents.key(2, 2, 0, 1)).freeze(FakeAgents.soon());
+    }
+
+    @Test
+    void shouldStartALivingAgentOnlyOnce() throws Exception {
+        int pid = agents.train(0, 0);
+        RecordedEvents others = new RecordedEvents();
+        registry.start(FakeAgents.spec(0, 0), others);
+        others.await("progress 0/0");
+        assertEquals(pid, registry.living(RUN).get(0).pid);
+        registry.rebind(events);
+        events.await("progress 0/0", events.all("progress").size() + 1);
+    }
+
+    @Test
+    void shouldRefuseYieldsOfAnOlderAttemptOfTheDriver() throws Exception {
+        agents.train(0, 0);
+        YieldKey first = FakeAgents.key(8, 2, 0, 0);
+        byte[] before = registry.yield(first).freeze(FakeAgents.soon()).data;
+        events.await("progress 0/0", events.all("progress").size() + 1);
+        byte[] after = registry.yield(new YieldKey(RUN, 1, 8, 2, 0, 0)).freeze(FakeAgents.soon()).data;
+        assertFalse(Arrays.equals(before, after), "the same cycle of a later attempt is another yield");
+        assertThrows(AgentGoneException.class, () -> registry.yield(first).freeze(FakeAgents.soon()));
+    }
+
+    @Test
+    void shouldRefuseAFreezeOfUnlikeYields() {
+        assertThrows(
+                IllegalArgumentException.class,
+                () -> registry.freeze(
+                        Arrays.asList(FakeAgents.key(1, 1, 0, 0), FakeAgents.key(2, 1, 1, 0)), FakeAgents.soon()));
+        assertThrows(IllegalArgumentException.class, () -> registry.freeze(Collections.emptyList(), FakeAgents.soon()));
+    }
+
+    @Test
+    void shouldEndOneRunAndLeaveTheOther() throws Exception {
+        int pid = agents.train(0, 0);
+        registry.close("another run");
+        assertFalse(FakeAgents.gone(pid));
+        registry.close(RUN);
+        assertTrue(FakeAgents.gone(pid));
+        assertEquals(Collections.emptyList(), events.all("died"));
+        assertThrows(AgentGoneException.class, () -> agents.yield(1, 1, 0).freeze(FakeAgents.soon()));
+    }
+
+    @Test
+    void shouldEndWithinSecondsWhateverTheAgentsDo() throws Exception {
+        int stopped = agents.train(0, 0);
+        agents.train(1, 0, "worker");
+        agents.start(2, 0, "silent");
+        agents.start(3, 0); // perhaps not even started when the end comes
+        FakeAgents.signal("STOP", stopped);
+        long before = System.nanoTime();
+        registry.shutdown();
+        assertTrue(System.nanoTime() - before < 8_000_000_000L);
+        assertEquals(Collections.emptyList(), events.all("died"));
+        assertThrows(IllegalStateException.class, () -> agents.start(0, 1));
+        registry.shutdown();
+    }
+
+    private static List<YieldKey> keys(int cycle, int shard, int... numbers) {
+        List<YieldKey> keys = new ArrayList<>();
+        for (int number : numbers) {
+            keys.add(FakeAgents.key(cycle, shard, number, 0));
+        }
+        return keys;
+    }
+
+    private static byte[] floats(float value) {
+        ByteBuffer bytes = ByteBuffer.allocate(FakeAgents.SHARD_BYTES).order(ByteOrder.LITTLE_ENDIAN);
+        while (bytes.hasRemaining()) {
+            bytes.putFloat(value);
+        }
+        return bytes.array();
+    }
 }

@@ -14,85 +14,85 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 
 class AgentUplinkTest {
-  private final LinkedBlockingQueue<Object[]> sent = new LinkedBlockingQueue<>();
-  private final AgentUplink uplink =
-      new AgentUplink("run", "7", "host", (run, kind, fields) -> sent.add(new Object[] {kind, fields}));
+    private final LinkedBlockingQueue<Object[]> sent = new LinkedBlockingQueue<>();
+    private final AgentUplink uplink =
+            new AgentUplink("run", "7", "host", (run, kind, fields) -> sent.add(new Object[] {kind, fields}));
 
-  @Test
-  void shouldSendLinesTogetherAfterAMoment() throws Exception {
-    uplink.output(3, 1, Collections.singletonList("one"));
-    uplink.output(3, 1, Arrays.asList("two", "three"));
-    Object[] event = sent.poll(10, TimeUnit.SECONDS);
-    assertEquals("Output", event[0]);
-    assertEquals(Arrays.asList("one", "two", "three"), fields(event).get("lines"));
-    assertTrue(sent.isEmpty());
-  }
-
-  @Test
-  void shouldSendWhatWasPrintedBeforeADeathBeforeIt() {
-    uplink.output(3, 1, Collections.singletonList("last words"));
-    uplink.died(3, 1, 42, 137, "last words");
-    assertEquals("Output", sent.poll()[0]);
-    Object[] died = sent.poll();
-    assertEquals("AgentDied", died[0]);
-    assertEquals("7", fields(died).get("executor"));
-    assertEquals(137, fields(died).get("exit_code"));
-  }
-
-  @Test
-  void shouldNotLetALastWordOvertakeLinesThatAreBeingSent() throws Exception {
-    List<String> kinds = Collections.synchronizedList(new ArrayList<>());
-    CountDownLatch taken = new CountDownLatch(1);
-    CountDownLatch go = new CountDownLatch(1);
-    AgentUplink slow = new AgentUplink("run", "7", "host", (run, kind, fields) -> {
-      if (kind.equals("Output")) {
-        taken.countDown();
-        await(go);
-      }
-      kinds.add(kind);
-    });
-    slow.output(3, 1, Collections.singletonList("last words"));
-    await(taken); // by the thread that had gathered them
-    Thread finishing = new Thread(() -> slow.finished(3, 1, new byte[0]));
-    finishing.start();
-    long by = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
-    while (kinds.isEmpty() && finishing.getState() != Thread.State.BLOCKED && System.nanoTime() - by < 0) {
-      Thread.yield();
+    @Test
+    void shouldSendLinesTogetherAfterAMoment() throws Exception {
+        uplink.output(3, 1, Collections.singletonList("one"));
+        uplink.output(3, 1, Arrays.asList("two", "three"));
+        Object[] event = sent.poll(10, TimeUnit.SECONDS);
+        assertEquals("Output", event[0]);
+        assertEquals(Arrays.asList("one", "two", "three"), fields(event).get("lines"));
+        assertTrue(sent.isEmpty());
     }
-    go.countDown();
-    finishing.join(10_000);
-    assertEquals(Arrays.asList("Output", "AgentFinished"), kinds);
-  }
 
-  private static void await(CountDownLatch latch) {
-    try {
-      assertTrue(latch.await(10, TimeUnit.SECONDS));
-    } catch (InterruptedException e) {
-      throw new AssertionError(e);
+    @Test
+    void shouldSendWhatWasPrintedBeforeADeathBeforeIt() {
+        uplink.output(3, 1, Collections.singletonList("last words"));
+        uplink.died(3, 1, 42, 137, "last words");
+        assertEquals("Output", sent.poll()[0]);
+        Object[] died = sent.poll();
+        assertEquals("AgentDied", died[0]);
+        assertEquals("7", fields(died).get("executor"));
+        assertEquals(137, fields(died).get("exit_code"));
     }
-  }
 
-  @Test
-  void shouldKeepAgentsApart() {
-    uplink.output(1, 1, Collections.singletonList("of one"));
-    uplink.output(2, 1, Collections.singletonList("of two"));
-    uplink.back(1, 1);
-    assertEquals(Collections.singletonList("of one"), fields(sent.poll()).get("lines"));
-    assertEquals(Collections.singletonList("of two"), fields(sent.poll()).get("lines"));
-    assertEquals("AgentBack", sent.poll()[0]);
-  }
+    @Test
+    void shouldNotLetALastWordOvertakeLinesThatAreBeingSent() throws Exception {
+        List<String> kinds = Collections.synchronizedList(new ArrayList<>());
+        CountDownLatch taken = new CountDownLatch(1);
+        CountDownLatch go = new CountDownLatch(1);
+        AgentUplink slow = new AgentUplink("run", "7", "host", (run, kind, fields) -> {
+            if (kind.equals("Output")) {
+                taken.countDown();
+                await(go);
+            }
+            kinds.add(kind);
+        });
+        slow.output(3, 1, Collections.singletonList("last words"));
+        await(taken); // by the thread that had gathered them
+        Thread finishing = new Thread(() -> slow.finished(3, 1, new byte[0]));
+        finishing.start();
+        long by = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
+        while (kinds.isEmpty() && finishing.getState() != Thread.State.BLOCKED && System.nanoTime() - by < 0) {
+            Thread.yield();
+        }
+        go.countDown();
+        finishing.join(10_000);
+        assertEquals(Arrays.asList("Output", "AgentFinished"), kinds);
+    }
 
-  @Test
-  void shouldCountLinesThatAreTooMany() {
-    List<String> many = new ArrayList<>(Collections.nCopies(1002, "x"));
-    uplink.output(1, 1, many);
-    uplink.back(1, 1);
-    List<?> lines = (List<?>) fields(sent.poll()).get("lines");
-    assertEquals(1001, lines.size());
-    assertEquals("... 2 more lines, too many to show", lines.get(1000));
-  }
+    private static void await(CountDownLatch latch) {
+        try {
+            assertTrue(latch.await(10, TimeUnit.SECONDS));
+        } catch (InterruptedException e) {
+            throw new AssertionError(e);
+        }
+    }
 
-  private static Map<?, ?> fields(Object[] event) {
-    return (Map<?, ?>) event[1];
-  }
+    @Test
+    void shouldKeepAgentsApart() {
+        uplink.output(1, 1, Collections.singletonList("of one"));
+        uplink.output(2, 1, Collections.singletonList("of two"));
+        uplink.back(1, 1);
+        assertEquals(Collections.singletonList("of one"), fields(sent.poll()).get("lines"));
+        assertEquals(Collections.singletonList("of two"), fields(sent.poll()).get("lines"));
+        assertEquals("AgentBack", sent.poll()[0]);
+    }
+
+    @Test
+    void shouldCountLinesThatAreTooMany() {
+        List<String> many = new ArrayList<>(Collections.nCopies(1002, "x"));
+        uplink.output(1, 1, many);
+        uplink.back(1, 1);
+        List<?> lines = (List<?>) fields(sent.poll()).get("lines");
+        assertEquals(1001, lines.size());
+        assertEquals("... 2 more lines, too many to show", lines.get(1000));
+    }
+
+    private static Map<?, ?> fields(Object[] event) {
+        return (Map<?, ?>) event[1];
+    }
 }

@@ -9,35 +9,35 @@ import java.util.Collections;
 import org.junit.jupiter.api.Test;
 
 class BlockNamesTest {
-  private final BlockNames names = new BlockNames("digits_1", 2);
+    private final BlockNames names = new BlockNames("digits_1", 2);
 
-  @Test
-  void shouldReadNumbersBackFromNames() {
-    assertEquals(17, BlockNames.number(names.sum(4) + 17));
-    assertEquals(4, BlockNames.numberAfter(names.sums(), names.sum(4) + 17));
-    assertEquals(9, BlockNames.numberAfter(names.marks(), names.mark(9, 12, 3, 1)));
-    assertEquals(5, BlockNames.number(names.parts(-3, 2) + 5));
-  }
+    @Test
+    void shouldReadNumbersBackFromNames() {
+        assertEquals(17, BlockNames.number(names.sum(4) + 17));
+        assertEquals(4, BlockNames.numberAfter(names.sums(), names.sum(4) + 17));
+        assertEquals(9, BlockNames.numberAfter(names.marks(), names.mark(9, 12, 3, 1)));
+        assertEquals(5, BlockNames.number(names.parts(-3, 2) + 5));
+    }
 
-  @Test
-  void shouldNumberFromFirstToBeforeEnd() {
-    String stem = names.sum(1);
-    assertEquals(Arrays.asList(stem + 2, stem + 3), BlockNames.numbered(stem, 2, 4));
-    assertEquals(Collections.emptyList(), BlockNames.numbered(stem, 2, 2));
-  }
+    @Test
+    void shouldNumberFromFirstToBeforeEnd() {
+        String stem = names.sum(1);
+        assertEquals(Arrays.asList(stem + 2, stem + 3), BlockNames.numbered(stem, 2, 4));
+        assertEquals(Collections.emptyList(), BlockNames.numbered(stem, 2, 2));
+    }
 
-  @Test
-  void shouldTellReportedKindsFromOthers() {
-    String run = BlockNames.ofRun("digits_1");
-    assertTrue(BlockNames.isReported(run, names.sum(1) + 0));
-    assertTrue(BlockNames.isReported(run, names.mark(1, 2, 0, 0)));
-    assertFalse(BlockNames.isReported(run, names.parts(-3, 1) + 0));
-    assertFalse(BlockNames.isReported(run, names.pieces(1) + 0));
-  }
+    @Test
+    void shouldTellReportedKindsFromOthers() {
+        String run = BlockNames.ofRun("digits_1");
+        assertTrue(BlockNames.isReported(run, names.sum(1) + 0));
+        assertTrue(BlockNames.isReported(run, names.mark(1, 2, 0, 0)));
+        assertFalse(BlockNames.isReported(run, names.parts(-3, 1) + 0));
+        assertFalse(BlockNames.isReported(run, names.pieces(1) + 0));
+    }
 
-  @Test
-  void shouldNotMistakeARunForOneWhoseNameBeginsAlike() {
-    assertTrue(names.sum(1).startsWith(BlockNames.ofRun("digits_1")));
-    assertFalse(names.sum(1).startsWith(BlockNames.ofRun("digits")));
-  }
+    @Test
+    void shouldNotMistakeARunForOneWhoseNameBeginsAlike() {
+        assertTrue(names.sum(1).startsWith(BlockNames.ofRun("digits_1")));
+        assertFalse(names.sum(1).startsWith(BlockNames.ofRun("digits")));
+    }
 }

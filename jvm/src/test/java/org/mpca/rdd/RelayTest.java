@@ -20,123 +20,130 @@ import org.mpca.rdd.Relay.Instruction;
 
 /** Runs the scripts that pytest runs on the simulator's relay. */
 class RelayTest {
-  @TestFactory
-  Stream<DynamicTest> shouldFollowTheScript() {
-    File[] files = Golden.file("relay").listFiles((folder, name) -> name.endsWith(".json"));
-    assertTrue(files != null && files.length >= 15, "golden scripts are missing");
-    Arrays.sort(files);
-    return Arrays.stream(files).map(file -> DynamicTest.dynamicTest(file.getName(), () -> run(Golden.read(file))));
-  }
-
-  private static void run(JsonNode script) {
-    BitSet present = new BitSet();
-    script.get("present").forEach(piece -> present.set(piece.asInt()));
-    Relay relay =
-        new Relay(script.get("owners").asInt(), script.get("me").asInt(), script.get("pieces").asInt(), present);
-    int number = 0;
-    for (JsonNode step : script.get("steps")) {
-      String what = script.get("name").asText() + ", step " + number++ + ": " + step.get("event");
-      Recorder recorder = new Recorder();
-      handle(relay, step.get("event")).forEach(instruction -> instruction.perform(recorder));
-      assertEquals(Golden.value(step.get("expect")), recorder.done, what);
+    @TestFactory
+    Stream<DynamicTest> shouldFollowTheScript() {
+        File[] files = Golden.file("relay").listFiles((folder, name) -> name.endsWith(".json"));
+        assertTrue(files != null && files.length >= 15, "golden scripts are missing");
+        Arrays.sort(files);
+        return Arrays.stream(files).map(file -> DynamicTest.dynamicTest(file.getName(), () -> run(Golden.read(file))));
     }
-  }
 
-  private static List<Instruction> handle(Relay relay, JsonNode event) {
-    List<Instruction> out = new ArrayList<>();
-    long nowMs = event.path("now_ms").asLong();
-    int sender = event.path("sender").asInt();
-    switch (event.get("kind").asText()) {
-      case "begin":
-        return relay.begin(nowMs);
-      case "arrived":
-        event.get("pieces").forEach(piece -> out.addAll(relay.arrived(piece.asInt(), nowMs)));
-        return out;
-      case "announced":
-        return relay.announced(event.get("owner").asInt(), event.get("batch").asInt());
-      case "damaged":
-        relay.damaged(sender);
-        return out;
-      case "failed":
-        return relay.failed(sender, event.get("damage").asBoolean(), event.get("why").asText());
-      case "tick":
-        return relay.tick(nowMs);
-      case "abandon":
+    private static void run(JsonNode script) {
+        BitSet present = new BitSet();
+        script.get("present").forEach(piece -> present.set(piece.asInt()));
+        Relay relay = new Relay(
+                script.get("owners").asInt(),
+                script.get("me").asInt(),
+                script.get("pieces").asInt(),
+                present);
+        int number = 0;
+        for (JsonNode step : script.get("steps")) {
+            String what = script.get("name").asText() + ", step " + number++ + ": " + step.get("event");
+            Recorder recorder = new Recorder();
+            handle(relay, step.get("event")).forEach(instruction -> instruction.perform(recorder));
+            assertEquals(Golden.value(step.get("expect")), recorder.done, what);
+        }
+    }
+
+    private static List<Instruction> handle(Relay relay, JsonNode event) {
+        List<Instruction> out = new ArrayList<>();
+        long nowMs = event.path("now_ms").asLong();
+        int sender = event.path("sender").asInt();
+        switch (event.get("kind").asText()) {
+            case "begin":
+                return relay.begin(nowMs);
+            case "arrived":
+                event.get("pieces").forEach(piece -> out.addAll(relay.arrived(piece.asInt(), nowMs)));
+                return out;
+            case "announced":
+                return relay.announced(
+                        event.get("owner").asInt(), event.get("batch").asInt());
+            case "damaged":
+                relay.damaged(sender);
+                return out;
+            case "failed":
+                return relay.failed(
+                        sender,
+                        event.get("damage").asBoolean(),
+                        event.get("why").asText());
+            case "tick":
+                return relay.tick(nowMs);
+            case "abandon":
+                relay.abandon();
+                return out;
+            default:
+                throw new AssertionError("unknown event: " + event);
+        }
+    }
+
+    @Test
+    void shouldLookForAnnouncementsOfOthersUntilTheyAreOfNoUse() {
+        Relay relay = new Relay(3, 1, 12, new BitSet());
+        relay.begin(0);
+        assertEquals("0/0 0/1 2/0 2/1", awaited(relay));
+        relay.announced(0, 1);
+        assertEquals("0/0 2/0 2/1", awaited(relay));
+        relay.failed(2, false, "gone");
+        assertEquals("0/0", awaited(relay));
         relay.abandon();
-        return out;
-      default:
-        throw new AssertionError("unknown event: " + event);
-    }
-  }
-
-  @Test
-  void shouldLookForAnnouncementsOfOthersUntilTheyAreOfNoUse() {
-    Relay relay = new Relay(3, 1, 12, new BitSet());
-    relay.begin(0);
-    assertEquals("0/0 0/1 2/0 2/1", awaited(relay));
-    relay.announced(0, 1);
-    assertEquals("0/0 2/0 2/1", awaited(relay));
-    relay.failed(2, false, "gone");
-    assertEquals("0/0", awaited(relay));
-    relay.abandon();
-    assertEquals("", awaited(relay));
-  }
-
-  private static String awaited(Relay relay) {
-    List<String> names = new ArrayList<>();
-    relay.awaited().forEach(batch -> names.add(batch.owner + "/" + batch.number));
-    return String.join(" ", names);
-  }
-
-  /** Writes instructions down in the form of the scripts. */
-  private static final class Recorder implements Relay.Performer {
-    final List<Object> done = new ArrayList<>();
-
-    private void note(Object... pairs) {
-      Map<String, Object> one = new LinkedHashMap<>();
-      for (int i = 0; i < pairs.length; i += 2) {
-        one.put((String) pairs[i], plain(pairs[i + 1]));
-      }
-      done.add(one);
+        assertEquals("", awaited(relay));
     }
 
-    private static Object plain(Object value) {
-      if (value instanceof List) {
-        List<Object> all = new ArrayList<>();
-        ((List<?>) value).forEach(one -> all.add(plain(one)));
-        return all;
-      }
-      return value instanceof Integer ? (Object) ((Integer) value).longValue() : value;
+    private static String awaited(Relay relay) {
+        List<String> names = new ArrayList<>();
+        relay.awaited().forEach(batch -> names.add(batch.owner + "/" + batch.number));
+        return String.join(" ", names);
     }
 
-    @Override
-    public void askDriver(List<Integer> pieces) {
-      note("do", "ask_driver", "pieces", pieces);
-    }
+    /** Writes instructions down in the form of the scripts. */
+    private static final class Recorder implements Relay.Performer {
+        final List<Object> done = new ArrayList<>();
 
-    @Override
-    public void askOwner(int owner, List<Integer> pieces) {
-      note("do", "ask_owner", "owner", owner, "pieces", pieces);
-    }
+        private void note(Object... pairs) {
+            Map<String, Object> one = new LinkedHashMap<>();
+            for (int i = 0; i < pairs.length; i += 2) {
+                one.put((String) pairs[i], plain(pairs[i + 1]));
+            }
+            done.add(one);
+        }
 
-    @Override
-    public void announce(int batch, List<Integer> pieces) {
-      note("do", "announce", "batch", batch, "pieces", pieces);
-    }
+        private static Object plain(Object value) {
+            if (value instanceof List) {
+                List<Object> all = new ArrayList<>();
+                ((List<?>) value).forEach(one -> all.add(plain(one)));
+                return all;
+            }
+            return value instanceof Integer ? (Object) ((Integer) value).longValue() : value;
+        }
 
-    @Override
-    public void blame(int owner, String why) {
-      note("do", "blame", "owner", owner, "why", why);
-    }
+        @Override
+        public void askDriver(List<Integer> pieces) {
+            note("do", "ask_driver", "pieces", pieces);
+        }
 
-    @Override
-    public void done() {
-      note("do", "done");
-    }
+        @Override
+        public void askOwner(int owner, List<Integer> pieces) {
+            note("do", "ask_owner", "owner", owner, "pieces", pieces);
+        }
 
-    @Override
-    public void fail(String why) {
-      note("do", "fail", "why", why);
+        @Override
+        public void announce(int batch, List<Integer> pieces) {
+            note("do", "announce", "batch", batch, "pieces", pieces);
+        }
+
+        @Override
+        public void blame(int owner, String why) {
+            note("do", "blame", "owner", owner, "why", why);
+        }
+
+        @Override
+        public void done() {
+            note("do", "done");
+        }
+
+        @Override
+        public void fail(String why) {
+            note("do", "fail", "why", why);
+        }
     }
-  }
 }

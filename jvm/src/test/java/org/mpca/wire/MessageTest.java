@@ -23,160 +23,185 @@ import org.junit.jupiter.api.TestFactory;
 import org.mpca.Golden;
 
 class MessageTest {
-  /** Of the golden Members: nobody here makes one. */
-  private static final String MEMBERS =
-      "84a66167656e747302a573696e636592920004920107a66c6f7373657391940105ce0001117006a66265666f726590";
+    /** Of the golden Members: nobody here makes one. */
+    private static final String MEMBERS =
+            "84a66167656e747302a573696e636592920004920107a66c6f7373657391940105ce0001117006a66265666f726590";
 
-  @TestFactory
-  Stream<DynamicTest> shouldReadAndWriteTheGoldenBytes() {
-    List<DynamicTest> tests = new ArrayList<>();
-    for (JsonNode one : Golden.read("wire/messages.json")) {
-      tests.add(DynamicTest.dynamicTest(one.get("name").asText() + " " + tests.size(), () -> {
-        byte[] bytes = Golden.hex(one.get("frame").asText());
-        Message message = Message.unpack(new FrameReader(new ByteArrayInputStream(bytes)).read());
-        assertEquals(one.get("name").asText().toUpperCase(), message.kind.name().replace("_", ""));
-        assertEquals(one.get("code").asInt(), message.kind.code);
-        assertEquals(Golden.value(one.get("fields")), Golden.comparable(message.fields.asMap()));
-        assertArrayEquals(bytes, frame(message.pack()));
-      }));
+    @TestFactory
+    Stream<DynamicTest> shouldReadAndWriteTheGoldenBytes() {
+        List<DynamicTest> tests = new ArrayList<>();
+        for (JsonNode one : Golden.read("wire/messages.json")) {
+            tests.add(DynamicTest.dynamicTest(one.get("name").asText() + " " + tests.size(), () -> {
+                byte[] bytes = Golden.hex(one.get("frame").asText());
+                Message message = Message.unpack(new FrameReader(new ByteArrayInputStream(bytes)).read());
+                assertEquals(
+                        one.get("name").asText().toUpperCase(),
+                        message.kind.name().replace("_", ""));
+                assertEquals(one.get("code").asInt(), message.kind.code);
+                assertEquals(Golden.value(one.get("fields")), Golden.comparable(message.fields.asMap()));
+                assertArrayEquals(bytes, frame(message.pack()));
+            }));
+        }
+        return tests.stream();
     }
-    return tests.stream();
-  }
 
-  @Test
-  void shouldMakeTheGoldenBytesOfWhatAnExecutorSends() throws IOException {
-    List<String> golden = new ArrayList<>();
-    Golden.read("wire/messages.json").forEach(one -> golden.add(one.get("frame").asText()));
-    for (Message message : Arrays.asList(Message.begin(), Message.snapshotRequest(41, 2), Message.snapshotRequest(-3, 0),
-        Message.snapshotRequest(70000, 127), Message.install(1, 14, "install", 0.025),
-        Message.install(128, (1L << 33) + 1, "replace", 0.0), Message.stop("objective reached: Fehler ≤ 2,5 %"),
-        Message.fetched(70000, 3670016, "", ""),
-        Message.fetched(70001, 0, "java.io.FileNotFoundException", "File does not exist: /data/é.tar"),
-        Message.members(3, (Map<?, ?>) Msgpack.unpack(Golden.hex(MEMBERS))))) {
-      assertTrue(golden.contains(Golden.hex(frame(message.pack()))), message.kind + " is not among the golden ones");
+    @Test
+    void shouldMakeTheGoldenBytesOfWhatAnExecutorSends() throws IOException {
+        List<String> golden = new ArrayList<>();
+        Golden.read("wire/messages.json")
+                .forEach(one -> golden.add(one.get("frame").asText()));
+        for (Message message : Arrays.asList(
+                Message.begin(),
+                Message.snapshotRequest(41, 2),
+                Message.snapshotRequest(-3, 0),
+                Message.snapshotRequest(70000, 127),
+                Message.install(1, 14, "install", 0.025),
+                Message.install(128, (1L << 33) + 1, "replace", 0.0),
+                Message.stop("objective reached: Fehler ≤ 2,5 %"),
+                Message.fetched(70000, 3670016, "", ""),
+                Message.fetched(70001, 0, "java.io.FileNotFoundException", "File does not exist: /data/é.tar"),
+                Message.members(3, (Map<?, ?>) Msgpack.unpack(Golden.hex(MEMBERS))))) {
+            assertTrue(
+                    golden.contains(Golden.hex(frame(message.pack()))), message.kind + " is not among the golden ones");
+        }
     }
-  }
 
-  @TestFactory
-  Stream<DynamicTest> shouldRefuse() {
-    List<DynamicTest> tests = new ArrayList<>();
-    for (JsonNode one : Golden.read("wire/bad_frames.json")) {
-      tests.add(DynamicTest.dynamicTest(one.get("name").asText() + ": " + one.get("why").asText(), () -> {
-        byte[] bytes = Golden.hex(one.get("bytes").asText());
-        assertThrows(IOException.class,
-            () -> Message.unpack(new FrameReader(new ByteArrayInputStream(bytes)).read()));
-      }));
+    @TestFactory
+    Stream<DynamicTest> shouldRefuse() {
+        List<DynamicTest> tests = new ArrayList<>();
+        for (JsonNode one : Golden.read("wire/bad_frames.json")) {
+            tests.add(DynamicTest.dynamicTest(
+                    one.get("name").asText() + ": " + one.get("why").asText(), () -> {
+                        byte[] bytes = Golden.hex(one.get("bytes").asText());
+                        assertThrows(
+                                IOException.class,
+                                () -> Message.unpack(new FrameReader(new ByteArrayInputStream(bytes)).read()));
+                    }));
+        }
+        return tests.stream();
     }
-    return tests.stream();
-  }
 
-  @Test
-  void shouldTellAnEndBetweenFramesFromOneInside() throws IOException {
-    byte[] one = frame(Message.begin().pack());
-    FrameReader reader = new FrameReader(new ByteArrayInputStream(one));
-    assertEquals(Message.Kind.BEGIN, Message.unpack(reader.read()).kind);
-    assertNull(reader.read());
-  }
-
-  @Test
-  void shouldRefuseToWriteAFrameOverTheLimit() {
-    IOException refused = assertThrows(IOException.class, () -> frame(new byte[FrameReader.MAX_BYTES + 1]));
-    assertTrue(refused.getMessage().startsWith("frame too large: bytes=67108865, limit=67108864"));
-  }
-
-  @Test
-  void shouldNameTheFieldThatIsOfAnotherType() throws IOException {
-    Map<String, Object> fields = new LinkedHashMap<>();
-    fields.put("cycle", "seven");
-    fields.put("shard", 0);
-    Message message = Message.unpack(Msgpack.pack(Arrays.asList(3, fields)));
-    ProtocolException wrong = assertThrows(ProtocolException.class, () -> message.fields.integer("cycle"));
-    assertEquals("SNAPSHOT_REQUEST.cycle is not a whole number: String seven", wrong.getMessage());
-  }
-
-  @Test
-  void shouldReadGoldenOrders() throws ProtocolException {
-    Map<String, JsonNode> golden = goldenOrders();
-    Order empty = Order.unpack(Golden.hex(golden.get("empty").get("bytes").asText()));
-    assertEquals(-(1 << 30), empty.forgetCycle);
-    assertNull(empty.reduce);
-    assertNull(empty.freeze);
-    assertNull(empty.members);
-    assertEquals(86430.5, empty.deadline);
-
-    Order full = Order.unpack(Golden.hex(golden.get("full").get("bytes").asText()));
-    JsonNode fields = golden.get("full").get("fields");
-    assertEquals(fields.get("order").asInt(), full.order);
-    assertEquals("digits/2/41/39", full.run + "/" + full.epoch + "/" + full.cycle + "/" + full.forgetCycle);
-    assertEquals(Arrays.asList("0", "2"), full.executors);
-    assertEquals("cycle 41: reduce shard 2", full.description);
-    assertEquals("0 0 1, 2 3 0", text(full.begin));
-    assertEquals("2 3 0 objective reached", full.stop.stream().map(one -> text(one.agent) + " " + one.reason)
-        .collect(Collectors.joining(", ")));
-    assertEquals(Arrays.asList(12L, 1L << 35), full.forgetBroadcasts);
-    Order.Download download = full.downloads.get(0);
-    assertEquals("13 0 13 install 104", download.broadcast + " " + download.shard + " " + download.version + " "
-        + download.mode + " " + download.length);
-    assertEquals(0.025, download.alpha);
-    assertEquals("0 0 1, 2 3 0", text(download.agents));
-    assertEquals("41 2 108", full.reduce.cycle + " " + full.reduce.shard + " " + full.reduce.length);
-    assertEquals("0=131.0, 2=120.0", full.reduce.parts.stream().map(part -> part.executor + "=" + part.weight)
-        .collect(Collectors.joining(", ")));
-    assertEquals("42 0 0 0 1, 2 3 0",
-        full.freeze.cycle + " " + full.freeze.shard + " " + text(full.freeze.agents));
-    assertEquals("3 0 0 1", full.members.version + " " + text(full.members.agents));
-    assertEquals(Golden.value(fields.get("members").get("members")), Golden.comparable(full.members.members));
-  }
-
-  @Test
-  void shouldWriteTheGoldenAnswer() {
-    JsonNode golden = goldenOrders().get("answer");
-    JsonNode fields = golden.get("fields");
-    Answer answer = new Answer();
-    answer.executor = fields.get("executor").asText();
-    answer.host = fields.get("host").asText();
-    JsonNode frozen = fields.get("frozen").get(0);
-    answer.frozen.add(new Answer.Frozen(frozen.get("agent").asInt(), frozen.get("incarnation").asInt(),
-        frozen.get("tau").asInt(), frozen.get("crc").asLong(), frozen.get("finite").asBoolean(),
-        frozen.get("distance").asDouble(), frozen.get("start").asDouble(), frozen.get("end").asDouble()));
-    for (Late late : Late.values()) {
-      JsonNode row = fields.get("late").get(String.valueOf(3 + late.code));
-      assertEquals(row.get(0).asInt() + row.get(1).asText(), late.code + late.text);
-      answer.late.put(3 + late.code, late);
+    @Test
+    void shouldTellAnEndBetweenFramesFromOneInside() throws IOException {
+        byte[] one = frame(Message.begin().pack());
+        FrameReader reader = new FrameReader(new ByteArrayInputStream(one));
+        assertEquals(Message.Kind.BEGIN, Message.unpack(reader.read()).kind);
+        assertNull(reader.read());
     }
-    answer.weight = fields.get("weight").asDouble();
-    answer.reduceStart = fields.get("reduce_start").asDouble();
-    answer.reduceEnd = fields.get("reduce_end").asDouble();
-    answer.bytesIn = fields.get("bytes_in").asLong();
-    answer.bytesOut = fields.get("bytes_out").asLong();
-    assertEquals(golden.get("bytes").asText(), Golden.hex(answer.pack()));
-  }
 
-  @Test
-  void shouldGiveBackWhatItPacked() throws ProtocolException {
-    for (JsonNode one : Golden.read("wire/messages.json")) {
-      Object value = Golden.value(one.get("fields"));
-      assertEquals(value, Golden.comparable(Msgpack.unpack(Msgpack.pack(Golden.original(value)))));
+    @Test
+    void shouldRefuseToWriteAFrameOverTheLimit() {
+        IOException refused = assertThrows(IOException.class, () -> frame(new byte[FrameReader.MAX_BYTES + 1]));
+        assertTrue(refused.getMessage().startsWith("frame too large: bytes=67108865, limit=67108864"));
     }
-  }
 
-  private static Map<String, JsonNode> goldenOrders() {
-    Map<String, JsonNode> orders = new LinkedHashMap<>();
-    Golden.read("wire/orders.json").forEach(one -> orders.put(one.get("name").asText(), one));
-    return orders;
-  }
+    @Test
+    void shouldNameTheFieldThatIsOfAnotherType() throws IOException {
+        Map<String, Object> fields = new LinkedHashMap<>();
+        fields.put("cycle", "seven");
+        fields.put("shard", 0);
+        Message message = Message.unpack(Msgpack.pack(Arrays.asList(3, fields)));
+        ProtocolException wrong = assertThrows(ProtocolException.class, () -> message.fields.integer("cycle"));
+        assertEquals("SNAPSHOT_REQUEST.cycle is not a whole number: String seven", wrong.getMessage());
+    }
 
-  private static String text(List<Order.AgentRef> agents) {
-    return agents.stream().map(MessageTest::text).collect(Collectors.joining(", "));
-  }
+    @Test
+    void shouldReadGoldenOrders() throws ProtocolException {
+        Map<String, JsonNode> golden = goldenOrders();
+        Order empty = Order.unpack(Golden.hex(golden.get("empty").get("bytes").asText()));
+        assertEquals(-(1 << 30), empty.forgetCycle);
+        assertNull(empty.reduce);
+        assertNull(empty.freeze);
+        assertNull(empty.members);
+        assertEquals(86430.5, empty.deadline);
 
-  private static String text(Order.AgentRef one) {
-    return one.executor + " " + one.agent + " " + one.incarnation;
-  }
+        Order full = Order.unpack(Golden.hex(golden.get("full").get("bytes").asText()));
+        JsonNode fields = golden.get("full").get("fields");
+        assertEquals(fields.get("order").asInt(), full.order);
+        assertEquals("digits/2/41/39", full.run + "/" + full.epoch + "/" + full.cycle + "/" + full.forgetCycle);
+        assertEquals(Arrays.asList("0", "2"), full.executors);
+        assertEquals("cycle 41: reduce shard 2", full.description);
+        assertEquals("0 0 1, 2 3 0", text(full.begin));
+        assertEquals(
+                "2 3 0 objective reached",
+                full.stop.stream()
+                        .map(one -> text(one.agent) + " " + one.reason)
+                        .collect(Collectors.joining(", ")));
+        assertEquals(Arrays.asList(12L, 1L << 35), full.forgetBroadcasts);
+        Order.Download download = full.downloads.get(0);
+        assertEquals(
+                "13 0 13 install 104",
+                download.broadcast + " " + download.shard + " " + download.version + " " + download.mode + " "
+                        + download.length);
+        assertEquals(0.025, download.alpha);
+        assertEquals("0 0 1, 2 3 0", text(download.agents));
+        assertEquals("41 2 108", full.reduce.cycle + " " + full.reduce.shard + " " + full.reduce.length);
+        assertEquals(
+                "0=131.0, 2=120.0",
+                full.reduce.parts.stream()
+                        .map(part -> part.executor + "=" + part.weight)
+                        .collect(Collectors.joining(", ")));
+        assertEquals("42 0 0 0 1, 2 3 0", full.freeze.cycle + " " + full.freeze.shard + " " + text(full.freeze.agents));
+        assertEquals("3 0 0 1", full.members.version + " " + text(full.members.agents));
+        assertEquals(Golden.value(fields.get("members").get("members")), Golden.comparable(full.members.members));
+    }
 
-  private static byte[] frame(byte[] body) throws IOException {
-    ByteArrayOutputStream out = new ByteArrayOutputStream();
-    new FrameWriter(out).write(body);
-    return out.toByteArray();
-  }
+    @Test
+    void shouldWriteTheGoldenAnswer() {
+        JsonNode golden = goldenOrders().get("answer");
+        JsonNode fields = golden.get("fields");
+        Answer answer = new Answer();
+        answer.executor = fields.get("executor").asText();
+        answer.host = fields.get("host").asText();
+        JsonNode frozen = fields.get("frozen").get(0);
+        answer.frozen.add(new Answer.Frozen(
+                frozen.get("agent").asInt(),
+                frozen.get("incarnation").asInt(),
+                frozen.get("tau").asInt(),
+                frozen.get("crc").asLong(),
+                frozen.get("finite").asBoolean(),
+                frozen.get("distance").asDouble(),
+                frozen.get("start").asDouble(),
+                frozen.get("end").asDouble()));
+        for (Late late : Late.values()) {
+            JsonNode row = fields.get("late").get(String.valueOf(3 + late.code));
+            assertEquals(row.get(0).asInt() + row.get(1).asText(), late.code + late.text);
+            answer.late.put(3 + late.code, late);
+        }
+        answer.weight = fields.get("weight").asDouble();
+        answer.reduceStart = fields.get("reduce_start").asDouble();
+        answer.reduceEnd = fields.get("reduce_end").asDouble();
+        answer.bytesIn = fields.get("bytes_in").asLong();
+        answer.bytesOut = fields.get("bytes_out").asLong();
+        assertEquals(golden.get("bytes").asText(), Golden.hex(answer.pack()));
+    }
+
+    @Test
+    void shouldGiveBackWhatItPacked() throws ProtocolException {
+        for (JsonNode one : Golden.read("wire/messages.json")) {
+            Object value = Golden.value(one.get("fields"));
+            assertEquals(value, Golden.comparable(Msgpack.unpack(Msgpack.pack(Golden.original(value)))));
+        }
+    }
+
+    private static Map<String, JsonNode> goldenOrders() {
+        Map<String, JsonNode> orders = new LinkedHashMap<>();
+        Golden.read("wire/orders.json")
+                .forEach(one -> orders.put(one.get("name").asText(), one));
+        return orders;
+    }
+
+    private static String text(List<Order.AgentRef> agents) {
+        return agents.stream().map(MessageTest::text).collect(Collectors.joining(", "));
+    }
+
+    private static String text(Order.AgentRef one) {
+        return one.executor + " " + one.agent + " " + one.incarnation;
+    }
+
+    private static byte[] frame(byte[] body) throws IOException {
+        ByteArrayOutputStream out = new ByteArrayOutputStream();
+        new FrameWriter(out).write(body);
+        return out.toByteArray();
+    }
 }
