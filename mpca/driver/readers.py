@@ -1,10 +1,11 @@
 """Who reads the data, as the driver knows it: where every agent is, who was lost or joined, and who has been told.
 
-`mpca.data.plan` says what follows from a membership; every agent works its share out by itself. Positions come with
-Progress, at most half a second old; the membership goes down in orders, to whoever has not heard of its newest version.
-Looked at when an order is written: an agent is lost when its process is another one, or there is none at its place while
-others read. A late agent lives, and keeps its share. A run whose agents read nothing of it is told nothing; one whose data
-lie on HDFS is told before its first step who lives where.
+`mpca.data.plan` says what follows from a membership; every agent computes its own share. Agents report their positions with
+Progress, every half second. Orders carry the membership to the agents that have not heard of its newest version.
+
+An agent counts as lost when an order is written while its process is another one, or there is none and others read. A late
+agent lives and keeps its share. Agents that read no data of the run are told nothing; where the data lie on HDFS, agents hear
+before their first step which agent lives on which host.
 """
 
 from __future__ import annotations
