@@ -10,13 +10,19 @@ PYTEST := $(VENV)/bin/python -m pytest
 JAR := mpca/jars/mpca-spark_2.12.jar
 JVM_SOURCES := jvm/pom.xml $(shell find jvm/src -type f 2>/dev/null)
 
-.PHONY: help setup train test test-docker test-docker-full test-gpu quick junit lint format clean
+# Every test is in one of these three; tests/test_tools.py holds that.
+LOCAL := not hadoop and not docker and not root and not (spark and slow)
+HADOOP := not docker and not root and (hadoop or spark and slow)
+DOCKER := docker or root
+
+.PHONY: help setup train test test-hadoop test-docker test-docker-full test-gpu quick junit lint format clean
 
 help:
 	@echo "make setup    .venv with everything in it, and the jar; a JDK too when root on Debian"
 	@echo "make train    train the digits on this machine with four agents; ARGS='--set method.name=sync' changes it"
-	@echo "make test     all tests (JUnit and pytest)"
-	@echo "make test-docker       those on a cluster of containers, as root or with a docker engine: 6 minutes"
+	@echo "make test     JUnit, and the tests that need no root, docker or Hadoop: at most fifteen minutes"
+	@echo "make test-hadoop       those with Hadoop's daemons, which are downloaded, and the long ones on Spark"
+	@echo "make test-docker       those that need root: clusters of containers, damaged networks, bare Debians"
 	@echo "make test-docker-full  more of them, which CI leaves out: 20 minutes and 25 GB of disk"
 	@echo "make test-gpu          those of agents on a GPU, which needs one and no \`make setup\`: a few minutes"
 	@echo "make quick    the tests that start no Spark and no Hadoop, under two minutes"
@@ -41,10 +47,13 @@ train: setup
 	@$(MPCA) train conf/digits.toml $(ARGS)
 
 test: setup junit
-	$(PYTEST) --ignore=tests/bare --ignore=tests/docker
+	$(PYTEST) -m "$(LOCAL)"
+
+test-hadoop: setup
+	$(PYTEST) -m "$(HADOOP)"
 
 test-docker: setup
-	$(PYTEST) -s tests/docker
+	$(PYTEST) -s -m "$(DOCKER)"
 
 # pytest collects these files only when they are named
 test-docker-full: setup
@@ -55,7 +64,7 @@ test-gpu:
 	@$(or $(PYTHON),$(wildcard $(VENV)/bin/python),python3) -m tests.gpu
 
 quick: setup
-	$(PYTEST) -m "not spark and not hadoop and not docker and not slow and not root" --ignore=tests/bare
+	$(PYTEST) -m "not spark and not hadoop and not docker and not slow and not root"
 
 junit: $(JAR)
 	cd jvm && ./mvnw -q -B test

@@ -1,8 +1,8 @@
-"""How a setting is checked and refused, for every owner of settings: sections of the configuration and methods.
+"""Checks settings and refuses wrong ones, for sections of the configuration and for methods.
 
 A set of settings is a frozen dataclass. Field metadata says how text is read: ``quantity="duration"`` (seconds) or
-``"size"`` (bytes), ``word`` for a number or that word, else the type of the default. Not for where a value came from:
-`config.py` knows that.
+``"size"`` (bytes), ``word`` for a number or that word; otherwise as the type of the default. Not for the source of a value:
+`config.py`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from mpca.units import parse_duration, parse_size
 
 __all__ = ["build", "keywords", "knobs", "masked", "nearest", "parse", "refuse_password", "refused", "unknown"]
 
-#: Whole numbers beyond it are no setting of anything, and cannot be sent to an agent.
+#: Limit of whole numbers. No setting needs larger ones, and they cannot be sent to an agent.
 _WHOLE = 1 << 63
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-#: What stands before the host of a URL: a name, and a password that nobody may read.
+#: The part of a URL before the host: a name and a password. The password is never shown.
 _PASSWORD = re.compile(r"(://[^/@\s:]*):[^/@\s]+@")
 _QUANTITIES = {"duration": parse_duration, "size": parse_size}
 
 
 def refused(key: str, value: object, rule: str) -> ConfigError:
-    """The error for one key: ``method.alpha = 1.5: must lie in [0, 1]``; a secret's value is not in it."""
+    """The error for one key: ``method.alpha = 1.5: must lie in [0, 1]``. A secret's value is left out."""
     shown = MASK if secrets_of({key: ""}) else masked(_shown(value))
     error = ConfigError(f"{key} = {shown}: {rule}")
     error.key = key
@@ -40,12 +40,12 @@ def refused(key: str, value: object, rule: str) -> ConfigError:
 def _shown(value: object) -> str:
     try:
         return repr(value)
-    except ValueError:  # a whole number of thousands of digits, which TOML can have in hexadecimal
+    except ValueError:  # a whole number with thousands of digits, which TOML allows in hexadecimal
         return "too many digits"
 
 
 def masked(text: str) -> str:
-    """The text without passwords of URLs in it.
+    """The text, with passwords of URLs masked.
 
     Example:
         >>> masked("hdfs://ann:secret@nn1/runs")
@@ -55,20 +55,20 @@ def masked(text: str) -> str:
 
 
 def refuse_password(key: str, value: object) -> None:
-    """Raises ConfigError, without the password, for a URL that has one: it would travel into logs and run folders."""
+    """Raise ConfigError for a URL with a password, since logs and run folders would show it. The error leaves it out."""
     if isinstance(value, str) and _PASSWORD.search(value):
         raise refused(key, value, "must not have a password in it; use the cluster's own login (kinit, --keytab)")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Words that point from a wrong name to the nearest known one, or to all of them."""
+    """Text for an error about a wrong name: the nearest known name, or all known names."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names) or 'none'}"
 
 
 def unknown(key: str, known: Iterable[str]) -> ConfigError:
-    """The error for a key that nobody reads; `known` are names of the same section."""
+    """The error for an unknown key; `known` are the names of its section."""
     error = ConfigError(f"unknown key {key}: {nearest(key.rpartition('.')[2], known)}")
     error.key = key
     return error
@@ -80,7 +80,7 @@ def knobs(cls: type) -> dict[str, Field[Any]]:
 
 
 def parse(key: str, knob: Field[Any], value: object) -> Any:
-    """A value as the knob's type: from text (``--set``, Spark) or as TOML and msgpack give it.
+    """Convert a value to the knob's type: from text (``--set``, Spark), or from a value of TOML or msgpack.
 
     Raises:
         ConfigError: the value is not of that type, or no finite number; durations and sizes need a unit, unless they are 0.
@@ -121,9 +121,9 @@ def build(cls: type, section: str, values: Mapping[str, object]) -> Any:
 def keywords(
     function: Callable[..., Any], section: str, values: Mapping[str, object], beside: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Values for the keyword-only arguments of `function`, each parsed as its default's type: the open keys of a section.
+    """Values for the keyword-only arguments of `function`, from a section's own keys. Each gets its default's type.
 
-    `beside` are the section's other keys, one of which a mistyped key may have meant.
+    `beside` has the section's other keys, for the error about a mistyped key.
 
     Example:
         >>> keywords(lambda *, hidden=32: None, "model", {"hidden": "64"})

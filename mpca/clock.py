@@ -1,8 +1,8 @@
-"""Time as a collaborator. State machines get `now` as an argument; only shells hold a Clock.
+"""The clock. State machines get `now` as an argument; only the loops around them hold a Clock.
 
-`now()` never jumps, and all processes of one machine have it in common; executors measure the offset of theirs from the
-driver's, so that deadlines and times of reports travel as the driver's. `wall()` may be wrong and be set at any moment: it
-names folders, and nothing waits by it.
+`now()` never jumps, and is the same for all processes of one machine. Executors measure its offset from the driver's clock, so
+that deadlines and times in messages are those of the driver. `wall()` may be wrong, and may be set at any moment: it gives
+names of folders, and no wait uses it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves when it is told to: tests, and the simulator's virtual time."""
+    """A clock that moves only by `set` and `advance`, for tests and the simulator."""
 
     def __init__(self, start: float = 0.0, epoch: float = 1_000_000.0) -> None:
         self._now = start
@@ -49,7 +49,7 @@ class ManualClock:
         self._now = now
 
     def set_wall_forward(self, seconds: float) -> None:
-        """Somebody sets the wall clock; negative: back."""
+        """Set the wall clock forward by seconds; negative: back."""
         self._epoch += seconds
 
     def advance(self, seconds: float) -> None:

@@ -1,9 +1,8 @@
-"""The configuration of a run: one frozen dataclass an owner, read from TOML, Spark and the command line, in that order.
+"""The configuration of a run: one frozen dataclass per section, read from TOML, Spark and the command line, in that order.
 
-Each section's class says its keys, their meaning and unit; what a section refuses is refused here, before anything is
-asked of a cluster, with the key, the value, where it was set and the remedy. This module is also the only reader of the
-environment, and so agents import it, who have no use for TOML. Not for what needs a cluster, data or a model to be known:
-their owners check that.
+Each section's class has its keys, their meaning and unit. Wrong values are refused here, before a cluster is used, with the
+key, the value, its source and the remedy. This module is also the only reader of the environment; agents import it for that,
+and do not need TOML. Not for checks that need a cluster, data or a model: their owners make them.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ __all__ = [
     "load",
 ]
 
-#: Words of the [origin] table of a run's config.toml, later ones win.
+#: Sources of values, in the [origin] table of a run's config.toml; later ones win.
 ORIGINS = ("default", "file", "Spark", "command line")
 SPARK_PREFIX = "spark.mpca."
-#: Heaps below end as they begin: Spark wants 1.5 times the 300 MiB that it reserves for itself.
+#: Spark does not start with a smaller heap: it wants 1.5 times the 300 MiB that it reserves for itself.
 LEAST_HEAP = 450 << 20
 _HEAP_RULE = f"must be {LEAST_HEAP >> 20}MiB or more: Spark wants 1.5 times the 300 MiB that it reserves"
 _NAME_LETTERS = 100
@@ -72,11 +71,11 @@ def _one_of(section: str, config: object, key: str, allowed: Iterable[str]) -> N
 
 @dataclass(frozen=True)
 class RunConfig:
-    """[run]: what the run is called and where it writes."""
+    """[run]: the run's name and its folder."""
 
     name: str = "run"
-    """Part of the run folder's name and of what Spark shows; up to 100 letters, digits, dots, dashes, underscores; it begins
-    with neither dot nor dash."""
+    """Part of the run folder's name, and of the name in Spark's pages. Up to 100 letters, digits, dots, dashes, underscores; it
+    begins with neither dot nor dash."""
     seed: int = 0
     """Seed of x_0; seeds of the data differ by agent and incarnation. 0 to 2^63 - 1."""
     dir: str = ""
@@ -105,7 +104,7 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """[data]: what is trained on; other keys of the section are the data set's own, and it checks them."""
+    """[data]: the data set; other keys of the section are the data set's own, and it checks them."""
 
     name: str = "digits"
     """A name of mpca.data.DATA_SETS."""
@@ -131,9 +130,9 @@ class OptimizerConfig:
     lr: float = 1e-3
     """Learning rate, above 0."""
     weight_decay: float = 0.0
-    """Coupled L2: the paper's lambda ||x||^2 is a weight_decay of 2 lambda."""
+    """Coupled L2. The paper's lambda ||x||^2 is a weight_decay of 2 lambda."""
     momentum: float = 0.0
-    """Of sgd alone, in [0, 1)."""
+    """Momentum, in [0, 1); for sgd only."""
 
     def __post_init__(self) -> None:
         if not 0 < self.lr < float("inf"):
@@ -147,7 +146,7 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class ObjectivesConfig:
-    """[objectives]: when a run ends; the first one reached ends it."""
+    """[objectives]: ends of a run; the first one that is reached ends it."""
 
     target_error: float = 0.0
     """Error of the joint model on the test set, a share in [0, 1); 0: none."""
@@ -156,7 +155,7 @@ class ObjectivesConfig:
     max_cycles: int = 0
     """Cycles over all attempts; 0: none."""
     evaluate_every: float = _duration(1.0)
-    """Seconds between two evaluations of the joint model, which go on beside training; 0: one after the other."""
+    """Seconds between two evaluations of the joint model, which run while training goes on; 0: without a pause."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.target_error < 1:
@@ -169,25 +168,25 @@ class ClusterConfig:
     """[cluster]: agents, where they run, and how their bytes move."""
 
     agents: int = 2
-    """How many agents to start, one a GPU or CPU share."""
+    """Number of agents to start; each needs a GPU or a share of CPUs."""
     min_agents: int = 1
     """The run pauses while fewer are alive."""
     agents_per_executor: int = 1
-    """Agents in one executor, which needs two cores for each of them."""
+    """Number of agents in one executor, which needs two cores for each."""
     executor_memory: int = _size(1 << 30)
     """Bytes of one executor JVM's heap, 450 MiB or more."""
     agent_memory: int = _size(0)
-    """Bytes of one agent's process on a cluster that counts them (YARN), without its parameter slots; 0: estimated."""
+    """Bytes of one agent's process, without its parameter slots, on a cluster that limits memory (YARN); 0: estimated."""
     cycle_deadline: float = _duration(30.0)
-    """Seconds that a cycle waits for an agent before it goes on without it."""
+    """Seconds that a cycle waits for an agent before it continues without the agent."""
     start_timeout: float = _duration(180.0)
     """Seconds from the start of the run to the first step."""
     finish_timeout: float = _duration(300.0)
-    """Seconds that train functions have, after the run's end, for what stands behind their loop; at least 4."""
+    """Seconds that train functions have, after the run's end, for the code after their loop; at least 4."""
     norm_limit: float = 10.0
-    """A contribution that moved further than so many times the others' median is left out; 0: none is."""
+    """A contribution that moved further than this many times the others' median is left out; 0: no limit."""
     device: str = "cpu"
-    """What agents train on: "cpu" or "cuda"."""
+    """Device of the agents' training: "cpu" or "cuda"."""
     threads: int = 1
     """Threads of one agent's computations."""
     reducer: str = "ranges"
@@ -224,12 +223,12 @@ class ClusterConfig:
 
 @dataclass(frozen=True)
 class BackupConfig:
-    """[backup]: what a run can go on from."""
+    """[backup]: backups, from which a run can resume."""
 
     interval: float = _duration(60.0)
-    """Seconds between two backups; 0: only at the end, so that a driver that is started again begins anew."""
+    """Seconds between two backups; 0: only one at the end, so a driver that is started again begins anew."""
     keep: int = 3
-    """How many of the newest are kept, 1 or more."""
+    """Number of backups to keep, 1 or more."""
     path: str = ""
     """Folder of the backups; empty: backups/ in the run folder."""
 
@@ -257,7 +256,7 @@ _OFF_REQUIRED = {
 
 @dataclass(frozen=True)
 class Resolved:
-    """A whole configuration, with where each key came from."""
+    """A whole configuration, with the source of each key."""
 
     run: RunConfig
     model: ModelConfig
@@ -272,7 +271,7 @@ class Resolved:
     redaction: str = DEFAULT  # the spark.redaction.regex in force
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Every section as TOML and msgpack can say it; durations and sizes as text with their unit, secrets masked."""
+        """Every section for TOML and msgpack: durations and sizes as text with their unit, secrets masked."""
         tables: dict[str, dict[str, Any]] = {name: _table(getattr(self, name)) for name in _SECTIONS}
         tables["method"] = self.method.to_dict()
         tables["spark"] = redacted(self.spark, self.redaction)
@@ -299,8 +298,8 @@ def load(
 ) -> Resolved:
     """Resolve a configuration: defaults, then the file, then ``spark.mpca.*``, then ``--set``.
 
-    A source that names another method than the sources before it also drops their numbers of the former method, so that
-    ``--set method.name=sync`` works on a file that tunes mpca.
+    When a source names another method than earlier sources, their numbers for the former method are dropped, so that
+    ``--set method.name=sync`` works with a file that tunes mpca.
 
     Args:
         path: a TOML file, or None for defaults alone.
@@ -345,7 +344,7 @@ def load(
 
 @dataclass
 class _Given:
-    """What the sources say so far; a later source replaces an earlier one's value of the same key."""
+    """The values of the sources read so far. A later source replaces an earlier one's value of the same key."""
 
     values: dict[str, dict[str, Any]] = field(default_factory=lambda: {"method": {"name": _DEFAULT_METHOD}})
     origins: dict[str, str] = field(default_factory=dict)
@@ -368,7 +367,7 @@ class _Given:
 
 
 def _method_name_first(key: str) -> bool:
-    """Sorts a source's keys: the method's name before its numbers, else as they came."""
+    """Key for sorting a source's keys: the method's name comes first, the others keep their order."""
     return not key.removeprefix(SPARK_PREFIX).startswith("method.name")
 
 
@@ -387,23 +386,24 @@ def _read_file(given: _Given, path: str | os.PathLike[str]) -> None:
         raise ConfigError(f"configuration is not UTF-8 text: {path}: byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:  # its text ends "(at line 3, column 7)"
         raise ConfigError(f"configuration is not TOML: {path}: {error}") from None
-    except ValueError as error:  # a whole number of thousands of digits
+    except ValueError as error:  # a whole number with thousands of digits
         raise ConfigError(f"configuration cannot be read: {path}: {error}") from None
     except RecursionError:
         raise ConfigError(f"configuration is nested too deeply: {path}") from None
-    if _too_deep(tables):  # dotted keys nest as deeply as a file is long, and the reader does not mind
+    if _too_deep(tables):  # the reader does not limit the nesting of dotted keys
         raise ConfigError(f"configuration is nested too deeply: {path}")
     check_format(str(path), tables.pop("format", CONFIG), CONFIG)
     for section, table in tables.items():
-        if section == "origin":  # a run's own config.toml: what is in it is "file" now
+        if section == "origin":  # from a run's own config.toml; now all its values come from this file
             continue
         if section not in _ALL:
             raise ConfigError(f"unknown section [{section}] ({path}): {nearest(section, _ALL)}")
         if not isinstance(table, dict):
             raise ConfigError(f"{section} = {table!r} ({path}): is a section; write [{section}] and its keys below it")
         pairs = dict(_flat(table)) if section == "spark" else table
-        for key in sorted(pairs, key=lambda key, section=section: _method_name_first(f"{section}.{key}")):  # type: ignore[misc]
-            given.put(f"{section}.{key}", pairs[key], "file", f"{path}: {section}.{key}")
+        named = {f"{section}.{key}": value for key, value in pairs.items()}
+        for full in sorted(named, key=_method_name_first):
+            given.put(full, named[full], "file", f"{path}: {full}")
 
 
 def _too_deep(tables: Mapping[str, Any]) -> bool:
@@ -423,7 +423,7 @@ def _section(cls: type, name: str, values: Mapping[str, Any]) -> Any:
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Spark's dotted names, which TOML reads as tables within tables."""
+    """Spark's dotted names, from the nested tables that TOML makes of them."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
@@ -432,7 +432,7 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def _spark(values: Mapping[str, Any]) -> dict[str, str]:
-    """Values as Spark writes them."""
+    """Values as texts in Spark's form."""
     settings = {}
     for key, value in values.items():
         if isinstance(value, (list, tuple)):
@@ -464,7 +464,7 @@ def _check_spark(own: Mapping[str, str], session: Mapping[str, str], cluster: Cl
 
 
 def _check_heap(key: str, text: str) -> None:
-    """A bare number is one of MiB, as Spark reads it."""
+    """Check a heap's size. A number without a unit is in MiB, as for Spark."""
     try:
         size = parse_size(f"{text}m" if text.strip().isdigit() else text)
     except ValueError as error:
@@ -474,7 +474,7 @@ def _check_heap(key: str, text: str) -> None:
 
 
 def _redaction(own: Mapping[str, str], session: Mapping[str, str]) -> str:
-    """The rule for what is secret; what was masked by it before is no value."""
+    """The rule for secrets. A value that is a mask is refused."""
     for key, value in own.items():
         if value.strip() in MASKS:
             raise refused(
@@ -511,7 +511,7 @@ def _size_text(size_bytes: int) -> str:
 
 
 def environment(name: str, default: str = "") -> str:
-    """One variable of the environment. Nothing else in mpca reads it."""
+    """One variable of the environment, which only this function reads."""
     return os.environ.get(name, default)
 
 

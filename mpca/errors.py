@@ -15,7 +15,7 @@
     ├── BadImage(ValueError)               the bytes of one image are not used; its record is skipped and counted
     └── JvmError(RuntimeError)             an exception of the driver's JVM, translated in spark/jvm/errors.py
 
-Message form: fact first, then values, then the remedy. No class carries behaviour; `exit_code` is the one that README lists.
+A message has the fact first, then values, then the remedy. Classes have no behaviour; README lists their `exit_code`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ConfigError(MpcaError, ValueError):
     """A setting was refused. The message names the key, the value seen, what is allowed and the remedy."""
 
     exit_code = 2
-    key: str | None = None  # "method.alpha", where one key is to blame: config.py adds where it was set
+    key: str | None = None  # "method.alpha", if one key is wrong; config.py adds its source
 
 
 class EnvironmentRefused(MpcaError, RuntimeError):
@@ -88,7 +88,7 @@ class BadRecords(MpcaError, ValueError):
 
 
 class BadImage(MpcaError, ValueError):
-    """The bytes of one image are not used. The text is the reason; whoever reads records adds where they lie."""
+    """The bytes of one image are not used. The text is the reason; the reader of the record adds its place."""
 
 
 class JvmError(MpcaError, RuntimeError):

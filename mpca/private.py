@@ -1,6 +1,6 @@
 """Files and folders that only their owner may read, whatever the umask: a run folder holds models and settings.
 
-Not for data sets, which other people read: those are made as the umask says.
+Not for data sets, which other people read: those follow the umask.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FILE, FOLDER = 0o600, 0o700
 
 
 def opener(path: str, flags: int) -> int:
-    """For `open(path, mode, opener=opener)`: a file that is made is the owner's alone, and so is one that was there.
+    """For `open(path, mode, opener=opener)`: makes a new or existing file readable for its owner alone.
 
     Raises:
         OSError: as `os.open`.
@@ -24,7 +24,7 @@ def opener(path: str, flags: int) -> int:
     fd = os.open(path, flags | os.O_CLOEXEC, FILE)
     try:
         now = os.fstat(fd)
-        # The umask may have taken rights from the owner too. What is no file, or somebody else's, cannot be changed.
+        # The umask may have removed rights of the owner too. Devices, and other people's files, cannot be changed.
         if stat.S_ISREG(now.st_mode) and stat.S_IMODE(now.st_mode) != FILE and now.st_uid == os.geteuid():
             os.fchmod(fd, FILE)
     except OSError:
@@ -34,14 +34,14 @@ def opener(path: str, flags: int) -> int:
 
 
 def make_folder(path: Path) -> bool:
-    """Make a folder that only its owner may enter; False when there is one already, which stays as it is.
+    """Make a folder that only its owner may enter; returns False when it exists already, and does not change it.
 
-    Missing folders above it are made as the umask says, except that nobody else may write to them: who may can put
-    another folder in the place of this one.
+    Missing folders above it follow the umask, but only their owner may write to them: a person who may write there could
+    replace this folder by another.
 
     Raises:
-        FileExistsError: something else has that name.
-        OSError: no right, no room.
+        FileExistsError: a file has that name.
+        OSError: no permission, or no space.
     """
     for parent in reversed(path.parents):
         if not parent.exists():
@@ -55,7 +55,7 @@ def _make(path: Path, mode: int) -> bool:
     try:
         os.mkdir(path, mode)
     except FileExistsError:
-        if path.is_dir():  # somebody else was quicker
+        if path.is_dir():  # another process has just made it
             return False
         raise
     made = stat.S_IMODE(path.stat().st_mode)
@@ -66,10 +66,10 @@ def _make(path: Path, mode: int) -> bool:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Put a file in the place of another at once: a reader sees the old one or the whole new one.
+    """Replace a file atomically: a reader sees the old file or the whole new one.
 
     Raises:
-        OSError: the old one is as it was.
+        OSError: the new file cannot be written; the old one is unchanged.
     """
     temporary = path.with_name(f".{path.name}.tmp")
     try:

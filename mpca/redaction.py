@@ -1,8 +1,8 @@
-"""Which of Spark's settings are secret, by Spark's own rule, and what is shown instead of them.
+"""Masks Spark's secret settings, by Spark's own rule.
 
-Spark hides a setting whose key or value matches ``spark.redaction.regex``. The same rule decides here what is written into a
-run folder, printed, or passed to another process in a file instead of its arguments, which every user can read. Not for
-passwords in URLs: `checks.refuse_password` does not let those in.
+Spark hides a setting whose key or value matches ``spark.redaction.regex``. By the same rule a setting is masked in run folders
+and prints, and goes to another process in a file instead of its arguments, which every user can read. Not for passwords in
+URLs: `checks.refuse_password` refuses them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Mapping
 
 __all__ = ["DEFAULT", "MASK", "MASKS", "PATTERN", "properties", "redacted", "redaction", "secrets_of"]
 
-#: The setting of Spark that holds the rule, and what Spark 3.5 takes without it.
+#: Spark's setting for the rule, and the default of Spark 3.5.
 PATTERN = "spark.redaction.regex"
 DEFAULT = "(?i)secret|password|token|access[.]?key"
-#: What we write for a secret; and what Spark's pages write, from which a setting may have been copied.
+#: Our text for a secret; and that of Spark's pages, from which a user may have copied a setting.
 MASK = "***"
 MASKS = (MASK, "*********(redacted)")
-#: Not in Spark's rule: where a keytab lies, which is all that one needs to be somebody else.
+#: Not in Spark's rule: the path of a keytab, since a keytab is enough to act as its user.
 _KEYTAB = re.compile(r"(?i)keytab")
 
 
@@ -35,11 +35,11 @@ def redaction(text: str) -> re.Pattern[str]:
 
 
 def secrets_of(conf: Mapping[str, str], rule: str = "") -> set[str]:
-    """Keys of what is secret among these settings.
+    """Keys of the secret settings.
 
     Args:
         conf: settings by their full names.
-        rule: a ``spark.redaction.regex`` to go by where `conf` has none of its own; empty: Spark's default.
+        rule: the ``spark.redaction.regex`` if `conf` has none; empty: Spark's default.
 
     Example:
         >>> sorted(secrets_of({"spark.ssl.keyPassword": "a", "spark.executorEnv.X": "password=b", "spark.cores.max": "2"}))
@@ -54,7 +54,7 @@ def secrets_of(conf: Mapping[str, str], rule: str = "") -> set[str]:
 
 
 def redacted(conf: Mapping[str, str], rule: str = "") -> dict[str, str]:
-    """The settings with `MASK` for what is secret; arguments as those of `secrets_of`."""
+    """The settings, with `MASK` for secret values; arguments as of `secrets_of`."""
     hidden = secrets_of(conf, rule)
     return {key: MASK if key in hidden else value for key, value in conf.items()}
 
@@ -65,7 +65,7 @@ def properties(conf: Mapping[str, str]) -> str:
 
 
 def _escaped(text: str, marks: str) -> str:
-    """Every mark and every sign that a line would end or begin with, behind a backslash."""
+    """The text with a backslash before marks and before characters that would end or begin a line."""
     for sign, name in (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("\f", "\\f")):
         text = text.replace(sign, name)
     text = re.sub(f"[{marks}]", r"\\\g<0>", text)

@@ -1,8 +1,8 @@
-"""Standard streams that no work depends on: what cannot be written is lost, and asked for afterwards.
+"""Standard streams whose faults do not stop any work: text that cannot be written is lost, and the loss is checked afterwards.
 
-A reader goes away (`| head`), a terminal vanishes (EIO), a disk is full, a descriptor was closed by the shell, a text is not of
-the terminal's alphabet: none of it is an error where something is printed. And while a run goes on a terminal that stands
-still (Ctrl-S, `| less`) must not hold it up: there a thread writes, and what it has not written waits in bounded memory.
+A reader may go away (`| head`), a terminal vanish (EIO), a disk be full, a descriptor be closed by the shell, or an encoding
+lack a character: none of these is an error where text is printed. A terminal that stands still (Ctrl-S, `| less`) must not
+stop a run: during a run a thread writes, and text that it has not written waits in bounded memory.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from typing import IO, Any
 
 __all__ = ["SturdyFile", "aside", "closed", "sturdy", "sturdy_streams"]
 
-#: Of text for a reader who does not read; what comes after it is lost.
+#: Bytes of text that wait for a reader who does not read; later text is lost.
 _BACKLOG_BYTES = 1 << 20
 _DESCRIPTORS = {"stdin": 0, "stdout": 1, "stderr": 2}
 
 
 class SturdyFile(io.RawIOBase):
-    """A descriptor that takes whatever is written. Not its owner: it stays open.
+    """A descriptor to which writes never fail. It does not close the descriptor.
 
     Args:
         fd: the descriptor.
-        lost: an error that it has from the beginning.
+        lost: the error if the descriptor was unusable from the beginning.
     """
 
     def __init__(self, fd: int, lost: OSError | None = None) -> None:
         self._fd, self._never = fd, lost
-        self.lost: OSError | None = None  # why something that counts was not written
+        self.lost: OSError | None = None  # why text was lost; losses during a run do not count
         self._ready = threading.Condition()
         self._backlog = bytearray()
-        self._writer: threading.Thread | None = None  # there while writing is not waited for
+        self._writer: threading.Thread | None = None  # exists while `write` does not wait
         self._ending = False
 
     def writable(self) -> bool:
@@ -61,13 +61,13 @@ class SturdyFile(io.RawIOBase):
         return len(given)
 
     def begin_aside(self) -> None:
-        """From now on `write` returns at once, and a loss does not count."""
+        """Let `write` return at once from now on; a loss does not count."""
         self._ending = False
         self._writer = threading.Thread(target=self._follow, name="mpca-output", daemon=True)
         self._writer.start()
 
     def end_aside(self) -> None:
-        """Wait until all is written that is not lost: a reader who reads slowly gets it, and Ctrl-C ends the waiting."""
+        """Wait until all waiting text is written, so that a slow reader gets it. Ctrl-C ends the wait."""
         writer = self._writer
         if writer is not None:
             with self._ready:
@@ -92,7 +92,7 @@ class SturdyFile(io.RawIOBase):
         while rest:
             try:
                 rest = rest[os.write(self._fd, rest) :]
-            except BlockingIOError:  # whoever shares the terminal has made it non-blocking
+            except BlockingIOError:  # another process has made the shared terminal non-blocking
                 select.select([], [self._fd], [])
             except OSError as error:
                 return error
@@ -100,7 +100,7 @@ class SturdyFile(io.RawIOBase):
 
 
 def sturdy(file: SturdyFile, encoding: str = "utf-8") -> IO[str]:
-    """A text stream over it, written at the end of each line; what the encoding lacks is escaped."""
+    """A text stream over the file, written at the end of each line. Characters that the encoding lacks are escaped."""
     return io.TextIOWrapper(io.BufferedWriter(file), encoding=encoding, errors="backslashreplace", line_buffering=True)
 
 
@@ -112,10 +112,10 @@ def closed(stream: IO[str]) -> OSError | None:
 
 @contextmanager
 def sturdy_streams() -> Iterator[list[SturdyFile]]:
-    """stdout and stderr that lose what they cannot write. Yields stdout's file, if it is one that has a descriptor.
+    """Make writes to stdout and stderr never fail. Yields stdout's file, if stdout has a descriptor.
 
-    A standard descriptor that is closed is opened on /dev/null first: the next file that is opened would take its number, and
-    whatever a child prints would go into that file.
+    A closed standard descriptor is first opened on /dev/null. Otherwise the next opened file would get its number, and prints
+    of a child would go into that file.
     """
     was_closed = _fill()
     before = sys.stdout, sys.stderr
@@ -128,7 +128,7 @@ def sturdy_streams() -> Iterator[list[SturdyFile]]:
             try:
                 stream.flush()
                 file = SturdyFile(stream.fileno())
-            except (AttributeError, OSError, ValueError):  # a program's own object, such as a notebook's: its own affair
+            except (AttributeError, OSError, ValueError):  # a program's own object, such as a notebook's, stays as it is
                 continue
         setattr(sys, name, sturdy(file, getattr(stream, "encoding", None) or "utf-8"))
         files += [file] if name == "stdout" else []
@@ -142,7 +142,7 @@ def sturdy_streams() -> Iterator[list[SturdyFile]]:
 
 @contextmanager
 def aside() -> Iterator[None]:
-    """While this is open nothing waits for a reader of stdout or stderr, and what they do not take does not count."""
+    """While this is open, prints do not wait for a reader of stdout or stderr, and their losses do not count."""
     raws = [getattr(getattr(stream, "buffer", None), "raw", None) for stream in (sys.stdout, sys.stderr)]
     files = [raw for raw in raws if isinstance(raw, SturdyFile)]
     for file in files:
@@ -162,7 +162,7 @@ def _fill() -> set[str]:
         try:
             os.fstat(fd)
         except OSError:
-            nothing = os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+            nothing = os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
             assert nothing == fd, f"descriptor {fd} is closed, and {nothing} was given"
             os.set_inheritable(fd, True)
             was_closed.add(name)

@@ -1,4 +1,4 @@
-"""JSON that somebody else may have written, or a disk may have changed: every fault is a ValueError."""
+"""Reads JSON that may be damaged or edited: every fault is a ValueError."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def loads(data: bytes | str) -> Any:
     """The value of a text.
 
     Raises:
-        ValueError: it is not JSON, is nested too deeply, or holds a number that JSON does not have (NaN, Infinity, 1e999).
+        ValueError: the text is not JSON, is nested too deeply, or has a number outside of JSON (NaN, Infinity, 1e999).
 
     Example:
         >>> loads('{"error": 0.5}')
@@ -21,7 +21,7 @@ def loads(data: bytes | str) -> Any:
     """
     try:
         return json.loads(data, parse_constant=_refuse, parse_float=_finite)
-    except RecursionError:  # of the standard library's reader, at a thousand levels or so
+    except RecursionError:  # the standard library's reader fails at about a thousand levels
         raise ValueError("nested too deeply") from None
 
 

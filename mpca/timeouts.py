@@ -1,9 +1,9 @@
-"""Every time-out of the engine, in seconds, in the order in which they run out. ARCHITECTURE.md tells the order in words.
+"""Every time-out of the engine, in seconds, in the order in which they run out. ARCHITECTURE.md explains the order.
 
-They stand together because they depend on each other: whoever waits must give up before whoever waits for it does.
-`tests/test_timeouts.py` holds the inequalities, and that no other module has a time-out of its own. Those of the executor's
-JVM are in `org.mpca.agent.TimeOuts`. What users set is in the section ``[cluster]`` of the configuration: `cycle_deadline`,
-`start_timeout` and `finish_timeout`. Not here: how often something is looked at or shown, which nobody waits for.
+They are in one file because they depend on each other: a process must give up a wait before another that waits for it does.
+`tests/test_timeouts.py` checks the inequalities, and that no other module has a time-out of its own. Those of the executor's
+JVM are in `org.mpca.agent.TimeOuts`. Users' own settings are in the section ``[cluster]`` of the configuration:
+`cycle_deadline`, `start_timeout` and `finish_timeout`. Not here: intervals of polling and display, which are no limits.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from __future__ import annotations
 
 #: A download that is younger than this is never late. Then twice the mean time of the others counts.
 LATE_ALONE_S = 1.0
-#: A job that failed waits so long for news of a lost executor. Then the executor that failed is taken for the cause.
+#: After a failed job the driver waits so long for news of a lost executor. Then it takes the executor that failed for the
+#: cause.
 LOSS_NEWS_S = 1.0
 #: A job is cancelled so long after its deadline. Executors end their waits at the deadline itself.
 CANCEL_AFTER_S = 2.0
-#: Executors are asked so often whether the agents live that were left out, or whose holding job ended.
+#: Interval at which the driver asks executors whether agents live that were left out, or whose holding job ended.
 ASK_AGAIN_S = 5.0
-#: An agent that takes no step for so long is told of, and prints its stacks.
+#: An agent that takes no step for so long prints its stacks, and the driver reports it.
 SILENT_S = 60.0
 
-# ---- those that failed again and again are left alone ----
+# ---- parts that fail again and again are given up for some time ----
 
 #: An executor that damaged bytes twice would do so again: its agents stay left out for so long.
 BARRED_S = 600.0
@@ -36,20 +37,20 @@ EVALUATOR_AGAIN_S = 1.0
 
 #: A stop waits so long for the order that is under way.
 STOP_ORDER_S = 2.0
-#: A train function that goes on making updates has so long from when it is told to stop; so has every one of a run that was
-#: interrupted or failed. All others have cluster.finish_timeout.
+#: After Stop, a train function that still makes updates has so long; so has every function of a run that was interrupted or
+#: failed. All others have cluster.finish_timeout.
 STOP_GRACE_S = 4.0
 #: A stop order that failed goes out again after so long: news of a lost executor may be on its way.
 STOP_AGAIN_S = 1.0
-#: The last joint model is evaluated for so long, ...
+#: The evaluation of the last joint model may take so long.
 LAST_EVALUATION_S = 3.0
-#: ... and its backup may take so long.
+#: The backup of the last joint model may take so long.
 LAST_BACKUP_S = 5.0
 #: The evaluator's process may take so long to end by itself.
 EVALUATOR_END_S = 2.0
-#: So may a process of ours that reads or writes for us: decoders, Hadoop's client.
+#: A process that reads or writes for us (a decoder, Hadoop's client) may take so long to end by itself.
 CHILD_END_S = 5.0
-#: So may a JVM of a local session, and a page that is being read from it.
+#: A JVM of a local session may take so long to end, and so may a page that is read from it.
 SESSION_END_S = 10.0
 #: An executor's JVM may take so long before it is killed: its agents have ended by then.
 EXECUTORS_END_S = 1.0
@@ -58,29 +59,29 @@ LAST_LINES_S = 40.0
 
 # ---- a run folder on HDFS, and who owns it ----
 
-#: Records, and the beat by which an owner shows that it lives, are written so often. With the time of writing: every five
-#: seconds at least.
+#: Interval of writing records, and the heartbeat by which an owner shows that it lives. With the time of writing it is at most
+#: five seconds.
 BEAT_S = 3.0
-#: The owner of a folder is taken for dead when its beat has not changed for so long.
+#: The owner of a folder counts as dead when its heartbeat has not changed for so long.
 OWNER_DEAD_S = 15.0
 #: The writer of records tries a full or broken disk again after so long.
 DISK_AGAIN_S = 1.0
 
 # ---- HDFS, the network, processes that are about to go ----
 
-#: WebHDFS: to connect, ...
+#: Connecting to WebHDFS may take so long.
 WEBHDFS_CONNECT_S = 10.0
-#: ... and between two pieces of an answer.
+#: The time between two pieces of an answer of WebHDFS.
 WEBHDFS_READ_S = 60.0
 #: A command that reads from HDFS while a person waits tries for so long.
 COMMAND_PATIENCE_S = 5.0
 #: `mpca doctor` asks a page of YARN or HDFS for so long.
 PAGE_S = 5.0
-#: A failed read of a stream is tried again after each of these. Then it ends the run. A NameNode needs a minute to restart.
+#: A failed read of a stream is tried again after each of these waits; then the run ends. A NameNode needs a minute to restart.
 STREAM_AGAIN_S = (0.2, 1.0, 5.0, 15.0, 30.0, 30.0)
 #: An agent waits so long for its executor to open the pipes of a file.
 PIPES_OPEN_S = 60.0
 #: An agent waits so long for the GPU of one that is being replaced.
 GPU_FREE_S = 10.0
-#: Processor time of one image. The slowest that the checks of headers let through took 4 s on a busy core.
+#: Processor time of decoding one image. The slowest image that passes the checks of headers took 4 s on a busy core.
 DECODE_CPU_S = 20

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from _pytest.mark.expression import Expression
 
 from tests.support.ways_to_patch import WAYS
 
@@ -59,8 +62,8 @@ def _junit(**skipped: bool) -> str:
 
 
 def test_tests_are_counted_by_folder(counting: ModuleType) -> None:
-    counts = counting.count(_junit(one=False, two=True))
-    assert counts == {"tests/spark": {"passed": 1, "skipped": 1}, "tests": {"passed": 1}}
+    counts = counting.count(_junit(one=False, two=True), _junit(three=False))
+    assert counts == {"tests/spark": {"passed": 2, "skipped": 1}, "tests": {"passed": 2}}
 
 
 @pytest.fixture
@@ -94,3 +97,12 @@ def test_the_list_is_that_of_this_checkout(counting: ModuleType) -> None:
     """Whoever removes a folder has to say so here too."""
     folders = {str(path.parent.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")}
     assert sorted(folders) == list(counting.FOLDERS)
+
+
+def test_each_test_is_of_one_of_three_targets_whatever_it_is_marked_with() -> None:
+    lines = re.findall(r"^(?:LOCAL|HADOOP|DOCKER) := (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    expressions = [Expression.compile(line) for line in lines]
+    assert len(expressions) == 3
+    marks = ("spark", "hadoop", "docker", "root", "slow")
+    for of in (set(some) for count in range(len(marks) + 1) for some in itertools.combinations(marks, count)):
+        assert sum(one.evaluate(lambda name, of=of, **_: name in of) for one in expressions) == 1, of

@@ -1,7 +1,7 @@
-"""What became of the tests, by folder, from pytest's JUnit file; for `.ci/run`.
+"""What became of the tests, by folder, from pytest's JUnit files; for `.ci/run`.
 
 Prints passed, failed and skipped tests of every folder, and exits with 1 when a test on a real cluster was skipped or is
-missing: such a test counts only when it ran; and when a folder has none, whoever took it away. Needs the file's path and the
+missing: such a test counts only when it ran; and when a folder has none, whoever took it away. Needs the files' paths and the
 ids that pytest collects (on stdin, as ``pytest --collect-only -q`` prints them).
 """
 
@@ -49,10 +49,10 @@ def _folder(module: str) -> str:
     return "/".join(words[:2]) if len(words) > 2 else words[0]
 
 
-def count(junit: str) -> dict[str, Counter[str]]:
+def count(*junits: str) -> dict[str, Counter[str]]:
     """By folder: how many passed, failed and were skipped."""
     found: dict[str, Counter[str]] = {}
-    for case in ElementTree.fromstring(junit).iter("testcase"):
+    for case in (case for junit in junits for case in ElementTree.fromstring(junit).iter("testcase")):
         ends = [_OUTCOMES[child.tag] for child in case if child.tag in _OUTCOMES]
         found.setdefault(_folder(case.get("classname", "")), Counter())[ends[0] if ends else "passed"] += 1
     return found
@@ -72,8 +72,8 @@ def missing(counts: dict[str, Counter[str]], collected: Iterable[str]) -> list[s
     return said
 
 
-def main(junit: Path, collected: Iterable[str]) -> int:
-    counts = count(junit.read_text(encoding="utf-8"))
+def main(junits: Iterable[Path], collected: Iterable[str]) -> int:
+    counts = count(*(one.read_text(encoding="utf-8") for one in junits))
     for folder, ends in sorted(counts.items()):
         print(f"{folder:<20} " + ", ".join(f"{ends[name]} {name}" for name in ("passed", "failed", "skipped")))
     wrong = missing(counts, collected)
@@ -82,4 +82,4 @@ def main(junit: Path, collected: Iterable[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.stdin))
+    sys.exit(main(map(Path, sys.argv[1:]), sys.stdin))

@@ -1,7 +1,7 @@
-"""What a train function calls: `attach` and its small neighbours, exported as `mpca.attach`, `mpca.log`, ...
+"""The functions for a train function: `attach`, `log`, ..., exported as `mpca.attach`, `mpca.log`, ...
 
-Outside an agent process all of it works as for a run of one agent that exchanges with nobody: `attach` does nothing.
-torch is imported only by what needs it.
+Outside of an agent process they work as in a run of one agent that exchanges nothing: `attach` does nothing. Functions import
+torch only when they need it.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ def attach(
     model: torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, torch.nn.Module],
     optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | Mapping[str, torch.optim.Optimizer],
 ) -> None:
-    """Let this agent's model take part in the run: after every update it may be read and pulled.
+    """Let this agent's model take part in the run: after each update the engine may read it and pull it.
 
-    Blocks until all agents agree on the initial parameters. The model keeps its parameters from here on: one that is added,
-    replaced or unfrozen later ends the run at the next update.
+    Blocks until all agents agree on the initial parameters. From then on the model must keep its parameters: a parameter that
+    is added, replaced or unfrozen later ends the run at the next update.
 
-    Several models and optimisers are one exchange, whether they are given together or by one call each; the exchange begins
-    with the call after which no optimiser is left that was made and is not attached. Several models are saved as
-    `torch.nn.ModuleDict` has them: behind the key that they were given by, or behind their place. With several optimisers an
-    update is a round in which each has stepped (`mpca.agent.rounds`). Should this agent's parameters stop being finite, the
-    state of all optimisers begins anew with the joint model.
+    Several models and optimisers are one exchange, given together or in one call each. The exchange begins with the call after
+    which every existing optimiser is attached. Several models are saved with the names of a `torch.nn.ModuleDict`: the prefix
+    is the key in the dict, or the place in the list or in the order of calls. With several optimisers an update is a round in
+    which each has stepped (`mpca.agent.rounds`). When this agent's parameters become non-finite, it takes the joint model, and
+    the state of all optimisers begins anew.
 
     Args:
-        model: a model, a list of models, or a dict of them by name.
-        optimizer: an optimiser, or a list or dict of them.
+        model: a model, a list of models, or a dict of models by name.
+        optimizer: an optimiser, or a list or dict of optimisers.
 
     Raises:
-        ConfigError: what cannot be exchanged; the text names it and the remedy.
+        ConfigError: a model or an optimiser cannot take part; the text names it and the remedy.
         EnvironmentRefused: too little memory for the parameter slots.
     """
     context = current()
@@ -127,18 +127,22 @@ def _join(context: AgentContext) -> ModelWatch:
         trainer = TorchTrainer(layout, plan, context.method.arrival, context.optimizers)
     segment.lay_initial(trainer.snapshot)
     context.loop.join(trainer, segment, hello)
-    # Until here every agent drew the same numbers, so that all make the same x_0; from here on each draws its own.
+    # Until here all agents drew equal random numbers, to make the same x_0; from here on each draws its own.
     seed_everything(start.seed, start.agent, start.incarnation)
     return watch
 
 
 def log(**metrics: Any) -> None:
-    """Report the newest values of numbers, such as ``log(loss=loss)``; tensors are read only when they are sent."""
+    """Report numbers, such as ``log(loss=loss)``. The newest value of each name is sent with the next progress report.
+
+    Args:
+        metrics: numbers, or tensors of one element. A tensor is read only when it is sent.
+    """
     context = current()
     if context is None:
         return
     for name, value in metrics.items():
-        # Not float(): on a GPU that waits for the device at every step.
+        # Not float(): on a GPU it would wait for the device at every step.
         context.metrics[name] = value.detach() if hasattr(value, "detach") else float(value)
 
 
@@ -149,26 +153,30 @@ def rank() -> int:
 
 
 def world_size() -> int:
-    """How many agents the run wants, 1 when alone."""
+    """Number of agents that the run wants, 1 when alone."""
     context = current()
     return 1 if context is None else context.start.agents
 
 
 def stopping() -> bool:
-    """Whether the run is to end; a loop over `mpca.dataset` or `mpca.shard` ends by itself."""
+    """Whether the run is ending; a loop over `mpca.dataset` or `mpca.shard` ends by itself."""
     context = current()
     return False if context is None else context.loop.stopping
 
 
 def samples(count: int) -> None:
-    """Count samples of a batch for images/s. `mpca.dataset` and `mpca.shard` count by themselves."""
+    """Add a batch's samples to the count for images/s. `mpca.dataset` and `mpca.shard` do this by themselves.
+
+    Args:
+        count: number of samples.
+    """
     context = current()
     if context is not None:
         context.loop.samples += count
 
 
 def device() -> torch.device:
-    """Where this agent's model belongs; alone, the first GPU if there is one."""
+    """The device for this agent's model; when alone, the first GPU, or the CPU if there is none."""
     from mpca.agent.cuda import device_of, first_gpu
 
     context = current()
@@ -176,21 +184,21 @@ def device() -> torch.device:
 
 
 def shard(dataset: Any, batch_size: int = 32, *, epochs: int | None = None, **loader: Any) -> Share | IterableShare:
-    """This agent's batches of a map-style data set, shuffled anew each epoch; ends when the run does.
+    """This agent's batches of a data set, shuffled anew in each epoch. An iteration ends when the run ends.
+
+    The first data set that is shared by this function takes account of agents that are lost or join (`mpca.data.epochs`). Every
+    further one is always divided among `world_size()` agents.
 
     Args:
-        dataset: anything with ``len`` and indices; or a torch `IterableDataset`, of which this agent gets every
+        dataset: a map-style data set, with ``len`` and indices; or a torch `IterableDataset`, of which this agent gets every
             `world_size()`-th sample, in the data set's own order.
-        batch_size: samples of one batch, at most.
-        epochs: how often an iteration goes through the share; None: until the run ends (alone: for ever). The next
-            iteration is of the next epoch, so ``for epoch in range(90): for x, y in share`` shuffles anew each time.
-        loader: passed on to `torch.utils.data.DataLoader`, such as ``num_workers=2``.
-
-    The first data set that is shared so is the one whose epochs follow agents that are lost or join (`mpca.data.epochs`);
-    any other is dealt to as many agents as the run wants.
+        batch_size: largest number of samples of a batch.
+        epochs: number of epochs of one iteration; None: until the run ends (alone: without end). A second iteration
+            continues with the next epoch, so ``for epoch in range(90): for x, y in share`` shuffles anew each time.
+        loader: arguments of `torch.utils.data.DataLoader`, such as ``num_workers=2``.
 
     Raises:
-        ConfigError: neither kind of data set, or fewer samples than agents.
+        ConfigError: neither kind of data set, `batch_size` below 1, or fewer samples than agents.
     """
     context = current()
     reads = None if context is None or context.loop.reading.stream is not None else context.loop.reading
@@ -204,7 +212,7 @@ def _shard(
     from mpca.data.share import Share
 
     epochs = Epochs(rank(), world_size(), count, None if reads is None else reads.membership)
-    torch_data = sys.modules.get("torch.utils.data")  # who has such a data set has imported it
+    torch_data = sys.modules.get("torch.utils.data")  # a program with an IterableDataset has imported this already
     if torch_data is not None and isinstance(dataset, torch_data.IterableDataset):
         from mpca.data.share_iterable import IterableShare
 
@@ -230,10 +238,13 @@ def _shard(
 
 
 def files(pattern: str) -> list[str]:
-    """This agent's share of the files that a pattern names (``**`` for any folders), sorted; together the agents have all.
+    """This agent's share of the files that match a pattern, sorted. Together the agents have all files.
+
+    Args:
+        pattern: as for `glob`; ``**`` stands for any folders.
 
     Raises:
-        ConfigError: no such file, or fewer than agents.
+        ConfigError: no file matches, or fewer than agents.
     """
     found = sorted(glob.glob(pattern, recursive=True))
     if len(found) < world_size():
@@ -244,8 +255,13 @@ def files(pattern: str) -> list[str]:
 def dataset(split: str = "train", batch_size: int | None = None) -> Share | IterableShare | Stream:
     """This agent's batches of the data set that the run's configuration names (section [data]).
 
+    Args:
+        split: "train", or another split of the data set. Only "train" takes account of agents that are lost or join.
+        batch_size: largest number of samples of a batch; None: `data.batch_size` of the configuration, or 32.
+
     Raises:
-        ConfigError: no configuration names one.
+        ConfigError: the configuration names no data set, or the data set cannot be read.
+        ValueError: the data set has no such split.
     """
     from mpca.data import load, own_options
 
@@ -258,7 +274,7 @@ def dataset(split: str = "train", batch_size: int | None = None) -> Share | Iter
         )
     found = load(section["name"], split, seed, **own_options(section))
     batch_size = batch_size or section.get("batch_size", 32)
-    reads = context.loop.reading if context is not None and split == "train" else None  # of others everybody reads its own
+    reads = context.loop.reading if context is not None and split == "train" else None  # only "train" follows the membership
     if not hasattr(found, "stream"):
         return _shard(found, batch_size, None, reads, {})
     start = None if context is None else context.start

@@ -1,8 +1,7 @@
-"""The models that a train function attached, as the one model that is exchanged.
+"""The models that a train function attached, as one model to exchange.
 
-A single one is exchanged and saved under its own names. Several are saved as `torch.nn.ModuleDict` has them: each one's names
-behind its own, which is the key of the dict that it was given in, or else its place: ``generator.0.weight``, ``1.bias``. What
-two of them share is exchanged once.
+A single model keeps its own names. Several models get names as in `torch.nn.ModuleDict`, with a prefix for each model: its key
+in the dict, or else its place: ``generator.0.weight``, ``1.bias``. A tensor that two models share is exchanged once.
 """
 
 from __future__ import annotations
@@ -22,32 +21,32 @@ _TOGETHER = "mpca.attach({'generator': a, 'discriminator': b}, [optimizer_a, opt
 
 
 def several(given: Any) -> list[Any]:
-    """What `attach` was given: one, a list of them, or a dict of them by name."""
+    """The items of an argument of `attach`, which is one object, a list, or a dict by name."""
     if isinstance(given, Mapping):
         return list(given.values())
     return list(given) if isinstance(given, (list, tuple)) else [given]
 
 
 class AttachedModels:
-    """Of one agent, in the order in which they were attached."""
+    """All attached models of one agent, in the order of `attach`."""
 
     def __init__(self) -> None:
         self._models: dict[str, nn.Module] = {}
         self._named = False
 
     def add(self, given: Any, begun: bool) -> None:
-        """Take in what `attach` was given; models that are known already, or a part of one, change nothing.
+        """Add the models of one call of `attach`. A known model, or a part of one, changes nothing.
 
         Args:
-            given: a model, a list of models, or a dict of them by name.
+            given: a model, a list of models, or a dict of models by name.
             begun: whether the exchange has begun, so that no further model can take part.
 
         Raises:
-            ConfigError: no model, one that comes too late, or names that cannot be.
+            ConfigError: an argument is no model, a model comes too late, or a name is taken or not allowed.
         """
         from torch import nn
 
-        # a ModuleDict is a model, and no dict
+        # A ModuleDict is a model here, not a dict.
         pairs = list(given.items()) if isinstance(given, Mapping) else [(None, one) for one in several(given)]
         for _, model in pairs:
             if not isinstance(model, nn.Module):
@@ -65,12 +64,12 @@ class AttachedModels:
                 self._add(name, model)
             elif name is not None and (name != holder or unwrapped(self._models[name]) is not unwrapped(model)):
                 raise ConfigError(
-                    f"a model was attached twice: it is {holder!r}, or a part of it, and is to be {name!r}; attach each once"
+                    f"a model was attached twice: as {holder!r}, or as a part of it, and as {name!r}; attach each model once"
                 )
 
     @property
     def whole(self) -> nn.Module:
-        """All of them as one model."""
+        """All models as one model."""
         from torch import nn
 
         if len(self._models) == 1 and not self._named:
@@ -79,7 +78,7 @@ class AttachedModels:
             return nn.ModuleDict(self._models)
         except (KeyError, TypeError) as error:
             raise ConfigError(
-                f"not a name for a model: {error.args[0]}, names={list(self._models)}; give others, as in {_TOGETHER}"
+                f"not a name for a model: {error.args[0]}, names={list(self._models)}; use other names, as in {_TOGETHER}"
             ) from None
 
     def parameters(self) -> Iterable[nn.Parameter]:
@@ -90,11 +89,11 @@ class AttachedModels:
         self._named = self._named or name is not None
         name = str(len(self._models)) if name is None else name
         if name in self._models:
-            raise ConfigError(f"two models of one name: name={name!r}; give each its own, as in {_TOGETHER}")
+            raise ConfigError(f"two models have one name: name={name!r}; give each its own, as in {_TOGETHER}")
         self._models[name] = model
 
     def _holder(self, model: nn.Module) -> str | None:
-        """The name of the model that this one is, or is a part of; wrapped by torch.compile or not."""
+        """The name of the known model that equals or contains this one; wrappers such as torch.compile's do not matter."""
         inner = unwrapped(model)
         return next((name for name, one in self._models.items() if any(inner is part for part in one.modules())), None)
 

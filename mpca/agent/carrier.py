@@ -1,4 +1,4 @@
-"""Between the mapped slots and the model's device. On the CPU a slot *is* the tensor; on a GPU there is a way (`cuda.py`)."""
+"""Moves shards between the mapped slots and the model's device. On the CPU a slot *is* the tensor; for a GPU see `cuda.py`."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ _Array = npt.NDArray[np.float32]
 
 
 class Carrier(Protocol):
-    """One shard at a time: ``outgoing, fill, deliver`` for a snapshot; ``incoming, use, taken`` for an install."""
+    """Moves one shard at a time. Snapshot: `outgoing`, fill it, `deliver`. Install: `incoming`, use it, `taken`."""
 
     def outgoing(self, out: _Array) -> Tensor:
-        """A flat device tensor to gather the shard into."""
+        """A flat device tensor, into which the caller gathers the shard."""
         ...
 
     def deliver(self, out: _Array) -> None:
-        """What was gathered lies in the slot when this returns."""
+        """Copy the gathered shard into the slot; it is there when this returns."""
         ...
 
     def incoming(self, data: _Array) -> Tensor:
-        """The arrival as a flat device tensor; on a GPU the slot has been copied when this returns."""
+        """The arrived shard as a flat device tensor. On a GPU the slot has been copied when this returns."""
         ...
 
     def taken(self) -> None:
-        """Everything that reads the arrival has been queued."""
+        """Note that all reads of the arrived shard are queued on the device."""
         ...
 
 
 class HostCarrier:
-    """The model lies in host memory: the slot itself is the tensor."""
+    """For a model in host memory: the slot itself is the tensor."""
 
     def outgoing(self, out: _Array) -> Tensor:
         return torch.from_numpy(out)
@@ -53,7 +53,11 @@ class HostCarrier:
 
 
 def carrier_for(device: torch.device, elements: int) -> Carrier:
-    """The carrier for a model on `device` whose largest shard has so many elements."""
+    """The carrier for a model on `device` whose largest shard has `elements` elements.
+
+    Raises:
+        ValueError: models on this kind of device cannot be exchanged.
+    """
     if device.type == "cpu":
         return HostCarrier()
     if device.type == "cuda":

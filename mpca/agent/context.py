@@ -1,6 +1,6 @@
-"""Who this process is: the one agent context of an agent process, or none when the user's code runs alone.
+"""The agent context of this process; there is none when the user's code runs alone.
 
-`main` sets it before the user's function is called; `attach` and its neighbours look here. Not for decisions.
+`main` sets it before it calls the user's function; `attach`, `log`, ... read it. Not for decisions.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ __all__ = ["AgentContext", "current", "enter"]
 
 @dataclass
 class AgentContext:
-    """What an agent process knows of itself."""
+    """The facts and parts of this agent process."""
 
     start: Start
     method: Method
     loop: AgentLoop
-    metrics: dict[str, Any]  # newest values of `log`, as they were given
+    metrics: dict[str, Any]  # newest values of `log`, numbers or tensors
     models: AttachedModels = field(default_factory=AttachedModels)
     rounds: Rounds = field(default_factory=Rounds)
-    watch: ModelWatch | None = None  # of all models, once the exchange has begun
+    watch: ModelWatch | None = None  # watches all models, once the exchange has begun
     to_come: str = ""  # the optimiser whose `attach` the exchange waits for
-    gpu: object = None  # the lock of its GPU, held as long as the process lives
+    gpu: object = None  # the lock of its GPU, held until the process ends
     optimizers: Optimizers = field(default_factory=Optimizers)
-    files: FilePipe | None = None  # to the executor, once something on HDFS is opened
+    files: FilePipe | None = None  # to the executor, once a file on HDFS was opened
 
     @classmethod
     def make(cls, start: Start, link: Link) -> AgentContext:
-        """Put machine and loop together for the agent that `start` describes."""
+        """Make machine and loop of the agent that `start` describes."""
         method = from_dict(start.method)
         metrics: dict[str, Any] = {}
         machine = AgentMachine(start.agent, start.incarnation, start.shards, method)
@@ -54,24 +54,24 @@ class AgentContext:
 
     @property
     def attached(self) -> bool:
-        """Whether the exchange has begun: all models and optimisers were attached."""
+        """Whether all models and optimisers were attached, so that the exchange has begun."""
         return self.watch is not None
 
     def check_begun(self) -> None:
-        """Asked when an optimiser steps and when the train function returns.
+        """Check that no `attach` is missing, when an optimiser steps and when the train function returns.
 
         Raises:
             ConfigError: the exchange still waits for the `attach` of an optimiser.
         """
         if not self.attached and self.to_come and not self.loop.stopping:
             raise ConfigError(
-                f"an optimizer was made before mpca.attach and is not attached: {self.to_come}; what it trains would become "
-                "another one in every agent: give it to mpca.attach, too; or make it after mpca.attach, if that is meant; or "
-                "delete it, if it has done its work"
+                f"an optimizer was made before mpca.attach and is not attached: {self.to_come}; what it trains would differ "
+                "between agents: give it to mpca.attach, too; or make it after mpca.attach, if that is intended; or "
+                "delete it, if it is no longer needed"
             )
 
     def open_hdfs(self, location: Location) -> ExecutorFiles:
-        """Files of HDFS, through the executor."""
+        """A folder of HDFS, read through the executor."""
         if self.files is None:
             self.files = FilePipe(self.loop.say)
         return ExecutorFiles(self.files, location)
@@ -86,7 +86,7 @@ def current() -> AgentContext | None:
 
 
 def enter(context: AgentContext | None) -> None:
-    """Become that agent. Called once, by `main`."""
+    """Set the context of this process. `main` calls it once."""
     global _current
     _current = context
     opening.use(None if context is None else context.open_hdfs)

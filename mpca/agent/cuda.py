@@ -1,7 +1,7 @@
-"""Everything of CUDA: the device that an agent's model belongs on, and how shards cross between a GPU and the mapped slots.
+"""All code for CUDA: the device for an agent's model, and copies of shards between a GPU and the mapped slots.
 
-No other file names `torch.cuda` (a test looks), so that all that wants a GPU is on this page, and `make test-gpu` is for
-it. An agent sees one GPU (`gpus.py`), which is number 0 for it.
+No other file names `torch.cuda` (a test checks this), so all code that needs a GPU is in this file, and `make test-gpu` tests
+it. An agent sees one GPU (`gpus.py`), as number 0.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _Array = npt.NDArray[np.float32]
 
 
 def device_of(name: str) -> torch.device:
-    """The device that `cluster.device` names: "cuda" is the one GPU that this agent sees."""
+    """The device for a value of `cluster.device`; "cuda" is the one GPU that this agent sees."""
     device = torch.device(name)
     return torch.device(device.type, 0) if device.type == "cuda" and device.index is None else device
 
 
 def make_current(device: torch.device) -> None:
-    """Have what is made on "cuda" lie on this device; nothing is to be done for the CPU.
+    """Make this device the default of "cuda"; does nothing for the CPU.
 
     Raises:
-        EnvironmentRefused: torch cannot use it here.
+        EnvironmentRefused: torch finds no GPU.
     """
     if device.type != "cuda":
         return
@@ -39,22 +39,22 @@ def make_current(device: torch.device) -> None:
         built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
         raise EnvironmentRefused(
             f"torch finds no GPU on this node: torch={torch.__version__}, {built}; look at nvidia-smi there, install a torch "
-            "that goes with its driver, or train on the CPU by cluster.device=cpu"
+            "that fits its driver, or train on the CPU by cluster.device=cpu"
         )
     torch.cuda.set_device(device)
 
 
 def first_gpu() -> torch.device:
-    """For a function that runs alone: the first GPU, or the CPU where there is none."""
+    """The first GPU, or the CPU where there is none; for a train function that runs alone."""
     return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 
 
 @contextmanager
 def refused_when_full(device: torch.device, size_bytes: int) -> Iterator[None]:
-    """Around what the exchange itself takes of a GPU's memory: the user's own tensors are not to blame.
+    """Wraps allocations of the exchange on a GPU, so that running out of memory there is not blamed on the user's tensors.
 
     Raises:
-        EnvironmentRefused: it does not fit.
+        EnvironmentRefused: the allocation does not fit.
     """
     try:
         yield
@@ -67,12 +67,12 @@ def refused_when_full(device: torch.device, size_bytes: int) -> Iterator[None]:
 
 
 class CudaCarrier:
-    """The `Carrier` of a model on a GPU.
+    """The `Carrier` for a model on a GPU.
 
-    A shard is gathered on the device first (fast, in order with the training kernels), crosses to pinned host memory on a
-    stream of its own, and is copied into the slot. Events order the two streams: the thread waits for its own copy and never
-    for the whole device. Staging buffers are made once, hold one shard, and are never freed, so no tensor can be recycled
-    while the other stream still uses it.
+    A shard is first gathered on the device (fast, in order with the training kernels). A second stream copies it to pinned
+    host memory, and from there it is copied into the slot. Events order the two streams: the thread waits for its own copy,
+    never for the whole device. Each staging buffer is made once, holds one shard, and is never freed, so no memory is reused
+    while the other stream still needs it.
     """
 
     def __init__(self, device: torch.device, elements: int) -> None:
@@ -83,14 +83,14 @@ class CudaCarrier:
         self._out_host = torch.empty(elements, pin_memory=True)
         self._in_host = torch.empty(elements, pin_memory=True)
         self._gathered = torch.cuda.Event()  # training stream: the shard is in _out_device
-        self._delivered = torch.cuda.Event()  # our stream: it is in _out_host
-        self._uploaded = torch.cuda.Event()  # our stream: the arrival is in _in_device
+        self._delivered = torch.cuda.Event()  # our stream: the shard is in _out_host
+        self._uploaded = torch.cuda.Event()  # our stream: the arrived shard is in _in_device
         self._used = torch.cuda.Event()  # training stream: _in_device may be written again
         self._used.record(torch.cuda.current_stream(device))
         self._uploaded.record(self._stream)
 
     def outgoing(self, out: _Array) -> Tensor:
-        return self._out_device[: out.size]  # free: the last delivery was waited for
+        return self._out_device[: out.size]  # free, since `deliver` waits for its copy
 
     def deliver(self, out: _Array) -> None:
         self._gathered.record(torch.cuda.current_stream(self._device))
@@ -102,7 +102,7 @@ class CudaCarrier:
         np.copyto(out, self._out_host[: out.size].numpy())
 
     def incoming(self, data: _Array) -> Tensor:
-        self._uploaded.synchronize()  # the upload before has left _in_host; long ago, as a rule
+        self._uploaded.synchronize()  # the upload before must have left _in_host; usually it has
         np.copyto(self._in_host[: data.size].numpy(), data)
         with torch.cuda.stream(self._stream):
             self._stream.wait_event(self._used)

@@ -1,14 +1,14 @@
-"""The evaluator's process: ``python -m mpca.agent.evaluator``, a child of the driver with a share of nobody's time.
+"""The evaluator's process: ``python -m mpca.agent.evaluator``, a child of the driver with low priority.
 
-It gets a function ``evaluate(state_dict) -> {"error": ..., "loss": ...}`` and then paths of safetensors files (or of memory
-files, ``/proc/<pid>/fd/<n>``), and answers each with the result and how long it took. Frames as in `wire.codec`, bodies are
-msgpack maps; the driver's end is `evaluator_client.EvaluatorProcess`::
+It gets a function ``evaluate(state_dict) -> {"error": ..., "loss": ...}``, and then paths of safetensors files (or of memory
+files, ``/proc/<pid>/fd/<n>``). It answers each path with the result and the time taken. Frames are those of `wire.codec`, with
+msgpack maps as bodies; the driver's end is `evaluator_client.EvaluatorProcess`::
 
     {"do": "load", "payload": bytes, "threads": n}     once, first
     {"do": "evaluate", "id": n, "path": text}    ->    {"id": n, "result": {...}, "seconds": s}
                                                  or    {"id": n, "failed": traceback}
 
-The end of its stdin ends it, in the middle of an evaluation too: a thread waits for that and does nothing else.
+The process ends when its stdin ends, even during an evaluation: a thread waits for that alone.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from mpca.wire.codec import FrameBuffer, frame
 
 __all__ = ["main"]
 
-#: Taken after the first answer. Until then come torch's imports and the user's test data, some seconds of CPU: a process
-#: of low priority beside agents that fill every core got 4 % of one, and a run of 90 s ended without one evaluation.
+#: Priority from the first answer on. Before it come torch's import and the user's test data, some seconds of CPU: with low
+#: priority, beside agents on every core, the process got 4 % of a core, and a run of 90 s ended without an evaluation.
 _NICE = 5
 
 
 def _die_at_end_of_file(read_fd: int) -> None:
     def wait() -> None:
         poll = select.poll()
-        poll.register(read_fd, 0)  # hang-up alone is reported; what is to be read does not wake it
+        poll.register(read_fd, 0)  # reports only a hang-up, not data
         poll.poll()
         end_group()
 
@@ -59,7 +59,7 @@ def _evaluate(function: Callable[[Any], dict[str, float]], path: str) -> dict[st
 
 
 def _answer(function: Callable[[Any], dict[str, float]] | str, request: dict[str, Any]) -> dict[str, Any]:
-    if isinstance(function, str):  # it could not be loaded
+    if isinstance(function, str):  # the function could not be loaded; this is the reason
         return {"id": request["id"], "failed": function}
     began = time.monotonic()
     try:
@@ -85,7 +85,7 @@ def _load(payload: bytes, threads: int) -> Callable[[Any], dict[str, float]] | s
 
 
 def _be_polite() -> None:
-    """Of the whole group, since decoders that were started already go on to the next evaluation."""
+    """Lower the priority of the whole process group, since decoders stay for the next evaluation."""
     os.setpriority(os.PRIO_PGRP, 0, min(os.getpriority(os.PRIO_PROCESS, 0) + _NICE, 19))
 
 
@@ -94,7 +94,7 @@ def main() -> int:
     read_fd, write_fd = move_control_pipe()
     lead_own_group()
     _die_at_end_of_file(read_fd)
-    with sturdy_streams():  # what the user's function prints goes to the driver's terminal, as long as that is there
+    with sturdy_streams():  # the user's function prints to the driver's terminal while that exists
         return _serve(read_fd, write_fd)
 
 

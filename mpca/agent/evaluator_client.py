@@ -1,7 +1,7 @@
-"""The driver's end of the evaluator: starts the process, hands it states and collects results without ever waiting.
+"""The driver's end of the evaluator: starts the process, sends it states and collects results, and never waits.
 
-A state lies in a memory file of the driver, which the evaluator opens by ``/proc``: it has no name to remove, whoever is
-killed.
+A state is in a memory file of the driver, which the evaluator opens by ``/proc``. It has no name, so nothing must be removed
+when a process is killed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger("mpca.evaluator")
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What became of one request: numbers, or the reason why there are none."""
+    """The answer to one request: numbers, or the reason why there are none."""
 
     cycle: int
     error: float | None
@@ -45,15 +45,19 @@ class Died:
     """The process ended, or could not be started."""
 
     reason: str
-    cycle: int | None  # of the request that is lost with it
+    cycle: int | None  # cycle of the request that is lost with the process
 
 
 class EvaluatorProcess:
     """One evaluator. For one thread; a context manager.
 
-    `evaluate` takes a state_dict of CPU tensors and returns ``{"error": ..., "loss": ...}``; it is shipped like a train
-    function and, once it has answered, runs at a lower priority. One that died, which `poll` tells once, is started again by
-    the next `submit`.
+    After a death, which `poll` reports once, the next `submit` starts the process again. After its first answer the process has
+    low priority.
+
+    Args:
+        evaluate: takes a state_dict of CPU tensors, and returns ``{"error": ..., "loss": ...}``; shipped like a train function.
+        threads: number of torch's threads.
+        python: the interpreter.
     """
 
     def __init__(self, evaluate: Callable[[Any], dict[str, float]], threads: int = 1, python: str = sys.executable) -> None:
@@ -61,7 +65,7 @@ class EvaluatorProcess:
         self._load = {"do": "load", "payload": cloudpickle.dumps(evaluate), "threads": threads}
         self._open: dict[int, int] = {}  # cycle -> descriptor of its state
         self._process: subprocess.Popen[bytes] | None = None
-        self._deaths: list[Died] = []  # not told yet
+        self._deaths: list[Died] = []  # not yet reported by `poll`
         try:
             self._start()
         except OSError as error:
@@ -74,7 +78,7 @@ class EvaluatorProcess:
 
     @property
     def pid(self) -> int | None:
-        """None: it does not run."""
+        """The process's id; None when it does not run."""
         return self._process.pid if self._process is not None else None
 
     def submit(self, cycle: int, tensors: Mapping[str, RawTensor | np.ndarray]) -> None:
@@ -92,12 +96,12 @@ class EvaluatorProcess:
         self._send({"do": "evaluate", "id": cycle, "path": f"/proc/{os.getpid()}/fd/{fd}"})
 
     def poll(self) -> list[Evaluated | Died]:
-        """Answers that are here, oldest first, and at last that the process has died."""
+        """All answers that have come, oldest first; then `Died` if the process has died."""
         done: list[Evaluated | Died] = []
         if self._process is not None:
             self._flush()
-            # Looked at before the pipe, so that what it said last is read. The end of the pipe alone would not do: a
-            # process that the user's function has forked holds it too.
+            # Look at the process before the pipe, so that its last answer is read. The end of the pipe alone is no proof of
+            # death: a process that the user's function has forked holds the pipe too.
             ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
             if not self._take_answers(done) or ended:
                 self._end_group()
@@ -106,7 +110,7 @@ class EvaluatorProcess:
         return done + told
 
     def close(self) -> None:
-        """End the process, whatever it does; safe to call twice."""
+        """Kill the process; safe to call twice."""
         if self._process is not None:
             for stream in (self._process.stdin, self._process.stdout):
                 assert stream is not None
@@ -152,7 +156,7 @@ class EvaluatorProcess:
         return Evaluated(cycle, result.get("error"), result.get("loss"), answer.get("seconds", 0.0), failed)
 
     def _lose(self, reason: str, cycle: int | None = None) -> None:
-        """The process is of no use any more: take it away, and have `poll` say so."""
+        """Remove the process, and let `poll` report its death."""
         self._deaths.append(Died(reason, cycle if cycle is not None else next(iter(self._open), None)))
         self._forget()
 
@@ -169,15 +173,15 @@ class EvaluatorProcess:
         self._open.clear()
 
     def _end_group(self) -> None:
-        """Kill it with what it has forked. It is waited for last: until then nobody else can have its pid."""
+        """Kill the process and its children. Wait for it last, since until then no other process can have its id."""
         assert self._process is not None
         if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # it has not come so far as to lead a group
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # it does not lead a group yet
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()
             try:
                 self._process.wait(EVALUATOR_END_S)
-            except subprocess.TimeoutExpired:  # in a system call that does not end, such as a read of a dead NFS server
+            except subprocess.TimeoutExpired:  # it is in a system call that does not end, such as a read of a dead NFS server
                 _log.warning("the evaluator does not end: pid=%d", self._process.pid)
 
     def _send(self, request: dict[str, Any]) -> None:
@@ -185,13 +189,13 @@ class EvaluatorProcess:
         self._flush()
 
     def _flush(self) -> None:
-        """Write what the pipe takes; the rest goes with the next call."""
+        """Write as much as the pipe takes; the next call writes the rest."""
         try:
             while self._unsent:
                 del self._unsent[: os.write(self._write_fd, self._unsent)]
         except BlockingIOError:
             pass
-        except BrokenPipeError:  # it died: `poll` says so
+        except BrokenPipeError:  # the process died; `poll` reports it
             self._unsent.clear()
 
 
@@ -200,5 +204,5 @@ def _raw(one: RawTensor | np.ndarray) -> RawTensor:
 
 
 def _exit(code: int | None) -> str:
-    """SIGKILL is what the kernel sends when memory is short, so the signal is named."""
+    """Name the signal or the exit code; SIGKILL may mean that the kernel was short of memory."""
     return f"{code} ({signal.Signals(-code).name})" if code is not None and code < 0 else str(code)

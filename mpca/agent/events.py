@@ -1,7 +1,7 @@
-"""What the agent's state machine is told, and what it says to do.
+"""Events and instructions of the agent's state machine.
 
-The executor's words (`Begin`, `SnapshotRequest`, `Install`, `Members`, `Stop` of `wire.messages`) are events as they come; the
-rest is here. All are named tuples: they are made at every optimiser update, and by the simulator millions of times.
+The executor's messages (`Begin`, `SnapshotRequest`, `Install`, `Members`, `Stop` of `wire.messages`) are events too; all other
+events are here. They are named tuples, since they are made at every optimiser update, and millions of times by the simulator.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Attached(NamedTuple):
 
 
 class Stepped(NamedTuple):
-    """The optimiser completed updates. With a method that holds, one at a time."""
+    """The optimiser completed updates. A method that holds gets them one at a time."""
 
     updates: int = 1
 
@@ -57,7 +57,7 @@ class Raised(NamedTuple):
 
 
 class StopSeen(NamedTuple):
-    """The train function knows that it is to stop: its iterator has ended, or `mpca.stopping()` said so."""
+    """The train function knows that the run is ending: its iterator has ended, or `mpca.stopping()` returned True."""
 
 
 class LinkLost(NamedTuple):
@@ -67,11 +67,11 @@ class LinkLost(NamedTuple):
 #: The event of every update, made once.
 STEPPED = Stepped()
 
-# ---- instructions: all are carried out at once, between two batches, in the order given ----------------------------
+# ---- instructions: the loop carries all of them out at once, between two batches, in their order -------------------
 
 
 class SayProgress(NamedTuple):
-    """Send Progress now: where the user's function is has changed."""
+    """Send Progress now, since `function` has changed."""
 
 
 class SayHello(NamedTuple):
@@ -87,7 +87,7 @@ class Publish(NamedTuple):
 
 
 class Take(NamedTuple):
-    """Give the arrival to the trainer (`Trainer.install`), then send Installed."""
+    """Give the arrived shard to the trainer (`Trainer.install`), then send Installed."""
 
     shard: int
     version: int
@@ -95,13 +95,13 @@ class Take(NamedTuple):
 
 
 class TakeMembers(NamedTuple):
-    """Tell the data stream who reads from now on."""
+    """Give the data stream the new membership."""
 
     members: dict[str, Any]
 
 
 class Release(NamedTuple):
-    """Send Installed without looking at the arrival: a newer one is installed already."""
+    """Send Installed without reading the arrived shard: a newer one is installed already."""
 
     shard: int
     version: int
@@ -109,21 +109,21 @@ class Release(NamedTuple):
 
 
 class ResetOptimizer(NamedTuple):
-    """Put the optimiser's state back to what it was at `attach`: its moments are of parameters that were thrown away."""
+    """Reset the optimiser to its state at `attach`: its moments belong to parameters that were replaced."""
 
 
 class SayFinished(NamedTuple):
-    """Send a last Progress, then Finished; leave with exit code 0."""
+    """Send a last Progress, then Finished; exit with code 0."""
 
     returns: bytes
 
 
 class SayFailed(NamedTuple):
-    """Send a last Progress, then Failed; leave with exit code 1."""
+    """Send a last Progress, then Failed; exit with code 1."""
 
     error: str
     traceback: str
 
 
 class EndGroup(NamedTuple):
-    """Kill the agent's process group, itself and its data workers included."""
+    """Kill the agent's process group, including the agent and its data workers."""

@@ -1,8 +1,8 @@
-"""Files of HDFS for an agent, read by its executor's JVM into memory that both map: tokens, HA and locality come with it.
+"""Files of HDFS for an agent. Its executor's JVM reads them, with tokens, HA and locality, into memory that both map.
 
-Asked for on pipes of their own (`wire.messages.Files`), so that the control pipe stays the main loop's and an order never
-waits for a file. One range at a time: whoever streams has a thread that reads ahead. A NameNode that restarts is waited
-for by Hadoop's client. Only for reading.
+Requests have pipes of their own (`wire.messages.Files`), so that only the main loop uses the control pipe and no order waits
+for a file. There is one range at a time; a stream has a thread that reads ahead. Hadoop's client waits for a NameNode that
+restarts. Only for reading.
 """
 
 from __future__ import annotations
@@ -23,13 +23,20 @@ from mpca.wire.messages import Fetch, Fetched, Files
 
 __all__ = ["MEMORY_BYTES", "ExecutorFiles", "FilePipe"]
 
-#: A unit of ImageNet's records is 3.5 MB; a longer range goes in pieces.
+#: A longer range is read in pieces. A unit of ImageNet's records has 3.5 MB.
 MEMORY_BYTES = 4 << 20
 _READ_BYTES = 1 << 16
 
 
 class FilePipe:
-    """The way to the executor that all stores of an agent share. `say` sends a message on the control pipe."""
+    """The connection to the executor that all stores of an agent share.
+
+    Args:
+        say: sends a message on the control pipe.
+
+    Raises:
+        EnvironmentRefused: the executor does not open its pipes in time.
+    """
 
     def __init__(self, say: Callable[[Files], None]) -> None:
         requests, self._requests = os.pipe()
@@ -47,15 +54,15 @@ class FilePipe:
             if not poll.poll(PIPES_OPEN_S * 1000):
                 raise EnvironmentRefused(f"the executor has not opened the pipes for files within {PIPES_OPEN_S:.0f} s")
             self._answer(0)
-        finally:  # the executor has its own by now; ours would hide its end
+        finally:  # the executor has its own descriptors by now; with ours open we would not see it close them
             for one in (requests, answers, memory):
                 os.close(one)
 
     def fetch(self, url: str, offset: int, length: int) -> bytes:
-        """Up to `length` bytes, fewer only at the end of the file.
+        """Read up to `length` bytes from `offset` on; fewer only at the end of the file.
 
         Raises:
-            OSError: as Hadoop's client says it; FileNotFoundError where it fits.
+            OSError: the error of Hadoop's client; FileNotFoundError for a missing file.
         """
         pieces = []
         with self._turn:
@@ -81,21 +88,21 @@ class FilePipe:
         while True:
             data = os.read(self._answers, _READ_BYTES)
             if not data:
-                raise OSError(errno.EIO, "the executor reads no files for this agent any more")
+                raise OSError(errno.EIO, "the executor no longer reads files for this agent")
             for answer in self._reader.feed(data):
                 assert isinstance(answer, Fetched)
                 assert answer.number == number
                 return answer
 
     def close(self) -> None:
-        """The executor's thread ends with it."""
+        """Close the pipes; the executor's thread then ends."""
         os.close(self._requests)
         os.close(self._answers)
         self._memory.close()
 
 
 class ExecutorFiles:
-    """A folder of HDFS as a `Store` that only reads."""
+    """A folder of HDFS as a read-only `Store`. Methods that write raise OSError."""
 
     def __init__(self, pipe: FilePipe, root: Location) -> None:
         self._pipe, self._root = pipe, root

@@ -1,9 +1,9 @@
-"""Which GPU is this agent's: one of those that its executor was given, and no other agent's of this user on this machine.
+"""Chooses this agent's GPU: one of its executor's, which no other agent of this user on this machine has.
 
-Spark hands addresses to an executor, not to an agent in it, and where YARN does not isolate GPUs two executors of a machine are
-told the same ones. So an agent takes a lock a GPU, which is free again in the moment that its process ends: `flock` on an empty
-folder. It lies in a folder of this user's that nobody else could have made before or gets into; a fixed name in /tmp, or in the
-kernel's abstract namespace, any user could hold. Imports nothing slow: torch comes after it.
+Spark gives addresses to an executor, not to its agents; and where YARN does not isolate GPUs, two executors of a machine get
+the same ones. So an agent locks its GPU by `flock` on an empty folder; the lock is free as soon as its process ends. That
+folder is in a folder that only this user can make or enter. Any user could hold a lock with a fixed name in /tmp, or in the
+kernel's abstract namespace. Imports nothing slow: torch is imported later.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from mpca.timeouts import GPU_FREE_S
 
 __all__ = ["DEVICES", "candidates", "take", "uuids"]
 
-#: Set by the executor for its agents: addresses of its GPUs, with commas between them.
+#: The executor sets it for its agents: addresses of its GPUs, separated by commas.
 DEVICES = "MPCA_DEVICES"
 _LOOK_S = 0.1
-#: Not TMPDIR, which may be another for each container.
+#: Not TMPDIR, which may differ between containers.
 _PLACE = "/tmp"
 
 
 def candidates(device: str) -> list[str]:
-    """GPUs that this agent may choose from; empty: none are needed, or nobody can tell which there are."""
+    """GPUs that this agent may choose from; empty when it needs none, or when they cannot be found out."""
     given = environment(DEVICES) or (environment("CUDA_VISIBLE_DEVICES") if device.startswith("cuda") else "")
     if given:
         return uuids(given.split(","))
@@ -40,7 +40,7 @@ def candidates(device: str) -> list[str]:
 
 
 def uuids(addresses: Sequence[str] | None) -> list[str]:
-    """The same GPUs by UUID, since numbers differ between containers; None: all of this machine or container."""
+    """UUIDs of these GPUs, since numbers differ between containers; None: of all GPUs of this machine or container."""
     if addresses is not None and not any(one.strip().isdigit() for one in addresses):
         return [one.strip() for one in addresses if one.strip()]
     try:
@@ -64,13 +64,13 @@ def take(
     """The first of these GPUs that no agent of this user has, and its lock, which holds until it is closed.
 
     Args:
-        devices: GPUs, the best first.
-        patience_s: how long to wait for one of them.
-        now: seconds, monotonic.
-        base: the folder, of this machine and open to all users, in which locks are kept.
+        devices: UUIDs of GPUs, the best first.
+        patience_s: how long to wait for a free GPU, in seconds.
+        now: the clock, in seconds, monotonic.
+        base: a folder of this machine, open to all users, for the locks.
 
     Raises:
-        EnvironmentRefused: every one is taken.
+        EnvironmentRefused: all GPUs are taken.
     """
     until = now() + patience_s
     while True:
@@ -80,7 +80,7 @@ def take(
                 return one, lock
         if now() >= until:
             raise EnvironmentRefused(
-                f"every GPU of this executor is another agent's of this user: gpus={','.join(devices)}, uid={os.geteuid()}; "
+                f"other agents of this user have all GPUs of this executor: gpus={','.join(devices)}, uid={os.geteuid()}; "
                 "ask for as many as there are agents in an executor (spark.executor.resource.gpu.amount), or run fewer agents "
                 "on a host"
             )
@@ -88,8 +88,8 @@ def take(
 
 
 def _lock(device: str, base: str) -> ExitStack | None:
-    """The lock of one GPU in every folder of this user's: two that begin at once may make one each, and each sees the
-    folder that was there before its own."""
+    """The lock of one GPU, taken in each of this user's folders. Two agents that begin at once may make a folder each, but
+    each then sees the folder that was made before its own."""
     with ExitStack() as held:
         for folder in _folders(base):
             path = folder / device.replace("/", "_")
@@ -104,7 +104,7 @@ def _lock(device: str, base: str) -> ExitStack | None:
 
 
 def _folders(base: str) -> list[Path]:
-    """Folders for locks that are this user's alone, in an order that all agents share; one is made if there is none."""
+    """This user's private folders for locks, in an order that is equal for all agents. Makes one if there is none."""
     start = f"mpca-gpus-{os.geteuid()}-"
     found = _own(base, start)
     if not found:

@@ -1,10 +1,9 @@
 """Which tensors of a model are exchanged, in which order, and which stay local. Reads a model; moves nothing.
 
-The flat vector is float32: all parameters that require gradients, in `named_parameters` order, a tied one once; then
-floating-point buffers that are in the `state_dict`. Each tensor's elements are in the order in which they lie in memory,
-which the layout tells where it is not row order (channels_last). A parameter without a gradient yet is exchanged too.
-Frozen parameters and integer buffers stay local (`local_tensors.py`). What cannot be exchanged truthfully is refused with a
-sentence that names it.
+The flat vector is float32: all parameters that require gradients, in `named_parameters` order, tied ones once; then the
+floating-point buffers of the `state_dict`. A tensor's elements are in their order in memory; the layout states this order where
+it is not row order (channels_last). A parameter that has no gradient yet is exchanged too. Frozen parameters and integer
+buffers stay local (`local_tensors.py`). A tensor that cannot be exchanged correctly is refused by name.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = ["Buffer", "Entry", "Layout", "read_layout"]
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Where a buffer hangs in the model. A module may assign a new tensor to it, so it is looked up at each exchange."""
+    """A buffer's module and name. A module may assign a new tensor to it, so it is looked up at each exchange."""
 
     owner: nn.Module
     key: str
@@ -65,20 +64,20 @@ class Layout:
     total: int
     device: torch.device
     local: LocalTensors
-    tied: dict[str, str]  # as in Hello: alias -> name
+    tied: dict[str, str]  # for Hello: alias -> name
 
     def plan(self, shards: int, layer_aligned: bool) -> ShardPlan:
-        """Where the shards are cut."""
+        """The plan that cuts the vector into shards."""
         if layer_aligned:
             return ShardPlan.layer_aligned([entry.size for entry in self.entries], self.parameters, shards)
         return ShardPlan.equal(self.total, self.parameters, shards)
 
     def bounds(self, plan: ShardPlan) -> list[int]:
-        """As in Hello: the edges of the plan's shards, and of the local tensors' behind them."""
+        """For Hello: the edges of the plan's shards, and then of the local tensors' shards; in elements."""
         return [*plan.bounds, *self.local.edges(self.total, max(plan.sizes))]
 
     def rows(self) -> list[list[Any]]:
-        """As in Hello: the order in memory only where it is not that of the dimensions."""
+        """For Hello: one row per tensor. The order in memory is stated only where it differs from that of the dimensions."""
         return [
             [entry.name, list(entry.shape), entry.kind, entry.offset]
             + ([list(entry.order)] if entry.order != tuple(range(len(entry.order))) else [])
@@ -86,7 +85,7 @@ class Layout:
         ]
 
     def sha256(self) -> str:
-        """Hash of the flat vector, buffers included: equal when agents start from the same x_0."""
+        """Hash of the flat vector, including buffers; agents with the same x_0 have equal hashes."""
         digest = hashlib.sha256()
         for entry in self.entries:
             digest.update(flat_view(entry.tensor).to("cpu", torch.float32).numpy().tobytes())
@@ -97,13 +96,13 @@ def read_layout(model: nn.Module) -> Layout:
     """The layout of `model` as it is now.
 
     Raises:
-        ConfigError: nothing to train, or a tensor that cannot be exchanged.
+        ConfigError: the model has nothing to train, or a tensor that cannot be exchanged.
     """
     tied: dict[str, str] = {}
     parameters = list(_trainable(model, tied))
     if not parameters:
         raise ConfigError(
-            "the model has no trainable parameters: parameters=0; give attach a model in which at least one parameter "
+            "the model has no trainable parameters: parameters=0; attach needs a model in which at least one parameter "
             "has requires_grad=True"
         )
     buffers = list(_buffers(model, tied))
@@ -123,7 +122,7 @@ def read_layout(model: nn.Module) -> Layout:
 
 
 def _trainable(model: nn.Module, tied: dict[str, str]) -> Iterator[tuple[str, nn.Parameter]]:
-    """Parameters to exchange. Two that share their memory are one, whether as one object or by assigned data."""
+    """Parameters to exchange. Two parameters with the same memory count as one, as one object or by assigned data."""
     first: dict[Any, str] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if not parameter.requires_grad:
@@ -160,7 +159,7 @@ def _check_parameter(name: str, parameter: Tensor) -> None:
 
 
 def _buffers(model: nn.Module, tied: dict[str, str]) -> Iterator[tuple[str, Buffer]]:
-    """Floating-point buffers that a state_dict holds."""
+    """Floating-point buffers of the state_dict."""
     first: dict[Any, str] = {}
     for prefix, module in model.named_modules():
         for key, tensor in module._buffers.items():
@@ -182,7 +181,7 @@ def _buffers(model: nn.Module, tied: dict[str, str]) -> Iterator[tuple[str, Buff
 
 
 def _tie_frozen(model: nn.Module, exchanged: list[tuple[str, Tensor]], tied: dict[str, str]) -> None:
-    """What is frozen and lies in the memory of an exchanged tensor is that tensor, under a second name."""
+    """Note a frozen parameter that has the memory of an exchanged tensor as that tensor's second name."""
     first = {(*memory_range(tensor), tensor.shape): name for name, tensor in exchanged if tensor.numel()}
     names = {name for name, _ in exchanged}
     for name, tensor in model.state_dict().items():

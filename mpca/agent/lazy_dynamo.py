@@ -1,9 +1,9 @@
-"""torch's compiler is imported when something is compiled, not when an optimiser is made.
+"""Imports torch's compiler when a program compiles, not when it makes an optimiser.
 
-Making an optimiser runs ``import torch._dynamo``, for two of its functions: `disable` and `graph_break`. That import, with
-sympy behind it, costs more CPU than torch's own (4.6 s against 3.1 s, measured), in every agent. While nothing compiles, both
-functions mean nothing, so until somebody asks for anything else of that module a stand-in answers them; whoever does, such as
-`torch.compile`, gets the real one, and what was handed out before is disabled for it then.
+Making an optimiser runs ``import torch._dynamo``, for two functions: `disable` and `graph_break`. That import, which also
+imports sympy, takes more CPU than torch itself (4.6 s against 3.1 s, measured), in every agent. Without a compiler both
+functions have nothing to do, so a stand-in provides them. Any other attribute, which `torch.compile` for example needs, loads
+the real module; functions that the stand-in has returned are then disabled by the real one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 __all__ = ["put_off_dynamo"]
 
 _NAME = "torch._dynamo"
-_KEPT = "__dynamo_disable"  # where `torch._compile` keeps the answer; by name, since a class would mangle it
+_KEPT = "__dynamo_disable"  # attribute in which `torch._compile` keeps the result; a constant, since a class would mangle it
 
 
 class _StandIn(ModuleType):
@@ -28,17 +28,17 @@ class _StandIn(ModuleType):
     def __init__(self) -> None:
         super().__init__(_NAME, __doc__)
         self._lock = threading.RLock()
-        self._handed_out: list[tuple[Any, bool]] = []  # (function that is not to be compiled, nor what it calls)
+        self._handed_out: list[tuple[Any, bool]] = []  # (function that must not be compiled, whether its callees neither)
 
     def graph_break(self, *args: Any, **kwargs: Any) -> None:
-        """Means something to the compiler alone."""
+        """Does nothing before the real module is loaded, since only the compiler needs it."""
         real = _real()
         if real is not None:
             real.graph_break(*args, **kwargs)
 
     def disable(self, fn: Any = None, recursive: bool = True, **options: Any) -> Any:
-        # `torch._compile`, which asks on behalf of torch's own functions and keeps the answer in an attribute, is the one
-        # that says wrapping=False. What anybody else gets may be called from compiled code later, so it must be the real thing.
+        # Only `torch._compile` passes wrapping=False. It asks for torch's own functions, and keeps the result in an attribute.
+        # Other callers may use the result in compiled code later, so they get that of the real module.
         if options != {"wrapping": False} or not callable(fn):
             return self._load().disable(fn, recursive, **options)
         with self._lock:
@@ -49,7 +49,7 @@ class _StandIn(ModuleType):
         return fn
 
     def __getattr__(self, name: str) -> Any:
-        # inspect and warnings ask every module for names such as __file__; only __path__ says that a part is imported
+        # inspect and warnings read names such as __file__ of every module; only __path__ means an import of a submodule
         if name.startswith("__") and name != "__path__":
             raise AttributeError(name)
         return getattr(self._load(), name)
@@ -78,7 +78,7 @@ def _real() -> ModuleType | None:
 
 
 def put_off_dynamo() -> None:
-    """For a process of ours, once; does nothing where the compiler is there already."""
+    """Put the stand-in in place, once per process; does nothing if the compiler is imported already."""
     if _NAME not in sys.modules:
         stand_in = _StandIn()
         sys.modules[_NAME] = stand_in

@@ -1,6 +1,6 @@
 """The agent's end of the control pipe: descriptors, frames, session. Not for decisions.
 
-Reading never blocks unless it is asked to; writing may, since the executor always reads.
+Reading blocks only when a time-out is given. Writing may block, but not for long, since the executor always reads.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Link:
         self._inbox: deque[Message] = deque()
 
     def receive(self, timeout_s: float | None = 0.0) -> list[Message]:
-        """All messages that are here; waits up to `timeout_s` (None: as long as it takes) for the first.
+        """All messages that have come. Waits up to `timeout_s` seconds (None: without limit) for the first.
 
         Raises:
-            LinkClosed: end of file, once what came before it was returned.
-            RemoteProtocolError: bytes or a move that the protocol does not allow.
+            LinkClosed: end of file, once all messages before it were returned.
+            RemoteProtocolError: the executor sent bytes or a message that the protocol does not allow.
         """
         self._fill(0.0 if self._inbox else timeout_s)
         messages = list(self._inbox)
@@ -46,7 +46,7 @@ class Link:
         return messages
 
     def peek(self, kind: type[Message]) -> Message | None:
-        """Take the first waiting message of this kind out of turn, if there is one; the others stay, in order."""
+        """Take the first waiting message of this kind, if there is one; the others stay, in order."""
         self._fill(0.0)
         for message in self._inbox:
             if isinstance(message, kind):
@@ -58,8 +58,8 @@ class Link:
         """Send one message.
 
         Raises:
-            LinkClosed: nobody reads any more.
-            LocalProtocolError: the protocol does not allow it here.
+            LinkClosed: the executor no longer reads.
+            LocalProtocolError: the protocol does not allow the message now.
         """
         data = memoryview(encode(message))
         self._session.sending(message)
@@ -67,10 +67,10 @@ class Link:
             while data:
                 data = data[os.write(self._write_fd, data) :]
         except BrokenPipeError as error:
-            raise LinkClosed("the executor reads no more") from error
+            raise LinkClosed("the executor no longer reads") from error
 
     def _fill(self, timeout_s: float | None) -> None:
-        """Read until messages are here, the time is over, or nothing more is there."""
+        """Read until a message is complete, the time is over, or the pipe is empty."""
         while self._poll.poll(None if timeout_s is None else timeout_s * 1000):
             data = os.read(self._read_fd, _READ_BYTES)
             if not data:

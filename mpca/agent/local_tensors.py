@@ -1,8 +1,8 @@
-"""What a model's `state_dict` holds beside the flat vector: frozen parameters (an EMA teacher) and integer buffers.
+"""Tensors of a model's `state_dict` that are not in the flat vector: frozen parameters (an EMA teacher), integer buffers.
 
-Each agent has its own; they are never averaged. So that saved models have them as they are and not as they were, one agent
-is read when a model is saved, as shards behind the model's own: their bytes are words of 16 bits (`storage.words`). An agent
-that takes the joint model as its own takes these, too.
+Each agent has its own; they are never averaged. When a model is saved, one agent's are read, so that saved models have present
+values. They are shards after the model's own, and their bytes are words of 16 bits (`storage.words`). An agent that replaces
+its model by the joint model replaces these too.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = ["LOCAL_LIMIT_BYTES", "LocalTensors"]
 
 _log = logging.getLogger("mpca.agent")
 
-#: Of all local tensors together. A frozen backbone that is larger stays out of saved models, and takes no memory for it.
+#: Limit for all local tensors together. A larger frozen backbone stays out of saved models, and takes no memory for them.
 LOCAL_LIMIT_BYTES = 512 << 20
-#: A local shard is at most as large as the largest of the model, but not smaller than this (elements of 4 bytes).
+#: A local shard is at most as large as the model's largest shard, but not smaller than this (elements of 4 bytes).
 _LEAST_PIECE = 4 << 20
 
 _Array = npt.NDArray[np.float32]
@@ -39,7 +39,7 @@ class _Local:
     dtype: torch.dtype
     shape: tuple[int, ...]
     length: int  # bytes
-    start: int  # words before it
+    start: int  # number of words before it
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -47,10 +47,10 @@ def _name(dtype: torch.dtype) -> str:
 
 
 class LocalTensors:
-    """Of one model. They are looked up by name each time, since a module may assign new ones."""
+    """The local tensors of one model. Each use looks them up by name, since a module may assign new ones."""
 
     def __init__(self, model: nn.Module, exchanged: set[str]) -> None:
-        """`exchanged` are the names that the flat vector holds, second names included."""
+        """`exchanged` has the names of all tensors in the flat vector, including second names."""
         self._model = model
         self._tensors: list[_Local] = []
         self.words = 0
@@ -73,25 +73,30 @@ class LocalTensors:
             self.words += word_count(length)
 
     def rows(self) -> dict[str, list[Any]]:
-        """As in Hello."""
+        """Rows for Hello."""
         return {one.name: [_name(one.dtype), list(one.shape), one.length] for one in self._tensors}
 
     def edges(self, after: int, largest: int) -> list[int]:
-        """Where the local shards end, behind `after` elements of a model whose largest shard has `largest`."""
+        """The ends of the local shards, in elements.
+
+        Args:
+            after: elements of the model before them.
+            largest: elements of the model's largest shard.
+        """
         piece = max(largest, _LEAST_PIECE)
         return [after + min(end, self.words) for end in range(piece, self.words + piece, piece)] if self.words else []
 
     @torch.no_grad()
     def read(self, start: int, out: _Array) -> None:
-        """Write words from `start` on to `out`, as the tensors are now."""
+        """Copy the tensors' present words, from `start` on, to `out`."""
         for tensor, first, last, at in self._parts(start, start + out.size):
-            # bytes of the part, in row order; on a GPU this waits for what was queued before
+            # The part's bytes, in row order. On a GPU this waits for all work that was queued before.
             raw = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
             to_words(raw[first:last], out[at : at + word_count(last - first)])
 
     @torch.no_grad()
     def write(self, start: int, words: _Array) -> None:
-        """Set what lies in words from `start` on; the rest of a tensor that is cut stays as it is."""
+        """Set the tensors' words from `start` on. The other words of a tensor that is cut keep their values."""
         for tensor, first, last, at in self._parts(start, start + words.size):
             rows = tensor.detach().cpu().contiguous().reshape(-1).clone()
             part = bytearray(from_words(words[at : at + word_count(last - first)], last - first))
@@ -99,7 +104,7 @@ class LocalTensors:
             tensor.detach().copy_(rows.reshape(tensor.shape))
 
     def _parts(self, start: int, end: int) -> Iterator[tuple[Tensor, int, int, int]]:
-        """Each tensor of a stretch of words: its bytes from first to last, and where they lie in the stretch."""
+        """Each tensor in a range of words: its first and last byte there, and their offset in the range."""
         state = self._model.state_dict()
         for one in self._tensors:
             low, high = max(start, one.start), min(end, one.start + word_count(one.length))

@@ -1,7 +1,7 @@
-"""The agent's single-threaded loop: reads the pipe between two batches and does what the state machine says.
+"""The agent's single-threaded loop: reads the pipe between two batches, and carries out the state machine's instructions.
 
-It is entered from the optimiser's post-step hook (and from `attach` and `stopping`), so between two batches is where the
-thread happens to be; nothing runs beside the user's training. While the agent waits or holds, the pipe is waited on.
+The optimiser's post-step hook calls it (as do `attach` and `stopping`), so its thread is always between two batches; no other
+thread runs beside the user's training. While the agent waits or holds, the loop waits for the pipe.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class AgentLoop:
         self._link = link
         self._machine = machine
         self._clock = clock
-        self._metrics = metrics  # newest values of mpca.log, asked for when a Progress is sent
+        self._metrics = metrics  # gives the newest values of mpca.log, for each Progress
         self._trainer: Trainer | None = None
         self._segment: AgentSegment | None = None
         self._hello: Hello | None = None
@@ -74,7 +74,7 @@ class AgentLoop:
 
     @property
     def stopping(self) -> bool:
-        """Whether Stop has come; asks the pipe, and leaves everything else there for the next batch."""
+        """Whether Stop has come. Looks into the pipe, and leaves all other messages there until the end of the batch."""
         if self._machine.stage is not STOPPING:
             try:
                 stop = self._link.peek(Stop)
@@ -89,7 +89,7 @@ class AgentLoop:
         return True
 
     def join(self, trainer: Trainer, segment: AgentSegment, hello: Hello) -> None:
-        """Say Hello and wait until x_0 is agreed; it may be read and replaced meanwhile."""
+        """Send Hello and wait until all agents have the same x_0. The driver may read and replace it meanwhile."""
         self._trainer, self._segment, self._hello = trainer, segment, hello
         self.tell(Attached(local=bool(hello.local)))
         self.stall.waits()
@@ -99,7 +99,7 @@ class AgentLoop:
         self.stall.alive()
 
     def between_batches(self) -> None:
-        """After every optimiser update: count it, serve what was asked, hold if the method does, and pull."""
+        """After every optimiser update: count it, serve requests, hold if the method does, and pull."""
         machine = self._machine
         self.tell(STEPPED)
         self._serve(0.0)
@@ -116,18 +116,18 @@ class AgentLoop:
             self._trainer.pull(machine.pulls)
 
     def leave(self, returns: bytes) -> None:
-        """The user's function returned: say so, and serve what is still asked of the model."""
+        """Report that the user's function returned, and serve further requests for the model."""
         self.stall.waits()
         self.tell(Returned(returns))
         while self._machine.stage is LEAVING:
             self._serve(None)
 
     def say(self, message: Files) -> None:
-        """What needs no decision: send it."""
+        """Send a message that needs no decision."""
         self._link.send(message)
 
     def tell(self, event: Any) -> None:
-        """Hand an event to the machine and do what it says."""
+        """Give an event to the machine, and carry out its instructions."""
         for instruction in self._machine.handle(event, self._clock.now()):
             try:
                 self._perform_one[type(instruction)](instruction)

@@ -1,9 +1,9 @@
 """The agent process: ``python -m mpca.agent.main``, a direct child of its executor's JVM.
 
-In this order, since each step protects the next: the control pipe is moved away from descriptors 0 and 1 (so that `print`
-stays harmless), the kernel is asked to kill this process with its parent, a process group of its own is made (so that data
-workers go with it), and only then is anything imported that takes time. Then it reads Start, calls the user's function,
-and says Finished or Failed. At an end of file it kills its group.
+The order of steps matters, since each protects the next. It moves the control pipe away from descriptors 0 and 1 (so that
+`print` does no harm), asks the kernel to kill it when its parent dies, and makes its own process group (so that data workers
+die with it). Only then it imports slow modules. It reads Start, calls the user's function, and sends Finished or Failed. At an
+end of file it kills its group.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from mpca.agent.process import die_with_parent, end_group, lead_own_group, move_
 
 __all__ = ["main"]
 
-_TRACEBACK_LIMIT = 64 << 10  # characters; a deep recursion's is cut in the middle
+_TRACEBACK_LIMIT = 64 << 10  # characters; a longer traceback (of a deep recursion) is cut in the middle
 _EXIT_FAILED = 1
 
 
 def _user_traceback(error: BaseException) -> str:
-    """The traceback without our frames at its top."""
+    """The traceback from the user's first frame on."""
     tb = error.__traceback__
     while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
         tb = tb.tb_next
@@ -69,14 +69,14 @@ def _ship(value: Any) -> bytes:
 
 
 def _own_gpu(device: str) -> object:
-    """See to it that no other agent's GPU is seen here; the lock of this one's."""
+    """Hide all GPUs but this agent's from this process; returns the GPU's lock."""
     from mpca.agent.gpus import candidates, take
 
     devices = candidates(device)
     if not devices:
         return None
     mine, lock = take(devices)
-    os.environ["CUDA_VISIBLE_DEVICES"] = mine  # torch reads it at its first look
+    os.environ["CUDA_VISIBLE_DEVICES"] = mine  # torch reads it when it first uses CUDA
     return lock
 
 
@@ -90,13 +90,13 @@ def _run(payload: bytes, seed: int, threads: int, device: str) -> bytes:
     put_off_dynamo()
     torch.set_num_threads(threads)
     make_current(device_of(device))
-    seed_everything(seed)  # the same in all agents, so that they make the same x_0; `attach` seeds each anew
+    seed_everything(seed)  # equal in all agents, so that they make the same x_0; `attach` then seeds each agent anew
     function, args, kwargs = _load(payload)
     return _ship(function(*args, **kwargs))
 
 
 def main() -> int:
-    """Be an agent; returns the exit code."""
+    """Run an agent; returns the exit code."""
     read_fd, write_fd = move_control_pipe()
     die_with_parent(read_fd)
     lead_own_group()
@@ -129,7 +129,7 @@ def main() -> int:
         context.check_begun()
         sys.stdout.flush()
         context.loop.leave(returns)
-    except BaseException as error:  # SystemExit too: an agent that leaves early says so
+    except BaseException as error:  # SystemExit too: an agent that exits early reports it
         if isinstance(error, SystemExit) and error.code in (None, 0):
             context.loop.leave(_ship(None))
             return 0

@@ -1,21 +1,21 @@
-"""A model's names without those of wrappers: ``torch.compile`` puts ``_orig_mod.`` before them, DataParallel ``module.``.
+"""A model's names without wrappers' prefixes: ``torch.compile`` adds ``_orig_mod.``, DataParallel ``module.``.
 
-Saved models, backups and what agents compare have the names of the model that was wrapped, so that a run goes on, and its
-result loads, with or without the wrapper. A wrapper is known by its class, wherever in the model it is: a module of one's
-own that is called ``module`` keeps its name.
+Saved models, backups and Hello have the names of the wrapped model, so that a run resumes, and its result loads, with or
+without the wrapper. A wrapper is recognised by its class, anywhere in the model: a user's own module called ``module`` keeps
+its name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from torch import nn
 
 __all__ = ["own_names", "unwrapped"]
 
-#: Class -> the attribute that holds the wrapped model. By name, since importing the first one's module takes seconds of CPU.
+#: Class name -> attribute of the wrapped model. By name, since importing the first class's module takes seconds of CPU.
 _WRAPPERS = {
     "torch._dynamo.eval_frame.OptimizedModule": "_orig_mod",
     "torch.nn.parallel.data_parallel.DataParallel": "module",
@@ -24,7 +24,7 @@ _WRAPPERS = {
 
 
 def _holder(module: nn.Module) -> str | None:
-    """The attribute under which `module` holds what it wraps; None when it is no wrapper."""
+    """The attribute in which `module` holds the model that it wraps; None when it is no wrapper."""
     return next(
         (name for kind in type(module).__mro__ if (name := _WRAPPERS.get(f"{kind.__module__}.{kind.__qualname__}"))), None
     )
@@ -33,12 +33,12 @@ def _holder(module: nn.Module) -> str | None:
 def unwrapped(module: nn.Module) -> nn.Module:
     """The model inside of all wrappers."""
     while (held := _holder(module)) is not None:
-        module = module._modules[held]  # type: ignore[assignment]
+        module = cast("nn.Module", module._modules[held])
     return module
 
 
 def own_names(model: nn.Module) -> Callable[[str], str]:
-    """From a name in `model`'s ``state_dict`` to the one without wrappers.
+    """A function from a name in `model`'s ``state_dict`` to the name without wrappers.
 
     Example:
         >>> from torch import nn
@@ -51,7 +51,7 @@ def own_names(model: nn.Module) -> Callable[[str], str]:
         for prefix, module in model.named_modules(remove_duplicate=False)
         if (held := _holder(module)) is not None
     ]
-    wrappers.sort(key=lambda one: -len(one[0]))  # inner ones first: the outer ones are a part of their prefixes
+    wrappers.sort(key=lambda one: -len(one[0]))  # inner ones first, since their prefixes contain the outer ones
 
     def own(name: str) -> str:
         for prefix, held in wrappers:

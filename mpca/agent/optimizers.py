@@ -1,4 +1,4 @@
-"""The optimisers of one agent, and how their state begins anew: after a NaN, Adam's moments would ruin the next update too."""
+"""The optimisers of one agent, and their reset: after a NaN, Adam's moments would ruin the next update too."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["Optimizers"]
 
 
 class Optimizers:
-    """What was attached. Almost all optimisers make their state at the first update, so that nothing is kept for them here.
+    """All attached optimisers. Almost all make their state at the first update, so nothing is kept for them here.
 
-    One that has a state at `attach` goes back to that: Adagrad makes it when it is created, and it may come from a checkpoint.
+    An optimiser that has a state at `attach` is reset to that state: Adagrad makes it at once, and a checkpoint may hold one.
     """
 
     def __init__(self) -> None:
@@ -27,10 +27,10 @@ class Optimizers:
         return (optimizer for optimizer, _ in self._attached)
 
     def add(self, optimizer: Optimizer) -> bool:
-        """Remember its state as it is now. Once for each optimiser; whether it is a new one."""
+        """Add an optimiser, and keep a copy of its state. Returns False if it is known already."""
         if any(known is optimizer for known in self):
             return False
-        # the keys are the parameters themselves, which are not copied; a class of one's own may do without a state
+        # The keys are the parameters themselves and are not copied. A user's own class may have no state.
         began = {key: deepcopy(state) for key, state in getattr(optimizer, "state", {}).items()}
         self._attached.append((optimizer, began))
         return True
@@ -42,21 +42,21 @@ class Optimizers:
                 optimizer.state.update({key: deepcopy(state) for key, state in began.items()})
 
     def to_come(self, exchanged: Iterable[Parameter]) -> str:
-        """What was made and is not attached, though it trains something that is not among `exchanged`; empty if nothing is.
+        """An existing optimiser that is not attached and trains a parameter outside of `exchanged`; empty if there is none.
 
-        Nothing but the optimiser itself says that another `attach` is to follow, so the process's objects are looked through:
-        some 50 ms, once.
+        Only such an optimiser shows that another `attach` will follow. All objects of the process are searched for it: some
+        50 ms, once.
         """
         known = set(map(id, exchanged))
         if self._foreign(known):
-            gc.collect()  # one that nobody has any more does not count
+            gc.collect()  # an optimiser without references does not count
         return self._foreign(known)
 
     def _foreign(self, known: set[int]) -> str:
         from torch.optim import Optimizer
 
         attached = set(map(id, self))
-        # by its type: isinstance asks the object, and some import whole libraries when they are asked
+        # Compare types, since isinstance reads an attribute of the object, and some objects then import whole libraries.
         for one in [one for one in gc.get_objects() if issubclass(type(one), Optimizer) and id(one) not in attached]:
             foreign = [
                 parameter

@@ -1,4 +1,4 @@
-"""What the agent's and the evaluator's process do about descriptors, parents and process groups. Imports nothing slow."""
+"""Descriptors, parents and process groups of the agent's and the evaluator's process. Imports nothing slow."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _PR_SET_PDEATHSIG = 1
 
 
 def move_control_pipe() -> tuple[int, int]:
-    """Return new descriptors of stdin and stdout; afterwards stdin is empty and what is printed goes to stderr."""
-    read_fd, write_fd = os.dup(0), os.dup(1)  # dup, in Python, makes descriptors that an executed child does not get
+    """Return new descriptors of stdin and stdout. Afterwards stdin is empty, and prints go to stderr."""
+    read_fd, write_fd = os.dup(0), os.dup(1)  # a process that we execute does not inherit Python's duplicates
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # typed as any text stream
     return read_fd, write_fd
 
 
 def die_with(number: int = signal.SIGKILL) -> None:
-    """Ask the kernel for this signal at the death of the parent (thread). Survives exec."""
+    """Ask the kernel to send this process a signal when its parent (thread) dies. Survives exec."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)
 
 
 def die_with_parent(read_fd: int) -> None:
-    """Ask for SIGKILL at the death of the parent (thread); leave if it is dead already.
+    """Ask for SIGKILL when the parent (thread) dies; exit if it is dead already.
 
-    The signal is there because a stopped process cannot read an end of file. A parent that died before it was asked for
-    has closed its end of the pipe; its pid would say less: in a container the executor may well be process 1.
+    The signal is needed since a stopped process cannot read an end of file. A parent that died before the call has closed its
+    end of the pipe. The parent's id is no proof of its death: in a container the executor may be process 1.
     """
     die_with(signal.SIGKILL)
     poll = select.poll()
@@ -45,10 +45,10 @@ def die_with_parent(read_fd: int) -> None:
 
 
 def lead_own_group() -> None:
-    """Lead a process group inside the container's session, so that data workers can be killed together with us."""
+    """Make a process group inside the container's session, so that data workers can be killed together with this process."""
     with contextlib.suppress(PermissionError):  # a session leader leads its group already
         os.setpgid(0, 0)
-    for one in (signal.SIGINT, signal.SIGHUP):  # Ctrl-C, and a terminal that is gone, are the driver's to act on
+    for one in (signal.SIGINT, signal.SIGHUP):  # the driver handles Ctrl-C, and a terminal that is gone
         signal.signal(one, signal.SIG_IGN)
 
 

@@ -1,6 +1,6 @@
-"""What this agent reads of the run's data: the membership that it was told last, and the stream that goes by it.
+"""The run's data in this agent: the newest membership that it received, and the stream that follows it.
 
-Not for who reads what (`mpca.data.plan`). On the agent's one thread.
+Not for the plan of who reads what (`mpca.data.plan`). For the agent's one thread.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Reading", "Stream"]
 
 
 class Stream(Protocol):
-    """What of `mpca.data.stream.Stream` and `mpca.data.epochs.Epochs` is needed here; importing the first costs torch."""
+    """The needed part of `mpca.data.stream.Stream` and `mpca.data.epochs.Epochs`; importing the former would import torch."""
 
     @property
     def position(self) -> tuple[int, int]: ...
@@ -25,15 +25,19 @@ class Stream(Protocol):
 
 
 class Reading:
-    """Nothing, until the train function asks for a stream."""
+    """Membership, stream and bad records. There is no stream until the train function asks for one."""
 
     def __init__(self) -> None:
-        self.membership: Membership | None = None  # None: as the run began
+        self.membership: Membership | None = None  # None: all agents from the beginning
         self.stream: Stream | None = None
-        self.bad = BadNames()  # of any stream
+        self.bad = BadNames()  # bad records of all streams
 
     def told(self, members: dict[str, Any]) -> None:
-        """Raises RemoteProtocolError when it is no membership."""
+        """Take a membership that the driver sent.
+
+        Raises:
+            RemoteProtocolError: it is no membership.
+        """
         try:
             self.membership = Membership.from_dict(members)
         except (KeyError, TypeError, ValueError) as error:
@@ -43,5 +47,5 @@ class Reading:
 
     @property
     def position(self) -> list[int]:
-        """As Progress says it."""
+        """The stream's position, for Progress."""
         return [] if self.stream is None else [*self.stream.position, self.stream.ahead]

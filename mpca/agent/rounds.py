@@ -1,11 +1,11 @@
-"""Which step of which optimiser ends an update, when an agent has several (a GAN's two, or one of some layers each).
+"""Which optimiser step ends an update, when an agent has several optimisers (a GAN's two, or one for some layers each).
 
-An update is a *round*: each optimiser has stepped since the last one ended. It ends with the step of the optimiser that was
-the last to take its first step, so that the exchange never comes between two optimisers' steps of one batch, where a graph
-may be alive that the changed parameters were used in. Five steps of a critic and one of its generator are one update.
+An update is a *round*: each optimiser has stepped since the last round ended. It ends with a step of the optimiser whose first
+step came last. So the exchange never comes between two optimisers' steps of one batch, where a graph may be alive that used the
+parameters. Five steps of a critic and one of its generator are one update.
 
-An optimiser that does not step while the others take `RESTS_AFTER` steps (one that begins after a warm-up, or that another
-has replaced) rests, and rounds end without it until it steps again: an agent that waited for it would be late for ever.
+An optimiser rests when it takes no step while the others take `RESTS_AFTER` steps (it begins after a warm-up, or another one
+has replaced it). Rounds then end without it until it steps again; an agent that waited for it would be late for ever.
 
 No torch, no parameters: optimisers are keys here.
 """
@@ -16,25 +16,25 @@ from collections.abc import Hashable
 
 __all__ = ["RESTS_AFTER", "Rounds"]
 
-#: Steps of others, in a row. More than critics are given for one step of their generator once training is under way.
+#: Steps of others in a row: more than a critic takes for one step of its generator in usual training.
 RESTS_AFTER = 32
 
 
 class Rounds:
-    """Of one agent."""
+    """The rounds of one agent."""
 
     def __init__(self) -> None:
-        self._idle: dict[Hashable, int] = {}  # steps that others took since its own last
-        self._order: list[Hashable] = []  # those that step, by their first step
-        self._missing: set[Hashable] = set()  # those that the round waits for
+        self._idle: dict[Hashable, int] = {}  # optimiser -> steps of others since its own last step
+        self._order: list[Hashable] = []  # optimisers that do not rest, in the order of their first steps
+        self._missing: set[Hashable] = set()  # optimisers that the round waits for
 
     def add(self, optimizer: Hashable) -> None:
-        """One more, which the round waits for."""
+        """Add an optimiser; the present round waits for it."""
         self._idle[optimizer] = 0
         self._missing.add(optimizer)
 
     def stepped(self, optimizer: Hashable) -> bool:
-        """Whether this step of one that was added ends an update."""
+        """Count a step of an optimiser, and return whether it ends an update."""
         if len(self._idle) == 1:
             return True
         for other in self._idle:

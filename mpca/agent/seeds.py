@@ -9,7 +9,7 @@ __all__ = ["seed_everything"]
 
 
 def seed_everything(*numbers: int) -> None:
-    """Seed all three from these numbers, such as (run's seed, agent, incarnation). Imports torch."""
+    """Seed Python, numpy and torch from these numbers, such as (run's seed, agent, incarnation). Imports torch."""
     import numpy as np
     import torch
 

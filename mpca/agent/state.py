@@ -1,27 +1,27 @@
 """The agent's decisions: when it may train, when it publishes and installs, and with which tau. No I/O, no clock.
 
-Every event is handed over between two batches, so an instruction can be carried out at once. Stages:
+Every event comes between two batches, so the loop can carry out an instruction at once. Stages:
 
     STARTING   the user's function runs; `attach` has not been called
-    WAITING    Hello was said; x_0 may be read and replaced; no step yet
-    TRAINING   steps are taken, and interrupted when asked
-    HOLDING    a method in step with others (sync): tau updates are done, the answering joint state is not here yet
-    STOPPING   asked to stop: what is asked is still answered, until the user's function returns; `function` says whether
-               it goes on with its loop or has left it
-    LEAVING    the user's function returned by itself, of a model with local tensors: what is asked is still answered,
-               so that they can be read, until Stop comes
-    CLOSED     the last word is said
+    WAITING    Hello was sent; x_0 may be read and replaced; no step yet
+    TRAINING   the function takes steps; requests interrupt it
+    HOLDING    for a method in step with others (sync): tau updates are done, and the next joint state has not come yet
+    STOPPING   Stop has come: requests are answered until the user's function returns; `function` tells whether it is still
+               in its loop or has left it
+    LEAVING    the user's function returned by itself, and the model has local tensors: requests are answered until Stop
+               comes, so that these tensors can be read
+    CLOSED     the last message was sent
 
-What is not obvious. *tau* is updates since the last snapshot of that shard, whatever became of that snapshot, or since
-the shard was replaced, if that was later: updates that were thrown away are no weight. An arrival waits for the next
-exchange or is taken at once, as the method says. The order at an exchange is snapshot, then install, except for
-delay-corrected methods, where that order would never damp. A method that holds answers a SnapshotRequest only when its
-tau updates are done: not earlier, or its average would be of unequal steps.
+*tau* counts updates since the last snapshot of that shard, even if that snapshot was never used; or since the shard was
+replaced, if that was later, since updates that were discarded must not count. An arrived shard waits for the next exchange or
+is taken at once, by the method's choice. The order at an exchange is snapshot, then install, except for delay-corrected
+methods, where this order would never damp. A method that holds answers a SnapshotRequest only after its tau updates; otherwise
+it would average unequal numbers of steps.
 
-An agent that trains and is told to replace its parameters had some that were not finite. It takes all shards between the
-same two batches, since one update with a shard that is not finite spoils the others again, and its optimiser begins anew.
-Shards behind the method's own are the local tensors: they are no exchange, have no tau, and are answered at once.
-See README.md beside this file for a failure told step by step.
+An agent that trains gets new parameters ("replace") when some of its own were non-finite. It takes all shards between the same
+two batches, since one update with a non-finite shard would spoil the others again; and its optimiser is reset.
+Shards after the method's own are the local tensors. They are not exchanged, have no tau, and requests for them are answered at
+once. README.md in this folder tells a failure step by step.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ STARTING, WAITING, TRAINING, HOLDING, STOPPING, LEAVING, CLOSED = (
 
 _NOTHING: tuple[Any, ...] = ()
 
-# One update after Stop is the rest of accumulated gradients, as many scripts make it behind their loop; more are a loop.
+# One update after Stop is for the rest of accumulated gradients: many scripts make it after their loop. More are a loop.
 _UPDATES_AFTER_STOP = 1
-# A loop that asks `mpca.stopping()` at every batch and goes on need not be reported at every batch.
+# A loop may ask `mpca.stopping()` at every batch and go on; it is not reported at every batch.
 _SAY_LEFT_EVERY_S = 0.5
 
 
 class AgentMethod(Protocol):
-    """What the agent asks of its method; `methods.base.Method` has the meanings."""
+    """The agent's part of a method; `methods.base.Method` explains it."""
 
     @property
     def arrival(self) -> str: ...
@@ -81,9 +81,9 @@ class AgentMethod(Protocol):
     def penalty(self, alpha: float, updates: int | None) -> float: ...
 
 
-# Measured on one of two busy cores (Python 3.11): 0.4 us an update, 4.6 us an event where installs and exchanges alternate.
+# Measured on one of two busy cores (Python 3.11): 0.4 us per update, 4.6 us per event where installs and exchanges alternate.
 class AgentMachine:
-    """One incarnation of one agent. Owned by its loop, or by the simulator's."""
+    """One incarnation of one agent. Its loop owns it, or the simulator's."""
 
     __slots__ = (
         "_alphas", "_arrived", "_deferred", "_first", "_hold_after", "_install_first", "_left_at", "_local", "_members",
@@ -105,35 +105,35 @@ class AgentMachine:
         self._method = method
         self._pulled = method.arrival == "target"
         self._replaces = method.arrival == "replace"
-        self._alphas: list[float | None] = [None] * shards  # came with the newest installed joint states; None: not pulled
-        self._first: list[int | None] = [None] * shards  # `_updates` when version 1 was installed; None: began at a later one
+        self._alphas: list[float | None] = [None] * shards  # alphas of the newest installed joint states; None: no pull
+        self._first: list[int | None] = [None] * shards  # `_updates` when version 1 was installed; None: a later one came first
         self.bursting = False  # whether pulls change with the next update
         self._on_arrival = method.install == "arrival"
         self._install_first = method.install_first
         self._hold_after = method.hold_after
         self._updates = 0  # optimiser updates of this incarnation
-        self._members = 0  # version of the newest membership that it was told
+        self._members = 0  # version of the newest membership that it received
         self._tau_from = [0] * shards  # `_updates` when each shard was last published or replaced
         self._since_install = 0  # updates since all shards arrived, for methods that hold
         self._arrived = 0  # bit s: shard s arrived since then
-        self._pending: dict[int, Install] = {}  # arrivals that wait for the next exchange, or to replace all shards at once
+        self._pending: dict[int, Install] = {}  # arrived shards that wait for the next exchange, or for all other shards
         self._local = False  # the model has tensors that stay local
-        self._returns = b""  # of the user's function, while LEAVING
+        self._returns = b""  # the user's function's result, while LEAVING
         self._stop_at = 0  # `_updates` when Stop came
-        self._left_at: int | None = None  # ... when the function knew of it
-        self._said_left: float | None = None  # when that was told last
-        self._deferred: SnapshotRequest | None = None  # asked of a method that holds, before its tau updates were done
+        self._left_at: int | None = None  # `_updates` when the function last saw Stop
+        self._said_left: float | None = None  # when that was last reported
+        self._deferred: SnapshotRequest | None = None  # a request that waits until a method that holds has made its tau updates
 
     def handle(self, event: Any, now: float) -> tuple[Any, ...]:
-        """Apply one event at time `now` (seconds, monotonic) and say what to do next, in order.
+        """Apply one event at time `now` (seconds, monotonic), and return the instructions that follow, in order.
 
         Raises:
-            LocalProtocolError: an event that this machine does not know, or not at this stage; nothing was changed.
+            LocalProtocolError: this machine does not know the event, or not at this stage; nothing was changed.
         """
         decide = _DECISIONS.get(type(event))
         if decide is None:
             raise LocalProtocolError(f"no such event: {event!r}, agent={self.agent}, stage={self.stage}")
-        if self.stage is CLOSED:  # what was said before our last word was read
+        if self.stage is CLOSED:  # the message crossed our last one
             return _NOTHING
         return decide(self, event, now)
 
@@ -144,7 +144,7 @@ class AgentMachine:
 
     @property
     def function(self) -> str:
-        """Where the user's function is, as `Progress` says it."""
+        """Where the user's function is, for `Progress`."""
         if self.stage is STOPPING:
             if self._left_at == self._updates:
                 return LEFT
@@ -154,7 +154,7 @@ class AgentMachine:
     # ---- the user's function ----
 
     def _attached(self, event: Attached, now: float) -> tuple[Any, ...]:
-        if self.stage is STOPPING:  # stopped while it built its model: it need not be known any more
+        if self.stage is STOPPING:  # Stop came before attach: the run no longer needs this model
             return _NOTHING
         if self.stage is not STARTING:
             raise LocalProtocolError(f"attached twice: agent={self.agent}, stage={self.stage}")
@@ -202,12 +202,12 @@ class AgentMachine:
         if self.stage is WAITING:
             self._become(TRAINING, now, "x_0 is agreed")
             return _NOTHING
-        # said again with an order that was submitted again; or the driver has sent a joint model that is to replace ours, and
-        # it may be waiting for the slots of older arrivals
+        # The driver repeats Begin when it submits an order again, and when it sends a joint model to replace ours. The latter
+        # may wait for slots that older arrivals hold.
         return self._release_installs()
 
     def _told_members(self, event: Members, now: float) -> tuple[Any, ...]:
-        if event.version <= self._members:  # said again with an order that was submitted again
+        if event.version <= self._members:  # repeated, since the driver submitted an order again
             return _NOTHING
         self._members = event.version
         return (TakeMembers(event.members),)
@@ -257,8 +257,8 @@ class AgentMachine:
     # ---- rules ----
 
     def _exchange(self, asked: SnapshotRequest) -> tuple[Any, ...]:
-        """Publish one shard and take in what waits, in the method's order."""
-        # a replacement that is not whole yet: its missing shards were given up, and what is here is better than what is trained
+        """Publish one shard and install what waits, in the method's order."""
+        # A replacement still lacks shards, which were given up: the shards that came are better than the trained ones.
         if self._install_first or any(one.mode == "replace" for one in self._pending.values()):
             taken = self._take_pending()
             return (*taken, self._publish(asked))
@@ -280,7 +280,7 @@ class AgentMachine:
         return (*taken, ResetOptimizer()) if any(one.mode == "replace" for one in waiting) else taken
 
     def _release_installs(self) -> tuple[Any, ...]:
-        """Free the slots of arrivals that wait for an exchange: a replacement is on its way."""
+        """Free the slots of shards that wait for an exchange, since a replacement is coming."""
         waiting = [one for one in self._pending.values() if one.mode == "install"]
         for one in waiting:
             del self._pending[one.shard]
@@ -291,7 +291,7 @@ class AgentMachine:
         return _NOTHING if asked is None else self._exchange(asked)
 
     def _stale(self, event: Install) -> bool:
-        """The newest version wins; a replacement of the same version is the driver's own decision and wins too."""
+        """Whether an arrived shard is too old. A replacement of the same version is not: the driver has decided to send it."""
         waiting = self._pending.get(event.shard)
         newest = self.installed[event.shard] if waiting is None else waiting.version
         return event.version < newest or (event.version == newest and event.mode != "replace")
@@ -306,13 +306,13 @@ class AgentMachine:
         elif mode == "replace":
             self._first[shard] = None
         if self._pulled:
-            # A joiner starts at the joint state, unpulled.
+            # An agent that joins starts at the joint state, without a pull.
             self._alphas[shard] = event.alpha if mode == "install" else None
             self._pull_anew()
         return Take(shard, version, mode)
 
     def _pull_anew(self) -> None:
-        """Pulls before the next gradient: each alpha as it came, or more at the beginning."""
+        """Compute the pulls before the next gradient: alpha as the driver sent it, or more during the first updates."""
         pulls, self.bursting = [], False
         for shard, alpha in enumerate(self._alphas):
             if alpha is None:
@@ -325,7 +325,7 @@ class AgentMachine:
         self.pulls = tuple(pulls)
 
     def _count_arrival(self, shard: int, now: float) -> None:
-        """For methods that hold: with the last shard of a joint state the next tau updates begin."""
+        """For methods that hold: the next tau updates begin when the last shard of a joint state has come."""
         if not self._hold_after:
             return
         self._arrived |= 1 << shard

@@ -1,7 +1,7 @@
-"""Where tensors lie in memory: in which order their elements do, and which of them overlap. Reads addresses, no values.
+"""Memory of tensors: the order of their elements, and overlaps. Reads addresses, no values.
 
-An exchanged tensor must be *dense*: its elements fill one range of memory, each once. Its order in that range may be that
-of any permutation of its dimensions (channels_last is one): what travels only needs an order that all agents have.
+An exchanged tensor must be *dense*: its elements fill one range of memory, each once. Their order may be that of any
+permutation of the dimensions (channels_last is one), as long as all agents have the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mpca.errors import ConfigError
 
 __all__ = ["MemoryRange", "check_overlaps", "flat_view", "is_dense", "memory_order", "memory_range"]
 
-#: First byte, byte after the last, strides and element type: two tensors with the same one are one tensor.
+#: First byte, byte after the last, strides and element type. Two tensors with equal memory ranges are one tensor.
 MemoryRange = tuple[int, int, tuple[int, ...], torch.dtype]
 
 
@@ -23,7 +23,7 @@ def memory_order(tensor: Tensor) -> tuple[int, ...]:
     """Dimensions from the slowest in memory to the fastest; ``(0, 1, ...)`` for a contiguous tensor."""
     if tensor.is_contiguous():
         return tuple(range(tensor.dim()))
-    # Of a dimension with one element the stride says nothing: it comes last.
+    # The stride of a dimension with one element means nothing, so such a dimension comes last.
     strides = tensor.stride()
     return tuple(sorted(range(tensor.dim()), key=lambda d: (-strides[d] * max(tensor.shape[d] > 1, 0), d)))
 
@@ -34,12 +34,12 @@ def is_dense(tensor: Tensor) -> bool:
 
 
 def flat_view(tensor: Tensor) -> Tensor:
-    """A dense tensor's elements in the order in which they lie in memory: one dimension, the same memory."""
+    """A dense tensor's elements in their order in memory, as a one-dimensional view of the same memory."""
     return tensor.detach().permute(memory_order(tensor)).view(-1)
 
 
 def memory_range(tensor: Tensor) -> MemoryRange:
-    """The range of memory that a tensor looks at."""
+    """The range of memory of a tensor."""
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     start = tensor.data_ptr()
     strides = tuple(stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1)
@@ -47,10 +47,10 @@ def memory_range(tensor: Tensor) -> MemoryRange:
 
 
 def check_overlaps(named: Iterable[tuple[str, Tensor]]) -> None:
-    """Refuse tensors of which a part lies in another one: it would be exchanged, and pulled, twice.
+    """Refuse tensors that share only a part of their memory: it would be exchanged and pulled twice.
 
     Raises:
-        ConfigError: names both.
+        ConfigError: two tensors overlap; names both.
     """
     reach, holder = 0, ""
     for (start, end, _, _), name, tensor in sorted(
@@ -58,7 +58,7 @@ def check_overlaps(named: Iterable[tuple[str, Tensor]]) -> None:
     ):
         if start < reach:
             raise ConfigError(
-                f"two tensors overlap in memory: {holder} and {name}, shape={list(tensor.shape)}; what they share would be "
+                f"two tensors overlap in memory: {holder} and {name}, shape={list(tensor.shape)}; the shared part would be "
                 "exchanged twice: give one of them memory of its own (.clone()), or take the part in forward"
             )
         if end > reach:

@@ -1,8 +1,8 @@
 """A torch model behind the `Trainer` port: pulls, snapshots and installs, fused over views of its tensors.
 
-There is no flat copy of the model. A shard is a list of one-dimensional views into the tensors themselves (a cut may
-fall inside a tensor), made once, and one `torch._foreach_*` call works on all of them. The targets of the pull are one
-flat tensor, cut into views of the same lengths. All of it in float32.
+There is no flat copy of the model. A shard is a list of one-dimensional views of the tensors themselves (a cut may be inside of
+a tensor). The views are made once, and one `torch._foreach_*` call works on all of them. The targets of the pull are one flat
+tensor, cut into views of the same lengths. Everything is float32.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ class TorchTrainer:
         self._weights = [entry.tensor for entry in self._entries if entry.kind == "parameter"]
         self._cuts = [self._cut(shard) for shard in range(plan.shards)]
         self._carrier = carrier_for(layout.device, max(plan.sizes))
-        #: x* for the pull, or y (the state that the next arrival answers) for the correction; nothing for "replace".
+        #: x* for the pull; for the correction y, the state that the next arrived shard answers; nothing for "replace".
         kept = torch.zeros(_kept_elements(layout, arrival), device=layout.device)
         self._kept = [kept[min(a, kept.numel()) : min(b, kept.numel())] for a, b in pairwise(plan.bounds)]
         self._pointers: tuple[int, ...] = ()
         self._views: list[list[Tensor]] = []  # by shard, of its parameters
         self._targets: list[list[Tensor]] = []  # by shard, views of `_kept` of the same lengths
         self._refresh()
-        if arrival == "correct":  # before its first snapshot an agent answers for the state that it started from
+        if arrival == "correct":  # before the first snapshot, y is the state that the agent started from
             for shard in range(plan.shards):
                 torch._foreach_copy_(self._targets[shard], self._views[shard])
 
     @staticmethod
     def device_bytes(layout: Layout, plan: ShardPlan, arrival: str) -> int:
-        """What is taken on a GPU beside the model: the targets, and a shard each way."""
+        """Bytes on a GPU beside the model: the targets, and a shard in each direction."""
         return 4 * (_kept_elements(layout, arrival) + 2 * max(plan.sizes))
 
     @torch.no_grad()
@@ -105,7 +105,7 @@ class TorchTrainer:
             kept.copy_(wire[: kept.numel()])
         elif self._arrival == "target":
             kept.copy_(wire[: kept.numel()])
-        else:  # x += x* - y; until the next snapshot a further arrival answers for x*
+        else:  # x += x* - y; y is now x*, until the next snapshot
             target = wire[: kept.numel()]
             torch.sub(target, kept, out=kept)
             torch._foreach_add_(self._views[shard], self._targets[shard])
@@ -127,9 +127,9 @@ class TorchTrainer:
         return cuts
 
     def _refresh(self) -> None:
-        """Make the views of the parameters again if one was moved (``p.data = ...``, ``model.to(...)``).
+        """Make the views again if a parameter was moved (``p.data = ...``, ``model.to(...)``).
 
-        Asked at every update, so it is one C-level map over the addresses, about 40 ns a tensor.
+        Every update calls it, so it is one C-level map over the addresses, about 40 ns per tensor.
         """
         pointers = tuple(map(Tensor.data_ptr, self._weights))
         if pointers == self._pointers:
@@ -162,7 +162,7 @@ class TorchTrainer:
         return flat_view(tensor)[cut.start : cut.end]
 
     def _pieces(self, shard: int) -> list[Tensor]:
-        """All of a shard: its parameters, then its buffers, which are looked up anew (see `layout.Buffer`)."""
+        """All views of a shard: its parameters, then its buffers, which are looked up each time (see `layout.Buffer`)."""
         buffers = [self._view(cut) for cut in self._cuts[shard] if self._entries[cut.entry].kind == "buffer"]
         return self._views[shard] + buffers
 

@@ -1,7 +1,7 @@
-"""The port between the agent's state machine and whatever trains: a torch model (`torch_trainer`), integers in the simulator.
+"""The port between the agent's state machine and its model: a torch model (`torch_trainer`), or integers in the simulator.
 
-The flat vector is float32: all trainable parameters once (tied ones once), then floating-point buffers. Shards behind the
-method's own are what stays local, as words: read and replaced, never averaged nor pulled.
+The flat vector is float32: all trainable parameters (tied ones once), then floating-point buffers. Shards after the method's
+own are the local tensors, as words: they are read and replaced, never averaged or pulled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Trainer(Protocol):
     parameters: int  # elements before this index are parameters, the rest buffers
 
     def pull(self, pulls: tuple[tuple[int, float], ...]) -> None:
-        """Displace parameters towards the installed targets (eq. 7), before the next gradient: (shard, alpha) each."""
+        """Displace parameters towards the installed targets (eq. 7), before the next gradient; pulls are (shard, alpha)."""
         ...
 
     def snapshot(self, shard: int, out: np.ndarray) -> None:
@@ -28,12 +28,12 @@ class Trainer(Protocol):
         ...
 
     def install(self, shard: int, data: np.ndarray, version: int, mode: str) -> None:
-        """Take an arrival in: what the method says for "install", the model's own state for "replace".
+        """Apply an arrived shard: by the method's rule for "install"; as the new parameters for "replace".
 
-        `data` is the mapped slot: it must have been copied when this returns.
+        `data` is the mapped slot; this must copy it before it returns.
         """
         ...
 
     def reset_optimizer(self) -> None:
-        """Put the optimiser's state back to what it was at `attach`: it is of parameters that were thrown away."""
+        """Reset the optimiser to its state at `attach`: its present state belongs to parameters that were replaced."""
         ...

@@ -1,8 +1,8 @@
-"""Notices what becomes of a model after `attach`: layers unfrozen, replaced, added or pruned, parameters that only the
-optimiser got. What trains without being exchanged would make every agent's model another one, without a word.
+"""Notices changes of a model after `attach`: layers that are unfrozen, replaced, added or pruned, and parameters that only the
+optimiser got. Parameters that train without being exchanged would silently differ between agents.
 
-Asked at every update. A model that stays as it is costs one C-level pass over the objects in its modules' tables and the
-tables' lengths (a buffer may be assigned anew, so only their number counts); when something differs, names are compared.
+Every update makes this check. An unchanged model costs one C-level pass over the objects in its modules' tables and the tables'
+lengths (a buffer may be assigned anew, so only their number counts). When something differs, names are compared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REMEDY = "make, freeze and prune layers before mpca.attach(model, optimizer)"
 
 
 class ModelWatch:
-    """One model and its optimisers, as they were at `attach`; one that is attached later is watched too.
+    """One model and its optimisers at `attach`. Optimisers that are attached later are watched too.
 
     Raises:
         ConfigError: an optimiser has a parameter that the model does not have.
@@ -34,7 +34,7 @@ class ModelWatch:
     def __init__(self, model: nn.Module, optimizers: Iterable[torch.optim.Optimizer], layout: Layout) -> None:
         self._model, self._optimizers = model, optimizers
         self._exchanged = {id(entry.source) for entry in layout.entries if entry.kind == "parameter"}
-        # Tied by assigned data, not as one object: whatever moves one of the two unties them.
+        # Parameters tied by assigned data are two objects; anything that moves one of them unties them.
         named = dict(model.named_parameters(remove_duplicate=False))
         pairs = [(alias, name) for alias, name in layout.tied.items() if alias in named and named[alias] is not named[name]]
         self._tied = [(alias, name, named[alias], named[name]) for alias, name in pairs]
@@ -44,15 +44,15 @@ class ModelWatch:
         for optimizer, parameter in self._unknown():
             raise ConfigError(
                 f"an optimizer has a parameter that no attached model has: optimizer={type(optimizer).__name__}, "
-                f"shape={list(parameter.shape)}; it would train without being exchanged: attach what it is of, too, as in "
+                f"shape={list(parameter.shape)}; it would train without being exchanged: attach its model too, as in "
                 "mpca.attach([model, criterion], optimizer)"
             )
 
     def check(self) -> None:
-        """Look at the model as it is now.
+        """Compare the model with its state at `attach`.
 
         Raises:
-            ConfigError: something trains, or is saved, that is not exchanged; names it, and the remedy.
+            ConfigError: a tensor that trains or is saved is not exchanged; names it and the remedy.
         """
         if self._ids() != self._seen or any(map(_requires_grad, self._frozen)):
             self._compare()
@@ -73,7 +73,7 @@ class ModelWatch:
         modules = list(self._model.modules())
         self._tables = [table for one in modules for table in (one._parameters, one._modules, one._buffers)]
         self._filled: list[dict[str, Any]] = [table for one in modules for table in (one._parameters, one._modules) if table]
-        self._held = modules, list(self._model.parameters())  # as long as they live, nothing else has their ids
+        self._held = modules, list(self._model.parameters())  # kept alive, so that no other object gets their ids
         goes_along = self._exchanged | {id(one) for _, _, one, _ in self._tied}
         self._frozen = [p for p in self._held[1] if id(p) not in goes_along]
         self._seen = self._ids()
@@ -88,7 +88,7 @@ class ModelWatch:
     # ---- when something differs --------------------------------------------------------------------------------------
 
     def _describe(self) -> dict[str, tuple[str, int]]:
-        """What an exchange and a saved model are made of, by name: what it is, and the object if it is a parameter."""
+        """All tensors of an exchange and of a saved model, by name: their kind, and the object's id for a parameter."""
         named: dict[str, tuple[str, int]] = {
             name: ("parameter", id(one)) for name, one in self._model.named_parameters(remove_duplicate=False)
         }
@@ -126,7 +126,7 @@ class ModelWatch:
             )
 
     def _unknown(self) -> Iterator[tuple[torch.optim.Optimizer, torch.Tensor]]:
-        """What an optimiser trains and the model does not have."""
+        """Parameters of optimisers that the model does not have."""
         known = self._exchanged | set(map(id, self._held[1]))
         for optimizer in self._optimizers:
             for group in getattr(optimizer, "param_groups", ()):

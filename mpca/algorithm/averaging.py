@@ -29,7 +29,7 @@ def weighted_sum(parts: Sequence[Vector], weights: Sequence[float]) -> Vector | 
         weights: float64, not negative, one a part.
 
     Returns:
-        float32[n], a new array; None when the weights sum to 0: then nothing moves and no version is made.
+        float32[n], a new array; None when the weights sum to 0: then no new version is made.
 
     Raises:
         ValueError: no parts, another number of weights than parts, shapes that differ, or a negative weight.
@@ -64,7 +64,7 @@ def local_mean(snapshots: Sequence[Vector], taus: Sequence[int]) -> Vector | Non
 
     .. math:: p_e = \frac{1}{\sum_{i \in e} \tau^i} \sum_{i \in e} \tau^i x^i   (eq. 9 over the agents of one executor)
 
-    The same arithmetic as `weighted_sum`, but one snapshot alone is passed through unchanged, be its tau 0: a part of
+    The arithmetic is that of `weighted_sum`, but a single snapshot is returned unchanged, even if its tau is 0: a part of
     weight 0 then still has defined bytes.
 
     Args:

@@ -15,8 +15,8 @@ from mpca.algorithm.averaging import Vector
 
 __all__ = ["JointShard", "blend", "extrapolate", "init", "trajectory", "update"]
 
-#: Elements worked on at once, 256 KiB: the product of a whole shard would be a third array of its size on the driver,
-#: and would leave the cache before it is added.
+#: Elements of one step, 256 KiB. The product of a whole shard would be a third array of its size on the driver, and would leave
+#: the processor's cache before it is added.
 _BLOCK = 1 << 16
 
 
@@ -64,12 +64,12 @@ def blend(x: Vector, mean: Vector, beta: float) -> Vector:
 
 
 def trajectory(v: Vector, before: Vector, after: Vector, delta: float) -> Vector:
-    r"""Follow where the joint model is heading, as a moving average of its changes.
+    r"""Update the trajectory of the joint model, a moving average of its changes.
 
     .. math:: \tilde{v}_t = \delta\,\tilde{v}_{t-1} + (1 - \delta)(\tilde{x}_t - \tilde{x}_{t-1})      (MPCA SGD, eq. 4)
 
     Readings: :math:`\tilde{v}_0 = 0`, the first difference counts, and there is no bias correction. The arguments are
-    joint states; the extrapolated :math:`\tilde{x}^*` never enters, which would feed the extrapolation back into itself.
+    joint states, never the extrapolated :math:`\tilde{x}^*`, which would feed the extrapolation back into itself.
 
     Args:
         v: :math:`\tilde{v}_{t-1}`, float32[p].
@@ -91,7 +91,7 @@ def trajectory(v: Vector, before: Vector, after: Vector, delta: float) -> Vector
 
 
 def extrapolate(state: JointShard, gamma: float) -> Vector:
-    r"""Guess where the joint model will be when agents work with it; this is what is broadcast.
+    r"""Estimate the joint model at the time when agents work with it; the driver broadcasts the result.
 
     .. math:: \tilde{x}^*_{t+\gamma} = \tilde{x}_t + \gamma\,\tilde{v}_t       (MPCA SGD, eq. 5)
 

@@ -1,4 +1,4 @@
-"""What holds a local model near the joint one: the pull (eq. 7), its regulariser form (eq. 6), the delay-corrected install.
+"""Rules that keep a local model near the joint one: the pull (eq. 7), its regulariser form (eq. 6), delay-corrected install.
 
 All three take the parameters of a shard, never its buffers, and work in float32: alpha (x - x*) vanishes in bf16. The
 agent does `pull` for all shards at once, fused in torch; these are the reference for it.
@@ -58,7 +58,7 @@ def tilt(gradient: Vector, local: Vector, target: Vector, alpha: float) -> Vecto
         gradient: :math:`\nabla \mathcal{L}(x^i)`, float32[n], changed in place.
         local: :math:`x^i`, float32[n].
         target: :math:`\tilde{x}^*`, float32[n].
-        alpha: weight of the regulariser, 0 or more: a share of nothing, so it may be above 1.
+        alpha: weight of the regulariser, 0 or more. It is not a share, so it may be above 1.
 
     Returns:
         `gradient`.
@@ -82,7 +82,7 @@ def tilt(gradient: Vector, local: Vector, target: Vector, alpha: float) -> Vecto
 
 
 def correct(local: Vector, arrival: Vector, snapshot: Vector) -> Vector:
-    r"""Take the joint state and keep what was learned since the snapshot that it answers (beyond the paper).
+    r"""Take the joint state, and keep the updates since the snapshot that it answers (beyond the paper).
 
     .. math:: x^i \leftarrow x^i + (\tilde{x}^* - y^i)
 

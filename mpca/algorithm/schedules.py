@@ -15,9 +15,9 @@ def alpha_at(updates: int | None, alpha: float, start: float = 0.5, decay: float
     .. math:: \alpha_u = \max(\alpha,\ \text{start} \cdot \text{decay}^{\,u})
 
     Reading: the paper names no unit of the decay; u is the agent's own updates since it installed version 1 of the shard.
-    Counted in versions, the violent beginning would last for hundreds of updates where an exchange takes ninety. An agent
-    that begins at a later version has none, so neither a joiner nor a resumed run goes through it again. Before the first
-    joint state arrives nothing is pulled.
+    Counted in versions, the strong pull of the beginning would last for hundreds of updates if an exchange takes ninety. An
+    agent that begins at a later version has no such beginning, so neither an agent that joins nor a resumed run repeats it.
+    Before the first joint state arrives there is no pull.
 
     Args:
         updates: u; None for an agent that has never installed version 1.
@@ -33,14 +33,14 @@ def alpha_at(updates: int | None, alpha: float, start: float = 0.5, decay: float
 
 
 def alpha_for(tau: float) -> float:
-    r"""The value that alpha arrives at where none is given: half of the distance is taken between two refreshes of a shard.
+    r"""The final alpha if the user gives none: an agent takes half of the distance between two refreshes of a shard.
 
     .. math:: \alpha = \frac{1}{2 n}
 
     Beyond the paper, whose values (0.05 at n = 15, 0.005 at n = 90) come from a search for each n. At most 0.5.
 
     Args:
-        tau: n, updates between two refreshes of a shard, as the mean of what its last exchange measured.
+        tau: n, the mean number of updates between two refreshes of a shard, measured in its last exchange.
 
     Example:
         >>> alpha_for(20.0), alpha_for(0.0)

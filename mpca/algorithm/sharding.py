@@ -1,4 +1,4 @@
-"""Where the flat vector of a model is cut into shards (section 4.2). Not for moving bytes, nor for who sends what.
+"""Cuts the flat vector of a model into shards (section 4.2). Not for moving bytes, nor for the order of transfers.
 
 The flat vector is all trainable parameters (a tied one once) and then all floating-point buffers. A cut may fall inside
 a tensor, so that shards are equal to the byte: with cuts at layer edges only, VGG-A, whose largest tensor is 77 % of
@@ -117,10 +117,10 @@ class ShardPlan:
 def _cheapest_cuts(
     edges: list[int], shards: int, cost: Callable[[int], float], join: Callable[[float, float], float]
 ) -> list[int]:
-    """Ends of `shards` runs of layers whose joined costs are least, by dynamic programming in O(S L^2).
+    """Ends of `shards` runs of layers with the least total cost, by dynamic programming in O(S L^2).
 
-    ``best[e]`` is what the first j runs cost at least when they cover the layers before edge e, and ``starts[j][e]`` is
-    where the last of them begins.
+    ``best[e]`` is the least cost of the first j runs that cover the layers before edge e; ``starts[j][e]`` is the beginning of
+    the last of these runs.
     """
     last = len(edges) - 1
     best = [cost(edge) for edge in edges]

@@ -11,6 +11,8 @@ import click
 from mpca.errors import EnvironmentRefused
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from mpca.api.launch import Job
     from mpca.config import Resolved
 
@@ -46,7 +48,7 @@ def check_job(config: Resolved, script: Path | None) -> None:
         builtin.check(config.to_dict())
 
 
-def make_job(config: Resolved, script: Path | None, words: tuple[str, ...], resume: str | None, session: object) -> Job:
+def make_job(config: Resolved, script: Path | None, words: tuple[str, ...], resume: str | None, session: SparkSession) -> Job:
     """The configuration's own training, or a script's."""
     from mpca.api import builtin
     from mpca.api.launch import Job
@@ -55,7 +57,7 @@ def make_job(config: Resolved, script: Path | None, words: tuple[str, ...], resu
 
     check_job(config, script)
     if script is not None:
-        return Job(config, ship(script, words, {}), None, None, resume, session)  # type: ignore[arg-type]
+        return Job(config, ship(script, words, {}), None, None, resume, session)
     tables = config.to_dict()
     evaluate = Evaluate(partial(builtin.evaluate, tables), every=config.objectives.evaluate_every or "1ms")
-    return Job(config, ship(builtin.train, (tables,), {}), evaluate, None, resume, session)  # type: ignore[arg-type]
+    return Job(config, ship(builtin.train, (tables,), {}), evaluate, None, resume, session)

@@ -12,7 +12,7 @@ from mpca.units import parse_size
 __all__ = ["SIZE", "Parsed", "json_option"]
 
 
-class Parsed(click.ParamType[Any]):
+class Parsed(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no argument there
     """A word that a function understands; its ValueError is what the user is told."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:

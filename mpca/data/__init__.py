@@ -65,7 +65,7 @@ def _imagenet(
     shorter_edge: int = 256,
     test_view: str = "random",
 ) -> Any:
-    """A split; without one, how many records each has. One function, so that the keys are written down once."""
+    """Load a split, or without a split count each one's records. One function does both, so the keys are written once."""
     from mpca.data.imagenet import imagenet, options, samples
 
     chosen = options(workers, read_ahead, cache, crop, shorter_edge, test_view)
@@ -73,7 +73,7 @@ def _imagenet(
 
 
 def _vectors(split: str = "", seed: int = 0, *, path: str = "", read_ahead: str = "64MiB", cache: str = "0B") -> Any:
-    """As `_imagenet`."""
+    """Load or count, as `_imagenet` does."""
     from mpca.data.imagenet import imagenet, options, samples
 
     chosen = options(1, read_ahead, cache, 1, 1, "centre")
@@ -98,7 +98,12 @@ _EVERYBODYS = {one.name for one in fields(DataConfig)}
 
 
 def check(name: str, agents: int, options: Mapping[str, Any] | None = None) -> None:
-    """Refuse what the data set can tell before an agent is started.
+    """Check a configuration's data set before an agent is started.
+
+    Args:
+        name: `data.name`, a key of `DATA_SETS`.
+        agents: number of agents that share the training split.
+        options: keys of the [data] section; common ones are ignored.
 
     Raises:
         ConfigError: no such data set or option, data that cannot be used, or more agents than samples.
@@ -112,7 +117,21 @@ def check(name: str, agents: int, options: Mapping[str, Any] | None = None) -> N
 
 
 def load(name: str, split: str, seed: int = 0, **options: Any) -> TensorDataset | Streamed:
-    """One split of a named data set: a map-style data set of tensors, or one to be streamed. Equal arguments, equal splits."""
+    """Load one split of a named data set. Equal arguments give equal splits.
+
+    Args:
+        name: a key of `DATA_SETS`.
+        split: one of the data set's splits.
+        seed: decides how the data set is split, where it has no splits of its own.
+        options: keys of the [data] section; common ones are ignored.
+
+    Returns:
+        A map-style data set of tensors, or a split that can be streamed.
+
+    Raises:
+        ConfigError: no such data set or option, or data that cannot be used.
+        ValueError: the data set has no such split.
+    """
     one = _named(name)
     own = keywords(one.load, "data", options, _EVERYBODYS)
     if split not in one.splits:

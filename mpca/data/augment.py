@@ -1,9 +1,9 @@
 """What the paper does to images before a model sees them (section 6.2): crops, flips and channel means.
 
-CIFAR-10: mean, flip, and in training 4 black pixels on all sides with a random 32 x 32 patch of that. ImageNet: mean, flip,
-and a random 224 x 224 patch of the image whose shorter edge measures 256, in training and in testing alike; `centre_view` is
-what others test on. Pure: chance comes from the generator that is passed in. Numpy alone, so that processes that only
-decode need no torch. Not for reading, decoding or scaling (`decode.py`).
+CIFAR-10: mean and flip; in training also 4 black pixels on all sides, and a random 32 x 32 patch of the result. ImageNet: mean,
+flip, and a random 224 x 224 patch of the image whose shorter edge measures 256, in training and in testing; `centre_view` is
+for the usual test on the centre. Functions are pure: chance comes from the generator that is passed in. They use numpy alone,
+so that processes that only decode need no torch. Not for reading, decoding or scaling (`decode.py`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Pixels = npt.NDArray[np.uint8]
 def subtract_mean(images: Any, mean: Any) -> Any:
     r"""Pixels less their channel's mean, in units of the full range: :math:`(p - \bar p) / 255`.
 
-    The paper names no scale. In 0..255 a net without BatchNorm that begins as He et al. say answers with logits in the
-    thousands (VGG-A: a loss of 2763 before the first update); in 0..1 it begins near indifference (6.7; ln 1000 = 6.9).
+    The paper names no scale. With pixels in 0..255, a net without BatchNorm and with He's initialisation gives logits in the
+    thousands (VGG-A: a loss of 2763 before the first update). With 0..1 it begins near chance (6.7; ln 1000 = 6.9).
 
     Args:
         images: uint8[..., c, h, w], an array or a tensor on any device.
@@ -35,7 +35,7 @@ def subtract_mean(images: Any, mean: Any) -> Any:
 
 
 def flip(images: Pixels, generator: np.random.Generator) -> Pixels:
-    """Each image of uint8[n, c, h, w] mirrored left to right, or not, with equal chance."""
+    """Mirror each image of uint8[n, c, h, w] left to right with a chance of one half."""
     flipped, mirrored = images.copy(), generator.random(len(images)) < 0.5
     flipped[mirrored] = images[mirrored][..., ::-1]
     return flipped
@@ -60,7 +60,14 @@ def random_patches(images: Pixels, generator: np.random.Generator, padding: int 
 
 
 def random_view(image: Pixels, generator: np.random.Generator, size: int = 224) -> Pixels:
-    """A random patch of one decoded image, uint8[h, w, 3], mirrored with equal chance: uint8[3, size, size]."""
+    """Cut a random patch out of one decoded image, uint8[h, w, 3], and mirror it with a chance of one half.
+
+    Returns:
+        uint8[3, size, size].
+
+    Raises:
+        ValueError: the image is smaller than the patch.
+    """
     height, width = _fitting(image, size)
     top, left = generator.integers(height - size + 1), generator.integers(width - size + 1)
     patch = image[top : top + size, left : left + size]
@@ -68,7 +75,14 @@ def random_view(image: Pixels, generator: np.random.Generator, size: int = 224) 
 
 
 def centre_view(image: Pixels, size: int = 224) -> Pixels:
-    """The patch in the middle of one decoded image, uint8[h, w, 3], as it is: uint8[3, size, size]."""
+    """Cut the patch in the middle out of one decoded image, uint8[h, w, 3], without mirroring.
+
+    Returns:
+        uint8[3, size, size].
+
+    Raises:
+        ValueError: the image is smaller than the patch.
+    """
     height, width = _fitting(image, size)
     top, left = (height - size) // 2, (width - size) // 2
     return _planes(image[top : top + size, left : left + size])

@@ -1,7 +1,7 @@
-"""The arms of `mpca bench data`: the stream, its worker code on JPEGs that lie in memory, torchvision's ImageFolder.
+"""The arms of `mpca bench data`: the stream, its decoding code on JPEGs in memory, and torchvision's ImageFolder.
 
-Each arm is asked in turns for the rate of some images, so that whatever else the machine does falls on all of them. Not for
-what is made of the rates: `mpca.cli.bench.cases.data`.
+The arms measure their rates in turns, so that other load on the machine falls on all of them. Not for comparing the rates:
+`mpca.cli.bench.cases.data`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -24,7 +24,7 @@ from mpca.extras import extras
 
 __all__ = ["Rate", "image_folder", "in_memory", "main", "peak_memory", "streaming"]
 
-#: Images a second, over so many images.
+#: Takes a number of images; gives the images a second over that many.
 Rate = Callable[[int], float]
 
 _BATCH = 32
@@ -50,12 +50,12 @@ def streaming(streamed: Streamed) -> Iterator[Rate]:
     try:
         yield lambda images: _rate_of(batches, images)
     finally:
-        batches.close()  # type: ignore[attr-defined]
+        batches.close()
 
 
 @contextmanager
 def in_memory(data: SplitData, job: Job, workers: int, records: int) -> Iterator[Rate]:
-    """So many processes that do what decoders do and nothing else: no reading, no transport, no batches."""
+    """Decode in `workers` processes, without reading, transport or batches."""
     children = [Child("mpca.data.bench", json.dumps(asdict(job))) for _ in range(workers)]
     try:
         for place, child in enumerate(children):
@@ -81,7 +81,7 @@ def in_memory(data: SplitData, job: Job, workers: int, records: int) -> Iterator
 
 @contextmanager
 def image_folder(folder: str, workers: int, shorter_edge: int, crop: int, mean: list[float]) -> Iterator[Rate]:
-    """torchvision's ImageFolder on the originals, with a DataLoader of as many processes, to the same pixels."""
+    """Read the original files by torchvision's ImageFolder and a DataLoader of `workers` processes, to the same pixels."""
     from torch.utils.data import DataLoader
 
     with extras():
@@ -96,10 +96,10 @@ def image_folder(folder: str, workers: int, shorter_edge: int, crop: int, mean: 
         num_workers=workers,
         drop_last=True,
         persistent_workers=True,
-        multiprocessing_context="spawn",  # a fork would take along what threads of others hold locked
+        multiprocessing_context="spawn",  # a fork would copy locks that other threads hold
     )
 
-    def endless() -> Iterator[Any]:
+    def endless() -> Generator[Any, None, None]:
         while True:
             yield from loader
 
@@ -107,11 +107,11 @@ def image_folder(folder: str, workers: int, shorter_edge: int, crop: int, mean: 
     try:
         yield lambda images: _rate_of(batches, images)
     finally:
-        batches.close()  # type: ignore[attr-defined]
+        batches.close()
 
 
 class _Centred:
-    """A channel's mean subtracted, as the stream does it."""
+    """Subtracts each channel's mean, as the stream does."""
 
     def __init__(self, mean: list[float]) -> None:
         self._mean = mean
@@ -123,9 +123,9 @@ class _Centred:
 
 
 def peak_memory(streamed: Streamed, batch_size: int, images: int) -> dict[str, int]:
-    """Bytes that a stream holds at its largest, all processes together, above what the interpreters need for themselves.
+    """Measure the largest number of bytes that a stream's processes hold together, above those of bare interpreters.
 
-    Proportional sizes (PSS): what processes share counts once. A bare decoding process is measured beside it.
+    Sizes are proportional (PSS), so shared memory counts once. A decoding process that has no work gives the bare size.
     """
     own = psutil.Process()
     before = own.memory_full_info().pss
@@ -145,7 +145,7 @@ def peak_memory(streamed: Streamed, batch_size: int, images: int) -> dict[str, i
             if seen >= images:
                 break
     finally:
-        batches.close()  # type: ignore[attr-defined]
+        batches.close()
     return {"peak_bytes": peak, "first_batch_ms": round(1000 * first_batch_s)}
 
 
@@ -165,7 +165,7 @@ def _bare_decoder() -> int:
 
 
 def main() -> None:
-    """One process of `in_memory`: ``python -m mpca.data.bench FD JOB``."""
+    """Run one process of `in_memory`: ``python -m mpca.data.bench FD JOB``."""
     connection, (text,) = parent()
     job = Job(**json.loads(text))
     jpegs: list[tuple[bytes, int]] = connection.recv()

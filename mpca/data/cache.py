@@ -1,8 +1,8 @@
-"""A local copy of what was read: one ring file of a fixed size, without a name, in which the oldest gives way to the newest.
+"""A local copy of records that were read: one ring file of a fixed size, without a name. New pieces overwrite the oldest.
 
-Without a name the kernel frees it with its process, whatever ends that; so nothing is swept, and a replacement begins with an
-empty copy. Every piece is held against its checksum when it is read; a damaged one is forgotten. A disk that is full or
-fails costs the copy, never the training. For one thread.
+The file has no name, so the kernel frees it when its process ends, for whatever reason. Nothing must be cleaned up, and a
+replacement begins with an empty copy. Each piece's checksum is compared when it is read; a damaged piece is forgotten. When the
+disk is full or fails, the copy is given up and training goes on. For one thread.
 """
 
 from __future__ import annotations
@@ -20,10 +20,15 @@ _log = logging.getLogger("mpca.data")
 
 
 class RecordCache:
-    """Pieces of bytes by number. `hits` and `misses` count what was asked for."""
+    """Pieces of bytes by number. `hits` and `misses` count the calls of `get` that found a piece, or none."""
 
     def __init__(self, limit_bytes: int, folder: str | os.PathLike[str] = ".") -> None:
-        """`folder` is on the disk that is to hold the copy; a run's working folder is, on YARN the container's."""
+        """Make an empty copy.
+
+        Args:
+            limit_bytes: size of the file; 0 keeps nothing.
+            folder: a folder on the disk that holds the copy. The default is the working folder (on YARN the container's).
+        """
         self.limit_bytes = limit_bytes
         self.hits = self.misses = 0
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0) if limit_bytes else None  # noqa: SIM115
@@ -31,7 +36,7 @@ class RecordCache:
         self._head = 0  # where the next piece goes
 
     def get(self, number: int) -> bytes | None:
-        """A piece as it was put there; None when it is not there any more."""
+        """The piece of that number; None when the copy does not hold it."""
         if self._file is None or number not in self._pieces:
             self.misses += 1
             return None
@@ -50,7 +55,7 @@ class RecordCache:
         return data
 
     def put(self, number: int, data: bytes) -> None:
-        """Keep a piece, in the place of the oldest ones."""
+        """Keep a piece, and forget the oldest ones where it needs their room."""
         if self._file is None or len(data) > self.limit_bytes or number in self._pieces:
             return
         if self._head + len(data) > self.limit_bytes:
@@ -68,7 +73,7 @@ class RecordCache:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the pieces that can be asked for."""
+        """Bytes of all pieces in the copy."""
         return sum(length for _, length, _ in self._pieces.values())
 
     def close(self) -> None:
@@ -85,7 +90,7 @@ class RecordCache:
         self.close()
 
     def _forget(self, start: int, end: int) -> None:
-        """Pieces that lie in this part of the ring: behind its head they are the oldest, in order."""
+        """Forget the pieces in this part of the ring. Behind the head lie the oldest ones, in order."""
         while self._pieces:
             number, (offset, length, _) = next(iter(self._pieces.items()))
             if offset >= end or offset + length <= start:

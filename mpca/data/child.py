@@ -1,8 +1,8 @@
-"""Child processes that do a piece of work and may die of it: started, told, heard, and ended with their parent.
+"""Child processes that do a piece of work and may die of it.
 
-A child is a fresh interpreter with one end of a socket pair; the other end's closing, by whatever end of the parent, is its
-end. Not `multiprocessing`: a fork of a process that has threads and torch in it is not safe, its spawn starts the user's
-script once more, and its pools break as a whole when one child does.
+A child is a fresh interpreter that holds one end of a socket pair. It ends when the other end closes, so it never outlives
+its parent. This is not `multiprocessing`: a fork is unsafe in a process with threads and torch, a spawn runs the user's
+script again, and a pool breaks as a whole when one child dies.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Child", "Died", "Done", "Said", "parent", "serve", "work"]
 
 
 class Child:
-    """``python -m MODULE FD ARGUMENTS...``; what it prints goes where ours goes."""
+    """``python -m MODULE FD ARGUMENTS...``. Its output goes to our stderr."""
 
     def __init__(self, module: str, *arguments: object, pass_fds: Iterable[int] = ()) -> None:
         ours, theirs = socket.socketpair()
@@ -37,7 +37,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # a stray print must not end up in the JSON on our stdout
                 pass_fds=(theirs.fileno(), *pass_fds),
-                # One child a core: threads of numpy's libraries inside of each would only fight.
+                # There is one child per core, so threads of numpy's libraries would only compete.
                 env=child_environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1"),
             )
         self.connection = Connection(ours.detach())
@@ -47,11 +47,11 @@ class Child:
         return self._process.pid
 
     def kill(self) -> None:
-        """End it at once; whoever reads from its connection then sees the end."""
+        """End the process at once; its connection then reads as ended."""
         self._process.kill()
 
     def reap(self) -> str:
-        """Close the connection, wait for its end, and say how it ended."""
+        """Close the connection, wait until the process ends, and say how it ended."""
         self.connection.close()
         try:
             code = self._process.wait(CHILD_END_S)
@@ -65,7 +65,7 @@ class Child:
 
 def parent() -> tuple[Connection, list[str]]:
     """In the child: the connection to the parent, and the other arguments."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to act on
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     return Connection(int(sys.argv[1])), sys.argv[2:]
 
 
@@ -74,7 +74,7 @@ def parent() -> tuple[Connection, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a child said in the middle of a task."""
+    """A child sent a value in the middle of a task."""
 
     task: Any
     value: Any
@@ -82,7 +82,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What came of a task."""
+    """A task is done; this is its result."""
 
     task: Any
     value: Any
@@ -90,14 +90,18 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """The child died in this task, which whoever reads this may give out again."""
+    """The child died in this task. The caller may add the task again."""
 
     task: Any
     reason: str
 
 
 def serve(function: Callable[[Any, Callable[[Any], None]], Any]) -> None:
-    """In the child: do tasks until the parent ends; `function` gets a task and what to say things with."""
+    """In the child: do tasks until the parent ends.
+
+    Args:
+        function: takes a task, and a function that sends a value to the parent; returns the task's result.
+    """
     connection, _ = parent()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
@@ -112,7 +116,12 @@ def serve(function: Callable[[Any, Callable[[Any], None]], Any]) -> None:
 
 
 def work(module: str, tasks: deque[Any], processes: int) -> Iterator[Said | Done | Died]:
-    """Do tasks, which are given out from the left, by so many children that run `serve`; tasks may be added meanwhile.
+    """Do tasks in child processes that run `serve`.
+
+    Args:
+        module: the child's module.
+        tasks: are taken from the left; the caller may add some while it iterates.
+        processes: number of children.
 
     Raises:
         MpcaError: a task raised in its child; the text ends with the traceback.
@@ -124,7 +133,7 @@ def work(module: str, tasks: deque[Any], processes: int) -> Iterator[Said | Done
             while tasks and (idle or len(busy) < processes):
                 child = idle.pop() if idle else Child(module)
                 task = tasks.popleft()
-                with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the end is read below
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the child's death is read below
                     child.connection.send(task)
                 busy[child.connection] = child, task
             for ready in wait(list(busy)):

@@ -1,8 +1,8 @@
 """CIFAR-10 as the paper trains on it (section 6.2): 45,000 images to train on, 5,000 withheld, 10,000 to test on.
 
-Means are those of the training split. Training images get a new patch and flip at every look, drawn from the agent's own
-seed (in a data worker: from the worker's); test images are flipped at random once, by the seed of the split, as the paper
-flips all images, so that every evaluation sees the same ones. Not for the files: `cifar10_files.py`.
+Means are those of the training split. A training image gets a new patch and flip each time that it is read, drawn from the
+agent's own seed (in a data worker: from the worker's). The paper flips test images too. Here they are flipped once, by the seed
+of the split, so that all evaluations see the same images. Not for the files: `cifar10_files.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Augmented", "cifar10"]
 
 
 def cifar10(split: str, seed: int, path: str, flip_test: bool) -> TensorDataset:
-    """One split: float32[n, 3, 32, 32] with labels, int64[n]; of "train" in batches, or one by one, of an `Augmented`.
+    """Load one split: float32[n, 3, 32, 32] with labels, int64[n]. The split "train" is an `Augmented`.
 
     Raises:
         ConfigError: files that are missing or damaged.
@@ -39,9 +39,9 @@ def cifar10(split: str, seed: int, path: str, flip_test: bool) -> TensorDataset:
 
 
 class Augmented(TensorDataset):
-    """Raw images that are cropped, flipped and centred when they are asked for. An index may be a list of them.
+    """Images that are cropped, flipped and centred when they are read. An index may be a list of indices.
 
-    `tensors` are the raw ones: uint8[n, 3, 32, 32] and int64[n].
+    `tensors` holds the raw images and labels: uint8[n, 3, 32, 32] and int64[n].
     """
 
     def __init__(self, images: Any, labels: Any, mean: Any) -> None:
@@ -58,7 +58,7 @@ class Augmented(TensorDataset):
         return torch.from_numpy(subtract_mean(views, self._mean)).reshape(raw.shape), labels[index]
 
     def _generator(self) -> np.random.Generator:
-        """Seeded as torch is, anew in each process: data workers begin as copies of one another."""
+        """A generator seeded from torch's seed, anew in each process, since data workers begin as copies of one another."""
         if self._chance is None or self._process != os.getpid():
             self._process, self._chance = os.getpid(), np.random.default_rng(torch.initial_seed())
         return self._chance

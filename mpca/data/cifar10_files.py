@@ -1,7 +1,7 @@
-"""CIFAR-10's own files, in both forms in which they are given out: binary (`.bin`) and Python pickles.
+"""CIFAR-10's own files, in both published forms: binary (`.bin`) and Python pickles.
 
-The pickles are read without letting them make or call anything: numpy's classes are replaced by holders of bytes, and every
-other name is refused. Not for splits, means or augmentation: `cifar10.py`.
+A pickle cannot run code here: small classes of this module stand in for numpy's, and every other name is refused. Not for
+splits, means or augmentation: `cifar10.py`.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _Bytes = npt.NDArray[np.uint8]
 
 
 def read(path: str, names: tuple[str, ...]) -> tuple[_Bytes, _Bytes]:
-    """Images, uint8[n, 3, 32, 32], and labels, uint8[n], of some files of the folder.
+    """Read images, uint8[n, 3, 32, 32], and labels, uint8[n], from some files of the folder.
 
     Raises:
-        ConfigError: a file is missing, of a wrong size, no pickle of plain data, or has a label out of range.
+        ConfigError: a file is missing, has a wrong size, is no pickle of plain data, or has a label out of range.
     """
     parts = [_file(_found(path, name)) for name in names]
     return np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])
 
 
 def samples(path: str) -> dict[str, int]:
-    """How many samples each split has; reads all files, so that what is wrong in them is said before a run starts.
+    """Count the samples of each split. It reads all files, so that damaged ones are reported before a run starts.
 
     Raises:
-        ConfigError: as `read`; or files of unequal length, of which some were cut off; or a class that has no image.
+        ConfigError: as `read`; or the files' lengths differ, since some were cut off; or a class has no image.
     """
     labels = {name: read(path, (name,))[1] for name in (*TRAIN, *TEST)}
     lengths = {name: len(one) for name, one in labels.items()}
@@ -60,7 +60,7 @@ def samples(path: str) -> dict[str, int]:
 
 
 def withheld(labels: npt.NDArray[Any], seed: int) -> npt.NDArray[np.bool_]:
-    """Which training images are kept back for validation: as many of each class, drawn by the seed."""
+    """Which training images are kept for validation: an equal number of each class, drawn by the seed."""
     mask = np.zeros(len(labels), dtype=np.bool_)
     for label in range(CLASSES):
         of_class = np.flatnonzero(labels == label)
@@ -127,11 +127,11 @@ class _Type:
         self.code = _text(arguments[0]) if arguments else None
 
     def __setstate__(self, state: Any) -> None:
-        """Byte order and the like: of no matter to single bytes."""
+        """Ignore byte order and the like, which single bytes do not have."""
 
 
 class _Array:
-    """Stands for numpy's ndarray: keeps its state, and makes an array of plain bytes of it."""
+    """Stands for numpy's ndarray: keeps its state, and turns it into an array of plain bytes."""
 
     def __init__(self) -> None:
         self._state: Any = None
@@ -140,7 +140,7 @@ class _Array:
         self._state = state
 
     def pixels(self) -> _Bytes | None:
-        """The array's bytes, if it is one of uint8 in C order."""
+        """The array's bytes; None unless it is uint8 in C order."""
         if not isinstance(self._state, tuple) or len(self._state) != 5:
             return None
         *_, kind, is_fortran, content = self._state
@@ -167,7 +167,7 @@ _STANDINS: dict[tuple[str, str], Callable[..., Any]] = {
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Numbers, bytes, lists, dictionaries, and arrays as holders of bytes; nothing else."""
+    """Reads numbers, bytes, lists, dictionaries and arrays of bytes; nothing else."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _STANDINS:

@@ -1,8 +1,8 @@
 """One image from its bytes: decoded, scaled, upright, in RGB; or refused with the reason. Not for crops: `augment.py`.
 
-Images a second on one core, of 60 photographs, by libraries that install from wheels alone or (*) need Debian's
-libturbojpeg; scaled to a shorter edge of 256 by what is named, else by torch's `interpolate`; all in turns, in one process
-(`from` is the JPEG's size; 500 x 375 is ImageNet's mean, 341 x 256 what `mpca ingest` writes and training reads):
+The table has images a second on one core, over 60 photographs, measured in turns in one process. The libraries install from
+wheels; (*) also needs Debian's libturbojpeg. The row names what scales to a shorter edge of 256, else torch's `interpolate`
+does. Columns are sizes of the JPEG: 500 x 375 is ImageNet's mean, 341 x 256 what `mpca ingest` writes and training reads.
 
     ================================  =========  =========  ===========
     decoder                           500 x 375  341 x 256  1600 x 1200
@@ -16,9 +16,9 @@ libturbojpeg; scaled to a shorter edge of 256 by what is named, else by torch's 
     Pillow 13, draft and resize           337      1272         159
     ================================  =========  =========  ===========
 
-All of them but Pillow are libjpeg-turbo behind a thin door. simplejpeg is the fastest that scales while decoding, comes as
-a wheel, and is strict: a truncated file is an error, which torchvision and OpenCV fill with grey. PyTurboJPEG 2 refuses
-Debian 12's library. cv2's linear resize is faster yet (750), and aliases.
+All but Pillow are thin wrappers of libjpeg-turbo. simplejpeg is the fastest that scales while it decodes, comes as a wheel, and
+is strict: a truncated file is an error, where torchvision and OpenCV fill the rest with grey. PyTurboJPEG 2 refuses Debian 12's
+library. cv2's linear resize is faster (750), but aliases.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ __all__ = ["MAX_PIXELS", "MAX_SCANS", "decode"]
 
 Pixels = npt.NDArray[np.uint8]
 
-#: What a header may declare. ImageNet's largest have less than half of it; a bomb is some kilobytes that become gigabytes.
+#: Most pixels that a header may declare. ImageNet's largest image has less than half; a bomb turns kilobytes into gigabytes.
 MAX_PIXELS = 50_000_000
-#: A progressive JPEG has about ten; every further one is a pass over all pixels for a few bytes.
+#: Most scans of a JPEG. A progressive one has about ten; each further scan costs a pass over all pixels for a few bytes.
 MAX_SCANS = 100
-#: Pixels times scans: ten passes over the largest picture, 4 s of a core.
+#: Most pixels times scans: ten passes over the largest picture, 4 s of a core.
 MAX_PASSES = 10 * MAX_PIXELS
-#: Bytes of pixels for each byte of a PNG, above a picture of `_PLAIN_PNG`. Photographs have 1 to 5, drawings 100; zlib's bombs
-#: have 1,000: a blank one of 143 KB and 49 million pixels took 5.4 s of a core.
+#: Most bytes of pixels per byte of a PNG, for pictures above `_PLAIN_PNG`. Photographs have 1 to 5, drawings 100, zlib bombs
+#: 1,000: a blank picture of 143 KB and 49 million pixels took 5.4 s of a core.
 MAX_INFLATION = 250
 _PLAIN_PNG = 16 << 20
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by its colour type
@@ -58,17 +58,17 @@ _LESS_IS_SLOWER = 2  # below 1/2 libjpeg-turbo has no vector code for scaled blo
 def decode(jpeg: bytes, shorter_edge: int) -> Pixels:
     """Decode an image and scale it, up or down, so that its shorter edge measures `shorter_edge` pixels.
 
-    Converted: baseline and progressive JPEG in YCbCr, RGB or grey (three equal channels); CMYK and YCCK, in Adobe's inverted
-    sense; EXIF orientation (applied; an EXIF segment that cannot be read counts as none); bytes after the end of the image,
-    such as further pictures (ignored); a still PNG of at most 8 bits a channel under a JPEG's name, ImageNet has one (without
-    its transparency).
+    Accepted: baseline and progressive JPEG in YCbCr, RGB or grey (becomes three equal channels); CMYK and YCCK in Adobe's
+    inverted form; a still PNG of at most 8 bits a channel under a JPEG's name, of which ImageNet has one (its transparency is
+    dropped). EXIF orientation is applied; an EXIF segment that cannot be read counts as none. Bytes after the end of the
+    image, such as further pictures, are ignored.
 
     Refused: empty and truncated bytes, everything that is neither JPEG nor PNG (text, GIF, WebP), more than 8 bits a channel,
     animations, more than `MAX_PIXELS` pixels (declared, or after scaling), `MAX_SCANS` scans or `MAX_PASSES`, a PNG that
-    inflates to `MAX_INFLATION` times its bytes, damage that the decoder notices. Damage that still makes a valid code is not
-    noticed: that is what a record's checksum is for.
+    inflates to `MAX_INFLATION` times its bytes, and damage that the decoder notices. Damage that is still valid code goes
+    unnoticed here; a record's checksum finds it.
 
-    Equal bytes give equal pixels. Scaling uses torch, which is imported only when there is something to scale.
+    Equal bytes give equal pixels. Scaling uses torch, which is imported only when an image needs scaling.
 
     Returns:
         uint8[h, w, 3], contiguous; the longer edge is rounded down, as torchvision's Resize does.
@@ -128,7 +128,7 @@ def _orientation(exif: bytes) -> int:
             warnings.simplefilter("ignore")
             parsed.load(exif)
             found = parsed.get(_ORIENTATION, 1)
-    except Exception:  # damaged EXIF makes Pillow raise nearly anything; the pixels are none the worse for it
+    except Exception:  # damaged EXIF makes Pillow raise nearly anything; the pixels may still be good
         return 1
     return found if found in _TURNS else 1
 
@@ -166,11 +166,11 @@ def _scaled(pixels: Pixels, shorter_edge: int) -> Pixels:
 
     size = (shorter_edge * height // shorter, shorter_edge * width // shorter)
     planes = torch.from_numpy(pixels).permute(2, 0, 1)[None]
-    scaled = interpolate(planes, size=size, mode="bilinear", antialias=True)  # a triangle as wide as the step, as Pillow's
+    scaled = interpolate(planes, size=size, mode="bilinear", antialias=True)  # a triangle filter as wide as Pillow's
     return scaled[0].permute(1, 2, 0).numpy()
 
 
-#: EXIF orientation -> what brings the picture upright.
+#: EXIF orientation -> function that turns the picture upright.
 _TURNS: dict[int, Any] = {
     1: lambda p: p,
     2: lambda p: p[:, ::-1],

@@ -23,7 +23,7 @@ TEST_IMAGES = 360
 
 
 def _read() -> np.ndarray:
-    """float64[1797, 65]: 64 pixels of 0 to 16 and the label. The package's file; importing the package costs 2.8 s of CPU."""
+    """Read float64[1797, 65]: 64 pixels of 0 to 16, and the label. Importing scikit-learn would cost 2.8 s of CPU."""
     require("sklearn")
     package = find_spec("sklearn")
     assert package is not None
@@ -33,7 +33,7 @@ def _read() -> np.ndarray:
 
 
 def digits(split: str, seed: int) -> TensorDataset:
-    """The "train" (1,437) or "test" (360) images, float32[n, 1, 8, 8], with their labels, int64[n]."""
+    """Load the "train" (1,437) or "test" (360) images, float32[n, 1, 8, 8], with their labels, int64[n]."""
     rows = _read()
     images, labels = rows[:, :-1].astype(np.float32), rows[:, -1].astype(np.int64)
     train, test = stratified_split(labels, TEST_IMAGES, seed)

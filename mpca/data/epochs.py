@@ -1,10 +1,14 @@
-"""The epochs of a data set that torch's loader reads: which one is next, and among how many agents it is dealt.
+"""The epochs of a data set that torch's loader reads: which epoch is next, and how many agents share it.
 
-By the membership that the agent was told last (`plan.py`), an epoch at a time: those who begin an epoch have all of its
-samples between them. *Losing an agent* costs what it had not read of the epochs that anybody had begun by then; the next
-one is dealt to the living. *Joining*, and *going on from a backup*: from the next epoch that nobody has begun, or from the
-one that the earlier attempt was in. Whoever begins an epoch before it hears of a change deals it as before; of that epoch
-some samples are read twice or not at all.
+An agent decides once per epoch, by the newest membership that it has received (`plan.py`). The agents that begin an epoch
+share all of its samples.
+
+* *An agent is lost*: its unread samples of all epochs that any agent had begun are not read. The living agents share the
+  next epoch.
+* *An agent joins*: it takes part from the next epoch that no agent has begun.
+* *The run resumes from a backup*: it begins with the epoch that the earlier attempt was in.
+* *An agent begins an epoch before it hears of a change*: it takes its share by the old membership. Some samples of that
+  epoch are then read twice or not at all.
 
 Not for what a share is: `share.py`, `share_iterable.py`.
 """
@@ -21,7 +25,7 @@ __all__ = ["EpochPart", "Epochs"]
 
 
 class EpochPart(NamedTuple):
-    """One epoch of this agent: its rank among those who begin it."""
+    """One epoch of this agent: its rank among the agents that begin the epoch, and their number."""
 
     epoch: int
     rank: int
@@ -29,24 +33,24 @@ class EpochPart(NamedTuple):
 
 
 class Epochs:
-    """`parts` goes on where it ended, so that a data set that is gone through again is so in its next epoch."""
+    """Counts epochs. A second call of `parts` continues with the next epoch, so a second iteration reads new epochs."""
 
     def __init__(self, agent: int, agents: int, epochs: int | None, membership: Membership | None = None) -> None:
         self.agent, self.agents = agent, agents
         self._epochs = epochs
         self._members = membership or Membership.of(agents)
         self._next = self._members.first(agent)
-        #: Epoch that the caller is in, and 0: see `plan.Loss`. What it has of it is not told.
+        #: The caller's epoch, and 0 for `plan.Loss.done`: how far it is inside of the epoch is not reported.
         self.position = (self._next, 0)
-        #: Newest epoch of which something was asked for already.
+        #: Newest epoch of which samples were requested.
         self.ahead = self._next
 
     def update_members(self, membership: Membership) -> None:
-        """Take in that agents were lost or joined; counts from the next epoch on."""
+        """Replace the membership, from the next epoch on."""
         self._members = membership
 
     def parts(self) -> Iterator[EpochPart]:
-        """So many as there are to be; without end if that is not said."""
+        """Yield as many epochs as the constructor was given; without end for None."""
         for _ in count() if self._epochs is None else range(self._epochs):
             epoch = self.ahead = max(self._next, self._members.first(self.agent))
             self._next = epoch + 1
@@ -56,12 +60,12 @@ class Epochs:
         begin = self._members.begin(epoch)
         if self.agent in begin:
             return EpochPart(epoch, begin.index(self.agent), len(begin))
-        return EpochPart(epoch, self.agent, self.agents)  # it was given up, and whoever did that will end it
+        return EpochPart(epoch, self.agent, self.agents)  # the driver counts this agent as lost, and will end it
 
     def coming(self) -> tuple[EpochPart, int]:
-        """The next epoch, as the membership is now, and how many an iteration has; 1 if it has no end."""
+        """The next epoch by the present membership, and the number of epochs of an iteration; 1 if it has no end."""
         return self._part(max(self._next, self._members.first(self.agent))), 1 if self._epochs is None else self._epochs
 
     def handed(self, epoch: int) -> None:
-        """The caller has something of that epoch."""
+        """Note that the caller has received samples of that epoch."""
         self.position = (epoch, 0)

@@ -1,7 +1,7 @@
-"""A split gone through from beginning to end, again and again, by the same decoding processes: what an evaluator needs.
+"""Repeated passes over a whole split by the same decoding processes, for evaluation.
 
-Each pass gives the same batches: the views of the first epoch. Starting decoders takes a second or more, which is longer
-than many an evaluation; so they stay between passes, idle. Not for training: `stream.py`.
+Each pass gives the same batches: the views of the first epoch. Decoders stay idle between passes, since starting them takes a
+second or more, which is longer than many evaluations. Not for training: `stream.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ __all__ = ["EvaluationLoader"]
 
 
 class EvaluationLoader:
-    """Each iteration is a pass, one at a time. Close it when done; one that ends early starts anew with the next."""
+    """Each iteration is one pass; only one may run at a time. After a pass that ends early the next starts new decoders.
+
+    Close it when done.
+    """
 
     def __init__(self, streamed: Streamed, batch_size: int, max_bad_fraction: float = 0.0) -> None:
         self._streamed, self._batch_size, self._max_bad = streamed, batch_size, max_bad_fraction
@@ -35,10 +38,10 @@ class EvaluationLoader:
         self._failed: BaseException | None = None
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batches of all records, the last one smaller.
+        """Yield batches of all records; the last batch may be smaller.
 
         Raises:
-            BadRecords: too many of them.
+            BadRecords: more records are bad than `max_bad_fraction` allows.
             OSError: the storage failed.
         """
         if self._decoders is None:
@@ -51,7 +54,7 @@ class EvaluationLoader:
             yield from self._batches(BadTally(reader.share_records, self._max_bad))
             whole = self._failed is None
         finally:
-            if not whole:  # what was left undone is nobody's
+            if not whole:  # the next pass must not receive this one's remaining records
                 self.close()
             feeder.join()
         if self._failed is not None:
@@ -102,7 +105,7 @@ class EvaluationLoader:
                     return
         except BaseException as error:
             self._fail(error)
-            self._feed.close()  # so that nobody waits for more
+            self._feed.close()  # ends the wait of all threads that want records
 
     def _batches(self, tally: BadTally) -> Iterator[tuple[Tensor, Tensor]]:
         batch = self._form.batch(self._batch_size)

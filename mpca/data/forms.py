@@ -1,6 +1,6 @@
-"""What is made of a record: images are decoded by processes, numbers are parsed by a thread. Batches of both, as tensors.
+"""The forms of records: processes decode images, a thread parses numbers, and batches of both become tensors.
 
-A form is what `stream.py` and `evaluation_loader.py` ask for decoders and batches. Not for reading: `stream_reader.py`.
+`stream.py` and `evaluation_loader.py` get decoders and batches from a form. Not for reading: `stream_reader.py`.
 """
 
 from __future__ import annotations
@@ -32,34 +32,35 @@ class Source(Protocol):
     def results(self) -> Iterator[Result]: ...
 
     def pids(self) -> list[int]:
-        """Of its processes."""
+        """Ids of its processes."""
         ...
 
     def close(self) -> None:
-        """End what it started; safe to call twice."""
+        """End its processes; safe to call twice."""
         ...
 
 
 class Form(Protocol):
-    """What the records of a split are."""
+    """The form of a split's records."""
 
     def decoders(self, feed: RecordQueue, fail: Fail) -> Source:
-        """Started on a feed; `fail` is told when they cannot go on."""
+        """Start decoders on a feed. They call `fail` with the error when they cannot go on."""
         ...
 
     def batch(self, size: int) -> Batch:
-        """Room for so many arrays."""
+        """An empty batch with room for `size` arrays."""
         ...
 
 
 class Batch:
-    """Arrays and their labels on their way into tensors. Each is put where it stays, since a copy of it costs as decoding does.
+    """Arrays and their labels, which become two tensors.
 
-    An image's 0.6 MB of float32 are in the cache while they are made, and the memory is new for every batch: the caller's.
+    Each array is written to its final place at once, since a later copy would cost as much as decoding. An image's 0.6 MB of
+    float32 are in the processor's cache while they are written. Every batch has new memory, which the caller owns.
     """
 
     def __init__(self, size: int, shape: Sequence[int], dtype: Any, put: Callable[[Any, Any], None]) -> None:
-        """`put` fills one row, shape and dtype as told, with what comes of an array."""
+        """`put(row, array)` converts an array into one row of that shape and dtype."""
         self._shape, self._dtype, self._put = (size, *shape), dtype, put
         self._rows: Any = None
         self._labels: list[int] = []
@@ -72,21 +73,21 @@ class Batch:
         return len(self) == self._shape[0]
 
     def add(self, array: Any, label: int) -> None:
-        """One more; the array is free again afterwards."""
+        """Add an array. The caller may reuse the array's memory afterwards."""
         if self._rows is None:
             self._rows = np.empty(self._shape, self._dtype)
         self._put(self._rows[len(self)], array)
         self._labels.append(label)
 
     def take(self) -> tuple[Tensor, Tensor]:
-        """All that were added, at least one; what is added next begins another batch."""
+        """Take the batch, which must hold at least one array; the next array begins another batch."""
         tensors = torch.from_numpy(self._rows[: len(self)]), torch.tensor(self._labels)
         self._rows, self._labels = None, []
         return tensors
 
 
 def form_of(data: SplitData, options: StreamOptions, seed: int) -> Form:
-    """What a split's manifest says that its records are."""
+    """The form of a split's records, by its manifest."""
     if data.manifest.vectors is not None:
         return Numbers(data.manifest.vectors)
     return Images(data, options, seed)
@@ -114,13 +115,13 @@ class Images:
         return Batch(size, (3, self._job.crop, self._job.crop), np.float32, self._put)
 
     def _put(self, row: Any, view: Any) -> None:
-        # `augment.subtract_mean` in place: the same numbers in a quarter of the time
+        # The same as `augment.subtract_mean`, in place: equal numbers in a quarter of the time.
         np.subtract(view, self._mean, out=row)
         np.divide(row, 255, out=row)
 
 
 class Numbers:
-    """Arrays of one shape, as they were written."""
+    """Arrays of one shape, unchanged."""
 
     def __init__(self, form: VectorForm) -> None:
         self._form = form
@@ -133,14 +134,14 @@ class Numbers:
 
 
 def header(form: VectorForm) -> bytes:
-    """What every file of such an array begins with, in numpy's format."""
+    """The bytes with which numpy's file of such an array begins."""
     out = io.BytesIO()
     np.save(out, np.zeros(form.shape, form.dtype))
     return out.getvalue()[: -np.zeros(form.shape, form.dtype).nbytes]
 
 
 class _Parser:
-    """In the thread that asks: an array is its bytes after a header that all have."""
+    """Parses in the caller's thread: an array is the bytes that follow a header common to all records."""
 
     def __init__(self, feed: RecordQueue, form: VectorForm, fail: Fail) -> None:
         self._feed, self._form = feed, form

@@ -1,8 +1,8 @@
-"""A generated set of photographs in ImageNet's own layout, for tests and benches: a tar of tars, one a class.
+"""A generated set of photographs in ImageNet's own layout, for tests and benches: a tar of tars, one per class.
 
-Made from the two photographs that scikit-learn bundles: crops, warps, blends and colours. A class is a colour cast, a
-photograph and a region of it, and the direction of a warp, so that a small net learns it; the rest of each image is chance.
-Equal arguments give equal bytes (with the same Pillow, which encodes). Not a benchmark of anybody's accuracy.
+Images are crops, warps, blends and colours of the two photographs that scikit-learn bundles. A class is a colour cast, a region
+of a photograph, and the direction of a warp, so that a small net can learn it; the rest of each image is random.
+Equal arguments give equal bytes (with the same version of Pillow, which encodes). Not a benchmark of accuracy.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ __all__ = ["generate", "image"]
 
 _SMALLEST, _LARGEST = 300, 600  # pixels of an edge
 _WARPED = 480  # pixels of an edge of a warped region
-_NOISE = 7.0  # deviation of the grain, without which enlarged crops are too smooth: photographs hold 0.25 bytes a pixel
+_NOISE = 7.0  # deviation of the grain; enlarged crops without it are too smooth (photographs have 0.25 bytes per pixel)
 
 
 def generate(
     target: Path, images: int, classes: int, seed: int, processes: int, on_class: Callable[[int], None] = lambda images: None
 ) -> int:
-    """Write the outer tar; returns its bytes. A file that exists is replaced when the new one is whole.
+    """Write the outer tar, and return its size in bytes. An existing file is replaced once the new one is complete.
 
     Args:
-        on_class: called with the images of a class when it is written.
+        on_class: called with the number of a class's images when the class is written.
     """
     require("PIL", "sklearn")
     if not 1 <= classes <= images:
@@ -111,12 +111,13 @@ def _photographs() -> tuple[Image.Image, Image.Image]:
     with extras():
         from sklearn.datasets import load_sample_image
 
-    return tuple(Image.fromarray(load_sample_image(name)) for name in ("china.jpg", "flower.jpg"))  # type: ignore[return-value]
+    china, flower = (Image.fromarray(load_sample_image(name)) for name in ("china.jpg", "flower.jpg"))
+    return china, flower
 
 
 @lru_cache(maxsize=1)
 def _grain() -> npt.NDArray[np.int16]:
-    """Noise, twice as large as an image, so that no two images need have the same."""
+    """Noise, twice as large as an image, so that images can have different parts of it."""
     edge = 2 * _LARGEST
     return np.random.default_rng(7).normal(0.0, _NOISE, (edge, edge, 3)).astype(np.int16)
 
@@ -125,7 +126,7 @@ def _grain() -> npt.NDArray[np.int16]:
 def _warped(photograph: int, kind: int, variant: int) -> Image.Image:
     """A region of a photograph as a slanted quadrilateral; `kind` says which region, and which way it leans.
 
-    Kept, since Pillow takes four times as long for it as for all the rest of an image.
+    Results are kept, since this step takes Pillow four times as long as all other steps of an image.
     """
     rng = np.random.default_rng((8, photograph, kind, variant))
     picture = _photographs()[photograph]
@@ -149,7 +150,7 @@ def _crop(rng: np.random.Generator, picture: Image.Image, width: int, height: in
 
 
 def _cast(hue: float, brightness: float) -> tuple[float, ...]:
-    """A colour matrix: the picture as it is, leaning towards one hue."""
+    """A colour matrix that shifts a picture towards one hue."""
     tint = colorsys.hsv_to_rgb(hue % 1.0, 0.6, 1.0)
     rows = []
     for channel, share in enumerate(tint):

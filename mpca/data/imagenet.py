@@ -1,9 +1,9 @@
-"""`data.name = "imagenet"`: what `mpca ingest` wrote to `data.path`, streamed. Any set of labelled images can be that.
+"""`data.name = "imagenet"` streams any set of labelled images that `mpca ingest` wrote to `data.path`.
 
-And `data.name = "vectors"`: numbers that `mpca.ingest_dataframe` wrote there.
+`data.name = "vectors"` streams numbers that `mpca.ingest_dataframe` wrote there.
 
-A run is evaluated on "test": the images that were ingested for that, as the paper does it (6.2); where there are none, on
-"validation", what was withheld of each class.
+A run is evaluated on "test": images that were ingested for that, as in the paper (6.2). Without such images it is evaluated on
+"validation": the images that were withheld from each class.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["imagenet", "options", "samples"]
 
 
 def imagenet(split: str, seed: int, path: str, options: StreamOptions, numbers: bool = False) -> Streamed:
-    """A split, opened; of images, or of numbers.
+    """Open a split of images, or of numbers.
 
     Raises:
-        ConfigError: no data set in `path`, or one of the other kind; a class is missing, a label out of range.
+        ConfigError: `path` holds no data set, or one of the other kind; a class is missing; a label is out of range.
         EnvironmentRefused: nothing is installed that decodes images.
     """
     from mpca.data.stream import Streamed
@@ -50,10 +50,10 @@ def _check_kind(path: str, manifest: Manifest, numbers: bool) -> None:
 
 
 def samples(path: str, numbers: bool = False) -> dict[str, int]:
-    """Records by split, all of it looked at as `imagenet` would.
+    """Count the records of each split, after the checks that `imagenet` makes.
 
     Raises:
-        ConfigError: as there; or nothing was withheld that a run could be evaluated on.
+        ConfigError: as `imagenet`; or there is no split to evaluate a run on.
     """
     with opened(path) as store:
         manifest = load_manifest(store)
@@ -65,10 +65,10 @@ def samples(path: str, numbers: bool = False) -> dict[str, int]:
 
 
 def options(workers: int, read_ahead: str, cache: str, crop: int, shorter_edge: int, test_view: str) -> StreamOptions:
-    """The keys of [data] as numbers; sizes are texts with their unit.
+    """Convert keys of [data] to numbers; sizes are texts with a unit.
 
     Raises:
-        ConfigError: a value that cannot be.
+        ConfigError: a value is not allowed.
     """
     sizes = {key: _size(key, text) for key, text in (("read_ahead", read_ahead), ("cache", cache))}
     return StreamOptions(workers=workers, crop=crop, shorter_edge=shorter_edge, test_view=test_view, **sizes)

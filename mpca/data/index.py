@@ -1,12 +1,12 @@
-"""The index of a split: where each record's JPEG lies in its shard, its checksum, label and key. One text file a split.
+"""The index of a split: where each record's JPEG lies in its shard, its checksum, label and key. One text file per split.
 
 ::
 
     mpca-index 1
-    shard TAB offset TAB length TAB crc32 TAB label TAB key        one line a record, in the order of shards and offsets
+    shard TAB offset TAB length TAB crc32 TAB label TAB key        one line per record, in the order of shards and offsets
 
-Offsets are those of the JPEG's own bytes in the tar, so that one ranged read fetches it; the checksum is zlib's CRC-32 of
-them, in hexadecimal. Held as columns: 30 bytes and the key a record. Not for reading shards: `shards.py` does.
+An offset is that of the JPEG's own bytes in the tar, so that one ranged read fetches them. The checksum is zlib's CRC-32 of
+these bytes, in hexadecimal. Memory holds columns: 30 bytes and the key per record. Not for reading shards: `shards.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Entry:
 
 
 class Index:
-    """All records of a split; `starts[i]` is the number of shard i's first record, `starts[-1]` how many there are."""
+    """All records of a split. `starts[i]` is the number of shard i's first record, `starts[-1]` the number of records."""
 
     def __init__(self, rows: Iterable[tuple[int, int, int, int, int, str]], shards: int) -> None:
         keys = bytearray()
@@ -62,10 +62,15 @@ class Index:
 
     @classmethod
     def parse(cls, data: bytes, shards: int, name: str) -> Index:
-        """The index that a file holds; `name` is the file's, for the error.
+        """Parse an index.
+
+        Args:
+            data: the file's bytes.
+            shards: number of the split's shards.
+            name: the file's name, for errors.
 
         Raises:
-            ConfigError: not an index, or a line of it is damaged.
+            ConfigError: not an index, or a line is damaged.
         """
         if not data.startswith(HEADER):
             raise ConfigError(f"not an index of this version: {name} begins {data[: len(HEADER)]!r} instead of {HEADER!r}")

@@ -1,8 +1,8 @@
-"""From images as they come to shards, index and manifest: shuffled once, by several processes, and resumable.
+"""Ingest: writes source images as shards, indexes and a manifest. Several processes do it, and it can be resumed.
 
-What goes into which shard follows from the source's listing and the options alone, so an ingest that was broken off goes on
-with the shards that have no note yet (`ingest_worker.py`). The manifest comes last: before it there is no data set.
-Not for reading what was written: `stream.py`.
+Images are shuffled once. The source's listing and the options alone decide which image goes into which shard, so an interrupted
+ingest resumes with the shards that have no note yet (`ingest_worker.py`). The manifest is written last: a folder without it is
+no data set. Not for reading shards: `stream.py`.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from mpca.storage import Store
 __all__ = ["Ingested", "Options", "begin", "check_withheld", "finish", "ingest", "look"]
 
 _PLAN = f"{WORK}/plan.json"
-_STARTS = 3  # a process that dies so often without reading anything will go on doing so
+_STARTS = 3  # after this many deaths of a process before it reads anything, more attempts are useless
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What decides what is written."""
+    """Options that change the shards."""
 
     seed: int = 0
-    shorter_edge: int = 0  # encode again with the shorter edge at so many pixels; 0: the bytes as they are
+    shorter_edge: int = 0  # pixels of the shorter edge of images that are encoded again; 0 keeps the bytes
     withheld: int = 0  # images of each class that go into the validation split
     shard_bytes: int = 120 << 20  # with its index a shard fits into one block of HDFS
 
@@ -65,7 +65,7 @@ class Options:
 @dataclass(frozen=True, slots=True)
 class Ingested:
     manifest: Manifest
-    found: str  # "new", "resumed" or "finished": what there was in the target
+    found: str  # state of the target before: "new", "resumed" (unfinished) or "finished"
 
 
 def ingest(
@@ -76,15 +76,19 @@ def ingest(
     on_progress: Callable[[int, int], None] = lambda done, of: None,
     test: Path | None = None,
 ) -> Ingested:
-    """Ingest, go on with it, or find it finished.
+    """Ingest a source, resume an unfinished ingest, or find a finished one.
 
     Args:
-        on_progress: called with the images that are done, and all of them.
-        test: images of the same classes that are only evaluated on, as a split of their own.
+        source: a tar of tars, a folder with a folder per class, or a CSV: see `ingest_sources`.
+        target: folder of the data set: a path, or a URL of HDFS.
+        processes: number of decoding processes.
+        on_progress: called with the number of images that are done, and of all.
+        test: images of the same classes for a split "test", which is for evaluation alone.
 
     Raises:
         ConfigError: not a source; the target holds something else; a class lost all of its images.
         EnvironmentRefused: nothing is installed that decodes images.
+        MpcaError: the decoding process does not start, or another ingest removed a note.
     """
     require("simplejpeg", "PIL")
     images = listing(source)
@@ -101,10 +105,13 @@ def ingest(
 
 
 def look(store: Store, target: str, digest: str) -> tuple[str, Manifest | None]:
-    """What there is in a target that is to hold the data of that digest: "new", "resumed", or "finished" with its manifest.
+    """The state of a target: "new", "resumed" (unfinished), or "finished" with its manifest.
+
+    Args:
+        digest: of the source and the options that the target is for.
 
     Raises:
-        ConfigError: it holds something else.
+        ConfigError: the target holds something else.
     """
     if store.exists(MANIFEST):
         manifest = load_manifest(store)
@@ -113,7 +120,7 @@ def look(store: Store, target: str, digest: str) -> tuple[str, Manifest | None]:
         return "finished", manifest
     if not store.exists(_PLAN):
         if store.names(""):
-            raise ConfigError(f"{target} is not empty, and what is in it is not of an ingest: use another folder")
+            raise ConfigError(f"{target} is not empty, and holds no ingest: use another folder")
         return "new", None
     if json.loads(store.read(_PLAN) or b"{}").get("source") != digest:
         raise ConfigError(
@@ -123,18 +130,18 @@ def look(store: Store, target: str, digest: str) -> tuple[str, Manifest | None]:
 
 
 def begin(store: Store, digest: str) -> None:
-    """Note down whose ingest it is, before anything is written of it."""
+    """Write down which source and options the ingest has, before its first shard."""
     store.write(_PLAN, json.dumps({"source": digest}).encode())
 
 
 def _labelled(tests: Listing, classes: list[str], source: Path) -> list[Item]:
-    """The items of another listing with the labels of these classes."""
+    """The items of the test listing, with the labels of the training classes."""
     labels = {name: label for label, name in enumerate(classes)}
     unknown = [name for name in tests.classes if name not in labels]
     if unknown:
         raise ConfigError(
-            f"{len(unknown)} classes of {source} are none to train on: {', '.join(unknown[:10])}; "
-            "a class has the same name in both: its folder's, its tar's, or the label in the CSV"
+            f"{len(unknown)} classes of {source} are not classes of the training source: {', '.join(unknown[:10])}; "
+            "a class has the same name in both sources: its folder, its tar, or its label in the CSV"
         )
     return [replace(item, label=labels[tests.classes[item.label]]) for item in tests.items]
 
@@ -166,7 +173,7 @@ def _tasks(images: Listing, tests: list[Item], target: str, options: Options) ->
 
 
 def check_withheld(classes: Sequence[str], counts: Mapping[int, int], withheld: int) -> None:
-    """Raises ConfigError for a class of which nothing is left."""
+    """Raise ConfigError when a class has no records left after `withheld` of them are withheld."""
     for label, name in enumerate(classes):
         if counts.get(label, 0) <= withheld:
             raise ConfigError(
@@ -191,7 +198,7 @@ def _build(store: Store, tasks: list[Task], processes: int, on_progress: Callabl
     total = sum(len(task.items) for task in tasks)
     todo = deque(task for task in tasks if read_note(store, task.shard) is None)
     done = total - sum(len(task.items) for task in todo)
-    at: dict[str, int] = {}  # shard -> item that its process is at
+    at: dict[str, int] = {}  # shard -> the item that its process works on
     lifeless: Counter[str] = Counter()
     on_progress(done, total)
     for event in work("mpca.data.ingest_worker", todo, processes):
@@ -215,7 +222,11 @@ def _build(store: Store, tasks: list[Task], processes: int, on_progress: Callabl
 
 
 def _again(task: Task, item: int | None, reason: str, lifeless: Counter[str]) -> Task:
-    """The task without the item that its process died of."""
+    """The task without the item that killed its process.
+
+    Raises:
+        MpcaError: the process died `_STARTS` times before its first item.
+    """
     if item is not None:
         return replace(task, skip={**task.skip, item: f"the decoder died of it: {reason}"})
     lifeless[task.shard] += 1
@@ -232,7 +243,11 @@ def finish(
     notes: Mapping[str, list[Note]],
     vectors: VectorForm | None = None,
 ) -> Manifest:
-    """Indexes, bad files and the manifest, by the notes of all shards.
+    """Write indexes, the list of bad files and the manifest, from the notes of all shards.
+
+    Args:
+        notes: by split, in the order of its shards.
+        vectors: the form of records that are numbers; None for images.
 
     Raises:
         ConfigError: a class lost all of its records.

@@ -1,7 +1,8 @@
-"""From a survey of a table's rows to a plan, and from rows to shards: what `mpca.spark.data.dataframes` does without Spark.
+"""A plan made from a survey of a table's rows, and shards made from the rows; without Spark.
 
-The plan is made once, on the driver. A shard is built where its rows come together, in the order of their digests; one whose
-note is there already is left as it is. What is written is what `mpca ingest` writes. Not for rows as they come: `rows.py`.
+`mpca.spark.data.dataframes` brings this to the cluster. The driver makes the plan once. An executor builds a shard from its
+rows, in the order of their digests; a shard that has a note already is skipped. The files are those that `mpca ingest` writes.
+Not for turning rows into records: `rows.py`.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ __all__ = ["Files", "Plan", "make_plan", "notes_of", "write_shard"]
 
 _NAMED = 3
 _HEADERS = 2048  # bytes of a record beside its data: headers, padding, the label's file
-_PLACE_BYTES = 8  # of a digest; the others decide on the split
+_PLACE_BYTES = 8  # bytes of a digest that choose the shard; the other bytes choose the split
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is written, and where each record of it goes."""
+    """The shards of an ingest, and the rule that gives each record its shard."""
 
     target: str
     classes: list[str]
     numbers: dict[Label, int]  # label in the table -> number of its class
-    withheld: dict[Label, bytes]  # the last digest of the class that is withheld
-    shards: dict[str, int]  # how many of each split
+    withheld: dict[Label, bytes]  # by class, the largest digest that is withheld
+    shards: dict[str, int]  # number of shards of each split
     shorter_edge: int
     vectors: VectorForm | None
     files: bool
@@ -43,11 +44,11 @@ class Plan:
     records: int
 
     def shard_names(self) -> list[str]:
-        """All of them; the place of a record counts in this list."""
+        """Names of all shards; `place` gives an index into this list."""
         return [shard_name(split, number) for split, count in self.shards.items() for number in range(count)]
 
     def place(self, digest: bytes, label: Label) -> int:
-        """The shard that a record goes into."""
+        """The index of a record's shard in `shard_names`."""
         split = "validation" if label in self.withheld and digest <= self.withheld[label] else "train"
         before = self.shards["train"] if split == "validation" else 0
         chance = int.from_bytes(digest[-_PLACE_BYTES:], "big")
@@ -55,10 +56,10 @@ class Plan:
 
 
 def make_plan(form: Form, told: Survey, target: str, options: Options, classes: int | None = None) -> Plan:
-    """What is to be written of the rows that were surveyed.
+    """Make the plan from a survey of the rows.
 
     Raises:
-        ConfigError: rows that cannot be records: which column, how many, the first one's place, and what to do.
+        ConfigError: some rows cannot be records; names the column, their number, the first one's place, and the remedy.
     """
     _check_refused(told)
     if not told.labels:
@@ -73,7 +74,7 @@ def make_plan(form: Form, told: Survey, target: str, options: Options, classes: 
         withheld = {label: sorted(seen.smallest)[options.withheld - 1] for label, seen in told.labels.items()}
     share = options.withheld * len(names) / told.records
     total = told.data_bytes + _HEADERS * told.records
-    # A tenth of room: records fall into shards by chance.
+    # Leave a tenth of room, since records fall into shards by chance.
     parts = {"train": 1 - share, **({"validation": share} if options.withheld else {})}
     shards = {split: max(1, -(-int(1.1 * total * part) // options.shard_bytes)) for split, part in parts.items()}
     text = f"{options!r} {form.kind} {vectors} {names!r} {told.records} {told.digests} {shards}"
@@ -93,7 +94,11 @@ def make_plan(form: Form, told: Survey, target: str, options: Options, classes: 
 
 
 def write_shard(plan: Plan, place: int, records: Iterable[Packed]) -> int:
-    """Build the shard of that place of its records, in their order; returns how many rows that were.
+    """Build one shard, and return the number of its rows.
+
+    Args:
+        place: index of the shard in `Plan.shard_names`.
+        records: all records of the shard, in their order.
 
     Raises:
         MpcaError: the storage failed.
@@ -119,7 +124,7 @@ def write_shard(plan: Plan, place: int, records: Iterable[Packed]) -> int:
                     builder.image(name, data, plan.numbers[one.label])
             except BadImage as error:
                 builder.bad(one.row, str(error))
-            except OSError as error:  # of a file that a row names
+            except OSError as error:  # from a file that a row names
                 builder.bad(one.row, error.strerror or str(error))
         try:
             builder.put(store, shard)
@@ -129,10 +134,10 @@ def write_shard(plan: Plan, place: int, records: Iterable[Packed]) -> int:
 
 
 def notes_of(plan: Plan, store: Store) -> dict[str, list[Note]]:
-    """The notes of all shards by split, in their order.
+    """The notes of all shards by split, in the order of the shards.
 
     Raises:
-        MpcaError: one is not there.
+        MpcaError: a note is missing.
     """
     notes: dict[str, list[Note]] = {}
     for split, count in plan.shards.items():
@@ -149,7 +154,7 @@ def notes_of(plan: Plan, store: Store) -> dict[str, list[Note]]:
 
 
 class Files:
-    """Files that rows name: paths that every executor can read, or addresses of HDFS."""
+    """Reads files that rows name: paths that every executor can read, or addresses of HDFS."""
 
     def __init__(self) -> None:
         self._stores: dict[str, Store] = {}
@@ -162,12 +167,12 @@ class Files:
             getattr(store, "close", lambda: None)()
 
     def read(self, name: str) -> bytes:
-        """Raises OSError."""
+        """Read a file; raises OSError when it cannot be read."""
         store, file = self._at(name)
         return store.read(file)
 
     def size(self, name: str) -> int:
-        """Bytes of a file; 0 of one that cannot be read, which is named when it is."""
+        """Bytes of a file; 0 when it cannot be read. `read` reports that file later."""
         store, file = self._at(name)
         try:
             return store.size(file)
@@ -205,7 +210,7 @@ def _form(form: Form, told: Survey) -> VectorForm:
 
 
 def _classes(form: Form, told: Survey, wanted: int | None) -> list[Label]:
-    """The table's labels in the order of their numbers."""
+    """The table's labels, in the order of their class numbers."""
     found = list(told.labels)
     if isinstance(found[0], str):
         if wanted is not None and len(found) != wanted:

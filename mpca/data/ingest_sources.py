@@ -1,7 +1,7 @@
-"""Where images come from: ImageNet's own tar of tars, a folder a class, or a CSV of paths and labels. Listed, not read.
+"""Lists the images of a source: ImageNet's own tar of tars, a folder per class, or a CSV of paths and labels. Reads no image.
 
-A listing says of each image in which file it lies, where and how long it is, so that any process can read it without
-unpacking anything. A listing of ImageNet takes about 300 MB while the ingest goes on.
+A listing has file, offset and length of each image, so that any process can read it without unpacking. A listing of ImageNet
+takes about 300 MB of memory during the ingest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Item", "Listing", "check_member", "listing"]
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One image: `length` bytes of a file from `offset` on."""
+    """One image: `length` bytes of a file, from `offset` on."""
 
     key: str
     label: int
@@ -30,7 +30,7 @@ class Item:
 
     @property
     def name(self) -> str:
-        """Where a person finds it."""
+        """The image's place, for people."""
         return f"{self.file}:{self.key}" if self.offset else self.file
 
 
@@ -41,10 +41,10 @@ class Listing:
 
 
 def listing(source: Path) -> Listing:
-    """All images of a source, in an order that depends on nothing but the source.
+    """List all images of a source, in an order that depends on the source alone.
 
     Raises:
-        ConfigError: no such source, none of the three forms, or a class without an image.
+        ConfigError: the source does not exist, has none of the three forms, or has a class without an image.
     """
     if source.is_dir():
         found = list(_folders(source))
@@ -55,7 +55,7 @@ def listing(source: Path) -> Listing:
     else:
         found = list(_tars(source))
     if not found:
-        raise ConfigError(f"no image in {source}: it should hold a tar, or a folder, a class")
+        raise ConfigError(f"no image in {source}: it should hold a tar, or a folder, for each class")
     names = sorted(
         {one[1] for one in found}, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name)
     )
@@ -75,7 +75,7 @@ _Found = Iterator[tuple[str, str, str, int, int]]  # key, class, file, offset, l
 
 
 def _plain(key: str) -> str:
-    """A key as WebDataset wants it: what follows the first dot of a name is its kind."""
+    """A key without dots, since WebDataset takes what follows the first dot of a name as its kind."""
     folder, slash, name = key.rpartition("/")
     stem = name.rpartition(".")[0] or name
     return "".join(c if c.isprintable() and c != "." else "_" for c in f"{folder}{slash}{stem}".replace("..", "_"))
@@ -91,16 +91,16 @@ def _folders(source: Path) -> _Found:
 
 
 def _stands_for_an_image(path: Path) -> bool:
-    """Whether it is read, or named as a bad one: whatever a class's folder holds, but folders inside of it."""
+    """Whether an entry of a class's folder counts as an image, good or bad. Inner folders do not."""
     if path.name.startswith("."):
         return False
-    if path.is_dir():  # a link to a folder is not gone into
+    if path.is_dir():  # a link to a folder, or a folder called x.JPEG, counts as a bad image
         return path.is_symlink() or path.suffix.lower() in _IMAGES
     return True
 
 
 def _size(path: Path) -> int:
-    """Bytes of a plain file; 0 of anything else, which is a bad record, to be named with the others."""
+    """Bytes of a plain file; 0 for anything else, which the ingest later reports as a bad record."""
     return path.stat().st_size if path.is_file() else 0
 
 
@@ -144,7 +144,7 @@ def _tars(source: Path) -> _Found:
 
 
 def check_member(source: str, tar: str, image: tarfile.TarInfo) -> None:
-    """Raises ConfigError for what is no plain file, or would lie outside of the tar's folder."""
+    """Raise ConfigError for a member that is no plain file, or that would lie outside of the tar's folder."""
     path = PurePosixPath(image.name)
     if not image.isfile() or path.is_absolute() or ".." in path.parts:
         raise ConfigError(f"{source}: {tar} holds {image.name!r}, which is not a plain file inside of it: refused")

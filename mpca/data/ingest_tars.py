@@ -1,8 +1,8 @@
-"""ImageNet's tar of tars where many read it at once: found in it are the tars of the classes, and each is read by itself.
+"""Reads ImageNet's tar of tars in parallel: it finds the tars of the classes, and reads each by itself.
 
-To find them costs a few reads of 4 KB a class, wherever the file lies; an inner tar is read from its beginning to its end, in
-pieces, so that neither it nor the outer one is ever unpacked or held. `mpca.spark.data.tars` gives each to a task of its own;
-one process with a file of its own disk uses `ingest_sources.py`.
+Finding them costs a few reads of 4 KB per class, on any storage. An inner tar is read from beginning to end in pieces; no tar
+is unpacked or held in memory. `mpca.spark.data.tars` gives each inner tar a task of its own. A single process that reads a
+local file uses `ingest_sources.py`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from mpca.storage import Store
 
 __all__ = ["ClassTar", "class_tars", "images_of"]
 
-_HEADER_BYTES = 4 << 10  # a read for a header: they lie a whole class apart
+_HEADER_BYTES = 4 << 10  # bytes of a read for one header; the next header is a whole class away
 _READ_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ClassTar:
-    """The tar of a class: `length` bytes of the outer one from `offset` on."""
+    """The tar of a class: `length` bytes of the outer tar, from `offset` on."""
 
     name: str
     offset: int
@@ -35,11 +35,14 @@ class ClassTar:
 
 
 def class_tars(source: str) -> list[ClassTar]:
-    """The tars in a tar of tars, by path or URL, in their order.
+    """Find the tars in a tar of tars, in their order.
+
+    Args:
+        source: a path or a URL.
 
     Raises:
-        ConfigError: not a tar of tars, or cut off.
-        OSError: it cannot be read.
+        ConfigError: the source is no tar of tars, or is cut off.
+        OSError: the source cannot be read.
     """
     with _reading(source, 0, None, _HEADER_BYTES) as file, _told(source), tarfile.open(fileobj=file, mode="r:") as outer:
         found = []
@@ -48,16 +51,16 @@ def class_tars(source: str) -> list[ClassTar]:
                 raise ConfigError(f"{source}: the member {member.name!r} is not the tar of a class, as ImageNet's are")
             found.append(ClassTar(PurePosixPath(member.name).stem, member.offset_data, member.size))
     if not found:
-        raise ConfigError(f"no image in {source}: it should hold a tar a class")
+        raise ConfigError(f"no image in {source}: it should hold a tar for each class")
     return found
 
 
 def images_of(source: str, tar: ClassTar) -> Iterator[tuple[str, bytes]]:
-    """Each image of a class, with its name.
+    """Read each image of a class; yields its name and its bytes.
 
     Raises:
-        ConfigError: cut off, empty, or it holds what is no plain file.
-        OSError: it cannot be read.
+        ConfigError: the tar is cut off, is empty, or has a member that is no plain file.
+        OSError: the source cannot be read.
     """
     count = 0
     reading = _reading(source, tar.offset, tar.length, _READ_BYTES)
@@ -81,7 +84,7 @@ def _told(source: str) -> Iterator[None]:
 
 @contextmanager
 def _reading(source: str, offset: int, length: int | None, piece: int) -> Iterator[io.BufferedReader]:
-    """A part of a file as a file of its own, read `piece` bytes at a time."""
+    """Open a part of a file as a file, which is read in pieces of `piece` bytes."""
     folder, _, name = source.rpartition("/")
     with opened(folder or ("/" if source.startswith("/") else ".")) as store:
         part = _Part(store, name, offset, store.size(name) - offset if length is None else length)
@@ -106,7 +109,7 @@ class _Part(io.RawIOBase):
     def tell(self) -> int:
         return self._at
 
-    def readinto(self, into: memoryview) -> int:  # type: ignore[override]
+    def readinto(self, into: memoryview) -> int:  # type: ignore[override]  # io gives it nothing else
         wanted = min(len(into), self._length - self._at)
         data = self._store.read_range(self._name, self._offset + self._at, wanted) if wanted > 0 else b""
         into[: len(data)] = data

@@ -1,8 +1,9 @@
-"""Builds shards: `ShardBuilder`, and the process ``python -m mpca.data.ingest_worker FD``, several beside each other.
+"""Builds shards: `ShardBuilder`, and the process ``python -m mpca.data.ingest_worker FD``, of which several run in parallel.
 
-Every image is decoded once, whether it is encoded again or not: for the channel means, and because a file that cannot be
-decoded is better named now than in the middle of a training. Before each one the parent hears its number, so that it knows
-which one killed us. A shard is complete when its note is there; what was written without one is written again.
+Every image is decoded once, even when its bytes are kept: for the channel means, and so that the ingest reports files that
+cannot be decoded, rather than a later training. The process sends each image's number to its parent before it decodes the
+image, so that the parent knows which image killed it. A shard is complete when its note exists; a shard without a note is
+written again.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from mpca.units import format_size
 
 __all__ = ["EDGE", "QUALITY", "WORK", "Note", "ShardBuilder", "Task", "build", "read_note"]
 
-#: Folder of what only an unfinished ingest needs.
+#: Folder of files that only an unfinished ingest needs.
 WORK = "_ingest"
-#: The paper's shorter edge (6.2), and of the pixels that the means are of.
+#: The paper's shorter edge, in pixels (6.2). Channel means are computed at this size.
 EDGE = 256
-#: Of what is encoded again.
+#: JPEG quality of images that are encoded again.
 QUALITY = 92
 
 
@@ -45,8 +46,8 @@ class Task:
     split: str
     number: int
     items: list[Item]
-    shorter_edge: int  # 0: the bytes as they are
-    skip: dict[int, str] = field(default_factory=dict)  # items that killed a decoder, and how
+    shorter_edge: int  # pixels; 0 keeps the bytes
+    skip: dict[int, str] = field(default_factory=dict)  # items that killed a decoder -> how it died
 
     @property
     def shard(self) -> str:
@@ -55,18 +56,18 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What is known of a shard that is complete."""
+    """Facts about a complete shard."""
 
     bytes: int
-    lines: list[str]  # of the index, without the shard's number
+    lines: list[str]  # lines of the index, without the shard's number
     pixels: int
-    sums: list[float]  # by channel
+    sums: list[float]  # sum of the pixels, by channel
     labels: list[int]
     bad: list[dict[str, str]]
 
 
 class ShardBuilder:
-    """One shard, record by record, and what is to be known of it."""
+    """Builds one shard and its note, record by record."""
 
     def __init__(self, shorter_edge: int) -> None:
         self._shorter_edge = shorter_edge
@@ -78,7 +79,7 @@ class ShardBuilder:
         """Append an image.
 
         Raises:
-            BadImage: it is not one that training could read.
+            BadImage: training could not read the image.
         """
         pixels = decode(data, self._shorter_edge or EDGE)
         if self._shorter_edge:
@@ -90,11 +91,11 @@ class ShardBuilder:
         self._sums += pixels.sum(axis=(0, 1), dtype=np.float64)
 
     def numbers(self, key: str, npy: bytes, label: int) -> None:
-        """Append an array, as numpy's files have it."""
+        """Append an array in the format of numpy's files."""
         self._writer.add(key, npy, label, "npy")
 
     def bad(self, name: str, reason: str) -> None:
-        """Name what was left out."""
+        """Note a file that was left out, and the reason."""
         self._bad.append({"file": name, "reason": reason})
 
     def put(self, store: Store, shard: str) -> None:
@@ -128,7 +129,7 @@ def build(task: Task, say: Callable[[Any], None]) -> None:
 
 
 def read_note(store: Store, shard: str) -> Note | None:
-    """The note of a shard; None when it is not complete."""
+    """The note of a shard; None when the shard is not complete."""
     try:
         return Note(**json.loads(store.read(_note_name(shard))))
     except FileNotFoundError:
@@ -140,8 +141,8 @@ def _note_name(shard: str) -> str:
 
 
 def _put(store: Store, name: str, data: bytes) -> None:
-    """Under its name at once or not at all; what an interrupted ingest left there is replaced."""
-    temporary = f"{WORK}/writing-{os.urandom(4).hex()}-{name.rpartition('/')[2]}"  # Spark may do a task twice at once
+    """Write a file completely or not at all. A file that an interrupted ingest left is replaced."""
+    temporary = f"{WORK}/writing-{os.urandom(4).hex()}-{name.rpartition('/')[2]}"  # Spark may run a task twice at once
     store.write(temporary, data)
     store.sync(temporary)
     store.delete(name)

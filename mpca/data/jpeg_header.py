@@ -1,7 +1,7 @@
-"""What stands before the pixels of a JPEG: size, precision, how many scans may follow, where EXIF lies.
+"""The header of a JPEG: size, precision, the largest number of scans that may follow, and EXIF.
 
-A walk over the segments, some microseconds; a search of all bytes for one of their marks takes ten times that, and the
-library's own header call tells neither precision nor scans nor EXIF. Not for pixels: `decode.py`.
+A walk over the segments takes some microseconds. A search of all bytes for a mark takes ten times as long, and the library's
+own header call gives neither precision nor scans nor EXIF. Not for pixels: `decode.py`.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _NO_LENGTH = {0x01, *range(0xD0, 0xD9)}
 
 @dataclass(frozen=True, slots=True)
 class JpegHeader:
-    """Read from a JPEG's first segments up to its first scan."""
+    """Facts from a JPEG's segments before its first scan."""
 
     height: int
     width: int
     precision: int  # bits a channel
-    scans: int  # at most so many; counted only where there may be more than one
+    scans: int  # upper bound; counted only where there may be more than one
     exif: bytes  # the EXIF segment's content, or empty
 
 
 def read_header(jpeg: bytes) -> JpegHeader:
-    """The header of bytes that begin as a JPEG does.
+    """Read the header of bytes that begin as a JPEG does.
 
     Raises:
-        BadImage: the bytes end in the header, or are no segments.
+        BadImage: the bytes end inside of the header, or are not segments.
     """
     at, exif, frame = 2, b"", (0, 0, 0, 0, 0)
     while True:
@@ -67,5 +67,5 @@ def read_header(jpeg: bytes) -> JpegHeader:
 def _header(jpeg: bytes, at: int, scan: bytes, exif: bytes, frame: tuple[int, ...]) -> JpegHeader:
     kind, precision, height, width, components = frame
     one = kind in _ONE_SCAN_FRAMES and scan[:1] == bytes([components])
-    # In coded pixels 0xFF is never followed by a mark, so that this counts scans, or too many for chance finds in segments.
+    # Coded pixels never hold a mark, so this counts all scans; bytes inside of segments may add some.
     return JpegHeader(height, width, precision, 1 if one else jpeg.count(b"\xff\xda", at), exif)

@@ -1,6 +1,6 @@
-"""The manifest of an ingested data set: classes, counts, channel means, shards. `manifest.json`, written last of all.
+"""The manifest of an ingested data set: classes, counts, channel means, shards. Its file `manifest.json` is written last.
 
-A folder without it is not a data set (an ingest that goes on, or was broken off). Not for single records: `index.py`.
+A folder without it is no data set: an ingest is running, or was interrupted. Not for single records: `index.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 MANIFEST = "manifest.json"
 BAD_FILE = "bad.jsonl"
-#: What is trained on, what is withheld of it to evaluate on, of each class as much, and a set of its own (the paper, 6.2).
+#: "train" is trained on; "validation" is withheld from it, equally from each class; "test" is a set of its own (paper, 6.2).
 SPLITS = ("train", "validation", "test")
 
 
@@ -56,7 +56,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class VectorForm:
-    """Records that are numbers instead of images: all of one form."""
+    """Type and shape of records that are numbers instead of images; all records have the same."""
 
     dtype: str  # numpy's name
     shape: list[int]
@@ -64,13 +64,13 @@ class VectorForm:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a data set says of itself."""
+    """Description of a data set."""
 
     classes: list[str]  # label -> name
-    channel_means: list[float]  # red, green, blue of the training split, 0 to 255; none of numbers
+    channel_means: list[float]  # red, green, blue of the training split, 0 to 255; empty for numbers
     splits: dict[str, Split]
     bad: int  # source files that were left out, named in bad.jsonl
-    shorter_edge: int  # pixels of the re-encoded images; 0: the files as they were
+    shorter_edge: int  # pixels, of images that were encoded again; 0: files were kept
     seed: int
     source: str  # digest of the source's listing and of the options: another ingest into the same place is refused
     versions: dict[str, str]
@@ -78,15 +78,19 @@ class Manifest:
     format: int = DATA_SET
 
     def dump(self) -> bytes:
-        """The file."""
+        """The file's bytes."""
         return (json.dumps(asdict(self), indent=1) + "\n").encode()
 
     @classmethod
     def parse(cls, data: bytes, name: str) -> Manifest:
-        """The manifest that a file holds.
+        """Parse a manifest.
+
+        Args:
+            data: the file's bytes.
+            name: the file's name, for errors.
 
         Raises:
-            ConfigError: damaged, of a later version, or a class has no record to train on; names what.
+            ConfigError: the manifest is damaged or of a later version, or a class has no record to train on.
         """
         try:
             fields: dict[str, Any] = json.loads(data)
@@ -119,27 +123,34 @@ def index_name(split: str) -> str:
 
 
 def store_at(path: str) -> Store:
-    """The store whose root is the folder of a data set: a path of this machine, or a URL of HDFS."""
+    """The store of a data set's folder.
+
+    Args:
+        path: a path on this machine, or a URL of HDFS.
+
+    Raises:
+        ConfigError: the path is empty.
+    """
     if not path:
         raise ConfigError("data.path is empty: it must name the folder that `mpca ingest` wrote")
-    return open_store(Location.parse(path), links=True)  # the user's own files, which may lie elsewhere
+    return open_store(Location.parse(path), links=True)  # these are the user's files, and may be links
 
 
 @contextmanager
 def opened(path: str) -> Iterator[Store]:
-    """`store_at`, for a while: what it keeps open is closed."""
+    """`store_at` as a context; its connections are closed at the end."""
     store = store_at(path)
     try:
         yield store
     finally:
-        getattr(store, "close", lambda: None)()  # not of the port: local files have nothing to close
+        getattr(store, "close", lambda: None)()  # `Store` has no close: local files have nothing to close
 
 
 def load_manifest(store: Store) -> Manifest:
-    """The manifest of the data set in a store.
+    """Read the manifest of the data set in a store.
 
     Raises:
-        ConfigError: there is none, or it is not usable.
+        ConfigError: the manifest is missing, or `Manifest.parse` refuses it.
     """
     place = store.describe(MANIFEST)
     try:
@@ -150,10 +161,10 @@ def load_manifest(store: Store) -> Manifest:
 
 
 def load_index(store: Store, manifest: Manifest, split: str) -> Index:
-    """A split's index, held against the manifest.
+    """Read a split's index, and compare it with the manifest.
 
     Raises:
-        ConfigError: no such split, damaged, or a label is outside of the classes.
+        ConfigError: no such split; the index is missing or damaged; or a label is outside of the classes.
     """
     if split not in manifest.splits:
         raise ConfigError(f"no such split: {split!r}; {store.describe(MANIFEST)} has {', '.join(manifest.splits)}")

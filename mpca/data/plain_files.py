@@ -1,4 +1,4 @@
-"""Files that a user's list names, which may be anything: read if they are plain files, refused without waiting if not."""
+"""Reads files that a user's list names. Anything but a plain file is refused, without waiting."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _KINDS = {
 
 
 def read_plain(path: str, offset: int = 0, length: int | None = None) -> bytes:
-    """`length` bytes from `offset` on, or all that follow.
+    """Read `length` bytes from `offset` on, or all bytes from there.
 
     Raises:
-        BadImage: not a plain file, or shorter.
-        OSError: it cannot be opened or read.
+        BadImage: the path is not a plain file, or the file is too short.
+        OSError: the file cannot be opened or read.
     """
-    # Opening a FIFO waits for whoever writes into it, reading one too: perhaps for ever.
+    # Without O_NONBLOCK, opening or reading a FIFO waits for a writer, perhaps for ever.
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(fd)

@@ -1,9 +1,9 @@
-"""Rows of a table as records: what a column of features may hold, one row's bytes and digest, and a survey of all of them.
+"""Rows of a table as records: the allowed columns of features, a row's bytes and digest, and a survey of all rows.
 
-A row's digest is drawn from its content, its label and the seed. Records are ordered by it, and the first ones of a class are
-withheld by it; so what is written follows from content and seed, however the rows were ordered and partitioned. Equal rows
-cannot be told apart: they go into the same split. Pure: no Spark and no files; `mpca.spark.data.dataframes` carries it to the
-executors. Not for writing shards: `ingest_rows.py`.
+A row's digest is a hash of its content, its label and the seed. Records are in the order of their digests, and the first ones
+of each class are withheld. So the files depend on content and seed alone, not on the order or the partitions of the rows.
+Equal rows have one digest, and go into the same split. Functions are pure: no Spark and no files; `mpca.spark.data.dataframes`
+brings them to the executors. Not for writing shards: `ingest_rows.py`.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ class Form:
     features: str
     label: str
     kind: str  # one of NUMBERS, IMAGES and FILES
-    dtype: str = ""  # of numbers, as numpy calls it
+    dtype: str = ""  # numpy's name of the type of numbers
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """One row as it is written."""
+    """One row as a record."""
 
     digest: bytes
     label: Label
     data: bytes  # JPEG, .npy, or a file's name
-    row: str  # where a person finds it
-    reason: str = ""  # why there is no image in it
+    row: str  # the row's place, for people
+    reason: str = ""  # why the row has no image
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A rule that a row breaks, and what to do about it."""
+    """A rule that a row breaks, and the remedy."""
 
     fact: str
     remedy: str
@@ -67,10 +67,13 @@ class _Refused(Exception):
 
 
 def pack_rows(form: Form, partition: int, rows: Iterable[Any], seed: int) -> Iterator[Packed | tuple[Refusal, str]]:
-    """Each row of a partition as a record; or why it cannot be one, and where it is.
+    """Turn each row of a partition into a record, or into a refusal with the row's place.
 
     Args:
-        rows: (features, label), as Spark hands them over.
+        form: the columns, and how they are read.
+        partition: the partition's number, for a row's place.
+        rows: (features, label), as Spark gives them.
+        seed: goes into the digests.
     """
     for number, (features, label) in enumerate(rows):
         where = f"partition {partition}, row {number}"
@@ -93,7 +96,7 @@ def _label(form: Form, label: Any) -> Label:
         if not label:
             raise _Refused(Refusal(f"column {form.label!r} is an empty text", "leave such rows out, or name their class"))
         return label
-    if label % 1:  # NaN is true as well
+    if label % 1:  # also true for NaN
         remedy = "labels count classes from 0; give them as integers, or their names as texts"
         raise _Refused(Refusal(f"column {form.label!r} is not a whole number", remedy), f": {label}")
     if label < 0:
@@ -103,7 +106,7 @@ def _label(form: Form, label: Any) -> Label:
 
 
 def _data(form: Form, features: Any) -> tuple[bytes, str, str]:
-    """Bytes, name, and why there are none."""
+    """A row's bytes, its name for people, and the reason if there are no bytes."""
     if features is None:
         remedy = f"leave such rows out: df.na.drop(subset=[{form.features!r}])"
         raise _Refused(Refusal(f"column {form.features!r} is null", remedy))
@@ -122,10 +125,10 @@ def _data(form: Form, features: Any) -> tuple[bytes, str, str]:
 
 
 def _numbers(form: Form, features: Any) -> bytes:
-    """The numbers as numpy writes them to a file; in float32, which is what is trained on, unless they are whole."""
+    """The numbers in numpy's file format, as `form.dtype`: float32 for training, or int64 for whole numbers."""
     held = features.toArray() if form.kind == "vector" else features
     try:
-        with np.errstate(over="ignore"):  # what is too large for it becomes infinite, and is refused below
+        with np.errstate(over="ignore"):  # numbers that are too large become infinite, and are refused below
             array = np.asarray(held, dtype=form.dtype)
     except (TypeError, ValueError):
         rule = Refusal(
@@ -146,10 +149,10 @@ def _numbers(form: Form, features: Any) -> bytes:
 
 
 def _encoded(image: Any) -> bytes:
-    """An image struct, which holds pixels, as a JPEG.
+    """Encode Spark's image struct, which holds pixels, as a JPEG.
 
     Raises:
-        BadImage: Spark could not read it, or it is of no kind that a JPEG holds.
+        BadImage: Spark could not read the image, or a JPEG cannot hold its kind of pixels.
     """
     channels, data = _MODES.get(image.mode), bytes(image.data or b"")
     if channels is None:
@@ -170,34 +173,34 @@ def _encoded(image: Any) -> bytes:
 
 @dataclass(slots=True)
 class Seen:
-    """What was met of one sort: how often, and where first."""
+    """Rows of one sort: their number, and the first one's place."""
 
     count: int = 0
     first: str = ""
     data_bytes: int = 0
-    smallest: list[bytes] = field(default_factory=list)  # digests: at least as many of the first ones as are withheld
+    smallest: list[bytes] = field(default_factory=list)  # the smallest digests; at least as many as are withheld
 
     def add(self, other: Seen, withheld: int) -> None:
         self.count += other.count
         self.first = self.first or other.first
         self.data_bytes += other.data_bytes
         self.smallest += other.smallest
-        if len(self.smallest) > 2 * withheld + 16:  # not every time: that would sort for each row
+        if len(self.smallest) > 2 * withheld + 16:  # only now and then, or each row would cost a sort
             self.smallest = heapq.nsmallest(withheld, self.smallest)
 
 
 @dataclass(slots=True)
 class Survey:
-    """What the driver is told of some rows; two are added up."""
+    """Facts about some rows, for the driver. Surveys of different rows can be added."""
 
     withheld: int
     labels: dict[Label, Seen] = field(default_factory=dict)
     forms: dict[tuple[str, tuple[int, ...]], Seen] = field(default_factory=dict)  # dtype and shape of numbers
     refused: dict[Refusal, Seen] = field(default_factory=dict)
-    digests: int = 0  # their sum: the same in any order
+    digests: int = 0  # sum of the digests, which does not depend on their order
 
     def plus(self, other: Survey) -> Survey:
-        """This one, with the other's rows in it."""
+        """Add the other survey to this one, and return this one."""
         tables: tuple[tuple[dict[Any, Seen], dict[Any, Seen]], ...] = (
             (self.labels, other.labels),
             (self.forms, other.forms),
@@ -219,10 +222,11 @@ class Survey:
 
 
 def survey(form: Form, packed: Iterable[Packed | tuple[Refusal, str]], withheld: int, length: Any = None) -> Survey:
-    """What there is in some rows.
+    """Survey some rows.
 
     Args:
-        length: bytes of the file of that name; for columns of names alone.
+        withheld: number of records that are withheld from each class.
+        length: gives the size in bytes of the file of a name; for columns of names only.
     """
     told = Survey(withheld)
     for one in packed:

@@ -1,13 +1,13 @@
-"""Shards: plain tar files as WebDataset writes them, `KEY.jpg` and then `KEY.cls` (the label as text) for each record.
+"""Shards: plain tar files in WebDataset's form, with `KEY.jpg` and then `KEY.cls` (the label as text) for each record.
 
-Numbers that are no image (`forms.py`) lie there as `KEY.npy`, a name that WebDataset knows as well.
+Records of numbers (`forms.py`) are `KEY.npy`, a name that WebDataset knows too.
 
-Any tar opens them, and the WebDataset library reads them without mpca. With the index beside them one record, or a run of
-consecutive ones, is a single ranged read. Parquet with images as bytes is the other form that users have: measured with
-pyarrow on 220 MB of records of 40 to 180 KB, it read sequentially at 0.80 and in random runs of 32 records at 0.66 of the
-speed of tar and index, and for one record at a time at 0.02, since a row group is fetched whole.
+Any tar program opens them, and the WebDataset library reads them without mpca. With the index, one ranged read fetches a record
+or a run of consecutive records. Users also have Parquet with images as bytes. With pyarrow, on 220 MB of records of 40 to 180
+KB, its speed relative to tar and index was 0.80 for sequential reads, 0.66 for random runs of 32 records, and 0.02 for single
+records, since a row group is fetched whole.
 
-Not for which records are read, and when: `plan.py`.
+Not for the choice of records to read: `plan.py`.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ __all__ = ["ShardWriter", "cut", "shard_name", "span"]
 
 
 def shard_name(split: str, number: int) -> str:
-    """File name of a shard, in the form that WebDataset's brace patterns expect."""
+    """File name of a shard, in the form for WebDataset's brace patterns."""
     return f"{split}-{number:06d}.tar"
 
 
 class ShardWriter:
-    """Builds one shard in memory. Equal records give equal bytes: no times, no owners."""
+    """Builds one shard in memory. Equal records give equal bytes, since the tar has no times and no owners."""
 
     def __init__(self) -> None:
         self._out = io.BytesIO()
         self.entries: list[Entry] = []
 
     def add(self, key: str, data: bytes, label: int, member: str = "jpg") -> None:
-        """Append one record; `member` is the ending of its data's name."""
+        """Append one record; `member` is the name's ending of its data."""
         offset = self._member(f"{key}.{member}", data)
         self._member(f"{key}.cls", str(label).encode())
         self.entries.append(Entry(offset, len(data), zlib.crc32(data), label, key))
 
     def finish(self) -> bytes:
-        """The whole file, ended as tar wants it."""
+        """The whole file, with the end that tar needs."""
         self._out.write(bytes(2 * tarfile.BLOCKSIZE))
         return self._out.getvalue()
 
@@ -56,13 +56,13 @@ class ShardWriter:
 
 
 def span(entries: Sequence[Entry]) -> tuple[int, int]:
-    """Offset and length of the one read that fetches consecutive records."""
+    """Offset and length, in bytes, of one read that fetches consecutive records."""
     first, last = entries[0], entries[-1]
     return first.offset, last.offset + last.length - first.offset
 
 
 def cut(data: bytes, entries: Sequence[Entry]) -> Iterator[bytes | None]:
-    """The JPEG of each of the records whose `span` was read; None for those that the file ended before."""
+    """Cut the bytes of a `span` into each record's JPEG; None for a record that the file ends before."""
     start = entries[0].offset
     for entry in entries:
         jpeg = data[entry.offset - start : entry.offset - start + entry.length]

@@ -1,10 +1,10 @@
-"""One agent's share of a map-style data set: which samples, in which order, epoch after epoch. No communication.
+"""One agent's share of a map-style data set: its samples and their order, for each epoch. Without communication.
 
-All who begin an epoch cut the same permutation of it, drawn from (seed, epoch), so that together they see every sample of
-it exactly once. The order inside a share is drawn from (seed, agent, incarnation, epoch): a replacement does not walk in
-its predecessor's steps.
+All agents that begin an epoch cut the same permutation, drawn from (seed, epoch), so that together they see every sample
+exactly once. The order inside a share is drawn from (seed, agent, incarnation, epoch), so a replacement has another order than
+the agent before it.
 
-Not for who the agent is (`mpca.shard` fills that in), nor for who begins an epoch: `epochs.py`.
+Not for the agent's number (`mpca.shard` gives it), nor for the agents that begin an epoch: `epochs.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,17 @@ _Indices = npt.NDArray[np.int64]
 
 
 def share_of_epoch(samples: int, part: EpochPart, *, seed: int, agent: int, incarnation: int) -> _Indices:
-    """Indices of one agent's samples of one epoch, in the order in which it sees them.
+    """Indices of one agent's samples of one epoch, in the agent's order.
+
+    Args:
+        samples: size of the data set.
+        part: the epoch, the agent's rank in it, and the number of agents.
+        seed: the run's seed; equal for all agents.
+        agent: the agent's number.
+        incarnation: counts the processes of this agent; with the agent's number it decides the order inside the share.
+
+    Returns:
+        int64[n], n = samples / part.world_size, rounded up or down.
 
     Example:
         >>> shares = [share_of_epoch(5, EpochPart(0, a, world_size=2), seed=1, agent=a, incarnation=0) for a in range(2)]
@@ -40,10 +50,10 @@ def share_of_epoch(samples: int, part: EpochPart, *, seed: int, agent: int, inca
 
 
 class Share:
-    """Batches of one agent's share; ends with its epochs, or when `stopping` says so. One iteration at a time.
+    """Batches of one agent's share. An iteration ends with its epochs, or when `stopping` is true. One iteration at a time.
 
-    The batches of an epoch are as equal as they can be, none larger than `batch_size`: a last batch of one sample would
-    be refused by BatchNorm, and leaving it out would leave samples out.
+    The batches of an epoch have equal sizes, or differ by one sample; none is larger than `batch_size`. BatchNorm would refuse
+    a last batch of one sample, and without that batch samples would be missing.
     """
 
     def __init__(
@@ -58,7 +68,21 @@ class Share:
         count: Callable[[int], None] = lambda samples: None,
         **loader: Any,
     ) -> None:
-        """`loader` goes to `torch.utils.data.DataLoader` (num_workers, collate_fn, pin_memory, ...)."""
+        """Make the batches.
+
+        Args:
+            dataset: has `__len__` and `__getitem__`, as torch's map-style data sets.
+            batch_size: largest number of samples of a batch.
+            seed: the run's seed; equal for all agents.
+            incarnation: counts the processes of this agent.
+            epochs: which epochs, and the agent's place in them.
+            stopping: true when the run is ending.
+            count: is called with the samples of each batch before the caller gets it.
+            loader: arguments of `torch.utils.data.DataLoader` (num_workers, collate_fn, pin_memory, ...).
+
+        Raises:
+            ConfigError: not a map-style data set, `batch_size` below 1, or fewer samples than agents.
+        """
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
             raise ConfigError(f"not a map-style data set: {type(dataset).__name__} lacks __len__ or __getitem__")
         if batch_size < 1:
@@ -77,7 +101,7 @@ class Share:
         self._loader = loader
 
     def __len__(self) -> int:
-        """Batches of one iteration; of one epoch when it ends with the run alone (``epochs=None``), as schedules count."""
+        """Number of batches of an iteration. With ``epochs=None`` that of one epoch, which schedules need."""
         part, epochs = self._epochs.coming()
         return epochs * -(-len(range(part.rank, len(self._dataset), part.world_size)) // self._batch_size)
 
@@ -92,7 +116,7 @@ class Share:
             yield batch
 
     def _indices(self) -> Iterator[tuple[int, list[int]]]:
-        """Of each batch its epoch and its samples."""
+        """Epoch and indices of each batch."""
         for part in self._epochs.parts():
             mine = share_of_epoch(len(self._dataset), part, **self._who)
             for batch in np.array_split(mine, -(-len(mine) // self._batch_size)):
@@ -102,15 +126,15 @@ class Share:
         from torch.utils.data import DataLoader, TensorDataset
 
         if isinstance(self._dataset, TensorDataset) and not self._loader:
-            # Already batched memory: one gather a tensor, instead of a collation sample by sample.
+            # Tensors are batched already: one gather per tensor replaces a collation of single samples.
             return (self._dataset[indices] for indices in asked)
         return iter(DataLoader(self._dataset, batch_sampler=asked, **self._loader))
 
 
 class _Batches:
-    """The batch sampler of the DataLoader: one iterator over all epochs, so that its workers live through them.
+    """The batch sampler of the DataLoader: one iterator over all epochs, so that the loader's workers outlive an epoch.
 
-    A loader with workers asks for batches before they are wanted; it gives them in the order in which it asked.
+    A loader with workers asks for batches ahead, and gives them in the order in which it asked.
     """
 
     def __init__(self, indices: Iterator[tuple[int, list[int]]]) -> None:
@@ -123,5 +147,5 @@ class _Batches:
             yield batch
 
     def oldest(self) -> tuple[int, int]:
-        """Epoch and samples of the batch that has come now."""
+        """Epoch and number of samples of the batch that the loader gives now."""
         return self._asked.popleft()

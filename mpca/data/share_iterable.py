@@ -1,7 +1,7 @@
-"""One agent's share of a data set that can only be gone through: every so many-th sample of it. Not for map-style ones.
+"""One agent's share of an iterable data set: every n-th sample, for n agents. Not for map-style data sets: `share.py`.
 
-The data set must give everybody the same samples in the same order; it is the engine that leaves the others' out, of other
-agents and of other data workers alike. Shuffling is the data set's: `set_epoch(epoch)` is called when it has that.
+The data set must give all agents and data workers the same samples in the same order. The engine skips the samples of the
+others. The data set shuffles by itself; if it has `set_epoch(epoch)`, that is called before each epoch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ __all__ = ["IterableShare"]
 
 
 class IterableShare:
-    """Batches of one agent's share; ends with its epochs, or when `stopping` says so. One iteration at a time."""
+    """Batches of one agent's share; arguments as of `Share`. One iteration at a time.
+
+    Raises:
+        ConfigError: `batch_size` is below 1, or (in an iteration) the agent has no sample in an epoch.
+    """
 
     def __init__(
         self,
@@ -38,9 +42,9 @@ class IterableShare:
         self._stopping, self._count, self._epochs = stopping, count, epochs
 
     def __len__(self) -> int:
-        """As of a map-style share, for data sets that know their own length; TypeError for others, as torch has it."""
+        """As `Share.__len__`. Raises TypeError when the data set has no length, as torch does."""
         part, epochs = self._epochs.coming()
-        samples, size = len(self._dataset), int(self._loader["batch_size"])  # type: ignore[arg-type]  # TypeError as told
+        samples, size = len(self._dataset), int(self._loader["batch_size"])  # type: ignore[arg-type]  # may raise TypeError
         workers = max(1, self._loader.get("num_workers", 0))  # each makes batches of its own
         of_worker = [
             len(range(part.rank + one * part.world_size, samples, part.world_size * workers)) for one in range(workers)
@@ -66,7 +70,7 @@ class IterableShare:
 
 
 class _Every(IterableDataset[Any]):
-    """The samples of one agent, and in a data worker of that worker."""
+    """The samples of one agent; in a data worker, those of that worker."""
 
     def __init__(self, dataset: IterableDataset[Any], part: EpochPart) -> None:
         self._dataset, self._part = dataset, part
@@ -79,7 +83,7 @@ class _Every(IterableDataset[Any]):
 
 
 def _samples(batch: Any) -> int:
-    """How many samples a collated batch holds."""
+    """Number of samples of a collated batch."""
     if isinstance(batch, Mapping):
         return _samples(next(iter(batch.values())))
     return _samples(batch[0]) if isinstance(batch, (list, tuple)) and batch and hasattr(batch[0], "__len__") else len(batch)

@@ -1,7 +1,7 @@
-"""A stratified split into training and test set: the one that scikit-learn makes, without importing scikit-learn.
+"""A stratified split into training and test set, equal to scikit-learn's, without importing scikit-learn.
 
-Importing it costs every agent 2.8 s of CPU, to draw a few permutations. `train_test_split(..., stratify=labels)` fixes what is
-drawn in which order; the tests hold both against each other.
+The import would cost every agent 2.8 s of CPU for a few permutations. Draws are in the order of `train_test_split(...,
+stratify=labels)`; the tests compare both.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _Indices = npt.NDArray[np.int64]
 
 
 def stratified_split(labels: _Indices, test_size: int, seed: int) -> tuple[_Indices, _Indices]:
-    """Indices of the training and of the test set, each shuffled, with every class's share of both as near as it can be.
+    """Indices of the training and of the test set, each shuffled. Class shares in both are as equal as possible.
 
     Args:
-        labels: int[n], a class each.
-        test_size: samples of the test set; all others are the training set's.
-        seed: of numpy's `RandomState`, which scikit-learn uses too.
+        labels: int[n], the samples' classes.
+        test_size: number of samples of the test set; all others go to the training set.
+        seed: seed of numpy's `RandomState`, which scikit-learn uses too.
     """
     random = np.random.RandomState(seed)
     _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
@@ -36,7 +36,7 @@ def stratified_split(labels: _Indices, test_size: int, seed: int) -> tuple[_Indi
 
 
 def _apportion(counts: _Indices, draws: int, random: np.random.RandomState) -> _Indices:
-    """`draws` samples shared out in proportion to `counts`: by largest remainder, by lot among equal ones."""
+    """Share `draws` samples out in proportion to `counts`: by largest remainder, and by lot among equal remainders."""
     exact = counts / counts.sum() * draws
     shares: _Indices = np.floor(exact).astype(np.int64)
     missing = int(draws - shares.sum())

@@ -1,19 +1,19 @@
-"""An agent's endless batches of an ingested data set: read ahead, decoded by workers, in an order that only seeds decide.
+"""An agent's endless batches of an ingested data set. Records are read ahead, and decoded by workers. Seeds decide the order.
 
 ::
 
     reader thread --records--> RecordQueue --> worker threads, worker processes --views--> batch thread --batches--> the caller
 
-Memory above that of the caller's own batch: `read_ahead` bytes of JPEGs (half in the shuffle window), the workers' slots,
-and two batches. Batches run on over the edge of an epoch, so that none is smaller than the others (a batch of one would be
-refused by BatchNorm); with `epochs`, the last one is. Not for who the agent is, nor for reading order: `stream_reader.py`.
+Memory beside the caller's own batch: `read_ahead` bytes of JPEGs (half of them in the shuffle window), the workers' slots, and
+two batches. A batch may span two epochs, so all have the same size (BatchNorm would refuse a batch of one sample); with
+`epochs`, the last batch may be smaller. Not for the agent's number, nor for the order of records: `stream_reader.py`.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from torch import Tensor
@@ -30,11 +30,12 @@ from mpca.errors import ConfigError
 
 __all__ = ["Stream", "Streamed"]
 
-_LOOK_S = 0.2  # how often a caller that waits for a batch asks whether the run is stopping
+_Next = tuple[tuple[Tensor, Tensor], tuple[int, int]]  # a batch, and the stream's position after it
+_LOOK_S = 0.2  # a caller that waits for a batch looks this often whether the run is stopping
 
 
 class Streamed:
-    """A split of an ingested data set, ready to be streamed by somebody."""
+    """A split of an ingested data set, which can be streamed."""
 
     def __init__(self, data: SplitData, options: StreamOptions, seed: int) -> None:
         self.data, self.options, self.seed = data, options, seed
@@ -43,12 +44,12 @@ class Streamed:
         return len(self.data)
 
     def stream(self, batch_size: int, *, agent: int = 0, agents: int = 1, incarnation: int = 0, **more: Any) -> Stream:
-        """One agent's batches; `more` as for `Stream`."""
+        """One agent's batches; arguments as of `Stream`."""
         return Stream(self, batch_size, agent=agent, agents=agents, incarnation=incarnation, **more)
 
 
 class Stream:
-    """Batches of (float32[n, 3, crop, crop], int64[n]), or of numbers as they were written. One iteration at a time."""
+    """Batches of (float32[n, 3, crop, crop], int64[n]), or of numbers in their own type and shape. One iteration at a time."""
 
     def __init__(
         self,
@@ -65,7 +66,24 @@ class Stream:
         membership: Membership | None = None,
         tell_bad: Callable[[str, str], None] = lambda record, reason: None,
     ) -> None:
-        """`tell_bad` hears of every record that is bad, once in an iteration, from a thread of the stream's."""
+        """Check that the split can be streamed.
+
+        Args:
+            streamed: the split.
+            batch_size: number of records of a batch.
+            agent: the agent's number.
+            agents: number of agents of the run.
+            incarnation: counts the processes of this agent; changes the order inside its share.
+            stopping: true when the run is ending; an iteration then ends.
+            count: is called with the records of each batch before the caller gets it.
+            epochs: number of epochs; None streams without end.
+            max_bad_fraction: share of an epoch's records that may be bad.
+            membership: who takes part; None for all agents from epoch 0 on.
+            tell_bad: is called with place and reason of each bad record, once per iteration, from another thread.
+
+        Raises:
+            ConfigError: `batch_size` is below 1, or there are fewer records than agents.
+        """
         if batch_size < 1:
             raise ConfigError(f"batch_size must be 1 or more: batch_size={batch_size}")
         self._streamed, self._batch_size = streamed, batch_size
@@ -74,28 +92,28 @@ class Stream:
         self._epochs, self._max_bad = epochs, max_bad_fraction
         self._membership, self._tell_bad = membership, tell_bad
         self._running: _Running | None = None
-        #: Epoch, and units of this agent's share of it whose records the caller has done with: see `plan.Loss`.
+        #: Epoch, and number of units of this agent's share whose records the caller has finished: see `plan.Loss`.
         self.position = (0 if membership is None else membership.first(agent), 0)
-        first = self._start()  # what cannot be streamed is refused here, before anybody iterates
+        first = self._start()  # errors are raised here, before the first iteration
         self._records = first.reader.share_records
         first.close()
 
     def __len__(self) -> int:
-        """Batches of one iteration; of one epoch when it ends with the run alone, as schedules count."""
+        """Number of batches of an iteration. With ``epochs=None`` that of one epoch, which schedules need."""
         return -(-(self._epochs or 1) * self._records // self._batch_size)
 
     @property
     def ahead(self) -> int:
-        """The newest epoch of which something was read already."""
+        """The newest epoch from which records were read."""
         return self._running.reader.ahead if self._running is not None else self.position[0]
 
     @property
     def bad(self) -> BadTally | None:
-        """The bad records of the iteration that goes on, or of the last one."""
+        """The bad records of the present iteration, or of the last one."""
         return self._running.tally if self._running is not None else None
 
     def update_members(self, membership: Membership) -> None:
-        """Take in that agents were lost or joined; from its next unit on the share is the new one."""
+        """Replace the membership; the share changes with the next unit that is read."""
         self._membership = membership
         if self._running is not None:
             self._running.reader.membership = membership
@@ -105,7 +123,7 @@ class Stream:
         decoders = self._running.decoders if self._running is not None else None
         return decoders.pids() if decoders is not None else []
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def __iter__(self) -> Generator[tuple[Tensor, Tensor], None, None]:
         self._running = running = self._start()
         self.position = (running.reader.ahead, 0)
         try:
@@ -117,7 +135,7 @@ class Stream:
                 batch, position = found
                 self._count(len(batch[1]))
                 yield batch
-                self.position = position  # its caller has come for more
+                self.position = position  # the caller asks for another batch, so it has finished this one
         finally:
             running.close()
 
@@ -127,11 +145,11 @@ class Stream:
 
 
 class _Closed(Exception):
-    """Nobody wants what a thread waits for."""
+    """The stream was closed while a thread waited."""
 
 
 class _Running:
-    """One iteration: its threads, processes and memory, and their end."""
+    """Threads, processes and memory of one iteration; `close` ends them."""
 
     def __init__(
         self,
@@ -139,14 +157,14 @@ class _Running:
         batch_size: int,
         who: dict[str, int],
         epochs: int | None,
-        bad: tuple[float, Callable[[str, str], None]],  # the share that is allowed, and who is told of each
+        bad: tuple[float, Callable[[str, str], None]],  # allowed share of bad records, and what is called for each
         membership: Membership | None,
     ) -> None:
         options = streamed.options
         self._batch_size = batch_size
         self._form = form_of(streamed.data, options, streamed.seed)
         self._cache = RecordCache(options.cache)
-        window_bytes = options.read_ahead // 2  # a quarter waits in the feed, another is the read that goes on
+        window_bytes = options.read_ahead // 2  # another quarter waits in the feed, and the last is for the present read
         try:
             self.reader = Reader(
                 streamed.data,
@@ -175,18 +193,18 @@ class _Running:
         for thread in self._threads:
             thread.start()
 
-    def next(self, stopping: Callable[[], bool]) -> tuple[tuple[Tensor, Tensor], tuple[int, int]] | None:
-        """The next batch, and where the stream is after it; None at the end of the last epoch, or when the run is stopping."""
+    def next(self, stopping: Callable[[], bool]) -> _Next | None:
+        """The next batch, and the position after it; None after the last epoch, or when the run is stopping."""
         while True:
             try:
-                batch = self._batches.get(timeout=_LOOK_S)
+                batch: _Next | BaseException | None = self._batches.get(timeout=_LOOK_S)
             except queue.Empty:
                 if stopping():
                     return None
                 continue
             if isinstance(batch, BaseException):
                 raise batch
-            return batch  # type: ignore[no-any-return]
+            return batch
 
     def close(self) -> None:
         self._closing.set()
@@ -207,7 +225,7 @@ class _Running:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """The caller gets it instead of its next batch, or of the one after that."""
+        """The caller gets this error in place of its next batch, or of the one after."""
         self._give(error)
 
     def _give(self, batch: Any) -> None:

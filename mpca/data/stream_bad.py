@@ -1,4 +1,4 @@
-"""Records that cannot be used: skipped, counted, told by name; above a share of them the run ends. No I/O but the log."""
+"""Counts and names bad records, which are skipped. Above a share of bad records the run ends. No I/O except the log."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ __all__ = ["NAMED", "BadTally"]
 
 _log = logging.getLogger("mpca.data")
 
-#: So many are named in the log and in the error that ends a run; all of them to whoever is told.
+#: Number of bad records that the log and the error name; `tell` gets all of them.
 NAMED = 10
 
 
 class BadTally:
-    """Of one agent. A record counts once, in however many epochs it is bad.
+    """The bad records of one agent. A record counts once, even if several epochs find it bad.
 
-    `records` is how many the agent reads in an epoch: the share is of that, not of what it has read so far, or the first
-    bad record of a run would be half of it.
+    Args:
+        records: number of records that the agent reads in an epoch. The share refers to this number, not to the records read so
+            far; otherwise one early bad record would exceed every limit.
+        max_fraction: share of `records` that may be bad.
+        tell: is called with place and reason of each bad record.
     """
 
     def __init__(
@@ -27,7 +30,7 @@ class BadTally:
     ) -> None:
         self._records, self._max_fraction, self._tell = records, max_fraction, tell
         self._numbers: set[int] = set()
-        self.names: list[str] = []  # of the first ones, with their reasons
+        self.names: list[str] = []  # places and reasons of the first `NAMED` records
         self._any_good = False
 
     @property
@@ -35,14 +38,14 @@ class BadTally:
         return len(self._numbers)
 
     def good(self) -> None:
-        """A record could be used."""
+        """Note that a record was good."""
         self._any_good = True
 
     def add(self, number: int, where: str, reason: str) -> None:
-        """Note a record.
+        """Note a bad record.
 
         Raises:
-            BadRecords: they are too many now; names the first ones.
+            BadRecords: too many are bad; names the first ones.
         """
         if number in self._numbers:
             return
@@ -51,7 +54,7 @@ class BadTally:
         if self.count <= NAMED:
             self.names.append(f"{where}: {reason}")
             _log.warning("bad record %d, skipped: %s: %s", self.count, where, reason)
-        if self.count >= self._records and not self._any_good:  # whatever share is allowed: it would go on for ever
+        if self.count >= self._records and not self._any_good:  # even if all may be bad: the stream would never end
             raise BadRecords(f"not one record can be read: all {self.count} of an epoch are bad; {'; '.join(self.names)}")
         if self.count > self._max_fraction * self._records:
             raise BadRecords(

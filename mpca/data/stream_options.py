@@ -1,4 +1,4 @@
-"""How an ingested data set is streamed: the numbers of [data] that it has besides its path. Checked, and nothing else."""
+"""Options for streaming an ingested data set: its keys of [data] besides the path, and their checks."""
 
 from __future__ import annotations
 
@@ -11,20 +11,24 @@ __all__ = ["StreamOptions"]
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """Keys of [data] that a streamed data set knows besides its path."""
+    """Keys of [data] that a streamed data set has besides its path.
+
+    Raises:
+        ConfigError: a value is out of range.
+    """
 
     workers: int = 1
     """Decoding processes of one agent."""
     read_ahead: int = 64 << 20
     """Bytes of JPEGs that an agent holds."""
     cache: int = 0
-    """Bytes of the local copy of what was read; 0: none. With one an agent reads the same records in every epoch."""
+    """Bytes of the local copy of records; 0 for no copy. With a copy an agent reads the same records in every epoch."""
     crop: int = 224
-    """Pixels of an edge of what a model sees."""
+    """Pixels of an edge of the patch that the model gets."""
     shorter_edge: int = 256
-    """Pixels that the shorter edge is scaled to before."""
+    """Pixels of the image's shorter edge, to which it is scaled before the crop."""
     test_view: str = "random"
-    """What is evaluated on: a "random" view of each image, always the same (the paper), or the "centre"."""
+    """The patch for evaluation: "random", equal in all evaluations (the paper), or "centre"."""
 
     def __post_init__(self) -> None:
         for key, least in (("workers", 1), ("read_ahead", 1 << 20), ("cache", 0), ("crop", 1), ("shorter_edge", self.crop)):

@@ -1,4 +1,4 @@
-"""How far a stream has come: which units of its epoch are finished, now that records leave them in another order. No I/O."""
+"""Position of a stream: the finished units of its epoch. Needed since the shuffle window mixes records of units. No I/O."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ __all__ = ["StreamPosition"]
 
 
 class StreamPosition:
-    """Counts records as they are handed out, bad ones included. Epochs come one after the other."""
+    """Counts the records that leave the stream, including bad ones. Epochs come one after the other."""
 
     def __init__(self) -> None:
         self._epoch = self._finished = 0
-        self._given: Counter[int] = Counter()  # index of a unit that is not finished -> records of it
+        self._given: Counter[int] = Counter()  # index of an unfinished unit -> number of its records that have left
 
     @property
     def position(self) -> tuple[int, int]:
-        """Epoch, and units of this agent's share of it that are finished, from the first one on: see `plan.Loss`."""
+        """Epoch, and number of finished units from the beginning of this agent's share: see `plan.Loss`."""
         return self._epoch, self._finished
 
     def add(self, record: Record) -> None:
-        """A record has left."""
+        """Note that a record has left."""
         if record.epoch != self._epoch:
             self._epoch, self._finished = record.epoch, 0
             self._given.clear()

@@ -1,7 +1,7 @@
-"""One agent's records in their order: planned, read in units, copied locally, shuffled in a window. No thread of its own.
+"""Reads one agent's records in their order: by the plan, in units, with a local copy, shuffled in a window. Has no thread.
 
-The order depends on (seed, epoch, agent, number of agents, incarnation) and on the records' lengths alone, never on how fast
-anything was. Memory is that of the window and of one read.
+The order depends on (seed, epoch, agent, number of agents, incarnation) and on the records' lengths alone, never on timing.
+Memory is that of the window and of one read.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ __all__ = ["Reader", "Record", "SplitData"]
 
 _log = logging.getLogger("mpca.data")
 
-_UNITS_EACH = 8  # a small split is cut finer, so that shares differ by an eighth at most
-_LOOK_S = 0.2  # how often an agent that takes part in no epoch looks whether it does now
+_UNITS_EACH = 8  # units of an agent's share, at least: a small split has smaller units, so shares differ by at most an eighth
+_LOOK_S = 0.2  # an agent that takes part in no epoch looks this often for a new membership
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """One record of the split, as it was read."""
 
-    number: int  # of the split
+    number: int  # in the split
     epoch: int
     unit: Unit
-    unit_index: int  # of the unit among those that this agent reads in this epoch
+    unit_index: int  # the unit's index among the units that this agent reads in this epoch
     entry: Entry
     jpeg: bytes | None
     where: str  # for people: shard, key, offset
-    reason: str = ""  # why there is no jpeg
+    reason: str = ""  # why `jpeg` is None
 
     @property
     def held_bytes(self) -> int:
@@ -51,7 +51,7 @@ class Record:
 
 @dataclass(frozen=True)
 class SplitData:
-    """A split that can be read: opened once, shared by whoever reads it."""
+    """An open split, which several readers may share."""
 
     store: Store
     manifest: Manifest
@@ -60,7 +60,11 @@ class SplitData:
 
     @classmethod
     def open(cls, store: Store, split: str) -> SplitData:
-        """Raises ConfigError when it is not usable: no manifest, damaged, labels out of range."""
+        """Open a split.
+
+        Raises:
+            ConfigError: the manifest or the index is missing or damaged, or a label is out of range.
+        """
         manifest = load_manifest(store)
         return cls(store, manifest, split, load_index(store, manifest, split))
 
@@ -72,7 +76,7 @@ class SplitData:
 
 
 class Reader:
-    """`records` is to be gone through once."""
+    """One agent's reader. `records` may be iterated once."""
 
     def __init__(
         self,
@@ -97,15 +101,15 @@ class Reader:
         self._seed, self._agent, self._incarnation = seed, agent, incarnation
         self._window_bytes, self._epochs = window_bytes, epochs
         self.membership = membership or Membership.of(agents)  # replaced as a whole when agents are lost or join
-        self.ahead = self.membership.first(agent)  # newest epoch of which something was read
-        #: Records of the share of a whole epoch: what a share of bad ones is of.
+        self.ahead = self.membership.first(agent)  # newest epoch from which records were read
+        #: Records of this agent's share of a whole epoch; the allowed share of bad records refers to it.
         self.share_records = sum(unit.count for unit in self._share(0, Membership.of(agents)))
 
     def records(self) -> Iterator[Record]:
-        """The records of all epochs; each epoch has left the window before the next begins."""
+        """Yield the records of all epochs. The window is emptied at the end of each epoch."""
         epoch = self.membership.first(self._agent)
         while self._epochs is None or epoch < self._epochs:
-            while not self._takes_part(epoch):  # it was given up, and whoever did that will say what next
+            while not self._takes_part(epoch):  # the driver counts this agent as lost: wait for its next membership
                 self._wait(_LOOK_S)
             chance = np.random.default_rng((10, self._seed, epoch, self._agent, self._incarnation))
             window: list[Record] = []
@@ -125,14 +129,14 @@ class Reader:
         return shares(self._cut, members, seed=self._seed, epoch=epoch, sticky=sticky).get(self._agent, ())
 
     def _cut(self, agents: int) -> tuple[Unit, ...]:
-        """The units for so many agents."""
+        """The split's units for that number of agents."""
         if agents not in self._cuts:
             each = min(UNIT_RECORDS, max(1, len(self._data) // (agents * _UNITS_EACH)))
             self._cuts[agents] = units_of(self._data.index.starts, each)
         return self._cuts[agents]
 
     def _takes_part(self, epoch: int) -> bool:
-        """In that epoch or a later one."""
+        """Whether this agent takes part in that epoch or a later one."""
         members = self.membership
         return self._agent in members.begin(epoch) or members.first(self._agent) > epoch
 
@@ -141,7 +145,7 @@ class Reader:
         todo: deque[Unit] = deque()
         seen: set[Unit] = set()
         while True:
-            if members is not self.membership:  # what was read stays read, whoever came or went
+            if members is not self.membership:  # continue with the new share, without the units that were read already
                 members = self.membership
                 todo = deque(unit for unit in self._share(epoch, members) if unit not in seen)
             if not todo:
@@ -194,7 +198,7 @@ class Reader:
 
 
 def _draw(window: list[Record], chance: np.random.Generator) -> Record:
-    """One of them by chance; the last takes its place."""
+    """Take a random record out of the window; the last record moves to its chosen."""
     chosen = int(chance.integers(len(window)))
     window[chosen], window[-1] = window[-1], window[chosen]
     return window.pop()

@@ -1,8 +1,8 @@
-"""Decoding in worker processes that may crash: records in, views out in the same order, whoever was faster.
+"""Decodes in worker processes that may crash. Views leave in the order of the records, whichever worker is faster.
 
-A thread a worker tops its worker up, waits for its answers, and starts it again when it died. A crash costs the record that
-the worker was at, and no other; a record that a worker died of three times is not tried again. Memory is that of the slots.
-Not for what is read, nor for batches: `stream.py`.
+Each worker has a thread, which sends it records, waits for its answers, and starts it again after a crash. A crash costs only
+the record that the worker was decoding. A record that killed three workers is not tried again. Memory is that of the slots.
+Not for reading, nor for batches: `stream.py`.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from mpca.errors import MpcaError
 
 __all__ = ["CRASHES", "INPUT_BYTES", "Decoders", "RecordQueue", "Result", "slots_for"]
 
-#: Deaths of a worker at one record, after which it is not tried again.
+#: A record that killed this many workers is not tried again.
 CRASHES = 3
-#: Longer JPEGs go over the socket; ImageNet's mean is 110 KB, 35 KB when encoded again at a shorter edge of 256.
+#: Longer JPEGs go over the socket. ImageNet's mean is 110 KB; 35 KB when encoded again with a shorter edge of 256.
 INPUT_BYTES = 256 << 10
-_DEPTH = 4  # records that a worker has, so that it never waits for us
-_SPARE = 16  # views that are done before an earlier one is
+_DEPTH = 4  # records that a worker has in hand, so that it never waits for us
+_SPARE = 16  # slots for views that are ready before an earlier one
 
 
 def slots_for(workers: int) -> int:
-    """Slots that keep so many workers busy."""
+    """Number of slots that keep `workers` workers busy."""
     return 2 * _DEPTH * workers + _SPARE
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A record and its view, uint8[3, crop, crop]; or why there is none."""
+    """A record and its view, uint8[3, crop, crop]; or the reason why it has none."""
 
     record: Record
     view: npt.NDArray[np.uint8] | None
@@ -50,7 +50,7 @@ class Result:
 
 
 class RecordQueue:
-    """Records on their way to the workers, bounded by bytes. One puts, many take; numbered as they come."""
+    """A queue of records for the workers, limited in bytes. One thread puts, many take. Records get numbers in their order."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit, self._held = limit_bytes, 0
@@ -60,7 +60,7 @@ class RecordQueue:
         self._changed = threading.Condition()
 
     def put(self, record: Record) -> bool:
-        """Wait for room; False when nobody will take it any more."""
+        """Wait for room, and add a record; False when the feed is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._held < self._limit)
             self._waiting.append(record)
@@ -69,20 +69,20 @@ class RecordQueue:
             return not self._closed
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """No more records will be put."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Nobody takes any more."""
+        """Drop all records; no more will be taken."""
         with self._changed:
             self._ended = self._closed = True
             self._waiting.clear()
             self._changed.notify_all()
 
     def take(self, wait: bool) -> tuple[int, Record] | None:
-        """The next record with its number; None at the end, or when there is none yet and `wait` is false."""
+        """The next record and its number; None at the end, or when no record is there and `wait` is false."""
         with self._changed:
             if wait:
                 self._changed.wait_for(lambda: self._waiting or self._ended)
@@ -96,7 +96,7 @@ class RecordQueue:
 
     @property
     def numbered(self) -> int:
-        """How many were taken; once it has ended and is empty, how many there were."""
+        """Number of records that were taken; once the feed has ended and is empty, the number of all."""
         return self._taken
 
     @property
@@ -112,7 +112,7 @@ class _Flight:
 
 
 class Decoders:
-    """Workers on one feed. `results` gives every record of the feed once, in order; close it when done."""
+    """Workers on one feed. `results` gives each record of the feed once, in order. Close it when done."""
 
     def __init__(self, feed: RecordQueue, job: Job, workers: int, on_error: Callable[[BaseException], None]) -> None:
         self._feed, self._job, self._on_error = feed, job, on_error
@@ -139,7 +139,7 @@ class Decoders:
             thread.start()
 
     def results(self) -> Iterator[Result]:
-        """Every record of the feed, in order. A view is its slot's memory, and good until the next is asked for."""
+        """Yield each record of the feed, in order. A view is memory of its slot, and valid until the next result is taken."""
         while True:
             with self._arrived:
                 self._arrived.wait_for(lambda: self._wanted in self._results or self._over())
@@ -156,7 +156,7 @@ class Decoders:
             self._free.put(flight.slot)
 
     def pids(self) -> list[int]:
-        """Of the living workers."""
+        """Process ids of the living workers."""
         return [child.pid for child in list(self._children.values())]
 
     def close(self) -> None:
@@ -173,7 +173,7 @@ class Decoders:
             self._free.put(None)
         for thread in self._threads:
             thread.join()
-        with self._arrived:  # nobody is making a view
+        with self._arrived:  # no thread makes a view now
             del self._memory  # unmapped with the last view
         os.close(self._memory_fd)
 
@@ -196,7 +196,7 @@ class Decoders:
             child = self._start(place)
             try:
                 if self._serve(place, child, flights):
-                    child.connection.close()  # the end of its socket is the end of it
+                    child.connection.close()  # the child ends when its socket closes
                     return
             finally:
                 begun = BEGUN.unpack_from(self._memory, BEGUN.size * place)[0] if not self._closing else 0
@@ -226,7 +226,7 @@ class Decoders:
         raise MpcaError(f"a decoding process does not start: {how}")
 
     def _serve(self, place: int, child: Child, flights: deque[_Flight]) -> bool:
-        """Until the feed ends (True) or the child does (False). What a child before left undone is sent first."""
+        """Send records to a child until the feed ends (True) or the child ends (False). Records of a dead child come first."""
         words = child.connection.fileno()
         self._send(words, list(flights))
         while True:
@@ -246,7 +246,7 @@ class Decoders:
                 self._finish(flight, self._reason(flight) if answer == BAD[0] else None)
 
     def _next(self, wait: bool) -> _Flight | None:
-        """A slot, and only then a record: so the record that is waited for always has one."""
+        """Take a slot first and a record second, so that the record that `results` waits for always has a slot."""
         while True:
             if not self._taking.acquire(blocking=wait):
                 return None
@@ -266,7 +266,7 @@ class Decoders:
                 return flight
 
     def _given_up(self, flight: _Flight) -> bool:
-        """Whether no worker is to see it; then it is finished."""
+        """Whether no worker gets this record; if so, finish it."""
         if flight.record.jpeg is None:
             self._finish(flight, flight.record.reason)
         elif self._crashes[flight.record.number] >= CRASHES:
@@ -288,7 +288,7 @@ class Decoders:
                 at = self._job.input_at(flight.slot)
                 self._memory[at : at + len(jpeg)] = jpeg
         view = memoryview(out)
-        # A worker that is gone: its last answers are still to be read, and after them its end.
+        # The worker may have died: its caller reads its last answers, and then its end.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             while view:
                 view = view[os.write(words, view) :]
@@ -311,5 +311,5 @@ class Decoders:
 def _read(words: int, length: int) -> bytes:
     try:
         return os.read(words, length)
-    except ConnectionResetError:  # it died with words of ours unread
+    except ConnectionResetError:  # the child died before it read all of our frames
         return b""

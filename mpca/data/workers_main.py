@@ -1,12 +1,12 @@
 """The process that decodes: ``python -m mpca.data.workers_main FD JOB``. Bytes in, one view of uint8[3, crop, crop] out.
 
-Bytes travel in memory that it shares with its parent (`workers.py`), words as frames over the socket::
+Images travel in memory that the process shares with its parent (`workers.py`); frames and answers go over a socket::
 
-    header            one uint32 a worker: records that it has begun, so that the parent knows what it died of
-    slot 0, 1, ...    JPEG as it was read (`input_bytes`), then the view; for a bad record, the reason in the view's place
+    header            one uint32 per worker: number of records that it has begun, so that the parent knows which one killed it
+    slot 0, 1, ...    JPEG as it was read (`input_bytes`), then the view; for a bad record, the reason in place of the view
 
-    to the worker     FRAME: slot, length, crc, inline, epoch, number; then the JPEG itself when it is too long for its slot
-    from the worker   one byte a record, in order: GOOD or BAD; first of all READY
+    to the worker     FRAME: slot, length, crc, inline, epoch, number; then the JPEG itself if it is too long for its slot
+    from the worker   READY at the start; then one byte per record, in order: GOOD or BAD
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HEADER_BYTES = mmap.PAGESIZE
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What all records of a stream have in common, and where they lie."""
+    """Options that hold for all records of a stream, and the layout of the shared memory."""
 
     seed: int
     shorter_edge: int
@@ -65,10 +65,20 @@ class Job:
 
 
 def view_of(job: Job, jpeg: bytes, crc: int, epoch: int, number: int) -> npt.NDArray[np.uint8]:
-    """What a model sees of a record in an epoch: the same for equal arguments, whoever decodes it.
+    """The view that a model gets of a record in an epoch. Equal arguments give equal views, in any process.
+
+    Args:
+        job: options of the stream.
+        jpeg: the record's bytes.
+        crc: their CRC-32 by the index.
+        epoch: with `number` and the seed it decides the patch and the flip.
+        number: the record's number in the split.
+
+    Returns:
+        uint8[3, crop, crop].
 
     Raises:
-        BadImage: with the reason.
+        BadImage: a wrong checksum, or `decode` refuses the image.
     """
     found = zlib.crc32(jpeg)
     if found != crc:
@@ -100,7 +110,7 @@ def main() -> None:
                 at, answer = job.view_at(slot), GOOD
                 try:
                     memory[at : at + job.view_bytes] = view_of(job, jpeg, crc, epoch, number).tobytes()
-                except Exception as error:  # whatever a library makes of damaged bytes
+                except Exception as error:  # damaged bytes make a library raise nearly anything
                     reason = str(error) if isinstance(error, BadImage) else f"{type(error).__name__}: {error}"
                     words_of_it = reason.encode()[: job.view_bytes - REASON.size][: (1 << 16) - 1]
                     REASON.pack_into(memory, at, len(words_of_it))

@@ -16,7 +16,6 @@ from typing import Any
 from mpca.driver.agent_id import AgentId
 from mpca.driver.instructions import Instruction, StartAgent, Write
 from mpca.driver.states import AGENT_MOVES, AgentState, Story
-from mpca.wire.orders import GONE
 
 __all__ = [
     "QUARANTINE_DEATHS",
@@ -193,13 +192,14 @@ class AgentTable:
         if found.state in (AgentState.READY, AgentState.BEGUN):  # READY: it heard Begin from an order that failed
             self.move(found, AgentState.ACTIVE, now, "first update")
 
-    def late(self, who: AgentId, reason: str, now: float) -> list[Instruction]:
+    def late(self, who: AgentId, reason: str, now: float, gone: bool = False) -> list[Instruction]:
+        """`gone`: its process has ended."""
         found = self.find(who)
         if found is None or found.state != AgentState.ACTIVE:
             return []
         self.move(found, AgentState.LATE, now, reason)
-        if reason in GONE:
-            return []  # its process has ended: that news is on its way here, and says why
+        if gone:
+            return []  # that news is on its way here, and says why
         found.told = True
         self.lost += 1
         return [self.record(found, "lost", reason)]

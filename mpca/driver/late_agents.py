@@ -10,6 +10,7 @@ from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.events import AgentBack, AgentsFound, HoldEnded
 from mpca.driver.instructions import Instruction, Rediscover
 from mpca.driver.states import AgentState
+from mpca.wire.orders import GONE, Late
 
 __all__ = ["ASK_AGAIN_S", "BARRED_S", "LateAgents"]
 
@@ -46,12 +47,12 @@ class LateAgents:
         """Whether its download may still end."""
         return key in self._owing and self._table.is_late(key)
 
-    def was_late(self, key: AgentId, reason: str, now: float) -> list[Instruction]:
+    def was_late(self, key: AgentId, why: Late, now: float) -> list[Instruction]:
         """Its executor answered an order without it. An agent that has answered in the meantime is not late."""
         if key in self._early:
             self._early.discard(key)
             return []
-        return self._table.late(key, reason, now)
+        return self._table.late(key, why.text, now, gone=why.code in GONE)
 
     def answered(self, key: AgentId) -> None:
         """It handed a yield over in time."""

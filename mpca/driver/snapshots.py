@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent
 from mpca.driver.events import StopRequested
-from mpca.wire.orders import Answer, Freeze, Frozen
+from mpca.wire.orders import Answer, Freeze, Frozen, Late
 
 __all__ = ["ShardSnapshots"]
 
@@ -25,7 +25,7 @@ class ShardSnapshots:
     beyond: set[int] = field(default_factory=set)  # moved further than the norm limit allows
 
     @classmethod
-    def of(cls, freeze: Freeze, answers: list[Answer], living: set[str]) -> tuple[ShardSnapshots, dict[AgentId, str]]:
+    def of(cls, freeze: Freeze, answers: list[Answer], living: set[str]) -> tuple[ShardSnapshots, dict[AgentId, Late]]:
         """What executors answered to a freeze, and by (agent, incarnation) why somebody is late.
 
         Parts of executors that are not among the `living` any more are known and have no weight.
@@ -42,9 +42,9 @@ class ShardSnapshots:
                     kept.left_out[one.agent] = "not finite"
             if answer.executor in living:
                 kept.weights[answer.executor] = answer.weight
-            for agent, reason in answer.late.items():
-                kept.left_out[agent] = reason
-                late[AgentId(agent, wanted.get(agent, -1))] = reason
+            for agent, why in answer.late.items():
+                kept.left_out[agent] = why.text
+                late[AgentId(agent, wanted.get(agent, -1))] = why
         for executor, agent, _ in freeze.agents:
             if agent not in kept.frozen:
                 kept.left_out.setdefault(agent, f"executor {executor} lost")

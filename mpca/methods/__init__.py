@@ -1,4 +1,4 @@
-"""Methods: what is done with snapshots and arrivals. One small file each, and a table of names.
+"""Methods: rules for snapshots and arrived joint states. One small file each, and a table of names.
 
 To add one, write its file after `sync.py`'s example and add a row to `table.METHODS`; the common tests then cover it.
 """

@@ -1,7 +1,7 @@
-"""What a method is: a few decisions of the driver and of the agent. It decides *what*, never how bytes move.
+"""The base class of methods. A method makes a few decisions for the driver and the agent, but never moves bytes.
 
-A method is a frozen dataclass of its numbers, so that it travels to the agents as a plain map. The
-defaults here are those of a method that exchanges one shard in one phase, pulls nobody and projects nothing.
+A method is a frozen dataclass of its numbers, so that it travels to the agents as a plain map. The defaults here are those of a
+method that exchanges one shard in one phase, without pull and without projection.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INSTALLS = ("exchange", "arrival")
 
 @dataclass(frozen=True)
 class Method(ABC):
-    """One way to train together. Vectors are float32 and belong to one shard: parameters first, then buffers."""
+    """One method of training together. Vectors are float32 and belong to one shard: parameters first, then buffers."""
 
     name: ClassVar[str]
 
@@ -36,12 +36,12 @@ class Method(ABC):
 
     @property
     def shards(self) -> int:
-        """S: into how many shards the model is cut."""
+        """S: the number of the model's shards."""
         return 1
 
     @property
     def phases(self) -> int:
-        """P: how many of reduce, prepare and broadcast run at once, 1 <= P <= min(S, 3)."""
+        """P: the number of stages (reduce, prepare, broadcast) that run at once, 1 <= P <= min(S, 3)."""
         return 1
 
     @property
@@ -57,7 +57,7 @@ class Method(ABC):
         return True
 
     def agents(self, wanted: int) -> int:
-        """How many agents to start when the user wants so many."""
+        """Number of agents to start when the user wants `wanted`."""
         return wanted
 
     def start(self, x0: Vector, parameters: int) -> JointShard:
@@ -66,13 +66,13 @@ class Method(ABC):
 
     @abstractmethod
     def merge(self, state: JointShard, mean: Vector) -> JointShard:
-        """The joint state after an exchange whose contributions average (eq. 9) to `mean`, which is given away.
+        """The joint state after an exchange. `mean` is the average of the contributions (eq. 9); this may change it.
 
-        Not called when the weights sum to 0: then there is no mean, nothing moves and no version is made.
+        Not called when the weights sum to 0: then there is no mean, and no new version.
         """
 
     def outgoing(self, state: JointShard) -> Vector:
-        """What is broadcast for a joint state: float32[n], not to be written to. `state.x` unless projected."""
+        """The vector to broadcast for a joint state, float32[n]; read-only. It is `state.x` without a projection."""
         return state.x
 
     # ---- agent ----
@@ -89,12 +89,12 @@ class Method(ABC):
 
     @property
     def install_first(self) -> bool:
-        """Order at an interruption: whether a waiting arrival is installed before the snapshot is taken."""
+        """Whether an interruption installs a waiting joint state before it takes the snapshot."""
         return False
 
     @property
     def hold_after(self) -> int:
-        """0: the agent never waits. n: an exchange every n updates, in step with the others.
+        """0: the agent never waits. n: it exchanges after every n updates, in step with the others.
 
         The agent answers a SnapshotRequest when it has done exactly n updates since its last install (or since x_0), then takes
         no further step until the answering joint state is installed.
@@ -105,15 +105,15 @@ class Method(ABC):
         """alpha of eq. 7 before the next gradient of an agent.
 
         Args:
-            alpha: what came with the installed joint state: `alpha_for` of the driver.
-            updates: of this agent since it installed version 1 of the shard; None: it began at a later one.
+            alpha: the driver's `alpha_for`, which came with the installed joint state.
+            updates: this agent's updates since it installed version 1 of the shard; None: it began at a later version.
         """
         return alpha
 
     # ---- ledger: the numbers in force, as `records.Cycle` shows them ----
 
     def alpha_for(self, tau: float) -> float:
-        """alpha that goes with a joint state, when its shard's last exchange measured `tau` updates on average; 0: no pull."""
+        """alpha for a joint state whose shard had `tau` updates on average in its last exchange; 0: no pull."""
         return 0.0
 
     def beta_at(self, exchange: int) -> float:

@@ -1,7 +1,8 @@
 """MPCA SGD: coordinated asynchronous training in one, two or three phases (sections 4.1 to 4.6 of the paper).
 
-Agents never stop: the joint model, blended (eq. 8) and projected along its trajectory (eq. 4, 5), pulls them a little
-before every gradient (eq. 7). With `correction` an arrival is instead added once, less what the agent had handed over.
+Agents never stop. The joint model is blended (eq. 8) and projected along its trajectory (eq. 4, 5), and pulls them a little
+before every gradient (eq. 7). With `correction` there is no pull: an arrived joint state, less the snapshot that it answers, is
+added once.
 """
 
 from __future__ import annotations

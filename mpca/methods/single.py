@@ -1,4 +1,4 @@
-"""One agent alone, the paper's single GPU: read for evaluation and backups, never written to."""
+"""One agent alone, the paper's single GPU: the driver reads it for evaluation and backups, and never changes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Single"]
 
 @dataclass(frozen=True)
 class Single(Method):
-    """The joint model is the agent's own, as of its last snapshot; whole, so that it is of one moment."""
+    """The joint model is the agent's last snapshot. There is one shard, so that all parameters are of one moment."""
 
     name: ClassVar[str] = "single"
 

@@ -1,4 +1,4 @@
-"""Synchronous model averaging, as SparkNet and DL4J do it (section 3.1 of the paper): stop, average, replace, go on.
+"""Synchronous model averaging, as in SparkNet and DL4J (section 3.1 of the paper): stop, average, replace, continue.
 
 With tau = 1, plain SGD and equal batches it is one machine with a K times larger batch (DL4J's identity).
 """
@@ -18,9 +18,9 @@ __all__ = ["Sync"]
 
 @dataclass(frozen=True)
 class Sync(Method):
-    """Every tau updates all agents wait until they have been replaced by their mean, buffers included.
+    """After every tau updates all agents wait, and replace their models, including buffers, by the mean.
 
-    The mean is weighted by the updates done (eq. 9), which all are tau here; the whole model is one shard, since a
+    The mean is weighted by the numbers of updates (eq. 9), which are all tau here. The whole model is one shard, since a
     replaced part of a model would be misaligned with the rest (figure 10b).
 
     Example:

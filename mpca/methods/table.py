@@ -1,4 +1,4 @@
-"""Names of methods, and methods as plain maps: what a file's [method] section and an agent's Start message hold."""
+"""Names of methods, and methods as plain maps, for a file's [method] section and an agent's Start message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ METHODS: dict[str, type[Method]] = {cls.name: cls for cls in (MPCA, Single, Sync
 
 
 def from_dict(values: Mapping[str, Any]) -> Method:
-    """The method that a plain map (`Method.to_dict`) describes; text is read by the key's type.
+    """Make the method of a plain map (`Method.to_dict`); text is converted to the key's type.
 
     Raises:
         ConfigError: unknown name or key (with the nearest known one), wrong type, or a value that the method refuses.
@@ -36,7 +36,7 @@ def from_dict(values: Mapping[str, Any]) -> Method:
 
 
 def to_dict(method: Method) -> dict[str, Any]:
-    """The reverse of `from_dict`, beside it for those who use both.
+    """The reverse of `from_dict`.
 
     Example:
         >>> to_dict(from_dict({"name": "sync"}))

@@ -63,10 +63,10 @@ INPUTS: dict[str, tuple[int, int, int]] = {
 
 
 def check(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with their types.
+    """Check a model's name and options, and convert the options to their types.
 
     Raises:
-        ConfigError: a name or an option that there is not, or a value that cannot be.
+        ConfigError: no such name or option, or a value is not allowed.
         EnvironmentRefused: the package that has the model is not installed.
     """
     if name not in MODELS:
@@ -81,6 +81,6 @@ def check(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def create(name: str, **options: Any) -> nn.Module:
-    """Make the model of that name, initialised from torch's generator as it stands."""
+    """Make the model of that name, with parameters from torch's generator in its present state."""
     own = check(name, options)
     return MODELS[name](**own)

@@ -1,4 +1,4 @@
-"""Nets for the benches: of a wanted size or number of tensors, and the named ones, with batches of noise. Nothing is learnt."""
+"""Nets for the benches, of a given size or number of tensors, or by name; with batches of noise. They learn nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FLOAT_BYTES = 4
 
 
 class Weights(nn.Module):
-    """One parameter of exactly so many bytes and no computation: for what is exchanged and never trained."""
+    """One parameter of exactly `size_bytes` bytes without computation, to be exchanged and never trained."""
 
     def __init__(self, size_bytes: int) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Shape:
 
 
 def named(model: str, batch: int) -> Shape:
-    """A model of the table, with so many images of the size that it is meant for."""
+    """A model of the table, with a batch of `batch` images of its usual size."""
     return Shape(model, lambda: create(model), (batch, *INPUTS[model]))
 
 
@@ -76,7 +76,7 @@ def _shapes(*shapes: Shape) -> dict[str, Shape]:
     return {shape.name: shape for shape in shapes}
 
 
-#: What `bench step` and `bench pause` train. The sizes are those of their parameters.
+#: The nets of `bench step` and `bench pause`. Sizes are those of their parameters.
 SHAPES: dict[str, Shape] = _shapes(
     Shape("residual-1M", lambda: residual(32, 14), (16, 3, 16, 16)),
     Shape("residual-7M", lambda: residual(96, 11), (8, 3, 16, 16)),

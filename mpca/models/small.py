@@ -30,7 +30,7 @@ class DigitsConvNet(nn.Module):
 
 
 class DigitsMlp(nn.Module):
-    """One hidden layer and no buffers: where BatchNorm statistics would be in the way of what is looked at."""
+    """One hidden layer and no buffers, for uses in which BatchNorm's statistics would disturb."""
 
     def __init__(self, hidden: int = 32) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""What a run writes about itself: ``records.jsonl`` line by line, ``summary.json`` at its end, the folder of both.
+"""The files that a run writes about itself: ``records.jsonl`` line by line, ``summary.json`` at its end, and their folder.
 
-The form is an interface (people script against it); it changes only with a note in the README.
+Their format is an interface for people's scripts; it changes only with a note in the README.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Records whose file cannot take them now: kept in order and in bounded memory, and written when it can again.
+"""Keeps records in bounded memory while their file cannot be written, and writes them in order when it can.
 
-A full disk, a failing one, a folder that became read-only or was removed: none of them ends training. What does not fit into
-the memory is dropped, the oldest first, so that the end of a run is always told; a `gap` record says what is missing.
+A disk that is full or fails, and a folder that is read-only or removed, do not end training. Records beyond the memory limit
+are dropped, the oldest first, so that the end of a run is never lost; a `gap` record says what is missing.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from mpca.units import format_size
 __all__ = ["LIMIT_BYTES", "Backlog"]
 
 log = logging.getLogger("mpca.records")
-#: A cycle of sixteen agents is 1.5 kB; so this is half a day of one cycle in five seconds, or more.
+#: Enough for half a day or more of one cycle in five seconds: a cycle of sixteen agents takes 1.5 kB.
 LIMIT_BYTES = 16 << 20
 
 
 class _Lines(Protocol):
-    """What takes whole lines, or raises OSError and has taken nothing: `lines.LineWriter`."""
+    """Takes a whole line, or raises OSError and has taken nothing: `lines.LineWriter`."""
 
     def append(self, line: bytes) -> None: ...
 
@@ -33,18 +33,24 @@ class _Lines(Protocol):
 
 
 class Backlog:
-    """A `Sink` that never raises OSError. One thread, as of `LineWriter`."""
+    """A `Sink` that never raises OSError. For one thread, as `LineWriter`.
+
+    Args:
+        lines: the file.
+        limit_bytes: limit of the lines in memory.
+        now: the clock, in seconds, monotonic.
+    """
 
     def __init__(self, lines: _Lines, limit_bytes: int = LIMIT_BYTES, now: Callable[[], float] = time.monotonic) -> None:
         self._lines, self._limit_bytes, self._now = lines, limit_bytes, now
         self._waiting: deque[tuple[float, bytes]] = deque()  # (t, line)
         self._waiting_bytes = 0
-        self._gap: GapRecord | None = None  # what was dropped in front of those that wait
+        self._gap: GapRecord | None = None  # the records that were dropped before those that wait
         self._next = 0.0
-        self.error: OSError | None = None  # why they wait
+        self.error: OSError | None = None  # why records wait
 
     def write(self, record: Record) -> None:
-        """Write it, behind those that wait; these are tried again at most once a second."""
+        """Write a record after those that wait. Waiting records are tried again at most once a second."""
         line = line_of(record)
         self._waiting.append((record.t, line))
         self._waiting_bytes += len(line)
@@ -53,7 +59,7 @@ class Backlog:
         self._drop()
 
     def flush(self) -> bool:
-        """Try to write all that wait now; whether none is left."""
+        """Try to write all waiting records now; returns whether none is left."""
         failed, held = self.error, len(self._waiting)
         try:
             if self._gap is not None:
@@ -74,12 +80,12 @@ class Backlog:
 
     @property
     def waiting(self) -> bytes:
-        """The lines that are not in the file, in order."""
+        """The lines that are not yet in the file, in order."""
         gap = [] if self._gap is None else [line_of(self._gap)]
         return b"".join([*gap, *(line for _, line in self._waiting)])
 
     def close(self) -> None:
-        """What still waits is lost; `flush` first."""
+        """Close the file. Waiting records are lost, so call `flush` before."""
         self._lines.close()
 
     def _drop(self) -> None:

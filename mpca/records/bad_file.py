@@ -1,8 +1,9 @@
-"""``bad.jsonl`` of a run folder: every record of the data that agents could not use, once, with its name and the reason.
+"""``bad.jsonl`` of a run folder: each record of the data that agents could not use, once, with its name and the reason.
 
-One JSON object a line: ``record``, ``reason``, ``agent`` and ``t`` of whoever met it first. It is there once there is one, is
-replaced as a whole (so it is small: `LIMIT` names, about 2 MB), and goes on from an earlier attempt's. Names beyond the limit,
-and those that an agent met faster than it could tell them, are counted: a last line ``{"unnamed": n}``.
+A line is a JSON object: ``record``, ``reason``, and ``agent`` and ``t`` (seconds) of the first report. The file exists from
+the first bad record on. It is replaced as a whole, so it is small (`LIMIT` names, about 2 MB), and it continues an earlier
+attempt's. Names beyond the limit, and those that an agent found faster than it could report, are counted in a last line
+``{"unnamed": n}``.
 """
 
 from __future__ import annotations
@@ -20,28 +21,34 @@ from mpca.private import replace_file
 __all__ = ["LIMIT", "BadFile"]
 
 log = logging.getLogger("mpca.records")
-#: Names in the file. ImageNet with one bad record in a thousand has 1,300.
+#: Most names in the file. ImageNet with one bad record in a thousand has 1,300.
 LIMIT = 10_000
 _EVERY_S = 5.0  # between two writings
 
 
 class BadFile:
-    """Held in memory whole, so that a full disk or a removed folder loses nothing: the next writing has all."""
+    """Keeps the whole file in memory, so that a full disk or a removed folder loses nothing: the next write has all names.
+
+    Args:
+        path: the file; an earlier attempt's is read.
+        limit: most names in the file.
+        now: the clock, in seconds, monotonic.
+    """
 
     def __init__(self, path: Path, limit: int = LIMIT, now: Callable[[], float] = time.monotonic) -> None:
         self.path, self._limit, self._now = path, limit, now
         self._lines: dict[str, bytes] = {}  # by record
-        self._beyond = 0  # records that the limit left out, and those of earlier attempts that were not named
-        self._dropped: dict[tuple[int, int], int] = {}  # (agent, incarnation) -> names that it could not tell
+        self._beyond = 0  # records beyond the limit, and unnamed ones of earlier attempts
+        self._dropped: dict[tuple[int, int], int] = {}  # (agent, incarnation) -> number of names that it could not report
         self._changed = False
         self._next = 0.0
-        self.error: OSError | None = None  # why the file is not what it should be
+        self.error: OSError | None = None  # why the file is out of date
         with suppress(FileNotFoundError):
             self._load(path.read_bytes())
 
     @property
     def unnamed(self) -> int:
-        """Records that were bad and are not named. One that several agents met counts for each of them."""
+        """Number of bad records without a name. A record that several agents found counts for each of them."""
         return self._beyond + sum(self._dropped.values())
 
     @property
@@ -49,7 +56,15 @@ class BadFile:
         return len(self._lines) + self.unnamed
 
     def met(self, t: float, agent: int, incarnation: int, names: Sequence[Sequence[str]], dropped: int) -> None:
-        """What an agent says: (record, reason) of each that is new to it, and how many in all it could not name."""
+        """Add an agent's report.
+
+        Args:
+            t: seconds since the run began.
+            agent: the agent's number.
+            incarnation: counts the agent's processes.
+            names: (record, reason) of each record that is new to the agent.
+            dropped: number of all records that this incarnation could not name.
+        """
         for record, reason in names:
             if record in self._lines:
                 continue
@@ -63,12 +78,16 @@ class BadFile:
             self._changed = True
 
     def text(self) -> bytes:
-        """The file as it should be."""
+        """The file's bytes, up to date."""
         last = [_line({"unnamed": self.unnamed})] if self.unnamed else []
         return b"".join([*self._lines.values(), *last])
 
     def flush(self, at_once: bool = False) -> bool:
-        """Write it if something is new, at most once in five seconds; whether nothing is left to be written."""
+        """Write the file if names are new, at most once in five seconds; returns whether the file is up to date.
+
+        Args:
+            at_once: write now, even if five seconds are not over.
+        """
         if not self._changed:
             return True
         if not at_once and self._now() < self._next:
@@ -78,7 +97,7 @@ class BadFile:
             replace_file(self.path, self.text())
         except OSError as error:
             if self.error is None:
-                log.warning("bad records cannot be written down; they are kept in memory and tried again: %s", error)
+                log.warning("bad records cannot be written; they are kept in memory and tried again: %s", error)
             self.error = error
             return False
         self._changed, self.error = False, None

@@ -1,4 +1,4 @@
-"""The folder of a run: where it lies, what its files are called, and who may write into it."""
+"""The folder of a run: its place, the names of its files, and who may write into it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,26 @@ __all__ = ["RunFolder"]
 
 @dataclass(frozen=True)
 class RunFolder:
-    """One folder a run. A second run never writes into it, except as a later attempt or a resume of the same run."""
+    """The folder of one run. Another run never writes into it; a later attempt, or a resume of the same run, does."""
 
     path: Path
 
     @classmethod
     def named(cls, name: str, wall: float, base: str = "runs") -> RunFolder:
-        """``runs/<name>-<time>``, the time in UTC to the second; not made yet."""
+        """The folder ``runs/<name>-<time>``, which is not made yet.
+
+        Args:
+            name: the run's name.
+            wall: seconds since 1970; the folder's name has the time in UTC, to the second.
+            base: the folder above.
+        """
         return cls(Path(base) / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(wall))}")
 
     def create(self, resume: bool = False) -> bool:
-        """Make it, for its owner alone; False when it was there.
+        """Make the folder, for its owner alone; returns False when it exists already.
 
         Raises:
-            ConfigError: it exists and this is not a resume, or there is no right to make it.
+            ConfigError: the folder exists and this is not a resume, or it cannot be made.
         """
         try:
             made = make_folder(self.path)
@@ -40,7 +46,7 @@ class RunFolder:
         return made
 
     def _refused(self, what: str) -> ConfigError:
-        return ConfigError(f"run folder {what}: --run-dir={self.path}; name another, or go on with that run by --resume auto")
+        return ConfigError(f"run folder {what}: --run-dir={self.path}; name another, or continue that run by --resume auto")
 
     @property
     def config(self) -> Path:

@@ -1,7 +1,7 @@
-"""One dataclass a kind of record. A record is a line of ``records.jsonl``: its fields, its `kind`, and `t`.
+"""One dataclass for each kind of record. A record is a line of ``records.jsonl``: its `kind`, `t`, and its fields.
 
-Every time is in seconds since the run began. Maps by agent have the agent's number as key, which JSON makes text. A float
-that is not finite (a diverged loss) is written as null, since JSON has no such number.
+All times are in seconds since the run began. Maps by agent have the agent's number as key, which becomes text in JSON. A
+non-finite float (a diverged loss) is written as null, since JSON has no such number.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Record:
     """Base of all records."""
 
     kind: ClassVar[str]
-    _optional: ClassVar[tuple[str, ...]] = ()  # left out of the line when there is nothing to say
+    _optional: ClassVar[tuple[str, ...]] = ()  # fields that the line omits when they are empty
 
-    t: float  # when it was written
+    t: float  # when the record was written
 
 
 @dataclass(frozen=True)
@@ -66,20 +66,20 @@ class RunRecord(Record):
 
 @dataclass(frozen=True)
 class BeginRecord(Record):
-    """Training began in this attempt: all agents of the start had taken their first update, or `start_timeout` was over.
+    """Training began in this attempt: all first agents had made their first update, or `start_timeout` was over.
 
-    The zero of `max_time`, of the summary's seconds and of the report.
+    `max_time`, the summary's seconds and the report count from here.
     """
 
     kind: ClassVar[str] = "begin"
 
-    agents: int  # that trained
+    agents: int  # number of agents that trained
     trained: float = 0.0  # seconds of training of earlier attempts
 
 
 @dataclass(frozen=True)
 class AgentRecord(Record):
-    """Something befell an agent. One `started` or `replaced` for each incarnation."""
+    """An event of an agent. Each incarnation has one `started` or `replaced`."""
 
     kind: ClassVar[str] = "agent"
     _optional: ClassVar[tuple[str, ...]] = ("reason",)
@@ -95,22 +95,22 @@ class AgentRecord(Record):
 
 @dataclass(frozen=True)
 class CycleRecord(Record):
-    """The ledger: one line a cycle, also the oracle of the tests."""
+    """One cycle. Tests compare these records too."""
 
     kind: ClassVar[str] = "cycle"
 
     cycle: int
-    shard: int  # the one that was reduced
+    shard: int  # the shard that was reduced
     contributors: dict[int, dict[str, int]]  # agent -> {"incarnation", "tau", "crc"}
     left_out: dict[int, str]  # agent -> reason
-    alpha: float  # that goes with the joint state that this exchange made; agents pull more at the beginning
+    alpha: float  # for the joint state that this exchange made; agents pull more at the beginning
     beta: float
     gamma: float
     stages: dict[str, dict[str, float]]  # "reduce", "prepare", "broadcast" -> {"shard", "start", "end"}
-    # "driver_in", "driver_out"; "in", "out": sums over executors; of the data set, which agents read beside the exchange:
-    # "data_read" from HDFS since the record before, and "data_remote", which of it came from another host.
+    # "driver_in", "driver_out"; "in", "out": sums over executors. Bytes of the data set, beside the exchange: "data_read" from
+    # HDFS since the last record, and "data_remote", its part from other hosts.
     bytes: dict[str, int]
-    submissions: int = 1  # jobs of this cycle; more than planned: resubmitted without a lost executor
+    submissions: int = 1  # jobs of this cycle; more than planned: submitted again without a lost executor
     pauses: dict[int, list[float]] = field(default_factory=dict)  # agent -> [start, end] of its interruption
 
 
@@ -121,39 +121,39 @@ class EvaluationRecord(Record):
     kind: ClassVar[str] = "evaluation"
 
     cycle: int
-    seconds: float  # that the evaluation took
+    seconds: float  # duration of the evaluation
     error: float | None  # share of wrong answers, 0 to 1
     loss: float | None
 
 
 @dataclass(frozen=True)
 class EvaluatorRecord(Record):
-    """The evaluator's process ended: it was started again, or nothing is evaluated any more in this attempt."""
+    """The evaluator's process ended. It was started again, or this attempt makes no more evaluations."""
 
     kind: ClassVar[str] = "evaluator"
 
     event: str  # "restarted", "stopped"
-    cycle: int | None  # whose evaluation was lost
+    cycle: int | None  # cycle whose evaluation was lost
     reason: str
 
 
 @dataclass(frozen=True)
 class BackupRecord(Record):
-    """A backup was written, or could not be."""
+    """A backup was written, or could not be written."""
 
     kind: ClassVar[str] = "backup"
 
     path: str
     cycle: int
     bytes: int
-    seconds: float  # that writing it took
+    seconds: float  # duration of the writing
     ok: bool
     reason: str | None = None
 
 
 @dataclass(frozen=True)
 class PauseRecord(Record):
-    """Fewer agents than `min_agents`: written when the pause begins (`end` null) and again when it ends."""
+    """Fewer agents than `min_agents` live. Written when the pause begins (`end` null), and again when it ends."""
 
     kind: ClassVar[str] = "pause"
 
@@ -164,19 +164,19 @@ class PauseRecord(Record):
 
 @dataclass(frozen=True)
 class GapRecord(Record):
-    """Records are missing here: the run folder took none for so long that they had to be dropped."""
+    """Records are missing here: the run folder could not be written for so long that they were dropped."""
 
     kind: ClassVar[str] = "gap"
 
     count: int
-    start: float  # `t` of the first one that is missing
-    end: float  # and of the last one
+    start: float  # `t` of the first missing record
+    end: float  # `t` of the last missing record
     reason: str
 
 
 @dataclass(frozen=True)
 class EndRecord(Record):
-    """The last line of an attempt that could still write it."""
+    """The end of an attempt; its last line, unless the attempt was killed."""
 
     kind: ClassVar[str] = "end"
 
@@ -200,17 +200,22 @@ KINDS: dict[str, type[Record]] = {
         EndRecord,
     )
 }
-#: Of a cycle, in the order of a refresh.
+#: The stages of a cycle, in the order in which one shard passes them.
 STAGES = ("reduce", "prepare", "broadcast")
 _BY_AGENT = ("contributors", "left_out", "pauses")
 
 
 def make(kind: str, t: float, values: Mapping[str, Any]) -> Record:
-    """A record of that kind from its fields.
+    """Make a record of a kind.
+
+    Args:
+        kind: a key of `KINDS`.
+        t: seconds since the run began.
+        values: the other fields.
 
     Raises:
         ValueError: no such kind.
-        TypeError: the fields are not those of the kind.
+        TypeError: the kind has other fields.
 
     Example:
         >>> make("end", 12.5, {"status": "reached", "reason": "error 0.024 <= 0.025"})
@@ -222,7 +227,7 @@ def make(kind: str, t: float, values: Mapping[str, Any]) -> Record:
 
 
 def to_json(record: Record) -> dict[str, Any]:
-    """What the record's line says: `kind`, `t`, then the fields in the order of the class."""
+    """The map of a record's line: `kind`, `t`, then the fields in the order of the class."""
     line: dict[str, Any] = {"kind": record.kind}
     for one in fields(record):
         value = getattr(record, one.name)
@@ -232,11 +237,11 @@ def to_json(record: Record) -> dict[str, Any]:
 
 
 def from_json(line: Mapping[str, Any]) -> Record:
-    """The record that a line says; fields of a later version are passed over.
+    """The record of a line; fields of a later version are ignored.
 
     Raises:
-        ConfigError: it begins an attempt whose records have another format.
-        ValueError: it is no map, there is no such kind, or a field is missing or of another type.
+        ConfigError: the line begins an attempt whose records have another format.
+        ValueError: the line is no map, has an unknown kind, or a field is missing or of another type.
     """
     if not isinstance(line, Mapping):
         raise ValueError("it is not a map")
@@ -264,7 +269,7 @@ def from_json(line: Mapping[str, Any]) -> Record:
 
 
 def _odd_cycle(values: Mapping[str, Any]) -> str | None:
-    """What of the maps within a cycle's record lacks what those who read it take from there."""
+    """The first entry of a cycle's maps that lacks a key that readers need; None when all are complete."""
     inner = [("contributors", ("incarnation", "tau")), ("stages", ("shard", "start", "end"))]
     for name, keys in inner:
         for of, given in values.get(name, {}).items():
@@ -274,7 +279,7 @@ def _odd_cycle(values: Mapping[str, Any]) -> str | None:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can say it: keys as text, floats that are not finite as None."""
+    """A value for JSON: keys as text, non-finite floats as None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""Records as lines: written whole and flushed as they happen, read back also after a kill in the middle of a line.
+"""Writes records as whole lines at once, and reads them back, even if the writer was killed in the middle of a line.
 
-A line is one ``write`` of a file opened for appending, so a reader that follows the file sees whole lines, and a killed
-writer tears at most its last one.
+A line is one ``write`` to a file opened for appending. So a reader that follows the file sees whole lines, and a killed writer
+leaves at most its last line torn.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger("mpca.records")
 
 
 class Sink(Protocol):
-    """Where records go."""
+    """Takes records."""
 
     def write(self, record: Record) -> None: ...
 
@@ -35,7 +35,7 @@ class Sink(Protocol):
 
 @dataclass
 class MemorySink:
-    """Keeps records in a list: the simulator and the tests."""
+    """Keeps records in a list, for the simulator and the tests."""
 
     records: list[Record] = field(default_factory=list)
 
@@ -47,26 +47,26 @@ class MemorySink:
 
 
 class LineWriter:
-    """Appends to ``records.jsonl``. What an earlier attempt left torn at the end is cut off by the first line, with a warning.
+    """Appends to ``records.jsonl``. The first write cuts off a torn line of an earlier attempt, with a warning.
 
-    Not for several threads: the runner's loop is the only writer of a run.
+    For one thread: the runner's loop is the only writer of a run.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._end = _whole(self.path)  # of the last whole line
+        self._end = _whole(self.path)  # byte after the last whole line
         self._fd = opener(str(self.path), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def write(self, record: Record) -> None:
-        """Append one record; as `append`."""
+        """Append one record; raises OSError as `append` does."""
         self.append(line_of(record))
 
     def append(self, line: bytes) -> None:
         """Append one line, with its newline.
 
         Raises:
-            OSError: the disk is full or gone, or somebody removed the file. No part of the line stays: what cannot be taken
-                back now is before the next line.
+            OSError: the disk is full or gone, or the file was removed. No part of the line stays: it is cut off now, or
+                before the next line.
         """
         self._check_there()
         done = 0
@@ -86,7 +86,7 @@ class LineWriter:
             self._fd = -1
 
     def _check_there(self) -> None:
-        """A file that was removed would take lines as long as it is open, and nobody would ever read them."""
+        """Raise OSError when the file was removed: an open file still takes lines, but nobody could read them."""
         mine, there = os.fstat(self._fd), os.stat(self.path)
         if (mine.st_dev, mine.st_ino) != (there.st_dev, there.st_ino):
             raise FileNotFoundError(errno.ENOENT, "another file is in its place", str(self.path))
@@ -98,18 +98,19 @@ class LineWriter:
 
 @dataclass(frozen=True)
 class RecordFile:
-    """The records of a file in the order they were written."""
+    """The records of a file, in the order of writing."""
 
     records: list[Record]
-    torn: str | None  # the unfinished last line, if the writer was cut off in the middle of it
+    torn: str | None  # the unfinished last line, if the writer was killed in the middle of it
 
 
 def read_records(path: str | os.PathLike[str]) -> RecordFile:
-    """Read ``records.jsonl``; a torn last line is left out, said in the log and returned as `torn`.
+    """Read ``records.jsonl``. A torn last line is left out, logged, and returned as `torn`.
 
     Raises:
         ConfigError: an attempt's records have another format.
-        ValueError: a line that is whole is not a record: the file was edited, or it is not ours.
+        OSError: the file cannot be read.
+        ValueError: a whole line is not a record: the file was edited, or is not ours.
     """
     data = Path(path).read_bytes()
     whole, newline, tail = data.rpartition(b"\n")
@@ -128,12 +129,12 @@ def read_records(path: str | os.PathLike[str]) -> RecordFile:
 
 
 def line_of(record: Record) -> bytes:
-    """The record as its line, newline included."""
+    """The record's line, with its newline."""
     return (json.dumps(to_json(record), separators=(", ", ": "), allow_nan=False) + "\n").encode()
 
 
 def _whole(path: Path) -> int:
-    """Bytes of the whole lines in a file."""
+    """Number of bytes of the whole lines in a file."""
     if not path.is_file():
         return 0
     data = path.read_bytes()

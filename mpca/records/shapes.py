@@ -1,4 +1,4 @@
-"""Whether values that somebody else may have written are what a dataclass says of its fields: of lines that are read back.
+"""Checks values that are read back, and that somebody may have edited, against the field types of a dataclass.
 
 Not for settings (`mpca.checks`): nothing is converted here.
 """
@@ -14,7 +14,7 @@ __all__ = ["fits", "misfit"]
 
 
 def misfit(cls: type, values: Mapping[str, Any]) -> str | None:
-    """The first field of `cls` whose value is of another type than it says; None: there is none.
+    """The first field of `cls` whose value has another type than the annotation; None when there is none.
 
     Example:
         >>> from mpca.records.kinds import EndRecord
@@ -29,7 +29,7 @@ def misfit(cls: type, values: Mapping[str, Any]) -> str | None:
 
 
 def fits(value: object, hint: Any) -> bool:
-    """Whether a value is of a type as annotations write it; a whole number is a float too, and a truth value no number."""
+    """Whether a value has the type of an annotation. An int also counts as a float; a bool does not count as a number."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return any(fits(value, one) for one in inner)

@@ -1,4 +1,4 @@
-"""``summary.json``: what came of a run, in one object, written at every end, failed ones too."""
+"""``summary.json``: the results of a run in one object, written at the end of every run, even a failed one."""
 
 from __future__ import annotations
 
@@ -28,49 +28,62 @@ class Summary:
     method: str
     num_agents: int
     seed: int
-    seconds: float  # from when all agents of the start trained (`records.BeginRecord`) to the stop, over all attempts
+    seconds: float  # from the beginning of training (`records.BeginRecord`) to the stop, over all attempts
     seconds_to_first_step: float | None  # from the start of this attempt; null: no step was taken
-    submit_seconds: dict[str, float] = field(default_factory=dict)  # by stage of starting
+    submit_seconds: dict[str, float] = field(default_factory=dict)  # by stage of the start
     cycles: int = 0
     steps: list[int] = field(default_factory=list)  # optimiser updates by agent, over incarnations
-    samples: int | None = 0  # null: nobody counted them (a loader of the user's own, without `mpca.samples`)
-    final_error: float | None = None  # of the saved model
+    samples: int | None = 0  # null: not counted (the user's own loader, without `mpca.samples`)
+    final_error: float | None = None  # error of the saved model
     best_error: float | None = None
     target_error: float = 0.0  # 0: none was set
     seconds_to_target: float | None = None
     evaluations: int = 0
-    pause_share: float = 0.0  # of the agents' training time, spent in snapshots and installs
+    pause_share: float = 0.0  # share of the agents' training time that snapshots and installs took
     model_bytes: int = 0
     bytes_in_driver: int = 0
     bytes_out_driver: int = 0
-    bytes_data_remote: int = 0  # of the data set, that agents read on HDFS and that came from another host
-    bad_records: int = 0  # records of the data that could not be used, of all attempts; named in bad.jsonl
+    bytes_data_remote: int = 0  # bytes of the data set that agents read on HDFS from other hosts
+    bad_records: int = 0  # records of the data that could not be used, in all attempts; named in bad.jsonl
     agents_lost: int = 0
     agents_replaced: int = 0
-    cut_off: dict[str, str] = field(default_factory=dict)  # agent -> why its train function, told to stop, did not return
+    cut_off: dict[str, str] = field(default_factory=dict)  # agent -> why its train function did not return after Stop
     backups: int = 0
     attempts: int = 1
     resumed_from: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
-    final: bool = False  # the user's own error, or work cut off at the end: no other attempt of the application repeats it
+    final: bool = False  # no other attempt may repeat the run: it ended by the user's own error, or cut work off at the end
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
-            raise ValueError(f"no such end of a run: {self.status!r}, known: {', '.join(STATUSES)}")
+            raise ValueError(f"no such status of a run: {self.status!r}, known: {', '.join(STATUSES)}")
 
 
 def write_summary(path: str | os.PathLike[str], summary: Summary) -> None:
-    """Replace the file at once: a reader sees the old one or the whole new one. Raises OSError."""
+    """Replace the file atomically: a reader sees the old file or the whole new one.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     replace_file(Path(path), (json.dumps(plain(asdict(summary)), indent=2, allow_nan=False) + "\n").encode())
 
 
 def read_summary(path: str | os.PathLike[str]) -> Summary:
-    """Raises ValueError when the file is not a summary; keys of a later version are passed over."""
+    """Read a summary; keys of a later version are ignored.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: the file is not a summary.
+    """
     return parse_summary(Path(path).read_bytes(), path)
 
 
 def parse_summary(data: bytes | str, path: str | os.PathLike[str]) -> Summary:
-    """As `read_summary`, of the text of a file that was read from `path`."""
+    """Parse a summary; arguments are the file's text, and its path for errors.
+
+    Raises:
+        ValueError: the text is not a summary.
+    """
     values: Any = strict_json.loads(data)
     if not isinstance(values, dict):
         raise ValueError(f"not a summary: path={path}: it is not a map")

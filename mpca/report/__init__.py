@@ -1,4 +1,4 @@
-"""What a person sees of a run: the progress line while it runs, and one HTML page drawn from its records."""
+"""The view of a run for people: the progress line while it runs, and an HTML page drawn from its records."""
 
 from mpca.report.page import write_report
 from mpca.report.progress import ProgressLine

@@ -1,4 +1,4 @@
-"""What every part of the page is made of: a section, a table, a legend. HTML as text; what comes in is escaped."""
+"""The parts of the page: sections, tables, legends. HTML as text; inputs are escaped."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def axis_seconds(value: float) -> str:
 
 
 def section(title: str, note: str, *body: str) -> str:
-    """A heading, a sentence below it, and what it is about."""
+    """A heading, a sentence below it, and the content."""
     return f'<section><h2>{escape(title)}</h2><p class="note">{escape(note)}</p>{"".join(body)}</section>'
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], numeric: frozenset[str] = frozenset()) -> str:
-    """Rows of cells; columns that are `numeric` are set to the right."""
+    """Rows of cells. Columns in `numeric` are aligned to the right."""
     css = [' class="n"' if head in numeric else ' class="wide"' for head in heads]
     top = "".join(f"<th{c}>{escape(head)}</th>" for head, c in zip(heads, css, strict=True))
     body = "".join(
@@ -30,7 +30,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], numeric: frozense
 
 
 def legend(entries: Iterable[tuple[str, str]]) -> str:
-    """Names of lines or bars, each with its CSS class of colour."""
+    """Names of lines or bars, each with the CSS class of its colour."""
     return (
         '<div class="legend">'
         + "".join(f'<span><i class="{css}"></i>{escape(name)}</span>' for css, name in entries)

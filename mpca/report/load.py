@@ -1,4 +1,4 @@
-"""Reads back what a run wrote about itself: also if it failed, was cut off in the middle of a line, or goes on."""
+"""Reads the records of a run, even if it failed, was killed in the middle of a line, or still runs."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ R = TypeVar("R", bound=Record)
 
 @dataclass(frozen=True, slots=True)
 class RunRecords:
-    """The records of one run by kind, each in the order it was written, and the summary if the run has ended.
+    """The records of one run by kind, in the order of writing, and the summary if the run has ended.
 
-    Times are seconds of training, over all attempts: those of `summary.json`. What was before an attempt began is less.
+    Times are seconds of training over all attempts, as in `summary.json`. Times before an attempt's training are smaller.
     """
 
     name: str
@@ -48,14 +48,14 @@ class RunRecords:
     evaluators: list[EvaluatorRecord] = field(default_factory=list)
     pauses: list[PauseRecord] = field(default_factory=list)
     backups: list[BackupRecord] = field(default_factory=list)
-    end: EndRecord | None = None  # of the last attempt
+    end: EndRecord | None = None  # end of the last attempt
     summary: dict[str, Any] = field(default_factory=dict)
     last_t: float = 0.0
     torn: bool = False  # the last line was cut off
 
 
 def load_run(run_dir: Path) -> RunRecords:
-    """Read ``records.jsonl`` and, if it is there, ``summary.json`` of a run folder.
+    """Read ``records.jsonl`` of a run folder, and ``summary.json`` if it exists.
 
     Raises:
         ConfigError: the folder has no records, or what is there are none, or of another format.
@@ -71,7 +71,7 @@ def load_run(run_dir: Path) -> RunRecords:
         raise ConfigError(f"damaged run folder: {error}") from None
     records = _of_training(file.records)
     attempts = _of(RunRecord, records)
-    # an end that a later attempt has taken up again is none
+    # The end of an attempt does not count when a later attempt has resumed the run.
     newest = records[max((n for n, one in enumerate(records) if isinstance(one, RunRecord)), default=0) :]
     ends = _of(EndRecord, newest)
     return RunRecords(
@@ -81,7 +81,7 @@ def load_run(run_dir: Path) -> RunRecords:
         cycles=_of(CycleRecord, records),
         evaluations=_of(EvaluationRecord, records),
         evaluators=_of(EvaluatorRecord, records),
-        # a pause is written when it begins and again when it ends
+        # A pause has two records, at its beginning and its end.
         pauses=list({one.start: one for one in _of(PauseRecord, records)}.values()),
         backups=_of(BackupRecord, records),
         end=ends[-1] if ends else None,
@@ -92,7 +92,7 @@ def load_run(run_dir: Path) -> RunRecords:
 
 
 def _summary(path: Path) -> dict[str, Any]:
-    """Empty when the run has not ended, or its last words are damaged: what the records say is drawn all the same."""
+    """The summary; empty when the run has not ended or the file is damaged. The page is then drawn from the records alone."""
     if not path.is_file():
         return {}
     try:
@@ -109,7 +109,7 @@ def _summary(path: Path) -> dict[str, Any]:
 
 
 def _of_training(records: list[Record]) -> list[Record]:
-    """The records with times as seconds of training. An attempt that has not begun keeps the seconds since the run did."""
+    """The records with times as seconds of training. An attempt without training keeps seconds since the run began."""
     out: list[Record] = []
     starts = [n for n, one in enumerate(records) if isinstance(one, RunRecord)]
     for start, end in pairwise([0, *starts, len(records)]):

@@ -1,7 +1,7 @@
-"""`report.html`: one file that opens without a network and without a script, drawn from what the run recorded.
+"""`report.html`: one file, drawn from the run's records, which opens without a network and without scripts.
 
-The numbers that are drawn are embedded as JSON (``<script type="application/json" id="mpca-data">``, which no browser
-runs), so that a script reads the same page that a person looks at.
+The drawn numbers are embedded as JSON (``<script type="application/json" id="mpca-data">``, which no browser runs), so that a
+program can read them from the page.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mpca.units import format_duration, format_size
 
 __all__ = ["render", "write_report"]
 
-#: Cycles that the timeline draws; of a longer run the newest ones, the embedded data has all.
+#: Number of cycles in the timeline, the newest ones; the embedded data has all.
 _TIMELINE_CYCLES = 400
 _COLUMNS = 320  # of the grid of tau
 _COLOURS = 6  # .s0 to .s5 of page.css
@@ -33,7 +33,7 @@ _BADGES = {"reached": "good", "max_time": "good", "max_cycles": "good", "failed"
 
 
 def write_report(run_dir: Path) -> Path:
-    """Draw the report of a run folder into ``report.html`` there, whole or not at all; returns its path."""
+    """Draw the report of a run folder into its ``report.html``, atomically; returns the path."""
     page = render(load_run(run_dir))
     target = run_dir / "report.html"
     replace_file(target, page.encode())
@@ -89,7 +89,7 @@ def _head(records: RunRecords) -> str:
     if not ended and not records.summary:
         reason = f"The records stop {format_duration(records.last_t)} after the start: the run goes on, or was cut off."
     colour = _BADGES.get(status, "")
-    if colour == "good" and not records.cycles:  # an older version's word for a limit that was met before the first commit
+    if colour == "good" and not records.cycles:  # an older version's status for a limit that was met before the first commit
         colour = "bad"
     badge = f'<span class="badge {colour}">{escape(status)}</span>'
     return f'<header><h1>{escape(records.name)}</h1>{badge}</header><p class="reason">{escape(reason)}</p>'

@@ -1,7 +1,7 @@
 """The progress of a run: one live line on a terminal, one plain line per evaluation in a log.
 
-Agents' output goes through here too (`[agent 3] text`), because whoever owns the live line must move it out of the way.
-Called from the driver's thread only.
+Agents' output passes through here too (`[agent 3] text`), since the live line must make way for it. For the driver's thread
+only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REFRESHES_PER_S = 4
 def status_line(status: RunStatus) -> str:
     """Cycle, error, images/s, tau since the last refresh, agents alive of wanted, time to the objective.
 
-    Where nobody counts samples (a loader of the user's own), the rate is that of the optimisers' updates.
+    If samples are not counted (the user's own loader), the rate is that of the optimisers' updates.
 
     Example:
         >>> status_line(RunStatus(seconds=12.0, cycle=41, error=0.081, agents_alive=3, agents_wanted=4))
@@ -53,14 +53,14 @@ def status_line(status: RunStatus) -> str:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """rich would end the process."""
-        raise  # called where the error is handled
+        """Raise the error again; rich would end the process."""
+        raise  # rich calls this while it handles the error
 
 
 class ProgressLine:
-    """Shows `RunStatus` on a stream; a context manager, so that the terminal is whole again whatever happens.
+    """Shows `RunStatus` on a stream. A context manager, so that the terminal is always restored.
 
-    A stream that cannot be written to any more, such as that of a notebook that was closed, costs what would be shown.
+    Text is lost when the stream can no longer be written, such as that of a closed notebook.
     """
 
     def __init__(self, stream: IO[str]) -> None:
@@ -95,17 +95,17 @@ class ProgressLine:
         self._evaluations, self._stage = status.evaluations, stage
 
     def say(self, text: str) -> None:
-        """A line that stays, above the live one."""
+        """Print a line that stays above the live line."""
         with self._unless_gone():
             self._console.print(Text(text))
 
     def output(self, agent: int, line: str) -> None:
-        """A line that an agent printed."""
+        """Print a line of an agent's output."""
         self.say(f"[agent {agent}] {line}")
 
     @contextmanager
     def _unless_gone(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, ValueError):  # ValueError: the stream was closed, or lacks a letter
+        except (OSError, ValueError):  # ValueError: the stream was closed, or its encoding lacks a character
             self._console.quiet = True

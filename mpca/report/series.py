@@ -1,6 +1,6 @@
-"""From records to what is drawn: plain lists of numbers. The page embeds them, so that a script reads what an eye sees.
+"""Turns records into plain lists of numbers, which the page draws and embeds, so that a program can read them.
 
-Nothing is computed here that the records do not say; means are over the records shown.
+All numbers come from the records; means are over the shown records.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Bytes:
     driver_out: int
     fetched: int
     sent: int
-    data_read: int  # of the data set, since the cycle before, by all agents through HDFS
-    data_remote: int  # ... from another host
+    data_read: int  # bytes of the data set that all agents read through HDFS since the last cycle
+    data_remote: int  # the part of `data_read` from other hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +70,13 @@ class Contribution:
     agent: int
     incarnation: int | None
     tau: int | None
-    pause_s: float | None  # that the agent stood still to hand over
+    pause_s: float | None  # seconds of the agent's interruption
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """An agent that was lost, and what came in its place."""
+    """An agent that was lost, and its replacement."""
 
     agent: int
     incarnation: int
@@ -86,7 +86,7 @@ class Loss:
     pid: int | None
     reason: str
     replaced_after_s: float | None
-    replaced_on: str  # executor; empty: nobody came
+    replaced_on: str  # executor of the replacement; empty: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def _bars(records: RunRecords) -> list[Bar]:
         Bar(one.cycle, stage, int(spec["shard"]), spec["start"], spec["end"])
         for one in records.cycles
         for stage, spec in sorted(one.stages.items(), key=lambda item: STAGES.index(item[0]))
-        # the first cycles of a run have nothing to prepare or to broadcast
+        # The first cycles of a run have no shard to prepare or to broadcast.
         if spec
     ]
 

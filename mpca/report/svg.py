@@ -1,4 +1,4 @@
-"""Just enough SVG by hand: scales, ticks, a line chart, lanes of bars, a grid of cells. Colours are CSS classes.
+"""The needed SVG, written by hand: scales, ticks, a line chart, lanes of bars, a grid of cells. Colours are CSS classes.
 
 Inline SVG needs no script and no network, and a mark's `<title>` is its tooltip in every browser.
 """
@@ -31,7 +31,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a chart; `titles` are tooltips of its points, without them it has no marks."""
+    """One line of a chart. `titles` are tooltips of its points; without titles points have no marks."""
 
     label: str
     css: str
@@ -81,7 +81,7 @@ def _mark(x: float, bottom: float, text: str) -> str:
 
 
 def _span(xs: Sequence[float], others: Sequence[float]) -> tuple[float, float]:
-    """From zero, unless nothing would be seen in a good part of the width: a run may start for longer than it trains."""
+    """The range of x: from zero, unless a large part of the width would be empty, since a start may outlast the training."""
     high = max([*xs, *others], default=1.0) or 1.0
     first = min([*xs, *others], default=0.0)
     return (0.0, high) if first < 0.3 * high else (max(first - 0.05 * (high - first), 0.0), high)
@@ -100,7 +100,7 @@ def line_chart(
     width: int = 960,
     height: int = 300,
 ) -> str:
-    """Lines over one x axis; `level` is a dashed line, `marks` upright ones, `bands` grey spans of x."""
+    """Lines over one x axis. `level` is a dashed line, `marks` are vertical lines, `bands` are grey ranges of x."""
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points] + ([level[0]] if level else [])
     x = Scale(*_span(xs, [*(at for at, _ in marks), *(end for _, end, _ in bands)]), _LEFT, width - _RIGHT)
@@ -141,7 +141,7 @@ def lanes(
     low: float,
     high: float,
 ) -> str:
-    """Horizontal lanes of bars over time, as wide as it needs to be. A bar is (lane, start, end, css, text, title)."""
+    """Horizontal lanes of bars over time, as wide as needed. A bar is (lane, start, end, css, text, title)."""
     lane_height, gap = 26, 8
     width = max(_LEFT + _RIGHT + (high - low) * pixels_per_second, 320)
     height = _TOP + len(names) * (lane_height + gap) + _BOTTOM
@@ -176,7 +176,7 @@ def cells(
     x_label: str,
     width: int = 960,
 ) -> str:
-    """A grid: one row an agent, one column a bin. A value is (row, column, share of full colour or None, title)."""
+    """A grid with a row per agent and a column per bin. A value is (row, column, share of full colour or None, title)."""
     row_height, gap = (22, 4) if len(rows) <= 16 else (10, 1)
     height = _TOP + len(rows) * (row_height + gap) + _BOTTOM
     wide = (width - _LEFT - _RIGHT) / max(columns, 1)

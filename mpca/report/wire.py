@@ -1,4 +1,4 @@
-"""Sections of the report about bytes: what cycles moved, and how exchange and data share the wire."""
+"""Sections of the report about bytes: those that cycles moved, and the shares of exchange and data on the wire."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _COUNTERS = (
     ("sent", "out of executors"),
 )
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
-_POINTS = 120  # of a line of rates: means over as many stretches of time
+_POINTS = 120  # points of a line of rates, each a mean over one part of the time
 
 
 def sections(series: Series) -> list[str]:
-    """As HTML, none before the first cycle."""
+    """The sections as HTML; none before the first cycle."""
     if not series.bytes:
         return []
     return [_moved(series.bytes), *([] if series.wire is None else [_shared(series.bytes, series.wire)])]
@@ -97,7 +97,7 @@ def _chart(rows: list[Bytes]) -> list[str]:
 
 
 def _rates(moved: list[tuple[float, int]]) -> list[tuple[float, float]]:
-    """Bytes a second by time; of each stretch its end and its mean. Agents say twice a second what was read for them."""
+    """Bytes a second by time: the end and the mean of each part of the time. Agents report their reads twice a second."""
     (begin, _), (end, _) = moved[0], moved[-1]
     least = max((end - begin) / _POINTS, 1.0)
     points, since, count = [], begin, 0

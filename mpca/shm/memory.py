@@ -1,7 +1,7 @@
-"""How much memory this process may still take: the machine's and its container's, whichever is less.
+"""The memory that this process may still take: what the machine or its container has left, whichever is less.
 
-A memfd's pages are charged to the cgroup of who allocates them, and a container over its limit is killed, not refused.
-So the question is asked before the allocation. Page cache that the kernel can drop counts as free.
+A memfd's pages count for the cgroup of the process that allocates them, and a container over its limit is killed without an
+error. So the code asks before it allocates. Page cache that the kernel can drop counts as free.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _UNLIMITED = 1 << 62  # cgroup v1 writes a number near 2^63 for "no limit"
 
 
 def available_bytes(root: Path = Path("/")) -> int:
-    """Bytes that can still be allocated. `root` is where /proc and /sys are looked for (tests make their own)."""
+    """Bytes that can still be allocated. `root` holds /proc and /sys (tests make their own)."""
     return max(0, min([_machine(root), *_containers(root)]))
 
 
@@ -26,10 +26,10 @@ def _machine(root: Path) -> int:
 
 
 def _containers(root: Path) -> list[int]:
-    """What each cgroup from ours up to the mounted root leaves; both versions of the interface.
+    """Bytes left in each cgroup, from ours up to the mounted root; for both versions of cgroups.
 
-    Inside a container the path of /proc/self/cgroup may be the host's, and the mount shows our own group as its root:
-    folders that are not there are passed over, and the root is always looked at.
+    In a container the path in /proc/self/cgroup may be the host's, and the mount has our own group as its root. So missing
+    folders are skipped, and the root is always read.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()

@@ -1,8 +1,8 @@
 """The mapped segment: one memfd of the agent with a slot for snapshots and one for the arrivals of each shard.
 
-The agent makes it, so there is no name that somebody would have to remove, whoever is killed: the kernel frees it with
-the last of its users. The executor opens it as ``/proc/<pid>/fd/<fd>``. It is allocated whole when it is made, so that
-writing to it can neither fail nor raise SIGBUS later. Where the slots lie and what their headers say is `wire.slots`.
+The agent makes it. It has no name that must be removed when a process is killed: the kernel frees it with its last user. The
+executor opens it as ``/proc/<pid>/fd/<fd>``. It is allocated completely when it is made, so that later writes cannot fail or
+raise SIGBUS. `wire.slots` has the layout of the slots and their headers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AgentSegment:
         """Make the segment for shards with these edges (elements of the flat vector).
 
         Raises:
-            EnvironmentRefused: the machine or the container has too little memory left for it.
+            EnvironmentRefused: the machine or the container has too little memory left.
         """
         self._shard_bytes = [(end - start) * _WIRE.itemsize for start, end in pairwise(bounds)]
         self.slots, self.size_bytes = slot_offsets(self._shard_bytes)
@@ -59,13 +59,13 @@ class AgentSegment:
             self._write_header(slot, SlotHeader(max(slot - 1, 0), 0, 0, 0, 0, MODES["snapshot" if slot == 0 else "install"]))
 
     def shard_view(self, shard: int, slot: int = 0) -> npt.NDArray[np.float32]:
-        """The elements of `shard` as they lie in the snapshot slot (0) or in its arrival slot (``1 + shard``)."""
+        """The elements of `shard` in the snapshot slot (0) or in its arrival slot (``1 + shard``), as a view."""
         return np.frombuffer(
             self._map, _WIRE, self._shard_bytes[shard] // _WIRE.itemsize, offset=self.slots[slot] + HEADER_BYTES
         )
 
     def write_snapshot(self, shard: int, cycle: int, updates: int, fill: Callable[[npt.NDArray[np.float32]], None]) -> None:
-        """Let `fill` write the shard into the snapshot slot; the header's seq is odd meanwhile.
+        """Let `fill` write the shard into the snapshot slot. The header's seq is odd during this.
 
         A cycle may be negative (x_0 is read before cycle 0); the unsigned field holds it modulo 2^64.
         """
@@ -77,14 +77,14 @@ class AgentSegment:
         self._write_header(0, SlotHeader(shard, self._snapshot_seq, cycle % (1 << 64), updates, length, mode))
 
     def lay_initial(self, fill: Callable[[int, npt.NDArray[np.float32]], None]) -> None:
-        """Let `fill(shard, out)` write x_0 into every arrival slot, before Hello: snapshots are measured from it until a
-        joint state comes."""
+        """Let `fill(shard, out)` write x_0 into every arrival slot, before Hello. The distance of snapshots is measured from
+        x_0 until a joint state comes."""
         for shard, length in enumerate(self._shard_bytes):
             fill(shard, self.shard_view(shard, slot=1 + shard))
             self._write_header(1 + shard, SlotHeader(shard, 0, 0, 0, length, MODES["install"]))
 
     def read_arrival(self, shard: int, version: int, mode: str) -> npt.NDArray[np.float32]:
-        """The arrival that an Install has named, in the mapped slot itself: copy it before saying Installed.
+        """The shard that an Install has named, as a view of the mapped slot: copy it before sending Installed.
 
         Raises:
             RemoteProtocolError: the slot holds something else, or is being written.
@@ -100,7 +100,7 @@ class AgentSegment:
         return self.shard_view(shard, slot=1 + shard)
 
     def close(self) -> None:
-        """Close descriptor and mapping; if an array still looks into the mapping, that goes with the array."""
+        """Close descriptor and mapping. If an array still uses the mapping, the mapping ends with the array."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1

@@ -40,7 +40,7 @@ from mpca.sim.relay import Blame, Relay
 from mpca.sim.trainers import SimTrainer
 from mpca.sim.world import World
 from mpca.wire.messages import Hello
-from mpca.wire.orders import Answer, Download, Frozen, Order, Reduce
+from mpca.wire.orders import Answer, Download, Frozen, Late, Order, Reduce
 
 __all__ = ["SimCluster"]
 
@@ -290,14 +290,14 @@ class SimCluster:
         if not job.over and freeze is not None and name in job.pending and name in self.nodes:
             self.nodes[name].deadline(freeze.cycle)
 
-    def frozen(self, node: Node, ticket: int, frozen: list[Frozen], late: dict[int, str], weight: float) -> None:
+    def frozen(self, node: Node, ticket: int, frozen: list[Frozen], late: dict[int, Late], weight: float) -> None:
         """A node answers a freeze."""
         job = self._tickets.pop(ticket)
         self.watch.answered(node.name, job.order, frozen, weight)
         if not job.over and node.name in job.pending:
             self._answer(job, node.name, frozen, late, weight)
 
-    def _answer(self, job: _Job, name: str, frozen: list[Frozen], late: dict[int, str], weight: float) -> None:
+    def _answer(self, job: _Job, name: str, frozen: list[Frozen], late: dict[int, Late], weight: float) -> None:
         job.pending.discard(name)
         length = 0 if job.order.reduce is None else job.order.reduce.length
         job.answers[name] = Answer(name, f"host-{name}", frozen, late, weight, *job.reduced, length, length // 4)

@@ -30,7 +30,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from mpca.wire.orders import DIED, NO_SUCH_INCARNATION
+from mpca.wire.orders import DEADLINE, DIED, FORGOTTEN, NO_SUCH_INCARNATION, Late
 
 __all__ = [
     "Acknowledge",
@@ -44,9 +44,6 @@ __all__ = [
     "Taken",
     "Write",
 ]
-
-DEADLINE = "no answer before the deadline"
-FORGOTTEN = "its cycle was forgotten"
 
 MADE, ASKED, FROZEN, CLOSED = "MADE", "ASKED", "FROZEN", "CLOSED"
 
@@ -76,7 +73,7 @@ class Answered(NamedTuple):
     cycle: int
     shard: int
     frozen: list[Taken]
-    late: dict[int, str]
+    late: dict[int, Late]
 
 
 class Back(NamedTuple):
@@ -135,9 +132,9 @@ class _Entry:
     incarnation: int
     state: str = MADE
     taken: Taken | None = None
-    reason: str = ""
+    reason: Late | None = None
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: Late) -> None:
         self.state, self.reason = CLOSED, reason
 
 
@@ -327,7 +324,7 @@ class ExecutorState:
                 out.append(Interrupt(entry.agent, entry.cycle, entry.shard))
 
     @staticmethod
-    def _close_asked(entries: dict[tuple[int, int], _Entry], reason: str) -> None:
+    def _close_asked(entries: dict[tuple[int, int], _Entry], reason: Late) -> None:
         for entry in entries.values():
             if entry.state == ASKED:
                 entry.close(reason)
@@ -338,5 +335,7 @@ class ExecutorState:
                 continue
             self._requests.remove(request)
             frozen = [entry.taken for entry in request.entries if entry.taken is not None]
-            late = {entry.agent: entry.reason for entry in request.entries if entry.state == CLOSED}
+            late = {
+                entry.agent: entry.reason for entry in request.entries if entry.reason is not None and entry.state == CLOSED
+            }
             out.append(Answered(request.ticket, request.cycle, request.shard, frozen, late))

@@ -1,4 +1,4 @@
-"""Where bytes outlive a run: the `Store` port, its local and in-memory stores, and backups in their final form."""
+"""Storage of bytes that outlive a run: the `Store` port, its local and in-memory stores, and backups."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Backups: what a run can go on from, on another cluster, with another number of agents, in their final form.
+"""Backups, from which a run can resume on another cluster and with another number of agents.
 
-One folder a backup, ``epoch-0001-cycle-00000042``, which appears at once and whole::
+Each backup is a folder, ``epoch-0001-cycle-00000042``, which appears at once and complete::
 
     model.safetensors        the joint model under the names of the model's own state_dict; opens without mpca
     trajectory.safetensors   the trajectory (eq. 4) under the names of the parameters
-    manifest.json            all else, with length and sha256 of both files and a sha256 of itself
+    manifest.json            everything else, with length and sha256 of both files and a sha256 of itself
 
-It is written into a hidden folder beside, synced, read back and compared, and then renamed; older ones go only after that.
-Reading takes the newest that is valid to the last bit and says what was wrong with newer ones, whatever that is:
-bytes that changed, values that cannot be, numbers that are not finite, a link in place of a file. Optimiser state is not in
-it: it belongs to the agents, who start anew. Not for deciding when to write: the caller does, beside training.
+A writer writes into a hidden folder beside it, syncs, reads back, compares, and then renames; older backups are removed after
+that. A reader takes the newest backup in which every bit is valid, and reports the faults of newer ones: changed bytes,
+impossible values, non-finite numbers, a link in place of a file. A backup has no optimiser state, since that belongs to the
+agents, which start anew. Not for deciding when to write: the caller does this while training goes on.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mpca.units import format_size
 
 __all__ = ["BackupInfo", "BackupState", "Backups", "Found", "model_file"]
 
-#: A manifest lists the tensors of a model: ResNet-152's is 90 KB.
+#: Largest manifest. It lists the tensors of a model: ResNet-152's has 90 KB.
 _MANIFEST_BYTES = 64 << 20
 _REASON_CHARS = 300
 _TEMPORARY, _TRASH = ".tmp-", ".trash-"
@@ -44,16 +44,16 @@ _log = logging.getLogger("mpca.backup")
 
 @dataclass(frozen=True)
 class BackupState:
-    """Everything that a run needs to go on. `data`, `seeds`, `software` and `progress` are maps that JSON can hold."""
+    """Everything that a run needs to resume. `data`, `seeds`, `software` and `progress` are maps that JSON can hold."""
 
     layout: ModelLayout
     vector: Vector  # float32[N]: the joint model, buffers included; never the extrapolated one
-    trajectory: Vector  # float32[p]: its parameters' trajectory
+    trajectory: Vector  # float32[p]: the trajectory of its parameters
     bounds: list[int]  # shard edges in elements
-    exchanges: list[int]  # by shard: its position in the schedules, and its version
+    exchanges: list[int]  # by shard, the number of its exchanges: its position in the schedules, and its version
     run: str
     epoch: int  # attempt of the driver that wrote it
-    cycle: int  # the one that was running: a run that goes on begins with it
+    cycle: int  # the cycle that was running; a resumed run begins with it
     method: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)  # position in the data
     seeds: dict[str, Any] = field(default_factory=dict)
@@ -63,10 +63,10 @@ class BackupState:
 
 @dataclass(frozen=True)
 class BackupInfo:
-    """A backup that is there."""
+    """An existing backup."""
 
     name: str
-    path: str  # as a person finds it
+    path: str  # for people
     epoch: int
     cycle: int
     size_bytes: int
@@ -74,7 +74,7 @@ class BackupInfo:
 
 @dataclass(frozen=True)
 class Found:
-    """The newest valid backup, and what was wrong with newer ones."""
+    """The newest valid backup, and the faults of newer ones."""
 
     info: BackupInfo
     state: BackupState
@@ -82,26 +82,26 @@ class Found:
 
 
 def _epoch_of(name: str) -> int:
-    """The attempt that wrote the backup of that name, hidden or not; 0 when it is the name of no backup."""
+    """The attempt that wrote the backup of that name, hidden or not; 0 for a name that is not a backup's."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match is not None else 0
 
 
 def model_file(layout: ModelLayout, vector: Vector) -> bytes:
-    """``model.safetensors`` of a joint model: its own ``state_dict``, loadable without mpca."""
+    """The bytes of ``model.safetensors``: the model's own ``state_dict``, loadable without mpca."""
     return dump(layout.model_tensors(vector), {"format": "pt"})
 
 
 class Backups:
-    """The backups of one run in one folder of a store. One writer at a time (`lock.RunLock` sees to it).
+    """The backups of one run in one folder of a store. `lock.RunLock` ensures that there is one writer at a time.
 
     Args:
-        store: where.
-        folder: of the store, holds nothing but this run's backups.
-        keep: how many whole ones are left, 1 or more.
-        guard: raises when this writer has lost its right to write; asked before anything is written, and before a backup
+        store: the store.
+        folder: the folder in the store; it holds this run's backups only.
+        keep: number of complete backups to keep, 1 or more.
+        guard: raises when this writer has lost its right to write; called before anything is written, and before a backup
             becomes visible.
-        epochs: of this run's attempts, whose backups may be removed; another run's that were put here stay. None: all.
+        epochs: numbers of this run's attempts, whose backups may be removed; other backups in the folder stay. None: all.
     """
 
     def __init__(
@@ -116,11 +116,11 @@ class Backups:
         self._epochs = epochs
 
     def write(self, state: BackupState) -> BackupInfo:
-        """Write a backup and then remove those beyond `keep`. One of the same epoch and cycle is left as it is.
+        """Write a backup, and then remove those beyond `keep`. A valid backup of the same epoch and cycle is kept instead.
 
         Raises:
-            BackupError: storage failed, or the state is one that no reader would take; nothing became visible, and the
-                older backups are all there.
+            BackupError: storage failed, or a reader would refuse the state. Nothing became visible, and all older backups
+                remain.
         """
         name = f"epoch-{state.epoch:04d}-cycle-{max(state.cycle, 0):08d}"
         whole = self._whole(name)
@@ -144,7 +144,7 @@ class Backups:
             self._put(f"{temporary}/{MANIFEST}", held)
             self._store.sync(temporary)
             self._guard()
-            if self._store.exists(self._at(name)):  # one that is damaged
+            if self._store.exists(self._at(name)):  # a damaged backup of the same name
                 self._discard(name)
             self._rename(temporary, self._at(name))
             self._store.sync(self._folder)
@@ -156,40 +156,40 @@ class Backups:
         return BackupInfo(name, self._store.describe(self._at(name)), state.epoch, state.cycle, size)
 
     def found(self) -> list[BackupInfo]:
-        """Those whose manifest and file lengths are right, newest first; `read` looks at every byte."""
+        """Backups with a valid manifest and correct file lengths, newest first. Only `read` checks every byte."""
         return [info for info in map(self._whole, self.names()) if info is not None]
 
     def names(self) -> list[str]:
-        """Of all that are there, whole or not, newest first: the names sort by epoch, then cycle."""
+        """Names of all backups, complete or not, newest first: by epoch, then cycle."""
         return [name for name in reversed(self._store.names(self._folder)) if name.startswith("epoch-")]
 
     def highest_epoch(self) -> int:
-        """Of all that are there, whole or not; 0 when there is none. A later attempt's must be higher to be the newest."""
+        """The highest epoch of all backups, complete or not; 0 when there is none. A later attempt needs a higher one."""
         return max((_epoch_of(name) for name in self.names()), default=0)
 
     def manifest(self, name: str) -> dict[str, Any]:
-        """What a backup says of itself; `read` looks at the rest.
+        """The manifest of a backup; only `read` checks the other files.
 
         Raises:
-            BackupError: it is missing, damaged, or of another format.
+            BackupError: the manifest is missing, damaged, or of another format.
         """
         try:
             path = f"{self._at(name)}/{MANIFEST}"
             size = self._store.size(path)
             if size > _MANIFEST_BYTES:
-                raise ValueError(f"{MANIFEST} has {size} bytes, more than any that was written")
+                raise ValueError(f"{MANIFEST} has {size} bytes, more than any valid one")
             return form.parse(self._store.read(path))
         except Exception as error:
             raise _damaged(name, error) from error
 
     def newest(self, check: Callable[[BackupState], None] = lambda state: None) -> Found:
-        """The newest valid backup; each newer one that is not is warned of with its fault.
+        """The newest valid backup. A warning names the fault of each newer one.
 
         Args:
-            check: asked of each whole one; raises when the caller cannot go on from it.
+            check: called with each complete state; raises when the caller cannot resume from it.
 
         Raises:
-            BackupError: there is none; says what is wrong with each that is there.
+            BackupError: no backup is valid; names the fault of each.
         """
         faults: list[str] = []
         for name in self.names():
@@ -206,10 +206,14 @@ class Backups:
         raise BackupError(f"no valid backup: path={where}: {'; '.join(faults) or 'there is none'}")
 
     def read(self, name: str, check: Callable[[BackupState], None] = lambda state: None) -> BackupState:
-        """One backup, every byte checked, and then by `check`.
+        """Read one backup, and check every byte of it.
+
+        Args:
+            name: one of `names`.
+            check: called with the state; raises when the caller cannot resume from it.
 
         Raises:
-            BackupError: it is missing, incomplete or damaged; names the file and what is wrong with it.
+            BackupError: the backup is missing, incomplete or damaged, or `check` refused it; names the file and its fault.
         """
         state, _ = self._read(name)
         self._ask(check, name, state)
@@ -218,12 +222,12 @@ class Backups:
     # ---- one step each ----
 
     def _put(self, path: str, data: bytes) -> dict[str, Any]:
-        """Write, sync, read back: what storage says it holds is what was meant."""
+        """Write a file, sync it, read it back and compare."""
         digest = hashlib.sha256(data).hexdigest()
         length = len(data)
         self._store.write(path, data)
         self._store.sync(path)
-        del data  # a large model: not two copies at once
+        del data  # avoids two copies of a large model
         held = self._store.read(path)
         if len(held) != length or hashlib.sha256(held).hexdigest() != digest:
             raise OSError(f"read back differs: path={path}, bytes={len(held)} of {length}")
@@ -232,7 +236,7 @@ class Backups:
     def _rename(self, old: str, new: str) -> None:
         try:
             self._store.rename(old, new)
-        except OSError:  # the reply may be lost and the rename done
+        except OSError:  # the rename may be done, and only its reply lost
             if self._store.exists(old) or not self._store.exists(new):
                 raise
 
@@ -273,7 +277,7 @@ class Backups:
             raise ValueError(f"{file}: {error}") from None
 
     def _whole(self, name: str) -> BackupInfo | None:
-        """None: it lacks something, or its writer has just removed it, since there are newer ones."""
+        """A backup's facts; None when a part is missing, or when its writer has just removed it."""
         try:
             manifest = self.manifest(name)
             if any(self._store.size(f"{self._at(name)}/{file}") != one["bytes"] for file, one in manifest["files"].items()):
@@ -287,7 +291,7 @@ class Backups:
         return BackupInfo(name, self._store.describe(self._at(name)), manifest["epoch"], manifest["cycle"], size)
 
     def _prune(self) -> None:
-        """Remove what is older than the newest `keep` whole ones. Storage that fails here costs space and nothing else."""
+        """Remove backups that are older than the newest `keep` complete ones. A failure of storage here only costs space."""
         try:
             whole = 0
             for name in filter(self._ours, self.names()):
@@ -299,12 +303,12 @@ class Backups:
             _log.warning("old backups not removed: path=%s: %s", self._store.describe(self._folder), error)
 
     def _discard(self, name: str) -> None:
-        """Hide, then delete: a reader never meets half a backup."""
+        """Hide a backup, then delete it, so that a reader never sees half a backup."""
         self._rename(self._at(name), self._at(_TRASH + name))
         self._store.delete(self._at(_TRASH + name))
 
     def _sweep(self) -> None:
-        """Remove what a writer that was killed left behind."""
+        """Remove hidden folders that a killed writer left."""
         for name in self._store.names(self._folder):
             if name.startswith((_TEMPORARY, _TRASH)) and self._ours(name):
                 self._store.delete(self._at(name))
@@ -316,7 +320,7 @@ class Backups:
     def _drop(self, path: str) -> None:
         try:
             self._store.delete(path)
-        except OSError as error:  # the next write sweeps it
+        except OSError as error:  # the next write removes it
             _log.warning("unfinished backup not removed: path=%s: %s", self._store.describe(path), error)
 
     def _at(self, name: str) -> str:
@@ -324,10 +328,10 @@ class Backups:
 
 
 def _check_finite(layout: ModelLayout, vector: Vector, trajectory: Vector) -> None:
-    """Raises ValueError with the first tensor that holds a NaN or an infinite value."""
+    """Raise ValueError that names the first tensor with a NaN or an infinite value."""
     for what, flat, kinds in (("model", vector, ("parameter", "buffer")), ("trajectory", trajectory, ("parameter",))):
-        with np.errstate(invalid="ignore"):  # inf - inf, which is what is looked for
-            total = flat.sum(dtype=np.float64)  # in one pass without a copy: float32 cannot overflow float64
+        with np.errstate(invalid="ignore"):  # the sum may contain inf - inf
+            total = flat.sum(dtype=np.float64)  # one pass without a copy; finite float32 values cannot overflow float64
         if np.isfinite(total):
             continue
         for name, shape, kind, offset in layout.tensors:
@@ -337,13 +341,13 @@ def _check_finite(layout: ModelLayout, vector: Vector, trajectory: Vector) -> No
 
 
 def _damaged(name: str, error: Exception) -> BackupError:
-    """Whatever a file does to its reader is a fault of the file: another exception than ValueError too, or no memory."""
+    """The error for a damaged file. Any exception of a reader is the file's fault, even a MemoryError."""
     if isinstance(error, FileNotFoundError):
         reason = f"{str(error.filename or '').rpartition('/')[2] or 'a file'} is missing"
     elif isinstance(error, (OSError, ValueError)):
         reason = str(error)
     else:
         reason = f"{type(error).__name__}: {error}"
-    # Parts of the file may be quoted in it, and it goes to a terminal.
+    # The reason may quote parts of the file, and goes to a terminal.
     shown = "".join(one if one.isprintable() else "?" for one in reason)
     return BackupError(f"{name}: {shown[:_REASON_CHARS]}")

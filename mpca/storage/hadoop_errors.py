@@ -1,4 +1,4 @@
-"""Exceptions of HDFS as errors of the operating system, whichever way they came: through a JVM or over WebHDFS."""
+"""Turns exceptions of HDFS, from a JVM or from WebHDFS, into errors of the operating system."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 
 __all__ = ["as_os_error"]
 
-#: By the class's short name; OSError makes FileNotFoundError, FileExistsError and so on of these numbers.
+#: Short name of the class -> errno. OSError chooses FileNotFoundError, FileExistsError and so on by this number.
 _NUMBERS = {
     "FileNotFoundException": errno.ENOENT,
     "NoSuchFileException": errno.ENOENT,
@@ -33,8 +33,8 @@ def as_os_error(exception: str, message: str, where: str) -> OSError:
 
     Args:
         exception: Java class, with or without its package; may be empty.
-        message: what it says; the first line is kept.
-        where: the path as a person finds it.
+        message: the exception's message; only the first line is kept.
+        where: the path, for people.
     """
     short = exception.rpartition(".")[2]
     first = message.strip().split("\n")[0] or "no message"

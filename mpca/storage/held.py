@@ -1,7 +1,7 @@
-"""A local file that its maker keeps locked: the kernel takes the lock away when the maker dies, however it dies.
+"""A local file that its maker keeps locked. The kernel frees the lock when the maker dies, for any reason.
 
-`flock` belongs to the open file, so it outlives a rename, and a number of a process that is used again means nothing. Where a
-file system has no such locks, or does not show those of other machines, the answer is None and somebody else must know.
+`flock` belongs to the open file, so it outlives a rename, and does not depend on process ids, which are reused. Where a file
+system has no such locks, or does not show those of other machines, the answer is None, and the caller needs another way.
 """
 
 from __future__ import annotations
@@ -16,17 +16,25 @@ from pathlib import Path
 __all__ = ["Flock", "create", "held"]
 
 Flock = Callable[[int, int], None]
-#: File systems that only one machine mounts: who holds a lock there is seen from everywhere that the file is.
+#: File systems that only one machine mounts: every process that sees the file also sees its lock.
 _OF_ONE_MACHINE = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "bcachefs", "tmpfs", "ramfs", "overlay"}
 _MOUNTS = Path("/proc/self/mountinfo")
 
 
 def create(target: Path, data: bytes, flock: Flock = fcntl.flock) -> int:
-    """Make a file that did not exist, whole and locked from the moment it is there; close the descriptor to let go.
+    """Make a file that did not exist. It is complete and locked from the moment it exists.
+
+    Args:
+        target: path of the file.
+        data: its content.
+        flock: as `fcntl.flock`.
+
+    Returns:
+        The file's descriptor; closing it frees the lock.
 
     Raises:
-        FileExistsError: somebody else made it first.
-        OSError: no right, no room.
+        FileExistsError: the file exists.
+        OSError: no permission, or no space.
     """
     fd, temporary = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
     try:
@@ -35,7 +43,7 @@ def create(target: Path, data: bytes, flock: Flock = fcntl.flock) -> int:
         while view:
             view = view[os.write(fd, view) :]
         os.fsync(fd)
-        with suppress(OSError):  # no locks here: `held` says so to who asks
+        with suppress(OSError):  # the file system has no locks: `held` then returns None
             flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.link(temporary, target)
     except BaseException:
@@ -47,9 +55,9 @@ def create(target: Path, data: bytes, flock: Flock = fcntl.flock) -> int:
 
 
 def held(path: Path, flock: Flock = fcntl.flock, mounts: Path = _MOUNTS) -> bool | None:
-    """Whether its maker still has it; None when the file system does not say."""
+    """Whether the file's maker still holds its lock; None when the file system cannot tell."""
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)  # over NFS only a writer may lock alone
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)  # over NFS an exclusive lock needs a file open for writing
     except OSError:
         return None
     try:
@@ -65,7 +73,7 @@ def held(path: Path, flock: Flock = fcntl.flock, mounts: Path = _MOUNTS) -> bool
 
 
 def _shows_all(device: int, mounts: str) -> bool:
-    """Whether locks of every machine are seen on that device. A line: id parent major:minor ... - type source options."""
+    """Whether a device shows locks of all machines. A line of `mounts`: id parent major:minor ... - type source options."""
     wanted = f"{os.major(device)}:{os.minor(device)}"
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
@@ -75,4 +83,4 @@ def _shows_all(device: int, mounts: str) -> bool:
         if kind in _OF_ONE_MACHINE:
             return True
         return kind in ("nfs", "nfs4") and "local_lock=none" in options.split()[-1].split(",")
-    return False  # a subvolume of btrfs has a device that no line names
+    return False  # no line names the device of a btrfs subvolume

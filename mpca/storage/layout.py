@@ -1,7 +1,7 @@
 """How the flat vector of a model maps to the tensors of its ``state_dict``, without torch.
 
-The flat vector holds each trainable parameter once and then the floating-point buffers, in float32. What a state_dict
-has beyond it, the local tensors (integer buffers, frozen parameters), is read from one agent as words (`storage.words`).
+The flat vector holds each trainable parameter once, and then the floating-point buffers, in float32. The other tensors of a
+state_dict are local (integer buffers, frozen parameters); they are read from one agent as words (`storage.words`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ModelLayout:
     parameters: int  # elements of the flat vector that are parameters
     local: dict[str, tuple[str, tuple[int, ...], bytes]] = field(default_factory=dict)  # name -> (dtype, shape, bytes)
     tied: dict[str, str] = field(default_factory=dict)  # second name -> name
-    #: Of tensors that do not lie in row order (channels_last): dimensions from the slowest in memory to the fastest.
+    #: For tensors that are not in row order (channels_last): name -> dimensions from the slowest in memory to the fastest.
     orders: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
@@ -44,11 +44,17 @@ class ModelLayout:
         local: Mapping[str, Sequence[Any]] | None = None,
         tied: Mapping[str, str] | None = None,
     ) -> ModelLayout:
-        """From the fields of `wire.messages.Hello`, or with the bytes of local tensors where Hello has their number.
+        """Make a layout from the fields of `wire.messages.Hello`.
+
+        Args:
+            rows: name, shape, kind, offset of each tensor, and its order in memory where it is not row order.
+            parameters: number of elements of the flat vector that are parameters.
+            local: local tensors by name: dtype, shape, and their number of bytes (as in Hello) or their bytes.
+            tied: second name -> name.
 
         Raises:
-            ValueError: the tensors do not lie one after the other, a buffer lies before a parameter, or an order in memory
-                is no permutation of the dimensions.
+            ValueError: the tensors do not follow one after the other, a buffer comes before a parameter, or an order in
+                memory is no permutation of the dimensions.
         """
         tensors = tuple((str(n), tuple(int(d) for d in shape), str(kind), int(at)) for n, shape, kind, at, *_ in rows)
         orders = {str(row[0]): tuple(int(d) for d in row[4]) for row in rows if len(row) > 4}
@@ -64,7 +70,7 @@ class ModelLayout:
             position = end
         if parameters != sum(math.prod(shape) for _, shape, kind, _ in tensors if kind == "parameter"):
             raise ValueError(f"not a layout: {parameters} elements of parameters, but the tensors have others")
-        # bytes(n) are n zeros: what Hello names is not known yet
+        # bytes(n) gives n zeros, since Hello has only the number of bytes.
         kept = {name: (str(d), tuple(int(n) for n in shape), bytes(data)) for name, (d, shape, data) in (local or {}).items()}
         return cls(tensors, parameters, kept, dict(tied or {}), orders)
 
@@ -75,11 +81,11 @@ class ModelLayout:
 
     @property
     def local_words(self) -> int:
-        """Elements that the local tensors take on their way."""
+        """Number of words of the local tensors, each a float32 element in the exchange."""
         return sum(word_count(len(data)) for _, _, data in self.local.values())
 
     def words(self) -> Vector:
-        """The local tensors, one after the other."""
+        """The local tensors as words, one after the other."""
         out, position = np.empty(self.local_words, np.float32), 0
         for _, _, data in self.local.values():
             end = position + word_count(len(data))
@@ -88,7 +94,11 @@ class ModelLayout:
         return out
 
     def with_words(self, words: Vector) -> ModelLayout:
-        """The same with these local tensors. Raises ValueError when they are not those of this model."""
+        """This layout with other values of the local tensors.
+
+        Raises:
+            ValueError: the words do not fit this model's local tensors.
+        """
         if words.shape != (self.local_words,):
             raise ValueError(f"not the local tensors of this model: elements={words.shape}, expected={self.local_words}")
         local, position = {}, 0
@@ -99,24 +109,24 @@ class ModelLayout:
         return replace(self, local=local)
 
     def same_local(self, other: ModelLayout) -> bool:
-        """Whether the other one's local tensors have the same names, types and shapes."""
+        """Whether the other layout's local tensors have the same names, types and shapes."""
         mine, theirs = ([(name, one[:2]) for name, one in layout.local.items()] for layout in (self, other))
         return mine == theirs
 
     @property
     def digest(self) -> str:
-        """sha256 of names, kinds and shapes: two models with the same one can take each other's tensors."""
+        """sha256 of names, kinds and shapes. Models with equal digests can exchange tensors."""
         text = json.dumps([self.parameters, [list(one) for one in self.tensors]])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def state_dict(self, flat: Vector) -> dict[str, npt.NDArray[Any]]:
-        """The model's own ``state_dict`` as arrays, those of the vector as views of `flat`; bfloat16 as float32."""
+        """The model's own ``state_dict`` as arrays. Tensors of the vector are views of `flat`; bfloat16 becomes float32."""
         self._check(flat, self.total)
         named: dict[str, npt.NDArray[Any]] = {}
         for name, shape, _, offset in self.tensors:
             named[name] = self._shaped(name, shape, flat[offset : offset + math.prod(shape)])
         for name, (dtype, shape, data) in self.local.items():
-            if dtype == "bfloat16":  # the upper half of a float32, which numpy lacks
+            if dtype == "bfloat16":  # numpy lacks this type; it is the upper half of a float32
                 named[name] = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32).reshape(shape)
             else:
                 named[name] = np.frombuffer(bytearray(data), dtype).reshape(shape)
@@ -125,9 +135,9 @@ class ModelLayout:
         return named
 
     def model_tensors(self, flat: Vector) -> dict[str, RawTensor]:
-        """The whole ``state_dict`` under the model's own names, in the forms that a safetensors file takes.
+        """The whole ``state_dict`` under the model's own names, for a safetensors file.
 
-        Tensors of the vector are float32, whatever they are in the model; local ones keep their type.
+        Tensors of the vector are float32, whatever their type in the model; local tensors keep their type.
         """
         named = self._raw(flat, self.total, ("parameter", "buffer"))
         for name, (dtype, shape, data) in self.local.items():
@@ -137,26 +147,34 @@ class ModelLayout:
         return named
 
     def trajectory_tensors(self, flat: Vector) -> dict[str, RawTensor]:
-        """A vector that has parameters alone, under the parameters' names."""
+        """The tensors of a vector of parameters without buffers, under the parameters' names."""
         return self._raw(flat, self.parameters, ("parameter",))
 
     def flat(self, named: Mapping[str, RawTensor]) -> Vector:
-        """The whole vector from the tensors of a file. Raises ValueError when one is missing or of another shape."""
+        """The whole vector from the tensors of a file.
+
+        Raises:
+            ValueError: a tensor is missing, or has another shape.
+        """
         return self._gather(named, self.total, ("parameter", "buffer"))
 
     def flat_parameters(self, named: Mapping[str, RawTensor]) -> Vector:
-        """The parameters' part alone; the reverse of `trajectory_tensors`."""
+        """The vector of the parameters, from the tensors of a file; the reverse of `trajectory_tensors`.
+
+        Raises:
+            ValueError: a tensor is missing, or has another shape.
+        """
         return self._gather(named, self.parameters, ("parameter",))
 
     def rows(self) -> list[list[Any]]:
-        """As in Hello: name, shape, kind, offset, and the order in memory where it is not row order."""
+        """Rows as in Hello: name, shape, kind, offset, and the order in memory where it is not row order."""
         return [
             [name, list(shape), kind, offset] + ([list(self.orders[name])] if name in self.orders else [])
             for name, shape, kind, offset in self.tensors
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """For a manifest; the bytes of local tensors are in the model's file and not repeated."""
+        """The layout for a manifest, without the bytes of local tensors, which are in the model's file."""
         return {
             "tensors": self.rows(),
             "parameters": self.parameters,
@@ -169,11 +187,11 @@ class ModelLayout:
         """The layout of a manifest.
 
         Args:
-            values: as `to_json` gave them, from a file that may be damaged.
-            named: the tensors of the model's file, which the local ones are taken from; None: they stay empty.
+            values: result of `to_json`, from a file that may be damaged.
+            named: the tensors of the model's file, with the local ones' bytes; None: local tensors have no bytes.
 
         Raises:
-            ValueError: not a layout, or the file holds other tensors.
+            ValueError: the values are no layout, or the file holds other tensors.
         """
         try:
             rows = [
@@ -189,7 +207,7 @@ class ModelLayout:
             raise ValueError("not a layout: an offset is no integer")
         names = [*(row[0] for row in rows), *local]
         if len({*names, *tied}) != len(names) + len(tied):
-            raise ValueError("not a layout: two tensors of one name")
+            raise ValueError("not a layout: two tensors have one name")
         if not names or not set(tied.values()) <= set(names):
             raise ValueError("not a layout: a name is tied to none")
         for name, (dtype, shape) in local.items():
@@ -211,7 +229,7 @@ class ModelLayout:
         return raw
 
     def _shaped(self, name: str, shape: tuple[int, ...], part: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """A tensor as a view of its part of the flat vector, where its elements have the order that they have in memory."""
+        """A tensor as a view of its part of the flat vector, in which its elements are in the order of memory."""
         order = self.orders.get(name)
         if order is None:
             return part.reshape(shape)
@@ -224,7 +242,7 @@ class ModelLayout:
 
     def _gather(self, named: Mapping[str, RawTensor], total: int, kinds: tuple[str, ...]) -> Vector:
         wanted = [row for row in self.tensors if row[2] in kinds]
-        for name, shape, _, _ in wanted:  # before room is made for what a damaged layout asks for
+        for name, shape, _, _ in wanted:  # before memory is allocated, since a damaged layout may ask for too much
             if name not in named or named[name].dtype != "float32" or named[name].shape != shape:
                 raise ValueError(f"tensor is missing or of another shape: name={name!r}, shape={shape}")
         flat = np.empty(total, np.float32)

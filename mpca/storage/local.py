@@ -1,4 +1,4 @@
-"""Local files as a `Store`. A root on NFS works too, where `create_exclusive` and `rename` are atomic as well."""
+"""Local files as a `Store`. A root on NFS works too, since `create_exclusive` and `rename` are atomic there."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["LocalStore"]
 
 
 class LocalStore:
-    """Files below one folder, which is made when the first file is. Thread-safe as the file system is.
+    """Files below one folder, which is made with the first file. As thread-safe as the file system.
 
     Args:
-        root: the folder; it, and folders in it, may be links.
-        private: what is made is for its owner alone, whatever the umask.
-        links: whether a file may be a link. Not in a run's folder: nobody but the run writes there, so a link leads
-            where somebody else wants it to lead.
+        root: the folder. The folder itself, and folders in it, may be links.
+        private: whether new files and folders are for their owner alone, regardless of the umask.
+        links: whether a file may be a link. False for a run's folder: only the run writes there, so a link was made by
+            somebody else.
     """
 
     def __init__(self, root: str | os.PathLike[str], private: bool = False, links: bool = False) -> None:
@@ -47,10 +47,10 @@ class LocalStore:
     def rename(self, old: str, new: str) -> None:
         source, target = self._at(old), self._make_room(new)
         if source.is_dir():
-            if target.exists():  # rename itself refuses a folder that holds something
+            if target.exists():  # rename itself refuses only a folder that is not empty
                 raise FileExistsError(errno.EEXIST, "already there", str(target))
             source.rename(target)
-        else:  # rename would replace a file that appears in this moment; link refuses to
+        else:  # rename would replace a file that another process makes just now; link does not
             os.link(source, target)
             source.unlink()
 
@@ -104,8 +104,8 @@ class LocalStore:
         return target
 
     def _open(self, path: str) -> int:
-        """A descriptor of a file to read. Never waits, as an open of a pipe would."""
-        self.size(path)  # says what is wrong better than open does
+        """Open a file for reading. Never waits, as opening a pipe would."""
+        self.size(path)  # raises a clearer error than open
         target = self._at(path)
         fd = os.open(target, os.O_RDONLY | os.O_NONBLOCK | (0 if self._links else os.O_NOFOLLOW))
         try:
@@ -126,7 +126,7 @@ class LocalStore:
 
 
 def _check_plain(found: os.stat_result, path: Path) -> None:
-    """Raises OSError for what is no plain file: a folder, a link that must not be one, a pipe or device that never ends."""
+    """Raise OSError for anything but a plain file: a folder, a forbidden link, or a pipe or device, which may never end."""
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
     if stat.S_ISLNK(found.st_mode):

@@ -1,6 +1,6 @@
-"""Where a run or a backup lies: a path of this machine, or a URL of HDFS; read, shown and taken apart in one place.
+"""Locations of runs and backups: a path on this machine, or a URL of HDFS. This file alone parses and prints them.
 
-Not for opening it: that is `opening.py`.
+Not for opening a location: `opening.py`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from mpca.errors import ConfigError
 
 __all__ = ["SCHEMES", "Location", "webhdfs_of"]
 
-#: Without "://" it is a path of this machine.
+#: A text without "://" is a path on this machine.
 SCHEMES = ("file", "hdfs", "webhdfs", "swebhdfs")
 
 
 @dataclass(frozen=True)
 class Location:
-    """A folder or file. `text` is as a person writes it, without user info."""
+    """A folder or file. `text` is the form for people, without user info."""
 
     scheme: str  # one of SCHEMES
     authority: str  # host:port, a name service, or several of them with ";"; empty for file
@@ -32,7 +32,12 @@ class Location:
 
     @classmethod
     def parse(cls, text: str | os.PathLike[str]) -> Location:
-        """Raises ConfigError for a scheme that no store serves, and for a password, which it does not repeat."""
+        """Parse a path or a URL.
+
+        Raises:
+            ConfigError: no store serves the scheme, the host or the path is missing or wrong, or the URL has a password
+                (which the error does not repeat).
+        """
         text = os.fspath(text)
         refuse_password("location", text)
         scheme, separator, rest = text.partition("://")
@@ -73,10 +78,10 @@ class Location:
 
 
 def webhdfs_of(location: Location) -> Location:
-    """The same place of an ``hdfs://`` location over WebHDFS, by the files in HADOOP_CONF_DIR.
+    """The WebHDFS location of an ``hdfs://`` location, by the files in HADOOP_CONF_DIR.
 
     Raises:
-        ConfigError: there are none, or they are of another cluster.
+        ConfigError: HADOOP_CONF_DIR is not set, or belongs to another cluster.
     """
     remedy = "write it as webhdfs://HOST:9870/path, or point HADOOP_CONF_DIR to the cluster's configuration"
     folder = environment("HADOOP_CONF_DIR")
@@ -94,13 +99,13 @@ def webhdfs_of(location: Location) -> Location:
     found = [address.replace("0.0.0.0:", f"{service.partition(':')[0]}:") for address in found if address]
     if not found:
         raise ConfigError(
-            f"which WebHDFS serves {location.text} is not known: HADOOP_CONF_DIR={folder} is of hdfs://{default}; {remedy}"
+            f"which WebHDFS serves {location.text} is not known: HADOOP_CONF_DIR={folder} is for hdfs://{default}; {remedy}"
         )
     return replace(location, scheme="swebhdfs" if secure else "webhdfs", authority=";".join(found))
 
 
 def _settings(path: Path) -> dict[str, str]:
-    """A Hadoop configuration file; nothing when there is none."""
+    """The settings of a Hadoop configuration file; empty when there is no such file."""
     if not path.is_file():
         return {}
     try:

@@ -1,7 +1,7 @@
-"""Who may write a run's backups: one driver, by a file that only one of two can make.
+"""The right to write a run's backups. One driver has it: the maker of a file that only one process can make.
 
-A driver that takes over raises the epoch, and the one before it finds at its next write that the lock is no longer its
-own. Whether the holder of a lock still lives is for the caller to say: a lock of the kernel (`held`), a beat on HDFS.
+A driver that takes over raises the epoch; the driver before it finds at its next write that it has lost the lock. The caller
+says whether the holder of a lock still lives: by a lock of the kernel (`held`), or by a heartbeat on HDFS.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ __all__ = ["Holder", "RunLock"]
 
 @dataclass(frozen=True)
 class Holder:
-    """What a lock says."""
+    """The content of a lock."""
 
-    owner: str  # for people; "" when its maker was killed while it wrote it
-    epoch: int  # of the driver's attempts
+    owner: str  # for people; "" when the maker was killed while it wrote the file
+    epoch: int  # number of the driver's attempt
     process: Process | None = None
 
 
@@ -33,34 +33,34 @@ class RunLock:
 
     Args:
         store: the run's folder.
-        path: of the lock in it.
-        create: makes the lock's file, as `Store.create_exclusive`; None: by the store.
+        path: the lock's path in the store.
+        create: makes the lock's file, as `Store.create_exclusive`; None: the store makes it.
     """
 
     def __init__(self, store: Store, path: str = "lock", create: Callable[[str, bytes], None] | None = None) -> None:
         self._store, self._path = store, path
         self._create = create or store.create_exclusive
         self._mine: Holder | None = None
-        self._set_aside = ""  # where the lock of a dead holder went
+        self._set_aside = ""  # path to which the lock of a dead holder was moved
 
     def claim(self, owner: str, alive: Callable[[Holder], bool | None], above: int = 0, process: Process | None = None) -> int:
-        """Take the lock; returns the epoch, one above all before.
+        """Take the lock; returns its epoch, which is above all earlier ones.
 
         Args:
-            owner: who we are, for the message that another driver gets.
-            alive: whether the holder of a lock that is there still lives; None when that cannot be seen.
-            above: the highest epoch that anything of the run says of itself, beside the locks.
-            process: ours, for `alive` of the next one.
+            owner: names this driver, in the error that another driver gets.
+            alive: whether the holder of an existing lock still lives; None when this cannot be seen.
+            above: the highest epoch in the run's files other than locks.
+            process: this process, for the next driver's `alive`.
 
         Raises:
-            BackupError: another driver holds it, or took it in this moment.
-            OSError: storage failed; everything is as it was.
+            BackupError: another driver holds the lock, or has just taken it.
+            OSError: storage failed; nothing has changed.
         """
         before = self._holder()
         if before is not None:
             self._refuse_living(before, alive)
             aside = f"{self._path}.epoch-{before.epoch}"
-            try:  # out of the way by rename, which only one of two can do to the same epoch
+            try:  # move the old lock away; of two drivers only one can rename the lock of one epoch
                 self._store.rename(self._path, aside)
             except OSError:
                 raise self._refusal(self._holder() or before) from None
@@ -73,7 +73,7 @@ class RunLock:
         except OSError:
             with suppress(OSError):
                 half = self._holder()
-                if half is not None and half.owner in ("", owner):  # ours: only one could make it
+                if half is not None and half.owner in ("", owner):  # our own file, since only one driver could make it
                     self._store.delete(self._path)
                 self._put_back()
             raise
@@ -82,43 +82,43 @@ class RunLock:
         return mine.epoch
 
     def refuse_living(self, alive: Callable[[Holder], bool | None]) -> None:
-        """Raises BackupError when another driver holds it; changes nothing."""
+        """Raise BackupError when a living driver holds the lock. Changes nothing."""
         before = self._holder()
         if before is not None:
             self._refuse_living(before, alive)
 
     def check(self) -> None:
-        """Raises BackupError when another driver has taken over, or the lock is gone."""
+        """Raise BackupError when another driver has taken over, or when the lock is gone."""
         holder = self._holder()
         if holder != self._mine:
             raise self._refusal(holder or Holder("nobody", 0))
 
     def rival(self) -> BackupError | None:
-        """What there is to say when another driver has taken over; a lock that is merely gone is nobody's."""
+        """The error when another driver has taken over; None otherwise, even if the lock is gone."""
         holder = self._holder()
         return None if holder in (None, self._mine) else self._refusal(holder)
 
     def release(self) -> None:
-        """Give it up; the epoch stays known, so that the next owner's is higher. Not an error when it was lost."""
+        """Give the lock up. Its epoch is kept, so that the next owner's is higher. No error if the lock was lost before."""
         if self._mine is not None and self._holder() == self._mine:
             self._store.rename(self._path, f"{self._path}.epoch-{self._mine.epoch}")
         self._mine = None
 
     def withdraw(self) -> None:
-        """As if it had never been claimed: nothing was written under it, and its epoch is free again."""
+        """Undo `claim`, when nothing was written under the lock: its epoch can be used again."""
         if self._mine is not None and self._holder() == self._mine:
             self._store.delete(self._path)
             self._put_back()
         self._mine = None
 
     def owners(self) -> list[str]:
-        """All who have had it, by epoch; the last one has it, or had it last."""
+        """All owners, in the order of their epochs; the last one has the lock, or had it last."""
         known = {epoch: self._holder(f"{self._path}.epoch-{epoch}") for epoch in self.epochs()}
         known[max(known, default=0) + 1] = self._holder()
         return [holder.owner for _, holder in sorted(known.items()) if holder is not None]
 
     def epochs(self) -> list[int]:
-        """Of the attempts that have given it up, or lost it."""
+        """Epochs of the attempts that have given the lock up or lost it."""
         folder, _, name = self._path.rpartition("/")
         start = f"{name}.epoch-"
         return sorted(
@@ -136,7 +136,7 @@ class RunLock:
 
     def _put_back(self) -> None:
         if self._set_aside:
-            with suppress(FileExistsError):  # another driver has made its own since
+            with suppress(FileExistsError):  # another driver has made its own lock since
                 self._store.rename(self._set_aside, self._path)
         self._set_aside = ""
 
@@ -149,14 +149,14 @@ class RunLock:
             said: dict[str, Any] = json.loads(text)
             process = said.get("process")
             return Holder(str(said["owner"]), int(said["epoch"]), None if process is None else Process.from_json(process))
-        except (ValueError, KeyError, TypeError, AttributeError):  # its maker was killed in the middle
+        except (ValueError, KeyError, TypeError, AttributeError):  # the maker was killed while it wrote
             return Holder("", max(self.epochs(), default=0) + 1)
 
     def _refusal(self, holder: Holder, seen: bool = True) -> BackupError:
         where = self._store.describe(self._path)
         remedy = "stop it, or use another run folder"
         if not seen:
-            remedy = f"whether it still runs cannot be seen from here: {remedy}; if it is gone for good, remove {where}"
+            remedy = f"this machine cannot see whether it still runs: {remedy}; if it has ended, remove {where}"
         return BackupError(f"another driver writes here: path={where}, owner={holder.owner}, epoch={holder.epoch}; {remedy}")
 
 

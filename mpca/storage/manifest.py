@@ -1,7 +1,7 @@
-"""``manifest.json`` of a backup: how it is made, and what must be true of one that is believed.
+"""``manifest.json`` of a backup: how it is made, and the checks that a valid one passes.
 
-Its sha256 finds what a disk or a copy did to it. What else is asked here finds a writer that was wrong, and a file that
-somebody made: after it a reader may take every value for what its name says. Not for the files beside it (`backup.py`).
+Its sha256 finds damage by a disk or a copy. The other checks find faults of a writer, and files that somebody made by hand.
+After them a reader may rely on the type and range of every value. Not for the files beside it (`backup.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["FILES", "KEYS", "MANIFEST", "MODEL", "TRAJECTORY", "make", "parse"]
 
 MODEL, TRAJECTORY, MANIFEST = "model.safetensors", "trajectory.safetensors", "manifest.json"
 FILES = (MODEL, TRAJECTORY)
-#: Fields of `backup.BackupState` that are kept here as they are.
+#: Fields of `backup.BackupState` that the manifest holds unchanged.
 KEYS = ("bounds", "exchanges", "run", "epoch", "cycle", "method", "data", "seeds", "software", "progress")
 _MAPS = ("method", "data", "seeds", "software", "progress")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -30,15 +30,15 @@ _MOST = 1 << 62
 
 
 def make(values: Mapping[str, Any], layout: ModelLayout, files: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """The file.
+    """Make the file's bytes.
 
     Args:
-        values: of `KEYS`. A number in them that is not finite (the error of a model that diverged) becomes null.
-        layout: of the model.
+        values: a value for each of `KEYS`. A non-finite number (such as the error of a model that diverged) becomes null.
+        layout: the model's layout.
         files: name -> {"bytes", "sha256"}.
 
     Raises:
-        ValueError: a reader would not believe it.
+        ValueError: a reader would refuse the manifest.
     """
     manifest = {
         "format": BACKUP,
@@ -47,7 +47,7 @@ def make(values: Mapping[str, Any], layout: ModelLayout, files: Mapping[str, Map
         "files": files,
         "layout": layout.to_json(),
     }
-    manifest = strict_json.loads(_canonical(plain(manifest)))  # as a reader will see it, so that the hash is too
+    manifest = strict_json.loads(_canonical(plain(manifest)))  # the values that a reader gets, for the same hash
     manifest["sha256"] = hashlib.sha256(_canonical(manifest)).hexdigest()
     data = json.dumps(manifest, indent=1).encode()
     parse(data)
@@ -55,10 +55,10 @@ def make(values: Mapping[str, Any], layout: ModelLayout, files: Mapping[str, Map
 
 
 def parse(data: bytes) -> dict[str, Any]:
-    """What the file says, without its own hash.
+    """Parse and check the file; returns its values without its own hash.
 
     Raises:
-        ValueError: it is damaged, of another format, or says what cannot be; names what.
+        ValueError: the file is damaged, of another format, or has an impossible value; names it.
     """
     try:
         manifest = strict_json.loads(data)
@@ -69,13 +69,13 @@ def parse(data: bytes) -> dict[str, Any]:
     claimed = manifest.pop("sha256", None)
     try:
         text = _canonical(manifest)
-    except RecursionError:  # what could just be read may be too deep to be written
+    except RecursionError:  # JSON that can just be read may be nested too deeply to be written
         raise ValueError(f"{MANIFEST} is not JSON: nested too deeply") from None
     if claimed != hashlib.sha256(text).hexdigest():
         raise ValueError(f"{MANIFEST} does not match its own sha256")
     check_format(MANIFEST, manifest.get("format"), BACKUP)
     try:
-        json.dumps(manifest, ensure_ascii=False).encode()  # half a surrogate pair can be escaped in JSON, and printed nowhere
+        json.dumps(manifest, ensure_ascii=False).encode()  # refuses half a surrogate pair, which nothing can print
         _check(manifest)
     except ValueError as error:
         raise ValueError(f"{MANIFEST}: {error}") from None
@@ -91,7 +91,7 @@ def _check(manifest: dict[str, Any]) -> None:
     _require(isinstance(manifest["run"], str), "run", manifest["run"])
     _require(_count(manifest["epoch"]) and manifest["epoch"] >= 1, "epoch", manifest["epoch"])
     _require(_count(manifest["cycle"]), "cycle", manifest["cycle"])
-    for key in ("trained_s", "t"):  # seconds that the next attempt adds to
+    for key in ("trained_s", "t"):  # seconds, to which the next attempt adds
         seconds = manifest["progress"].get(key, 0)
         _require(type(seconds) in (int, float) and 0 <= seconds < _MOST, f"progress.{key}", seconds)
     files = manifest["files"]
@@ -111,7 +111,7 @@ def _check(manifest: dict[str, Any]) -> None:
 
 
 def _count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < _MOST  # True is an int as well
+    return type(value) is int and 0 <= value < _MOST  # not isinstance, since True is an int
 
 
 def _require(good: bool, what: str, value: Any) -> None:

@@ -1,13 +1,13 @@
-"""A `Store` in memory that fails on order: for the simulator, and to crash a writer at each of its steps.
+"""A `Store` in memory with planned faults: for the simulator, and to crash a writer at each of its steps.
 
-It keeps two pictures: what a reader sees now, and what would be left after a crash of the machine. `sync` copies from the
-first into the second. Operations that change something are numbered from 0; `faults` says which of them fails, and how:
+It keeps two states: the files that a reader sees now, and the files that would survive a crash of the machine. `sync` copies
+from the first to the second. Operations that change files are numbered from 0; `faults` says which of them fail, and how:
 
 ========  ===========================================================================================
-crash     nothing happens; the writer is gone (`Crash`), and so is every later call, until `reboot`
-torn      half of the data is written, then as `crash`; with an operation that writes nothing, as `crash`
+crash     nothing happens; the call raises `Crash`, as does every later call, until `reboot`
+torn      half of the data is written, then as `crash`; as `crash` for an operation without data
 full      half of the data is written, then ENOSPC; the writer lives
-lost      the operation is done, but the writer is told EIO (a lost reply)
+lost      the operation is done, but the writer gets EIO (a lost reply)
 ========  ===========================================================================================
 """
 
@@ -20,15 +20,19 @@ __all__ = ["Crash", "MemoryStore"]
 
 
 class Crash(BaseException):
-    """The process died here. Not an Exception, so that no handler of the code under test outlives it."""
+    """The process died here. Not an Exception, so that the code under test does not catch it."""
 
 
 class MemoryStore:
-    """See the module's text. `fired` lists the faults that happened, for a test to assert."""
+    """The store of this module. `fired` lists the faults that happened; a test asserts it.
+
+    Args:
+        faults: operation number -> fault.
+    """
 
     def __init__(self, faults: Mapping[int, str] | None = None) -> None:
         self.faults = dict(faults or {})
-        self.fired: list[tuple[int, str, str]] = []  # (operation number, fault, what was asked)
+        self.fired: list[tuple[int, str, str]] = []  # (operation number, fault, operation)
         self.operations = 0
         self._seen: dict[str, bytes] = {}
         self._kept: dict[str, bytes] = {}
@@ -98,15 +102,20 @@ class MemoryStore:
         self._reply()
 
     def rmdir(self, path: str) -> None:
-        """Nothing: folders are here as long as a file is in them."""
+        """Do nothing: a folder exists only while it has a file."""
 
     def describe(self, path: str) -> str:
         return f"memory:{path}"
 
-    # ---- what a test does to it ----
+    # ---- for tests ----
 
     def reboot(self, machine: bool = False, renames_kept: bool = False) -> None:
-        """Let calls work again. With `machine`, what was not synced is lost, renames if not `renames_kept`."""
+        """Let calls work again.
+
+        Args:
+            machine: the machine crashed: data that were not synced are lost.
+            renames_kept: renames that were not synced are kept, even with `machine`.
+        """
         self._dead = False
         self.faults = {}
         if machine:
@@ -116,7 +125,7 @@ class MemoryStore:
         self._pending.clear()
 
     def damage(self, path: str, data: bytes | None) -> None:
-        """Replace what is stored, past every rule; None removes it."""
+        """Replace a file's stored bytes, without any rule or fault; None removes the file."""
         for files in (self._seen, self._kept):
             if data is None:
                 files.pop(path, None)
@@ -124,7 +133,7 @@ class MemoryStore:
                 files[path] = data
 
     def paths(self) -> list[str]:
-        """Every file."""
+        """Paths of all files."""
         return sorted(self._seen)
 
     # ---- inside ----
@@ -136,7 +145,7 @@ class MemoryStore:
         self._reply()
 
     def _fault(self, what: str, path: str, data: bytes = b"") -> bool:
-        """Count the operation and carry out its fault; True: it is done with."""
+        """Count the operation, and carry out its fault; True when nothing is left to do."""
         self._alive()
         number, self.operations = self.operations, self.operations + 1
         fault = self.faults.get(number)

@@ -1,7 +1,7 @@
-"""The one place that opens a store for a location: files of this machine, HDFS by a JVM if one is at hand, else WebHDFS.
+"""The one place that opens the store of a location: local files, HDFS through a JVM if the process has one, else WebHDFS.
 
-An agent says once that its executor's JVM is at hand (`use`), so that data sets need not know where they are read. A driver
-names its session at every opening: `mpca.api.stores`.
+An agent calls `use` once to read through its executor's JVM, so data sets do not depend on the process that reads them. A
+driver passes its session's JVM at each call: `mpca.api.stores`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _of_process: Callable[[Location], Store] | None = None
 
 
 def use(opener: Callable[[Location], Store] | None) -> None:
-    """Open ``hdfs://`` by this from now on where nothing else is said; None: over WebHDFS."""
+    """Set how this process opens ``hdfs://`` from now on, unless a call says otherwise; None: over WebHDFS."""
     global _of_process
     _of_process = opener
 
@@ -31,18 +31,18 @@ def open_store(
     private: bool = False,
     links: bool = False,
 ) -> Store:
-    """A store whose root is `location`. One that has a `close` is the caller's to close.
+    """Open a store whose root is `location`. If the store has a `close`, the caller must call it.
 
     Args:
-        location: need not exist.
-        through_jvm: opens ``hdfs://``; None: as `use` said, or over WebHDFS, by the files in HADOOP_CONF_DIR.
-        patience_s: how long WebHDFS may be away; a JVM's client has its own patience.
-        private: what is made is for its owner alone: run folders, backups.
-        links: files of this machine may be links to others.
+        location: the root; it need not exist.
+        through_jvm: opens ``hdfs://``; None: by the function given to `use`, or over WebHDFS by the files in HADOOP_CONF_DIR.
+        patience_s: how long to repeat calls while WebHDFS does not answer, in seconds; a JVM's client has its own limit.
+        private: whether new files are for their owner alone, as in run folders and backups.
+        links: whether local files may be links.
 
     Raises:
-        ConfigError: which WebHDFS serves it is not known.
-        OSError: the JVM's client cannot have the file system.
+        ConfigError: the address of WebHDFS is not known.
+        OSError: the JVM's client cannot open the file system.
     """
     if location.is_local:
         return LocalStore(location.path, private, links)

@@ -1,13 +1,13 @@
-"""A run's records on storage that cannot append: each stretch of the local file is a part, named by the bytes it holds.
+"""A run's records on storage that cannot append: each range of the local file becomes a part, named by its bytes.
 
 ::
 
     records/000000000000000-000000004096-0001.jsonl    first byte, end, attempt of the driver that wrote it
-    records.jsonl                                      all of them, once an attempt has ended in order
+    records.jsonl                                      all records, once an attempt has ended in order
 
-Parts are whole lines. Sixteen neighbours are merged into one, and sixteen of those, so that a run of weeks has few. A
-writer that was killed leaves what it had written; the next attempt goes on at the byte where that ends. Where two attempts
-hold the same bytes, because the earlier one had not noticed yet that it was replaced, the later one's count.
+Parts are whole lines. Sixteen neighbours are merged into one, and sixteen of these again, so that a run of weeks has few parts.
+The parts of a killed writer stay; the next attempt continues at the byte where they end. Two attempts may hold the same bytes,
+when the earlier one does not know yet that it was replaced; the later attempt's bytes then count.
 """
 
 from __future__ import annotations
@@ -43,16 +43,20 @@ class _Part:
 
 
 def joined(store: Store) -> bytes:
-    """Every record that is there, whole lines alone, in the order they were written; also of a run that goes on."""
+    """All records as whole lines, in the order of writing; also of a run that still writes.
+
+    Raises:
+        OSError: the storage failed.
+    """
     for _ in range(_LOOKS):
-        with suppress(FileNotFoundError):  # parts have been merged since they were listed
+        with suppress(FileNotFoundError):  # parts were merged after they were listed
             return _joined(store)
     return _joined(store)
 
 
 def _joined(store: Store) -> bytes:
     data = bytearray()
-    for name in (WHOLE, _FORMER):  # a writer may have been killed while it replaced the one by the other
+    for name in (WHOLE, _FORMER):  # a writer may have been killed between the two renames
         if store.exists(name):
             data += store.read(name)
             break
@@ -73,7 +77,7 @@ def _joined(store: Store) -> bytes:
 
 
 def _held(store: Store) -> list[_Part]:
-    """The parts, each ending where a later attempt begins."""
+    """The parts; each is cut where a later attempt begins."""
     found = [_Part.of(*map(int, match.groups())) for name in store.names(_FOLDER) if (match := _NAME.fullmatch(name))]
     begins: dict[int, int] = {}
     for one in found:
@@ -82,21 +86,25 @@ def _held(store: Store) -> list[_Part]:
 
 
 class PartWriter:
-    """Follows a local file of records. One thread.
+    """Copies a growing local file of records to a store. For one thread.
 
     Args:
         store: the run's folder.
-        path: the local file, which begins with what `joined` gave.
-        epoch: of this attempt.
-        start: bytes that `joined` gave.
+        path: the local file, which begins with the result of `joined`.
+        epoch: number of this attempt.
+        start: number of bytes of `joined`'s result.
     """
 
     def __init__(self, store: Store, path: Path, epoch: int, start: int) -> None:
         self._store, self._path, self._epoch, self._at = store, path, epoch, start
-        self._levels: list[list[_Part]] = []  # parts that are not merged yet, by how often they were
+        self._levels: list[list[_Part]] = []  # parts by the number of their merges so far
 
     def flush(self) -> None:
-        """Write what the file has grown by since, if it has. Raises OSError; the next call writes it all."""
+        """Write the new bytes of the file as a part, if there are any.
+
+        Raises:
+            OSError: the storage failed; the next call writes these bytes too.
+        """
         data = self._read(self._at, self._path.stat().st_size)
         data = data[: data.rfind(b"\n") + 1]
         if data:
@@ -106,10 +114,10 @@ class PartWriter:
             self._merge(part, 0)
 
     def finish(self, more: bytes = b"") -> None:
-        """Make ``records.jsonl`` of the whole file and `more` lines, and remove the parts.
+        """Write the whole file and `more` lines as ``records.jsonl``, and remove the parts.
 
         Raises:
-            OSError: and then nothing is lost.
+            OSError: the storage failed; nothing is lost.
         """
         store = self._store
         store.write(_NEW, self._path.read_bytes() + more)
@@ -119,7 +127,7 @@ class PartWriter:
         store.rename(_NEW, WHOLE)
         store.delete(_FORMER)
         for name in store.names(_FOLDER):
-            if name == _HIDDEN or _NAME.fullmatch(name):  # what else is there is not ours
+            if name == _HIDDEN or _NAME.fullmatch(name):  # other files in the folder are not ours
                 store.delete(f"{_FOLDER}/{name}")
         store.rmdir(_FOLDER)
 

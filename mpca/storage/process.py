@@ -1,4 +1,4 @@
-"""Which process wrote a lock, told apart from every other that has its number later, or on another machine."""
+"""Identifies the process that wrote a lock, even if another process gets its id later, or has it on another machine."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 __all__ = ["Process"]
 
-_START = 19  # of the fields behind the name in /proc/PID/stat
+_START = 19  # index of the start time among the fields after the name in /proc/PID/stat
 
 
 @dataclass(frozen=True)
 class Process:
-    """A number means something in its pid namespace, until the machine starts again, and for one start of a process."""
+    """One process. Its id alone is not enough: it holds for one pid namespace, one start of the machine, and one process."""
 
     boot: str  # id of the machine's last start
     namespace: str  # "pid:[4026531836]"
@@ -30,14 +30,18 @@ class Process:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Process:
-        """Raises KeyError, TypeError or ValueError when they are not those of a process."""
+        """The reverse of `to_json`.
+
+        Raises:
+            KeyError, TypeError, ValueError: the values are not those of a process.
+        """
         return cls(str(values["boot"]), str(values["namespace"]), int(values["pid"]), int(values["start"]))
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     def lives(self, proc: Path = Path("/proc")) -> bool | None:
-        """Whether it still runs; None when it cannot be seen from here: another machine or container, or another start."""
+        """Whether the process still runs; None when this cannot be seen: on another machine or in another container."""
         if (self.boot, self.namespace) != (_boot(proc), _namespace(proc)):
             return None
         try:
@@ -57,6 +61,6 @@ def _namespace(proc: Path) -> str:
 def _start(proc: Path, pid: int) -> int:
     try:
         text = (proc / str(pid) / "stat").read_text()
-    except ProcessLookupError:  # it ended between opening and reading
+    except ProcessLookupError:  # the process ended between opening and reading
         raise FileNotFoundError(pid) from None
     return int(text.rpartition(")")[2].split()[_START])

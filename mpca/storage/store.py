@@ -1,7 +1,7 @@
 """The port to a file system: local files, HDFS through the JVM or WebHDFS, or memory in the simulator.
 
-Small on purpose, and no richer than HDFS: no write in the middle of a file, no rename over something that exists. Paths are
-relative to the store's root, with "/" between names. Nothing is promised to survive a crash until `sync` returned.
+It is small, and has only what HDFS has: no write in the middle of a file, no rename over an existing file. Paths are relative
+to the store's root, with "/" between names. Data may be lost in a crash until `sync` has returned.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ __all__ = ["Store"]
 
 
 class Store(Protocol):
-    """Every call raises OSError when the storage fails; FileNotFoundError and FileExistsError where they fit."""
+    """Every method raises OSError when the storage fails: FileNotFoundError and FileExistsError where they fit."""
 
     def create_exclusive(self, path: str, data: bytes) -> None:
-        """Make a file that did not exist, of which two callers only one succeeds; folders above it are made.
+        """Make a file that did not exist, and the folders above it. Of two callers only one succeeds.
 
         Raises:
-            FileExistsError: somebody else made it first.
+            FileExistsError: the file exists.
         """
         ...
 
     def write(self, path: str, data: bytes) -> None:
-        """Make or replace a file. Not atomic: a reader, or a crash, may see a part. Folders above it are made."""
+        """Make or replace a file, and the folders above it. Not atomic: a reader may see a part; so may one after a crash."""
         ...
 
     def sync(self, path: str) -> None:
-        """Make what was written to a file, or renamed into and out of a folder, survive a crash of the machine."""
+        """Make a file's data, or a folder's renames, survive a crash of the machine."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Move a file or folder at once: everybody sees it under the one or the other name.
+        """Move a file or folder atomically.
 
         Raises:
             FileExistsError: `new` exists.
@@ -39,29 +39,29 @@ class Store(Protocol):
         ...
 
     def names(self, path: str) -> list[str]:
-        """Names in a folder, sorted; none when there is no such folder."""
+        """Names in a folder, sorted; an empty list when there is no such folder."""
         ...
 
     def read(self, path: str) -> bytes: ...
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """Up to `length` bytes from `offset` on; fewer, or none, where the file ends before."""
+        """Up to `length` bytes from `offset` on; fewer, or none, when the file ends earlier."""
         ...
 
     def size(self, path: str) -> int:
-        """Bytes of a file."""
+        """Size of a file in bytes."""
         ...
 
     def exists(self, path: str) -> bool: ...
 
     def delete(self, path: str) -> None:
-        """Remove a file, or a folder with all that is in it; nothing happens when there is none."""
+        """Remove a file, or a folder with its content; does nothing when there is none."""
         ...
 
     def rmdir(self, path: str) -> None:
-        """Remove a folder that is empty; one that is not, or is not there, stays as it is."""
+        """Remove a folder if it exists and is empty."""
         ...
 
     def describe(self, path: str) -> str:
-        """The path as a person finds it: absolute, or with its scheme."""
+        """The path for people: absolute, or with its scheme."""
         ...

@@ -1,4 +1,4 @@
-"""The safetensors format, of which the package's own writer changed its arguments between the versions that we support.
+"""The safetensors format. The package's own writer is not used, since its arguments differ between supported versions.
 
 ::
 
@@ -7,9 +7,9 @@
     | H (u64)  | JSON of H bytes | the tensors, one after the other
     +----------+-----------------+---------------------------------
 
-The JSON maps a name to ``{"dtype": "F32", "shape": [...], "data_offsets": [begin, end]}``, offsets from the end of the
-header, which is padded with spaces to a multiple of 8. Tensors of wide elements come first, so that all are aligned.
-Tests read the files with the safetensors package. Raw bytes are used since numpy lacks bfloat16.
+The JSON maps a name to ``{"dtype": "F32", "shape": [...], "data_offsets": [begin, end]}``. Offsets count from the end of the
+header, which is padded with spaces to a multiple of 8. Tensors with wide elements come first, so that all are aligned.
+Tests read the files with the safetensors package. Tensors are raw bytes, since numpy lacks bfloat16.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _DTYPES = {
 #: The types that a file can hold.
 DTYPES = frozenset(_DTYPES)
 _NAMES = {code: (name, width) for name, (code, width) in _DTYPES.items()}
-#: numpy takes no more, be an array as empty as it may.
+#: numpy's limits, which hold even for empty arrays.
 _MOST_DIMS, _MOST_ELEMENTS = 32, 1 << 60
 
 
@@ -51,7 +51,7 @@ _MOST_DIMS, _MOST_ELEMENTS = 32, 1 << 60
 class RawTensor:
     """Elements in row order, little-endian."""
 
-    dtype: str  # as numpy and torch name it: "float32", "bfloat16", "int64", ...
+    dtype: str  # numpy's and torch's name: "float32", "bfloat16", "int64", ...
     shape: tuple[int, ...]
     data: bytes | memoryview
 
@@ -60,7 +60,7 @@ def dump(tensors: Mapping[str, RawTensor], metadata: Mapping[str, str] | None = 
     """The bytes of a file.
 
     Raises:
-        ValueError: an element type that the format does not have, or data that is not of its shape.
+        ValueError: the format lacks an element type, or a tensor's data do not fit its shape.
     """
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     position, parts = 0, []
@@ -70,7 +70,7 @@ def dump(tensors: Mapping[str, RawTensor], metadata: Mapping[str, str] | None = 
         code, width = _DTYPES[one.dtype]
         length = len(one.data) if isinstance(one.data, bytes) else one.data.nbytes
         if length != math.prod(one.shape) * width:
-            raise ValueError(f"data is not of its shape: tensor={name}, shape={one.shape}, bytes={length}")
+            raise ValueError(f"data do not fit the shape: tensor={name}, shape={one.shape}, bytes={length}")
         header[name] = {"dtype": code, "shape": list(one.shape), "data_offsets": [position, position + length]}
         position += length
         parts.append(one.data)
@@ -80,10 +80,10 @@ def dump(tensors: Mapping[str, RawTensor], metadata: Mapping[str, str] | None = 
 
 
 def parse(data: bytes) -> dict[str, RawTensor]:
-    """The tensors of a file, as views of `data`; they fill what follows the header, each byte once.
+    """The tensors of a file, as views of `data`. They must fill the bytes after the header, each byte once.
 
     Raises:
-        ValueError: not a safetensors file, or cut off.
+        ValueError: the file is no safetensors file, or is cut off.
     """
     begin = 8 + int.from_bytes(data[:8], "little")
     if len(data) < 8 or begin > len(data):
@@ -113,15 +113,15 @@ def parse(data: bytes) -> dict[str, RawTensor]:
             raise ValueError(f"not a safetensors file: the tensors overlap or leave a gap at byte {min(first, at)}")
         at = last
     if at != len(view):
-        raise ValueError(f"not a safetensors file: {len(view) - at} bytes are of no tensor")
+        raise ValueError(f"not a safetensors file: {len(view) - at} bytes belong to no tensor")
     return tensors
 
 
 def dims(value: Any) -> tuple[int, ...]:
-    """A list of JSON as the sizes of an array's axes.
+    """The sizes of an array's axes, from a list of JSON.
 
     Raises:
-        ValueError: it is none, or no array can have them.
+        ValueError: the value is no list of sizes, or no array can be that large.
     """
     if not isinstance(value, list) or any(type(one) is not int or one < 0 for one in value):
         raise ValueError(f"not a list of sizes: {str(value)[:80]}")

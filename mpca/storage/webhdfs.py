@@ -1,8 +1,8 @@
-"""HDFS as a `Store` over WebHDFS, by the `hdfs` package: where there is no JVM, such as outside the cluster.
+"""HDFS as a `Store` over WebHDFS, by the `hdfs` package, for processes without a JVM, such as those outside of the cluster.
 
-A NameNode that restarts, or is in safe mode, is waited for: calls are repeated for a minute. A call whose answer was lost
-may have been carried out; so a repeated one that finds its work done takes it for its own. WebHDFS cannot sync: what is
-closed lies on as many DataNodes as the file has replicas, and the NameNode's log is on its disk.
+Calls are repeated for a minute while a NameNode restarts or is in safe mode. A call may be carried out and only its answer
+lost, so a repeated call that finds its work done counts it as its own. WebHDFS cannot sync: a closed file is on all DataNodes
+of its replicas, and the NameNode's log is on its disk.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ _CHUNK_BYTES = 1 << 20
 
 _AGAIN_EVERY_S = 1.0
 _FILE, _FOLDER = "600", "700"
-#: What a NameNode answers, or is said of it, while it goes down and comes up.
+#: Errors of a NameNode, or about it, while it stops and starts.
 _PASSING = ("SafeModeException", "StandbyException", "RetriableException", "ConnectException", "EOFException")
 _PASSING_TEXTS = ("Failed to find datanode", "End of File", "Connection reset", "Connection refused", "is in safe mode")
 _KERBEROS = (
-    "WebHDFS asks for Kerberos, which mpca has only where a JVM reads and writes for it (agents' reading of hdfs://, run "
+    "WebHDFS asks for Kerberos, which mpca supports only where a JVM reads and writes for it (agents' reading of hdfs://, run "
     "folders, backups): ingest into a folder of this machine and copy it with `hdfs dfs -put`"
 )
 
 
 class WebHdfsStore:
-    """Files below one folder of HDFS. Thread-safe. Close it: it keeps connections.
+    """Files below one folder of HDFS. Thread-safe. Close it, since it keeps connections.
 
     Args:
         root: a ``webhdfs://`` or ``swebhdfs://`` location.
-        patience_s: how long a NameNode may be away.
-        private: what is made is for its owner alone; folders above the root are made as the cluster says.
+        patience_s: how long to repeat calls while the NameNode does not answer, in seconds.
+        private: whether new files and folders are for their owner alone; folders above the root follow the cluster's umask.
     """
 
     def __init__(self, root: Location, patience_s: float = 60.0, private: bool = False) -> None:
@@ -53,7 +53,7 @@ class WebHdfsStore:
         web = "https" if root.scheme == "swebhdfs" else "http"
         user = root.user or environment("HADOOP_USER_NAME") or getpass.getuser()
         self._session = Session()
-        self._session.trust_env = False  # a proxy for the web is none for the cluster
+        self._session.trust_env = False  # a web proxy does not reach the cluster
         hosts = ";".join(f"{web}://{host}" for host in root.authority.split(";"))
         self._client = hdfs.InsecureClient(
             hosts, user=user, root=root.path, timeout=(WEBHDFS_CONNECT_S, WEBHDFS_READ_S), session=self._session
@@ -75,7 +75,7 @@ class WebHdfsStore:
         self._do(path, lambda again: self._write(path, data, overwrite=True))
 
     def sync(self, path: str) -> None:
-        """Nothing: see the module's text."""
+        """Do nothing: WebHDFS cannot sync (see the module's docstring)."""
 
     def rename(self, old: str, new: str) -> None:
         parent = _clean(new).rpartition("/")[0]
@@ -83,8 +83,8 @@ class WebHdfsStore:
         def rename(again: bool) -> None:
             self._make_folder(parent)
             try:
-                # With the option "none" a folder that exists is refused, instead of being moved into. The package's
-                # own `rename` has no options.
+                # With the option "none" HDFS refuses an existing folder, instead of moving into it. The package's own
+                # `rename` has no options.
                 self._client._rename(_clean(old), destination=self._client.resolve(_clean(new)), renameoptions="NONE")
             except hdfs.HdfsError:
                 if not (again and self._there(new) and not self._there(old)):
@@ -107,7 +107,7 @@ class WebHdfsStore:
         return self._read(path, 0, None)
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        size = self.size(path)  # HDFS refuses to begin behind the end
+        size = self.size(path)  # HDFS refuses an offset beyond the end
         return self._read(path, offset, min(length, size - offset)) if offset < size and length else b""
 
     def size(self, path: str) -> int:
@@ -170,7 +170,7 @@ class WebHdfsStore:
             return b"".join(parts) == data
 
     def _do(self, path: str, call: Callable[[bool], Result]) -> Result:
-        """Make a call, and repeat it while the NameNode is away; `call` is told whether it was made before."""
+        """Make a call, and repeat it while the NameNode does not answer. `call` gets whether it is a repetition."""
         until = time.monotonic() + self._patience_s
         again = False
         while True:
@@ -184,7 +184,7 @@ class WebHdfsStore:
                 failed = as_os_error(error.exception or "", text, self.describe(path))
                 if text.startswith("Authentication failure"):  # the package's own words for 401
                     failed = PermissionError(errno.EACCES, _KERBEROS, self.describe(path))
-                # An answer without a word comes from a NameNode that is starting.
+                # A NameNode that is starting gives an empty answer.
                 passing = _names(error, *_PASSING) or any(one in text for one in _PASSING_TEXTS) or text in ("", "b''")
             if not passing or time.monotonic() > until:
                 raise failed from None

@@ -1,7 +1,7 @@
-"""Bytes of any kind as float32 numbers that a weighted sum with weight 1 returns exactly: 16 bits an element.
+"""Bytes of any kind as float32 numbers, 16 bits per element, which a weighted sum with weight 1 returns exactly.
 
-The exchange moves float32 vectors and adds them. Integers below 2^16 pass it unchanged, which bit patterns of other types
-do not (a sum makes -0.0 to 0.0 and may change a NaN), and they are finite, whatever the bytes mean.
+The exchange moves float32 vectors and adds them. Integers below 2^16 pass it unchanged, and are finite. Bit patterns of other
+types would change: a sum turns -0.0 into 0.0, and may change a NaN.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _WORD = np.dtype("<u2")
 
 
 def word_count(length: int) -> int:
-    """Elements that so many bytes take."""
+    """Number of elements for `length` bytes."""
     return -(-length // _WORD.itemsize)
 
 
@@ -36,7 +36,11 @@ def to_words(data: bytes | memoryview | npt.NDArray[np.uint8], out: npt.NDArray[
 
 
 def from_words(words: npt.NDArray[np.float32], length: int) -> bytes:
-    """The bytes again. Raises ValueError when an element is not an integer of 16 bits."""
+    """The first `length` bytes of the words; the reverse of `to_words`.
+
+    Raises:
+        ValueError: an element is not an integer of 16 bits, or the numbers of elements and bytes differ.
+    """
     kept = words.astype(_WORD)
     if words.size != word_count(length) or not np.array_equal(kept, words):
         raise ValueError(f"not words of 16 bits: elements={words.size}, bytes={length}")

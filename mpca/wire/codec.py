@@ -1,9 +1,9 @@
-"""Frames: messages to bytes and back, with limits. Not for who may say what when; that is `session.py`.
+"""Frames: messages to bytes and back, with limits. Not for the order of messages: `session.py`.
 
 A frame is a four-byte big-endian length and a body of that many bytes. The body of a control message is a msgpack array
-``[code, {field: value}]``. Every field travels under its own name; a field with a default may be left out, nothing may be
-added. What arrives is checked against the annotations of the message's dataclass, so that a wrong type is an error that
-names the field here, and not a surprise three calls later.
+``[code, {field: value}]``. Every field travels under its own name. A field with a default may be missing; an unknown field is
+an error. Values are checked against the annotations of the message's dataclass, so that a wrong type is an error here, which
+names the field, and not a surprise three calls later.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from mpca.wire.messages import CODES, Message
 
 __all__ = ["MAX_FRAME_BYTES", "MAX_NESTING", "FrameBuffer", "FrameReader", "decode", "encode", "frame"]
 
-#: Bulk never travels in a frame; the largest are a shipped train function and what it returns.
+#: Parameters never travel in a frame. The largest frames are a shipped train function and its result.
 MAX_FRAME_BYTES = 64 << 20
-#: Lists and maps inside one another, in one field.
+#: Deepest nesting of lists and maps in one field.
 MAX_NESTING = 16
 
 _LENGTH = struct.Struct(">I")
@@ -47,7 +47,7 @@ def _is_float(value: Any) -> bool:
     return type(value) is float or type(value) is int
 
 
-#: Annotation -> what a value of it passes. An annotation that is missing here fails at import, not at run time.
+#: Annotation -> check of a value. An annotation that is missing here fails at import, not at run time.
 _CHECKS: dict[Any, Callable[[Any], bool]] = {
     int: _is_int,
     float: _is_float,
@@ -86,7 +86,7 @@ _FIELDS = {code: _fields_of(cls) for code, cls in CODES.items()}
 
 
 def frame(body: bytes) -> bytes:
-    """Put the length in front of a body.
+    """Put the length before a body.
 
     Raises:
         LocalProtocolError: the body is over the limit.
@@ -100,7 +100,7 @@ def encode(message: Message) -> bytes:
     """The frame of one message.
 
     Raises:
-        LocalProtocolError: it is over the limit, or no msgpack value (a bug of ours, or a user's value let through).
+        LocalProtocolError: the frame is over the limit, or msgpack cannot pack a value (our bug, or an unchecked user's value).
     """
     cls = type(message)
     code = _CODE_OF[cls]
@@ -117,7 +117,7 @@ def decode(body: bytes) -> Message:
     """The message of one frame's body.
 
     Raises:
-        RemoteProtocolError: it is none: the text names the message and the field.
+        RemoteProtocolError: the body is no message; names the message and the field.
     """
     try:
         value = msgpack.unpackb(body, raw=False, strict_map_key=True)
@@ -145,7 +145,7 @@ def decode(body: bytes) -> Message:
 
 
 class FrameBuffer:
-    """Bytes in as they come, bodies out as they become whole."""
+    """Takes bytes as they come, and gives complete bodies."""
 
     def __init__(self, limit_bytes: int = MAX_FRAME_BYTES) -> None:
         self._limit = limit_bytes
@@ -153,14 +153,14 @@ class FrameBuffer:
 
     @property
     def partial(self) -> bool:
-        """Whether a frame has begun and not ended: at the end of a stream that means it was torn."""
+        """Whether a frame is incomplete; at the end of a stream it was torn."""
         return bool(self._bytes)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take bytes in any cut; return the bodies that they complete.
+        """Take bytes, cut anywhere, and return the bodies that they complete.
 
         Raises:
-            RemoteProtocolError: a frame announces more than the limit; said before its bytes are waited for.
+            RemoteProtocolError: a frame announces more than the limit. It is raised before the frame's bytes come.
         """
         self._bytes += data
         bodies = []
@@ -178,7 +178,7 @@ class FrameBuffer:
 
 
 class FrameReader:
-    """Bytes in as they come, messages out."""
+    """Takes bytes as they come, and gives messages."""
 
     def __init__(self) -> None:
         self._buffer = FrameBuffer()

@@ -2,11 +2,11 @@
 
 The executor writes to the agent's stdin, the agent to its stdout (both moved to other descriptors before user code
 runs). A frame is a four-byte big-endian length and a msgpack array ``[code, {field: value}]``; `codec.py` does that.
-Bulk never travels here: a message names a slot of the mapped segment (`slots.py`). The Java twin is
+Parameters never travel here: a message names a slot of the mapped segment (`slots.py`). The Java twin is
 ``org.mpca.wire.Message``; both read the same bytes from ``tests/golden/wire/``.
 
-What can be out of order: an Install may arrive while the agent is asked for a SnapshotRequest (the method says which goes
-first); a SnapshotRequest may be asked before Begin (the reading of x_0); Stop may come at any time.
+Messages can come out of order: an Install may arrive together with a SnapshotRequest (the method decides which goes first); a
+SnapshotRequest may come before Begin (to read x_0); Stop may come at any time.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ __all__ = [
 
 
 #: Where a train function is, as its agent knows it (`Progress.function`).
-LOOP = "loop"  # trains; or is behind a loop that ended by itself, which nobody tells the agent
-OVERRUN = "overrun"  # has made more than one update since the agent was told to stop
-LEFT = "left"  # knows that it is to stop, by its iterator's end or `mpca.stopping()`, and has made no update since
-RETURNED = "returned"  # the agent can still be read, and ends when it is told Stop
+LOOP = "loop"  # it trains, or its loop has ended by itself, which the agent cannot see
+OVERRUN = "overrun"  # it has made more than one update since Stop came
+LEFT = "left"  # it knows of Stop, by its iterator's end or `mpca.stopping()`, and has made no update since
+RETURNED = "returned"  # it has returned; the agent can still be read, and ends at Stop
 ENDED = "ended"  # Finished or Failed follows
 
 
@@ -58,11 +58,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Start(Message):
-    """First message: who the agent is and what it is to do."""
+    """First message: the agent's identity and its task."""
 
     agent: int
     incarnation: int
-    agents: int  # how many the run wants
+    agents: int  # number of agents that the run wants
     run: str
     seed: int
     shards: int
@@ -82,7 +82,7 @@ class Begin(Message):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRequest(Message):
-    """Interrupt between two batches and publish one shard into the snapshot slot."""
+    """Publish one shard into the snapshot slot, between two batches."""
 
     cycle: int
     shard: int
@@ -90,17 +90,17 @@ class SnapshotRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class Install(Message):
-    """The arrival slot of `shard` holds a joint state; read it between two batches, then say Installed."""
+    """The arrival slot of `shard` holds a joint state. Read it between two batches, then send Installed."""
 
     shard: int
     version: int  # exchange number of this shard, 1 for the first
-    mode: str  # "install": what the method does with an arrival; "replace": take it as one's own (x_0, joiners)
+    mode: str  # "install": apply it by the method's rule; "replace": take it as the agent's parameters (x_0, agents that join)
     alpha: float = 0.0  # strength of the pull towards it, before every gradient; 0: none
 
 
 @dataclass(frozen=True, slots=True)
 class Members(Message):
-    """Who reads the data from now on; the newest version counts. Before Begin, and when agents were lost or joined."""
+    """The agents that read the data from now on; the newest version counts. Sent before Begin, and after losses and joins."""
 
     version: int
     members: dict[str, Any]  # data.plan.Membership.to_dict()
@@ -108,7 +108,7 @@ class Members(Message):
 
 @dataclass(frozen=True, slots=True)
 class Stop(Message):
-    """Finish: the data iterator ends and `mpca.stopping()` becomes true. An agent that is leaving says Finished."""
+    """End: the data iterator ends and `mpca.stopping()` becomes true. An agent in LEAVING sends Finished."""
 
     reason: str
 
@@ -118,9 +118,9 @@ class Fetched(Message):
     """Answer to a Fetch, on the agent's pipe for answers. Number 0 comes first: the pipes are open."""
 
     number: int
-    bytes: int  # so many lie in the memory; fewer than asked for at the end of the file
-    error: str  # class of the exception; empty when all is well
-    text: str  # ... and what it says
+    bytes: int  # number of bytes in the memory; fewer than requested at the end of the file
+    error: str  # class of the exception; empty without an error
+    text: str  # message of the exception
 
 
 # ---- agent to executor ---------------------------------------------------------------------------------------------
@@ -128,10 +128,10 @@ class Fetched(Message):
 
 @dataclass(frozen=True, slots=True)
 class Hello(Message):
-    """`attach` was called: what is trained, a hash of x_0, and where the mapped segment is.
+    """`attach` was called: the model's layout, a hash of x_0, and the mapped segment.
 
-    The segment is a memfd of the agent, which the executor opens as ``/proc/<pid>/fd/<segment_fd>``: it has no name,
-    so nothing is left behind whoever is killed, and it is not bounded by the size of /dev/shm.
+    The segment is a memfd of the agent, which the executor opens as ``/proc/<pid>/fd/<segment_fd>``. It has no name, so nothing
+    is left when a process is killed; and the size of /dev/shm does not limit it.
     """
 
     agent: int
@@ -141,13 +141,13 @@ class Hello(Message):
     torch: str
     mpca: str
     x0_hash: str  # sha256 hex of the flat vector, float buffers included
-    #: [[name, shape, kind, offset], ...]; kind "parameter" or "buffer"; offset in elements. A fifth value where elements are
-    #: not in row order: the dimensions from the slowest in memory to the fastest.
+    #: [[name, shape, kind, offset], ...]; kind "parameter" or "buffer"; offset in elements. A fifth value, if elements are not
+    #: in row order: the dimensions from the slowest in memory to the fastest.
     layout: list[list[Any]]
-    local: dict[str, Any]  # what stays local but belongs to a state_dict: {name: [dtype, shape, number of bytes]}
+    local: dict[str, Any]  # local tensors of the state_dict: {name: [dtype, shape, number of bytes]}
     tied: dict[str, str]  # {alias: name} of tied tensors
-    #: Shard edges in elements of the flat vector, S + 1 of them. With local tensors one more: they lie behind it as shard S,
-    #: which is read and replaced like another but never averaged, in 16-bit words (`storage.words`).
+    #: S + 1 shard edges, in elements of the flat vector. Local tensors add more edges: they are further shards, in 16-bit words
+    #: (`storage.words`), which are read and replaced like others but never averaged.
     bounds: list[int]
     parameters: int  # elements of the flat vector that are parameters; the rest are float buffers
     segment_fd: int
@@ -157,13 +157,13 @@ class Hello(Message):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot(Message):
-    """The snapshot slot holds `shard` for `cycle`; the executor reads it before it asks for the next."""
+    """The snapshot slot holds `shard` for `cycle`. The executor reads it before its next request."""
 
     cycle: int
     shard: int
     updates: int  # tau: optimiser updates completed since the last snapshot of this shard
     start: float  # seconds of the machine's monotonic clock: the interruption began
-    end: float  # ... and training went on
+    end: float  # the same: training continued
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,18 +179,18 @@ class Installed(Message):
 
 @dataclass(frozen=True, slots=True)
 class Progress(Message):
-    """At most twice a second, when the function leaves its loop, and before Finished. Totals of this incarnation."""
+    """Totals of this incarnation. Sent at most twice a second, when the function leaves its loop, and before Finished."""
 
     steps: int
     samples: int
     train_s: float  # seconds since the first step began, pauses included
     pause_s: float  # seconds spent in snapshots and installs
     metrics: dict[str, float]  # newest values of mpca.log
-    #: Where it is in the data: epoch, units of its share that are finished, newest epoch begun. Empty when it reads none.
+    #: Position in the data: epoch, finished units of its share, newest epoch begun. Empty for an agent that reads none.
     data: list[int] = field(default_factory=list)
     function: str = LOOP  # where the train function is: LOOP, OVERRUN, LEFT, RETURNED or ENDED
-    bad: list[list[str]] = field(default_factory=list)  # [[record, reason], ...] that could not be used, new ones, at most 100
-    bad_dropped: int = 0  # bad records that there was no room to name, in all
+    bad: list[list[str]] = field(default_factory=list)  # [[record, reason], ...] of new bad records, at most 100
+    bad_dropped: int = 0  # total of bad records whose names found no room
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,27 +210,27 @@ class Failed(Message):
 
 @dataclass(frozen=True, slots=True)
 class Files(Message):
-    """The agent wants files of the cluster read: by requests on a pipe of its own, into memory of its own.
+    """The agent wants to read files of HDFS: it has pipes for requests and answers, and memory for the data.
 
-    Both pipes and the memory are opened through ``/proc/<pid>/fd``, as the segment is; so nothing is left of them whoever
-    is killed, orders never wait for a file, and the end of the one side is an end of file for the other.
+    The executor opens pipes and memory through ``/proc/<pid>/fd``, as the segment. So nothing is left when a process is killed,
+    orders never wait for a file, and each side sees an end of file when the other ends.
     """
 
     pid: int
-    requests_fd: int  # end to read from: Fetch
-    answers_fd: int  # end to write to: Fetched
+    requests_fd: int  # the executor reads Fetch here
+    answers_fd: int  # the executor writes Fetched here
     memory_fd: int
     memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch(Message):
-    """Read a range of a file into the memory, from its beginning on. On the pipe that Files has named."""
+    """Read a range of a file to the beginning of the memory. Sent on the pipe that Files names."""
 
     number: int  # from 1; answered in order
     url: str
     offset: int
-    bytes: int  # at most those of the memory
+    bytes: int  # at most the size of the memory
 
 
 #: Codes travel; they are never reused. Executor to agent from 1, agent to executor from 17.

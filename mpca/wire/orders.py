@@ -1,29 +1,34 @@
-"""What the driver tells the executors: one Order a Spark job, carried in its closure, and what each task answers.
+"""Orders from the driver to the executors, one per Spark job, in its closure; and the answer of each task.
 
-An order bundles, in this sequence on every executor: forget what no cycle needs any more, deliver Members, Begin and
-Stop, start the download of broadcasts in the background, reduce one shard, then freeze the yields of the next cycle.
-Freezing at the end of the job before means that when a reduce starts every chunk exists (no ready mark, no polling, no
-miss), and that the driver knows every contributor, its tau and that it is finite *before* it orders a sum.
+Every executor carries out an order in this sequence: forget data that no cycle needs any more; deliver Members, Begin and Stop;
+start the download of broadcasts in the background; reduce one shard; freeze the snapshots for the next cycle.
+Since snapshots are frozen at the end of the job before, every chunk exists when a reduce starts (no ready mark, no polling, no
+miss). And the driver knows every contributor, its tau and that it is finite *before* it orders a sum.
 
-Every part is idempotent: a re-run task, or the order submitted again without a lost executor, gives the same bytes.
-The Java twin is ``org.mpca.wire.Order``; both travel as msgpack maps.
+Every part is idempotent: a task that runs again, or an order that is submitted again without a lost executor, gives the same
+bytes. The Java twin is ``org.mpca.wire.Order``; both travel as msgpack maps.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 import msgpack
 
 __all__ = [
+    "DEADLINE",
     "DIED",
+    "FORGOTTEN",
     "GONE",
     "NO_SUCH_INCARNATION",
     "Answer",
     "Download",
     "Freeze",
     "Frozen",
+    "Late",
+    "LateCode",
     "MembersOrder",
     "Order",
     "Part",
@@ -31,15 +36,35 @@ __all__ = [
     "Reduce",
 ]
 
-#: Why an executor answers without an agent whose process is not there any more; the Java says the same words.
-NO_SUCH_INCARNATION = "no such incarnation"
-DIED = "died before it handed over"
-GONE = (NO_SUCH_INCARNATION, DIED)
+
+class LateCode(IntEnum):
+    """Why an executor answers without an agent. Codes travel and are never reused; the twin of ``org.mpca.wire.Late``."""
+
+    NO_SUCH_INCARNATION = 1
+    DEADLINE = 2
+    DIED = 3
+    FORGOTTEN = 4
+    OLDER_DRIVER = 5
+
+
+#: The process of the agent is not there any more.
+GONE = (LateCode.NO_SUCH_INCARNATION, LateCode.DIED)
+
+
+class Late(NamedTuple):
+    code: LateCode
+    text: str  # for records and people
+
+
+NO_SUCH_INCARNATION = Late(LateCode.NO_SUCH_INCARNATION, "no such incarnation")
+DEADLINE = Late(LateCode.DEADLINE, "no answer before the deadline")
+DIED = Late(LateCode.DIED, "died before it handed over")
+FORGOTTEN = Late(LateCode.FORGOTTEN, "its cycle was forgotten")
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one executor adds to a sum: the tau-weighted mean of its own agents' shard, frozen before."""
+    """One executor's part of a sum: the tau-weighted mean of its own agents' frozen shard."""
 
     executor: str
     weight: float  # sum of tau over its agents (float64); 1.0 when x_0 is read
@@ -57,7 +82,7 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Freeze:
-    """Materialise the yield of (cycle, shard) of these agents; those that do not answer by the deadline are late."""
+    """Take the snapshots of (cycle, shard) from these agents; an agent without an answer by the deadline is late."""
 
     cycle: int
     shard: int
@@ -66,7 +91,7 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A broadcast to fetch in the background and hand to agents between two of their batches."""
+    """A broadcast to fetch in the background, and to give to agents between two of their batches."""
 
     broadcast: int  # id, from Cluster.publish
     shard: int
@@ -79,7 +104,7 @@ class Download:
 
 @dataclass(frozen=True, slots=True)
 class MembersOrder:
-    """Who reads the data, for agents that have not been told this version."""
+    """The agents that read the data, for agents that have not received this version."""
 
     version: int
     members: dict[str, Any]  # data.plan.Membership.to_dict()
@@ -111,7 +136,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """One agent's frozen yield."""
+    """One agent's frozen snapshot."""
 
     agent: int
     incarnation: int
@@ -127,7 +152,7 @@ class Frozen:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the task of one executor answers.
+    """The answer of one executor's task.
 
     `weight` is the sum of tau of the finite yields that its part holds; `late` says why an expected agent is not in it.
     """
@@ -135,24 +160,24 @@ class Answer:
     executor: str
     host: str
     frozen: list[Frozen]
-    late: dict[int, str]  # agent -> reason
+    late: dict[int, Late]  # by agent
     weight: float
     reduce_start: float  # seconds of the driver's monotonic clock; 0 when the order had no reduce
     reduce_end: float
     bytes_in: int  # bytes this executor fetched for the reduction
-    bytes_out: int  # ... and pushed to the driver
+    bytes_out: int  # bytes that it sent to the driver for the reduction
 
     @classmethod
     def unpack(cls, data: bytes) -> Answer:
         fields = msgpack.unpackb(data, raw=False, strict_map_key=False)
         fields["frozen"] = [Frozen(**one) for one in fields["frozen"]]
-        fields["late"] = {int(agent): reason for agent, reason in fields["late"].items()}
+        fields["late"] = {int(agent): Late(LateCode(code), text) for agent, (code, text) in fields["late"].items()}
         return cls(**fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Rediscovered:
-    """A living agent, as its executor's registry knows it."""
+    """A living agent, from its executor's registry."""
 
     agent: int
     incarnation: int

@@ -1,26 +1,26 @@
-"""Who may say what when, on the pipe between an executor and its agent. No bytes, no clock, no I/O.
+"""The order of messages on the pipe between an executor and its agent. No bytes, no clock, no I/O.
 
-Two roles, EXECUTOR and AGENT. Each end keeps one `Session` of its own role and tells it every message that it sends or
-receives. The stages are those of the agent as this end knows them, so that the two ends may differ while messages cross:
+There are two roles, EXECUTOR and AGENT. Each end keeps one `Session` of its role, which checks every message that the end sends
+or receives. It counts the agent's stages from this end's point of view, so the two ends may differ while messages cross:
 
     STARTING   the process was started; it knows nothing
-    LOADING    Start is on its way or there: the user's function runs, `attach` has not been called
-    WAITING    Hello was said: x_0 is known, the first step is not allowed yet
-    TRAINING   Begin was said
-    STOPPING   Stop was said: the agent ends when its function returns; it still answers
-    CLOSED     Finished or Failed was said, the last word of an agent
+    LOADING    Start was sent: the user's function runs, `attach` has not been called
+    WAITING    Hello was sent: x_0 is known, the first step is not allowed yet
+    TRAINING   Begin was sent
+    STOPPING   Stop was sent: the agent ends when its function returns; it still answers
+    CLOSED     Finished or Failed was sent, the agent's last message
 
-What can be out of order. The executor may ask for a SnapshotRequest, offer Installs and say Stop while the agent's last word is
-on its way: an agent that is CLOSED drops what it receives. Stop may cross Hello. A Begin may come twice (an order that
-was submitted again), as may Stop. SnapshotRequest and Install may come in WAITING: x_0 is read, and a joiner gets its state.
-Members comes whenever agents were lost or joined, for a joiner before its Begin; it needs no answer. Files comes when the
-agent opens a data set on HDFS; Fetch and Fetched go over the pipes that it names, in turn, and have no session.
+Messages can come out of order. The executor may send SnapshotRequest, Install and Stop before it has read the agent's last
+message: an agent that is CLOSED drops what it receives. Stop may cross Hello. Begin and Stop may come twice (with an order that
+was submitted again). SnapshotRequest and Install may come in WAITING: x_0 is read, and an agent that joins gets its state.
+Members comes whenever agents were lost or joined, and before the Begin of an agent that joins; it needs no answer. Files comes
+when the agent opens a data set on HDFS; Fetch and Fetched use the pipes that Files names, in turn, and have no session.
 
-Beside the table each end keeps what is owed: one SnapshotRequest at a time and one Install per shard, each answered by the
-Snapshot or Installed of the same numbers. The answer frees the slot, so an answer to nothing would hand the other side
-a slot that somebody is writing to.
+Beside the table each end keeps the open requests: one SnapshotRequest at a time and one Install per shard, each answered by the
+Snapshot or Installed of the same numbers. The answer frees the slot, so an answer without a request would free a slot that the
+other end is writing to.
 
-An illegal move raises and changes nothing: `LocalProtocolError` when this end made it, `RemoteProtocolError` when the
+An illegal message raises and changes nothing: `LocalProtocolError` when this end sent it, `RemoteProtocolError` when the
 peer did.
 """
 
@@ -82,7 +82,7 @@ TRANSITIONS: dict[str, dict[str, dict[type[Message], str]]] = {
         },
         STOPPING: {
             Begin: STOPPING, Stop: STOPPING, Members: STOPPING, Files: STOPPING,
-            Hello: STOPPING,  # it was on its way when Stop was said
+            Hello: STOPPING,  # it was sent before Stop was read
             SnapshotRequest: STOPPING, Snapshot: STOPPING, Install: STOPPING, Installed: STOPPING, Progress: STOPPING,
             **_ENDINGS,
         },
@@ -106,7 +106,7 @@ TRANSITIONS: dict[str, dict[str, dict[type[Message], str]]] = {
             SnapshotRequest: STOPPING, Snapshot: STOPPING, Install: STOPPING, Installed: STOPPING, Progress: STOPPING,
             **_ENDINGS,
         },
-        # What the executor said before it had read the last word; nobody acts on it.
+        # The executor sent these before it read the agent's last message; nothing acts on them.
         CLOSED: {Begin: CLOSED, SnapshotRequest: CLOSED, Install: CLOSED, Members: CLOSED, Stop: CLOSED},
     },
 }  # fmt: skip
@@ -115,7 +115,7 @@ _SENT_BY_EXECUTOR = frozenset({Start, Begin, SnapshotRequest, Install, Members, 
 
 
 class Session:
-    """One end's view of the conversation with one agent."""
+    """One end's view of the messages with one agent."""
 
     def __init__(self, role: str) -> None:
         self.role = role
@@ -125,13 +125,21 @@ class Session:
         self._offers: dict[int, tuple[int, str]] = {}  # shard -> (version, mode) offered and not answered
 
     def sending(self, message: Message) -> None:
-        """This end is about to send `message`. Raises LocalProtocolError when it may not."""
+        """Check a message before this end sends it.
+
+        Raises:
+            LocalProtocolError: the message is not allowed now.
+        """
         if (type(message) in _SENT_BY_EXECUTOR) != (self.role == EXECUTOR):
             raise LocalProtocolError(f"{self.role} does not send {type(message).__name__}")
         self._move(message, LocalProtocolError)
 
     def received(self, message: Message) -> None:
-        """`message` has come from the peer. Raises RemoteProtocolError when it should not have."""
+        """Check a message that has come from the peer.
+
+        Raises:
+            RemoteProtocolError: the peer was not allowed to send it now.
+        """
         if (type(message) in _SENT_BY_EXECUTOR) == (self.role == EXECUTOR):
             raise RemoteProtocolError(f"{self.role} does not receive {type(message).__name__}")
         self._move(message, RemoteProtocolError)
@@ -145,7 +153,7 @@ class Session:
         self.stage = after
 
     def _settle(self, message: Message, error: type[ProtocolError]) -> None:
-        """Keep what is owed: every answer has its question, and a slot has one owner."""
+        """Keep the open requests: every answer needs its request, and a slot has one owner."""
         if isinstance(message, SnapshotRequest):
             if self._request is not None:
                 raise error(f"a second SnapshotRequest while one is unanswered: role={self.role}, open={self._request}")

@@ -12,9 +12,9 @@ Each slot is a header of 64 bytes and then float32 elements, little-endian::
 ``seq`` is odd while the slot is being written. ``version`` is the cycle of a snapshot or the exchange number of an
 arrival. ``updates`` is tau (snapshots only). ``length`` is in bytes, without the header. The snapshot slot is written
 by the agent and read by the executor; arrival slots the other way round. A slot belongs to its writer until the message
-that names it was sent, then to its reader until the answer (the executor's next SnapshotRequest; the agent's Installed). Before
-its Hello all are the agent's, which lays x_0 into the arrival slots: from what lies there the executor measures how far
-a snapshot has moved.
+that names it was sent, then to its reader until the answer (the executor's next SnapshotRequest; the agent's Installed).
+Before Hello all slots belong to the agent, which writes x_0 into the arrival slots: the executor measures from there how far a
+snapshot has moved.
 The Java twin is ``org.mpca.shm.SlotDescriptor``; both read the same bytes from ``tests/golden/wire/``.
 """
 
@@ -52,7 +52,11 @@ class SlotHeader:
 
     @classmethod
     def unpack(cls, data: bytes) -> SlotHeader:
-        """Raises ValueError when the magic or the layout is not ours."""
+        """Parse a header.
+
+        Raises:
+            ValueError: the magic or the layout is not ours.
+        """
         magic, layout, shard, seq, version, updates, length, mode = HEADER.unpack(data)
         if magic != MAGIC or layout != LAYOUT:
             raise ValueError(f"not a slot of layout {LAYOUT}: magic={magic:#x}, layout={layout}")

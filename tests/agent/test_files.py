@@ -152,7 +152,7 @@ def test_an_executor_that_is_gone_is_an_error_and_no_wait() -> None:
     pipe = FilePipe(open_and_leave)
     os.close(ends.pop())
     files = ExecutorFiles(pipe, Location.parse("hdfs://h/set"))
-    with pytest.raises(OSError, match="the executor reads no files for this agent any more"):
+    with pytest.raises(OSError, match="the executor no longer reads files for this agent"):
         files.read("a")
     os.close(ends.pop())
     with pytest.raises(BrokenPipeError):

@@ -69,7 +69,7 @@ def test_agents_take_different_gpus_and_a_dead_ones_is_free_again(tmp_path: Path
     assert holder.stdout.readline().strip() == names[0]
     mine, lock = take(names, base=base)
     assert mine == names[1]
-    with pytest.raises(EnvironmentRefused, match="every GPU of this executor is another agent's of this user"):
+    with pytest.raises(EnvironmentRefused, match="other agents of this user have all GPUs of this executor"):
         take(names, patience_s=0.0, base=base)
     holder.kill()
     holder.communicate()

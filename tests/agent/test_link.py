@@ -75,7 +75,7 @@ def test_the_end_of_the_pipe_comes_after_what_was_said_before_it(executor: PipeE
 def test_what_is_said_to_nobody_is_noticed(executor: PipeEnds) -> None:
     link = joined(executor)
     executor.end_reading()
-    with pytest.raises(LinkClosed, match="the executor reads no more"):
+    with pytest.raises(LinkClosed, match="the executor no longer reads"):
         link.send(Finished(b""))
 
 

@@ -314,7 +314,7 @@ def test_a_class_of_bad_files_alone_is_refused_at_the_end_by_name(tmp_path: Path
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "mine.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="not empty, and what is in it is not of an ingest"):
+    with pytest.raises(ConfigError, match="not empty, and holds no ingest"):
         ingest(folders(tmp_path / "source"), str(tmp_path / "set"), Options(), processes=1)
     assert [path.name for path in (tmp_path / "set").iterdir()] == ["mine.txt"]
 
@@ -355,7 +355,7 @@ def test_images_to_test_on_are_a_split_of_their_own_beside_what_is_withheld(tmp_
     assert ingest(source, path, SMALL, processes=1, test=tests).found == "finished"
     with pytest.raises(ConfigError, match="another source, or with other options"):
         ingest(source, path, SMALL, processes=1)
-    with pytest.raises(ConfigError, match=r"2 classes of .*set2 are none to train on: dog, wolf; a class has the same name"):
+    with pytest.raises(ConfigError, match=r"2 classes of .*set2 are not classes of the training source: dog, wolf; a class"):
         ingest(source, str(tmp_path / "other"), SMALL, processes=1, test=_renamed(tests, tmp_path / "set2"))
 
 

@@ -20,7 +20,7 @@ from mpca.driver.events import (
 from mpca.driver.instructions import AdoptInitial, Prepare, PublishJoint, SubmitOrder, Write
 from mpca.driver.run_shape import RunShape
 from mpca.wire.messages import Hello
-from mpca.wire.orders import Answer, Frozen, Order
+from mpca.wire.orders import Answer, Frozen, Late, LateCode, Order
 
 LAYOUT = [["weight", [6], "parameter", 0]]
 
@@ -72,7 +72,7 @@ class Machine:
             frozen, late = [], {}
             for executor, agent, incarnation in order.freeze.agents if order.freeze else []:
                 if executor == name and agent in self.late:
-                    late[agent] = self.late[agent]
+                    late[agent] = Late(LateCode.DEADLINE, self.late[agent])
                 elif executor == name:
                     frozen.append(self.frozen(agent, incarnation, tau))
             weight = float(sum(one.tau for one in frozen if one.finite))

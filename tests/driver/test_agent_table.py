@@ -129,6 +129,18 @@ def test_a_late_agent_that_dies_was_lost_once() -> None:
     assert table.lost == 1
 
 
+def test_a_late_agent_whose_process_has_ended_is_told_of_by_its_death_alone() -> None:
+    table = AgentTable(wanted=1, per_executor=1)
+    table.executor_ready("a", "h", 2, 0.0)
+    table.hello(AgentId(0, 0), "h", 7, 1.0)
+    table.move(table.agents[0], AgentState.READY, 2.0, "x_0 agreed")
+    table.trains(AgentId(0, 0), 2.0)
+    assert table.late(AgentId(0, 0), "died before it handed over", 3.0, gone=True) == []
+    assert (table.agents[0].state, table.lost) == (AgentState.LATE, 0)
+    lost, *_ = table.died(AgentId(0, 0), "exit code 137", 4.0)
+    assert (lost.fields["event"], lost.fields["reason"], table.lost) == ("lost", "exit code 137", 1)
+
+
 def test_who_has_finished_is_not_taken_hold_of_again() -> None:
     table = AgentTable(wanted=1, per_executor=1)
     table.executor_ready("a", "h", 2, 0.0)

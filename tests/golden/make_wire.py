@@ -243,7 +243,13 @@ ANSWER = {
             "end": 86400.5,
         }
     ],
-    "late": {4: "no answer before the deadline"},
+    "late": {
+        4: [1, "no such incarnation"],
+        5: [2, "no answer before the deadline"],
+        6: [3, "died before it handed over"],
+        7: [4, "its cycle was forgotten"],
+        8: [5, "an older attempt of the driver"],
+    },
     "weight": 120.0,
     "reduce_start": 86400.0,
     "reduce_end": 86401.5,

@@ -113,9 +113,7 @@ def test_two_agents_on_one_gpu(gpu: Gpu) -> None:
                     executor.install(0, cycle + 1, state)
             failed = refused.expect(Failed)
             assert refused.end() == 1
-        assert (
-            f"EnvironmentRefused: every GPU of this executor is another agent's of this user: gpus={gpu.uuid}" in failed.error
-        )
+        assert f"EnvironmentRefused: other agents of this user have all GPUs of this executor: gpus={gpu.uuid}" in failed.error
         for executor in (one, other):
             executor.send(Stop("enough"))
             said = cloudpickle.loads(executor.expect(Finished).returns)

@@ -93,7 +93,7 @@ def test_a_folder_that_takes_nothing_loses_nothing(tmp_path: Path, caplog: pytes
         assert not bad.flush(at_once=True)
     assert bad.error is not None
     assert bad.error.errno == errno.ENOENT
-    assert caplog.text.count("bad records cannot be written down") == 1, "it is said once"
+    assert caplog.text.count("bad records cannot be written;") == 1, "it is said once"
     folder.mkdir()
     assert bad.flush(at_once=True)
     assert [one["record"] for one in lines(bad.path)] == ["a", "b"]

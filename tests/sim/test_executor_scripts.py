@@ -31,7 +31,7 @@ def as_json(instruction: Any) -> dict[str, Any]:
     if isinstance(instruction, Answered):
         del fields["ticket"]
         fields["frozen"] = [list(one) for one in instruction.frozen]
-        fields["late"] = {str(agent): reason for agent, reason in instruction.late.items()}
+        fields["late"] = {str(agent): late.text for agent, late in instruction.late.items()}
     return fields
 
 

@@ -142,8 +142,8 @@ class Observed:
             for answer in event.answers:
                 for one in answer.frozen:
                     self.frozen[order.freeze.cycle, one.agent, one.incarnation] = one
-                for agent, reason in answer.late.items():
-                    self.late[order.freeze.cycle, agent] = reason
+                for agent, why in answer.late.items():
+                    self.late[order.freeze.cycle, agent] = why.text
 
     # ---- what stories ask ----
 

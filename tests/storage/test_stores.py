@@ -203,7 +203,7 @@ def test_an_epoch_is_above_what_backups_say(store: Store) -> None:
 
 def test_a_holder_that_cannot_be_seen_is_believed_and_the_remedy_is_named(store: Store) -> None:
     RunLock(store).claim("app-1", alive=lambda holder: True)
-    with pytest.raises(BackupError, match=r"cannot be seen from here: .* if it is gone for good, remove .*lock$"):
+    with pytest.raises(BackupError, match=r"cannot see whether it still runs: .* if it has ended, remove .*lock$"):
         RunLock(store).claim("app-2", alive=lambda holder: None)
 
 

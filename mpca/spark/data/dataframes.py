@@ -263,4 +263,4 @@ def _job(context: SparkContext, description: str) -> Iterator[None]:
         cause = ": ".join(part for part in raised[-1] if part) if raised else text.splitlines()[0]
         raise JvmError(f"{description} failed: {cause}") from error
     finally:
-        context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
+        context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]  # None takes it away

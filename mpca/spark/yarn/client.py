@@ -235,7 +235,9 @@ def application_ids(text: str) -> list[str]:
 
 
 def _bytes(text: str) -> float:
-    number, unit = re.fullmatch(r"([\d.]+) ?([KMGTkmgt]?)i?B", text).groups()  # type: ignore[union-attr]
+    found = re.fullmatch(r"([\d.]+) ?([KMGTkmgt]?)i?B", text)
+    assert found is not None, text
+    number, unit = found.groups()
     return float(number) * (1 << 10 * " KMGT".index(unit.upper() or " "))
 
 

@@ -15,7 +15,7 @@ import sysconfig
 import tarfile
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -208,7 +208,7 @@ def _installed(name: str) -> Iterator[tuple[str, Path]]:
             yield str(one), path
 
 
-def _tree(root: Path, leave_out: set[str] = frozenset()) -> Iterator[Path]:  # type: ignore[assignment]
+def _tree(root: Path, leave_out: Collection[str] = ()) -> Iterator[Path]:
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(one for one in folders if one != "__pycache__" and one not in leave_out)
         for name in sorted(names):

@@ -183,7 +183,8 @@ class _Driver:
         if not line:
             tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-40:])
             raise MpcaError(f"the bench's driver ended with exit code {self._process.wait()}:\n{tail}")
-        return json.loads(line)  # type: ignore[no-any-return]
+        said: dict[str, Any] = json.loads(line)
+        return said
 
     def _end(self) -> None:
         assert self._process.stdin is not None

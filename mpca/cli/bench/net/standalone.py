@@ -76,7 +76,10 @@ class Standalone:
         return "\n".join(f"{log}: {line}" for log in logs for line in _tail(log))
 
     def _start(self, node: str, daemon: str, options: list[str]) -> None:
-        (home,) = find_spec("pyspark").submodule_search_locations  # type: ignore[union-attr, misc]
+        spec = find_spec("pyspark")
+        assert spec is not None
+        assert spec.origin is not None
+        home = str(Path(spec.origin).parent)
         address = self._net.address(node)
         command = [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{daemon}", *self._settings, *options]
         environment = {

@@ -26,9 +26,10 @@ import org.mpca.wire.ProtocolException;
  *   any of them --process gone--&gt; ENDED, and died is reported unless ENDING
  * </pre>
  *
- * Finished and Failed are told when the process is gone and all that it printed was passed on, or after a second: a driver
- * that has heard the last agent's may look no further. Begin makes no difference here: a SnapshotRequest may be asked before it. An agent that breaks the protocol is killed. What it
- * had sent before its end is handled before the keeper hears that it is gone, so a snapshot that was handed over counts.
+ * Finished and Failed are reported when the process is gone and all that it printed was passed on, or after a second: the
+ * driver may stop listening after the last agent's. A SnapshotRequest may be sent before Begin. An agent that breaks the
+ * protocol is killed. What it had sent before its end is handled before the keeper hears that it is gone, so a snapshot that
+ * was handed over counts.
  *
  * <p>Concurrency: all state belongs to the thread mpca-agent-N; others add commands to its queue. It must not be
  * interrupted: that would close the segment. mpca-agent-N-frames only reads frames into the queue, and {@link FilePipe} has a
@@ -41,7 +42,7 @@ final class AgentConductor implements Runnable {
   /** For the process to end after its last message, or after it closed its pipe. */
   private static final long LEAVE_NANOS = TimeUnit.SECONDS.toNanos(10);
   private static final long DRAIN_NANOS = TimeUnit.SECONDS.toNanos(2);
-  /** What an agent printed is told before its last word, if its process ends by then. */
+  /** How long Finished or Failed waits for the end of the process, so that what it printed is reported before. */
   private static final long LAST_WORD_NANOS = TimeUnit.SECONDS.toNanos(1);
 
   private enum State { STARTING, ATTACHED, ENDING, ENDED }
@@ -60,7 +61,7 @@ final class AgentConductor implements Runnable {
   private volatile AgentEvents events;
   private volatile AgentProcess process;
   private volatile boolean attached;
-  /** Set by a shutdown: nobody wants to hear of this end. */
+  /** Set by a shutdown: this end is not reported. */
   private volatile boolean dismissed;
 
   private State state = State.STARTING;
@@ -70,7 +71,7 @@ final class AgentConductor implements Runnable {
   private boolean streamEnded;
   /** When its process is ended, of System.nanoTime; null: it stays. */
   private Long leaveBy;
-  /** What tells of Finished or Failed, until it is told; and when it is, at the latest. */
+  /** The report of Finished or Failed, until it is sent; and when it is sent at the latest. */
   private Consumer<AgentEvents> lastWord;
   private long lastWordBy;
   private String fault = "";

@@ -12,6 +12,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.Predicate;
 import java.util.logging.Logger;
+import org.mpca.wire.Late;
 
 /**
  * The agents of this executor: where tasks start them, find them, and ask for their shards.
@@ -23,7 +24,7 @@ import java.util.logging.Logger;
  */
 public final class AgentRegistry {
   private static final Logger LOG = Logger.getLogger("mpca.agent");
-  /** For the keeper to do what it never waits for anybody to do. */
+  /** For an answer of the keeper, which never waits. */
   private static final long KEEPER_MILLIS = 10_000;
   private static final long CLOSE_MILLIS = 8_000;
 
@@ -121,7 +122,7 @@ public final class AgentRegistry {
     }
   }
 
-  /** Free: interrupts nobody. The same object for the same key, until its cycle is forgotten. */
+  /** Interrupts no agent. Gives the same object for the same key until its cycle is forgotten. */
   public YieldContext yield(YieldKey key) {
     SnapshotKeeper keeper = keepers.get(key.run);
     if (keeper == null) {
@@ -134,7 +135,7 @@ public final class AgentRegistry {
   }
 
   /**
-   * Freezes the yields of several agents at once: they are interrupted side by side, and nobody throws for one of them.
+   * Freezes the yields of several agents at once: they are interrupted side by side, and one that is late throws nothing.
    *
    * @param keys of one (run, epoch, cycle, shard), one an agent
    * @param deadlineNanos of System.nanoTime; what is not frozen then is closed for good, with the reason in {@link Freezing#late}
@@ -144,7 +145,7 @@ public final class AgentRegistry {
     YieldKey first = keys.get(0);
     SnapshotKeeper keeper = keepers.get(first.run);
     if (keeper == null) {
-      return SnapshotKeeper.noneOf(keys, ExecutorState.NO_SUCH_INCARNATION);
+      return SnapshotKeeper.noneOf(keys, Late.NO_SUCH_INCARNATION);
     }
     for (YieldKey key : keys) {
       this.yield(key).touch();
@@ -184,7 +185,7 @@ public final class AgentRegistry {
     agents.values().forEach(one -> one.rebind(events));
   }
 
-  /** Yields of a run that were made and forgotten, and that nobody read. */
+  /** Yields of a run that were made and forgotten, and were never read. */
   public long unread(String run) {
     SnapshotKeeper keeper = keepers.get(run);
     return keeper == null ? 0 : keeper.unread.get();

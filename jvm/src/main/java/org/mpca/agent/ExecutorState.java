@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.NavigableMap;
 import java.util.TreeMap;
+import org.mpca.wire.Late;
 
 /**
  * What one executor knows of the yields and arrivals of its agents, and what it decides: events in, instructions out.
@@ -40,23 +41,18 @@ import java.util.TreeMap;
  * <p>Concurrency: owned by one thread, mpca-snapshots.
  */
 public final class ExecutorState {
-  static final String NO_SUCH_INCARNATION = "no such incarnation";
-  static final String DEADLINE = "no answer before the deadline";
-  static final String DIED = "died before it handed over";
-  static final String FORGOTTEN = "its cycle was forgotten";
-
   /** One thing to do. Performed in the order of the list. */
   public interface Instruction {
     void perform(Performer performer);
   }
 
-  /** Whoever carries instructions out. */
+  /** Carries instructions out. */
   public interface Performer {
     /** Send the agent a SnapshotRequest. */
     void interrupt(int agent, int cycle, int shard);
 
     /** A freeze is complete; lists in agent order. {@code ticket} is what the freeze was given. */
-    void answer(long ticket, int cycle, int shard, List<Taken> frozen, Map<Integer, String> late);
+    void answer(long ticket, int cycle, int shard, List<Taken> frozen, Map<Integer, Late> late);
 
     /** A late agent answered after all: report it. */
     void back(int agent, int incarnation);
@@ -103,7 +99,7 @@ public final class ExecutorState {
     final int incarnation;
     State state = State.MADE;
     Taken taken;
-    String reason;
+    Late reason;
 
     Entry(int cycle, int shard, int agent, int incarnation) {
       this.cycle = cycle;
@@ -112,7 +108,7 @@ public final class ExecutorState {
       this.incarnation = incarnation;
     }
 
-    void close(String why) {
+    void close(Late why) {
       state = State.CLOSED;
       reason = why;
     }
@@ -182,7 +178,7 @@ public final class ExecutorState {
     for (Map<Long, Entry> cycle : entries.values()) {
       Entry entry = cycle.get(key(agent, incarnation));
       if (entry != null && entry.state == State.ASKED) {
-        entry.close(DIED);
+        entry.close(Late.DIED);
       }
     }
     answerSettled(out);
@@ -217,7 +213,7 @@ public final class ExecutorState {
           interruptNext(seat, out);
         }
       } else if (entry.state == State.MADE) {
-        entry.close(NO_SUCH_INCARNATION);
+        entry.close(Late.NO_SUCH_INCARNATION);
       }
     }
     requests.add(request);
@@ -251,17 +247,17 @@ public final class ExecutorState {
   /** The time of a cycle is over: what was not handed over is late, and its bytes will never be accepted. */
   public List<Instruction> deadline(int cycle) {
     List<Instruction> out = new ArrayList<>();
-    closeAsked(entries.getOrDefault(cycle, Collections.emptyMap()), DEADLINE);
+    closeAsked(entries.getOrDefault(cycle, Collections.emptyMap()), Late.DEADLINE);
     answerSettled(out);
     return out;
   }
 
-  /** Nobody needs the yields of this cycle and those before it any more. */
+  /** The driver needs the yields of this cycle and of those before it no more. */
   public List<Instruction> forget(int cycle) {
     List<Instruction> out = new ArrayList<>();
     Map<Integer, Map<Long, Entry>> old = entries.headMap(cycle, true);
     for (Map<Long, Entry> one : old.values()) {
-      closeAsked(one, FORGOTTEN);
+      closeAsked(one, Late.FORGOTTEN);
     }
     answerSettled(out);
     for (Map.Entry<Integer, Map<Long, Entry>> one : old.entrySet()) {
@@ -360,7 +356,7 @@ public final class ExecutorState {
     }
   }
 
-  private static void closeAsked(Map<Long, Entry> cycle, String reason) {
+  private static void closeAsked(Map<Long, Entry> cycle, Late reason) {
     for (Entry entry : cycle.values()) {
       if (entry.state == State.ASKED) {
         entry.close(reason);
@@ -375,7 +371,7 @@ public final class ExecutorState {
       }
       requests.remove(request);
       List<Taken> frozen = new ArrayList<>();
-      Map<Integer, String> late = new LinkedHashMap<>();
+      Map<Integer, Late> late = new LinkedHashMap<>();
       for (Entry entry : request.entries.values()) {
         if (entry.state == State.FROZEN) {
           frozen.add(entry.taken);

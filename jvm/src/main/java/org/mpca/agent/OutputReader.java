@@ -82,7 +82,7 @@ final class OutputReader implements Runnable {
     lines.accept(batch);
   }
 
-  /** The last lines, for whoever has to say why the process ended. */
+  /** The last lines, for the report of why the process ended. */
   String tail() {
     synchronized (tail) {
       return String.join("\n", tail);

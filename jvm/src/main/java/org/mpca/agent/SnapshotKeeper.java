@@ -14,24 +14,24 @@ import java.util.logging.Level;
 import java.util.logging.Logger;
 import org.mpca.agent.ExecutorState.Instruction;
 import org.mpca.agent.ExecutorState.Taken;
+import org.mpca.wire.Late;
 
 /**
  * Keeps one run's {@link ExecutorState} and the bytes that its entries stand for: feeds it events, carries its
  * instructions out.
  *
- * <p>Cycles are numbered anew by a later attempt of the driver. The first yield of a later epoch drops all of the one
- * before; a yield of an earlier one is refused.
+ * <p>A later attempt of the driver (a higher epoch) counts cycles from the start again. Its first yield drops all yields of the
+ * attempt before; a yield of an earlier attempt is refused.
  *
  * <p>Concurrency: state and bytes belong to the thread mpca-snapshots; all methods but the yields' map are commands to it,
  * which return at once. It never waits for anybody.
  */
 final class SnapshotKeeper implements Runnable, ExecutorState.Performer {
   private static final Logger LOG = Logger.getLogger("mpca.agent");
-  private static final String OLDER_EPOCH = "an older attempt of the driver";
 
   /** Yields by key; made on any thread, frozen and dropped on this one. */
   final Map<YieldKey, YieldContext> yields = new ConcurrentHashMap<>();
-  /** Totals, for whoever reports. */
+  /** Totals, for reports. */
   final AtomicLong unread = new AtomicLong();
   final AtomicLong superseded = new AtomicLong();
 
@@ -54,8 +54,8 @@ final class SnapshotKeeper implements Runnable, ExecutorState.Performer {
   }
 
   /** The answer when nothing can be frozen. */
-  static Freezing noneOf(List<YieldKey> keys, String reason) {
-    Map<Integer, String> late = new HashMap<>();
+  static Freezing noneOf(List<YieldKey> keys, Late reason) {
+    Map<Integer, Late> late = new HashMap<>();
     keys.forEach(key -> late.put(key.agent, reason));
     return new Freezing(Collections.emptyMap(), late);
   }
@@ -76,7 +76,7 @@ final class SnapshotKeeper implements Runnable, ExecutorState.Performer {
     commands.add(() -> {
       YieldKey first = keys.get(0);
       if (!enter(first.epoch)) {
-        answer.complete(noneOf(keys, OLDER_EPOCH));
+        answer.complete(noneOf(keys, Late.OLDER_DRIVER));
         return;
       }
       long ticket = ++lastTicket;
@@ -196,15 +196,15 @@ final class SnapshotKeeper implements Runnable, ExecutorState.Performer {
   }
 
   @Override
-  public void answer(long ticket, int cycle, int shard, List<Taken> frozen, Map<Integer, String> late) {
+  public void answer(long ticket, int cycle, int shard, List<Taken> frozen, Map<Integer, Late> late) {
     Map<Integer, FrozenYield> states = new HashMap<>();
-    Map<Integer, String> reasons = new HashMap<>(late);
+    Map<Integer, Late> reasons = new HashMap<>(late);
     for (Taken one : frozen) {
       YieldContext context = yields.get(key(cycle, shard, one.agent, one.incarnation));
       if (context != null) {
         states.put(one.agent, context.state());
       } else {
-        reasons.put(one.agent, ExecutorState.FORGOTTEN);
+        reasons.put(one.agent, Late.FORGOTTEN);
       }
     }
     tickets.remove(ticket).complete(new Freezing(states, reasons));

@@ -7,13 +7,14 @@ import java.io.ObjectInput;
 import java.io.ObjectOutput;
 import java.util.Collections;
 import java.util.concurrent.TimeUnit;
+import org.mpca.wire.Late;
 
 /**
  * The state of one shard of one agent <i>after the optimiser is next interrupted</i> (MPCA SGD, section 5.1).
  *
- * <p>Making it is free. The first access of any kind, serialisation included, interrupts the agent between two batches,
+ * <p>Making one costs nothing. The first access of any kind, serialisation included, interrupts the agent between two batches,
  * materialises the shard and freezes it; every later access returns the same bytes until the driver forgets the cycle.
- * One that is never read never interrupts anybody, and is counted when it is forgotten.
+ * One that is never read interrupts no agent, and is counted when it is forgotten.
  *
  * <p>What travels is always the frozen state, and what arrives elsewhere needs no agent. Java serialisation is told by
  * Externalizable. Kryo, which clusters set, ignores that; it finds {@link YieldContextKryo} by the annotation, which a
@@ -64,15 +65,15 @@ public final class YieldContext implements Externalizable {
       return frozen;
     }
     if (forgotten || registry == null) {
-      throw new AgentGoneException(ExecutorState.FORGOTTEN + ": " + mine);
+      throw new AgentGoneException(Late.FORGOTTEN + ": " + mine);
     }
     Freezing freezing = registry.freeze(Collections.singletonList(mine), deadlineNanos);
     FrozenYield result = freezing.frozen.get(mine.agent);
     if (result != null) {
       return result;
     }
-    String reason = freezing.late.get(mine.agent);
-    if (ExecutorState.DEADLINE.equals(reason)) {
+    Late reason = freezing.late.get(mine.agent);
+    if (reason == Late.DEADLINE) {
       throw new LateAgentException(reason + ": " + mine);
     }
     throw new AgentGoneException(reason + ": " + mine);
@@ -87,7 +88,7 @@ public final class YieldContext implements Externalizable {
     return frozen != null;
   }
 
-  /** Asks nobody. */
+  /** Interrupts no agent. */
   @Override
   public String toString() {
     return "YieldContext " + key + (frozen != null ? " frozen" : touched ? " asked" : " unread");

@@ -96,7 +96,7 @@ final class AgentUplink implements AgentEvents {
     Threads.daemon("mpca-output", this::sendGathered).start();
   }
 
-  /** Lets lines come together for a moment; ends when it has sent them, so that a silent agent costs no thread. */
+  /** Waits a moment for more lines, sends all, and ends: an agent that prints nothing costs no thread. */
   private void sendGathered() {
     try {
       Thread.sleep(GATHER_MS);

@@ -29,7 +29,7 @@ final class BlockNames implements Serializable {
   /** What all our names start with. */
   static final String ALL = "mpca_";
 
-  /** What all names of a run start with, whatever the epoch. */
+  /** The prefix of all names of a run, in all attempts of the driver. */
   static String ofRun(String run) {
     // An underscore ends a field here, so that no run's prefix is another one's; a run's name has no tilde.
     return ALL + run.replace('_', '~') + "_";

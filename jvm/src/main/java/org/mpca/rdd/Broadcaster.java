@@ -2,17 +2,17 @@ package org.mpca.rdd;
 
 import java.util.List;
 
-/** The port to whatever carries a joint shard to the executors. Two of them: relay (default) and torrent. */
+/** Carries a joint shard from the driver to the executors. Two implementations: relay (default) and torrent. */
 interface Broadcaster {
-  /** Makes a broadcast ready for download on the driver. The array must not change any more. */
+  /** Makes a broadcast ready for download. The array must not change afterwards. */
   void publish(int broadcast, byte[] data);
 
-  /** Where the executors of one order get it from; `owners` are those that take part in the download, in order. */
+  /** Where the executors of one order get a broadcast from; {@code owners}: those that download it, in the order's sequence. */
   BroadcastSource source(int broadcast, int order, List<Peer> owners, Peer driver);
 
-  /** Frees it on the driver. */
+  /** Frees a broadcast on the driver. */
   void withdraw(int broadcast);
 
-  /** Frees all. */
+  /** Frees all broadcasts. */
   void close();
 }

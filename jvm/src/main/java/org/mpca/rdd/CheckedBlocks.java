@@ -13,8 +13,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Blocks that end with a checksum, which whoever receives one compares. TCP's own is of 16 bits and does not see what network
- * cards, switches and memory damage before it is made or after it was looked at.
+ * Blocks that end with a checksum, which the receiver compares. TCP has a checksum of 16 bits, and does not see damage by
+ * network cards, switches and memory before that is computed or after it is compared.
  *
  * <pre>
  *   0                         length - 4     length
@@ -22,10 +22,11 @@ import org.slf4j.LoggerFactory;
  *  | float32 parameters ...    | CRC-32      |   of the block's name, then of the parameters; big-endian
  *  +---------------------------+-------------+
  * </pre>
- * The name is in it, so that a damaged request, which is answered with another block of the same length, is noticed too.
+ * The checksum covers the name too: if a request is damaged, and another block of the same length comes, that is noticed.
  *
- * <p>A damaged block is asked for once more; the second time its sender counts as one that damages, and who asked decides.
- * Stateless; safe from any thread.
+ * <p>A damaged block is fetched once more. If it is damaged again, the listener gets {@link Damaged} and decides.
+ *
+ * <p>Concurrency: stateless; safe from any thread.
  */
 final class CheckedBlocks {
   static final int TRAILER_BYTES = 4;

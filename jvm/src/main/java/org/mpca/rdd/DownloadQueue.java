@@ -7,8 +7,8 @@ import java.util.Deque;
  * Which download is fetched now, and by which attempt: one after the other, in the order in which orders first named them, so
  * that two never share the wire. No I/O, no thread; the time is an argument.
  *
- * <p>A newer order that names the download in hand replaces its attempt. One that failed is tried again after a pause, before
- * any other; one that was delivered and is named again queues anew.
+ * <p>When a newer order names the download in hand, its attempt replaces the older one. A failed download is tried again after a
+ * pause, before any other. A delivered one that is named again goes to the end of the queue.
  *
  * <p>Concurrency: owned by one thread, mpca-download.
  */
@@ -28,7 +28,7 @@ final class DownloadQueue {
     }
   }
 
-  /** Nobody wants it any more. */
+  /** The driver needs a download no more. */
   void forgotten(Download download) {
     if (queue.peek() == download) {
       pausedUntil = null;
@@ -36,17 +36,17 @@ final class DownloadQueue {
     queue.remove(download);
   }
 
-  /** What is in hand was handed to its agents. */
+  /** The download in hand was handed to its agents. */
   void delivered() {
     queue.remove();
   }
 
-  /** What is in hand could not be had. */
+  /** The attempt in hand failed. */
   void failed(long nowMs) {
     pausedUntil = nowMs + PAUSE_MS;
   }
 
-  /** What is to be under way: a download with its newest attempt, or null. */
+  /** The download whose newest attempt is to be under way, or null. */
   Download due(long nowMs) {
     if (pausedUntil != null && nowMs >= pausedUntil) {
       pausedUntil = null;
@@ -54,7 +54,7 @@ final class DownloadQueue {
     return pausedUntil == null ? queue.peek() : null;
   }
 
-  /** For how long nothing is due by the time alone; null: until the next event. */
+  /** How long until the pause ends; null: there is none, and only an event changes what is due. */
   Long pauseMs(long nowMs) {
     return pausedUntil == null ? null : Math.max(0, pausedUntil - nowMs);
   }

@@ -60,7 +60,7 @@ final class Downloader {
     });
   }
 
-  /** Drops broadcasts and whatever of them lies in the block manager. */
+  /** Drops broadcasts and their blocks. */
   void forget(String run, int epoch, Collection<Long> broadcasts) {
     if (broadcasts.isEmpty()) {
       return;
@@ -79,7 +79,7 @@ final class Downloader {
     });
   }
 
-  /** Forgets a run, of whatever epoch; complete when it stores no more blocks of it. They are removed by their prefix. */
+  /** Forgets a run. When the answer is complete, no more blocks of the run are stored; the caller removes them by prefix. */
   CompletableFuture<Void> endRun(String run) {
     return CompletableFuture.runAsync(() -> {
       downloads.entrySet().removeIf(entry -> {
@@ -93,7 +93,7 @@ final class Downloader {
     }, commands::add);
   }
 
-  /** Marks of forgotten broadcasts; those that a slow peer set after the forgetting are found the next time. */
+  /** Marks of forgotten broadcasts. A slow peer may set one later: the next call finds it. */
   private List<String> staleMarks(BlockNames names, String run, int epoch, long newestForgotten) {
     List<String> stale = new ArrayList<>();
     for (String name : SparkInternals.matching(names.marks())) {
@@ -131,7 +131,7 @@ final class Downloader {
     return pauseMs == null ? commands.take() : commands.poll(pauseMs, TimeUnit.MILLISECONDS);
   }
 
-  /** Lets go of what is not to be under way any more, and begins what is. What is done at once gives way to the next. */
+  /** Ends the attempt under way if the queue names another one, and begins that one. */
   private void beginOrEnd() {
     Download due = queue.due(nowMs());
     while (attempt != (due == null ? null : due.attempt)) {
@@ -183,7 +183,7 @@ final class Downloader {
         download.takeBackOffer(agent);
         continue;
       }
-      // Said again when an order names it again: the driver may not have heard it.
+      // Sent again when an order names the broadcast again: the driver may have missed the first one.
       Map<String, Object> event = new LinkedHashMap<>();
       event.put("broadcast", download.broadcast);
       event.put("executor", executor);
@@ -214,7 +214,7 @@ final class Downloader {
     return run + "/" + epoch + "/" + broadcast;
   }
 
-  /** Where one attempt reports. Bytes count for the download whatever became of the attempt; its end counts while it is under way. */
+  /** Where one attempt reports. Its pieces count even if a newer attempt has replaced it; its end does not. */
   private final class AttemptPort implements Fetch.Port {
     private final Download download;
     private final Download.Attempt own;

@@ -3,8 +3,8 @@ package org.mpca.rdd;
 import java.util.ArrayDeque;
 
 /**
- * The driver's monotonic clock as this JVM knows it. Deadlines travel as times of that clock, and what is reported goes up
- * as times of it, so that no wall clock of any machine has a say: it may be wrong, and be set at any moment.
+ * The driver's monotonic clock as this JVM knows it. Deadlines and reported times are times of that clock. Wall clocks are not
+ * used, since they may be wrong and may be set at any moment.
  *
  * <p>Monotonic clocks of two machines differ by an offset, which questions measure: the driver's clock was read between
  * the sending and the answer, so each gives bounds. The narrowest of the newest ones counts, since oscillators drift apart
@@ -35,7 +35,7 @@ final class DriverClock {
   private final ArrayDeque<Bounds> kept = new ArrayDeque<>();
   private volatile long offset;
 
-  /** A JVM that is the driver's own, until it is told otherwise. */
+  /** Until the first answer, this machine's clock is taken for the driver's. */
   DriverClock() {}
 
   /** Takes in one question: when it was sent, what the driver's clock said, when the answer was here. */

@@ -8,7 +8,7 @@ import java.io.IOException;
  * <p>Concurrency: its methods are called by one thread, mpca-download, and none of them waits.
  */
 interface Fetch {
-  /** Where it reports. May be called from any thread; what comes of it happens in the download thread, and in this order. */
+  /** Where a fetch reports. May be called from any thread; the download thread handles the reports in the order of the calls. */
   interface Port {
     /** A piece was copied into the download's array. */
     void arrived(int piece, int bytes, boolean fromDriver);
@@ -16,13 +16,13 @@ interface Fetch {
     /** The whole is here at once. */
     void arrived(byte[] whole, long fromDriver);
 
-    /** Something else happened. */
+    /** Any other event, to be run in the download thread. */
     void happened(Runnable event);
 
     /** All is here, and peers have been told what they wait for. */
     void done();
 
-    /** It could not be had now: it is tried again. */
+    /** It failed, and is tried again later. */
     void failed(IOException cause);
   }
 
@@ -35,6 +35,6 @@ interface Fetch {
   /** Looks for what no event tells; called after events, and every few milliseconds. */
   void doWork();
 
-  /** Nobody wants it any more, or a newer order names other peers. */
+  /** Ends the attempt: the broadcast was forgotten, or a newer order names other peers. */
   void abandon();
 }

@@ -69,7 +69,7 @@ final class Jobs {
     }
   }
 
-  /** Ends a job; its `done` is told. Nothing happens if there is none of that token. */
+  /** Cancels a job: its {@code done} is called with the failure. Does nothing if no job has that token. */
   void cancel(String token, String reason) {
     Integer id = ids.get(run + "/" + token);
     if (id != null) {

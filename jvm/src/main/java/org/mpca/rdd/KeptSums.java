@@ -7,8 +7,8 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * The sums that this executor pushed to the driver, by reference in its block manager, until a later order comes: by then the
- * driver has compared their checksums, and fetched anew what had been damaged.
+ * The sums that this executor pushed to the driver. They stay in its block manager, by reference, until a later order comes:
+ * before it sends one, the driver has checked them and has fetched damaged ones again.
  *
  * <p>Concurrency: safe from any thread; each change is one operation of a concurrent table. Removals happen in the sweeper.
  */
@@ -42,7 +42,7 @@ final class KeptSums {
     }
   }
 
-  /** Forgets a run, of whatever epoch; its blocks are removed by their prefix. */
+  /** Forgets a run; the caller removes its blocks by prefix. */
   void endRun(String run) {
     runs.keySet().removeIf(key -> key.startsWith(run + "/"));
   }

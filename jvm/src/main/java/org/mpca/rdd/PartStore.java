@@ -77,7 +77,7 @@ final class PartStore {
     }
   }
 
-  /** Forgets a run, of whatever epoch; its blocks are removed by their prefix. */
+  /** Forgets a run; the caller removes its blocks by prefix. */
   void endRun(String run) {
     runs.keySet().removeIf(key -> key.startsWith(run + "/"));
   }

@@ -20,7 +20,7 @@ import org.slf4j.LoggerFactory;
 
 /**
  * One single-stage job: every executor sums one range of the shard and pushes it here ({@link RangesStep}). The driver
- * receives each element of the sum once, whatever the number of executors.
+ * receives each element of the sum once, for any number of executors.
  *
  * <p>Concurrency: safe from any thread; what is done for one order is done by one thread after the other. Removals happen in the
  * sweeper.
@@ -100,7 +100,7 @@ final class RangesReducer implements Reducer {
     }
   }
 
-  /** Fetches a chunk from whoever summed it and keeps it until a later order. */
+  /** Fetches a chunk from the executor that summed it, and keeps it until the sum is taken. */
   private void repair(OrderJob job, int chunk) throws ExecutorFault, InterruptedException {
     ChunkPlan grid = job.plan.reduceGrid(job.order.reduce.length);
     Peer owner = job.plan.peers.get(RangesStep.owner(grid, job.order.executors, chunk));

@@ -3,28 +3,28 @@ package org.mpca.rdd;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
 
-/** The port to whatever sums the frozen parts of a shard onto the driver. Two of them: ranges (default) and tree. */
+/** Sums the frozen parts of a shard and brings the sum to the driver. Two implementations: ranges (default) and tree. */
 interface Reducer {
-  /** Runs the order's job, or jobs, and reports to it. Called in the thread that submits. */
+  /** Submits the Spark job or jobs of an order; the outcome goes to {@code job.outcome}. Called in the submitting thread. */
   void run(OrderJob job);
 
   /**
-   * Compares the checksums of what an order's tasks pushed here, and fetches what is damaged once more. Takes a while: not for
-   * a thread of Spark's.
+   * Checks what the order's tasks pushed to the driver, and fetches damaged chunks once more. This may take seconds, so no
+   * thread of Spark's may call it.
    *
-   * @throws ExecutorFault it is damaged again
+   * @throws ExecutorFault a chunk is damaged again
    */
   void verify(OrderJob job) throws ExecutorFault, IOException, InterruptedException;
 
-  /** Writes the sum of a finished order into the channel, from its start on, and frees it. */
+  /** Writes the sum of a finished order to the start of the channel, and frees the sum. */
   void takeSum(int order, int length, FileChannel to) throws IOException;
 
-  /** Bytes of sums that reached the driver by an order, whose tasks say that they pushed `pushed`. */
+  /** Bytes of sums that the driver received for an order; {@code pushed}: bytes that its tasks say they sent. */
   long bytesIn(int order, long pushed);
 
-  /** Ends the job or jobs of an order; its outcome is told. */
+  /** Cancels the jobs of an order; it then fails with the reason. */
   void cancel(int order, Jobs jobs, String reason);
 
-  /** Frees what an order left that failed, or whose sum nobody wants. */
+  /** Frees what a failed order left on the driver, or a sum that is not needed. */
   void discard(int order);
 }

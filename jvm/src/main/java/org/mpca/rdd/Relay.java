@@ -40,7 +40,7 @@ final class Relay {
     void perform(Performer performer);
   }
 
-  /** Whoever carries instructions out. */
+  /** Carries instructions out. */
   interface Performer {
     /** Ask the driver for pieces, in one request. */
     void askDriver(List<Integer> pieces);
@@ -123,7 +123,7 @@ final class Relay {
     return out;
   }
 
-  /** A piece is here, from whomever. */
+  /** A piece is here; any sender may have sent it. */
   List<Instruction> arrived(int piece, long nowMs) {
     List<Instruction> out = new ArrayList<>();
     if (!over && !here.get(piece)) {
@@ -190,7 +190,7 @@ final class Relay {
     return out;
   }
 
-  /** Nobody wants it any more. What is still under way may fail by damage, which is told. */
+  /** Ends the relay. Damage in what is still under way is reported all the same. */
   void abandon() {
     over = true;
   }

@@ -232,7 +232,7 @@ final class TreeReducer implements Reducer {
     }
   }
 
-  /** Stage 2: the weighted sum of one group, in the order of positions whatever arrived first. */
+  /** Stage 2: the weighted sum of one group, in the order of positions, not of arrival. */
   private static final class GroupSum implements SparkInternals.TaskBody<Tuple2<Integer, byte[]>> {
     private static final long serialVersionUID = 1;
 

@@ -5,9 +5,11 @@ import java.util.function.Supplier;
 import org.apache.spark.TaskContext;
 
 /**
- * The two reasons for which a task stops waiting: Spark killed it, or the order's deadline passed. The deadline is an
- * moment that the driver chose, so that a retry does not begin it anew. Tasks look here every few milliseconds rather than being
- * interrupted: an interrupt would close the channels of whoever it hits. One thread.
+ * The two reasons for which a task stops waiting: Spark killed it, or the order's deadline passed. The driver chose the
+ * deadline as a moment, so a retried task does not get more time. Tasks look here every few milliseconds and are not
+ * interrupted, since an interrupt would close the channels that the thread uses.
+ *
+ * <p>Concurrency: used by the task's thread alone.
  */
 final class Waits {
   static final long SLICE_MS = 10;

@@ -8,7 +8,7 @@ import java.util.List;
  * A weighted sum of float32 vectors, little-endian bytes in and out (MPCA SGD, eq. 9).
  *
  * <p>The accumulator starts as float32 zeros; each part adds {@code acc = float32(acc + w * float64(part))}. What is
- * added first matters for the last bit, so the caller adds in the order that the driver gave, whatever arrived first.
+ * added first matters for the last bit, so the caller adds in the order that the driver gave, not in that of arrival.
  * The same formula is {@code algorithm/averaging.py}; the simulator and every executor give the same bytes.
  *
  * <p>Concurrency: one thread at a time.

@@ -16,7 +16,7 @@ public final class Answer {
   /** In agent order. */
   public final List<Frozen> frozen = new ArrayList<>();
   /** Agent to the reason why it is not in the part. */
-  public final Map<Integer, String> late = new LinkedHashMap<>();
+  public final Map<Integer, Late> late = new LinkedHashMap<>();
   /** Sum of tau of the finite yields that this executor's part holds. */
   public double weight;
   /** In seconds of the driver's monotonic clock; 0 when the order had no reduce. */
@@ -32,11 +32,13 @@ public final class Answer {
     for (Frozen one : frozen) {
       rows.add(one.toMap());
     }
+    Map<Integer, Object> reasons = new LinkedHashMap<>();
+    late.forEach((agent, reason) -> reasons.put(agent, reason.row()));
     Map<String, Object> fields = new LinkedHashMap<>();
     fields.put("executor", executor);
     fields.put("host", host);
     fields.put("frozen", rows);
-    fields.put("late", late);
+    fields.put("late", reasons);
     fields.put("weight", weight);
     fields.put("reduce_start", reduceStart);
     fields.put("reduce_end", reduceEnd);

@@ -7,7 +7,7 @@ import java.util.Map;
 
 /**
  * What the driver tells the executors: one Order a Spark job, carried packed in its closure. The twin of
- * {@code mpca/wire/orders.py}, where the sequence of the parts inside a task is told.
+ * {@code mpca/wire/orders.py}, which says in what sequence a task does the parts.
  *
  * <p>Concurrency: immutable.
  */
@@ -33,7 +33,7 @@ public final class Order {
   public final Reduce reduce;
   /** Null when nothing is frozen. */
   public final Freeze freeze;
-  /** Null when nobody is to be told. */
+  /** Null when no agent needs them. */
   public final Members members;
 
   private Order(Fields fields) throws ProtocolException {

@@ -15,6 +15,7 @@ import java.util.List;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.mpca.wire.Late;
 
 /** Agents as real child processes: started, asked, stopped, killed. */
 @Timeout(60)
@@ -110,7 +111,7 @@ class AgentRegistryTest {
     FakeAgents.signal("STOP", pid);
     Freezing without = registry.freeze(keys(1, 1, 0, 1), System.nanoTime() + 500_000_000L);
     assertEquals("[1]", without.frozen.keySet().toString());
-    assertEquals(Collections.singletonMap(0, ExecutorState.DEADLINE), without.late);
+    assertEquals(Collections.singletonMap(0, Late.DEADLINE), without.late);
     assertThrows(LateAgentException.class,
         () -> agents.yield(1, 1, 0).freeze(System.nanoTime() + 500_000_000L), "asked again, and still stopped");
     assertEquals(Collections.emptyList(), events.all("back"));
@@ -127,11 +128,11 @@ class AgentRegistryTest {
     agents.train(1, 0);
     long before = System.nanoTime();
     Freezing freezing = registry.freeze(keys(1, 1, 0, 1), before + 20_000_000_000L);
-    assertEquals(Collections.singletonMap(0, ExecutorState.DIED), freezing.late);
+    assertEquals(Collections.singletonMap(0, Late.DIED), freezing.late);
     assertEquals("[1]", freezing.frozen.keySet().toString());
     assertTrue(System.nanoTime() - before < 8_000_000_000L);
     assertTrue(events.await("died 0/0").startsWith("died 0/0 exit=137 "));
-    assertEquals(Collections.singletonMap(0, ExecutorState.NO_SUCH_INCARNATION),
+    assertEquals(Collections.singletonMap(0, Late.NO_SUCH_INCARNATION),
         registry.freeze(keys(2, 2, 0), FakeAgents.soon()).late);
   }
 

@@ -18,6 +18,7 @@ import org.junit.jupiter.api.TestFactory;
 import org.mpca.Golden;
 import org.mpca.agent.ExecutorState.Instruction;
 import org.mpca.agent.ExecutorState.Taken;
+import org.mpca.wire.Late;
 
 /** Runs the scripts that pytest runs on the simulator's executor. */
 class ExecutorStateTest {
@@ -119,14 +120,14 @@ class ExecutorStateTest {
     }
 
     @Override
-    public void answer(long ticket, int cycle, int shard, List<Taken> frozen, Map<Integer, String> late) {
+    public void answer(long ticket, int cycle, int shard, List<Taken> frozen, Map<Integer, Late> late) {
       tickets.add(ticket);
       List<Object> rows = new ArrayList<>();
       for (Taken one : frozen) {
         rows.add(Arrays.asList((long) one.agent, (long) one.incarnation, (long) one.tau, one.crc, one.finite));
       }
       Map<String, Object> reasons = new LinkedHashMap<>();
-      late.forEach((agent, reason) -> reasons.put(agent.toString(), reason));
+      late.forEach((agent, reason) -> reasons.put(agent.toString(), reason.text));
       note("do", "answer", "cycle", cycle, "shard", shard, "frozen", rows, "late", reasons);
     }
 

@@ -27,6 +27,7 @@ import org.apache.spark.serializer.SerializerInstance;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.mpca.wire.Late;
 import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
 
@@ -131,7 +132,7 @@ class YieldContextTest {
   void shouldRefuseToSerialiseWhatIsNotHandedOver() throws Exception {
     agents.train(0, 0, "die-when-asked");
     IOException refused = assertThrows(IOException.class, () -> javaCopy(agents.yield(3, 2, 0)));
-    assertTrue(refused.getMessage().contains(ExecutorState.DIED), refused.getMessage());
+    assertTrue(refused.getMessage().contains(Late.DIED.text), refused.getMessage());
   }
 
   @Test

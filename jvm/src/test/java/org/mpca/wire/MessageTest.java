@@ -139,7 +139,11 @@ class MessageTest {
     answer.frozen.add(new Answer.Frozen(frozen.get("agent").asInt(), frozen.get("incarnation").asInt(),
         frozen.get("tau").asInt(), frozen.get("crc").asLong(), frozen.get("finite").asBoolean(),
         frozen.get("distance").asDouble(), frozen.get("start").asDouble(), frozen.get("end").asDouble()));
-    answer.late.put(4, fields.get("late").get("4").asText());
+    for (Late late : Late.values()) {
+      JsonNode row = fields.get("late").get(String.valueOf(3 + late.code));
+      assertEquals(row.get(0).asInt() + row.get(1).asText(), late.code + late.text);
+      answer.late.put(3 + late.code, late);
+    }
     answer.weight = fields.get("weight").asDouble();
     answer.reduceStart = fields.get("reduce_start").asDouble();
     answer.reduceEnd = fields.get("reduce_end").asDouble();
