@@ -91,13 +91,14 @@ class Readers:
         """What an order brings to those of these agents that do not know it yet."""
         if not self._reads and not self.members.places:
             return None
-        keys = [one.key for one in agents if self._told.get((one.index, one.incarnation), 0) < self._version]
+        keys = [one.key for one in agents if self._told.get(one.id, 0) < self._version]
         return MembersOrder(self._version, self.members.to_dict(), keys) if keys else None
 
     def delivered(self, order: Order) -> None:
         """An order has ended well."""
-        for _, agent, incarnation in order.members.agents if order.members is not None else ():
-            self._told[AgentId(agent, incarnation)] = order.members.version
+        if order.members is not None:
+            told = (AgentId(agent, incarnation) for _, agent, incarnation in order.members.agents)
+            self._told.update(dict.fromkeys(told, order.members.version))
 
     def take_bytes(self) -> dict[str, int]:
         """What was read for the agents since this was asked last, as a `cycle` record says it."""

@@ -18,7 +18,7 @@ from mpca.sim.check import Checker
 from mpca.sim.clocks import NodeClock
 from mpca.sim.executor import Answered, Back, Drop, ExecutorState, Interrupt, Write
 from mpca.wire.messages import Begin, Install, Members, SnapshotRequest, Stop
-from mpca.wire.orders import Frozen, Rediscovered
+from mpca.wire.orders import Frozen, Late, Rediscovered
 
 __all__ = ["Node"]
 
@@ -33,7 +33,7 @@ class Reports(Protocol):
 
     def emit(self, event: ClusterEvent) -> None: ...
     def hello(self, node: Node, agent: SimAgent) -> None: ...
-    def frozen(self, node: Node, ticket: int, frozen: list[Frozen], late: dict[int, str], weight: float) -> None: ...
+    def frozen(self, node: Node, ticket: int, frozen: list[Frozen], late: dict[int, Late], weight: float) -> None: ...
     def kill_process(self, node: Node, one: SimAgent) -> None: ...
 
 
@@ -149,8 +149,8 @@ class Node:
         self._perform(self.book.installed(agent.agent, agent.incarnation, shard, version))
 
     def progress(self, agent: SimAgent) -> None:
-        said = (agent.updates, agent.updates, 0.0, 0.0, {}, agent.position, agent.machine.function)
-        self._cluster.emit(AgentProgress(agent.agent, agent.incarnation, *said))
+        who, updates = (agent.agent, agent.incarnation), agent.updates
+        self._cluster.emit(AgentProgress(*who, updates, updates, 0.0, 0.0, {}, agent.position, agent.machine.function))
 
     @property
     def local(self) -> bool:
