@@ -141,9 +141,9 @@ class Finishing:
         """Renew `at_work`: when `STOP_GRACE_S` is over, when it is others than before, and once a minute."""
         if self._told is None or now < self._told + STOP_GRACE_S:
             return
-        keys = [agent.id for agent in waiting]
-        left = [index for index, incarnation in keys if self._functions[index, incarnation].left]
-        silent = [index for index, _ in keys if index not in left]
+        agents = list(waiting)
+        left = [agent.index for agent in agents if self._functions[agent.id].left]
+        silent = [agent.index for agent in agents if agent.index not in left]
         parts = [f"{_names(left)} at work behind the loop"] if left else []
         parts += [f"no word from {_names(silent)} since the stop"] if silent else []
         who = ", ".join(parts)

@@ -1,4 +1,4 @@
-"""Who is late, who answers again, and whose holding job ended: what rediscovery is asked for, and what its answer means.
+"""Which agents are late, which answer again, and whose holding job ended; when executors are asked for them (rediscovery).
 
 Beside the table, which knows in which state an agent is. Agents are named by (agent, incarnation): the fence again.
 """
@@ -17,7 +17,7 @@ __all__ = ["LateAgents"]
 
 
 class LateAgents:
-    """Answers that are outstanding, and how they come."""
+    """See the module's text."""
 
     def __init__(self, table: AgentTable) -> None:
         self._table = table
@@ -29,13 +29,13 @@ class LateAgents:
         self._early: set[AgentId] = set()  # they answered late before they were known to be late
 
     def left_out(self, agent: Agent, reason: str, now: float) -> list[Instruction]:
-        """Late, and it owes no answer that would bring it back: it is asked for."""
+        """The agent is late, and nothing that it owes would bring it back: its executor is asked for it."""
         self._suspects.add(agent.id)
         self._ask_at = now + ASK_AGAIN_S
         return self._table.late(agent.id, reason, now)
 
     def late_alone(self, agent: Agent, reason: str, until: float, now: float) -> list[Instruction]:
-        """Late with a download that goes on: its acknowledgement brings it back. It is asked for after `until`."""
+        """The agent is late with a download that goes on; its acknowledgement brings it back. It is asked for after `until`."""
         self._owing[agent.id] = until
         return self._table.late(agent.id, reason, now)
 
@@ -44,7 +44,7 @@ class LateAgents:
         return key in self._owing and self._table.is_late(key)
 
     def was_late(self, key: AgentId, why: Late, now: float) -> list[Instruction]:
-        """Its executor answered without it; if it has answered since, it owes nothing any more."""
+        """Its executor answered an order without it. An agent that has answered in the meantime is not late."""
         if key in self._early:
             self._early.discard(key)
             return []

@@ -1,10 +1,11 @@
 """Who reads the data, as the driver knows it: where every agent is, who was lost or joined, and who has been told.
 
-`mpca.data.plan` says what follows from a membership; every agent works its share out by itself. Positions come with
-Progress, at most half a second old; the membership goes down in orders, to whoever has not heard of its newest version.
-Looked at when an order is written: an agent is lost when its process is another one, or there is none at its place while
-others read. A late agent lives, and keeps its share. A run whose agents read nothing of it is told nothing; one whose data
-lie on HDFS is told before its first step who lives where.
+`mpca.data.plan` says what follows from a membership; every agent computes its own share. Agents report their positions with
+Progress, every half second. Orders carry the membership to the agents that have not heard of its newest version.
+
+An agent counts as lost when an order is written while its process is another one, or there is none and others read. A late
+agent lives and keeps its share. Agents that read no data of the run are told nothing; where the data lie on HDFS, agents hear
+before their first step which agent lives on which host.
 """
 
 from __future__ import annotations
@@ -90,13 +91,14 @@ class Readers:
         """What an order brings to those of these agents that do not know it yet."""
         if not self._reads and not self.members.places:
             return None
-        keys = [one.key for one in agents if self._told.get((one.index, one.incarnation), 0) < self._version]
+        keys = [one.key for one in agents if self._told.get(one.id, 0) < self._version]
         return MembersOrder(self._version, self.members.to_dict(), keys) if keys else None
 
     def delivered(self, order: Order) -> None:
         """An order has ended well."""
-        for _, agent, incarnation in order.members.agents if order.members is not None else ():
-            self._told[AgentId(agent, incarnation)] = order.members.version
+        if order.members is not None:
+            told = (AgentId(agent, incarnation) for _, agent, incarnation in order.members.agents)
+            self._told.update(dict.fromkeys(told, order.members.version))
 
     def take_bytes(self) -> dict[str, int]:
         """What was read for the agents since this was asked last, as a `cycle` record says it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,13 +30,11 @@ from mpca.agent.events import (
 )
 from mpca.agent.state import CLOSED, LEAVING, STOPPING, TRAINING, AgentMachine
 from mpca.methods.base import Method
+from mpca.sim.clocks import NodeClock
 from mpca.sim.trainers import SimTrainer
 from mpca.sim.world import World
 from mpca.storage.words import from_words, to_words
 from mpca.wire.messages import Begin, Install
-
-if TYPE_CHECKING:
-    from mpca.sim.nodes import Node
 
 __all__ = ["LOCAL_BYTES", "Behind", "SimAgent"]
 
@@ -57,13 +55,36 @@ class Behind:
 _NOTHING_BEHIND = Behind(-1)
 
 
+class Host(Protocol):
+    """What a process asks of the executor that it runs on."""
+
+    clock: NodeClock
+
+    @property
+    def local(self) -> bool:
+        """Whether models have a tensor that stays local."""
+        ...
+
+    def hello(self, agent: SimAgent) -> None: ...
+    def progress(self, agent: SimAgent) -> None: ...
+    def stepped(self, agent: SimAgent, updates: int) -> None: ...
+    def snapshot(self, agent: SimAgent, one: Publish, data: np.ndarray, start: float, end: float) -> None: ...
+    def arrival(self, agent: int, shard: int) -> np.ndarray: ...
+    def took(self, agent: SimAgent, one: Take) -> None: ...
+    def installed(self, agent: SimAgent, shard: int, version: int) -> None: ...
+    def non_finite_again(self, agent: SimAgent) -> None: ...
+    def finished(self, agent: SimAgent) -> None: ...
+    def failed(self, agent: SimAgent, error: str, traceback: str) -> None: ...
+    def crash(self, agent: SimAgent) -> None: ...
+
+
 class SimAgent:
     """One process on one executor (`node`)."""
 
     def __init__(
         self,
         world: World,
-        node: Node,
+        node: Host,
         agent: int,
         incarnation: int,
         pid: int,

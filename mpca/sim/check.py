@@ -28,23 +28,21 @@ The numbers are computed here another way than the engine does it: from what the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 from zlib import crc32
 
 import numpy as np
 
 from mpca.driver.events import Acknowledged, AgentDied, AgentFinished, AgentHello, OrderDone
+from mpca.driver.joint import JointModel
 from mpca.methods.base import Method
 from mpca.methods.mpca import MPCA
 from mpca.records import CycleRecord, Record
+from mpca.sim.agents import SimAgent
+from mpca.sim.executor import ExecutorState
+from mpca.sim.world import World
 from mpca.wire.orders import Frozen, Order
-
-if TYPE_CHECKING:
-    from mpca.driver.joint import JointModel
-    from mpca.sim.agents import SimAgent
-    from mpca.sim.cluster import SimCluster
-    from mpca.sim.world import World
 
 __all__ = ["Checker", "Violation"]
 
@@ -57,6 +55,25 @@ class Violation(AssertionError):
     def __init__(self, invariant: str, what: str, seed: int, story: Iterable[str]) -> None:
         super().__init__(f"{invariant}: {what}\nseed={seed}\n" + "\n".join(story))
         self.invariant = invariant
+
+
+class ExecutorHolds(Protocol):
+    """What is looked at of an executor."""
+
+    name: str
+    blocks: dict[int, tuple[float, np.ndarray]]
+    broadcasts: set[int]
+    book: ExecutorState
+
+
+class ClusterHolds(Protocol):
+    """What is looked at of the cluster."""
+
+    broadcasts: dict[int, np.ndarray]
+    sums: dict[int, np.ndarray]
+
+    @property
+    def nodes(self) -> Mapping[str, ExecutorHolds]: ...
 
 
 class Checker:
@@ -251,7 +268,7 @@ class Checker:
 
     # ---- after every event -----------------------------------------------------------------------------------------------
 
-    def look(self, cluster: SimCluster) -> None:
+    def look(self, cluster: ClusterHolds) -> None:
         """The joint model after every event, what is held by whom after every commit."""
         self._look_at_joint()
         if not self._committed_since:
@@ -353,7 +370,7 @@ class Checker:
             missing = sorted(expected - self.last_contributors)
             self._broken("live", f"long after the last fault, agents {missing} do not contribute")
 
-    def closed(self, cluster: SimCluster) -> None:
+    def closed(self, cluster: ClusterHolds) -> None:
         left = [process.agent for process in self._processes if process.alive]
         if left or cluster.broadcasts or cluster.sums or cluster.nodes:
             self._broken("I12", f"left at the end: agents {left}, broadcasts {list(cluster.broadcasts)}")

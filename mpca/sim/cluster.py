@@ -215,9 +215,10 @@ class SimCluster:
                 failed = failed or name
                 continue
             node.forget(order.forget_cycle, order.forget_broadcasts)
-        for name, agent, incarnation in order.members.agents if order.members is not None else ():
-            if name in self.nodes:
-                self.nodes[name].tell_members(agent, incarnation, order.members.version, order.members.members)
+        members = order.members
+        for name, agent, incarnation in members.agents if members is not None else ():
+            if name in self.nodes and members is not None:
+                self.nodes[name].tell_members(agent, incarnation, members.version, members.members)
         for name, agent, incarnation in order.begin:
             if name in self.nodes:
                 self.nodes[name].begin(agent, incarnation)
@@ -245,7 +246,7 @@ class SimCluster:
         for part in reduce.parts:
             node = self.nodes.get(part.executor)
             block = None if node is None else node.blocks.get(reduce.cycle)
-            if block is None:
+            if node is None or block is None:
                 self._fail(job, part.executor, f"no block of cycle {reduce.cycle} on executor {part.executor}")
                 return
             if not node.sends():

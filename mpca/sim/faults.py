@@ -15,11 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from mpca.sim.cluster import SimCluster
-    from mpca.sim.world import World
+from mpca.sim.cluster import SimCluster
+from mpca.sim.world import World
 
 __all__ = ["KINDS", "POINTS", "Fault", "FaultScript", "random_faults"]
 

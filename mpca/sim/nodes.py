@@ -5,32 +5,42 @@ What in production is spread over the executor's threads. The cluster gives it o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from zlib import crc32
 
 import numpy as np
 
 from mpca.agent.events import Publish, Take
 from mpca.algorithm.averaging import local_mean
-from mpca.driver.events import AgentBack, AgentFailedEvent, AgentFinished, AgentProgress
+from mpca.driver.events import AgentBack, AgentFailedEvent, AgentFinished, AgentProgress, ClusterEvent
 from mpca.sim.agents import SimAgent
+from mpca.sim.check import Checker
 from mpca.sim.clocks import NodeClock
 from mpca.sim.executor import Answered, Back, Drop, ExecutorState, Interrupt, Write
 from mpca.wire.messages import Begin, Install, Members, SnapshotRequest, Stop
-from mpca.wire.orders import Frozen, Rediscovered
-
-if TYPE_CHECKING:
-    from mpca.sim.cluster import SimCluster
+from mpca.wire.orders import Frozen, Late, Rediscovered
 
 __all__ = ["Node"]
 
 _BEGIN = Begin()
 
 
+class Reports(Protocol):
+    """To whom an executor reports: its cluster."""
+
+    watch: Checker
+    local: bool  # models have a tensor that stays local
+
+    def emit(self, event: ClusterEvent) -> None: ...
+    def hello(self, node: Node, agent: SimAgent) -> None: ...
+    def frozen(self, node: Node, ticket: int, frozen: list[Frozen], late: dict[int, Late], weight: float) -> None: ...
+    def kill_process(self, node: Node, one: SimAgent) -> None: ...
+
+
 class Node:
     """See the module's text."""
 
-    def __init__(self, name: str, host: str, cluster: SimCluster, clock: NodeClock) -> None:
+    def __init__(self, name: str, host: str, cluster: Reports, clock: NodeClock) -> None:
         self.name, self.host = name, host
         self.clock = clock
         self.alive = True
@@ -139,8 +149,8 @@ class Node:
         self._perform(self.book.installed(agent.agent, agent.incarnation, shard, version))
 
     def progress(self, agent: SimAgent) -> None:
-        said = (agent.updates, agent.updates, 0.0, 0.0, {}, agent.position, agent.machine.function)
-        self._cluster.emit(AgentProgress(agent.agent, agent.incarnation, *said))
+        who, updates = (agent.agent, agent.incarnation), agent.updates
+        self._cluster.emit(AgentProgress(*who, updates, updates, 0.0, 0.0, {}, agent.position, agent.machine.function))
 
     @property
     def local(self) -> bool:

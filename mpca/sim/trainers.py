@@ -89,7 +89,8 @@ class IntegerTrainer(_Flat):
 
     @staticmethod
     def _taken(values: np.ndarray) -> np.ndarray:
-        return np.rint(values)
+        rounded: np.ndarray = np.rint(values)
+        return rounded
 
     def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None:
         x = self.x
