@@ -131,7 +131,7 @@ def summarise(
         agents_replaced=runner.machine.agents_replaced,
         cut_off={str(one.agent): one.reason for one in end.cut_off},
         backups=tally.backups,
-        attempts=runner.machine.shape.epoch,
+        attempts=runner.machine.shape.term,
         resumed_from=resumed_from,
         final=end.final,
         versions=versions,

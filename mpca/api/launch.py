@@ -105,8 +105,8 @@ class _Launch:
         again = self._application is not None and self._application.attempt > 1
         resumed = find_backup(job.resume, self._backup_at, open_at, again)
         backup_store = open_at(self._backup_at.parent)
-        above = Backups(backup_store, self._backup_at.name).highest_epoch()
-        epoch = self._location.take(session, resumed is not None, self._application, above)
+        above = Backups(backup_store, self._backup_at.name).highest_term()
+        term = self._location.take(session, resumed is not None, self._application, above)
         tell(f"run folder {self._location.shown}")
         for line in resumed.told if resumed is not None else ():
             tell(line)
@@ -114,20 +114,20 @@ class _Launch:
             session = self._open_session()
         self._stage("session")
         self._signals.again()
-        run_name = f"{self._location.root.name}-{epoch}"
-        cluster = self._open_cluster(session, run_name, epoch)
+        run_name = f"{self._location.root.name}-{term}"
+        cluster = self._open_cluster(session, run_name, term)
         evaluator = None
         if job.evaluate is not None:
             evaluator = JointEvaluator(job.evaluate.function)
             self._stack.callback(evaluator.close)
-        backups = self._open_backups(backup_store, epoch)
+        backups = self._open_backups(backup_store, term)
         machine = CycleMachine(
-            run_shape(job, run_name, epoch, resumed, session),
+            run_shape(job, run_name, term, resumed, session),
             AgentTable(job.agents, job.config.cluster.agents_per_executor),
             self._clock.now(),
         )
-        record = first_record(job, epoch, resumed, self._goals.target_error)
-        files = self._files = RunFiles(self._location, epoch, job.config, record)
+        record = first_record(job, term, resumed, self._goals.target_error)
+        files = self._files = RunFiles(self._location, term, job.config, record)
         runner = Runner(
             machine,
             cluster,
@@ -167,21 +167,21 @@ class _Launch:
     def _open_session(self) -> SparkSession:
         return open_session(self._job, self._listeners, self._application, self._location.folder.path, self._stack)
 
-    def _open_cluster(self, session: SparkSession, run_name: str, epoch: int) -> Cluster:
+    def _open_cluster(self, session: SparkSession, run_name: str, term: int) -> Cluster:
         from mpca.spark.run.cluster import SparkCluster
 
         config = self._job.config.cluster
         over_spark = SparkCluster(
-            session, run_name, epoch=epoch, reducer=config.reducer, broadcast=config.broadcast, chunk_bytes=config.chunk
+            session, run_name, term=term, reducer=config.reducer, broadcast=config.broadcast, chunk_bytes=config.chunk
         )
         cluster = self._job.wrap_cluster(over_spark)
         self._stack.callback(_close, cluster)
         return cluster
 
-    def _open_backups(self, store: Store, epoch: int) -> BackupWriter:
-        config, epochs = self._job.config, {*self._location.epochs, epoch}
-        backups = Backups(store, self._backup_at.name, config.backup.keep, self._location.check, epochs)
-        writer = BackupWriter(backups, config.run.name, epoch, config.run.seed, versions())
+    def _open_backups(self, store: Store, term: int) -> BackupWriter:
+        config, terms = self._job.config, {*self._location.terms, term}
+        backups = Backups(store, self._backup_at.name, config.backup.keep, self._location.check, terms)
+        writer = BackupWriter(backups, config.run.name, term, config.run.seed, versions())
         self._stack.callback(writer.close, 0.0)
         return writer
 

@@ -69,7 +69,7 @@ def open_session(
     return stack.enter_context(own)
 
 
-def run_shape(job: Job, run_name: str, epoch: int, resumed: Resumed | None, session: SparkSession) -> RunShape:
+def run_shape(job: Job, run_name: str, term: int, resumed: Resumed | None, session: SparkSession) -> RunShape:
     """What the driver's machine is made for."""
     from mpca.spark.hdfs.locality import shard_hosts
 
@@ -77,7 +77,7 @@ def run_shape(job: Job, run_name: str, epoch: int, resumed: Resumed | None, sess
     return RunShape.of(
         config.method,
         run=run_name,
-        epoch=epoch,
+        term=term,
         min_agents=min(config.cluster.min_agents, job.agents),
         deadline_s=config.cluster.cycle_deadline,
         start_timeout_s=config.cluster.start_timeout,
@@ -127,7 +127,7 @@ def goals_of(job: Job, backup_at: str) -> Goals:
     )
 
 
-def first_record(job: Job, epoch: int, resumed: Resumed | None, target_error: float) -> RunRecord:
+def first_record(job: Job, term: int, resumed: Resumed | None, target_error: float) -> RunRecord:
     """What the records of this attempt begin with."""
     method = job.config.method
     return RunRecord(
@@ -139,7 +139,7 @@ def first_record(job: Job, epoch: int, resumed: Resumed | None, target_error: fl
         shards=method.shards,
         phases=method.phases,
         target_error=target_error,
-        attempt=epoch,
+        attempt=term,
         resumed_from=resumed.path if resumed else None,
         versions=versions(),
     )

@@ -32,9 +32,9 @@ class RunFiles:
         ConfigError, OSError: as `begin` of the location.
     """
 
-    def __init__(self, location: RunLocation, epoch: int, config: Resolved, record: RunRecord) -> None:
+    def __init__(self, location: RunLocation, term: int, config: Resolved, record: RunRecord) -> None:
         self._location, self._record = location, record
-        self.records: Backlog = location.begin(epoch, config, record)
+        self.records: Backlog = location.begin(term, config, record)
         self.bad = BadFile(location.folder.bad)
         self._ended = False
 

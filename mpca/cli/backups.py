@@ -45,7 +45,7 @@ def _list(where: str, as_json: bool) -> None:
         return
     for one in infos:
         size = format_size(one["size_bytes"])
-        click.echo(f"{one['name']}   attempt {one['epoch']}, cycle {one['cycle']}, {size}   {one['path']}")
+        click.echo(f"{one['name']}   attempt {one['term']}, cycle {one['cycle']}, {size}   {one['path']}")
 
 
 @backups.command("verify")
@@ -86,7 +86,7 @@ def _show(where: str, as_json: bool) -> None:
     layout, progress = manifest["layout"], manifest["progress"]
     rows = {
         "backup": name,
-        "run": f"{manifest['run']}, attempt {manifest['epoch']}, cycle {manifest['cycle']}",
+        "run": f"{manifest['run']}, attempt {manifest['term']}, cycle {manifest['cycle']}",
         "method": ", ".join(f"{key}={value}" for key, value in manifest["method"].items()),
         "model": f"{len(layout['tensors'])} tensors, {layout['parameters']} parameters",
         "shards": f"{len(manifest['exchanges'])}, exchanged {', '.join(map(str, manifest['exchanges']))} times",
@@ -123,7 +123,7 @@ def _opened(where: str) -> Iterator[tuple[Backups, str | None]]:
     from mpca.storage import Backups, Location
 
     location, only = Location.parse(where), None
-    if location.name.startswith("epoch-"):
+    if location.name.startswith("term-"):
         location, only = location.parent, location.name
     with ExitStack() as stack:
         store = open_store(location, stack, patience_s=COMMAND_PATIENCE_S)

@@ -212,7 +212,7 @@ def _newest(config: Resolved, deploy_mode: str, files: ClusterFiles) -> list[Loc
     folder = Location.parse(config.backup.path) if config.backup.path else Location.parse(config.run.dir) / "backups"
     if folder.is_local and deploy_mode == "cluster":  # of the driver's machine, if that is a folder that both share
         return []
-    return [folder / name for name in reversed(files.names(_address(folder))) if name.startswith("epoch-")]
+    return [folder / name for name in reversed(files.names(_address(folder))) if name.startswith("term-")]
 
 
 def _address(at: Location) -> str:

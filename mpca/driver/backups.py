@@ -24,8 +24,8 @@ log = logging.getLogger("mpca.backup")
 class BackupWriter:
     """One backup at a time. The runner's thread calls everything; the writing thread sees copies only."""
 
-    def __init__(self, backups: Backups, run: str, epoch: int, seed: int, software: dict[str, str]) -> None:
-        self._backups, self._run, self._epoch = backups, run, epoch
+    def __init__(self, backups: Backups, run: str, term: int, seed: int, software: dict[str, str]) -> None:
+        self._backups, self._run, self._term = backups, run, term
         self._seeds, self._software = {"run": seed}, software
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="mpca-backup")
         self._writing: Future[dict[str, Any]] | None = None
@@ -45,7 +45,7 @@ class BackupWriter:
             bounds=joint.bounds,
             exchanges=joint.versions(),
             run=self._run,
-            epoch=self._epoch,
+            term=self._term,
             cycle=cycle,
             method=to_dict(joint.method),
             data=data,

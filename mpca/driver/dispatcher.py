@@ -101,7 +101,7 @@ class OrderDispatcher:
         order = Order(
             order=self._serial,
             run=self._shape.run,
-            epoch=self._shape.epoch,
+            term=self._shape.term,
             cycle=cycle,
             deadline=now + self._shape.deadline_s,
             executors=list(names),

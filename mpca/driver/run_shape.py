@@ -16,7 +16,7 @@ class RunShape:
     """What does not change during a run."""
 
     run: str
-    epoch: int  # attempt of the driver
+    term: int  # of the driver, one more at each attempt
     shards: int
     phases: int
     exchanges: bool  # False: the method reads models but never broadcasts (single)

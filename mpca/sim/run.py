@@ -145,7 +145,7 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
     shape = RunShape.of(
         method,
         run="sim",
-        epoch=1,
+        term=1,
         min_agents=scenario.min_agents,
         deadline_s=scenario.deadline_s,
         start_timeout_s=scenario.start_timeout_s,

@@ -1,6 +1,6 @@
 """Backups, from which a run can resume on another cluster and with another number of agents.
 
-Each backup is a folder, ``epoch-0001-cycle-00000042``, which appears at once and complete::
+Each backup is a folder, ``term-0001-cycle-00000042``, which appears at once and complete::
 
     model.safetensors        the joint model under the names of the model's own state_dict; opens without mpca
     trajectory.safetensors   the trajectory (eq. 4) under the names of the parameters
@@ -38,7 +38,7 @@ __all__ = ["BackupInfo", "BackupState", "Backups", "Found", "model_file"]
 _MANIFEST_BYTES = 64 << 20
 _REASON_CHARS = 300
 _TEMPORARY, _TRASH = ".tmp-", ".trash-"
-_NAME = re.compile(r"(?:\.tmp-|\.trash-)?epoch-(\d{4,})-cycle-\d{8,}")
+_NAME = re.compile(r"(?:\.tmp-|\.trash-)?term-(\d{4,})-cycle-\d{8,}")
 _log = logging.getLogger("mpca.backup")
 
 
@@ -52,7 +52,7 @@ class BackupState:
     bounds: list[int]  # shard edges in elements
     exchanges: list[int]  # by shard, the number of its exchanges: its position in the schedules, and its version
     run: str
-    epoch: int  # attempt of the driver that wrote it
+    term: int  # attempt of the driver that wrote it
     cycle: int  # the cycle that was running; a resumed run begins with it
     method: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)  # position in the data
@@ -67,7 +67,7 @@ class BackupInfo:
 
     name: str
     path: str  # for people
-    epoch: int
+    term: int
     cycle: int
     size_bytes: int
 
@@ -81,7 +81,7 @@ class Found:
     passed_over: list[str]
 
 
-def _epoch_of(name: str) -> int:
+def _term_of(name: str) -> int:
     """The attempt that wrote the backup of that name, hidden or not; 0 for a name that is not a backup's."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match is not None else 0
@@ -101,7 +101,7 @@ class Backups:
         keep: number of complete backups to keep, 1 or more.
         guard: raises when this writer has lost its right to write; called before anything is written, and before a backup
             becomes visible.
-        epochs: numbers of this run's attempts, whose backups may be removed; other backups in the folder stay. None: all.
+        terms: numbers of this run's attempts, whose backups may be removed; other backups in the folder stay. None: all.
     """
 
     def __init__(
@@ -110,19 +110,19 @@ class Backups:
         folder: str,
         keep: int = 3,
         guard: Callable[[], None] = lambda: None,
-        epochs: Collection[int] | None = None,
+        terms: Collection[int] | None = None,
     ) -> None:
         self._store, self._folder, self._keep, self._guard = store, folder, max(keep, 1), guard
-        self._epochs = epochs
+        self._terms = terms
 
     def write(self, state: BackupState) -> BackupInfo:
-        """Write a backup, and then remove those beyond `keep`. A valid backup of the same epoch and cycle is kept instead.
+        """Write a backup, and then remove those beyond `keep`. A valid backup of the same term and cycle is kept instead.
 
         Raises:
             BackupError: storage failed, or a reader would refuse the state. Nothing became visible, and all older backups
                 remain.
         """
-        name = f"epoch-{state.epoch:04d}-cycle-{max(state.cycle, 0):08d}"
+        name = f"term-{state.term:04d}-cycle-{max(state.cycle, 0):08d}"
         whole = self._whole(name)
         if whole is not None:
             return whole
@@ -153,19 +153,19 @@ class Backups:
             where = self._store.describe(self._at(name))
             raise BackupError(f"backup not written: path={where}, size={format_size(size)}: {error}") from error
         self._prune()
-        return BackupInfo(name, self._store.describe(self._at(name)), state.epoch, state.cycle, size)
+        return BackupInfo(name, self._store.describe(self._at(name)), state.term, state.cycle, size)
 
     def found(self) -> list[BackupInfo]:
         """Backups with a valid manifest and correct file lengths, newest first. Only `read` checks every byte."""
         return [info for info in map(self._whole, self.names()) if info is not None]
 
     def names(self) -> list[str]:
-        """Names of all backups, complete or not, newest first: by epoch, then cycle."""
-        return [name for name in reversed(self._store.names(self._folder)) if name.startswith("epoch-")]
+        """Names of all backups, complete or not, newest first: by term, then cycle."""
+        return [name for name in reversed(self._store.names(self._folder)) if name.startswith("term-")]
 
-    def highest_epoch(self) -> int:
-        """The highest epoch of all backups, complete or not; 0 when there is none. A later attempt needs a higher one."""
-        return max((_epoch_of(name) for name in self.names()), default=0)
+    def highest_term(self) -> int:
+        """The highest term of all backups, complete or not; 0 when there is none. A later attempt needs a higher one."""
+        return max((_term_of(name) for name in self.names()), default=0)
 
     def manifest(self, name: str) -> dict[str, Any]:
         """The manifest of a backup; only `read` checks the other files.
@@ -288,7 +288,7 @@ class Backups:
 
     def _info(self, name: str, manifest: Mapping[str, Any]) -> BackupInfo:
         size = sum(one["bytes"] for one in manifest["files"].values())
-        return BackupInfo(name, self._store.describe(self._at(name)), manifest["epoch"], manifest["cycle"], size)
+        return BackupInfo(name, self._store.describe(self._at(name)), manifest["term"], manifest["cycle"], size)
 
     def _prune(self) -> None:
         """Remove backups that are older than the newest `keep` complete ones. A failure of storage here only costs space."""
@@ -314,8 +314,8 @@ class Backups:
                 self._store.delete(self._at(name))
 
     def _ours(self, name: str) -> bool:
-        epoch = _epoch_of(name)
-        return epoch > 0 and (self._epochs is None or epoch in self._epochs)
+        term = _term_of(name)
+        return term > 0 and (self._terms is None or term in self._terms)
 
     def _drop(self, path: str) -> None:
         try:

@@ -1,6 +1,6 @@
 """The right to write a run's backups. One driver has it: the maker of a file that only one process can make.
 
-A driver that takes over raises the epoch; the driver before it finds at its next write that it has lost the lock. The caller
+A driver that takes over raises the term; the driver before it finds at its next write that it has lost the lock. The caller
 says whether the holder of a lock still lives: by a lock of the kernel (`held`), or by a heartbeat on HDFS.
 """
 
@@ -24,7 +24,7 @@ class Holder:
     """The content of a lock."""
 
     owner: str  # for people; "" when the maker was killed while it wrote the file
-    epoch: int  # number of the driver's attempt
+    term: int  # number of the driver's attempt
     process: Process | None = None
 
 
@@ -44,12 +44,12 @@ class RunLock:
         self._set_aside = ""  # path to which the lock of a dead holder was moved
 
     def claim(self, owner: str, alive: Callable[[Holder], bool | None], above: int = 0, process: Process | None = None) -> int:
-        """Take the lock; returns its epoch, which is above all earlier ones.
+        """Take the lock; returns its term, which is above all earlier ones.
 
         Args:
             owner: names this driver, in the error that another driver gets.
             alive: whether the holder of an existing lock still lives; None when this cannot be seen.
-            above: the highest epoch in the run's files other than locks.
+            above: the highest term in the run's files other than locks.
             process: this process, for the next driver's `alive`.
 
         Raises:
@@ -59,13 +59,13 @@ class RunLock:
         before = self._holder()
         if before is not None:
             self._refuse_living(before, alive)
-            aside = f"{self._path}.epoch-{before.epoch}"
-            try:  # move the old lock away; of two drivers only one can rename the lock of one epoch
+            aside = f"{self._path}.term-{before.term}"
+            try:  # move the old lock away; of two drivers only one can rename the lock of one term
                 self._store.rename(self._path, aside)
             except OSError:
                 raise self._refusal(self._holder() or before) from None
             self._set_aside = aside
-        mine = Holder(owner, max([above, *self.epochs()]) + 1, process)
+        mine = Holder(owner, max([above, *self.terms()]) + 1, process)
         try:
             self._create(self._path, _text(mine))
         except FileExistsError:
@@ -79,7 +79,7 @@ class RunLock:
             raise
         self._store.sync(self._path)
         self._mine = mine
-        return mine.epoch
+        return mine.term
 
     def refuse_living(self, alive: Callable[[Holder], bool | None]) -> None:
         """Raise BackupError when a living driver holds the lock. Changes nothing."""
@@ -99,28 +99,28 @@ class RunLock:
         return None if holder in (None, self._mine) else self._refusal(holder)
 
     def release(self) -> None:
-        """Give the lock up. Its epoch is kept, so that the next owner's is higher. No error if the lock was lost before."""
+        """Give the lock up. Its term is kept, so that the next owner's is higher. No error if the lock was lost before."""
         if self._mine is not None and self._holder() == self._mine:
-            self._store.rename(self._path, f"{self._path}.epoch-{self._mine.epoch}")
+            self._store.rename(self._path, f"{self._path}.term-{self._mine.term}")
         self._mine = None
 
     def withdraw(self) -> None:
-        """Undo `claim`, when nothing was written under the lock: its epoch can be used again."""
+        """Undo `claim`, when nothing was written under the lock: its term can be used again."""
         if self._mine is not None and self._holder() == self._mine:
             self._store.delete(self._path)
             self._put_back()
         self._mine = None
 
     def owners(self) -> list[str]:
-        """All owners, in the order of their epochs; the last one has the lock, or had it last."""
-        known = {epoch: self._holder(f"{self._path}.epoch-{epoch}") for epoch in self.epochs()}
+        """All owners, in the order of their terms; the last one has the lock, or had it last."""
+        known = {term: self._holder(f"{self._path}.term-{term}") for term in self.terms()}
         known[max(known, default=0) + 1] = self._holder()
         return [holder.owner for _, holder in sorted(known.items()) if holder is not None]
 
-    def epochs(self) -> list[int]:
+    def terms(self) -> list[int]:
         """Epochs of the attempts that have given the lock up or lost it."""
         folder, _, name = self._path.rpartition("/")
-        start = f"{name}.epoch-"
+        start = f"{name}.term-"
         return sorted(
             int(one[len(start) :])
             for one in self._store.names(folder)
@@ -148,18 +148,18 @@ class RunLock:
         try:
             said: dict[str, Any] = json.loads(text)
             process = said.get("process")
-            return Holder(str(said["owner"]), int(said["epoch"]), None if process is None else Process.from_json(process))
+            return Holder(str(said["owner"]), int(said["term"]), None if process is None else Process.from_json(process))
         except (ValueError, KeyError, TypeError, AttributeError):  # the maker was killed while it wrote
-            return Holder("", max(self.epochs(), default=0) + 1)
+            return Holder("", max(self.terms(), default=0) + 1)
 
     def _refusal(self, holder: Holder, seen: bool = True) -> BackupError:
         where = self._store.describe(self._path)
         remedy = "stop it, or use another run folder"
         if not seen:
             remedy = f"this machine cannot see whether it still runs: {remedy}; if it has ended, remove {where}"
-        return BackupError(f"another driver writes here: path={where}, owner={holder.owner}, epoch={holder.epoch}; {remedy}")
+        return BackupError(f"another driver writes here: path={where}, owner={holder.owner}, term={holder.term}; {remedy}")
 
 
 def _text(holder: Holder) -> bytes:
     process = {} if holder.process is None else {"process": holder.process.to_json()}
-    return json.dumps({"owner": holder.owner, "epoch": holder.epoch, **process}).encode()
+    return json.dumps({"owner": holder.owner, "term": holder.term, **process}).encode()

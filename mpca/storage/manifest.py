@@ -23,7 +23,7 @@ __all__ = ["FILES", "KEYS", "MANIFEST", "MODEL", "TRAJECTORY", "make", "parse"]
 MODEL, TRAJECTORY, MANIFEST = "model.safetensors", "trajectory.safetensors", "manifest.json"
 FILES = (MODEL, TRAJECTORY)
 #: Fields of `backup.BackupState` that the manifest holds unchanged.
-KEYS = ("bounds", "exchanges", "run", "epoch", "cycle", "method", "data", "seeds", "software", "progress")
+KEYS = ("bounds", "exchanges", "run", "term", "cycle", "method", "data", "seeds", "software", "progress")
 _MAPS = ("method", "data", "seeds", "software", "progress")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MOST = 1 << 62
@@ -89,7 +89,7 @@ def _check(manifest: dict[str, Any]) -> None:
     for key in _MAPS:
         _require(isinstance(manifest[key], dict), key, manifest[key])
     _require(isinstance(manifest["run"], str), "run", manifest["run"])
-    _require(_count(manifest["epoch"]) and manifest["epoch"] >= 1, "epoch", manifest["epoch"])
+    _require(_count(manifest["term"]) and manifest["term"] >= 1, "term", manifest["term"])
     _require(_count(manifest["cycle"]), "cycle", manifest["cycle"])
     for key in ("trained_s", "t"):  # seconds, to which the next attempt adds
         seconds = manifest["progress"].get(key, 0)

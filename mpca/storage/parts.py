@@ -35,11 +35,11 @@ class _Part:
     path: str
     start: int
     end: int
-    epoch: int
+    term: int
 
     @classmethod
-    def of(cls, start: int, end: int, epoch: int) -> _Part:
-        return cls(f"{_FOLDER}/{start:015d}-{end:015d}-{epoch:04d}.jsonl", start, end, epoch)
+    def of(cls, start: int, end: int, term: int) -> _Part:
+        return cls(f"{_FOLDER}/{start:015d}-{end:015d}-{term:04d}.jsonl", start, end, term)
 
 
 def joined(store: Store) -> bytes:
@@ -65,7 +65,7 @@ def _joined(store: Store) -> bytes:
         fitting = [one for one in parts if one.start <= len(data) < one.end]
         if not fitting:
             break
-        best = max(fitting, key=lambda one: (one.epoch, one.end))
+        best = max(fitting, key=lambda one: (one.term, one.end))
         held = store.read(best.path)
         data += held[len(data) - best.start : best.end - best.start]
         if len(data) < best.end:
@@ -81,8 +81,8 @@ def _held(store: Store) -> list[_Part]:
     found = [_Part.of(*map(int, match.groups())) for name in store.names(_FOLDER) if (match := _NAME.fullmatch(name))]
     begins: dict[int, int] = {}
     for one in found:
-        begins[one.epoch] = min(one.start, begins.get(one.epoch, one.start))
-    return [replace(one, end=min([one.end, *(at for e, at in begins.items() if e > one.epoch)])) for one in found]
+        begins[one.term] = min(one.start, begins.get(one.term, one.start))
+    return [replace(one, end=min([one.end, *(at for e, at in begins.items() if e > one.term)])) for one in found]
 
 
 class PartWriter:
@@ -91,12 +91,12 @@ class PartWriter:
     Args:
         store: the run's folder.
         path: the local file, which begins with the result of `joined`.
-        epoch: number of this attempt.
+        term: number of this attempt.
         start: number of bytes of `joined`'s result.
     """
 
-    def __init__(self, store: Store, path: Path, epoch: int, start: int) -> None:
-        self._store, self._path, self._epoch, self._at = store, path, epoch, start
+    def __init__(self, store: Store, path: Path, term: int, start: int) -> None:
+        self._store, self._path, self._term, self._at = store, path, term, start
         self._levels: list[list[_Part]] = []  # parts by the number of their merges so far
 
     def flush(self) -> None:
@@ -108,7 +108,7 @@ class PartWriter:
         data = self._read(self._at, self._path.stat().st_size)
         data = data[: data.rfind(b"\n") + 1]
         if data:
-            part = _Part.of(self._at, self._at + len(data), self._epoch)
+            part = _Part.of(self._at, self._at + len(data), self._term)
             self._store.write(part.path, data)
             self._at = part.end
             self._merge(part, 0)
@@ -138,7 +138,7 @@ class PartWriter:
         parts.append(part)
         if len(parts) < _TOGETHER:
             return
-        whole = _Part.of(parts[0].start, part.end, self._epoch)
+        whole = _Part.of(parts[0].start, part.end, self._term)
         hidden = f"{_FOLDER}/{_HIDDEN}"
         self._store.write(hidden, self._read(whole.start, whole.end))
         self._store.rename(hidden, whole.path)

@@ -115,7 +115,7 @@ class MembersOrder:
 class Order:
     order: int  # serial number of the job, never reused in a run
     run: str
-    epoch: int  # attempt of the driver; D of the reliability reference
+    term: int  # of the driver, one more at each attempt; an executor obeys the newest
     cycle: int
     deadline: float  # seconds of the driver's monotonic clock; every wait on an executor ends before it
     executors: list[str]  # one task on each, in this sequence

@@ -22,13 +22,13 @@ def main(folder: str, letter: str, resume: str = "") -> int:
     with ExitStack() as stack:
         location = HdfsRunLocation(Location.parse(folder), stack)
         try:
-            epoch = location.take(None, bool(resume), None)
+            term = location.take(None, bool(resume), None)
         except BackupError as refusal:
             print(f"refused: {refusal}", flush=True)
             return 1
-        run = RunRecord(t=0.0, name="held", method="mpca", num_agents=1, seed=0, shards=1, phases=1, attempt=epoch)
-        records = location.begin(epoch, resolve(None), run)
-        print(f"took epoch {epoch}", flush=True)
+        run = RunRecord(t=0.0, name="held", method="mpca", num_agents=1, seed=0, shards=1, phases=1, attempt=term)
+        records = location.begin(term, resolve(None), run)
+        print(f"took term {term}", flush=True)
         number = 0
         while location.lost is None and not select.select([sys.stdin], [], [], 0.005)[0]:
             records.write(PauseRecord(t=float(number), start=float(number), end=None, reason=letter))

@@ -37,10 +37,10 @@ def attempt(folder: Path, number: int, status: str, final: bool) -> bytes:
     """One attempt from its first moment to its end; the records of those before it, as it found them."""
     with ExitStack() as stack:
         location = HdfsRunLocation(Location.parse(folder), stack)
-        epoch = location.take(None, False, application(number))
+        term = location.take(None, False, application(number))
         found = location.folder.records.read_bytes()
-        records = location.begin(epoch, resolve(None), replace(RUN, attempt=number))
-        summary = Summary(status, f"reason {number}", "mpca", 2, 0, 1.0, None, attempts=epoch, final=final)
+        records = location.begin(term, resolve(None), replace(RUN, attempt=number))
+        summary = Summary(status, f"reason {number}", "mpca", 2, 0, 1.0, None, attempts=term, final=final)
         write_summary(location.folder.summary, summary)
         location.publish(records.waiting)
         return found
@@ -121,21 +121,21 @@ def everything(folder: Path) -> dict[str, tuple[int, bytes | None]]:
 
 def driver_was_killed(folder: Path) -> None:
     """The lock is there, and the process that it names is not."""
-    text = json.loads((folder / "lock.epoch-1").read_text())
+    text = json.loads((folder / "lock.term-1").read_text())
     text["process"]["start"] -= 1
-    (folder / "lock.epoch-1").write_text(json.dumps(text))
-    (folder / "lock.epoch-1").rename(folder / "lock")
+    (folder / "lock.term-1").write_text(json.dumps(text))
+    (folder / "lock.term-1").rename(folder / "lock")
 
 
 def run_once(kind: type[RunLocation], folder: Path, resume: bool) -> int:
-    """An attempt that begins and ends; its epoch."""
+    """An attempt that begins and ends; its term."""
     with ExitStack() as stack:
         location = open_location(kind, folder, stack)
-        epoch = location.take(None, resume, None)
-        records = location.begin(epoch, resolve(None), RUN)
-        write_summary(location.folder.summary, Summary("reached", "", "mpca", 2, 0, 1.0, None, attempts=epoch))
+        term = location.take(None, resume, None)
+        records = location.begin(term, resolve(None), RUN)
+        write_summary(location.folder.summary, Summary("reached", "", "mpca", 2, 0, 1.0, None, attempts=term))
         location.publish(records.waiting)
-        return epoch
+        return term
 
 
 @HDFS_AND_LOCAL
@@ -143,7 +143,7 @@ def run_once(kind: type[RunLocation], folder: Path, resume: bool) -> int:
 def test_a_run_that_never_begins_leaves_its_folder_as_it_was(tmp_path: Path, kind: type, before: str) -> None:
     folder = tmp_path / "run"
     if before != "nothing":
-        (folder / "backups" / "epoch-0001-cycle-00000005").mkdir(parents=True)
+        (folder / "backups" / "term-0001-cycle-00000005").mkdir(parents=True)
         (folder / "notes.txt").write_text("mine")
         (folder / "spark").mkdir()
         (folder / "records").mkdir()
@@ -185,7 +185,7 @@ def test_files_that_no_run_wrote_are_not_written_over(tmp_path: Path, kind: type
 
 
 @HDFS_AND_LOCAL
-@pytest.mark.parametrize("mark", ["config.toml", "records.jsonl", "lock.epoch-1"])
+@pytest.mark.parametrize("mark", ["config.toml", "records.jsonl", "lock.term-1"])
 def test_a_runs_folder_is_known_by_any_of_its_marks(tmp_path: Path, kind: type, mark: str) -> None:
     run_once(kind, tmp_path / "run", resume=False)
     (tmp_path / "moved").mkdir()
@@ -227,9 +227,9 @@ def test_of_two_attempts_at_once_one_has_the_folder_and_the_other_changes_nothin
 @pytest.mark.parametrize(
     "left",
     [
-        {"owner": "pid 1 on " + platform.node(), "epoch": 3},
-        {"owner": "pid 7 on elsewhere", "epoch": 3},
-        {"owner": "pid 1 on elsewhere", "epoch": 3, "process": {"boot": "b", "namespace": "n", "pid": 1, "start": 1}},
+        {"owner": "pid 1 on " + platform.node(), "term": 3},
+        {"owner": "pid 7 on elsewhere", "term": 3},
+        {"owner": "pid 1 on elsewhere", "term": 3, "process": {"boot": "b", "namespace": "n", "pid": 1, "start": 1}},
     ],
     ids=["reused pid", "other host", "other host that says so"],
 )
@@ -277,7 +277,7 @@ def test_all_of_a_run_is_its_owners_alone_whatever_the_umask(tmp_path: Path, kin
         "summary.json",
         "report.html",
         "model.safetensors",
-        "lock.epoch-1",
+        "lock.term-1",
     }
     assert [path for path in folder.rglob("*.safetensors") if "backups" in path.parts]
     for path in (folder, *folder.rglob("*")):

@@ -78,7 +78,7 @@ def test_a_position_in_the_data_that_cannot_be_means_the_older_backup(data: dict
     assert found.cycle == 3
     assert found.state.data == position()
     (told,) = found.passed_over
-    assert told.startswith("epoch-0001-cycle-00000004: ")
+    assert told.startswith("term-0001-cycle-00000004: ")
     assert "position in the data is damaged" in told
 
 

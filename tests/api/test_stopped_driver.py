@@ -69,7 +69,7 @@ def is_stopped(process: subprocess.Popen[str]) -> bool:
 def stopped_holder(holders: Holders) -> subprocess.Popen[str]:
     """A holder whose records lie in the folder, and which stands still."""
     old = holders.start("A")
-    assert says(old) == "took epoch 1"
+    assert says(old) == "took term 1"
     wait_until(lambda: "A" in holders.letters(), "its records")
     os.kill(old.pid, signal.SIGSTOP)
     wait_until(lambda: is_stopped(old), "it stands still")
@@ -80,7 +80,7 @@ def stopped_holder(holders: Holders) -> subprocess.Popen[str]:
 def test_it_is_continued_while_the_next_attempt_runs_and_writes_no_more(holders: Holders) -> None:
     old = stopped_holder(holders)
     new = holders.start("B", "resume")
-    assert says(new) == "took epoch 2", "the lease of one that stands still runs out"
+    assert says(new) == "took term 2", "the lease of one that stands still runs out"
     wait_until(lambda: holders.letters() == "AB", "records of the next attempt")
     assert is_stopped(old)
     os.kill(old.pid, signal.SIGCONT)

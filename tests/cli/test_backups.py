@@ -30,35 +30,35 @@ def test_list_names_them_newest_first_from_the_run_folder_and_from_their_own(
     write(tmp_path, 3, 12)
     code, out, _ = run(capfd, "backups", "list", str(tmp_path))
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()] == ["epoch-0001-cycle-00000012", "epoch-0001-cycle-00000003"]
+    assert [line.split()[0] for line in out.splitlines()] == ["term-0001-cycle-00000012", "term-0001-cycle-00000003"]
     code, out, _ = run(capfd, "backups", "list", f"file://{tmp_path}/backups", "--json")
     assert [(one["cycle"], one["path"]) for one in json.loads(out)["backups"]] == [
-        (12, f"{tmp_path}/backups/epoch-0001-cycle-00000012"),
-        (3, f"{tmp_path}/backups/epoch-0001-cycle-00000003"),
+        (12, f"{tmp_path}/backups/term-0001-cycle-00000012"),
+        (3, f"{tmp_path}/backups/term-0001-cycle-00000003"),
     ]
 
 
 def test_verify_says_which_is_broken_and_exits_with_1(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, 3, 12)
     assert run(capfd, "backups", "verify", str(tmp_path))[0] == 0
-    model = tmp_path / "backups" / "epoch-0001-cycle-00000012" / "model.safetensors"
+    model = tmp_path / "backups" / "term-0001-cycle-00000012" / "model.safetensors"
     data = bytearray(model.read_bytes())
     data[-1] ^= 1
     model.write_bytes(data)
     code, out, _ = run(capfd, "backups", "verify", str(tmp_path))
     assert code == 1
     assert out.splitlines() == [
-        "epoch-0001-cycle-00000012   broken: model.safetensors does not match its sha256",
-        "epoch-0001-cycle-00000003   whole",
+        "term-0001-cycle-00000012   broken: model.safetensors does not match its sha256",
+        "term-0001-cycle-00000003   whole",
     ]
     code, out, _ = run(capfd, "backups", "verify", str(model.parent), "--json")
     assert (code, json.loads(out)["ok"]) == (1, False)
-    assert run(capfd, "backups", "verify", str(tmp_path / "backups" / "epoch-0001-cycle-00000003"))[0] == 0
+    assert run(capfd, "backups", "verify", str(tmp_path / "backups" / "term-0001-cycle-00000003"))[0] == 0
 
 
 def test_show_and_export_take_the_newest_valid_one(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, 3, 12)
-    (tmp_path / "backups" / "epoch-0001-cycle-00000012" / "manifest.json").write_bytes(b"")
+    (tmp_path / "backups" / "term-0001-cycle-00000012" / "manifest.json").write_bytes(b"")
     code, out, _ = run(capfd, "backups", "show", str(tmp_path))
     assert code == 0
     assert "run       digits, attempt 1, cycle 3" in out.splitlines()

@@ -47,7 +47,7 @@ class Machine:
         self.now = 0.0
         self.machine = CycleMachine(
             RunShape(
-                run="r", epoch=1, shards=shards, phases=phases, exchanges=True, min_agents=min_agents, deadline_s=5.0,
+                run="r", term=1, shards=shards, phases=phases, exchanges=True, min_agents=min_agents, deadline_s=5.0,
                 start_timeout_s=60.0, **shape,
             ),
             AgentTable(agents, per_executor),

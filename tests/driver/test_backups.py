@@ -45,7 +45,7 @@ def joint(value: float) -> JointModel:
 
 
 def writer(store: Any) -> BackupWriter:
-    return BackupWriter(Backups(store, "backups"), "digits", epoch=2, seed=7, software={"mpca": "0.1.0"})
+    return BackupWriter(Backups(store, "backups"), "digits", term=2, seed=7, software={"mpca": "0.1.0"})
 
 
 def test_nobody_waits_for_one_that_is_being_written(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_nobody_waits_for_one_that_is_being_written(tmp_path: Path) -> None:
     assert Path(said["path"]).is_dir()
     found = Backups(store, "backups").newest().state
     assert found.vector.tolist() == [1.5] * 6
-    assert (found.run, found.epoch, found.cycle, found.seeds) == ("digits", 2, 12, {"run": 7})
+    assert (found.run, found.term, found.cycle, found.seeds) == ("digits", 2, 12, {"run": 7})
     assert (found.method["name"], found.progress, found.data) == ("mpca", {"steps": [3]}, {"last": 1})
 
 

@@ -178,7 +178,7 @@ SLOTS = {
 EMPTY_ORDER = {
     "order": 1,
     "run": "digits",
-    "epoch": 0,
+    "term": 0,
     "cycle": -1,
     "deadline": 86430.5,
     "executors": ["0", "2"],
@@ -195,7 +195,7 @@ EMPTY_ORDER = {
 FULL_ORDER = {
     "order": 70001,
     "run": "digits",
-    "epoch": 2,
+    "term": 2,
     "cycle": 41,
     "deadline": 86430.5,
     "executors": ["0", "2"],

@@ -15,7 +15,7 @@ from mpca.storage.webhdfs import WebHdfsStore
 from tests.storage.test_backup import same, state
 
 pytestmark = pytest.mark.hadoop
-NEWEST = "backups/epoch-0001-cycle-00000002/model.safetensors"
+NEWEST = "backups/term-0001-cycle-00000002/model.safetensors"
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_writer_that_dies_at_a_rename_leaves_whole_backups(store: WebHdfsStore
         Backups(DiesAtRename(store, number, after), "backups", keep=1).write(state(2))
     assert same(backups.newest().state, state(2 if (number, after) >= (2, True) else 1))
     backups.write(state(3))
-    assert store.names("backups") == ["epoch-0001-cycle-00000003"]
+    assert store.names("backups") == ["term-0001-cycle-00000003"]
 
 
 @pytest.mark.parametrize("damage", ["truncated", "emptied", "flipped"])
@@ -73,16 +73,16 @@ def test_the_one_before_a_damaged_newest_is_taken_and_said(
     with caplog.at_level(logging.WARNING, "mpca.backup"):
         found = backups.newest()
     assert same(found.state, state(1))
-    assert "epoch-0001-cycle-00000002: model.safetensors" in caplog.text
+    assert "term-0001-cycle-00000002: model.safetensors" in caplog.text
 
 
 def test_of_two_drivers_one_has_the_lock_and_the_other_hears_its_name(store: WebHdfsStore) -> None:
     first, second = RunLock(store), RunLock(store)
     first.claim("application_1, pid 7 on w1", alive=lambda owner: True)
-    with pytest.raises(BackupError, match=r"path=webhdfs://.*/lock, owner=application_1, pid 7 on w1, epoch=1"):
+    with pytest.raises(BackupError, match=r"path=webhdfs://.*/lock, owner=application_1, pid 7 on w1, term=1"):
         second.claim("application_2", alive=lambda owner: True)
     second.claim("application_2", alive=lambda owner: False)
     guarded = Backups(store, "backups", guard=first.check)
-    with pytest.raises(BackupError, match="owner=application_2, epoch=2"):
+    with pytest.raises(BackupError, match="owner=application_2, term=2"):
         guarded.write(state(1))
     assert Backups(store, "backups").found() == []

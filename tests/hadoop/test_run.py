@@ -153,7 +153,7 @@ def test_a_run_on_hdfs_outlives_its_troubles_goes_on_from_a_backup_and_yields_to
     assert ended.exit_code == 0, ended.reason
     assert ended.run_dir == run.url
     assert set(run.store.names("")) == {
-        *("backups", "config.toml", "lock.epoch-1", "model.safetensors", "records.jsonl", "report.html", "summary.json"),
+        *("backups", "config.toml", "lock.term-1", "model.safetensors", "records.jsonl", "report.html", "summary.json"),
     }
     assert json.loads(run.store.read("summary.json"))["status"] == ended.summary["status"]
     whole = run.records()

@@ -205,7 +205,7 @@ def test_sync_replaces_by_the_mean_and_holds() -> None:
     ids=str,
 )
 def test_who_waits_for_a_shard_before_it_is_frozen(values: dict[str, object], waits: bool) -> None:
-    shape = RunShape.of(from_dict(values), run="r", epoch=1, min_agents=1, deadline_s=1.0, start_timeout_s=1.0)
+    shape = RunShape.of(from_dict(values), run="r", term=1, min_agents=1, deadline_s=1.0, start_timeout_s=1.0)
     assert shape.waits_for_shard is waits
 
 

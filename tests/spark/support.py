@@ -147,7 +147,7 @@ class HandDriver:
             Order(
                 order=self.orders,
                 run=self.run,
-                epoch=0,
+                term=0,
                 cycle=cycle,
                 deadline=time.monotonic() + deadline_s,
                 executors=executors,

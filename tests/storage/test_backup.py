@@ -40,7 +40,7 @@ LAYOUT = ModelLayout.of(
 )
 
 
-def state(cycle: int, epoch: int = 1, **changes: Any) -> BackupState:
+def state(cycle: int, term: int = 1, **changes: Any) -> BackupState:
     rng = np.random.default_rng(cycle)
     whole = BackupState(
         layout=LAYOUT,
@@ -49,7 +49,7 @@ def state(cycle: int, epoch: int = 1, **changes: Any) -> BackupState:
         bounds=[0, 1282, 2564],
         exchanges=[cycle // 2, (cycle + 1) // 2],
         run="digits",
-        epoch=epoch,
+        term=term,
         cycle=cycle,
         method={"name": "mpca", "alpha": 0.05},
         data={"0": 17},
@@ -61,7 +61,7 @@ def state(cycle: int, epoch: int = 1, **changes: Any) -> BackupState:
 
 
 def same(one: BackupState, other: BackupState) -> bool:
-    plain = ("bounds", "exchanges", "run", "epoch", "cycle", "method", "data", "seeds", "software", "progress", "layout")
+    plain = ("bounds", "exchanges", "run", "term", "cycle", "method", "data", "seeds", "software", "progress", "layout")
     arrays = one.vector.tobytes() == other.vector.tobytes() and one.trajectory.tobytes() == other.trajectory.tobytes()
     return arrays and all(getattr(one, key) == getattr(other, key) for key in plain)
 
@@ -80,7 +80,7 @@ def test_what_is_written_is_read_to_the_bit(tmp_path: Path) -> None:
     found = one.newest()
     assert found.info == info
     assert found.passed_over == []
-    assert info.path == str(tmp_path / "run" / "backups" / "epoch-0001-cycle-00000005")
+    assert info.path == str(tmp_path / "run" / "backups" / "term-0001-cycle-00000005")
     assert info.size_bytes > 2 * 4 * 2561
 
 
@@ -186,19 +186,19 @@ def test_the_newest_are_kept_and_none_goes_before_the_next_is_there() -> None:
 
 def test_only_backups_of_this_runs_attempts_are_removed() -> None:
     store = MemoryStore()
-    for epoch, cycle in ((1, 7), (2, 8), (3, 9), (4, 10)):
-        backups(store, keep=9).write(state(cycle, epoch=epoch))
-    for name in ("epoch-notes", ".tmp-mine", "epoch-0003-cycle-00000009-copy", ".trash-epoch-0001-cycle-00000001"):
+    for term, cycle in ((1, 7), (2, 8), (3, 9), (4, 10)):
+        backups(store, keep=9).write(state(cycle, term=term))
+    for name in ("term-notes", ".tmp-mine", "term-0003-cycle-00000009-copy", ".trash-term-0001-cycle-00000001"):
         store.write(f"run/backups/{name}/x", b"mine")
-    store.write("run/backups/.tmp-epoch-0003-cycle-00000010/model.safetensors", b"of a killed writer")
-    one = backups(store, keep=1, epochs={3, 5})
-    assert one.highest_epoch() == 4
+    store.write("run/backups/.tmp-term-0003-cycle-00000010/model.safetensors", b"of a killed writer")
+    one = backups(store, keep=1, terms={3, 5})
+    assert one.highest_term() == 4
     for cycle in (11, 12):
-        one.write(state(cycle, epoch=5))
+        one.write(state(cycle, term=5))
     assert set(store.names("run/backups")) == {
-        *("epoch-0001-cycle-00000007", "epoch-0002-cycle-00000008", "epoch-0004-cycle-00000010"),  # of other runs
-        *("epoch-notes", ".tmp-mine", "epoch-0003-cycle-00000009-copy", ".trash-epoch-0001-cycle-00000001"),
-        "epoch-0005-cycle-00000012",
+        *("term-0001-cycle-00000007", "term-0002-cycle-00000008", "term-0004-cycle-00000010"),  # of other runs
+        *("term-notes", ".tmp-mine", "term-0003-cycle-00000009-copy", ".trash-term-0001-cycle-00000001"),
+        "term-0005-cycle-00000012",
     }
 
 
@@ -213,10 +213,10 @@ def test_one_that_has_lost_its_right_makes_no_folder() -> None:
     assert store.operations == 1, "nothing but the removal of what was not written"
 
 
-def test_a_later_epoch_is_newer_than_a_higher_cycle() -> None:
+def test_a_later_term_is_newer_than_a_higher_cycle() -> None:
     one = backups(MemoryStore())
-    one.write(state(40, epoch=1))
-    one.write(state(30, epoch=2))
+    one.write(state(40, term=1))
+    one.write(state(30, term=2))
     assert one.newest().state.cycle == 30
 
 
@@ -234,7 +234,7 @@ def test_damaged_ones_do_not_count_as_kept() -> None:
     one = backups(store, keep=2)
     for cycle in (1, 2):
         one.write(state(cycle))
-    store.damage("run/backups/epoch-0001-cycle-00000002/manifest.json", b"")
+    store.damage("run/backups/term-0001-cycle-00000002/manifest.json", b"")
     one.write(state(3))
     assert [info.cycle for info in one.found()] == [3, 1]
 
@@ -330,7 +330,7 @@ def test_storage_that_lies_is_found_out_by_reading_back() -> None:
 
 
 def test_a_failure_names_path_and_size() -> None:
-    with pytest.raises(BackupError, match=r"not written: path=memory:run/backups/epoch-0001-cycle-00000001, size=.*no space"):
+    with pytest.raises(BackupError, match=r"not written: path=memory:run/backups/term-0001-cycle-00000001, size=.*no space"):
         backups(MemoryStore({2: "full"})).write(state(1))
 
 
@@ -382,7 +382,7 @@ def test_a_damaged_newest_one_is_passed_over_with_a_warning(case: str, caplog: p
     one = backups(store)
     for cycle in (1, 2):
         one.write(state(cycle))
-    path = f"run/backups/epoch-0001-cycle-00000002/{file}"
+    path = f"run/backups/term-0001-cycle-00000002/{file}"
     store.damage(path, change(store.read(path)))
     with caplog.at_level(logging.WARNING, "mpca.backup"):
         found = one.newest()
@@ -391,7 +391,7 @@ def test_a_damaged_newest_one_is_passed_over_with_a_warning(case: str, caplog: p
     assert len(found.passed_over) == 1
     assert words in found.passed_over[0]
     assert len(caplog.records) == 1
-    assert "epoch-0001-cycle-00000002" in caplog.text
+    assert "term-0001-cycle-00000002" in caplog.text
 
 
 def test_a_flip_anywhere_in_a_manifest_is_seen_or_means_the_same() -> None:
@@ -416,7 +416,7 @@ def test_none_that_is_valid_says_what_is_wrong_with_each() -> None:
         one.newest()
     for cycle in (1, 2):
         one.write(state(cycle))
-        store.damage(f"run/backups/epoch-0001-cycle-{cycle:08d}/model.safetensors", b"")
+        store.damage(f"run/backups/term-0001-cycle-{cycle:08d}/model.safetensors", b"")
     with pytest.raises(BackupError, match=r"cycle-00000002: model.* has 0 bytes.*cycle-00000001: model.* has 0 bytes"):
         one.newest()
 
@@ -425,8 +425,8 @@ def test_hidden_and_foreign_names_are_not_backups() -> None:
     store = MemoryStore()
     one = backups(store)
     one.write(state(1))
-    store.write("run/backups/.tmp-epoch-0001-cycle-00000009/manifest.json", b"{}")
+    store.write("run/backups/.tmp-term-0001-cycle-00000009/manifest.json", b"{}")
     store.write("run/backups/notes.txt", b"")
     assert one.newest().passed_over == []
     one.write(state(2))
-    assert store.names("run/backups") == ["epoch-0001-cycle-00000001", "epoch-0001-cycle-00000002", "notes.txt"]
+    assert store.names("run/backups") == ["term-0001-cycle-00000001", "term-0001-cycle-00000002", "notes.txt"]

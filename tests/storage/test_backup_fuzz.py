@@ -24,7 +24,7 @@ from mpca.errors import BackupError
 from mpca.storage import Backups, BackupState, LocalStore, MemoryStore
 from tests.storage.test_backup import backups, same, state
 
-NEWEST = "run/backups/epoch-0001-cycle-00000002"
+NEWEST = "run/backups/term-0001-cycle-00000002"
 FILES = ("model.safetensors", "trajectory.safetensors")
 
 
@@ -69,14 +69,14 @@ def holds(changes: dict[str, bytes]) -> None:
     if found.passed_over:
         assert same(found.state, state(1))
         (reason,) = found.passed_over
-        assert reason.startswith("epoch-0001-cycle-00000002: ")
-        assert len("epoch-0001-cycle-00000002: ") < len(reason) < 400
+        assert reason.startswith("term-0001-cycle-00000002: ")
+        assert len("term-0001-cycle-00000002: ") < len(reason) < 400
         assert reason.isprintable()
         store = two()
         for file, data in changes.items():
             store.damage(f"{NEWEST}/{file}", data)
         with pytest.raises(BackupError) as raised:
-            backups(store).read("epoch-0001-cycle-00000002")
+            backups(store).read("term-0001-cycle-00000002")
         assert isinstance(raised.value.__cause__, (ValueError, OSError)), "caught, but nobody thought of it"
     else:
         usable(found.state)
@@ -87,7 +87,7 @@ def usable(one: BackupState) -> None:
     assert np.isfinite(one.trajectory).all()
     assert one.vector.size == one.bounds[-1]
     assert len(one.exchanges) == len(one.bounds) - 1 > 0
-    numbers = [one.epoch, one.cycle, *one.bounds, *one.exchanges]
+    numbers = [one.term, one.cycle, *one.bounds, *one.exchanges]
     assert all(type(number) is int and 0 <= number < LARGEST for number in numbers)
     assert 0 <= one.progress.get("trained_s", 0) < LARGEST
     print(one.run, one.method, one.software)  # no half of a surrogate pair, which no terminal takes
@@ -227,8 +227,8 @@ CASES: dict[str, tuple[dict[str, bytes], str]] = {
     "cycle true": (setting("cycle", value=True), "cycle cannot be true"),
     "cycle negative": (setting("cycle", value=-1), "cycle cannot be -1"),
     "cycle absurd": (setting("cycle", value=10**30), "cycle cannot be 1000"),
-    "epoch a float": (setting("epoch", value=1.0), "epoch cannot be 1.0"),
-    "epoch nothing": (setting("epoch", value=None), "epoch cannot be null"),
+    "term a float": (setting("term", value=1.0), "term cannot be 1.0"),
+    "term nothing": (setting("term", value=None), "term cannot be null"),
     "exchanges none": (setting("exchanges", value=[]), "exchanges cannot be []"),
     "exchanges of texts": (setting("exchanges", value=["1", "1"]), "exchanges cannot be"),
     "exchanges too many": (setting("exchanges", value=[1, 1, 1]), "exchanges cannot be [1, 1, 1]"),
@@ -298,7 +298,7 @@ def test_what_is_no_file_is_not_read(tmp_path: Path, file: str, change: Callable
     own = Backups(LocalStore(tmp_path), "backups")
     for cycle in (1, 2):
         own.write(state(cycle))
-    change(tmp_path / "backups" / "epoch-0001-cycle-00000002" / file)
+    change(tmp_path / "backups" / "term-0001-cycle-00000002" / file)
     found = own.newest()
     assert same(found.state, state(1))
     assert words in found.passed_over[0]
@@ -310,7 +310,7 @@ def test_a_manifest_of_a_terabyte_is_not_read(tmp_path: Path) -> None:
     own = Backups(LocalStore(tmp_path), "backups")
     for cycle in (1, 2):
         own.write(state(cycle))
-    with open(tmp_path / "backups" / "epoch-0001-cycle-00000002" / "manifest.json", "r+b") as file:
+    with open(tmp_path / "backups" / "term-0001-cycle-00000002" / "manifest.json", "r+b") as file:
         file.truncate(1 << 40)  # a hole: it takes no room
     assert "has 1099511627776 bytes" in own.newest().passed_over[0]
 

@@ -16,7 +16,7 @@ FILES = {name: {"bytes": 8, "sha256": "0" * 64} for name in (MODEL, TRAJECTORY)}
 
 def values(bounds: list[int], exchanges: list[int]) -> dict[str, Any]:
     maps: dict[str, Any] = {key: {} for key in ("method", "data", "seeds", "software", "progress")}
-    return {"bounds": bounds, "exchanges": exchanges, "run": "digits", "epoch": 1, "cycle": 4, **maps}
+    return {"bounds": bounds, "exchanges": exchanges, "run": "digits", "term": 1, "cycle": 4, **maps}
 
 
 def test_shards_of_no_element_are_shards() -> None:

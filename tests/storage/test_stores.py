@@ -147,7 +147,7 @@ def test_a_crash_of_the_machine_loses_what_was_not_synced(renames_kept: bool) ->
 
 def test_one_of_two_drivers_gets_the_lock_and_the_other_hears_its_name(store: Store) -> None:
     assert RunLock(store, "r/lock").claim("app-1", alive=lambda owner: True) == 1
-    with pytest.raises(BackupError, match=r"owner=app-1, epoch=1; stop it"):
+    with pytest.raises(BackupError, match=r"owner=app-1, term=1; stop it"):
         RunLock(store, "r/lock").claim("app-2", alive=lambda holder: holder.owner == "app-1")
 
 
@@ -157,16 +157,16 @@ def test_a_dead_owner_is_taken_over_from_and_then_refused(store: Store) -> None:
     first.check()
     assert second.claim("app-2", alive=lambda owner: False) == 2
     second.check()
-    with pytest.raises(BackupError, match="owner=app-2, epoch=2"):
+    with pytest.raises(BackupError, match="owner=app-2, term=2"):
         first.check()
     first.release()  # not ours any more: nothing happens
     second.check()
 
 
-def test_epochs_rise_over_releases(store: Store) -> None:
-    for epoch in (1, 2, 3):
+def test_terms_rise_over_releases(store: Store) -> None:
+    for term in (1, 2, 3):
         lock = RunLock(store, "lock")
-        assert lock.claim("app", alive=lambda owner: True) == epoch
+        assert lock.claim("app", alive=lambda owner: True) == term
         lock.release()
     lock = RunLock(store, "lock")
     lock.claim("app", alive=lambda owner: True)
@@ -180,10 +180,10 @@ def test_a_withdrawn_lock_leaves_all_as_it_was(store: Store) -> None:
     names, text = store.names(""), store.read("lock")
     second = RunLock(store)
     assert second.claim("app", alive=lambda holder: False) == 2
-    assert store.names("") == ["lock", "lock.epoch-1"]
+    assert store.names("") == ["lock", "lock.term-1"]
     second.withdraw()
     assert (store.names(""), store.read("lock")) == (names, text)
-    assert RunLock(store).claim("app", alive=lambda holder: False) == 2, "nothing was done under that epoch"
+    assert RunLock(store).claim("app", alive=lambda holder: False) == 2, "nothing was done under that term"
 
 
 def test_one_that_cannot_make_its_lock_puts_the_former_one_back() -> None:
@@ -197,7 +197,7 @@ def test_one_that_cannot_make_its_lock_puts_the_former_one_back() -> None:
     assert store.read("lock") == text
 
 
-def test_an_epoch_is_above_what_backups_say(store: Store) -> None:
+def test_a_term_is_above_what_backups_say(store: Store) -> None:
     assert RunLock(store).claim("app", alive=lambda holder: True, above=6) == 7
 
 
@@ -207,12 +207,12 @@ def test_a_holder_that_cannot_be_seen_is_believed_and_the_remedy_is_named(store:
         RunLock(store).claim("app-2", alive=lambda holder: None)
 
 
-def test_foreign_names_beside_the_lock_are_no_epochs(store: Store) -> None:
-    store.write("lock.epoch-notes", b"mine")
+def test_foreign_names_beside_the_lock_are_no_terms(store: Store) -> None:
+    store.write("lock.term-notes", b"mine")
     lock = RunLock(store)
     assert lock.claim("app", alive=lambda holder: True) == 1
     lock.release()
-    assert lock.epochs() == [1]
+    assert lock.terms() == [1]
 
 
 def test_a_lock_torn_in_its_making_belongs_to_nobody() -> None:

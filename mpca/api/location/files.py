@@ -64,7 +64,7 @@ def refuse_foreign(store: Store) -> None:
         ConfigError: there are some.
     """
     names = store.names("")
-    if any(name == "lock" or name.startswith("lock.epoch-") for name in names):
+    if any(name == "lock" or name.startswith("lock.term-") for name in names):
         return
     if joined(store).startswith(b'{"kind": "run"') or ("config.toml" in names and b"\n[origin]\n" in store.read("config.toml")):
         return

@@ -84,7 +84,7 @@ class HdfsRunLocation:
             refuse_foreign(self._store)
             self._made = not there
             self._stack.callback(self._give_up)
-            epoch = self._lock.claim(owner_text(application), lives, above, Process.here())
+            term = self._lock.claim(owner_text(application), lives, above, Process.here())
             self._beat = read_beat(self._store)
             self._mirror = Mirror(self._store, self._lock.check)
             if again:
@@ -98,9 +98,9 @@ class HdfsRunLocation:
             if isinstance(error, BackupError):
                 raise
             raise BackupError(f"run folder cannot be used: {error}") from error
-        return epoch
+        return term
 
-    def begin(self, epoch: int, config: Resolved, record: RunRecord) -> Backlog:
+    def begin(self, term: int, config: Resolved, record: RunRecord) -> Backlog:
         """The records of this attempt begin.
 
         Raises:
@@ -112,15 +112,15 @@ class HdfsRunLocation:
         self._stack.callback(records.close)
         self._began = True
         self._store.delete("summary.json")  # of an attempt that is not the last one any more
-        self._writer = self._mirror.writer = PartWriter(self._store, self.folder.records, epoch, self._earlier)
+        self._writer = self._mirror.writer = PartWriter(self._store, self.folder.records, term, self._earlier)
         self._mirror.beside = self.folder.bad
         self._put(self.folder.config)
         return records
 
     @property
-    def epochs(self) -> list[int]:
+    def terms(self) -> list[int]:
         """Of this run's attempts: what they made in the folder may be removed by this one."""
-        return self._lock.epochs()
+        return self._lock.terms()
 
     def check(self) -> None:
         """Raises BackupError when another driver has taken over."""

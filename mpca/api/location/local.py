@@ -55,12 +55,12 @@ class LocalRunLocation:
         return self._lost
 
     def take(self, session: SparkSession | None, resume: bool, application: ApplicationInfo | None, above: int = 0) -> int:
-        """Make the folder, or go on in it, as its only owner; the epoch of this attempt.
+        """Make the folder, or go on in it, as its only owner; the term of this attempt.
 
         Until `begin` nothing but the lock is written, and if that never comes all is left as it was.
 
         Args:
-            above: the highest epoch that a backup of this run has.
+            above: the highest term that a backup of this run has.
 
         Raises:
             ConfigError: it exists, and this is not a resume; or it is somebody else's, or cannot be written.
@@ -76,7 +76,7 @@ class LocalRunLocation:
         except OSError as error:
             raise unwritable(self.shown, error) from error
 
-    def begin(self, epoch: int, config: Resolved, record: RunRecord) -> Backlog:
+    def begin(self, term: int, config: Resolved, record: RunRecord) -> Backlog:
         """The records of this attempt begin.
 
         Raises:
@@ -88,9 +88,9 @@ class LocalRunLocation:
         return records
 
     @property
-    def epochs(self) -> list[int]:
+    def terms(self) -> list[int]:
         """Of this run's attempts: what they made in the folder may be removed by this one."""
-        return self._lock.epochs()
+        return self._lock.terms()
 
     def check(self) -> None:
         """Raises BackupError when another driver has taken over."""

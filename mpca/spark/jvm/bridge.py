@@ -35,7 +35,7 @@ class MpcaBridge:
         spark: SparkSession,
         run: str,
         *,
-        epoch: int,
+        term: int,
         reducer: str,
         broadcast: str,
         chunk_bytes: int,
@@ -55,7 +55,7 @@ class MpcaBridge:
                 f"spark.plugins={PLUGIN}, or by mpca.session()"
             )
         with jvm_errors(f"opening run {run}"):
-            self._java = java_class(context._jsc.sc(), run, epoch, reducer, broadcast, chunk_bytes, segment_path)
+            self._java = java_class(context._jsc.sc(), run, term, reducer, broadcast, chunk_bytes, segment_path)
 
     def start_agent(
         self, agent: int, incarnation: int, executor: str, command: list[str], env: dict[str, str], start: bytes

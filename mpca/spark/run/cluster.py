@@ -49,7 +49,7 @@ class SparkCluster:
         spark: SparkSession,
         run: str,
         *,
-        epoch: int = 0,
+        term: int = 0,
         reducer: str = "ranges",
         broadcast: str = "relay",
         chunk_bytes: int = 256 << 10,
@@ -62,7 +62,7 @@ class SparkCluster:
             self._bridge = MpcaBridge(
                 spark,
                 run,
-                epoch=epoch,
+                term=term,
                 reducer=reducer,
                 broadcast=broadcast,
                 chunk_bytes=chunk_bytes,

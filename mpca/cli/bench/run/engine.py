@@ -128,7 +128,7 @@ def open_run(spark: SparkSession, case: Case, interface: str = "eth0", records: 
     shape = RunShape.of(
         method,
         run=f"bench-{case.name}-{int(clock.wall())}",
-        epoch=0,
+        term=0,
         min_agents=case.agents,
         deadline_s=case.deadline_s,
         start_timeout_s=START_TIMEOUT_S,

@@ -135,7 +135,7 @@ public final class AgentRegistry {
     /**
      * Freezes the yields of several agents at once: they are interrupted side by side, and one that is late throws nothing.
      *
-     * @param keys of one (run, epoch, cycle, shard), one an agent
+     * @param keys of one (run, term, cycle, shard), one an agent
      * @param deadlineNanos of System.nanoTime; what is not frozen then is closed for good, with the reason in {@link Freezing#late}
      */
     public Freezing freeze(List<YieldKey> keys, long deadlineNanos) throws InterruptedException {
@@ -152,7 +152,7 @@ public final class AgentRegistry {
         try {
             return answer.get(Math.max(0, deadlineNanos - System.nanoTime()), TimeUnit.NANOSECONDS);
         } catch (TimeoutException late) {
-            keeper.deadline(first.epoch, first.cycle);
+            keeper.deadline(first.term, first.cycle);
             return settled(answer, "freeze of " + first);
         } catch (ExecutionException e) {
             throw new IllegalStateException("freeze failed: " + first, e);
@@ -160,10 +160,10 @@ public final class AgentRegistry {
     }
 
     /** Drops the yields of that cycle and of those before it. */
-    public void forget(String run, int epoch, int cycle) {
+    public void forget(String run, int term, int cycle) {
         SnapshotKeeper keeper = keepers.get(run);
         if (keeper != null) {
-            keeper.forget(epoch, cycle);
+            keeper.forget(term, cycle);
         }
     }
 
@@ -251,7 +251,7 @@ public final class AgentRegistry {
         HashSet<Integer> seen = new HashSet<>();
         for (YieldKey key : keys) {
             if (!key.run.equals(first.run)
-                    || key.epoch != first.epoch
+                    || key.term != first.term
                     || key.cycle != first.cycle
                     || key.shard != first.shard
                     || !seen.add(key.agent)) {

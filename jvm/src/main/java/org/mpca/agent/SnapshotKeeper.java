@@ -20,7 +20,7 @@ import org.mpca.wire.Late;
  * Keeps one run's {@link ExecutorState} and the bytes that its entries stand for: feeds it events, carries its
  * instructions out.
  *
- * <p>A later attempt of the driver (a higher epoch) counts cycles from the start again. Its first yield drops all yields of the
+ * <p>A later attempt of the driver (a higher term) counts cycles from the start again. Its first yield drops all yields of the
  * attempt before; a yield of an earlier attempt is refused.
  *
  * <p>Concurrency: state and bytes belong to the thread mpca-snapshots; all methods but the yields' map are commands to it,
@@ -42,7 +42,7 @@ final class SnapshotKeeper implements Runnable, ExecutorState.Performer {
     private volatile boolean closed;
 
     private final ExecutorState executor = new ExecutorState();
-    private int epoch = Integer.MIN_VALUE;
+    private int term = Integer.MIN_VALUE;
     private final Map<Integer, AgentConductor> conductors = new HashMap<>();
     private final Map<Long, CompletableFuture<Freezing>> tickets = new HashMap<>();
     private long lastTicket;
@@ -65,18 +65,18 @@ final class SnapshotKeeper implements Runnable, ExecutorState.Performer {
 
     void made(YieldKey key) {
         commands.add(() -> {
-            if (enter(key.epoch)) {
+            if (enter(key.term)) {
                 perform(executor.made(key.cycle, key.shard, key.agent, key.incarnation));
             }
         });
     }
 
-    /** Keys of one (epoch, cycle, shard). */
+    /** Keys of one (term, cycle, shard). */
     CompletableFuture<Freezing> freeze(List<YieldKey> keys) {
         CompletableFuture<Freezing> answer = new CompletableFuture<>();
         commands.add(() -> {
             YieldKey first = keys.get(0);
-            if (!enter(first.epoch)) {
+            if (!enter(first.term)) {
                 answer.complete(noneOf(keys, Late.OLDER_DRIVER));
                 return;
             }
@@ -89,17 +89,17 @@ final class SnapshotKeeper implements Runnable, ExecutorState.Performer {
         return answer;
     }
 
-    void deadline(int ofEpoch, int cycle) {
+    void deadline(int ofTerm, int cycle) {
         commands.add(() -> {
-            if (ofEpoch == epoch) {
+            if (ofTerm == term) {
                 perform(executor.deadline(cycle));
             }
         });
     }
 
-    void forget(int ofEpoch, int cycle) {
+    void forget(int ofTerm, int cycle) {
         commands.add(() -> {
-            if (enter(ofEpoch)) {
+            if (enter(ofTerm)) {
                 perform(executor.forget(cycle));
             }
         });
@@ -173,12 +173,12 @@ final class SnapshotKeeper implements Runnable, ExecutorState.Performer {
     }
 
     private boolean enter(int of) {
-        if (of > epoch) {
+        if (of > term) {
             perform(executor.forget(Integer.MAX_VALUE));
-            yields.keySet().removeIf(key -> key.epoch < of);
-            epoch = of;
+            yields.keySet().removeIf(key -> key.term < of);
+            term = of;
         }
-        return of == epoch;
+        return of == term;
     }
 
     private void perform(List<Instruction> instructions) {
@@ -188,7 +188,7 @@ final class SnapshotKeeper implements Runnable, ExecutorState.Performer {
     }
 
     private YieldKey key(int cycle, int shard, int agent, int incarnation) {
-        return new YieldKey(run, epoch, cycle, shard, agent, incarnation);
+        return new YieldKey(run, term, cycle, shard, agent, incarnation);
     }
 
     @Override
@@ -240,7 +240,7 @@ final class SnapshotKeeper implements Runnable, ExecutorState.Performer {
     public void drop(int cycle, int number) {
         unread.addAndGet(number);
         yields.values().removeIf(context -> {
-            boolean gone = context.key().cycle == cycle && context.key().epoch == epoch;
+            boolean gone = context.key().cycle == cycle && context.key().term == term;
             if (gone) {
                 context.forget();
             }

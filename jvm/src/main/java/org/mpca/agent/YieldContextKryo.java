@@ -24,7 +24,7 @@ public final class YieldContextKryo extends Serializer<YieldContext> {
         }
         YieldKey key = context.key();
         output.writeString(key.run);
-        output.writeInt(key.epoch);
+        output.writeInt(key.term);
         output.writeInt(key.cycle);
         output.writeInt(key.shard);
         output.writeInt(key.agent);

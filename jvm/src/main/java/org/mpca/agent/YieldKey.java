@@ -9,16 +9,16 @@ public final class YieldKey implements Serializable {
 
     public final String run;
     /** Attempt of the driver. */
-    public final int epoch;
+    public final int term;
 
     public final int cycle;
     public final int shard;
     public final int agent;
     public final int incarnation;
 
-    public YieldKey(String run, int epoch, int cycle, int shard, int agent, int incarnation) {
+    public YieldKey(String run, int term, int cycle, int shard, int agent, int incarnation) {
         this.run = run;
-        this.epoch = epoch;
+        this.term = term;
         this.cycle = cycle;
         this.shard = shard;
         this.agent = agent;
@@ -32,7 +32,7 @@ public final class YieldKey implements Serializable {
         }
         YieldKey that = (YieldKey) other;
         return run.equals(that.run)
-                && epoch == that.epoch
+                && term == that.term
                 && cycle == that.cycle
                 && shard == that.shard
                 && agent == that.agent
@@ -41,12 +41,12 @@ public final class YieldKey implements Serializable {
 
     @Override
     public int hashCode() {
-        return Objects.hash(run, epoch, cycle, shard, agent, incarnation);
+        return Objects.hash(run, term, cycle, shard, agent, incarnation);
     }
 
     @Override
     public String toString() {
-        return "run=" + run + " epoch=" + epoch + " cycle=" + cycle + " shard=" + shard + " agent=" + agent
+        return "run=" + run + " term=" + term + " cycle=" + cycle + " shard=" + shard + " agent=" + agent
                 + " incarnation=" + incarnation;
     }
 }

@@ -28,7 +28,7 @@ public final class MpcaBridge {
     /**
      * @param context the session's SparkContext, which has {@link MpcaPlugin} among its plug-ins
      * @param run name of the run, unique in the session
-     * @param epoch attempt of the driver
+     * @param term attempt of the driver
      * @param reducer "ranges" or "tree"
      * @param broadcast "relay" or "torrent"
      * @param chunkBytes what a shard is cut into, at most; smaller where a range would get fewer than eight
@@ -37,7 +37,7 @@ public final class MpcaBridge {
     public MpcaBridge(
             SparkContext context,
             String run,
-            int epoch,
+            int term,
             String reducer,
             String broadcast,
             int chunkBytes,
@@ -45,7 +45,7 @@ public final class MpcaBridge {
             throws IOException {
         this.run = run;
         this.inbox = Inbox.current();
-        this.driver = new RunDriver(context, run, epoch, reducer, broadcast, chunkBytes, inbox::executors, this::post);
+        this.driver = new RunDriver(context, run, term, reducer, broadcast, chunkBytes, inbox::executors, this::post);
         this.segment = new RandomAccessFile(segmentPath, "rw");
         try {
             inbox.subscribe(run);

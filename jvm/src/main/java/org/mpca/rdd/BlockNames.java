@@ -5,15 +5,15 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * How the blocks of a run are called. Every name carries run, epoch and the order or broadcast that made it, so that a
+ * How the blocks of a run are called. Every name carries run, term and the order or broadcast that made it, so that a
  * late push of a dead attempt can never be mistaken for something current.
  *
  * <pre>
- *   mpca_RUN_EPOCH_y_CYCLE_ORDER_CHUNK     a chunk of an executor's frozen part      on its executor, not reported
- *   mpca_RUN_EPOCH_r_ORDER_CHUNK           a chunk of a sum                          pushed to the driver, reported
- *   mpca_RUN_EPOCH_s_ORDER_CHUNK           the same chunk, in case it is damaged on its way on its executor, not reported
- *   mpca_RUN_EPOCH_b_ID_PIECE              a piece of a broadcast                    on driver and owner, not reported
- *   mpca_RUN_EPOCH_m_ID_ORDER_OWNER_BATCH  "my batch of pieces is here", one byte    pushed to executors, reported
+ *   mpca_RUN_TERM_y_CYCLE_ORDER_CHUNK     a chunk of an executor's frozen part      on its executor, not reported
+ *   mpca_RUN_TERM_r_ORDER_CHUNK           a chunk of a sum                          pushed to the driver, reported
+ *   mpca_RUN_TERM_s_ORDER_CHUNK           the same chunk, in case it is damaged on its way on its executor, not reported
+ *   mpca_RUN_TERM_b_ID_PIECE              a piece of a broadcast                    on driver and owner, not reported
+ *   mpca_RUN_TERM_m_ID_ORDER_OWNER_BATCH  "my batch of pieces is here", one byte    pushed to executors, reported
  * </pre>
  * Immutable.
  */
@@ -22,8 +22,8 @@ final class BlockNames implements Serializable {
 
     private final String prefix;
 
-    BlockNames(String run, int epoch) {
-        this.prefix = ofRun(run) + epoch + "_";
+    BlockNames(String run, int term) {
+        this.prefix = ofRun(run) + term + "_";
     }
 
     /** What all our names start with. */

@@ -27,7 +27,7 @@ final class Download {
     }
 
     final String run;
-    final int epoch;
+    final int term;
     final int broadcast;
     final int shard;
     final long version;
@@ -51,7 +51,7 @@ final class Download {
 
     Download(Order order, Order.Download what) {
         this.run = order.run;
-        this.epoch = order.epoch;
+        this.term = order.term;
         this.broadcast = (int) what.broadcast;
         this.shard = what.shard;
         this.version = what.version;

@@ -56,27 +56,27 @@ final class Downloader {
     void begin(Order order, Order.Download what, BroadcastSource source, List<Order.AgentRef> agents) {
         commands.add(() -> {
             Download download = downloads.computeIfAbsent(
-                    key(order.run, order.epoch, what.broadcast), key -> new Download(order, what));
+                    key(order.run, order.term, what.broadcast), key -> new Download(order, what));
             queue.named(download, new Download.Attempt(order.order, source, agents));
         });
     }
 
     /** Drops broadcasts and their blocks. */
-    void forget(String run, int epoch, Collection<Long> broadcasts) {
+    void forget(String run, int term, Collection<Long> broadcasts) {
         if (broadcasts.isEmpty()) {
             return;
         }
         commands.add(() -> {
-            BlockNames names = new BlockNames(run, epoch);
+            BlockNames names = new BlockNames(run, term);
             for (long broadcast : broadcasts) {
-                Download download = downloads.remove(key(run, epoch, broadcast));
+                Download download = downloads.remove(key(run, term, broadcast));
                 if (download != null) {
                     queue.forgotten(download);
                     sweeper.removeLater(() -> SparkInternals.matching(names.pieces((int) broadcast)), false);
                 }
             }
             long newest = java.util.Collections.max(broadcasts);
-            sweeper.removeLater(() -> staleMarks(names, run, epoch, newest), true);
+            sweeper.removeLater(() -> staleMarks(names, run, term, newest), true);
         });
     }
 
@@ -97,11 +97,11 @@ final class Downloader {
     }
 
     /** Marks of forgotten broadcasts. A slow peer may set one later: the next call finds it. */
-    private List<String> staleMarks(BlockNames names, String run, int epoch, long newestForgotten) {
+    private List<String> staleMarks(BlockNames names, String run, int term, long newestForgotten) {
         List<String> stale = new ArrayList<>();
         for (String name : SparkInternals.matching(names.marks())) {
             long broadcast = BlockNames.numberAfter(names.marks(), name);
-            if (broadcast <= newestForgotten && !downloads.containsKey(key(run, epoch, broadcast))) {
+            if (broadcast <= newestForgotten && !downloads.containsKey(key(run, term, broadcast))) {
                 stale.add(name);
             }
         }
@@ -218,8 +218,8 @@ final class Downloader {
         return TimeUnit.NANOSECONDS.toMillis(System.nanoTime());
     }
 
-    private static String key(String run, int epoch, long broadcast) {
-        return run + "/" + epoch + "/" + broadcast;
+    private static String key(String run, int term, long broadcast) {
+        return run + "/" + term + "/" + broadcast;
     }
 
     /** Where one attempt reports. Its pieces count even if a newer attempt has replaced it; its end does not. */

@@ -14,24 +14,24 @@ import java.util.concurrent.ConcurrentHashMap;
  */
 final class KeptSums {
     private final Sweeper sweeper;
-    /** Names of blocks, by run and epoch, then by order. */
+    /** Names of blocks, by run and term, then by order. */
     private final Map<String, Map<Integer, List<String>>> runs = new ConcurrentHashMap<>();
 
     KeptSums(Sweeper sweeper) {
         this.sweeper = sweeper;
     }
 
-    void put(String run, int epoch, int order, int chunk, byte[] sum, int length) {
-        String name = new BlockNames(run, epoch).kept(order) + chunk;
+    void put(String run, int term, int order, int chunk, byte[] sum, int length) {
+        String name = new BlockNames(run, term).kept(order) + chunk;
         CheckedBlocks.put(name, sum, 0, length);
-        runs.computeIfAbsent(run + "/" + epoch, key -> new ConcurrentHashMap<>())
+        runs.computeIfAbsent(run + "/" + term, key -> new ConcurrentHashMap<>())
                 .computeIfAbsent(order, key -> Collections.synchronizedList(new ArrayList<>()))
                 .add(name);
     }
 
     /** Drops those of earlier orders. */
-    void forgetBefore(String run, int epoch, int order) {
-        Map<Integer, List<String>> orders = runs.get(run + "/" + epoch);
+    void forgetBefore(String run, int term, int order) {
+        Map<Integer, List<String>> orders = runs.get(run + "/" + term);
         if (orders != null) {
             orders.entrySet().removeIf(entry -> {
                 if (entry.getKey() >= order) {

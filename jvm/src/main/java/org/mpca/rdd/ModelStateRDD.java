@@ -42,7 +42,7 @@ final class ModelStateRDD extends PinnedRDD<YieldContext> {
                 keys.get(index)
                         .add(new YieldKey(
                                 order.run,
-                                order.epoch,
+                                order.term,
                                 order.freeze.cycle,
                                 order.freeze.shard,
                                 agent.agent,

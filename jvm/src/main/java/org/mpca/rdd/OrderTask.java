@@ -65,10 +65,10 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
         ExecutorSide side = ExecutorSide.get();
         AgentRegistry registry = AgentRegistry.get();
         String here = side.self().executor;
-        registry.forget(order.run, order.epoch, order.forgetCycle);
-        side.sums.forgetBefore(order.run, order.epoch, order.order);
-        side.parts.forget(order.run, order.epoch, order.forgetCycle);
-        side.downloader.forget(order.run, order.epoch, order.forgetBroadcasts);
+        registry.forget(order.run, order.term, order.forgetCycle);
+        side.sums.forgetBefore(order.run, order.term, order.order);
+        side.parts.forget(order.run, order.term, order.forgetCycle);
+        side.downloader.forget(order.run, order.term, order.forgetBroadcasts);
         if (order.members != null) {
             for (Order.AgentRef agent : order.members.agents) {
                 if (agent.executor.equals(here)) {
@@ -139,7 +139,7 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
             byte[] part = answer.weight > 0 ? WeightedSum.mean(shards, taus) : shards.get(0);
             ExecutorSide.get()
                     .parts
-                    .put(order.run, order.epoch, order.freeze.cycle, order.order, part, plan.freezeGrid(part.length));
+                    .put(order.run, order.term, order.freeze.cycle, order.order, part, plan.freezeGrid(part.length));
         }
     }
 

@@ -30,7 +30,7 @@ final class PartStore {
     }
 
     private final Sweeper sweeper;
-    /** By run and epoch, then by cycle. */
+    /** By run and term, then by cycle. */
     private final Map<String, NavigableMap<Integer, Part>> runs = new ConcurrentHashMap<>();
 
     PartStore(Sweeper sweeper) {
@@ -38,14 +38,14 @@ final class PartStore {
     }
 
     /** Stores a part and its chunks. A later order's part of the same cycle takes the place of an earlier one's. */
-    void put(String run, int epoch, int cycle, int order, byte[] data, ChunkPlan grid) {
-        String stem = new BlockNames(run, epoch).parts(cycle, order);
+    void put(String run, int term, int cycle, int order, byte[] data, ChunkPlan grid) {
+        String stem = new BlockNames(run, term).parts(cycle, order);
         List<String> names = new ArrayList<>();
         for (int chunk = 0; chunk < grid.chunks(); chunk++) {
             names.add(stem + chunk);
             CheckedBlocks.put(stem + chunk, data, grid.offset(chunk), grid.length(chunk));
         }
-        Part before = runs.computeIfAbsent(key(run, epoch), name -> new ConcurrentSkipListMap<>())
+        Part before = runs.computeIfAbsent(key(run, term), name -> new ConcurrentSkipListMap<>())
                 .put(cycle, new Part(order, data, names));
         // A re-run task of one order stores the same bytes under the same names again.
         if (before != null && before.order != order) {
@@ -55,7 +55,7 @@ final class PartStore {
 
     /** This executor's part of an order's reduce, as the order `frozenBy` froze it. */
     Part need(Order order, int frozenBy) throws ExecutorFault {
-        Map<Integer, Part> cycles = runs.get(key(order.run, order.epoch));
+        Map<Integer, Part> cycles = runs.get(key(order.run, order.term));
         Part part = cycles == null ? null : cycles.get(order.reduce.cycle);
         if (part == null || part.order != frozenBy || part.data.length != order.reduce.length) {
             String here = SparkInternals.executorId();
@@ -69,8 +69,8 @@ final class PartStore {
     }
 
     /** Drops the parts of this cycle and before. */
-    void forget(String run, int epoch, int cycle) {
-        NavigableMap<Integer, Part> cycles = runs.get(key(run, epoch));
+    void forget(String run, int term, int cycle) {
+        NavigableMap<Integer, Part> cycles = runs.get(key(run, term));
         if (cycles != null) {
             NavigableMap<Integer, Part> old = cycles.headMap(cycle, true);
             for (Map.Entry<Integer, Part> one = old.pollFirstEntry(); one != null; one = old.pollFirstEntry()) {
@@ -84,7 +84,7 @@ final class PartStore {
         runs.keySet().removeIf(key -> key.startsWith(run + "/"));
     }
 
-    private static String key(String run, int epoch) {
-        return run + "/" + epoch;
+    private static String key(String run, int term) {
+        return run + "/" + term;
     }
 }

@@ -84,7 +84,7 @@ final class RangesStep implements OrderTask.ReduceStep {
             this.order = order;
             this.plan = plan;
             this.grid = plan.reduceGrid(order.reduce.length);
-            this.names = new BlockNames(order.run, order.epoch);
+            this.names = new BlockNames(order.run, order.term);
             this.here = ExecutorSide.get().self().executor;
             int me = order.executors.indexOf(here);
             this.first = firstChunk(grid, me, order.executors.size());
@@ -254,7 +254,7 @@ final class RangesStep implements OrderTask.ReduceStep {
         private void push(int chunk, byte[] sum) {
             ExecutorSide.get()
                     .sums
-                    .put(order.run, order.epoch, order.order, first + chunk, sum, grid.length(first + chunk));
+                    .put(order.run, order.term, order.order, first + chunk, sum, grid.length(first + chunk));
             FETCHERS.execute(() -> {
                 try {
                     CheckedBlocks.upload(plan.driver, names.sum(order.order) + (first + chunk), sum, this::pushed);

@@ -45,7 +45,7 @@ public final class RunDriver {
 
     private final SparkContext context;
     private final String run;
-    private final int epoch;
+    private final int term;
     private final int chunkBytes;
     private final Executors executors;
     private final Uplink events;
@@ -70,7 +70,7 @@ public final class RunDriver {
     public RunDriver(
             SparkContext context,
             String run,
-            int epoch,
+            int term,
             String reducer,
             String broadcaster,
             int chunkBytes,
@@ -78,13 +78,13 @@ public final class RunDriver {
             Uplink events) {
         this.context = context;
         this.run = run;
-        this.epoch = epoch;
+        this.term = term;
         this.chunkBytes = chunkBytes;
         this.executors = executors;
         this.events = events;
         JobWatch.get(context);
         this.jobs = new Jobs(context, run);
-        BlockNames names = new BlockNames(run, epoch);
+        BlockNames names = new BlockNames(run, term);
         this.reducer =
                 choose("reducer", reducer, "ranges", () -> new RangesReducer(names, sweeper), "tree", TreeReducer::new);
         this.broadcaster = choose(

@@ -17,7 +17,7 @@ public final class Order {
 
     public final String run;
     /** Attempt of the driver. */
-    public final int epoch;
+    public final int term;
 
     public final int cycle;
     /** Seconds of the driver's monotonic clock: every wait on an executor ends before it. */
@@ -43,7 +43,7 @@ public final class Order {
     private Order(Fields fields) throws ProtocolException {
         order = fields.integer("order");
         run = fields.text("run");
-        epoch = fields.integer("epoch");
+        term = fields.integer("term");
         cycle = fields.integer("cycle");
         deadline = fields.real("deadline");
         executors = texts(fields, "executors");

@@ -34,7 +34,7 @@ class DownloadTest {
         Map<String, Object> fields = new HashMap<>();
         fields.put("order", 1);
         fields.put("run", "r");
-        fields.put("epoch", 0);
+        fields.put("term", 0);
         fields.put("cycle", 0);
         fields.put("deadline", 0.0);
         fields.put("description", "");

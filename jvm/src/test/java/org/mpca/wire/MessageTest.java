@@ -118,7 +118,7 @@ class MessageTest {
         Order full = Order.unpack(Golden.hex(golden.get("full").get("bytes").asText()));
         JsonNode fields = golden.get("full").get("fields");
         assertEquals(fields.get("order").asInt(), full.order);
-        assertEquals("digits/2/41/39", full.run + "/" + full.epoch + "/" + full.cycle + "/" + full.forgetCycle);
+        assertEquals("digits/2/41/39", full.run + "/" + full.term + "/" + full.cycle + "/" + full.forgetCycle);
         assertEquals(Arrays.asList("0", "2"), full.executors);
         assertEquals("cycle 41: reduce shard 2", full.description);
         assertEquals("0 0 1, 2 3 0", text(full.begin));
