@@ -20,7 +20,7 @@ from mpca.driver.states import LIVING, AgentState
 from mpca.timeouts import CANCEL_AFTER_S, LOSS_NEWS_S
 from mpca.wire.orders import Download, Freeze, Order, Reduce
 
-__all__ = ["NO_CYCLE", "Draft", "OrderDispatcher"]
+__all__ = ["NO_CYCLE", "Draft", "Failed", "InFlight", "OrderDispatcher"]
 
 # `forget_cycle` of an order that forgets nothing.
 NO_CYCLE = -(1 << 30)

@@ -36,7 +36,7 @@ from mpca.sim.world import World
 from mpca.storage.words import from_words, to_words
 from mpca.wire.messages import Begin, Install
 
-__all__ = ["LOCAL_BYTES", "Behind", "SimAgent"]
+__all__ = ["LOCAL_BYTES", "Behind", "Host", "SimAgent"]
 
 LOCAL_BYTES = 4
 REPORT_EVERY_S = 0.5  # of Progress, as agents do it

@@ -44,7 +44,7 @@ from mpca.sim.executor import ExecutorState
 from mpca.sim.world import World
 from mpca.wire.orders import Frozen, Order
 
-__all__ = ["Checker", "Violation"]
+__all__ = ["Checker", "ClusterHolds", "ExecutorHolds", "Violation"]
 
 QUARANTINE_S, QUARANTINE_DEATHS = 600.0, 3
 

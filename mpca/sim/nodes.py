@@ -20,7 +20,7 @@ from mpca.sim.executor import Answered, Back, Drop, ExecutorState, Interrupt, Wr
 from mpca.wire.messages import Begin, Install, Members, SnapshotRequest, Stop
 from mpca.wire.orders import Frozen, Late, Rediscovered
 
-__all__ = ["Node"]
+__all__ = ["Node", "Reports"]
 
 _BEGIN = Begin()
 

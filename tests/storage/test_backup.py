@@ -151,7 +151,7 @@ def test_the_format_is_the_packages_own(shapes: dict[str, tuple[type, list[int]]
 def test_the_format_refuses_what_it_cannot_say() -> None:
     with pytest.raises(ValueError, match="dtype=complex64"):
         dump({"a": RawTensor("complex64", (1,), bytes(8))})
-    with pytest.raises(ValueError, match="not of its shape"):
+    with pytest.raises(ValueError, match="data do not fit the shape"):
         dump({"a": RawTensor("int8", (3,), bytes(2))})
     for data in (b"", b"\xff" * 8, dump({"a": RawTensor("int8", (3,), bytes(3))})[:-1]):
         with pytest.raises(ValueError, match="not a safetensors file"):
@@ -429,4 +429,4 @@ def test_hidden_and_foreign_names_are_not_backups() -> None:
     store.write("run/backups/notes.txt", b"")
     assert one.newest().passed_over == []
     one.write(state(2))
-    assert store.names("run/backups") == ["term-0001-cycle-00000001", "term-0001-cycle-00000002", "notes.txt"]
+    assert store.names("run/backups") == ["notes.txt", "term-0001-cycle-00000001", "term-0001-cycle-00000002"]

@@ -55,7 +55,7 @@ def test_hdfs_is_found_over_webhdfs_by_the_rendered_files(tmp_path: Path, monkey
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     assert webhdfs_of(Location.parse("hdfs:///a")).text == "webhdfs://nn1:9870/a"
     assert webhdfs_of(Location.parse("hdfs://nn1:8020/a")).text == "webhdfs://nn1:9870/a"
-    with pytest.raises(ConfigError, match=r"of hdfs://nn1:8020; write it as webhdfs://HOST:9870/path"):
+    with pytest.raises(ConfigError, match=r"is for hdfs://nn1:8020; write it as webhdfs://HOST:9870/path"):
         webhdfs_of(Location.parse("hdfs://other:8020/a"))
 
 
