@@ -26,6 +26,7 @@ class Starting:
         self._run = run
         self._held = False  # the source's executor holds the shard that is read
         self._sum: Sum | None = None  # made, and not taken by the shell
+        self._read_from: AgentId | None = None  # the incarnation whose x_0 is read
 
     def advance(self, now: float) -> Step:
         """Wait for hellos; when all have come, or enough of them in time, x_0 is read."""
@@ -55,7 +56,7 @@ class Starting:
         """The next order of the reading, or its end."""
         run, joining = self._run, self._run.joining
         source, shard = joining.source, joining.read
-        if source is None or source.state != AgentState.JOINING:
+        if source is None or source.id != self._read_from or source.state != AgentState.JOINING:
             if not self._choose_source():
                 run.enter(RunState.STARTING, "the agent whose x_0 was being read is gone", now)
             return Step([])
@@ -95,6 +96,8 @@ class Starting:
         self._run.joining.read = event.shard + 1
 
     def _choose_source(self) -> bool:
-        """Read from the first shard on; False: nobody is there to be read."""
-        self._held = False
-        return self._run.joining.choose_source()
+        """Read from the first shard on; False: nobody is there to be read. What was made of another agent's x_0 is dropped."""
+        self._held, self._sum = False, None
+        found = self._run.joining.choose_source()
+        self._read_from = None if self._run.joining.source is None else self._run.joining.source.id
+        return found

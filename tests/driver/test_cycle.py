@@ -26,7 +26,17 @@ from mpca.driver.events import (
     StopRequested,
     Tick,
 )
-from mpca.driver.instructions import CancelOrder, CutOff, End, Rediscover, StartAgent, SubmitOrder, Withdraw, Write
+from mpca.driver.instructions import (
+    AdoptInitial,
+    CancelOrder,
+    CutOff,
+    End,
+    Rediscover,
+    StartAgent,
+    SubmitOrder,
+    Withdraw,
+    Write,
+)
 from mpca.errors import LocalProtocolError
 from mpca.wire.orders import Download, Freeze, Part, Rediscovered, Reduce
 from tests.driver.support import Machine, hello, order_of, progress, written
@@ -58,6 +68,24 @@ def test_x0_is_read_from_the_first_agent_shard_by_shard_with_weight_one() -> Non
     assert reduces == [Reduce(cycle, cycle + 3, 8, [Part("e0", 1.0)]) for cycle in (-3, -2, -1)]
     assert order_of(out).begin == [E0, E1]
     assert machine.sums == 0
+
+
+def test_x0_is_of_one_agent_alone_though_the_first_source_dies_while_its_sum_is_made() -> None:
+    machine = Machine(agents=2)
+    machine.run(ExecutorReady("e0", "host0", 2))
+    machine.run(ExecutorReady("e1", "host1", 2))
+    machine.run(hello(0, x0="one"))
+    out = machine.run(hello(1, x0="other"))
+    for _ in range(3):  # shard 0 is frozen and summed, shard 1 is frozen
+        out = machine.run(machine.done(order_of(out), tau=0))
+    summing = order_of(out)
+    assert summing.reduce is not None
+    machine.run(AgentDied("e0", 0, 0, 100, 137, ""))
+    out = machine.run(machine.done(summing, tau=0))
+    assert not [one for one in out if isinstance(one, AdoptInitial)], "of an agent that is not the source any more"
+    again = order_of(out)
+    assert again.freeze is not None
+    assert (again.freeze.shard, again.freeze.agents) == (0, [["e1", 1, 0]])
 
 
 def test_an_agent_with_another_x0_takes_the_joint_model_before_it_begins() -> None:
