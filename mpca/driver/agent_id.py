@@ -8,5 +8,7 @@ __all__ = ["AgentId"]
 
 
 class AgentId(NamedTuple):
+    """An agent's number and its incarnation."""
+
     agent: int
     incarnation: int  # the first one is 0

@@ -1,9 +1,9 @@
 """Who trains where: executors, the places they offer, the agents on them, their incarnations and their deaths.
 
-A *place* is room for one agent on one executor (two of its cores). An agent that died is started again at its place, an
-agent whose executor is gone at any free place, each time as a new incarnation. The third death of a place within ten
-minutes quarantines it for ten minutes. Pure: events in, instructions out, the time is an argument. `states.py` has the
-states of an agent.
+A *place* is room for one agent on one executor (two of its cores). An agent that died starts again on its own executor if that
+has a free place. An agent whose executor is gone starts at any free place. Each start is a new incarnation. The third death on
+one executor within ten minutes quarantines that executor for ten minutes. Pure: events in, instructions out, the time is an
+argument. `now` is seconds of the machine's clock. `states.py` has the states of an agent.
 """
 
 from __future__ import annotations
@@ -30,24 +30,27 @@ __all__ = [
 log = logging.getLogger("mpca.agents")
 
 QUARANTINE_DEATHS = 3
-#: A rebased agent whose parameters cannot be used again this often within that many exchanges has an optimiser state that is.
+#: When an agent's parameters could not be used this often within that many exchanges, its optimiser state is to blame: the
+#: agent is started anew.
 UNUSABLE_TIMES = 3
 UNUSABLE_EXCHANGES = 10
 
 
 @dataclass(slots=True)
 class Agent:
+    """One agent, and the process that plays it now."""
+
     index: int
     state: AgentState = AgentState.ABSENT
     incarnation: int = -1  # the first one is 0
     executor: str | None = None
     host: str = ""
     pid: int = 0
-    since: float = 0.0  # when it came into this state
-    stepped: bool = False  # this incarnation has taken a step: what comes before the first one is behind it
-    why: str = ""  # it came into this state
+    since: float = 0.0  # seconds of the machine: when the agent came into this state
+    stepped: bool = False  # this incarnation has taken an update: its data are loaded, and what had to be compiled is
+    why: str = ""  # why the agent came into this state
     lost: str = ""  # why its last incarnation was lost
-    told: bool = False  # that this incarnation was lost, by a record
+    told: bool = False  # a record says already that this incarnation was lost
     unusable_at: list[int] = field(default_factory=list)  # exchanges at which this incarnation's parameters could not be used
 
     @property
@@ -56,11 +59,14 @@ class Agent:
 
     @property
     def key(self) -> list[Any]:
+        """[executor, agent, incarnation]: how an order names a process."""
         return [self.executor, self.index, self.incarnation]
 
 
 @dataclass(slots=True)
 class Executor:
+    """An executor of the cluster. `deaths` has the times (seconds of the machine) of newest deaths there."""
+
     name: str
     host: str
     places: int
@@ -69,7 +75,12 @@ class Executor:
 
 
 class AgentTable:
-    """See the module's text. `wanted` agents, at most `per_executor` on one executor."""
+    """See the module's text.
+
+    Args:
+        wanted: agents of the run.
+        per_executor: how many of them one executor may have.
+    """
 
     def __init__(self, wanted: int, per_executor: int) -> None:
         self.agents = [Agent(index) for index in range(wanted)]
@@ -82,24 +93,31 @@ class AgentTable:
     # ---- questions ---------------------------------------------------------------------------------------------------
 
     def in_state(self, *states: AgentState) -> Iterator[Agent]:
+        """Agents in one of these states, by number."""
         return (agent for agent in self.agents if agent.state in states)
 
     def count(self, *states: AgentState) -> int:
+        """How many agents are in one of these states."""
         return sum(1 for agent in self.agents if agent.state in states)
 
     def find(self, who: AgentId) -> Agent | None:
-        """The agent, if this incarnation is the current one: the fence against whatever an older one still says."""
+        """The agent if this incarnation is the current one, else None: the fence against what older ones still say."""
         if not 0 <= who.agent < len(self.agents):
             return None
         found = self.agents[who.agent]
         return found if found.incarnation == who.incarnation and found.state != AgentState.ABSENT else None
 
     def is_late(self, who: AgentId) -> bool:
+        """Whether this incarnation is the current one, and LATE."""
         found = self.find(who)
         return found is not None and found.state == AgentState.LATE
 
     def why_unasked(self, agent: Agent) -> str:
-        """Why an agent is asked for no contribution, for a record: its state, and what brought it there."""
+        """Why an agent is not asked for a contribution, in words for a record.
+
+        Returns:
+            Its state, and what brought it there.
+        """
         if agent.state == AgentState.ABSENT:
             return f"absent: {agent.lost or agent.why or 'no executor has a place for it'}"
         if agent.state == AgentState.STARTING:
@@ -117,12 +135,34 @@ class AgentTable:
     # ---- executors ---------------------------------------------------------------------------------------------------
 
     def executor_ready(self, name: str, host: str, cores: int, now: float) -> list[Instruction]:
+        """An executor has come. It offers a place for every two of its cores, up to `per_executor`.
+
+        Args:
+            name: its id in the cluster.
+            host: where it runs.
+            cores: task slots that it offers.
+            now: seconds of the machine.
+
+        Returns:
+            StartAgent for each absent agent that has a place now.
+        """
         if name in self.executors:
             return []
         self.executors[name] = Executor(name, host, min(cores // 2, self._per_executor))
         return self.fill(now)
 
     def executor_lost(self, name: str, reason: str, now: float, refill: bool = True) -> list[Instruction]:
+        """An executor is gone, and its agents with it.
+
+        Args:
+            name: its id in the cluster.
+            reason: why, for the records.
+            now: seconds of the machine.
+            refill: whether absent agents start elsewhere at once.
+
+        Returns:
+            A record for each agent that was lost, then StartAgent for those that have a place.
+        """
         if self.executors.pop(name, None) is None:
             return []
         out: list[Instruction] = []
@@ -132,7 +172,14 @@ class AgentTable:
         return out + self.fill(now) if refill else out
 
     def fill(self, now: float) -> list[Instruction]:
-        """Start absent agents wherever a place is free and not quarantined."""
+        """Start absent agents wherever a place is free and its executor is not quarantined.
+
+        Args:
+            now: seconds of the machine.
+
+        Returns:
+            One StartAgent for each of them.
+        """
         out: list[Instruction] = []
         for agent in self.agents:
             if agent.state != AgentState.ABSENT:
@@ -159,6 +206,17 @@ class AgentTable:
     # ---- agents ------------------------------------------------------------------------------------------------------
 
     def hello(self, who: AgentId, host: str, pid: int, now: float) -> list[Instruction]:
+        """A process that was started says hello: its agent is JOINING.
+
+        Args:
+            who: the process.
+            host: where it runs.
+            pid: its number on that host.
+            now: seconds of the machine.
+
+        Returns:
+            A record; nothing when the incarnation is old or has said hello before.
+        """
         found = self.find(who)
         if found is None or found.state != AgentState.STARTING:
             return []
@@ -169,6 +227,17 @@ class AgentTable:
         return [self.record(found, event)]
 
     def died(self, who: AgentId, reason: str, now: float) -> list[Instruction]:
+        """The process of an agent has ended, and its executor lives. The death counts against the executor.
+
+        Args:
+            who: the process.
+            reason: how it ended, for the record.
+            now: seconds of the machine.
+
+        Returns:
+            A record, and StartAgent for each absent agent that has a place; nothing when the incarnation is old or has
+            finished.
+        """
         found = self.find(who)
         if found is None or found.state == AgentState.FINISHED:
             return []
@@ -183,7 +252,7 @@ class AgentTable:
         return out + self.fill(now)
 
     def trains(self, who: AgentId, now: float) -> None:
-        """The agent has taken a step."""
+        """The agent has taken an update at `now` (seconds of the machine)."""
         found = self.find(who)
         if found is None:
             return
@@ -192,7 +261,17 @@ class AgentTable:
             self.move(found, AgentState.ACTIVE, now, "first update")
 
     def late(self, who: AgentId, reason: str, now: float, gone: bool = False) -> list[Instruction]:
-        """`gone`: its process has ended."""
+        """An ACTIVE agent has not done in time what it was asked for.
+
+        Args:
+            who: the process.
+            reason: what it did not do, for the record.
+            now: seconds of the machine.
+            gone: whether its process has ended. Then the news of its death is on its way, and the record is written for that.
+
+        Returns:
+            A record, or nothing.
+        """
         found = self.find(who)
         if found is None or found.state != AgentState.ACTIVE:
             return []
@@ -204,6 +283,16 @@ class AgentTable:
         return [self.record(found, "lost", reason)]
 
     def back(self, who: AgentId, now: float, reason: str) -> list[Instruction]:
+        """A LATE agent has answered after all: it is ACTIVE.
+
+        Args:
+            who: the process.
+            now: seconds of the machine.
+            reason: what it answered, for the record.
+
+        Returns:
+            A record if one said that the agent was lost.
+        """
         found = self.find(who)
         if found is None or found.state != AgentState.LATE:
             return []
@@ -212,9 +301,19 @@ class AgentTable:
         return [self.record(found, "rediscovered", reason)] if told else []
 
     def unusable(self, agent: Agent, exchange: int, now: float, what: str) -> list[Instruction]:
-        """Its parameters are `what`. It takes the joint model as its own; the third time it is started anew.
+        """The agent's parameters cannot enter a sum. The agent takes the joint model as its own; the third time it starts anew.
 
-        On the same executor, whose registry ends the older incarnation; and no death of the place, which is well.
+        It starts on the same executor, whose registry ends the older incarnation. This is no death of the executor, which is
+        well.
+
+        Args:
+            agent: whose parameters they are.
+            exchange: number of the exchange, over all shards.
+            now: seconds of the machine.
+            what: what is wrong with them, such as "not finite".
+
+        Returns:
+            Nothing; at a new start a record and StartAgent.
         """
         agent.unusable_at = [k for k in agent.unusable_at if exchange - k < UNUSABLE_EXCHANGES] + [exchange]
         if len(agent.unusable_at) < UNUSABLE_TIMES:
@@ -225,6 +324,11 @@ class AgentTable:
         return [*self._lost(agent, reason, now), self._start(agent, place, now)]
 
     def finished(self, who: AgentId, now: float) -> list[Instruction]:
+        """The agent's train function has returned.
+
+        Returns:
+            A record; nothing when the incarnation is old or has finished before.
+        """
         found = self.find(who)
         if found is None or found.state == AgentState.FINISHED:
             return []
@@ -232,7 +336,11 @@ class AgentTable:
         return [self.record(found, "finished")]
 
     def hold_again(self, who: AgentId, executor: str) -> list[Instruction]:
-        """A holding job ended but the process lives: a new holding job takes it up, optimiser undisturbed."""
+        """A holding job ended, but the process lives: a new holding job takes hold of it, and its optimiser notices nothing.
+
+        Returns:
+            StartAgent for the same incarnation, and a record.
+        """
         found = self.find(who)
         if found is None or found.state == AgentState.FINISHED:
             return []
@@ -244,7 +352,13 @@ class AgentTable:
     # ---- inside ------------------------------------------------------------------------------------------------------
 
     def move(self, agent: Agent, state: AgentState, now: float, reason: str) -> None:
-        """One agent into another state, at `now` (seconds).
+        """Move one agent to another state.
+
+        Args:
+            agent: who moves.
+            state: where to.
+            now: seconds of the machine.
+            reason: why, for the log and for `why_unasked`.
 
         Raises:
             LocalProtocolError: the move is illegal; nothing was changed.
@@ -273,6 +387,7 @@ class AgentTable:
 
     @staticmethod
     def record(agent: Agent, event: str, reason: str = "") -> Write:
+        """A record of kind `agent`: what happened to an agent, and in which process."""
         return Write(
             "agent",
             {

@@ -1,7 +1,7 @@
 """Backups beside training: the objective `DumpModel` (section 5.3), written by one thread so that no cycle waits.
 
-What a backup holds is `storage.backup`'s; when one is due is the runner's. A backup that cannot be written costs a record
-that says so, and training goes on; the one before stays.
+`storage.backup` says what a backup holds, the runner says when one is due. When a backup cannot be written, a record says so,
+training goes on, and the backup before stays.
 """
 
 from __future__ import annotations
@@ -22,7 +22,15 @@ log = logging.getLogger("mpca.backup")
 
 
 class BackupWriter:
-    """One backup at a time. The runner's thread calls everything; the writing thread sees copies only."""
+    """One backup at a time. The runner's thread calls everything; the writing thread sees copies only.
+
+    Args:
+        backups: where they are written.
+        run: id of the run.
+        term: number of the driver's attempt.
+        seed: of the run.
+        software: versions of what computes, by name.
+    """
 
     def __init__(self, backups: Backups, run: str, term: int, seed: int, software: dict[str, str]) -> None:
         self._backups, self._run, self._term = backups, run, term
@@ -33,10 +41,18 @@ class BackupWriter:
 
     @property
     def busy(self) -> bool:
+        """Whether one is being written."""
         return self._writing is not None and not self._writing.done()
 
     def submit(self, joint: JointModel, cycle: int, progress: dict[str, Any], data: dict[str, Any]) -> None:
-        """Write the joint model as it is now, as of the end of `cycle - 1`."""
+        """Write the joint model as it is now, as of the end of `cycle - 1`. Waits for the backup before this one.
+
+        Args:
+            joint: the joint model; its numbers are copied here.
+            cycle: the first cycle of a run that goes on from this backup.
+            progress: what a later attempt needs besides the model (`Runner.progress`).
+            data: where agents are in the data (`Machine.position`).
+        """
         self._collect(wait=True)
         state = BackupState(
             layout=joint.layout,
@@ -56,13 +72,17 @@ class BackupWriter:
         self._writing = self._thread.submit(self._write, state)
 
     def poll(self) -> list[dict[str, Any]]:
-        """Fields of `records.BackupRecord` for each backup that ended since."""
+        """Take the results of the backups that have ended.
+
+        Returns:
+            Fields of `records.BackupRecord`, one dictionary for each.
+        """
         self._collect(wait=False)
         done, self._done = self._done, []
         return done
 
     def close(self, timeout_s: float) -> None:
-        """Let the one that is being written end, but not for ever."""
+        """Let the backup that is being written end, for `timeout_s` seconds at most."""
         if self._writing is not None:
             try:
                 self._done.append(self._writing.result(timeout_s))

@@ -1,8 +1,8 @@
-"""What an exchange needs of a JVM's heap, computed before it is needed: a block that was evicted is a failed cycle.
+"""How much of a JVM's heap an exchange needs, computed before the run needs it: an evicted block fails its cycle.
 
 Spark gives blocks 0.6 of the heap less 300 MiB (spark.memory.fraction). Measured with the prototype of this engine: an
 executor holds its frozen parts of two cycles and the pieces of a broadcast or two; the driver the chunks of a sum and its
-broadcasts. Parameters themselves lie with the agents, in memory that is no heap.
+broadcasts. The parameters themselves lie with the agents, outside the heap.
 """
 
 from __future__ import annotations
@@ -17,35 +17,51 @@ __all__ = ["check_heaps", "driver_heap", "executor_heap"]
 _RESERVED = 300 << 20
 _FRACTION = 0.6
 # In shards: an executor's parts of this cycle and the next, one broadcast that arrives, one that is superseded, and one that
-# is kept for somebody who is late with it.
+# is kept for an agent that is late with it.
 _EXECUTOR_SHARDS = 5
-# In shards, beside the joint model for joiners: a sum, broadcasts of this cycle and the next, and one that somebody is late
+# In shards, beside the joint model for joiners: a sum, broadcasts of this cycle and the next, and one that an agent is late
 # with.
 _DRIVER_SHARDS = 4
 
 
 def executor_heap(shard_bytes: int, agents: int) -> int:
-    """Bytes of heap that an executor with so many agents needs, for shards of at most `shard_bytes`.
+    """Heap that an executor needs. With several agents it holds their snapshots beside their sum.
 
-    With several agents their own yields are held beside their sum.
+    Args:
+        shard_bytes: size of the largest shard.
+        agents: how many the executor has.
+
+    Returns:
+        Bytes.
     """
     shards = _EXECUTOR_SHARDS + (2 * agents if agents > 1 else 0)
     return _RESERVED + int(shards * shard_bytes / _FRACTION)
 
 
 def driver_heap(shard_bytes: int, model_bytes: int) -> int:
-    """Bytes of heap that the driver's JVM needs."""
+    """Heap that the driver's JVM needs.
+
+    Args:
+        shard_bytes: size of the largest shard.
+        model_bytes: size of all shards.
+
+    Returns:
+        Bytes.
+    """
     return _RESERVED + int((_DRIVER_SHARDS * shard_bytes + model_bytes) / _FRACTION)
 
 
 def check_heaps(bounds: list[int], agents_per_executor: int, executor_bytes: int, driver_bytes: int) -> str:
-    """One line that says what is needed of what is there.
+    """Compare the heaps that are needed with those that are there.
 
     Args:
         bounds: shard edges in elements of 4 bytes.
         agents_per_executor: agents in one executor.
         executor_bytes: heap of an executor.
         driver_bytes: heap of the driver's JVM.
+
+    Returns:
+        One line that names both.
 
     Raises:
         ConfigError: a heap is too small; says which, what it needs, and what to set.

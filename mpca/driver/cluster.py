@@ -1,7 +1,7 @@
 """The port to whatever holds the agents: Spark executors (`spark.cluster`) or a simulated network (`sim.cluster`).
 
-Calls return at once; what comes of them arrives as events from `poll`. Nothing here assumes that the joint model is one array:
-sums and broadcasts go by shard.
+Calls return at once; their results arrive as events from `poll`. Nothing here assumes that the joint model is one array:
+there is one sum and one broadcast for each shard.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["AgentSpec", "Cluster"]
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """What an agent process is started with. `start` is the packed Start message but for agent and incarnation."""
+    """What an agent process is started with. `start` is the packed Start message, without agent and incarnation."""
 
     python: str  # interpreter
     env: dict[str, str]
@@ -30,23 +30,50 @@ class Cluster(Protocol):
     """See the module's text."""
 
     def start_agent(self, agent: int, incarnation: int, executor: str, spec: AgentSpec) -> None:
-        """Submit the holding job of one agent, pinned to `executor`. Events: AgentHello, AgentDied, HoldEnded, ..."""
+        """Submit the holding job of one agent, pinned to one executor. Events: AgentHello, AgentDied, HoldEnded, ...
+
+        Args:
+            agent: its number.
+            incarnation: of the process; when that one lives, the job takes hold of it.
+            executor: id of the executor.
+            spec: what the process is started with.
+        """
         ...
 
     def submit(self, order: Order) -> None:
-        """Events: OrderDone, or OrderFailed at the first failed task; Acknowledged for its downloads."""
+        """Run an order as a job. Events: OrderDone, or OrderFailed at the first failed task; Acknowledged for its downloads."""
         ...
 
     def cancel(self, order: int, reason: str) -> None:
-        """End a job that is over its deadline; OrderFailed follows."""
+        """End a job that is over its deadline; OrderFailed follows.
+
+        Args:
+            order: number of the order.
+            reason: why, for the event.
+        """
         ...
 
     def take_sum(self, order: int, length: int) -> np.ndarray:
-        """The sum that a finished order's reduce made: float32, a copy. Frees it in the cluster."""
+        """Take the sum that a finished order's reduce made, and free it in the cluster.
+
+        Args:
+            order: number of the order.
+            length: bytes of the shard.
+
+        Returns:
+            float32[length / 4], a copy.
+        """
         ...
 
     def publish(self, vector: np.ndarray) -> int:
-        """Make a broadcast of float32 `vector` ready for download; returns its id (unique in the run)."""
+        """Make a broadcast ready for download.
+
+        Args:
+            vector: float32, one shard.
+
+        Returns:
+            Its number, unique in the run.
+        """
         ...
 
     def withdraw(self, broadcast: int) -> None:
@@ -58,9 +85,13 @@ class Cluster(Protocol):
         ...
 
     def poll(self, timeout_s: float) -> list[ClusterEvent]:
-        """Events since the last call, oldest first; waits up to `timeout_s` for the first."""
+        """Take the events since the last call; wait up to `timeout_s` seconds for the first.
+
+        Returns:
+            Events, oldest first.
+        """
         ...
 
     def close(self) -> None:
-        """Kill what is left and free everything; safe to call twice."""
+        """Kill what is left and free everything. It is safe to call this twice."""
         ...

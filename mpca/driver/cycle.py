@@ -1,16 +1,23 @@
 """The driver's machine of cycles: which order goes out when, who is in it, what a failure changes.
 
-It opens nothing, reads no clock and holds no parameters: `handle(event, now)` returns instructions for the shell. The states of
-a run and of its agents are in `states.py`. Here each event is handed to whom it concerns; what comes next is decided by
-`starting.py`, `exchange.py` (one cycle after the other) and `stopping.py`; what follows a failed order by `failures.py`.
+The machine opens nothing, reads no clock and holds no parameters: `handle(event, now)` returns instructions for the shell. The
+states of a run and of its agents are in `states.py`. This file hands each event to the part that it concerns. `starting.py`,
+`exchange.py` (one cycle after the other) and `stopping.py` decide what comes next; `failures.py` decides what follows a failed
+order.
 
-Irregular flow. *A job fails*: the executors known to be lost are left out and the same cycle is submitted again; frozen
-snapshots make that free. Nobody known to be lost after a moment's grace: the executor that failed is left out as late, and
-asked again by rediscovery. *Bytes of an executor are damaged twice*: it is left out at once, of all ranges, and asked again
-only after `BARRED_S`. *An agent is late*: it was not frozen at the deadline; it is in nothing until it answers.
-*Fewer than `min_agents`*: no order that commits goes out, PAUSED says why, and the cycle begins again with a new freeze
-(idempotent for those frozen already). *A snapshot is not finite*, or moved further than the norm limit allows (`norms.py`): it
-never enters; its agent takes the joint model as its own. *An agent joins*: see `joining.py`.
+Irregular flow:
+
+* *A job fails*: the driver leaves out the executors that are known to be lost and submits the same cycle again; frozen
+  snapshots make that free. When no executor is known to be lost after a moment's grace, the driver leaves out the executor
+  that failed, as late, and asks it again by rediscovery.
+* *Bytes of an executor are damaged twice*: the driver leaves that executor out of all ranges at once, and asks it again only
+  after `BARRED_S`.
+* *An agent is late*: its snapshot was not frozen at the deadline. It is in no order until it answers.
+* *Fewer than `min_agents`*: no order that commits goes out. PAUSED says why, and the cycle begins again with a new freeze,
+  which changes nothing for agents that are frozen already.
+* *A snapshot is not finite*, or moved further than the norm limit allows (`norms.py`): it never enters a sum. Its agent takes
+  the joint model as its own.
+* *An agent joins*: see `joining.py`.
 """
 
 from __future__ import annotations
@@ -61,7 +68,13 @@ __all__ = ["CycleMachine"]
 
 
 class CycleMachine:
-    """See the module's text, and `machine.Machine` for what it shows."""
+    """See the module's text; `machine.Machine` documents what it shows.
+
+    Args:
+        shape: what does not change during the run.
+        table: its agents, all absent.
+        now: seconds of the machine's clock, at which the run is made.
+    """
 
     def __init__(self, shape: RunShape, table: AgentTable, now: float) -> None:
         self.run = Run(shape, table, now)
@@ -101,10 +114,17 @@ class CycleMachine:
         }
 
     def handle(self, event: Event, now: float) -> list[Instruction]:
-        """Apply one event at time `now` (seconds, monotonic) and say what to do next. A closed run hears on, and does nothing.
+        """Apply one event and say what to do next. A closed run accepts events, and does nothing.
+
+        Args:
+            event: what happened.
+            now: when, in seconds of a monotonic clock.
+
+        Returns:
+            Instructions for the shell, in the order in which it must carry them out.
 
         Raises:
-            LocalProtocolError: this is no event of `Event`, or an illegal move; that changed nothing.
+            LocalProtocolError: this is no event of `Event`, or an illegal move. The move changed nothing.
         """
         handler = self._handlers.get(type(event))
         if handler is None:
@@ -242,7 +262,7 @@ class CycleMachine:
         if found is None or found.state == AgentState.FINISHED:
             return []
         self.run.finishing.ended(event.id, f"raised {event.error}")
-        # it ends by itself: a stop need not wait for it
+        # the process ends by itself: a stop need not wait for it
         self.run.table.move(found, AgentState.ABSENT, now, event.error)
         where = f"agent {event.agent} (host {event.host}, executor {event.executor})"
         why = f"{where} raised {event.error}\n{event.traceback}"

@@ -1,4 +1,4 @@
-"""What the record of a cycle will say, gathered while the cycle goes on."""
+"""Gathers what the record of a cycle will say, while the cycle goes on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["CycleRecordBuilder"]
 
 @dataclass(slots=True)
 class CycleRecordBuilder:
-    """What the record of the current cycle will say."""
+    """What the record of the current cycle will say. Times are seconds of the machine; sizes are bytes."""
 
     contributors: dict[int, dict[str, int]] = field(default_factory=dict)
     left_out: dict[int, str] = field(default_factory=dict)
@@ -20,7 +20,16 @@ class CycleRecordBuilder:
     pauses: dict[int, list[float]] = field(default_factory=dict)
 
     def line(self, cycle: int, shard: int, numbers: tuple[float, float, float]) -> dict[str, Any]:
-        """Fields of `records.CycleRecord`; `numbers` are alpha, beta and gamma."""
+        """Make the record's fields.
+
+        Args:
+            cycle: its number.
+            shard: the shard that it exchanges.
+            numbers: alpha, beta and gamma of the exchange.
+
+        Returns:
+            Fields of `records.CycleRecord`.
+        """
         alpha, beta, gamma = numbers
         return {
             "cycle": cycle,
@@ -37,11 +46,19 @@ class CycleRecordBuilder:
         }
 
     def mean_tau(self) -> float:
-        """Of those whose updates count; 0 when nobody's do."""
+        """Mean number of updates of the contributors that made any; 0 when none did."""
         taus = [one["tau"] for one in self.contributors.values() if one["tau"] > 0]
         return sum(taus) / max(1, len(taus))
 
     def stretch(self, stage: str, shard: int, start: float, end: float) -> None:
+        """Extend a stage of the cycle so that it covers a span of time.
+
+        Args:
+            stage: "reduce", "prepare" or "broadcast".
+            shard: the shard that the stage moves.
+            start: seconds of the machine.
+            end: seconds of the machine.
+        """
         known = self.stages.get(stage)
         if known is None:
             self.stages[stage] = {"shard": shard, "start": start, "end": end}

@@ -8,7 +8,8 @@
                                                                     v
                                                 Broadcasting --order done--> Delivering --acknowledged--> BetweenCycles
 
-An order that fails goes out again in the same state. A sum is *made*, then prepared and *published*, then a *download*:
+An order that fails goes out again in the same state. A sum is first *made*, then prepared and *published*, then it is a
+*download*:
 
     three phases   published in the next cycle, downloaded in the one after that
     two phases     published at the end of its cycle, downloaded in the next
@@ -26,15 +27,15 @@ __all__ = ["BetweenCycles", "Broadcasting", "CycleState", "Delivering", "Reduced
 
 @dataclass(slots=True)
 class BetweenCycles:
-    """No cycle is under way. Orders that belong to none may be: begin, a freeze, a read of local tensors."""
+    """No cycle is under way. Orders that belong to no cycle may be out: begin, a freeze, a read of local tensors."""
 
-    made: Sum | None = None  # of the cycle before, with three phases: prepared beside the next reduction
+    made: Sum | None = None  # with three phases, the sum of the cycle before: it is prepared beside the next reduction
     published: PublishedShard | None = None  # goes out with the next cycle
 
 
 @dataclass(slots=True)
 class Reducing:
-    """The order that sums this cycle's snapshots is out, or goes out again."""
+    """The order that sums this cycle's snapshots is out, or goes out again after a failure."""
 
     download: PublishedShard | None  # on its way beside the reduction
     published: PublishedShard | None  # prepared meanwhile: goes out with the next cycle
@@ -43,9 +44,9 @@ class Reducing:
 
 @dataclass(slots=True)
 class Reduced:
-    """The sum is made, and the download has not been acknowledged by all."""
+    """The sum is made. Some agents may not have acknowledged the download yet."""
 
-    made: Sum | None  # not prepared yet; None: prepared, or nobody took an update and nothing was summed
+    made: Sum | None  # not prepared yet; None: it is prepared, or no agent took an update and nothing was summed
     download: PublishedShard | None
     published: PublishedShard | None
     deadline: float
@@ -53,7 +54,7 @@ class Reduced:
 
 @dataclass(slots=True)
 class Broadcasting:
-    """With one phase: the order that says what to download is out, or goes out again."""
+    """With one phase: the order that says what to download is out, or goes out again after a failure."""
 
     download: PublishedShard | None  # None: the method never broadcasts
     deadline: float
@@ -61,7 +62,7 @@ class Broadcasting:
 
 @dataclass(slots=True)
 class Delivering:
-    """With one phase: that order is done, and the download has not been acknowledged by all."""
+    """With one phase: that order is done. Some agents may not have acknowledged the download yet."""
 
     download: PublishedShard | None
     deadline: float

@@ -1,7 +1,8 @@
 """Writes the driver's orders, knows the one in flight, and holds a failed one until it may go out again.
 
-One job at a time: an executor has one core for orders, and two jobs in flight hung the prototype. Which order is right is
-decided in `cycle.py`; this file knows how to write it down and what became of it.
+One job at a time: an executor has one core for orders, and two jobs in flight hung the prototype. Other files decide which
+order comes next (`cycle.py` names them); this file knows how to write it and what became of it. `now` is seconds of the
+machine's clock.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NO_CYCLE = -(1 << 30)
 
 @dataclass(slots=True)
 class Draft:
-    """What an order is to do; the dispatcher adds who does it and what else is due."""
+    """What an order is to do. The dispatcher adds who does it, and what else is due."""
 
     description: str
     reduce: Reduce | None = None
@@ -43,7 +44,7 @@ class Draft:
 
 @dataclass(slots=True)
 class InFlight:
-    """An order is out; its deadline is in machine time."""
+    """An order is out; its deadline is in seconds of the machine."""
 
     order: Order
     cancelled: bool = False
@@ -51,7 +52,7 @@ class InFlight:
 
 @dataclass(slots=True)
 class Failed:
-    """An order failed, and waits for its cause to be known."""
+    """An order failed. It waits until its cause is known."""
 
     order: Order
     event: OrderFailed
@@ -59,21 +60,27 @@ class Failed:
 
 
 class OrderDispatcher:
-    """Orders of one run."""
+    """Orders of one run.
+
+    Args:
+        shape: what does not change during the run.
+        table: its agents.
+        readers: who reads the data; orders bring the agents what changed.
+    """
 
     def __init__(self, shape: RunShape, table: AgentTable, readers: Readers) -> None:
         self._state: InFlight | Failed | None = None
         self._shape, self._table, self._readers = shape, table, readers
         self._serial = 0
         self._asked: dict[int, set[str]] = {}  # broadcast -> executors that were asked to fetch it
-        # Withdrawn broadcasts, each with executors that have to hear of it: one that is late hears no order, and would go on
-        # trying to fetch what is gone, and nothing after it.
+        # Withdrawn broadcasts, each with the executors that must hear of it. A late executor hears no order: it would go on
+        # fetching a broadcast that is gone, and fetch nothing after it.
         self._waste: dict[int, set[str]] = {}
-        self.unasked: dict[int, str] = {}  # why the others are not in the newest freeze
+        self.unasked: dict[int, str] = {}  # agents that are not in the newest freeze, and why
 
     @property
     def job(self) -> Order | None:
-        """The order in flight."""
+        """The order in flight; None: none is."""
         return self._state.order if isinstance(self._state, InFlight) else None
 
     @property
@@ -82,7 +89,16 @@ class OrderDispatcher:
         return self._state is None
 
     def submit(self, draft: Draft, cycle: int, now: float) -> list[Instruction]:
-        """One order on every executor that has an agent, with begins, joiners and clean-up in it."""
+        """Write one order for every executor that has an agent, with begins, joiners and clean-up in it.
+
+        Args:
+            draft: what the order is to do.
+            cycle: the cycle that it belongs to, or the next one.
+            now: seconds of the machine; the order's deadline is `RunShape.deadline_s` later.
+
+        Returns:
+            SubmitOrder; nothing when no executor is there.
+        """
         living = [a for a in self._table.in_state(*LIVING) if a.executor in self._table.executors]
         begin = [a.key for a in living if a.state == AgentState.READY] if draft.begin else []
         for agent in living:
@@ -120,7 +136,7 @@ class OrderDispatcher:
         return [SubmitOrder(order)]
 
     def _heard(self, order: Order) -> None:
-        """The order tells its executors of the waste; for those that fail, `keep_failed` takes it back."""
+        """The order tells its executors of the waste. If the order fails, `keep_failed` puts the waste back."""
         left = {
             one: {name for name in names if name in self._table.executors and name not in order.executors}
             for one, names in self._waste.items()
@@ -146,55 +162,83 @@ class OrderDispatcher:
         return downloads
 
     def drop(self, broadcasts: list[PublishedShard]) -> list[Instruction]:
-        """Withdraw broadcasts here; executors forget them with the next order that they hear."""
+        """Withdraw broadcasts on the driver; executors forget them with the next order that they hear.
+
+        Returns:
+            One Withdraw for each.
+        """
         for one in broadcasts:
             self._waste[one.broadcast] = self._asked.pop(one.broadcast, set())
         return [Withdraw(one.broadcast) for one in broadcasts]
 
     def done(self, order: int) -> Order | None:
-        """The order in flight, if it is this one; it is no longer in flight."""
+        """Take the order in flight if it has this number.
+
+        Returns:
+            The order, which is no longer in flight; None: another one is, or none.
+        """
         job = self.job
         return self.abandon() if job is not None and job.order == order else None
 
     def abandon(self) -> Order | None:
-        """Whatever becomes of the order in flight is of no interest any more."""
+        """Take the order in flight, if there is one: nobody waits for its outcome any more."""
         job = self.job
         if job is not None:
             self._state = None
         return job
 
     def cancel(self, reason: str) -> list[Instruction]:
+        """End the order in flight; OrderFailed follows. The second call for an order does nothing.
+
+        Args:
+            reason: why, for the event and the log.
+
+        Returns:
+            CancelOrder, or nothing.
+        """
         if not isinstance(self._state, InFlight) or self._state.cancelled:
             return []
         self._state.cancelled = True
         return [CancelOrder(self._state.order.order, reason)]
 
     def overdue(self, now: float) -> bool:
+        """Whether the order in flight is `CANCEL_AFTER_S` past its deadline at `now` (seconds of the machine)."""
         job = self.job
         return job is not None and now > job.deadline + CANCEL_AFTER_S
 
     # ---- after a failure -------------------------------------------------------------------------------------------
 
     def keep_failed(self, event: OrderFailed, order: Order, now: float) -> None:
-        """Known losses explain a failure at once; otherwise news of one may be on its way."""
-        for _, agent, incarnation in order.begin:  # whether it heard is not known, and it may be told twice
+        """Keep a failed order until its cause is known. A known loss explains it at once; else news of one may be on its way.
+
+        Args:
+            event: how the order failed.
+            order: the order, which `done` gave.
+            now: seconds of the machine; the grace is `LOSS_NEWS_S`.
+        """
+        for _, agent, incarnation in order.begin:  # nobody knows whether the agent heard; it may be told twice
             found = self._table.find(AgentId(agent, incarnation))
             if found is not None and found.state == AgentState.BEGUN:
                 self._table.move(found, AgentState.READY, now, "the order that said begin failed")
-        for broadcast in order.forget_broadcasts:  # nor whether it heard of the waste
+        for broadcast in order.forget_broadcasts:  # nor whether the executors heard of the waste
             self._waste.setdefault(broadcast, set()).update(order.executors)
         self._state = Failed(order, event, now if event.damages or self.lost_one(order) else now + LOSS_NEWS_S)
 
     def lost_one(self, order: Order) -> bool:
+        """Whether an executor of this order is gone."""
         return any(name not in self._table.executors for name in order.executors)
 
     def heard_of_a_loss(self, now: float) -> None:
-        """The news that a failed order was waiting for."""
+        """An executor was lost at `now` (seconds of the machine): this is the news that a failed order waits for."""
         if isinstance(self._state, Failed):
             self._state.again_at = now
 
     def take_failed(self, now: float) -> Failed | None:
-        """The failed order, once its grace is over."""
+        """Take the failed order once its grace is over.
+
+        Returns:
+            The failed order; None: there is none, or it still waits at `now` (seconds of the machine).
+        """
         failed = self._state
         if not isinstance(failed, Failed) or now < failed.again_at:
             return None

@@ -1,6 +1,7 @@
 """Who has acknowledged a download, who is late with it, and the one download that outlives its cycle.
 
-An agent that is late alone (`PublishedShard.overdue`) may take its download until the deadline; the cycle ends without it.
+An agent that is late alone (`PublishedShard.overdue`) may take its download until the deadline; the cycle ends without that
+agent. `now` is seconds of the machine's clock.
 """
 
 from __future__ import annotations
@@ -20,10 +21,19 @@ class Downloads:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._owed: PublishedShard | None = None  # of an earlier cycle; somebody who is late alone still downloads it
+        self._owed: PublishedShard | None = None  # of an earlier cycle; an agent that is late alone still downloads it
 
     def acknowledged(self, one: PublishedShard | None, event: Acknowledged, now: float) -> bool:
-        """An executor has a broadcast for an agent; the answer says whether it is the cycle's."""
+        """An executor has a broadcast for an agent.
+
+        Args:
+            one: the download of the present cycle.
+            event: which executor has what, for whom.
+            now: seconds of the machine.
+
+        Returns:
+            Whether it is the download of the present cycle.
+        """
         key = event.id
         if self._owed is not None and event.broadcast == self._owed.broadcast:
             self._owed.acknowledged(key, now)
@@ -33,14 +43,23 @@ class Downloads:
         return True
 
     def missing(self, one: PublishedShard | None) -> list[Agent]:
-        """Agents that were told to download it and have not acknowledged it."""
+        """ACTIVE agents that were told to download it and have not acknowledged it."""
         if one is None or len(one.asked) == len(one.acked):
             return []
         missing = one.asked - one.acked
         return [a for a in self._run.table.in_state(AgentState.ACTIVE) if a.id in missing]
 
     def look(self, one: PublishedShard, deadline: float, now: float) -> list[Instruction]:
-        """Who does not acknowledge is late: all of them at the deadline (seconds of the machine), one alone sooner."""
+        """Declare agents late that do not acknowledge: all of them after the deadline, one alone sooner.
+
+        Args:
+            one: the download of the present cycle.
+            deadline: of that cycle, in seconds of the machine.
+            now: seconds of the machine.
+
+        Returns:
+            A record for each of them.
+        """
         out: list[Instruction] = []
         late, reason = self._run.late, "its download was not acknowledged in time"
         for agent in self.missing(one):
@@ -51,16 +70,24 @@ class Downloads:
         return out
 
     def end(self, one: PublishedShard | None, now: float) -> list[Instruction]:
-        """The cycle ends: its download is withdrawn, unless somebody who is late alone may still acknowledge it."""
+        """The cycle ends: withdraw its download, unless an agent that is late alone may still acknowledge it.
+
+        Returns:
+            Withdraw for each broadcast that nobody waits for.
+        """
         if one is None:
             return []
         done: PublishedShard | None = one
-        if self._owes(one, now):  # one at most: who is late with an older one is given up
+        if self._owes(one, now):  # one at most: agents that are late with an older one are given up
             done, self._owed = self._owed, one
         return self._run.orders.drop([done] if done is not None else [])
 
     def end_owed(self, now: float) -> list[Instruction]:
-        """Withdraw the older one once nobody owes its acknowledgement any more."""
+        """Withdraw the older download once no agent may acknowledge it any more.
+
+        Returns:
+            Withdraw, or nothing.
+        """
         if self._owed is None or self._owes(self._owed, now):
             return []
         owed, self._owed = self._owed, None

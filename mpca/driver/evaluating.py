@@ -1,13 +1,13 @@
 """What follows when the evaluator's process ends: it is started again, or the run goes on without evaluations.
 
-It ends by the kernel when memory is short, by a fault in a library, by a person. Training does not depend on it. Pure:
-events in, instructions out, the time is an argument::
+The kernel may end it when memory is short, a fault in a library may, or a person. Training does not depend on it. Pure: events
+in, instructions out, the time is an argument::
 
     ANSWERING --EvaluatorDied, the first or second in ten minutes--> ANSWERING   StartAgain
         |
         +------ the third in ten minutes ------> STOPPED   StopEvaluating; FailRun when nothing else can end the run
 
-Not for the user's function that raises: that is an error in the user's code, and ends the run.
+This file is not about a user's function that raises: that is an error in the user's code, and ends the run.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class EvaluatorDied:
 
 @dataclass(frozen=True, slots=True)
 class StartAgain:
-    """Ask for an evaluation after so many seconds, which starts the process."""
+    """Ask for an evaluation after so many seconds. That starts the process."""
 
     after_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class StopEvaluating:
-    """Evaluate no more in this attempt, and say why."""
+    """Evaluate nothing more in this attempt, and say why."""
 
     reason: str
 
@@ -55,7 +55,7 @@ class EvaluatorRule:
     """See the module's text.
 
     Args:
-        goals: of the run; which of them can end it without an evaluation is looked at.
+        goals: of the run. They say whether something other than an evaluation can end the run.
     """
 
     def __init__(self, goals: Goals) -> None:
@@ -64,7 +64,15 @@ class EvaluatorRule:
         self._deaths: list[float] = []
 
     def handle(self, event: EvaluatorDied, now: float) -> list[StartAgain | StopEvaluating | FailRun]:
-        """Apply one event at time `now` (seconds, monotonic) and say what to do next."""
+        """Apply one event and say what to do next.
+
+        Args:
+            event: the process has ended.
+            now: when, in seconds of a monotonic clock.
+
+        Returns:
+            StartAgain, or StopEvaluating, which FailRun may follow.
+        """
         assert self.state == "ANSWERING", f"{event} in state {self.state}"
         self._deaths = [death for death in self._deaths if now - death < EVALUATOR_DEATHS_S] + [now]
         if len(self._deaths) < MOST_DEATHS:

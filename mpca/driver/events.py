@@ -1,7 +1,7 @@
-"""What the driver's state machine is told: by the cluster that holds the agents, and by the shell that runs the machine.
+"""Events of the driver's state machine: from the cluster that holds the agents, and from the shell that runs the machine.
 
-`ClusterEvent` is what `Cluster.poll` returns, `Event` is what the machine takes. The
-shell keeps what agents print (`Output`) to itself. The JVM sends the cluster's events by these names, with these fields.
+`ClusterEvent` is what `Cluster.poll` returns, `Event` is what the machine takes. The shell keeps what agents print (`Output`)
+to itself. The JVM sends the cluster's events by these names, with these fields.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class AgentHello:
 
 @dataclass(frozen=True, slots=True)
 class AgentDied(_OfAgent):
-    """The process ended: by signal or exit code; not by an exception of the user's code (AgentFailedEvent)."""
+    """The process ended by a signal or with an exit code. An exception of the user's code is AgentFailedEvent."""
 
     executor: str
     agent: int
@@ -88,7 +88,7 @@ class AgentDied(_OfAgent):
 
     @property
     def reason(self) -> str:
-        """In one line: how it ended, and the last that it said, or what it crashed of and where.
+        """In one line: how the process ended, and its last words, or what crashed and where.
 
         A crash in C code leaves a dump (of `faulthandler`), whose last line is a list of modules.
         """
@@ -131,14 +131,14 @@ class AgentProgress(_OfAgent):
     function: str = LOOP  # as in wire.messages.Progress
     bad: list[list[str]] = field(default_factory=list)  # as in wire.messages.Progress
     bad_dropped: int = 0  # as in wire.messages.Progress
-    # What its executor adds, totals of this incarnation too:
-    data_read: int = 0  # bytes of files of HDFS that it read for the agent
-    data_remote: int = 0  # ... which came from another host
+    # The executor adds these totals of this incarnation:
+    data_read: int = 0  # bytes of files of HDFS that the executor read for the agent
+    data_remote: int = 0  # those of them that came from another host
 
 
 @dataclass(frozen=True, slots=True)
 class AgentBack(_OfAgent):
-    """An agent that had been late answered after all; its late yield was dropped on the executor."""
+    """An agent that had been late answered after all; its executor dropped the late snapshot."""
 
     executor: str
     agent: int
@@ -156,7 +156,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged(_OfAgent):
-    """Executor has the whole broadcast and handed it to `agent` (it lies in its slot, or waits for the slot)."""
+    """The executor has the whole broadcast and handed it to `agent`: it lies in the agent's slot, or waits for the slot."""
 
     broadcast: int
     executor: str
@@ -164,8 +164,8 @@ class Acknowledged(_OfAgent):
     incarnation: int
     start: float  # seconds of the driver's monotonic clock: download began
     end: float
-    bytes_in: int  # counted once an executor: 0 for its second agent
-    from_driver: int = 0  # of those, bytes that came from the driver itself
+    bytes_in: int  # that the executor received, counted once: 0 for its second agent
+    from_driver: int = 0  # those of them that came from the driver itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class OrderFailed:
     """The job was cancelled at its first failed task."""
 
     order: int
-    executor: str | None  # the executor that the failed task was pinned to, if known
+    executor: str | None  # to which the failed task was pinned, if that is known
     reason: str
     unfinished: list[str] = field(default_factory=list)  # executors of the order whose task had not ended
     damages: bool = False  # `executor` sent bytes whose checksum was wrong, twice: the same order would fail again
@@ -190,7 +190,7 @@ class OrderFailed:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorDamages:
-    """Bytes of an executor came damaged twice, and were had from elsewhere: no order failed by it."""
+    """Bytes of an executor came damaged twice. They came whole from elsewhere, so no order failed."""
 
     executor: str
     reason: str
@@ -198,7 +198,7 @@ class ExecutorDamages:
 
 @dataclass(frozen=True, slots=True)
 class HoldEnded(_OfAgent):
-    """A holding job ended; the agent may live on (cancelled, aborted, excluded): rediscover."""
+    """A holding job ended (cancelled, aborted, excluded). Its agent may live on: rediscovery tells."""
 
     agent: int
     incarnation: int
@@ -218,19 +218,19 @@ class AgentsFound:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed; deadlines are looked at."""
+    """Time has passed: the machine looks at its deadlines."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
     status: str  # "reached", "max_time", "max_cycles", "interrupted", "failed"
     reason: str
-    final: bool = False  # failed by the user's own error: another attempt would fail the same way
+    final: bool = False  # the user's own error is the cause: another attempt would fail the same way
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLocal:
-    """The shell wants the local tensors as an agent has them now; `Machine.local_reads` counts the answers."""
+    """The shell wants the local tensors that an agent has now; `Machine.local_reads` counts the reads that have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,20 +250,20 @@ class Prepared:
     version: int
     start: float
     end: float
-    moved: float = 0.0  # Euclidean distance that this took the joint model; 0 when nobody asks
-    size: float = 0.0  # Euclidean norm of the joint model's shard; 0 when nobody asks
+    moved: float = 0.0  # Euclidean distance that the joint model moved by it; 0 without a norm limit
+    size: float = 0.0  # Euclidean norm of the joint model's shard; 0 without a norm limit
 
 
 @dataclass(frozen=True, slots=True)
 class JointPublished:
-    """The joint model lies ready, shard by shard, for agents that take it as their own."""
+    """Every shard of the joint model is published for agents that take it as their own."""
 
     broadcasts: list[tuple[int, int, int, int]]  # (shard, broadcast, version, bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class JointRestored:
-    """The shell has taken the joint model from a backup. It says so before the first hello."""
+    """The shell has taken the joint model from a backup. This event comes before the first hello."""
 
     versions: tuple[int, ...]  # exchanges of each shard so far
 

@@ -6,13 +6,13 @@ A cycle n, with S shards (shard n mod S) and P phases::
     P = 2   one job {reduce n, download of n-1, freeze n+1}; then n is prepared
     P = 1   job {reduce n}; n is prepared; job {download of n}; job {freeze n+1}
 
-*Freeze n+1* takes the snapshots of the next cycle at the end of this one, so that a reduce begins with every chunk in place and
-with every contributor known to the driver: agent, incarnation, tau, checksum, finite. With P > 1 it is a job of its own after
-the acknowledgements exactly when the method installs at the exchange or is delay-corrected, and shard (n+1) mod S is the one
-being downloaded. A cycle ends when its jobs, its preparation and the acknowledgements of its download have ended, or the late
-ones were declared late: by the deadline, or one alone sooner (`PublishedShard.overdue`).
+*Freeze n+1* takes the snapshots of the next cycle at the end of this one. So a reduce begins with every chunk in place, and the
+driver knows every contributor: agent, incarnation, tau, checksum, finite. With P > 1, freeze n+1 is a job of its own after the
+acknowledgements in one case only: the method installs at the exchange or is delay-corrected, and shard (n+1) mod S is being
+downloaded. A cycle ends when its jobs and its preparation have ended, and each agent has acknowledged the download or was
+declared late: all at the deadline, one alone sooner (`PublishedShard.overdue`).
 
-The states of a cycle: `cycle_state.py`.
+`cycle_state.py` has the states of a cycle. `now` is seconds of the machine's clock.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ __all__ = ["Exchange"]
 
 
 class Exchange:
-    """Decides in the states RUNNING and PAUSED."""
+    """Decides in the states RUNNING and PAUSED.
+
+    Args:
+        run: what the parts of the machine share.
+    """
 
     def __init__(self, run: Run) -> None:
         shape = run.shape
@@ -47,13 +51,20 @@ class Exchange:
         self._snapshots = ShardSnapshots(NO_CYCLE)  # of the newest freeze
         self._record = CycleRecordBuilder()
         self._norms = NormLimit(shape.norm_limit, shape.shards)
-        self._alphas = [0.0] * shape.shards  # that goes with the joint state of each shard's last exchange
+        self._alphas = [0.0] * shape.shards  # alpha that goes with the joint state of each shard's last exchange
         self._paused = (0.0, "")  # since when, and why
 
     # ---- what comes next ---------------------------------------------------------------------------------------------
 
     def advance(self, now: float) -> Step:
-        """What comes next; called when the run is idle."""
+        """Decide what comes next; called when the run is idle.
+
+        Args:
+            now: seconds of the machine.
+
+        Returns:
+            Instructions, and whether to look again at once. `WAIT`: only an event can bring what is missing.
+        """
         joining, state = self._run.joining, self.state
         joiners_wait = joining.waits()
         if self._downloads.missing(self._download()) or (joiners_wait and now <= joining.deadline):
@@ -67,7 +78,7 @@ class Exchange:
         return Step(self._end_cycle(now))
 
     def _between(self, state: BetweenCycles, given_up: bool, now: float) -> Step:
-        """No cycle is under way: whoever joins, local tensors and the end of the run come before the next one."""
+        """No cycle is under way: joining agents, local tensors and the end of the run come before the next cycle."""
         run, joining = self._run, self._run.joining
         out = run.orders.drop(joining.take_done(given_up))
         if run.table.count(AgentState.JOINING) and not joining.joint:
@@ -96,7 +107,7 @@ class Exchange:
         return Step(out + step.instructions, step.again)
 
     def _end(self) -> StopRequested | None:
-        """Whether no further cycle may begin."""
+        """Why no further cycle may begin; None: one may."""
         table, most = self._run.table, self._run.shape.max_cycles
         if most is not None and self.cycle >= most:
             return StopRequested("max_cycles", f"{self.cycle} cycles")
@@ -106,7 +117,7 @@ class Exchange:
 
     @property
     def _needed(self) -> int:
-        """Agents that a commit needs: `min_agents`, less those whose train function has returned."""
+        """Agents that a commit needs: `min_agents`, less those whose train function has returned; at least 1."""
         table = self._run.table
         return max(1, min(self._run.shape.min_agents, len(table.agents) - table.count(AgentState.FINISHED)))
 
@@ -144,7 +155,7 @@ class Exchange:
         return Step(out)
 
     def _freeze(self, now: float) -> Step:
-        """The first cycle, or after a pause: take (again) what the agents have, once enough of them train."""
+        """In the first cycle, or after a pause: take the agents' snapshots (again), once enough agents train."""
         run, table = self._run, self._run.table
         everyone = [*table.in_state(AgentState.ACTIVE)]
         first = self.cycle == run.shape.first_cycle and now - run.made_at < run.shape.start_timeout_s
@@ -154,20 +165,34 @@ class Exchange:
             return WAIT
         out = self.count_from(now)
         if self._snapshots.cycle == self.cycle and self._snapshots.any_unusable(everyone):
-            self.cycle += 1  # asked again they would hand over the same: the number of this cycle is given up
+            self.cycle += 1  # asked again, the agents would hand over the same: no cycle will have this number
             self._record.left_out = {}
         draft = Draft(f"cycle {self.cycle}: freeze", freeze=(self.cycle, self.cycle % run.shape.shards, everyone))
         return Step(out + self._submit(draft, now))
 
     def count_from(self, now: float) -> list[Instruction]:
-        """Training begins, once: what is compared between runs is counted from here, not from whoever was first."""
+        """Training begins, once. What is compared between runs is counted from here, and not from the fastest agent.
+
+        Args:
+            now: seconds of the machine.
+
+        Returns:
+            A record of kind `begin`; nothing at a later call.
+        """
         if self._run.began is not None:
             return []
         self._run.began = now
         return [Write("begin", {"agents": self._run.table.count(AgentState.ACTIVE)})]
 
     def submit_again(self, now: float) -> list[Instruction]:
-        """After a failure: the order of the present state, built from what is true now."""
+        """After a failure, submit the order of the present state again, built from what is true now.
+
+        Args:
+            now: seconds of the machine.
+
+        Returns:
+            SubmitOrder; or, when too few agents are left for a commit, Withdraw for a download that a newer one replaces.
+        """
         state = self.state
         if isinstance(state, Broadcasting):
             return self._send_broadcast(state, now)
@@ -175,7 +200,7 @@ class Exchange:
             return []
         if len(self._contributors()) >= self._needed:
             return self._send_reduce(state, now)
-        # not enough for a commit: back to the beginning of this cycle, which pauses and freezes again
+        # too few for a commit: back to the beginning of this cycle, where the run pauses and freezes again
         self.state = BetweenCycles(published=state.published or state.download)
         superseded = state.download if state.published is not None else None
         return self._run.orders.drop([superseded] if superseded is not None else [])
@@ -198,12 +223,12 @@ class Exchange:
     def _send(self, draft: Draft, now: float) -> list[Instruction]:
         self._record.submissions += 1
         out = self._submit(draft, now)
-        if not out:  # there is nobody to do it
+        if not out:  # no executor is there
             self._order_ended(None)
         return out
 
     def _submit(self, draft: Draft, now: float) -> list[Instruction]:
-        """An order of this cycle, with whoever joins or begins."""
+        """An order of this cycle, with the agents that join or begin."""
         return self._run.orders.submit(self._with_joiners(draft), self.cycle, now)
 
     def _with_joiners(self, draft: Draft) -> Draft:
@@ -213,11 +238,11 @@ class Exchange:
         return draft
 
     def _freeze_waits(self, download: PublishedShard | None) -> bool:
-        """Whether n+1 is frozen after the acknowledgements, by an order of its own.
+        """Whether the snapshots of n+1 are frozen after the acknowledgements, by an order of their own.
 
-        So no snapshot overtakes the joint state of its shard: figure 12, and the delay-corrected install. With S = P = 3 every
-        download is of the shard that is next. With one phase the freeze always waits: nothing overlaps there, and agents that
-        hold would answer without the joint state.
+        Then no snapshot overtakes the joint state of its shard, as figure 12 and the delay-corrected install need it. With S =
+        P = 3 every download is of the shard that is next. With one phase the freeze always waits: nothing overlaps there, and
+        agents that hold would answer without the joint state.
         """
         shape = self._run.shape
         return shape.waits_for_shard and download is not None and download.shard == (self.cycle + 1) % shape.shards
@@ -227,7 +252,7 @@ class Exchange:
         return sorted(a for a in self._snapshots.contributors() if executor[a] in there)
 
     def _reduce(self, contributors: list[int]) -> Reduce | None:
-        """Parts in the order of their lowest agent, whatever arrived first. None: every tau is 0, nothing moves."""
+        """Parts in the order of their lowest agent, whatever arrived first. None: every tau is 0, so nothing moves."""
         weights = self._snapshots.weights
         names = dict.fromkeys(self._snapshots.executor[a] for a in contributors)
         parts = [Part(name, weights[name]) for name in names if weights[name] > 0]
@@ -244,7 +269,16 @@ class Exchange:
     # ---- what became of an order ---------------------------------------------------------------------------------------
 
     def order_done(self, order: Order, event: OrderDone, now: float) -> list[Instruction]:
-        """An order of a cycle, or between two, has ended well."""
+        """An order of a cycle, or between two cycles, has ended well.
+
+        Args:
+            order: the order.
+            event: its answers, and when it ran.
+            now: seconds of the machine.
+
+        Returns:
+            Records of agents that are late or not well; Prepare with fewer than three phases.
+        """
         record, made = self._record, None
         if order.reduce is not None:
             reduce = order.reduce
@@ -272,7 +306,7 @@ class Exchange:
             self.state = Delivering(state.download, state.deadline)
 
     def _take_snapshots(self, freeze: Freeze, answers: list[Answer], now: float) -> list[Instruction]:
-        """What the executors hold of the next cycle, and who is late, or not well, by it."""
+        """Take down what the executors hold of the next cycle, which agents are late by it, and which are not well."""
         run, out = self._run, []
         kept, late = ShardSnapshots.of(freeze, answers, set(run.table.executors))
         kept.left_out.update(run.orders.unasked)
@@ -296,19 +330,23 @@ class Exchange:
         return out
 
     def leave_out(self, agent: int, reason: str) -> None:
-        """An agent that is in no further order, for the record of its cycle."""
+        """Note for the cycle's record that an agent is in no further order of it, and why."""
         self._snapshots.left_out[agent] = reason
         if self._snapshots.cycle == self.cycle:
             self._record.left_out[agent] = reason
 
     def forget_part(self, executor: str) -> None:
-        """What that executor holds is in no sum from the next order on."""
+        """From the next order on, no sum has what this executor holds."""
         self._snapshots.weights.pop(executor, None)
 
     # ---- preparation and downloads ---------------------------------------------------------------------------------------
 
     def prepare_made(self) -> list[Instruction]:
-        """Have a sum that is made, if there is one, taken into the joint model."""
+        """Take a sum that is made into the joint model.
+
+        Returns:
+            Prepare; nothing when no sum waits for it.
+        """
         state = self.state
         if not isinstance(state, (BetweenCycles, Reduced)) or state.made is None:
             return []
@@ -319,7 +357,14 @@ class Exchange:
         return self._run.ask(Prepare(made.order, made.cycle, made.shard, made.length))
 
     def prepared(self, event: Prepared) -> list[Instruction]:
-        """A sum is in the joint model, and published: it goes out with the next download."""
+        """A sum is in the joint model, and published: it goes out with the next download.
+
+        Args:
+            event: which sum, and how its outgoing form was published.
+
+        Returns:
+            Withdraw for a shard that was published before and never went out.
+        """
         shard, state = event.shard, self.state
         self.versions[shard] = event.version
         self._norms.joint_moved(shard, event.moved, event.size)
@@ -327,13 +372,13 @@ class Exchange:
         if event.broadcast is None:
             return []
         assert isinstance(state, (BetweenCycles, Reducing, Reduced)), state
-        unsent = state.published  # its cycle did not come about: the newer one goes out
+        unsent = state.published  # the cycle that was to send it did not come about: the newer one goes out
         length = self._run.lengths[shard]
         state.published = PublishedShard(event.cycle, shard, event.broadcast, event.version, length, self._alphas[shard])
         return self._run.orders.drop([unsent] if unsent is not None else [])
 
     def acknowledged(self, event: Acknowledged, now: float) -> None:
-        """An executor has a broadcast for an agent."""
+        """An executor has a broadcast for an agent, at `now` (seconds of the machine)."""
         self._record.bytes["in"] += event.bytes_in
         self._record.bytes["driver_out"] += event.from_driver
         download = self._download()
@@ -341,7 +386,14 @@ class Exchange:
             self._record.stretch("broadcast", download.shard, event.start, event.end)
 
     def tick(self, now: float) -> list[Instruction]:
-        """Time has passed: who does not acknowledge a download may be late by now."""
+        """Time has passed: agents that do not acknowledge a download may be late by now.
+
+        Args:
+            now: seconds of the machine.
+
+        Returns:
+            Records of agents that are late, and Withdraw for a download that nobody waits for.
+        """
         state, out = self.state, []
         if self._run.orders.job is None and not isinstance(state, BetweenCycles) and state.download is not None:
             out = self._downloads.look(state.download, state.deadline, now)
@@ -354,7 +406,11 @@ class Exchange:
     # ---- the record ----------------------------------------------------------------------------------------------------
 
     def write_last(self) -> list[Instruction]:
-        """The run stops: the record of a cycle whose sum was made, if it has not been written."""
+        """The run stops: write the record of a cycle whose sum was made, if it is not written yet.
+
+        Returns:
+            The record, or nothing.
+        """
         if not self._record.contributors or "reduce" not in self._record.stages:
             return []
         out = self._write_cycle()
@@ -367,10 +423,10 @@ class Exchange:
         shard = self.cycle % run.shape.shards
         unprepared = isinstance(state, Reduced) and state.made is not None
         numbers = (self._alphas[shard], *run.shape.numbers(self.versions[shard] + unprepared))
-        for agent in run.table.agents:  # nobody is missing without a word
+        for agent in run.table.agents:  # a record says of every agent why it is not in the sum
             if agent.index not in record.contributors:
                 record.left_out.setdefault(agent.index, run.table.why_unasked(agent))
-        # who was left out when the next cycle was frozen is known already
+        # the next cycle is frozen already: its record begins with those who were left out then
         if self._snapshots.cycle == self.cycle + 1:
             self._record.left_out = dict(self._snapshots.left_out)
         record.bytes.update(run.readers.take_bytes())

@@ -1,7 +1,7 @@
 """What follows when an order fails: who is left out of its repetition, and when it goes out again.
 
-Executors that are known to be lost explain a failure. When none is known after a moment's grace, those that failed or did not
-end are left out as late. An executor whose bytes were damaged twice is left out at once, and barred.
+Executors that are known to be lost explain a failure. When no loss is known after a moment's grace, the executors that failed
+or did not end are left out as late. An executor whose bytes were damaged twice is left out at once, and barred.
 """
 
 from __future__ import annotations
@@ -18,23 +18,31 @@ __all__ = ["Failures"]
 
 log = logging.getLogger("mpca.cycle")
 
-#: Beside one for each agent: so many failures in a row that nobody's loss explains end the run.
+#: The run ends after more failures in a row than it has agents and this many more, if no loss explains them.
 MOST_MORE = 3
 
 
 class Failures:
-    """See the module's text."""
+    """See the module's text. `now` is seconds of the machine's clock."""
 
     def __init__(self, run: Run, exchange: Exchange) -> None:
         self._run, self._exchange = run, exchange
-        self._in_a_row = 0  # that nobody's loss explains
+        self._in_a_row = 0  # failures that no loss explains
 
     def order_done(self) -> None:
         """An order has ended well."""
         self._in_a_row = 0
 
     def order_failed(self, event: OrderFailed, now: float) -> list[Instruction]:
-        """Keep the failed order until its cause is known; while the run stops it does not go out again."""
+        """Keep the failed order until its cause is known. While the run stops, the order does not go out again.
+
+        Args:
+            event: which order failed, and how.
+            now: seconds of the machine.
+
+        Returns:
+            What `retry` returns.
+        """
         run = self._run
         order = run.orders.done(event.order)
         if order is None:
@@ -50,7 +58,14 @@ class Failures:
         return self.retry(now)
 
     def retry(self, now: float) -> list[Instruction]:
-        """The failed order once more, when its time has come, without what is known to be lost."""
+        """Submit the failed order once more, when its time has come, without the executors that are known to be lost.
+
+        Args:
+            now: seconds of the machine.
+
+        Returns:
+            Records of agents that are left out, and SubmitOrder; nothing while the order waits.
+        """
         orders = self._run.orders
         failed = orders.take_failed(now)
         if failed is None:
@@ -61,7 +76,7 @@ class Failures:
         return out  # an order of no cycle is built anew from what is true now
 
     def _suspect(self, event: OrderFailed, now: float) -> list[Instruction]:
-        """Nobody is known to be lost: leave the executors out that failed or did not end, and ask them later."""
+        """No executor is known to be lost: leave out those that failed or did not end, and ask them later."""
         run, out = self._run, []
         culprits = [event.executor] if event.executor else event.unfinished  # a failed task ends all others
         self._in_a_row += 1
@@ -76,7 +91,15 @@ class Failures:
         return out
 
     def damaged(self, event: ExecutorDamages, now: float) -> list[Instruction]:
-        """Bytes of an executor came damaged, and no order failed by it."""
+        """Bytes of an executor came damaged, and no order failed by that: leave the executor out, and bar it for `BARRED_S`.
+
+        Args:
+            event: which executor, and what was seen.
+            now: seconds of the machine.
+
+        Returns:
+            Records of agents that are left out.
+        """
         run = self._run
         if not run.trains or event.executor not in run.table.executors:
             return []
@@ -85,10 +108,11 @@ class Failures:
         return self._leave_out(event.executor, event.reason, now)
 
     def _leave_out(self, executor: str, reason: str, now: float) -> list[Instruction]:
-        """All ranges of a sum have the same contributors: its part is in none of them, from the next order on."""
+        """From the next order on the executor's part is in no range: all ranges of a sum have the same contributors."""
         out: list[Instruction] = []
         self._exchange.forget_part(executor)
-        # LATE too: whose download was awaited during the grace is late already, and its part is still in this cycle
+        # LATE agents too: one that did not acknowledge its download during the grace is LATE already, yet its part is in this
+        # cycle, and the record must say that it was left out
         for agent in list(self._run.table.in_state(AgentState.ACTIVE, AgentState.LATE)):
             if agent.executor == executor:
                 self._exchange.leave_out(agent.index, reason)

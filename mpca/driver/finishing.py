@@ -1,22 +1,23 @@
 """What becomes of the train functions once the run stops: how long each may take, who is still at work, what was cut off.
 
-A function hears of the stop between two batches, leaves its loop, does what stands behind it (a last evaluation, a
-`torch.save`) and returns. What the driver knows of it is what its agent says (`Progress.function`) and when:
+A function hears of the stop between two batches, leaves its loop, does what stands behind the loop (a last evaluation, a
+`torch.save`) and returns. The driver knows only what the agent says (`Progress.function`), and when:
 
-    silent     no word that it left its loop: in a long batch, behind a loop that ended by itself, or stuck
-    left       it knows of the stop and has made no update since
-    overran    it made updates later than `STOP_GRACE_S` after the stop was sent; for good
+    silent     no word that the function left its loop: in a long batch, behind a loop that ended by itself, or stuck
+    left       the function knows of the stop and has made no update since
+    overran    the function made updates later than `STOP_GRACE_S` after the stop was sent; it stays so
     ended      finished, raised, died, or lost with its executor
 
-    who                                   may take
+    which                                 may take
     overran                               STOP_GRACE_S
     silent, left                          `cluster.finish_timeout`, at least STOP_GRACE_S
     all, of a run interrupted or failed   STOP_GRACE_S from then on
 
-Nobody is killed here: the cluster is closed when nobody is waited for any more. A function that overran and returns before
-that has finished like any other. The order that says stop goes out again when it failed, since those who did not hear of it
-would train on. Endings outrank each other (`Finishing.again`): what raises behind its loop makes a run that had reached its end
-a failed one. Pure: events in, answers out, the time is an argument.
+Nothing is killed here: the cluster is closed when no function is waited for any more. A function that overran and returns
+before that has finished like any other. When the order that says stop failed, it goes out again, since agents that did not
+hear of it would train on. Endings outrank each other (`Finishing.again`): a function that raises behind its loop makes a
+run that had reached its end a failed one. Pure: events in, answers out, the time is an argument, in seconds of the machine's
+clock.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from mpca.wire.messages import LEFT, OVERRUN
 
 __all__ = ["HURRIED", "Finishing"]
 
-#: Ways to end that nobody's work is waited for.
+#: After these endings no function's work is waited for.
 HURRIED = ("interrupted", "failed")
-# Who is still at work is said anew this often.
+# How often the line about functions that are still at work is renewed.
 _SAY_EVERY_S = 60.0
 _NAMED = 8  # agents, in a line that must stay one
 
@@ -52,26 +53,39 @@ class _Function:
 
 
 class Finishing:
-    """From the first request to stop to the end of the run."""
+    """From the first request to stop to the end of the run.
+
+    Args:
+        finish_s: `cluster.finish_timeout` in seconds.
+    """
 
     def __init__(self, finish_s: float) -> None:
-        #: Who is waited for, in a line that changes when there is something new to say; empty before STOP_GRACE_S is over.
+        #: Which functions are waited for, in one line. It changes when there is news, and is empty before STOP_GRACE_S is over.
         self.at_work = ""
         self._finish_s = max(STOP_GRACE_S, finish_s)
         self._told: float | None = None  # when the order that says stop went out first
         self._again_at: float | None = None  # when it goes out again
-        self._until = 0.0  # when nobody is waited for any more
-        self._told_failure = False  # beside an interruption
-        self._hurry = ""  # why sooner than by `cluster.finish_timeout`
+        self._until = 0.0  # from then on no function is waited for
+        self._told_failure = False  # the reason of an interruption names a failure too
+        self._hurry = ""  # why functions have less time than `cluster.finish_timeout`
         self._said = 0.0  # when `at_work` was made
         self._functions: dict[AgentId, _Function] = {}
 
     # ---- endings -------------------------------------------------------------------------------------------------------
 
     def again(self, ending: StopRequested, event: StopRequested, now: float) -> StopRequested:
-        """What the run ends as when it is asked to stop by `event` while it stops by `ending`.
+        """What the run ends as when it is asked to stop once more.
 
-        A failure outranks an end that was reached, and is told beside an interruption. An interruption shortens what is left.
+        A failure outranks an end that was reached. Beside an interruption, a failure is only told. An interruption shortens
+        the time that is left.
+
+        Args:
+            ending: what the run ends as so far.
+            event: the new request.
+            now: seconds of the machine.
+
+        Returns:
+            What the run ends as from now on.
         """
         if ending.status == "failed" or event.status not in HURRIED or (ending.status == event.status):
             return ending
@@ -94,10 +108,17 @@ class Finishing:
 
     @property
     def told(self) -> bool:
+        """Whether the order that says stop has gone out."""
         return self._told is not None
 
     def tell(self, agents: Iterable[Agent], ending: StopRequested, now: float) -> None:
-        """The order that says stop goes out to these, now."""
+        """The order that says stop goes out now.
+
+        Args:
+            agents: who gets it.
+            ending: what the run ends as; it decides how long the functions have.
+            now: seconds of the machine.
+        """
         self._again_at = None
         if self._told is None:
             self._told = now
@@ -108,16 +129,18 @@ class Finishing:
             self._functions.setdefault(agent.id, _Function())
 
     def unheard(self, now: float) -> None:
-        """That order failed: some may not have heard of it. As long as it makes a difference."""
+        """That order failed, so some agents may not have heard of it: it goes out again, as long as that makes a difference."""
         if self._told is not None and now < self._told + STOP_GRACE_S:
             self._again_at = now + STOP_AGAIN_S
 
     def due_again(self, now: float) -> bool:
+        """Whether the order that says stop must go out again at `now` (seconds of the machine)."""
         return self._again_at is not None and now >= self._again_at
 
     # ---- what they do ----------------------------------------------------------------------------------------------------
 
     def progress(self, event: AgentProgress, now: float) -> None:
+        """Take down what an agent says of its function, at `now` (seconds of the machine)."""
         one = self._functions.get(event.id)
         if one is None or self._told is None:
             return
@@ -125,20 +148,30 @@ class Finishing:
         one.overran = one.overran or (event.function == OVERRUN and now > self._told + STOP_GRACE_S)
 
     def ended(self, who: AgentId, how: str) -> None:
-        """It will not return: it raised, died, or its executor is lost."""
+        """The function will not return: it raised, or its process died, or its executor is lost.
+
+        Args:
+            who: the process.
+            how: what happened; its first line is kept.
+        """
         one = self._functions.get(who)
         if one is not None and not one.ended:
             one.ended = how.partition("\n")[0]
 
     def waits_for(self, agent: Agent, now: float) -> bool:
-        """Whether a living agent's function has time left."""
+        """Whether the function of a living agent has time left at `now` (seconds of the machine)."""
         one = self._functions.get(agent.id)
         if one is None or self._told is None or one.ended:
             return False
         return now < (min(self._until, self._told + STOP_GRACE_S) if one.overran else self._until)
 
     def say(self, waiting: Iterable[Agent], now: float) -> None:
-        """Renew `at_work`: when `STOP_GRACE_S` is over, when it is others than before, and once a minute."""
+        """Renew `at_work`: when `STOP_GRACE_S` is over, when other agents are waited for than before, and once a minute.
+
+        Args:
+            waiting: agents that are waited for.
+            now: seconds of the machine.
+        """
         if self._told is None or now < self._told + STOP_GRACE_S:
             return
         agents = list(waiting)
@@ -155,7 +188,16 @@ class Finishing:
     # ---- the end ---------------------------------------------------------------------------------------------------------
 
     def end(self, ending: StopRequested, agents: Iterable[Agent], now: float) -> End:
-        """How the run has ended, with what was cut off."""
+        """How the run has ended, and which functions were cut off.
+
+        Args:
+            ending: what the run was to end as.
+            agents: all agents of the run.
+            now: seconds of the machine.
+
+        Returns:
+            End. It is final when work behind a loop was lost in a run that had reached its end.
+        """
         cut = tuple(self._cut_off(agent, now) for agent in agents if self._is_cut_off(agent))
         reason = ending.reason
         lost = [f"agent {one.agent} {one.reason}" for one in cut if one.work_lost]

@@ -1,7 +1,7 @@
 """What the driver's state machine asks its shell to do.
 
-The shell (`runner.py` in production, the same runner over virtual time in the simulator) carries each instruction out
-and feeds the named event back. Times are the machine's own (`now`, seconds), all over the cluster.
+The shell (`runner.py` in production, the same runner over virtual time in the simulator) carries each instruction out and feeds
+the named event back. Times are seconds of the machine's clock (`now`), on all hosts of the cluster. Lengths are bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class StartAgent:
-    """Start the agent, or take hold of it again when its process lives."""
+    """Start the agent, or take hold of its process again if that lives."""
 
     agent: int
     incarnation: int
@@ -78,14 +78,14 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True)
 class Rediscover:
-    """Ask these executors which agents live. Answers: AgentsFound, of each."""
+    """Ask these executors which agents live. Answers: one AgentsFound from each."""
 
     executors: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A record for the run folder. Its times are machine time; the shell makes them `t`."""
+    """A record for the run folder. Its times are seconds of the machine; the shell turns them into `t`."""
 
     kind: str
     fields: dict[str, Any] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class CutOff:
 
     agent: int
     reason: str
-    work_lost: bool  # as far as is known it was no longer in its loop
+    work_lost: bool  # as far as the driver knows, the function had left its loop
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""How agents come in: they say hello, x_0 is agreed or the joint model handed to them, and then they begin.
+"""How agents join: they say hello, they agree on x_0 or take the joint model, and then they begin.
 
-At the start, x_0 is read from one agent, shard by shard, and agents whose hash is the same need nothing. Everyone else
-(another x_0, a replacement, a resumed run, parameters that were not finite) takes the joint model as its own: it is
-published once for all who are waiting, and a later joiner gets a newer one.
+At the start the driver reads x_0 from one agent, shard by shard; agents whose x_0 has the same hash need nothing. All others
+(another x_0, a replacement, a resumed run, parameters that were not finite) take the joint model as their own. The driver
+publishes it once for all who wait, and a later joiner gets a newer one.
 """
 
 from __future__ import annotations
@@ -23,17 +23,21 @@ class Joining:
     """Hellos, the reading of x_0, and the joint model on its way to those who join."""
 
     def __init__(self, table: AgentTable) -> None:
-        self.hello: Hello | None = None  # the first one: what is trained
-        self.source: Agent | None = None  # whose x_0 is read
-        self.read = 0  # shards of x_0 that are known
+        self.hello: Hello | None = None  # the first one: it says what is trained
+        self.source: Agent | None = None  # the agent whose x_0 is read
+        self.read = 0  # shards of x_0 that the shell holds
         self.joint: list[PublishedShard] = []
-        self.deadline = 0.0  # for their acknowledgements of the joint model; seconds of the machine
-        self._for: set[AgentId] = set()  # who takes this joint model
+        self.deadline = 0.0  # for the joiners' acknowledgements of the joint model; seconds of the machine
+        self._for: set[AgentId] = set()  # processes that take this joint model
         self._hashes: dict[int, str] = {}
         self._table = table
 
     def greet(self, hello: Hello) -> str:
-        """Remember a Hello; the answer says what is wrong with it, or is empty."""
+        """Remember a Hello.
+
+        Returns:
+            What is wrong with it; empty: nothing.
+        """
         if self.hello is None:
             self.hello = hello
         self._hashes[hello.agent] = hello.x0_hash
@@ -59,13 +63,17 @@ class Joining:
     # ---- x_0 -------------------------------------------------------------------------------------------------------
 
     def choose_source(self) -> bool:
-        """Read x_0 from the first agent that waits, from its first shard on."""
+        """Read x_0 from the first agent that waits, beginning with its first shard.
+
+        Returns:
+            Whether there is such an agent.
+        """
         self.read = 0
         self.source = next(self._table.in_state(AgentState.JOINING), None)
         return self.source is not None
 
     def agree(self, now: float) -> None:
-        """x_0 is known: those who have the same are ready, the others will take it."""
+        """The driver knows x_0: agents that have the same are READY, the others will take the joint model."""
         assert self.source is not None
         same = self._hashes[self.source.index]
         for agent in list(self._table.in_state(AgentState.JOINING)):
@@ -75,18 +83,29 @@ class Joining:
     # ---- the joint model for joiners -------------------------------------------------------------------------------
 
     def published(self, event: JointPublished, cycle: int) -> None:
+        """The joint model is published for the agents that are JOINING now.
+
+        Args:
+            event: its broadcasts.
+            cycle: the cycle that goes on, or is next.
+        """
         self._for = {a.id for a in self._table.in_state(AgentState.JOINING)}
         self.joint = [
             PublishedShard(cycle, shard, broadcast, version, length) for shard, broadcast, version, length in event.broadcasts
         ]
 
     def targets(self) -> list[list[Any]]:
-        """Keys of agents that still wait for some shard of it."""
+        """Agents that still wait for some shard of it.
+
+        Returns:
+            [executor, agent, incarnation] of each.
+        """
         return [
             a.key for a in self._table.in_state(AgentState.JOINING) if a.id in self._for and a.executor in self._table.executors
         ]
 
     def acknowledged(self, event: Acknowledged, now: float) -> None:
+        """An executor has a broadcast for an agent. An agent that has every shard is READY."""
         key = event.id
         for one in self.joint:
             if one.broadcast == event.broadcast:
@@ -95,11 +114,11 @@ class Joining:
         if found is None or found.state != AgentState.JOINING or key not in self._for or not self.joint:
             return
         if all(key in one.acked for one in self.joint):
-            self._for.discard(key)  # should it have to join again, it takes a newer one
+            self._for.discard(key)  # if the agent must join again, it takes a newer joint model
             self._table.move(found, AgentState.READY, now, "it has the joint model")
 
     def waits(self) -> bool:
-        """Whether somebody was told to download the joint model and has not acknowledged all of it.
+        """Whether an agent was told to download the joint model and has not acknowledged all of it.
 
         The cycle waits for that, as for every download: a joint model that arrives cycles later is an old one.
         """
@@ -110,7 +129,14 @@ class Joining:
         )
 
     def take_done(self, given_up: bool) -> list[PublishedShard]:
-        """The joint model's broadcasts once nobody waits for them any more, or their time is over: then a newer one follows."""
+        """Take the joint model's broadcasts once no agent waits for them, or their time is over. A newer joint model follows.
+
+        Args:
+            given_up: whether their time is over.
+
+        Returns:
+            The broadcasts to withdraw, or none.
+        """
         if not self.joint or (self.targets() and not given_up):
             return []
         done, self.joint = self.joint, []

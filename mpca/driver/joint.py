@@ -1,7 +1,7 @@
 """The joint model on the driver: one state a shard, moved by the method.
 
-Where a shard's numbers come from and go to is not decided here (`cycle.py`), nor what the equations are (`algorithm`),
-nor how the flat vector maps to a model's own `state_dict` (`storage.layout`).
+Other files decide where a shard's numbers come from and go to (`exchange.py`), what the equations are (`algorithm`), and how
+the flat vector maps to a model's own `state_dict` (`storage.layout`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ __all__ = ["JointModel"]
 
 
 class JointModel:
-    """States by shard, in the layout that the first agent's Hello described."""
+    """States by shard, in the layout that the first agent's Hello described.
+
+    Args:
+        method: moves the states.
+        hello: of the first agent.
+    """
 
     def __init__(self, method: Method, hello: Hello) -> None:
         self.method = method
@@ -30,16 +35,22 @@ class JointModel:
         self.plan = ShardPlan(self.bounds[-1], hello.parameters, shards, tuple(self.bounds))
         self.layout = ModelLayout.of(hello.layout, hello.parameters, hello.local, hello.tied)
         self.states: list[JointShard | None] = [None] * shards
-        # Local tensors, which lie in shards behind those: edges in words, and what came of them since the last was whole.
+        # Local tensors lie in shards behind the model's: their edges in words, and the words that have come so far.
         self._local_edges = [edge - hello.bounds[shards] for edge in hello.bounds[shards:]]
         self._local = np.zeros(self._local_edges[-1], np.float32)
 
     @property
     def complete(self) -> bool:
+        """Whether every shard has a state."""
         return all(state is not None for state in self.states)
 
     def adopt(self, shard: int, x0: np.ndarray) -> None:
-        """Take x_0 of a shard, or a shard of local tensors; these count once the last of them is there."""
+        """Take x_0 of a shard, or a shard of local tensors. Local tensors count once the last of their shards is there.
+
+        Args:
+            shard: its number; those of local tensors lie behind the model's.
+            x0: float32[length of the shard].
+        """
         piece = shard - len(self.states)
         if piece >= 0:
             self._local[self._local_edges[piece] : self._local_edges[piece + 1]] = x0
@@ -49,7 +60,15 @@ class JointModel:
         self.states[shard] = self.method.start(x0, self.plan.parameters_in(shard))
 
     def merge(self, shard: int, mean: np.ndarray) -> JointShard:
-        """Take a weighted mean in (eq. 8, eq. 4) and return the new state."""
+        """Take a weighted mean into the joint state of a shard (eq. 8, eq. 4).
+
+        Args:
+            shard: its number.
+            mean: R of eq. 8, float32[length of the shard].
+
+        Returns:
+            The new state.
+        """
         state = self.states[shard]
         assert state is not None, f"shard {shard} has no state yet"
         state = self.method.merge(state, mean)
@@ -57,6 +76,7 @@ class JointModel:
         return state
 
     def state(self, shard: int) -> JointShard:
+        """The state of a shard, which must have one."""
         state = self.states[shard]
         assert state is not None, f"shard {shard} has no state yet"
         return state
@@ -66,7 +86,11 @@ class JointModel:
         return np.concatenate([self.state(s).x for s in range(len(self.states))])
 
     def local_parts(self) -> list[tuple[int, np.ndarray]]:
-        """The local tensors by shard, for agents that take the joint model as their own."""
+        """The local tensors, for agents that take the joint model as their own.
+
+        Returns:
+            (shard, words as float32) of each of their shards.
+        """
         words, edges = self.layout.words(), self._local_edges
         return [(len(self.states) + j, words[a:b]) for j, (a, b) in enumerate(pairwise(edges))]
 
@@ -75,10 +99,16 @@ class JointModel:
         return np.concatenate([self.state(s).v for s in range(len(self.states))])
 
     def versions(self) -> list[int]:
+        """Exchanges of each shard so far."""
         return [self.state(s).k for s in range(len(self.states))]
 
     def restore(self, vector: np.ndarray, trajectory: np.ndarray, versions: list[int]) -> None:
         """Take up the states of a backup, whatever its number of agents or shards was.
+
+        Args:
+            vector: the flat vector of all shards, float32[N].
+            trajectory: of the parameters, float32[parameters].
+            versions: exchanges of each shard of the backup.
 
         Raises:
             BackupError: the backup is of another model.

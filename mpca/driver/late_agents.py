@@ -1,6 +1,7 @@
-"""Which agents are late, which answer again, and whose holding job ended; when executors are asked for them (rediscovery).
+"""Which agents are late, which answer again, whose holding job ended, and when executors are asked for them (rediscovery).
 
-Beside the table, which knows in which state an agent is. Agents are named by (agent, incarnation): the fence again.
+`AgentTable` knows the state of each agent. This file names agents by (agent, incarnation), which is the fence again. `now` is
+seconds of the machine's clock.
 """
 
 from __future__ import annotations
@@ -21,40 +22,73 @@ class LateAgents:
 
     def __init__(self, table: AgentTable) -> None:
         self._table = table
-        self._suspects: set[AgentId] = set()  # left out though nobody said that they were lost: to be asked for again
+        self._suspects: set[AgentId] = set()  # left out, and not known to be lost: their executors are asked for them
         self._ask_at = 0.0
-        self._owing: dict[AgentId, float] = {}  # late with a download that may still end: until when
+        self._owing: dict[AgentId, float] = {}  # late with a download that may still end -> until when
         self._unheld: set[AgentId] = set()  # their holding job ended
         self._barred: dict[str, float] = {}  # executors that damage what they send -> until when
-        self._early: set[AgentId] = set()  # they answered late before they were known to be late
+        self._early: set[AgentId] = set()  # their late answer came before the news that they were late
 
     def left_out(self, agent: Agent, reason: str, now: float) -> list[Instruction]:
-        """The agent is late, and nothing that it owes would bring it back: its executor is asked for it."""
+        """The agent is late, and nothing that it still owes would bring it back: its executor is asked for it.
+
+        Args:
+            agent: who is late.
+            reason: with what, for the record.
+            now: seconds of the machine.
+
+        Returns:
+            A record.
+        """
         self._suspects.add(agent.id)
         self._ask_at = now + ASK_AGAIN_S
         return self._table.late(agent.id, reason, now)
 
     def late_alone(self, agent: Agent, reason: str, until: float, now: float) -> list[Instruction]:
-        """The agent is late with a download that goes on; its acknowledgement brings it back. It is asked for after `until`."""
+        """The agent is late with a download that goes on; its acknowledgement brings it back.
+
+        Args:
+            agent: who is late.
+            reason: with what, for the record.
+            until: seconds of the machine; its executor is asked for it after that.
+            now: seconds of the machine.
+
+        Returns:
+            A record.
+        """
         self._owing[agent.id] = until
         return self._table.late(agent.id, reason, now)
 
     def owes(self, key: AgentId) -> bool:
-        """Whether its download may still end."""
+        """Whether the agent's download may still end."""
         return key in self._owing and self._table.is_late(key)
 
     def was_late(self, key: AgentId, why: Late, now: float) -> list[Instruction]:
-        """Its executor answered an order without it. An agent that has answered in the meantime is not late."""
+        """An executor answered an order without this agent. An agent that has answered in the meantime is not late.
+
+        Args:
+            key: the process.
+            why: what its executor says of it.
+            now: seconds of the machine.
+
+        Returns:
+            A record, or nothing.
+        """
         if key in self._early:
             self._early.discard(key)
             return []
         return self._table.late(key, why.text, now, gone=why.code in GONE)
 
     def answered(self, key: AgentId) -> None:
-        """It handed a yield over in time."""
+        """The agent handed a snapshot over in time."""
         self._early.discard(key)
 
     def on_back(self, event: AgentBack, now: float) -> list[Instruction]:
+        """A late agent has answered after all. The news may come before the order that says it was late.
+
+        Returns:
+            A record if one said that the agent was lost.
+        """
         key = event.id
         found = self._table.find(key)
         if found is not None and found.state == AgentState.ACTIVE:
@@ -62,29 +96,48 @@ class LateAgents:
         return self._back(key, now, "it answered again")
 
     def on_acknowledged(self, key: AgentId, now: float) -> list[Instruction]:
+        """An agent's download has ended. A late agent that owed it, or is suspected, comes back.
+
+        Returns:
+            A record if one said that the agent was lost.
+        """
         if self._owing.pop(key, None) is None and key not in self._suspects:
             return []
         return self._back(key, now, "its download came after all")
 
     def bar(self, executor: str, now: float) -> None:
-        """Whoever is late there stays so for `BARRED_S`, whatever it answers."""
+        """Agents of this executor that are late stay so for `BARRED_S`, whatever they answer."""
         self._barred[executor] = now + BARRED_S
 
     def _back(self, key: AgentId, now: float, reason: str) -> list[Instruction]:
         found = self._table.find(key)
         if found is not None and found.executor in self._barred:
-            self._suspects.add(key)  # to be asked for when its time is over
+            self._suspects.add(key)  # its executor is asked for it when the bar is over
             return []
         return self._table.back(key, now, reason)
 
     def on_hold_ended(self, event: HoldEnded) -> list[Instruction]:
+        """A holding job has ended: its executor is asked whether the process lives.
+
+        Returns:
+            Rediscover, or nothing when the agent has ended or is lost already.
+        """
         found = self._table.find(event.id)
         if found is None or found.state == AgentState.FINISHED or found.executor not in self._table.executors:
-            return []  # ended, or lost with its executor: those events say the rest
+            return []  # the agent has ended, or is lost with its executor: other events say the rest
         self._unheld.add(event.id)
         return self.ask()
 
     def on_found(self, event: AgentsFound, now: float) -> list[Instruction]:
+        """An executor says which agents live there.
+
+        Args:
+            event: its answer.
+            now: seconds of the machine.
+
+        Returns:
+            StartAgent for agents that need a new holding job, and records of agents that are back or dead.
+        """
         out: list[Instruction] = []
         settled = {AgentId(one.agent, one.incarnation) for one in event.agents}
         for one in event.agents:
@@ -92,13 +145,13 @@ class LateAgents:
             found = self._table.find(key)
             if found is None or found.executor != event.executor or found.state == AgentState.FINISHED:
                 continue
-            if key in self._unheld:  # only then: a second holding job would take the core that orders need
+            if key in self._unheld:  # in this case only: a second holding job would take the core that orders need
                 out += self._table.hold_again(key, event.executor)
             if key in self._suspects:
                 out += self._back(key, now, "its executor answered again")
         for key in sorted(self._unheld - settled):
             found = self._table.find(key)
-            if found is None or found.executor == event.executor:  # for the others their own executors answer
+            if found is None or found.executor == event.executor:  # other executors answer for their own agents
                 out += self._table.died(key, "its holding job ended, and its process with it", now)
                 settled.add(key)
         self._unheld -= settled
@@ -107,7 +160,14 @@ class LateAgents:
         return out
 
     def on_tick(self, now: float) -> list[Instruction]:
-        """Ask again, from time to time, for those about whom something is open: an answer may never come."""
+        """Ask again, from time to time, for agents whose fate is open: an answer may never come.
+
+        Args:
+            now: seconds of the machine.
+
+        Returns:
+            Rediscover, or nothing.
+        """
         for key in [key for key, until in self._owing.items() if now > until]:
             del self._owing[key]
             self._suspects.add(key)
@@ -119,7 +179,11 @@ class LateAgents:
         return self.ask()
 
     def ask(self) -> list[Instruction]:
-        """Rediscovery on the executors of those about whom something is open, and on no others: a question is a Spark job."""
+        """Ask the executors of agents whose fate is open, and no others: a question is a Spark job.
+
+        Returns:
+            Rediscover, or nothing.
+        """
         suspects = (self._table.find(key) for key in self._suspects)
         open_ones = [found for found in suspects if found is not None and found.executor not in self._barred]
         open_ones += [found for key in self._unheld if (found := self._table.find(key)) is not None]

@@ -1,11 +1,12 @@
 """When the tensors that stay local (frozen parameters, integer buffers) are read, and from which agent.
 
-They lie behind the model's shards, in shards of their own, and are read as x_0 is: one agent freezes one shard, and a sum of
-that part alone brings it here. Read they are when the shell asks (a model is to be evaluated or saved), when the run stops,
-and from an agent whose train function has returned, before it may end: always those of the lowest-numbered agent that trains.
-When it is lost on the way the next one is asked from the first shard on; when nobody is left, what was read last stays.
+Local tensors lie behind the model's shards, in shards of their own. The driver reads them as it reads x_0: one agent freezes
+one shard, and a sum of that part alone brings the shard to the driver. It reads them when the shell asks (a model is to be
+evaluated or saved), when the run stops, and before an agent whose train function has returned may end. The source is always
+the lowest-numbered agent that trains. When the source is lost on the way, the driver asks the next agent, from the first shard
+on. When no agent is left, what was read last stays.
 
-No orders are sent here: `step` says what the next one is to do, between two cycles.
+This file sends no orders: `step` says what the next one is to do, between two cycles.
 """
 
 from __future__ import annotations
@@ -27,44 +28,56 @@ log = logging.getLogger("mpca.cycle")
 
 
 class LocalReads:
-    """One read at a time."""
+    """One read at a time.
+
+    Args:
+        table: the agents.
+        shards: of the model; local tensors lie in the shards behind those.
+    """
 
     def __init__(self, table: AgentTable, shards: int) -> None:
         self.wanted = False
         self.ended = 0  # reads so far, successful or given up
         self.took = 0.0  # seconds from the first order of the newest read to its end
         self._table, self._first = table, shards
-        self._leaving: set[AgentId] = set()
-        self._read: set[AgentId] = set()  # of those, the ones that were read since
+        self._leaving: set[AgentId] = set()  # their train functions have returned
+        self._read: set[AgentId] = set()  # those of them that were read since
         self._source: Agent | None = None
         self._key: AgentId = AgentId(-1, -1)  # of the source when it was chosen
         self._executor = ""
         self._shard = shards
-        self._cycle = 0  # of the newest yield; the numbers fall, below those of the reading of x_0
-        self._asked = False  # that yield is of this shard
+        self._cycle = 0  # of the newest snapshot; the numbers fall, below those of the reading of x_0
+        self._asked = False  # that snapshot is of this shard
         self._frozen = self._summed = False
         self._order = -1
         self._began: float | None = None
 
     def want(self) -> None:
+        """The shell wants the local tensors read."""
         self.wanted = True
 
     def leaves(self, who: AgentId) -> None:
-        """Its train function has returned."""
+        """The agent's train function has returned."""
         self._leaving.add(who)
         if self._source is not None and self._key == who:
-            self._restart()  # now they are final
+            self._restart()  # its local tensors are final now
 
     def owns(self, order: Order) -> bool:
+        """Whether the order is part of a read."""
         return any(one is not None and one.shard >= self._first for one in (order.freeze, order.reduce))
 
     def let_go(self, stop: list[list[Any]]) -> None:
+        """Agents of these [executor, agent, incarnation, reason] were told to stop."""
         self._leaving.difference_update(AgentId(agent, incarnation) for _, agent, incarnation, _ in stop)
 
     # ---- what is next ------------------------------------------------------------------------------------------------
 
     def release(self) -> Draft | None:
-        """The order by which agents end that nobody needs to read, or that were read."""
+        """Let those agents end whose train function has returned, and who need not be read or were read.
+
+        Returns:
+            The order that tells them; None: there are none.
+        """
         self._leaving = {key for key in self._leaving if self._living(key) is not None}
         first = self._choose()
         stop = []
@@ -78,10 +91,14 @@ class LocalReads:
         return Draft(f"{len(stop)} agents whose train function has returned", stop=stop) if stop else None
 
     def step(self, lengths: list[int], now: float) -> Draft | AdoptInitial | None:
-        """What the read needs next; None: nothing is wanted, or nobody is there to be read.
+        """What the read needs next.
 
         Args:
             lengths: bytes of every shard, those of the local tensors last.
+            now: seconds of the machine.
+
+        Returns:
+            The next order, or AdoptInitial for a sum that was made. None: no read is wanted, or no agent can be read.
         """
         if not self.wanted or len(lengths) == self._first:
             self.wanted = False
@@ -101,21 +118,26 @@ class LocalReads:
         if self._frozen:
             part = Part(self._executor, 1.0)
             return Draft(f"read {name}", reduce=Reduce(self._cycle, self._shard, lengths[self._shard], [part]))
-        if not self._asked:  # asked again, after a failure, for the same: it is interrupted once
+        if not self._asked:  # after a failure the agent is asked for the same snapshot again: it is interrupted once
             self._asked = True
             self._cycle = min(self._cycle - 1, -len(lengths) - 1)
         return Draft(f"freeze {name}", freeze=(self._cycle, self._shard, [self._source]))
 
     def sent(self, order: int) -> None:
-        """The draft went out."""
+        """The draft went out as the order of this number."""
         self._order = order
 
     # ---- what became of it -------------------------------------------------------------------------------------------
 
     def done(self, order: Order, kept: ShardSnapshots | None) -> None:
-        """`kept` is the answer to a freeze; if the source is not in it, another agent is asked."""
+        """An order of a read has ended well.
+
+        Args:
+            order: the order.
+            kept: the answer to a freeze, None for a sum. When the source is not in it, another agent is asked.
+        """
         if order.order != self._order:
-            return  # of a read that was begun anew
+            return  # the read was begun anew since
         if kept is None:
             self._summed = True
         elif self._key[0] in kept.frozen:
@@ -124,13 +146,19 @@ class LocalReads:
             self._restart()
 
     def adopted(self, shards: int, now: float) -> None:
-        """The shell holds this shard; `shards` are there in all."""
+        """The shell holds this shard.
+
+        Args:
+            shards: of the model and the local tensors together.
+            now: seconds of the machine.
+        """
         self._asked = self._frozen = self._summed = False
         self._shard += 1
         if self._shard == shards:
             self._end(now)
 
     def give_up(self, reason: str, now: float) -> None:
+        """End the read without a result, at `now` (seconds of the machine): what was read last stays."""
         if self.wanted:
             log.warning("local tensors were not read, what was read last is kept: %s", reason)
             self._restart()
@@ -161,7 +189,7 @@ class LocalReads:
         return None
 
     def _usable(self) -> bool:
-        """What was frozen is its executor's; before that the agent itself must answer."""
+        """Whether the read can go on. The executor holds what was frozen; before that the agent itself must answer."""
         if self._frozen:
             return self._executor in self._table.executors
         agent = self._living(self._key)

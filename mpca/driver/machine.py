@@ -1,6 +1,6 @@
-"""What the shell sees of a driver's state machine: it tells events, gets instructions, and reads what the machine shows.
+"""What the shell sees of a driver's state machine: the shell hands events in, gets instructions, and reads what is shown.
 
-A method whose agents ask by themselves brings a machine of its own behind this seam; `cycle.CycleMachine` is the one of cycles.
+A method whose agents ask by themselves brings a machine of its own behind this seam. `cycle.CycleMachine` is the one of cycles.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ class Machine(Protocol):
     """Pure: it opens nothing and reads no clock. Times are seconds of the clock that `now` is read from."""
 
     def handle(self, event: Event, now: float) -> list[Instruction]:
-        """Apply one event at time `now` (seconds, monotonic) and say what to do next.
+        """Apply one event and say what to do next.
+
+        Args:
+            event: what happened.
+            now: when, in seconds of a monotonic clock.
+
+        Returns:
+            Instructions for the shell, in the order in which it must carry them out.
 
         Raises:
             LocalProtocolError: no such event, or a move that the tables of `states.py` do not have.
@@ -37,12 +44,12 @@ class Machine(Protocol):
 
     @property
     def began(self) -> float | None:
-        """When training began: all agents of the start had taken their first update, or `start_timeout` was over."""
+        """When training began: all agents of the start had taken an update, or `start_timeout` was over. None: not yet."""
         ...
 
     @property
     def stopped(self) -> float | None:
-        """When the run was first asked to stop."""
+        """When the run was first asked to stop; None: not yet."""
         ...
 
     @property
@@ -52,23 +59,26 @@ class Machine(Protocol):
 
     @property
     def executors(self) -> int:
-        """How many there are now."""
+        """How many executors there are now."""
         ...
 
     @property
     def agents_wanted(self) -> int: ...
     @property
     def agents_alive(self) -> int:
-        """Those that train, or are about to."""
+        """Agents that train, or are about to."""
         ...
 
     @property
     def agents_lost(self) -> int:
-        """How often one was lost so far."""
+        """How often an agent was lost so far."""
         ...
 
     @property
-    def agents_replaced(self) -> int: ...
+    def agents_replaced(self) -> int:
+        """How often a replacement said hello so far."""
+        ...
+
     @property
     def at_work(self) -> str:
         """Which train functions the end of the run waits for; empty: none."""
@@ -81,7 +91,7 @@ class Machine(Protocol):
 
     @property
     def local_read_s(self) -> float:
-        """Seconds that the newest of them took."""
+        """Seconds that the newest of those reads took."""
         ...
 
     def position(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""A run's records, and its bad ones of the data, on their way to HDFS while it goes on, by a thread of their own, so that no
-cycle waits for storage.
+"""Copies a run's records, and the bad records of its data, to HDFS while the run goes on. A thread of its own does it, so that
+no cycle waits for storage.
 
-The same thread shows that the owner of the run's folder lives: it beats, and another driver that wants the folder looks.
-What cannot be written is tried again at the next beat; that the folder has another owner is final.
+The same thread shows that the owner of the run's folder lives: it beats, and another driver that wants the folder looks for
+beats. What cannot be written is tried again at the next beat. That the folder has another owner is final.
 """
 
 from __future__ import annotations
@@ -24,12 +24,18 @@ BEAT = "lock.beat"
 
 
 class Mirror:
-    """Started by its making. `lost` is set when another driver owns the folder; the runner looks at it."""
+    """Starts its thread when it is made. `lost` is set when another driver owns the folder; the runner looks at it.
+
+    Args:
+        store: the run's folder.
+        guard: raises BackupError when another driver owns the folder.
+        every_s: seconds between two beats.
+    """
 
     def __init__(self, store: Store, guard: Callable[[], None], every_s: float = BEAT_S) -> None:
         self._store, self._guard, self._every_s = store, guard, every_s
         self.writer: PartWriter | None = None  # of the records, once there are some
-        self.beside: Path | None = None  # a file that is replaced as a whole, and may not be there yet
+        self.beside: Path | None = None  # a local file that is copied as a whole, and may not exist yet
         self._copied = b""
         self.lost: BackupError | None = None
         self._ended = threading.Event()
@@ -37,7 +43,7 @@ class Mirror:
         self._thread.start()
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Let the write that is under way end, but not for ever."""
+        """Let the write that is under way end, for `timeout_s` seconds at most."""
         self._ended.set()
         self._thread.join(timeout_s)
 
@@ -71,7 +77,12 @@ class Mirror:
 
 
 def beats(store: Store, within_s: float) -> bool:
-    """Whether the owner of the folder beats; looks until it does, or for `within_s` seconds."""
+    """Whether the owner of the folder beats.
+
+    Args:
+        store: the run's folder.
+        within_s: how long to look, in seconds; a beat that comes sooner ends the look.
+    """
     until = time.monotonic() + within_s
     first = read_beat(store)
     while time.monotonic() < until:
@@ -82,7 +93,7 @@ def beats(store: Store, within_s: float) -> bool:
 
 
 def read_beat(store: Store) -> bytes | None:
-    """The newest beat; None when there was none yet."""
+    """The newest beat; None when there is none yet."""
     try:
         return store.read(BEAT)
     except FileNotFoundError:

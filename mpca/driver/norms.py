@@ -1,4 +1,4 @@
-"""Whose contribution has moved too far: a limit by comparison with what the others have moved.
+"""Which contributions have moved too far: each is compared with how far the others have moved.
 
 Every snapshot comes with its Euclidean distance from the newest joint state that the agent was handed (x_0 before the
 first). Contribution :math:`i` of a shard, with distance :math:`d_i` and :math:`\\tau_i > 0` updates, is left out when
@@ -7,18 +7,21 @@ first). Contribution :math:`i` of a shard, with distance :math:`d_i` and :math:`
     d_i > L \\cdot \\max(\\mathrm{median}_j(d_j), m, s) \\cdot \\max(r, 1 / r), \\quad
     r = \\tau_i / \\mathrm{median}_j(\\tau_j)
 
-where :math:`j` are the other contributors of this exchange, and with fewer than three of them also those of the shard's
-last five exchanges, :math:`m` is what the joint model itself moved with the shard's newest exchange, and :math:`s` the
-norm of its shard: agents that have come to rest hardly move, and one that joins them with data of its own moves several
-times the model's norm and is well (by the first two terms alone such an agent was left out for ever). At the start of
-training all move far, and only the pull, which is strong then, keeps agents near the joint state: one that joins is not
-pulled yet, and moves like the joint model does. The factor of tau is there because an agent of another speed is far away
-and well: at the first exchange one that loaded its data in no time has taken hundreds of updates, the others one; and one
-that is ten times slower than the others has the joint model, which they make, run away from it.
+where :math:`j` are the other contributors of this exchange (with fewer than three of them also those of the shard's last
+five exchanges), :math:`L` is ``cluster.norm_limit``, :math:`m` is how far the joint model itself moved with the shard's newest
+exchange, and :math:`s` is the norm of its shard. Each term has its reason:
 
-What it is not for: a run that diverges as a whole. When all (two or more) exceed it, the training has changed (a step of
-the learning rate), no agent has, and nobody is left out. Nor does it see an agent that grows slowly enough to drag the
-others along. Pure: numbers in, reasons out.
+* :math:`s`: agents that have come to rest hardly move. An agent that joins them with data of its own moves several times the
+  model's norm, and is well. By the first two terms alone such an agent was left out for ever.
+* :math:`m`: at the start of training all agents move far. Only the pull, which is strong then, keeps them near the joint
+  state. An agent that joins is not pulled yet, and moves as far as the joint model does.
+* The factor of tau: an agent of another speed is far away, and is well. At the first exchange an agent that loaded its data in
+  no time has taken hundreds of updates, and the others one. From an agent that is ten times slower than the others the joint
+  model, which the others make, runs away.
+
+The limit is not for a run that diverges as a whole. When all (two or more) contributions exceed it, the training has changed (a
+step of the learning rate) and no single agent has, so all of them enter. The limit does not see an agent that grows slowly
+enough to drag the others along. Pure: numbers in, reasons out.
 """
 
 from __future__ import annotations
@@ -42,25 +45,43 @@ Moved = tuple[float, int]  # distance, tau
 
 
 class NormLimit:
-    """The limit of one run, with what was moved in the last exchanges of each shard. `limit` 0: everything passes."""
+    """The limit of one run, with how far contributions moved in the last exchanges of each shard.
+
+    Args:
+        limit: L; 0: everything passes.
+        shards: of the model.
+    """
 
     def __init__(self, limit: float, shards: int) -> None:
         self._limit, self._shards = limit, shards
-        self._cycle = -1  # the one that is looked at
-        self._now: dict[int, Moved] = {}  # its contributions, over all freezes of it
-        self._joint: dict[int, tuple[float, str]] = {}  # by shard: what the joint model allows, and what that is
-        self._past: dict[int, dict[int, Moved]] = {}  # by cycle: what passed
+        self._cycle = -1  # the cycle that is judged
+        self._now: dict[int, Moved] = {}  # its contributions by agent, over all its freezes
+        self._joint: dict[int, tuple[float, str]] = {}  # by shard: the larger of m and s, and its name
+        self._past: dict[int, dict[int, Moved]] = {}  # by cycle: the contributions that passed
 
     def joint_moved(self, shard: int, distance: float, size: float = 0.0) -> None:
-        """An exchange moved the joint model of this shard so far, and it is so large now."""
+        """An exchange moved the joint model of a shard.
+
+        Args:
+            shard: its number.
+            distance: m, how far the exchange moved it.
+            size: s, the norm that it has now.
+        """
         told = ((distance, "the joint model moved"), (size, "is the joint model's norm"))
         self._joint[shard] = max((one for one in told if isfinite(one[0])), default=(0.0, ""))
 
     def judge(self, cycle: int, frozen: Mapping[int, Frozen]) -> dict[int, str]:
-        """Agents whose contribution to this cycle must not enter, each with the reason.
+        """Judge the contributions to a cycle.
 
-        A cycle that is frozen again is judged by all that was handed over for it, so nobody's verdict changes because
-        somebody else was left out.
+        A cycle that is frozen again is judged by all that was handed over for it, so no verdict changes because another agent
+        was left out.
+
+        Args:
+            cycle: its number.
+            frozen: what was handed over, by agent.
+
+        Returns:
+            Agents whose contribution must not enter, each with the reason.
         """
         if not self._limit:
             return {}

@@ -1,7 +1,7 @@
-"""What a run is to reach, and what is done beside it: the objectives of section 5.3, as plain values.
+"""What a run is to reach, and what is done beside training: the objectives of section 5.3, as plain values.
 
-They are evaluated beside training and never stop it from going on: the runner looks at them between two events, the
-evaluator is a process of its own, backups are written by a thread of their own.
+Training never waits for them: the runner looks at them between two events, the evaluator is a process of its own, and a thread
+of its own writes backups.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mpca.units import parse_duration
 
 __all__ = ["DumpModel", "Evaluate", "Goals", "MaxCycles", "MaxTime", "Objective", "TargetError", "judge"]
 
-#: Ends that an objective, or the train functions, have brought about; what else there could have been done is for the user.
+#: Ends that an objective or the train functions bring about, each with what the user can do when such a run committed nothing.
 _MET = {
     "max_time": "raise objectives.max_time",
     "max_cycles": "raise objectives.max_cycles",
@@ -54,9 +54,9 @@ class TargetError(Objective):
 
 @dataclass(frozen=True, slots=True)
 class MaxTime(Objective):
-    """The run ends this long after all agents of the start had taken their first update, all attempts of the run added up.
+    """The run ends this long after all agents of the start had taken their first update. The times of all attempts add up.
 
-    When some have not within ``cluster.start_timeout``, it counts from there.
+    When some agents have taken none within ``cluster.start_timeout``, the time counts from there.
     """
 
     seconds: str | float
@@ -78,9 +78,9 @@ class MaxCycles(Objective):
 
 @dataclass(frozen=True, slots=True)
 class Evaluate(Objective):
-    """`function(state_dict) -> {"error": ..., "loss": ...}`, called in the evaluator process at most once in `every`.
+    """`function(state_dict) -> {"error": ..., "loss": ...}`, which the evaluator process calls at most once in `every`.
 
-    `state_dict` maps the model's own names to numpy arrays; it is the joint model with its buffers, never extrapolated.
+    `state_dict` maps the model's own names to numpy arrays: the joint model with its buffers, never extrapolated.
     """
 
     function: Callable[[dict[str, Any]], dict[str, float]]
@@ -92,7 +92,7 @@ class Evaluate(Objective):
 
 @dataclass(frozen=True, slots=True)
 class DumpModel(Objective):
-    """Write a backup of the joint model every `interval`, and keep the newest `keep`. None: in the run folder."""
+    """Write a backup of the joint model to `path` every `interval`, and keep the newest `keep`. None: in the run folder."""
 
     path: str | None = None
     interval: str | float = "60s"
@@ -116,7 +116,11 @@ class Goals:
 
     @classmethod
     def of(cls, objectives: Iterable[Objective]) -> Goals:
-        """Raises ConfigError for two of a kind, for something else, and for a target that nothing evaluates."""
+        """Sort objectives by kind.
+
+        Raises:
+            ConfigError: two of a kind, something that is no objective, or a target that nothing evaluates.
+        """
         by_kind: dict[type, Objective] = {}
         for one in objectives:
             if not isinstance(one, Objective):
@@ -137,11 +141,14 @@ class Goals:
         )
 
     def reached(self, error: float | None, trained_s: float | None) -> tuple[str, str] | None:
-        """(status, reason) when the run should end. `max_cycles` is the cycle's own: none may begin after the last.
+        """Whether the run should end. `max_cycles` is not looked at here: the machine begins no cycle after the last.
 
         Args:
             error: newest evaluation of the joint model, if there was one.
             trained_s: seconds since training began (`Machine.began`), over all attempts.
+
+        Returns:
+            (status, reason); None: the run goes on.
         """
         if self.target_error and error is not None and error <= self.target_error:
             return "reached", f"error {error:.4f} is at or below the target of {self.target_error:.4f}"
@@ -151,13 +158,18 @@ class Goals:
 
 
 def judge(asked: StopRequested, committed: bool, in_flight: str) -> StopRequested:
-    """How a run ends that was asked to. Without a commit agents trained apart, and the joint model is still x_0: whatever
-    limit was met, that is no success, and would be none the next time.
+    """How a run ends that was asked to end.
+
+    Without a commit the agents trained apart, and the joint model is still x_0. Whatever limit was met, that is no success,
+    and would be none the next time.
 
     Args:
-        asked: what it was to end as.
+        asked: what the run was to end as.
         committed: whether any cycle was, by this attempt or an earlier one.
         in_flight: the order that was not answered yet when the run was asked to end; empty: none.
+
+    Returns:
+        `asked`, or a final failure.
     """
     if committed or asked.status not in _MET:
         return asked

@@ -12,6 +12,8 @@ __all__ = ["PublishedShard", "Sum"]
 
 @dataclass(frozen=True, slots=True)
 class Sum:
+    """A weighted sum that an order made and the shell has not taken yet. `length` is in bytes."""
+
     order: int
     cycle: int
     shard: int
@@ -20,7 +22,7 @@ class Sum:
 
 @dataclass(slots=True)
 class PublishedShard:
-    """A published joint state on its way to the agents."""
+    """A published joint state on its way to the agents. `length` is in bytes."""
 
     cycle: int
     shard: int
@@ -28,20 +30,26 @@ class PublishedShard:
     version: int
     length: int
     alpha: float = 0.0  # of the pull towards it
-    asked: set[AgentId] = field(default_factory=set)  # told to download it
-    acked: set[AgentId] = field(default_factory=set)  # ... that have it
-    since: float = 0.0  # machine time of the newest order that asks for it
+    asked: set[AgentId] = field(default_factory=set)  # agents that were told to download it
+    acked: set[AgentId] = field(default_factory=set)  # those of them that have it
+    since: float = 0.0  # seconds of the machine: the newest order that asks for it
     took: list[float] = field(default_factory=list)  # seconds until each acknowledgement
 
     def acknowledged(self, key: AgentId, now: float) -> None:
+        """An agent that was asked has it, at `now` (seconds of the machine)."""
         if key in self.asked and key not in self.acked:
             self.acked.add(key)
             self.took.append(now - self.since)
 
     def overdue(self, now: float) -> bool:
-        """Whether who has not acknowledged is late alone: half of those asked have, in half of the time or less.
+        """Whether an agent that has not acknowledged is late alone.
 
-        When most are waited for, it is no single one that is late, and all have until the deadline.
+        That is so when half of the agents that were asked have acknowledged, and twice their mean time (at least
+        `LATE_ALONE_S`) is over. While most agents are still waited for, no single one is late, and all have until the
+        deadline.
+
+        Args:
+            now: seconds of the machine.
         """
         if 2 * len(self.acked) < len(self.asked):
             return False

@@ -1,11 +1,11 @@
-"""Who reads the data, as the driver knows it: where every agent is, who was lost or joined, and who has been told.
+"""Which agents read the data, as the driver knows it: where each of them is, which was lost or joined, and which has heard so.
 
 `mpca.data.plan` says what follows from a membership; every agent computes its own share. Agents report their positions with
 Progress, every half second. Orders carry the membership to the agents that have not heard of its newest version.
 
-An agent counts as lost when an order is written while its process is another one, or there is none and others read. A late
-agent lives and keeps its share. Agents that read no data of the run are told nothing; where the data lie on HDFS, agents hear
-before their first step which agent lives on which host.
+An agent counts as lost when an order is written and its process is another one, or it has no process while others read. A late
+agent lives and keeps its share. Agents that read no data of the run hear nothing of all this. Where the data lie on HDFS,
+agents hear before their first step which agent lives on which host.
 """
 
 from __future__ import annotations
@@ -31,7 +31,13 @@ log = logging.getLogger("mpca.data")
 class Readers:
     """See the module's text.
 
-    `left` is `position` of the attempt that this one goes on from; `places` are the hosts that hold each shard of the data.
+    Args:
+        agents: of the run.
+        left: `position` of the attempt that this one goes on from.
+        places: hosts that hold each shard of the data; empty: not on HDFS.
+
+    Raises:
+        BackupError: `left` is damaged.
     """
 
     def __init__(self, agents: int, left: dict[str, Any] | None = None, places: Sequence[Sequence[str]] = ()) -> None:
@@ -45,29 +51,34 @@ class Readers:
                 raise BackupError(f"the backup's position in the data is damaged: {type(error).__name__}: {error}") from error
         self.members = replace(self.members, places=tuple(map(tuple, places)))
         self._version = 1 if left else 0  # agents know the first membership of a new run by themselves
-        self._told: dict[AgentId, int] = {}  # version
+        self._told: dict[AgentId, int] = {}  # the newest version that each process has heard of
         self._process: dict[int, int] = {}  # agent that reads -> its incarnation
         self._away: set[int] = set()  # agents that were lost, and have not joined again
         self._at: dict[int, tuple[int, int]] = {}  # agent that reads -> epoch and finished units of it
         self._last = self.members.last  # newest epoch that anybody has begun
-        self._bytes: dict[AgentId, tuple[int, int]] = {}  # read for it, and from other hosts
+        self._bytes: dict[AgentId, tuple[int, int]] = {}  # bytes read for each process, and those of them from other hosts
         self._bytes_taken = (0, 0)
 
     def progress(self, event: AgentProgress) -> None:
-        """An agent says where it is, and its executor what it read for it."""
+        """An agent says where it is, and its executor what it read for the agent."""
         self._bytes[event.id] = event.data_read, event.data_remote
         if not event.data or self._process.get(event.agent) != event.incarnation:
             return
         epoch, done, ahead = event.data
         self._reads = True
-        # one that has just begun may not have heard yet with which epoch
+        # an agent that has just begun may not have heard yet with which epoch it begins
         self._at[event.agent] = max((epoch, done), (self.members.first(event.agent), 0))
         self._last = max(self._last, ahead)
 
     def look(self, agents: Iterable[Agent], beginning: Sequence[int]) -> None:
-        """An order is written now; those that are `beginning` begin with it."""
+        """An order is written now: compare the agents with what the membership says of them.
+
+        Args:
+            agents: all agents of the run.
+            beginning: numbers of those that begin with this order.
+        """
         before = self.members
-        if beginning and not self._process:  # nobody has begun: now is the time to say where everybody lives
+        if beginning and not self._process:  # no agent has begun: now the membership can say where each of them lives
             for agent in agents:
                 self._settle(agent, self.members.first(agent.index))
         for agent in agents:
@@ -88,7 +99,11 @@ class Readers:
             self._version += 1
 
     def tell(self, agents: Iterable[Agent]) -> MembersOrder | None:
-        """What an order brings to those of these agents that do not know it yet."""
+        """What an order brings to those of these agents that have not heard of the newest membership.
+
+        Returns:
+            Part of an order; None: all of them have heard, or none reads.
+        """
         if not self._reads and not self.members.places:
             return None
         keys = [one.key for one in agents if self._told.get(one.id, 0) < self._version]
@@ -101,13 +116,13 @@ class Readers:
             self._told.update(dict.fromkeys(told, order.members.version))
 
     def take_bytes(self) -> dict[str, int]:
-        """What was read for the agents since this was asked last, as a `cycle` record says it."""
+        """Bytes that were read for the agents since the last call, as a `cycle` record says it."""
         (read_before, remote_before), totals = self._bytes_taken, list(self._bytes.values())
         read, remote = self._bytes_taken = sum(one for one, _ in totals), sum(one for _, one in totals)
         return {"data_read": read - read_before, "data_remote": remote - remote_before}
 
     def position(self) -> dict[str, Any]:
-        """What a later attempt goes on from; empty when nobody reads."""
+        """What a later attempt goes on from; empty when no agent reads."""
         if not self._reads:
             return {}
         at = [[agent, *self._where(agent)] for agent in sorted(self._taking_part())]
@@ -130,7 +145,7 @@ class Readers:
         log.info("agent=%d reads from epoch=%d on, which nobody has begun", agent, epoch)
 
     def _settle(self, agent: Agent, epoch: int) -> None:
-        """Take down where an agent lives, if that is another host than before; from an epoch on that nobody has begun."""
+        """Take down where an agent lives, if that is another host than before, from an epoch on that no agent has begun."""
         if self.members.places and agent.host and self.members.home(agent.index) != agent.host:
             self.members = self.members.settle(agent.index, epoch, agent.host)
 
@@ -138,7 +153,7 @@ class Readers:
         return self._at.get(agent, (self.members.first(agent), 0))
 
     def _newest(self) -> int:
-        """The newest epoch that anybody has begun; those who have not said yet are in their first one."""
+        """The newest epoch that any agent has begun. An agent that has not said yet is in its first one."""
         return max(self._last, *(self._where(agent)[0] for agent in self._taking_part()), -1)
 
     def _taking_part(self) -> set[int]:

@@ -1,6 +1,7 @@
-"""What all parts of the driver's machine share: the agents, the orders, the state of the run, what the shell has to answer.
+"""What all parts of the driver's machine share: the agents, the orders, the state of the run, and what the shell must answer.
 
-Who decides is elsewhere: `starting.py`, `exchange.py`, `stopping.py`; `cycle.py` hands each event to whom it concerns.
+Decisions are made elsewhere: in `starting.py`, `exchange.py` and `stopping.py`. `cycle.py` hands each event to the part that it
+concerns.
 """
 
 from __future__ import annotations
@@ -27,17 +28,23 @@ log = logging.getLogger("mpca.cycle")
 
 
 class Step(NamedTuple):
-    """What one look at the machine brought."""
+    """What a part of the machine decided when it was asked what comes next."""
 
     instructions: list[Instruction]
-    again: bool = True  # look once more at once; False: only the next event can bring what is missing
+    again: bool = True  # ask once more at once; False: only the next event can bring what is missing
 
 
 WAIT = Step([], again=False)
 
 
 class Run:
-    """See the module's text. `now` is when the run was made, in seconds of the machine's clock."""
+    """See the module's text.
+
+    Args:
+        shape: what does not change during the run.
+        table: its agents.
+        now: seconds of the machine's clock, at which the run is made.
+    """
 
     def __init__(self, shape: RunShape, table: AgentTable, now: float) -> None:
         self.shape, self.table, self.story = shape, table, table.story
@@ -52,22 +59,28 @@ class Run:
         self.late = LateAgents(table)
         self.silence = Silence(table)
         self.finishing = Finishing(shape.finish_s)
-        self.asked: AdoptInitial | Prepare | PublishJoint | None = None  # the shell has not answered it yet
+        self.asked: AdoptInitial | Prepare | PublishJoint | None = None  # what the shell has not answered yet
         self.ending: StopRequested | None = None
         self.stopped: float | None = None  # as `Machine.stopped`
         self.stopped_in = ""  # the order that was in flight then
 
     @property
     def idle(self) -> bool:
-        """Whether something new may begin: no order is out or is to go out again, and the shell owes no answer."""
+        """Whether something new may begin: no order is out or waits to go out again, and the shell owes no answer."""
         return self.state is not RunState.CLOSED and self.orders.idle and self.asked is None
 
     @property
     def trains(self) -> bool:
+        """Whether the run is RUNNING or PAUSED."""
         return self.state in (RunState.RUNNING, RunState.PAUSED)
 
     def enter(self, state: RunState, reason: str, now: float) -> None:
-        """Move to another state.
+        """Move the run to another state.
+
+        Args:
+            state: where to.
+            reason: why, for the log and the story.
+            now: seconds of the machine.
 
         Raises:
             LocalProtocolError: the move is illegal; nothing was changed.
@@ -77,12 +90,21 @@ class Run:
         self.state = state
 
     def ask(self, question: AdoptInitial | Prepare | PublishJoint) -> list[Instruction]:
-        """Have the shell do something and wait for its answer."""
+        """Have the shell do something. The machine waits for the answer.
+
+        Returns:
+            The instruction.
+        """
         self.asked = question
         return [question]
 
     def stop(self, request: StopRequested, now: float) -> None:
-        """End the run in order. Of several requests `Finishing.again` says which one counts."""
+        """Begin to end the run. When it was asked before, `Finishing.again` says which request counts.
+
+        Args:
+            request: what to end as, and why.
+            now: seconds of the machine.
+        """
         if self.ending is not None:
             self.ending = self.finishing.again(self.ending, request, now)
             return
@@ -95,7 +117,15 @@ class Run:
         self.asked = None
 
     def read_local(self, cycle: int, now: float) -> list[Instruction] | None:
-        """The next order of a read of local tensors, or the taking of what it brought; None: nothing is to be read."""
+        """Go on with a read of local tensors.
+
+        Args:
+            cycle: the cycle that goes on, or is next.
+            now: seconds of the machine.
+
+        Returns:
+            The read's next order, or the question that takes its sum; None: nothing is to be read.
+        """
         step = self.local.step(self.lengths, now)
         if step is None:
             return None

@@ -13,7 +13,7 @@ __all__ = ["RunShape"]
 
 @dataclass(frozen=True, slots=True)
 class RunShape:
-    """What does not change during a run."""
+    """What does not change during a run. Times are in seconds."""
 
     run: str
     term: int  # of the driver, one more at each attempt
@@ -23,26 +23,31 @@ class RunShape:
     min_agents: int
     deadline_s: float  # of a cycle
     start_timeout_s: float
-    waits_for_shard: bool = False  # a shard that is being downloaded is frozen only after its acknowledgements
+    waits_for_shard: bool = False  # a shard that is being downloaded is frozen only after all have acknowledged it
     first_cycle: int = 0
     finish_s: float = 300.0  # for what train functions do behind their loop, after a stop
     norm_limit: float = 0.0  # of `norms.NormLimit`; 0: none
     resumed: bool = False  # the joint model comes from a backup; x_0 is not read
-    max_cycles: int | None = None  # an objective; here, since no further cycle may begin
-    data: dict[str, Any] = field(default_factory=dict)  # of that backup: where its attempt was in the data
+    max_cycles: int | None = None  # an objective; it is here since no cycle may begin after the last
+    data: dict[str, Any] = field(default_factory=dict)  # where the attempt of that backup was in the data
     places: tuple[tuple[str, ...], ...] = ()  # hosts of each shard of the data; empty: not on HDFS
     numbers: Callable[[int], tuple[float, float]] = lambda version: (1.0, 0.0)  # beta, gamma of a version
     alpha_for: Callable[[float], float] = lambda tau: 0.0  # alpha that goes with a joint state, from its mean tau
 
     @classmethod
     def of(cls, method: Method, **rest: Any) -> RunShape:
-        """The shape of a run of this method; `rest` are the fields that are not the method's."""
+        """The shape of a run of this method.
+
+        Args:
+            method: gives the fields that are the method's.
+            rest: all other fields.
+        """
         return cls(
             shards=method.shards,
             phases=method.phases,
             exchanges=method.exchanges,
-            # the answer is to be taken in at that very exchange: because the method says so, or since it belongs to the
-            # snapshot before (delay-corrected)
+            # an agent must take the answer in at that very exchange: the method says so, or the answer belongs to the
+            # snapshot before it (delay-corrected)
             waits_for_shard=method.install == "exchange" or method.install_first,
             numbers=method.numbers,
             alpha_for=method.alpha_for,

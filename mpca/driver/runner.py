@@ -1,7 +1,7 @@
-"""The shell around the driver's state machine: feeds it events, carries its instructions out, looks at the objectives.
+"""The shell around the driver's state machine: it feeds the machine events, carries instructions out, looks at the objectives.
 
-One loop, one thread. Everything that takes long happens elsewhere: bytes in the cluster, evaluation in a process of its
-own, backups in a thread. The simulator runs this same class over virtual time by calling `step` itself.
+One loop, one thread. Everything that takes long happens elsewhere: the cluster moves bytes, a process of its own evaluates, a
+thread writes backups. The simulator runs this same class over virtual time: it calls `step` itself.
 """
 
 from __future__ import annotations
@@ -63,11 +63,14 @@ log = logging.getLogger("mpca.run")
 
 POLL_S = 0.02
 STATUS_EVERY_S = 0.5
-#: Evaluations ask for local tensors after this many times as long as reading them took: a twentieth of the exchange at most.
+#: Evaluations ask for local tensors again after this many times the seconds that the last read took: reads then take a
+#: twentieth of the exchanges' time at most.
 LOCAL_EVERY = 20.0
 
 
 class Evaluation(Protocol):
+    """The result of one evaluation: of the joint model at `cycle`; it took `seconds`."""
+
     cycle: int
     error: float | None
     loss: float | None
@@ -75,7 +78,7 @@ class Evaluation(Protocol):
 
 
 class Evaluator(Protocol):
-    """A process beside the driver; never blocks. One that died is started again by the next `submit`."""
+    """A process beside the driver. No call blocks. When the process has died, the next `submit` starts it again."""
 
     @property
     def busy(self) -> bool: ...
@@ -85,7 +88,27 @@ class Evaluator(Protocol):
 
 
 class Runner:
-    """See the module's text. Times: `clock.now` everywhere, seconds since the start in records."""
+    """See the module's text. Times are seconds of `clock`; in records they are seconds since the run began.
+
+    Args:
+        machine: decides.
+        cluster: holds the agents and carries orders out.
+        method: moves the joint model.
+        spec: what agent processes are started with.
+        goals: objectives of the run.
+        records: where records are written.
+        clock: the machine's clock.
+        evaluator: None: nothing is evaluated.
+        backups: None: no backups are written.
+        restore: fills the joint model of a run that goes on from a backup.
+        on_status: is given the status every `STATUS_EVERY_S`.
+        on_output: is given each line that an agent prints.
+        check_model: raises when the model of the first Hello does not fit the run.
+        software: versions that executors must have too.
+        earlier_s: training time of earlier attempts, in seconds.
+        earlier_t: t at which this attempt begins; records of an earlier attempt go on.
+        bad: where bad records of the data are written down.
+    """
 
     def __init__(
         self,
@@ -112,13 +135,13 @@ class Runner:
         self.joint: JointModel | None = None
         self.tally = Tally(machine.agents_wanted)
         self.returns: dict[int, bytes] = {}
-        #: What reached the target, which is the result: states and layout, with local tensors as they were then.
+        #: The states and the layout that reached the target, with the local tensors of that moment: the result of the run.
         self.reached: tuple[list[JointShard | None], ModelLayout] | None = None
         self.error: float | None = None
         self.loss: float | None = None
         self._error_cycle = 0  # cycles that the joint model of `error` had seen
         self._spec = spec
-        self.evaluator = evaluator  # None, too, once evaluation has stopped
+        self.evaluator = evaluator  # None also once evaluation has stopped
         self._evaluator_rule = EvaluatorRule(goals)
         self._backups, self._restore = backups, restore
         self._on_status, self._on_output = on_status, on_output
@@ -129,8 +152,8 @@ class Runner:
         self._next_evaluation = 0.0
         self._evaluated_cycle = -1
         self._evaluated: tuple[list[JointShard | None], ModelLayout] | None = None  # what the newest evaluation is of
-        self._local_asked: int | None = None  # reads of local tensors that had ended when the one was asked for that is awaited
-        self._next_local = 0.0  # evaluations take what was read last until then
+        self._local_asked: int | None = None  # reads of local tensors that had ended when the awaited one was asked for
+        self._next_local = 0.0  # until then evaluations take the local tensors that were read last
         self._next_backup = clock.now() + (float(goals.dump.interval) if goals.dump else 0.0)
         self._next_status = 0.0
         self._paused_reason = ""
@@ -150,16 +173,34 @@ class Runner:
     # ---- the loop ------------------------------------------------------------------------------------------------------
 
     def once(self) -> None:
-        """One turn of the loop: events, then what goes on beside."""
+        """One turn of the loop: take events, then do what goes on beside training.
+
+        Raises:
+            EnvironmentRefused: an agent has another Python, torch or mpca than the driver.
+        """
         self.step(self.cluster.poll(POLL_S))
         self.beside()
 
     def stop(self, status: str, reason: str, final: bool = False) -> None:
-        """Ask for an orderly end: Ctrl-C, SIGTERM, a failure beside the engine."""
+        """Ask for an orderly end: Ctrl-C, SIGTERM, a failure beside the engine.
+
+        Args:
+            status: what the run is to end as: "reached", "max_time", "interrupted" or "failed".
+            reason: why, for the user.
+            final: whether another attempt would fail the same way.
+        """
         self.step([StopRequested(status, reason, final)])
 
     def step(self, events: Iterable[ClusterEvent | Event]) -> None:
-        """Apply events, and a Tick after them; carry out what follows, at once and in order."""
+        """Apply events, and a Tick after them; carry out what follows, at once and in order.
+
+        Args:
+            events: oldest first.
+
+        Raises:
+            EnvironmentRefused: an agent has another Python, torch or mpca than the driver.
+            LocalProtocolError: the machine knows no such event, or an illegal move.
+        """
         queue: deque[ClusterEvent | Event] = deque(events)
         queue.append(Tick())
         while queue:
@@ -169,11 +210,11 @@ class Runner:
                     queue.extendleft(reversed(list(self._perform[type(instruction)](instruction))))
 
     def beside(self) -> None:
-        """Objectives, evaluation, backups and the status line: all that must never hold a cycle up."""
+        """Look at objectives, evaluation, backups and the status line: none of them may ever hold a cycle up."""
         now = self.clock.now()
         self._collect_evaluations()
         if self.machine.state in (RunState.RUNNING, RunState.PAUSED):
-            # an evaluation of x_0 is shown, and reaches no target
+            # an evaluation of x_0 is shown, but reaches no target
             ended = self.goals.reached(self.error if self._error_cycle else None, self.trained_s)
             if ended is not None:
                 self.reached = self._evaluated if ended[0] == "reached" else None
@@ -188,7 +229,7 @@ class Runner:
 
     @property
     def trained_s(self) -> float | None:
-        """Seconds from when training began (`Machine.began`) until the run was to stop, earlier attempts included."""
+        """Seconds of training, with earlier attempts: from `Machine.began` until the run was asked to stop. None: none yet."""
         if self.machine.began is None:
             return self.earlier_s or None
         until = self.clock.now() if self.machine.stopped is None else self.machine.stopped
@@ -199,13 +240,17 @@ class Runner:
         return self.t_of(self.clock.now())
 
     def t_of(self, now: float) -> float:
-        """Machine time as seconds since the run began."""
+        """A time of the machine as seconds since the run began."""
         return now - self._now0
 
     # ---- what the shell makes of an event ----------------------------------------------------------------------------------
 
     def _note(self, event: ClusterEvent | Event) -> list[Event]:
-        """Take from an event what is the shell's; the answer is what the machine is told, in that order."""
+        """Take from an event what concerns the shell.
+
+        Returns:
+            What the machine is told, in that order.
+        """
         told: list[Event] = []
         if isinstance(event, AgentProgress):
             self.tally.progress(event, self.clock.now())
@@ -229,7 +274,7 @@ class Runner:
         return told
 
     def _check_hello(self, event: AgentHello) -> None:
-        """An executor with another Python or torch would unpickle, or compute, something else than the driver means."""
+        """Refuse an executor with another Python or torch: it would unpickle or compute something else than the driver."""
         hello = event.hello
         for what, theirs in (("python", hello.python), ("torch", hello.torch), ("mpca", hello.mpca)):
             ours = self._software.get(what, theirs)
@@ -319,8 +364,11 @@ class Runner:
             evaluator.submit(self.machine.cycle, self.joint)
 
     def _local_read(self, now: float, saved: bool) -> bool:
-        """Whether the local tensors are what an agent has now; asks for them if not. A cycle waits while they are read, so
-        that evaluations take older ones when reading them is slow; what is saved (`saved`) never does."""
+        """Whether the local tensors are what an agent has now; if they are not, ask for them.
+
+        A cycle waits while they are read. So evaluations take older ones when reading them is slow; what is saved (`saved`)
+        never does.
+        """
         assert self.joint is not None
         machine = self.machine
         if not self.joint.layout.local or (not saved and self._local_asked is None and now < self._next_local):
@@ -362,6 +410,7 @@ class Runner:
                     self.stop("failed", one.reason)
 
     def take_evaluation(self, done: Evaluation) -> None:
+        """Show the result of an evaluation, and write its record."""
         self.error, self.loss, self._error_cycle = done.error, done.loss, done.cycle
         fields = {"cycle": done.cycle, "seconds": done.seconds, "error": done.error, "loss": done.loss}
         t = self.t()
@@ -380,13 +429,13 @@ class Runner:
             backups.submit(self.joint, self.machine.cycle, self.progress(), self.machine.position())
 
     def take_backups(self) -> None:
-        """Records of backups that have ended since."""
+        """Write records of the backups that have ended since the last call."""
         for fields in self._backups.poll() if self._backups is not None else ():
             self.tally.backups += fields["ok"]
             self.records.write(make("backup", self.t(), fields))
 
     def progress(self) -> dict[str, Any]:
-        """What a later attempt needs besides the model, in a backup's `progress`."""
+        """What a later attempt needs besides the model, for a backup's `progress`."""
         errors = [one["error"] for one in self.tally.history if one["error"] is not None]
         return {
             "trained_s": self.trained_s or 0.0,
@@ -397,6 +446,7 @@ class Runner:
         }
 
     def status(self) -> RunStatus:
+        """The run as it is now, for whoever shows it."""
         stages = {
             RunState.STARTING: "starting",
             RunState.READING: "starting",

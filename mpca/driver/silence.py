@@ -1,7 +1,8 @@
-"""Whose train function has taken no step for a minute, though it is not kept waiting: the driver's word on it.
+"""Which train functions have taken no step for a minute, though nothing keeps them waiting: the driver logs and records it.
 
-Where the agent's Python is, its own output says at that time (`agent.stall`), unless its process is stopped. Told at first
-after `SILENT_S`, and again whenever the silence has doubled. Pure: the time is an argument.
+At that time the agent's own output says where its Python is (`agent.stall`), unless its process is stopped. The driver speaks
+first after `SILENT_S`, and again whenever the silence has doubled. Pure: the time is an argument, in seconds of the machine's
+clock.
 """
 
 from __future__ import annotations
@@ -27,18 +28,26 @@ _WHAT = {
 
 
 class Silence:
-    """What was heard of each agent last. One that answers in time is not silent, whatever its steps take."""
+    """When each agent was heard of last. An agent that answers in time is not silent, however long its steps take."""
 
     def __init__(self, table: AgentTable) -> None:
         self._table = table
-        self._heard: dict[AgentId, float] = {}  # when
-        self._next: dict[AgentId, float] = {}  # the length of silence that is told next
+        self._heard: dict[AgentId, float] = {}  # when, in seconds of the machine
+        self._next: dict[AgentId, float] = {}  # the length of silence, in seconds, that is told next
 
     def heard(self, who: AgentId, now: float) -> None:
-        """It has taken a step, or handed a yield over."""
+        """The agent has taken a step, or handed a snapshot over, at `now` (seconds of the machine)."""
         self._heard[who] = now
 
     def look(self, now: float) -> list[Instruction]:
+        """Tell of agents that are silent.
+
+        Args:
+            now: seconds of the machine.
+
+        Returns:
+            A record for each of them.
+        """
         out: list[Instruction] = []
         for agent in self._table.in_state(*_WHAT):
             key = agent.id

@@ -1,4 +1,4 @@
-"""The snapshots of one shard that executors hold for a cycle: of whom, how heavy, and who was left out for which reason."""
+"""The snapshots of one shard that executors hold for a cycle: whose they are, their weights, and who was left out and why."""
 
 from __future__ import annotations
 
@@ -15,20 +15,26 @@ __all__ = ["ShardSnapshots"]
 
 @dataclass(slots=True)
 class ShardSnapshots:
-    """The yields of one (cycle, shard) that executors hold for us."""
+    """The snapshots of one (cycle, shard) that executors hold for the driver."""
 
     cycle: int
     frozen: dict[int, Frozen] = field(default_factory=dict)
     executor: dict[int, str] = field(default_factory=dict)  # of each frozen agent
     weights: dict[str, float] = field(default_factory=dict)  # of each executor's part
     left_out: dict[int, str] = field(default_factory=dict)
-    beyond: set[int] = field(default_factory=set)  # moved further than the norm limit allows
+    beyond: set[int] = field(default_factory=set)  # agents that moved further than the norm limit allows
 
     @classmethod
     def of(cls, freeze: Freeze, answers: list[Answer], living: set[str]) -> tuple[ShardSnapshots, dict[AgentId, Late]]:
-        """What executors answered to a freeze, and by (agent, incarnation) why somebody is late.
+        """Collect what executors answered to a freeze.
 
-        Parts of executors that are not among the `living` any more are known and have no weight.
+        Args:
+            freeze: which agents were asked.
+            answers: of the executors.
+            living: executors that are still there. Parts of the others are known and have no weight.
+
+        Returns:
+            The snapshots, and why each late process is late.
         """
         kept, late = cls(freeze.cycle), {}
         wanted = {agent: incarnation for _, agent, incarnation in freeze.agents}
@@ -51,7 +57,11 @@ class ShardSnapshots:
         return kept, late
 
     def refuse(self, reasons: dict[int, str]) -> None:
-        """What these agents handed over for this cycle must not enter. A part of theirs alone has no weight any more."""
+        """Keep what these agents handed over out of the sum. The part of an executor that holds nothing else loses its weight.
+
+        Args:
+            reasons: by agent, for the record.
+        """
         self.left_out.update(reasons)
         self.beyond |= reasons.keys() & self.frozen.keys()
         entering = {self.executor[agent] for agent in self.frozen if self.usable(agent)}
@@ -60,21 +70,22 @@ class ShardSnapshots:
                 self.weights.pop(self.executor[agent], None)
 
     def usable(self, agent: int) -> bool:
+        """Whether what this agent handed over may enter a sum."""
         return self.frozen[agent].finite and agent not in self.beyond
 
     def mixed(self) -> bool:
-        """Whether a part holds what must not enter beside what may: it is to be made again, without."""
+        """Whether a part holds what must not enter beside what may. Then the part is to be made again, without the former."""
         return any(self.executor[agent] in self.weights for agent in self.beyond)
 
     def any_unusable(self, agents: list[Agent]) -> bool:
-        """Whether one of them handed over what cannot be used, and is well again."""
+        """Whether one of these agents handed over what cannot be used, and is well again."""
         held = ((agent, self.frozen.get(agent.index)) for agent in agents)
         return any(
             one is not None and not self.usable(agent.index) and one.incarnation == agent.incarnation for agent, one in held
         )
 
     def none_is_finite(self, living: Iterable[Agent]) -> bool:
-        """Whether all who live handed something over, and all of it is not finite."""
+        """Whether all living agents handed something over, and none of it is finite."""
         unusable = self.frozen and not any(one.finite for one in self.frozen.values())
         return bool(unusable) and all(agent.index in self.frozen for agent in living)
 
@@ -87,4 +98,5 @@ class ShardSnapshots:
         return StopRequested("failed", why, final=True)
 
     def contributors(self) -> list[int]:
+        """Agents whose snapshots may enter the sum."""
         return [agent for agent in self.frozen if self.usable(agent) and self.executor[agent] in self.weights]

@@ -1,7 +1,8 @@
-"""The start of a run: all say hello, then x_0 is read from one agent.
+"""The start of a run: all agents say hello, then the driver reads x_0 from one of them.
 
-One shard an order: it is frozen, then summed with weight 1 since its tau is still 0, then the shell takes the sum. The cycles
-of these orders are negative and end with -1. Local tensors lie in shards behind the model's and are read along.
+It reads shard by shard. A first order freezes the shard, a second one sums it with weight 1 (its tau is still 0), then the
+shell takes the sum. The cycles of these orders are negative and end with -1. Local tensors lie in shards behind the model's
+and are read along.
 """
 
 from __future__ import annotations
@@ -20,16 +21,27 @@ __all__ = ["Starting"]
 
 
 class Starting:
-    """Decides in the states STARTING and READING."""
+    """Decides in the states STARTING and READING.
+
+    Args:
+        run: what the parts of the machine share.
+    """
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._held = False  # the source's executor holds the shard that is read
-        self._sum: Sum | None = None  # made, and not taken by the shell
-        self._read_from: AgentId | None = None  # the incarnation whose x_0 is read
+        self._sum: Sum | None = None  # made, and not taken by the shell yet
+        self._read_from: AgentId | None = None  # the process whose x_0 is read
 
     def advance(self, now: float) -> Step:
-        """Wait for hellos; when all have come, or enough of them in time, x_0 is read."""
+        """Wait for hellos. When all agents have said hello, or enough of them in time, x_0 is read.
+
+        Args:
+            now: seconds of the machine.
+
+        Returns:
+            Instructions, and whether to look again at once.
+        """
         run, shape, table = self._run, self._run.shape, self._run.table
         hellos, wanted = table.count(AgentState.JOINING), len(table.agents)
         timed_out = now - run.made_at >= shape.start_timeout_s
@@ -53,7 +65,14 @@ class Starting:
         return Step([])
 
     def advance_reading(self, now: float) -> Step:
-        """The next order of the reading, or its end."""
+        """The next order of the reading, or its end.
+
+        Args:
+            now: seconds of the machine.
+
+        Returns:
+            Instructions, and whether to look again at once.
+        """
         run, joining = self._run, self._run.joining
         source, shard = joining.source, joining.read
         if source is None or source.id != self._read_from or source.state != AgentState.JOINING:
@@ -76,7 +95,13 @@ class Starting:
         return Step(run.orders.submit(draft, cycle, now))
 
     def order_done(self, order: Order, event: OrderDone, now: float) -> None:
-        """An order of the reading has ended well."""
+        """An order of the reading has ended well.
+
+        Args:
+            order: the order.
+            event: its answers.
+            now: seconds of the machine.
+        """
         run = self._run
         if order.reduce is not None:
             self._sum = Sum(order.order, order.reduce.cycle, order.reduce.shard, order.reduce.length)
@@ -96,7 +121,7 @@ class Starting:
         self._run.joining.read = event.shard + 1
 
     def _choose_source(self) -> bool:
-        """Read from the first shard on; False: nobody is there to be read. What was made of another agent's x_0 is dropped."""
+        """Read from the first shard on, and drop what was made of another agent's x_0. False: no agent can be read."""
         self._held, self._sum = False, None
         found = self._run.joining.choose_source()
         self._read_from = None if self._run.joining.source is None else self._run.joining.source.id

@@ -1,4 +1,4 @@
-"""The states of a run and of an agent, which moves are legal, and the story of the newest ones.
+"""The states of a run and of an agent, which moves are legal, and the story of the newest moves.
 
 States of a run::
 
@@ -48,8 +48,8 @@ class AgentState(str, Enum):
     ABSENT = "ABSENT"
     STARTING = "STARTING"
     JOINING = "JOINING"
-    READY = "READY"  # it has the joint model, and hears with the next order that it may begin
-    BEGUN = "BEGUN"  # it was told to begin, and has taken no update: loading data, or compiling, may take many cycles
+    READY = "READY"  # it has the joint model; the next order tells it to begin
+    BEGUN = "BEGUN"  # it was told to begin, and has taken no update yet: loading data, or compiling, may take many cycles
     ACTIVE = "ACTIVE"
     LATE = "LATE"  # left out of everything until it answers again: same process, same incarnation
     FINISHED = "FINISHED"
@@ -106,15 +106,18 @@ class Story:
     def moved(
         self, who: str, before: State, after: State, reason: str, moves: Mapping[State, frozenset[State]], now: float
     ) -> None:
-        """Keep a move.
+        """Check a move against its table, and keep it.
 
         Args:
             who: what moves, such as "agent=3".
+            before: the state that it leaves.
+            after: the state that it enters.
+            reason: why.
             moves: the table that says which moves are legal.
             now: seconds of the machine.
 
         Raises:
-            LocalProtocolError: the move is illegal.
+            LocalProtocolError: the move is illegal; the message has the newest events.
         """
         move = f"{who} state {before} -> {after} reason={reason!r}"
         if after not in moves[before]:
@@ -124,7 +127,7 @@ class Story:
         self._lines.append((now, move))
 
     def lines(self) -> list[str]:
-        """What is kept, one line each, for a person."""
+        """What is kept, one line each, for a person to read."""
         return [self._shown(*line) for line in self._lines]
 
     @staticmethod

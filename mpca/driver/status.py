@@ -1,6 +1,7 @@
-"""What a run says about itself while it runs: one plain snapshot, made by the runner, drawn by whoever shows it.
+"""What a run says about itself while it runs: one plain value, which the runner makes and a display draws.
 
-Not a record (`mpca.records` is what is kept) and not the driver's state (`driver.cycle` decides): a reader may drop any.
+A status is not a record (`mpca.records` is what is kept) and not the driver's state (`driver.cycle` decides): a reader may
+drop any.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ class RunStatus:
 
     seconds: float  # since the run began
     stage: str = "training"  # "starting", "training", "paused", "stopping"
-    reason: str = ""  # why it is in that stage, e.g. "2/4 agents, waiting for min_agents=3"
+    reason: str = ""  # why the run is in that stage, e.g. "2/4 agents, waiting for min_agents=3"
     cycle: int = 0  # cycles that were committed
     evaluations: int = 0  # how many there have been; a log writes one line for each
     error: float | None = None  # newest evaluation of the joint model, share of wrong answers in [0, 1]
     loss: float | None = None
     target_error: float = 0.0  # 0: none
-    images_per_s: float | None = None  # samples of all agents over the last seconds; None also when nobody counts them
+    images_per_s: float | None = None  # samples of all agents over the last seconds; None also when no agent counts them
     updates_per_s: float | None = None  # optimiser updates of all agents over the last seconds
     tau: float | None = None  # mean updates of an agent between the last two refreshes of one shard
     agents_alive: int = 0

@@ -1,7 +1,8 @@
-"""The stop of a run: what was accepted is kept, then the train functions end, then the run has.
+"""The stop of a run: what was accepted is kept, then the train functions end, then the run ends.
 
-A sum that was made is prepared first and its cycle's record written, then local tensors are read a last time. Then all agents
-are told in one order, which goes out again if it failed, and `finishing.py` says for how long their functions are waited for.
+First the driver takes a sum that was made into the joint model and writes the record of its cycle. Then it reads local tensors
+a last time. Then one order tells all agents to stop; it goes out again if it failed. `finishing.py` says how long the driver
+waits for their functions.
 """
 
 from __future__ import annotations
@@ -16,21 +17,34 @@ from mpca.timeouts import STOP_GRACE_S, STOP_ORDER_S
 
 __all__ = ["Stopping"]
 
-#: The last read of local tensors may take STOP_ORDER_S, and unless the run was interrupted what so many bytes a second take.
+#: Bytes a second. The last read of local tensors may take STOP_ORDER_S; unless the run was interrupted, it may also take the
+#: time that their bytes need at this rate.
 STOP_LOCAL_RATE = 25e6
 
 
 class Stopping:
-    """Decides in the state STOPPING."""
+    """Decides in the state STOPPING.
+
+    Args:
+        run: what the parts of the machine share.
+        exchange: has the sum and the record that are not finished yet.
+    """
 
     def __init__(self, run: Run, exchange: Exchange) -> None:
         self.ended: End | None = None
         self._run, self._exchange = run, exchange
-        self._deadline: float | None = None  # of the order in flight; None: of the one that was there at the stop
-        self._reads = False  # local tensors, a last time
+        self._deadline: float | None = None  # of the order in flight; None: that order was in flight at the stop already
+        self._reads = False  # the last read of local tensors has begun
 
     def advance(self, now: float) -> Step:
-        """The next thing that the end of the run needs; called when the run is idle."""
+        """The next thing that the end of the run needs; called when the run is idle.
+
+        Args:
+            now: seconds of the machine.
+
+        Returns:
+            Instructions, and whether to look again at once; the last one is End.
+        """
         run, exchange, finishing = self._run, self._exchange, self._run.finishing
         assert run.ending is not None
         out = exchange.prepare_made()
@@ -67,7 +81,14 @@ class Stopping:
         return run.read_local(self._exchange.cycle, now)
 
     def tick(self, now: float) -> list[Instruction]:
-        """An order that is not answered in time is given up."""
+        """Give up an order that is not answered in time.
+
+        Args:
+            now: seconds of the machine.
+
+        Returns:
+            CancelOrder, or nothing.
+        """
         run = self._run
         assert run.stopped is not None
         if now <= (run.stopped + STOP_ORDER_S if self._deadline is None else self._deadline):

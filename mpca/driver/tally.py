@@ -1,4 +1,4 @@
-"""Sums over a run that the summary and the progress line need: steps, samples, pauses and bytes, over incarnations."""
+"""Sums over a run for the summary and the progress line: steps, samples, pauses and bytes, over all incarnations."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ from mpca.driver.events import AgentProgress
 
 __all__ = ["Tally"]
 
-# images/s is the slope over this many seconds: long enough for agents that report twice a second.
+# images/s is the slope over this many seconds. Agents report twice a second, so that is long enough.
 RATE_WINDOW_S = 5.0
 
 
 @dataclass(slots=True)
 class Tally:
+    """See the module's text."""
+
     agents: int
-    first_step: float | None = None  # machine time of the first optimiser update seen
-    cycles: int = 0  # that ended in this attempt
+    first_step: float | None = None  # seconds of the machine: the first optimiser update that an agent reported
+    cycles: int = 0  # cycles that ended in this attempt
     bytes_in_driver: int = 0
     bytes_out_driver: int = 0
     backups: int = 0
     tau: float | None = None  # mean over the contributors of the newest cycle
     history: list[dict[str, Any]] = field(default_factory=list)  # evaluations
     _progress: dict[AgentId, AgentProgress] = field(default_factory=dict)
-    _rate: deque[tuple[float, int, int]] = field(default_factory=deque)  # (machine time, samples, updates)
+    _rate: deque[tuple[float, int, int]] = field(default_factory=deque)  # (seconds of the machine, samples, updates)
 
     def progress(self, event: AgentProgress, now: float) -> None:
+        """Count what an agent reports, at `now` (seconds of the machine)."""
         if event.steps > 0:
             began = now - event.train_s
             self.first_step = began if self.first_step is None else min(self.first_step, began)
@@ -38,6 +41,11 @@ class Tally:
             self._rate.popleft()
 
     def cycle(self, fields: dict[str, Any]) -> None:
+        """Count a cycle.
+
+        Args:
+            fields: of its record.
+        """
         self.cycles += 1
         self.bytes_in_driver += fields["bytes"]["driver_in"]
         self.bytes_out_driver += fields["bytes"]["driver_out"]
@@ -47,6 +55,7 @@ class Tally:
 
     @property
     def steps(self) -> list[int]:
+        """Optimiser updates by agent, over its incarnations."""
         totals = [0] * self.agents
         for (agent, _), event in self._progress.items():
             totals[agent] += event.steps
@@ -54,7 +63,7 @@ class Tally:
 
     @property
     def samples(self) -> int | None:
-        """None when agents made updates and nobody counted their samples: they come from a loader of the user's own."""
+        """Samples of all agents. None: there were updates, but the data come from the user's own loader, which counts none."""
         counted = sum(event.samples for event in self._progress.values())
         return counted if counted or not any(event.steps for event in self._progress.values()) else None
 
@@ -65,11 +74,12 @@ class Tally:
 
     @property
     def samples_per_s(self) -> float | None:
+        """Samples of all agents a second, over the last `RATE_WINDOW_S`; None: unknown."""
         return self._slope(1)
 
     @property
     def updates_per_s(self) -> float | None:
-        """Of all agents together."""
+        """Updates of all agents a second, over the last `RATE_WINDOW_S`; None: unknown."""
         return self._slope(2)
 
     def _slope(self, what: int) -> float | None:
@@ -82,7 +92,7 @@ class Tally:
 
     @property
     def pause_share(self) -> float | None:
-        """Seconds that agents were interrupted over seconds that they trained."""
+        """Seconds that agents were interrupted over seconds that they trained; None: they have not trained."""
         trained = sum(event.train_s for event in self._progress.values())
         paused = sum(event.pause_s for event in self._progress.values())
         return paused / trained if trained > 0 else None
