@@ -1,7 +1,7 @@
-"""A simulated agent process: the production `AgentMachine` around a toy trainer, its pipe, and its being killed or stopped.
+"""A simulated agent process: the production `AgentMachine` around a toy trainer, with its pipe; it can be killed and stopped.
 
-Steps cost no events. What the agent did since it was last looked at follows from its step time; it is looked at when a
-message has come, at the end of the batch that is running then, as the real loop does it in the optimiser's hook.
+Steps cost no events. The step time tells what the agent did since the simulator last looked at it. The simulator looks when a
+message has come, at the end of the batch that is running then, as the real loop does in the optimiser's hook.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from mpca.wire.messages import Begin, Install
 __all__ = ["LOCAL_BYTES", "Behind", "Host", "SimAgent"]
 
 LOCAL_BYTES = 4
-REPORT_EVERY_S = 0.5  # of Progress, as agents do it
+REPORT_EVERY_S = 0.5  # between two Progress messages, as in real agents
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What stands behind the loop of an agent's train function, once the run stops."""
+    """What an agent's train function does behind its loop, once the run stops."""
 
     agent: int
     work_s: float = 0.0
-    ends: str = "returns"  # or "raises", "dies"; "overruns": it never leaves its loop
-    silent: bool = False  # its loop had ended by itself: nobody tells the agent that it left it
+    ends: str = "returns"  # or "raises", "dies"; "overruns": the function never leaves its loop
+    silent: bool = False  # the loop had ended by itself, so the agent does not hear that its function left it
 
 
 _NOTHING_BEHIND = Behind(-1)
@@ -65,21 +65,73 @@ class Host(Protocol):
         """Whether models have a tensor that stays local."""
         ...
 
-    def hello(self, agent: SimAgent) -> None: ...
-    def progress(self, agent: SimAgent) -> None: ...
-    def stepped(self, agent: SimAgent, updates: int) -> None: ...
-    def snapshot(self, agent: SimAgent, one: Publish, data: np.ndarray, start: float, end: float) -> None: ...
-    def arrival(self, agent: int, shard: int) -> np.ndarray: ...
-    def took(self, agent: SimAgent, one: Take) -> None: ...
-    def installed(self, agent: SimAgent, shard: int, version: int) -> None: ...
-    def non_finite_again(self, agent: SimAgent) -> None: ...
-    def finished(self, agent: SimAgent) -> None: ...
-    def failed(self, agent: SimAgent, error: str, traceback: str) -> None: ...
-    def crash(self, agent: SimAgent) -> None: ...
+    def hello(self, agent: SimAgent) -> None:
+        """The process says hello."""
+        ...
+
+    def progress(self, agent: SimAgent) -> None:
+        """The process reports its progress."""
+        ...
+
+    def stepped(self, agent: SimAgent, updates: int) -> None:
+        """The trainer has made so many updates."""
+        ...
+
+    def snapshot(self, agent: SimAgent, one: Publish, data: np.ndarray, start: float, end: float) -> None:
+        """The process hands a shard over.
+
+        Args:
+            agent: the process.
+            one: which cycle and shard, and tau.
+            data: float32, the shard.
+            start: seconds of the host's clock: the interruption began.
+            end: seconds of the host's clock: it ended.
+        """
+        ...
+
+    def arrival(self, agent: int, shard: int) -> np.ndarray:
+        """What lies in the arrival slot of this agent's shard, float32."""
+        ...
+
+    def took(self, agent: SimAgent, one: Take) -> None:
+        """The process has taken an arrival in."""
+        ...
+
+    def installed(self, agent: SimAgent, shard: int, version: int) -> None:
+        """The process has read the arrival slot: it is free."""
+        ...
+
+    def non_finite_again(self, agent: SimAgent) -> None:
+        """An update came between two shards that replace the agent's own: its parameters are not finite again."""
+        ...
+
+    def finished(self, agent: SimAgent) -> None:
+        """The train function has returned, and the process ends."""
+        ...
+
+    def failed(self, agent: SimAgent, error: str, traceback: str) -> None:
+        """The train function has raised, and the process ends."""
+        ...
+
+    def crash(self, agent: SimAgent) -> None:
+        """The process dies by itself."""
+        ...
 
 
 class SimAgent:
-    """One process on one executor (`node`)."""
+    """One process on one executor (`node`).
+
+    Args:
+        world: virtual time.
+        node: the executor.
+        agent: its number.
+        incarnation: of this process.
+        pid: number of the process.
+        method: what its machine runs.
+        trainer: stands in for model and optimiser.
+        step_s: seconds of one update.
+        copy_s: seconds of an interruption.
+    """
 
     def __init__(
         self,
@@ -97,28 +149,30 @@ class SimAgent:
         self.machine = AgentMachine(agent, incarnation, method.shards, method)
         self.trainer = trainer
         self.behind = _NOTHING_BEHIND
-        self._free_at: float | None = None  # when its function is through, told to stop
+        self._free_at: float | None = None  # when its function is through, once it was told to stop
         self.alive = True
-        self.held = True  # a holding job waits for its end
+        self.held = True  # a holding job waits for the process to end
         self.stopped = False
         self.attached = False
-        #: Its next snapshot is not finite, nor any after it, until all shards are replaced with no update in between: one
-        #: shard that is not finite makes the others so again.
+        #: No snapshot is finite from now on, until all shards are replaced with no update in between: one shard that is not
+        #: finite makes the others non-finite again.
         self.non_finite = False
         self._cured: set[int] = set()
         self.updates = 0
-        #: Its local tensor, an int32 behind the model's shards: updates of this agent, or of the one whose it took.
+        #: The local tensor, an int32 behind the model's shards: it counts this agent's updates. When the agent takes the
+        #: tensor of another agent, it counts on from there.
         self.counted = 0
         self._world, self._node = world, node
         self._step_s, self._copy_s = step_s, copy_s
         self._steps_to_hold = method.hold_after
         self._lazy = method.install == "exchange" and not method.hold_after
         self._inbox: list[Any] = []
-        self._trained_to = 0.0  # when the batch began that is running now
+        self._trained_to = 0.0  # seconds of virtual time: when the batch began that is running now
         self._awake = False  # a look is planned
         self._told = False  # the driver knows of its first update
-        #: Where its stream is, as in Progress; of the data it has nothing but what it was told of who reads.
+        #: The position in its data stream, as in Progress.
         self.position: list[int] = []
+        #: The membership that it was told last. A simulated agent reads no data: this is all that it knows of them.
         self.members: dict[str, Any] = {}
 
     # ---- what befalls the process --------------------------------------------------------------------------------------
@@ -134,8 +188,9 @@ class SimAgent:
         self._perform(self.machine.handle(Attached(self._node.local), self._world.now), self._world.now)
 
     def receive(self, message: Any) -> None:
+        """A message has come through the pipe."""
         self._inbox.append(message)
-        # an arrival that waits for the next exchange changes nothing before it
+        # an arrival that waits for the next exchange changes nothing before that exchange
         if self._lazy and type(message) is Install and message.mode == "install" and self.machine.stage is TRAINING:
             return
         self._plan_look()
@@ -154,6 +209,7 @@ class SimAgent:
             self._world.after(self._step_s, self._tell_first_step)
 
     def die(self) -> None:
+        """The process is gone, without a word."""
         self.alive = False
 
     # ---- training ------------------------------------------------------------------------------------------------------
@@ -169,7 +225,7 @@ class SimAgent:
         self._world.after(delay, self._look)
 
     def _look(self) -> None:
-        """Between two batches: take the steps that fitted in, then do what was asked."""
+        """Between two batches: take the steps that fitted in, then do what the messages ask."""
         self._awake = False
         if not self.alive or self.stopped:
             return
@@ -188,7 +244,7 @@ class SimAgent:
             self._trained_to = now
             if begun:
                 self._world.after(self._step_s + self._copy_s, self._tell_first_step)
-            if self._steps_to_hold:  # in step with others: its machine wants to know of every update
+            if self._steps_to_hold:  # an agent in step with others: its machine must hear of every update
                 self._awake = True
                 self._world.after(self._step_s + self._copy_s, self._look)
 
@@ -206,7 +262,7 @@ class SimAgent:
         if machine.stage is not TRAINING or self.stopped:
             return
         count = int((now - self._trained_to) / self._step_s + 1e-6)
-        while count and machine.bursting:  # its pulls change with every update
+        while count and machine.bursting:  # the pulls change with every update
             self._step(1, now)
             count -= 1
         if self._steps_to_hold:
@@ -230,7 +286,7 @@ class SimAgent:
     # ---- behind the loop -----------------------------------------------------------------------------------------------
 
     def _leave_loop(self) -> None:
-        """Told to stop; also when the process is continued after a while in which nothing happened."""
+        """The agent was told to stop. Also called when a process is continued in which nothing happened for a while."""
         now = self._world.now
         if self._free_at is None:
             self._free_at = now + self._step_s + self.behind.work_s

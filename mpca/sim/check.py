@@ -1,28 +1,28 @@
-"""Invariants, looked at after every event: what must hold whatever is killed, stopped or late.
+"""Invariants, checked after every event: what must hold whatever is killed, stopped or late.
 
     I1  a contribution (cycle, agent, incarnation) is in at most one sum, once
     I2  joint model = model before + exactly the listed contributions, weighted by tau (eq. 8, 9): with whole numbers an
-        equality of integers; the trajectory is that of joint states and never of x* (eq. 4); tau is what was trained since
-        the shard was handed over or replaced, counted here from the trainer's updates
+        equality of integers; the trajectory follows the joint states and never x* (eq. 4); tau counts the updates since
+        the shard was handed over or replaced, and is counted here from the trainer's updates
     once an agent takes an arrival in at most once, and never one that is older than what it has
-    I4  a frozen yield that is read again has the same bytes
+    I4  a frozen snapshot that is read again has the same bytes
     I5  the joint model is finite
     I6  cycles strictly increase; order numbers grow
     I9  a commit has at least min_agents contributors
-    I10 who begins has a committed joint model, not extrapolated, whose shards are at most one exchange old
-    I11 a quarantined place gets no agent
+    I10 an agent that begins has a committed joint model, not extrapolated, whose shards are at most one exchange old
+    I11 a quarantined executor gets no agent
     I12 nothing piles up while the run goes on, nothing is left at its end
-    said   who does not contribute is left out with a reason
+    said   an agent that does not contribute is left out with a reason
     hold   an agent has one holding job
     local  an agent that joins gets local tensors that one agent had, and so does the joint model
     fence  only the newest incarnation of an agent is asked, and only one that was asked contributes
     cured  an agent that was replaced because its parameters were not finite is finite at its next snapshot
-    live   when faults have stopped, the run ends in time, and all who live contribute again
+    live   when faults have stopped, the run ends in time, and all living agents contribute again
 
 I3 (all ranges of a commit have the same contributors) follows from I2 here, since every element is compared. I7 and I8
 are about backups, which the simulator does not write.
 
-The numbers are computed here another way than the engine does it: from what the trainers handed over, in float64.
+The checker computes the numbers in another way than the engine: from what the trainers handed over, in float64.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ QUARANTINE_S, QUARANTINE_DEATHS = 600.0, 3
 
 
 class Violation(AssertionError):
-    """An invariant does not hold. `invariant` is its name; the message has seed and story."""
+    """An invariant does not hold. `invariant` is its name; the message has the seed and the story."""
 
     def __init__(self, invariant: str, what: str, seed: int, story: Iterable[str]) -> None:
         super().__init__(f"{invariant}: {what}\nseed={seed}\n" + "\n".join(story))
@@ -58,7 +58,7 @@ class Violation(AssertionError):
 
 
 class ExecutorHolds(Protocol):
-    """What is looked at of an executor."""
+    """What the checker looks at in an executor."""
 
     name: str
     blocks: dict[int, tuple[float, np.ndarray]]
@@ -67,7 +67,7 @@ class ExecutorHolds(Protocol):
 
 
 class ClusterHolds(Protocol):
-    """What is looked at of the cluster."""
+    """What the checker looks at in the cluster."""
 
     broadcasts: dict[int, np.ndarray]
     sums: dict[int, np.ndarray]
@@ -77,16 +77,26 @@ class ClusterHolds(Protocol):
 
 
 class Checker:
-    """See the module's text. The cluster tells it what happens; `look` is called after every step of the driver."""
+    """See the module's text. The cluster reports to it what happens; `look` is called after every step of the driver.
+
+    Every method raises `Violation` when an invariant does not hold.
+
+    Args:
+        world: virtual time.
+        seed: of the run, for messages.
+        method: its method.
+        agents: of the run.
+        min_agents: that a commit needs.
+    """
 
     def __init__(self, world: World, seed: int, method: Method, agents: int, min_agents: int) -> None:
         self._world, self._seed, self._method = world, seed, method
         self._agents, self._min_agents = agents, min_agents
         self._story: deque[tuple[Any, ...]] = deque(maxlen=80)
         self._delta = method.delta if isinstance(method, MPCA) else None
-        self._newest = [-1] * agents  # incarnation started last
+        self._newest = [-1] * agents  # by agent: the incarnation that was started last
         self._finished: set[int] = set()
-        self._died: set[tuple[int, int]] = set()  # (agent, incarnation), since a death may be heard of twice
+        self._died: set[tuple[int, int]] = set()  # (agent, incarnation): the news of a death may come twice
         self._deaths: dict[str, list[float]] = {}
         self._quarantined: dict[str, float] = {}
         self._processes: list[SimAgent] = []
@@ -106,20 +116,33 @@ class Checker:
         self.joint: Callable[[], JointModel | None] = lambda: None
         self.last_contributors: set[int] = set()
 
-    # ---- what it is told ---------------------------------------------------------------------------------------------
+    # ---- what happens ------------------------------------------------------------------------------------------------
 
     def tell(self, *what: Any) -> None:
+        """Add a line to the story of the newest events."""
         self._story.append((self._world.now, *what))
 
     def process(self, process: SimAgent) -> None:
+        """A process was started."""
         self._processes.append(process)
 
     def held_again(self, process: SimAgent) -> None:
+        """A new holding job has taken hold of a living process."""
         if process.held:
             self._broken("hold", f"agent {process.agent} has two holding jobs: the second takes the core that orders need")
         process.held = True
 
     def started(self, agent: int, incarnation: int, executor: str) -> None:
+        """The driver has asked for a process.
+
+        Args:
+            agent: its number.
+            incarnation: of the process.
+            executor: where it is to run.
+
+        Raises:
+            Violation: fence, I11.
+        """
         self.tell("start", agent, incarnation, executor)
         if incarnation < self._newest[agent]:
             self._broken("fence", f"agent {agent} is started as incarnation {incarnation} after {self._newest[agent]}")
@@ -128,7 +151,7 @@ class Checker:
         self._newest[agent] = incarnation
 
     def events(self, events: list[Any]) -> None:
-        """What the driver is about to hear."""
+        """The driver is about to hear these events."""
         for event in events:
             kind = type(event)
             if kind is AgentDied and (event.agent, event.incarnation) not in self._died:
@@ -145,6 +168,11 @@ class Checker:
                 self.tell(event)
 
     def ordered(self, order: Order) -> None:
+        """The driver has submitted an order.
+
+        Raises:
+            Violation: fence, I6, I10.
+        """
         self.tell("order", order.order, order.description)
         self._look_at_joint()
         if order.order <= self._order:
@@ -160,21 +188,40 @@ class Checker:
                 asked.add((agent, incarnation))
 
     def stepped(self, agent: int, incarnation: int, updates: int) -> None:
-        """An agent's trainer has done so many updates, of all shards."""
+        """An agent's trainer has made so many updates, of all shards."""
         for shard in range(self._method.shards):
             key = (agent, incarnation, shard)
             self._updates[key] = self._updates.get(key, 0) + updates
 
     def snapshot(self, agent: int, incarnation: int, shard: int) -> int:
-        """A shard is read; the answer is how many updates are new in it."""
+        """A shard is read.
+
+        Returns:
+            How many updates it has that no earlier snapshot had.
+        """
         return self._updates.pop((agent, incarnation, shard), 0)
 
     def non_finite_again(self, agent: int) -> None:
-        """A shard that was replaced is not finite any more, since another was not."""
+        """A shard that was replaced is not finite any more, since another shard was not.
+
+        Raises:
+            Violation: cured.
+        """
         self._broken("cured", f"agent {agent} took an update between two shards that replace its own: not finite again")
 
     def frozen(self, cycle: int, shard: int, frozen: Frozen, data: np.ndarray, tau: int) -> None:
-        """A snapshot was accepted. `data` is the trainer's own, `tau` the answer of `snapshot`."""
+        """An executor has accepted a snapshot.
+
+        Args:
+            cycle: for which it was asked.
+            shard: which one.
+            frozen: what the executor says of it.
+            data: the trainer's own numbers, float32.
+            tau: what `snapshot` answered.
+
+        Raises:
+            Violation: I2, I4.
+        """
         key = (cycle, frozen.agent, frozen.incarnation)
         if key in self._frozen:
             self._broken("I4", f"a second snapshot of {key} was accepted")
@@ -188,6 +235,17 @@ class Checker:
             self._local.append(data)
 
     def answered(self, executor: str, order: Order, frozen: list[Frozen], weight: float) -> None:
+        """An executor answers a freeze.
+
+        Args:
+            executor: its name.
+            order: which has the freeze.
+            frozen: the snapshots that it holds.
+            weight: of its part.
+
+        Raises:
+            Violation: I4.
+        """
         assert order.freeze is not None
         for one in frozen:
             kept, data = self._frozen[(order.freeze.cycle, one.agent, one.incarnation)]
@@ -195,7 +253,19 @@ class Checker:
                 self._broken("I4", f"read again on {executor}, cycle {order.freeze.cycle}: {one}, first {kept}")
 
     def offered(self, agent: int, incarnation: int, shard: int, version: int, mode: str, data: np.ndarray) -> None:
-        """A download is handed to an agent."""
+        """A download is handed to an agent.
+
+        Args:
+            agent: its number.
+            incarnation: of its process.
+            shard: which one.
+            version: of the joint state.
+            mode: "install" or "replace".
+            data: float32, the shard.
+
+        Raises:
+            Violation: I10, local.
+        """
         if shard >= self._method.shards:
             if not any(np.array_equal(data, one) for one in self._local):
                 self._broken("local", f"agent {agent} gets local tensors that no agent had: {data}")
@@ -211,17 +281,25 @@ class Checker:
         self._offered.setdefault((agent, incarnation), {})[shard] = version
 
     def taken(self, process: SimAgent, shard: int, version: int, mode: str) -> None:
-        """An agent takes an arrival in."""
+        """An agent takes an arrival in.
+
+        Raises:
+            Violation: once.
+        """
         key = (process.agent, process.incarnation, shard)
         before = self._taken.get(key, -1)
         if version < before or (version == before and mode == "install"):
             self._broken("once", f"{key} takes version {version} after version {before} ({mode})")
         self._taken[key] = version
         if mode == "replace" or self._method.arrival == "replace":
-            self._updates.pop(key, None)  # they were thrown away
+            self._updates.pop(key, None)  # the replacement threw these updates away
 
     def record(self, record: Record) -> None:
-        """A line of the ledger."""
+        """A line of the ledger was written.
+
+        Raises:
+            Violation: fence, said, I1, I2, I5, I6, I9.
+        """
         self.tell(record)
         if not isinstance(record, CycleRecord):
             return
@@ -269,7 +347,11 @@ class Checker:
     # ---- after every event -----------------------------------------------------------------------------------------------
 
     def look(self, cluster: ClusterHolds) -> None:
-        """The joint model after every event, what is held by whom after every commit."""
+        """Look at the joint model, and after every commit at what driver and executors hold.
+
+        Raises:
+            Violation: I2, I5, I6, I12.
+        """
         self._look_at_joint()
         if not self._committed_since:
             return
@@ -315,7 +397,7 @@ class Checker:
             cycle, weight, total, size = records.popleft()
             beta = self._method.beta_at(before.k)
             x = before.x.astype(np.float64)
-            # R, as eq. 8 must have taken it in; times its weights it is a sum of whole numbers
+            # R of eq. 8, computed back from the joint states; multiplied by its weight it is a sum of whole numbers
             mean = (after.x.astype(np.float64) - (1 - beta) * x) / beta
             rounding = weight * max(size, float(np.abs(x).max(initial=0.0)), 1.0) * 2.0**-20 / beta
             error = np.abs(mean * weight - total)
@@ -336,7 +418,7 @@ class Checker:
                     self._broken("I2", f"cycle {cycle}, shard {shard}: the trajectory is not that of the joint states")
 
     def _base(self, agent: int, incarnation: int) -> None:
-        """Whoever begins stands at x_0 or at a joint model of age 1 at most."""
+        """An agent that begins stands at x_0, or at a joint model whose shards are at most one exchange old."""
         has = self._offered.get((agent, incarnation))
         for shard, state in enumerate(self._states):
             version = 0 if has is None else has.get(shard, -1)
@@ -349,7 +431,11 @@ class Checker:
     # ---- the end -------------------------------------------------------------------------------------------------------
 
     def ended(self) -> None:
-        """The driver has closed; the cluster not yet."""
+        """The driver has closed, the cluster not yet.
+
+        Raises:
+            Violation: I2, local.
+        """
         joint = self.joint()
         if (
             joint is not None
@@ -366,16 +452,31 @@ class Checker:
                 self._broken("I2", f"version {merges[0][1].k} of shard {shard} is of no cycle in the ledger")
 
     def all_contribute(self, expected: set[int]) -> None:
+        """The last fault is long over, so these agents must contribute.
+
+        Raises:
+            Violation: live.
+        """
         if self.last_contributors != expected:
             missing = sorted(expected - self.last_contributors)
             self._broken("live", f"long after the last fault, agents {missing} do not contribute")
 
     def closed(self, cluster: ClusterHolds) -> None:
+        """The cluster has closed: nothing may be left.
+
+        Raises:
+            Violation: I12.
+        """
         left = [process.agent for process in self._processes if process.alive]
         if left or cluster.broadcasts or cluster.sums or cluster.nodes:
             self._broken("I12", f"left at the end: agents {left}, broadcasts {list(cluster.broadcasts)}")
 
     def stuck(self, why: str) -> None:
+        """The run does not end.
+
+        Raises:
+            Violation: live.
+        """
         self._broken("live", why)
 
     def _broken(self, invariant: str, what: str) -> None:
@@ -387,7 +488,7 @@ class Checker:
 
 
 def _close(mine: np.ndarray, theirs: np.ndarray) -> bool:
-    """To float32, with a few operations in between."""
+    """Whether numbers are equal to float32, after a few operations."""
     if not mine.size:
         return True
     scale = float(np.abs(theirs).max()) + 1.0

@@ -1,9 +1,9 @@
 """A cluster in virtual time: the port `driver.cluster.Cluster` over simulated executors, links and jobs.
 
-It behaves as Spark and our JVM part do: a job fails at its first failed task, and its other tasks with it; a lost executor
-takes its agents without a word from them, and may be replaced; a task may run twice; a holding job may end while the
-agent lives; a broadcast that was withdrawn cannot be downloaded. Faults come in by its methods (`kill_agent`, ...) at the
-points that it passes (`reach`).
+It behaves as Spark and our JVM part do. A job fails at its first failed task, and its other tasks end with it. A lost executor
+takes its agents along without a word from them, and may be replaced. A task may run twice. A holding job may end while the
+agent lives. A broadcast that was withdrawn cannot be downloaded. Methods make faults happen (`kill_agent`, ...), and each
+answers whether it found a process to befall. `reach` is called at each point of the work. Times are seconds of virtual time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from mpca.wire.orders import Answer, Download, Frozen, Late, Order, Reduce
 __all__ = ["SimCluster"]
 
 SIGKILL = 137  # 128 + 9, as Java says it
-CORES = 2  # of each place
+CORES = 2  # for each agent that an executor may have
 
 
 @dataclass(slots=True)
@@ -60,7 +60,19 @@ class _Job:
 
 
 class SimCluster:
-    """See the module's text. `make_trainer(agent, incarnation)`; `reach(point, cycle)` is called as work proceeds."""
+    """See the module's text.
+
+    Args:
+        world: virtual time.
+        costs: what things take.
+        method: of the run.
+        bounds: shard edges in elements.
+        parameters: how many elements are parameters; the rest are buffers.
+        agents: of the run.
+        per_executor: agents that one executor may have.
+        make_trainer: makes the trainer of (agent, incarnation).
+        watch: checks what happens.
+    """
 
     def __init__(
         self,
@@ -76,13 +88,13 @@ class SimCluster:
     ) -> None:
         self.nodes: dict[str, Node] = {}
         self.watch = watch
-        self.skew_s = 0.0  # wall clocks of executors are off by it, every other one ahead
+        self.skew_s = 0.0  # wall clocks of executors are wrong by so many seconds, every other one ahead
         self.reach: Callable[[str, int], None] = lambda point, cycle: None
         self._refused: set[int] = set()  # agents whose next holding job fails before it starts a process
-        self.misplaced: set[str] = set()  # executors of which the next task will be run elsewhere
-        self.behind: dict[int, Behind] = {}  # by agent; what its train function does behind its loop
+        self.misplaced: set[str] = set()  # executors whose next task will run elsewhere
+        self.behind: dict[int, Behind] = {}  # by agent: what its train function does behind its loop
         self.local = False  # models have a tensor that stays local
-        self.echo_s = 0.0  # messages of agents that died arrive once more after so long
+        self.echo_s = 0.0  # messages of agents that died arrive once more after so many seconds; 0: they do not
         self.events: list[Any] = []
         self.broadcasts: dict[int, np.ndarray] = {}
         self.sums: dict[int, np.ndarray] = {}
@@ -102,10 +114,12 @@ class SimCluster:
     # ---- the port ------------------------------------------------------------------------------------------------------
 
     def start_agent(self, agent: int, incarnation: int, executor: str, spec: AgentSpec) -> None:
+        """As `Cluster.start_agent`, after `Costs.dispatch_s`; `spec` is not looked at."""
         self.watch.started(agent, incarnation, executor)
         self._world.after(self._costs.dispatch_s, self._hold, agent, incarnation, executor)
 
     def submit(self, order: Order) -> None:
+        """As `Cluster.submit`: the job's tasks begin after `Costs.dispatch_s`."""
         self.watch.ordered(order)
         job = _Job(order, self._world.now, set(order.executors))
         self._jobs[order.order] = job
@@ -113,33 +127,40 @@ class SimCluster:
         self._world.after(self._costs.dispatch_s, self._run_tasks, job)
 
     def cancel(self, order: int, reason: str) -> None:
+        """As `Cluster.cancel`: the job fails at once, and the event comes after `Costs.latency_s`."""
         job = self._jobs.get(order)
         if job is not None:
             self._fail(job, None, reason)
 
     def take_sum(self, order: int, length: int) -> np.ndarray:
+        """As `Cluster.take_sum`."""
         taken = self.sums.pop(order)
         assert taken.nbytes == length, (taken.nbytes, length)
         return taken
 
     def publish(self, vector: np.ndarray) -> int:
+        """As `Cluster.publish`."""
         number = self._next("broadcast")
         self.broadcasts[number] = vector.copy()
         return number
 
     def withdraw(self, broadcast: int) -> None:
+        """As `Cluster.withdraw`: a download that has not ended by now never ends."""
         self.broadcasts.pop(broadcast, None)
 
     def rediscover(self, executors: list[str]) -> None:
+        """As `Cluster.rediscover`: the answers come after twice `Costs.latency_s`."""
         self._world.after(self._costs.latency_s * 2, lambda: self._find_living(executors))
 
     def poll(self, timeout_s: float) -> list[Any]:
+        """As `Cluster.poll`: lets virtual time pass, at most `timeout_s` seconds."""
         self._world.run(self._world.now + timeout_s, self.events)
         events, self.events = self.events, []
         self.watch.events(events)
         return events
 
     def close(self) -> None:
+        """As `Cluster.close`."""
         self._closed = True
         for node in self.nodes.values():
             for agent in list(node.agents.values()):
@@ -153,6 +174,7 @@ class SimCluster:
     # ---- executors and processes -------------------------------------------------------------------------------------------
 
     def add_executor(self) -> None:
+        """A new executor has come, with places for `per_executor` agents."""
         number = self._next("executor")
         name = f"e{number}"
         clock = NodeClock(self._world, 1000.0 * number, self.skew_s if number % 2 else -self.skew_s)
@@ -171,7 +193,7 @@ class SimCluster:
             self.watch.held_again(there)
             return
         if there is not None:
-            self.kill_process(node, there)  # the registry suffers one incarnation of an agent
+            self.kill_process(node, there)  # the registry allows one incarnation of an agent
         trainer = self._make_trainer(agent, incarnation)
         step_s = self._costs.step_of(agent, self._agents)
         pid, method = self._next("pid"), self._method
@@ -182,6 +204,7 @@ class SimCluster:
         self._world.after(self._costs.boot_s * self._world.random.uniform(0.8, 1.2), process.boot)
 
     def hello(self, node: Node, agent: SimAgent) -> None:
+        """An agent on this node says hello: the driver hears it."""
         bounds, parameters = self._bounds, self._parameters
         layout = [["weight", [parameters], "parameter", 0], ["buffer", [bounds[-1] - parameters], "buffer", parameters]]
         local = {"counted": ["int32", [], LOCAL_BYTES]} if self.local else {}
@@ -194,6 +217,7 @@ class SimCluster:
         self.emit(AgentHello(node.name, node.host, hello))
 
     def emit(self, event: Any) -> None:
+        """Let the driver hear an event at its next `poll`; nothing after `close`."""
         if not self._closed:
             self.events.append(event)
 
@@ -292,7 +316,15 @@ class SimCluster:
             self.nodes[name].deadline(freeze.cycle)
 
     def frozen(self, node: Node, ticket: int, frozen: list[Frozen], late: dict[int, Late], weight: float) -> None:
-        """A node answers a freeze."""
+        """A node answers a freeze.
+
+        Args:
+            node: which one.
+            ticket: the number that `Node.freeze` was given.
+            frozen: snapshots that it holds.
+            late: agents without one, and why.
+            weight: of its part: the sum of tau.
+        """
         job = self._tickets.pop(ticket)
         self.watch.answered(node.name, job.order, frozen, weight)
         if not job.over and node.name in job.pending:
@@ -342,7 +374,7 @@ class SimCluster:
         self._world.after(base / 2, self.reach, "downloading", cycle)
 
     def _relay(self, names: list[str]) -> None:
-        """Executors fetch pieces from each other, each owner's looked at where the next one takes them; as `Relay` decides."""
+        """Executors fetch pieces from each other, as `Relay` decides. For each owner only the next owner is played."""
         for owner, name in enumerate(names if len(names) > 1 else ()):
             node = self.nodes.get(name)
             if node is None or node.sends():
@@ -359,7 +391,7 @@ class SimCluster:
     def _downloaded(self, one: Download, name: str, agents: list[tuple[int, int]], start: float, first: bool) -> None:
         node, data = self.nodes.get(name), self.broadcasts.get(one.broadcast)
         if node is None or data is None:
-            return  # lost, or withdrawn meanwhile: nobody is acknowledged
+            return  # the executor is lost, or the broadcast withdrawn: no acknowledgement comes
         node.broadcasts.add(one.broadcast)
         bytes_in = one.length
         for agent, incarnation in agents:
@@ -375,11 +407,12 @@ class SimCluster:
     # ---- faults --------------------------------------------------------------------------------------------------------
 
     def process(self, agent: int) -> tuple[Node, SimAgent] | None:
-        """The newest living process of an agent."""
+        """The newest living process of an agent, and where it runs; None: there is none."""
         found = [(node, node.agents[agent]) for node in self.nodes.values() if agent in node.agents]
         return max(found, key=lambda pair: pair[1].incarnation, default=None)
 
     def kill_agent(self, agent: int) -> bool:
+        """SIGKILL."""
         found = self.process(agent)
         if found is None:
             return False
@@ -387,6 +420,12 @@ class SimCluster:
         return True
 
     def kill_process(self, node: Node, one: SimAgent) -> None:
+        """Kill this process: AgentDied follows.
+
+        Args:
+            node: where it runs.
+            one: the process.
+        """
         node.died(one)
         event = AgentDied(node.name, one.agent, one.incarnation, one.pid, SIGKILL, "")
         self._world.after(self._costs.latency_s, self.emit, event)
@@ -395,7 +434,12 @@ class SimCluster:
         self._echo(AgentFinished(node.name, one.agent, one.incarnation, b""))
 
     def kill_executor(self, agent: int, replace: bool = True) -> bool:
-        """The executor of `agent` is lost, whole."""
+        """The whole executor of an agent is lost; ExecutorLost follows.
+
+        Args:
+            agent: on that executor.
+            replace: whether a new executor comes after `Costs.respawn_s`.
+        """
         found = self.process(agent)
         if found is None:
             return False
@@ -429,12 +473,12 @@ class SimCluster:
         self._world.after(self._world.random.uniform(0, self._costs.notice_s), self.emit, event)
 
     def _echo(self, event: Any) -> None:
-        """What an incarnation said last reaches the driver once more, when there is a newer one."""
+        """The last words of an incarnation reach the driver once more, when there is a newer one."""
         if self.echo_s:
             self._world.after(self.echo_s, self.emit, event)
 
     def stop_agent(self, agent: int, for_s: float = 0.0) -> bool:
-        """SIGSTOP, and SIGCONT after `for_s`; 0: until `continue_agent`."""
+        """SIGSTOP, and SIGCONT after `for_s` seconds; 0: until `continue_agent`."""
         found = self.process(agent)
         if found is None or found[1].stopped:
             return False
@@ -449,6 +493,7 @@ class SimCluster:
             agent.continue_process()
 
     def continue_agent(self, agent: int) -> bool:
+        """SIGCONT."""
         found = self.process(agent)
         if found is None or not found[1].stopped:
             return False
@@ -456,6 +501,7 @@ class SimCluster:
         return True
 
     def non_finite(self, agent: int) -> bool:
+        """The agent's parameters are not finite from now on, until the joint model replaces them."""
         found = self.process(agent)
         if found is None:
             return False
@@ -463,7 +509,7 @@ class SimCluster:
         return True
 
     def skew_executor(self, agent: int, by_s: float) -> bool:
-        """Somebody sets the wall clock of that agent's machine."""
+        """Somebody sets the wall clock of that agent's machine forward by `by_s` seconds."""
         found = self.process(agent)
         if found is None:
             return False
@@ -471,7 +517,7 @@ class SimCluster:
         return True
 
     def damage(self, agent: int, times: int) -> bool:
-        """The next so many transfers from that agent's executor arrive with a wrong checksum."""
+        """The next `times` transfers from that agent's executor arrive with a wrong checksum."""
         found = self.process(agent)
         if found is None:
             return False
@@ -493,7 +539,7 @@ class SimCluster:
         return True
 
     def retry_task(self, agent: int) -> bool:
-        """The task of that agent's executor is run a second time by Spark."""
+        """Spark runs the task of that agent's executor a second time."""
         found = self.process(agent)
         jobs = [job for job in self._jobs.values() if job.freezing and not job.over]
         if found is None or not jobs:

@@ -1,8 +1,8 @@
-"""What things cost in virtual time: steps, copies, links. Rough on purpose: cycles are to take plausible time.
+"""What things cost in virtual time: steps, copies, links. The numbers are rough on purpose: cycles must take plausible time.
 
-A network of equal ports: every executor and the driver send and receive at a rate of their own, the core between them is
-wide enough. A reduction by ranges moves (E-1)/E of a shard into and out of every executor, then one shard to the driver; a
-broadcast leaves the driver once and is relayed.
+The network has equal ports: every executor and the driver send and receive at a rate of their own, and the core between them is
+wide enough. A reduction by ranges over E executors moves (E-1)/E of a shard into and out of every executor, then one shard to
+the driver. A broadcast leaves the driver once, and the executors relay it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ __all__ = ["Costs"]
 
 @dataclass(frozen=True, slots=True)
 class Costs:
+    """Costs of one run. Times are seconds of virtual time."""
+
     step_s: float = 0.02  # one optimiser update of the fastest agent
     spread: float = 0.3  # the slowest agent's step takes this share longer
     copy_s: float = 0.002  # an interruption: one shard into its slot
@@ -26,11 +28,37 @@ class Costs:
     element_bytes: int = 200_000  # an element of the toy model stands for so many bytes of a real one
 
     def reduce_s(self, elements: int, executors: int) -> float:
+        """How long a reduction takes.
+
+        Args:
+            elements: of the shard.
+            executors: that take part.
+
+        Returns:
+            Seconds.
+        """
         scatter = (executors - 1) / max(executors, 1)
         return self.latency_s * 2 + (scatter + 1) * elements * self.element_bytes / self.rate
 
     def download_s(self, elements: int) -> float:
+        """How long the fastest executor of a broadcast takes: one shard from the driver, one through the relay.
+
+        Args:
+            elements: of the shard.
+
+        Returns:
+            Seconds.
+        """
         return self.latency_s * 2 + 2 * elements * self.element_bytes / self.rate
 
     def step_of(self, agent: int, agents: int) -> float:
+        """How long one update of an agent takes: agent 0 is the fastest, the last one the slowest.
+
+        Args:
+            agent: its number.
+            agents: of the run.
+
+        Returns:
+            Seconds.
+        """
         return self.step_s * (1 + self.spread * agent / max(agents - 1, 1))

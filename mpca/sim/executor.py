@@ -1,7 +1,7 @@
 """What one executor knows of the yields and arrivals of its agents, and what it decides: the Python twin of
 ``org.mpca.agent.ExecutorState``. Events in, instructions out; no I/O, no clock, no bytes.
 
-One set of scripts, in ``tests/golden/executor``, is run on both, so a rule that is changed here is changed there.
+Both run one set of scripts, ``tests/golden/executor``, so a rule that changes here must change there.
 
 *Yields.* A yield, of one agent for one cycle, goes through these states::
 
@@ -12,15 +12,15 @@ One set of scripts, in ``tests/golden/executor``, is run on both, so a rule that
 
     CLOSED ---freeze again, of an agent that lives---> ASKED
 
-An agent has at most one interruption outstanding; a second yield of it waits until the first was answered, even if that
-one is closed by then: its late bytes are discarded, and the agent is back. Asking again for a cycle (the driver paused, or
-an order was submitted again) opens what was closed: only an accepted yield is final. A frozen yield counts whatever becomes
-of its agent. A freeze is answered as soon as each of its yields is frozen or closed. What is forgotten while merely MADE was
-never read, and is counted.
+An agent has at most one interruption outstanding. A second yield of the same agent waits until the agent has answered the
+first, even if the first is closed by then: its late bytes are discarded, and the agent is back. When the driver asks again for
+a cycle (it paused, or submitted an order again), a closed yield opens again: only an accepted yield is final. A frozen yield
+counts whatever becomes of its agent. A freeze is answered as soon as each of its yields is frozen or closed. A yield that is
+forgotten while it is only MADE was never read; the number of such yields is reported.
 
-*Arrivals.* The slot of one shard of one agent is free, or offered from its writing until the agent's Installed. An
-arrival at an offered slot waits for it, and is superseded by a newer one. Acknowledged is whatever the executor holds for
-the agent, and whatever came too late to be of use.
+*Arrivals.* The slot of one shard of one agent is free, or it is offered: from its writing until the agent's Installed. An
+arrival at an offered slot waits for the slot, and a newer arrival supersedes it. The executor acknowledges every arrival that
+it holds for the agent, and every arrival that came too late to be of use.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Interrupt(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A freeze is complete; both in agent order."""
+    """A freeze is complete; `frozen` and `late` are in agent order."""
 
     ticket: int
     cycle: int
@@ -77,14 +77,14 @@ class Answered(NamedTuple):
 
 
 class Back(NamedTuple):
-    """A late agent answered after all: report it."""
+    """A late agent answered after all: tell the driver."""
 
     agent: int
     incarnation: int
 
 
 class Discard(NamedTuple):
-    """Drop the bytes of a snapshot that nobody waits for."""
+    """Drop the bytes of a snapshot that no freeze waits for."""
 
     agent: int
     cycle: int
@@ -102,7 +102,7 @@ class Write(NamedTuple):
 
 
 class Supersede(NamedTuple):
-    """An arrival was made useless by a newer one."""
+    """A newer arrival made this one useless."""
 
     agent: int
     shard: int
@@ -150,7 +150,7 @@ class _Seat:
     """A living agent."""
 
     incarnation: int
-    outstanding: _Entry | None = None  # the interruption that it has not answered yet; may be closed or forgotten
+    outstanding: _Entry | None = None  # the interruption that the agent has not answered yet; may be closed or forgotten
     queue: deque[_Entry] = field(default_factory=deque)
     slots: dict[int, _Slot] = field(default_factory=dict)
 
@@ -164,7 +164,7 @@ class _Request:
 
 
 class ExecutorState:
-    """See the module's text."""
+    """See the module's text. Every event returns instructions, in the order in which they must be carried out."""
 
     def __init__(self) -> None:
         self._seats: dict[int, _Seat] = {}
@@ -172,7 +172,11 @@ class ExecutorState:
         self._requests: list[_Request] = []
 
     def agent_up(self, agent: int, incarnation: int) -> list[Any]:
-        """An agent said Hello. An older incarnation of it is gone by that."""
+        """An agent said Hello. An older incarnation of the same agent is gone by that.
+
+        Returns:
+            As `agent_gone` for that older incarnation.
+        """
         seat = self._seats.get(agent)
         if seat is not None and seat.incarnation >= incarnation:
             return []
@@ -181,7 +185,11 @@ class ExecutorState:
         return out
 
     def agent_gone(self, agent: int, incarnation: int) -> list[Any]:
-        """The process of an agent ended; everything that it had sent was handled before."""
+        """The process of an agent ended; everything that it had sent was handled before.
+
+        Returns:
+            Answered for each freeze that waited for this agent alone.
+        """
         out: list[Any] = []
         if self._seat(agent, incarnation) is None:
             return out
@@ -194,12 +202,29 @@ class ExecutorState:
         return out
 
     def made(self, cycle: int, shard: int, agent: int, incarnation: int) -> list[Any]:
-        """A yield was made; nobody is interrupted."""
+        """A yield was made, without an interruption.
+
+        Raises:
+            ValueError: the cycle has another shard.
+        """
         self._entry(cycle, shard, agent, incarnation)
         return []
 
     def freeze(self, ticket: int, cycle: int, shard: int, agents: Iterable[Any]) -> list[Any]:
-        """Yields of (agent, incarnation) pairs are to be frozen."""
+        """Freeze the yields of some agents.
+
+        Args:
+            ticket: comes back in Answered.
+            cycle: of the yields.
+            shard: which one.
+            agents: (agent, incarnation) pairs.
+
+        Returns:
+            Interrupt for each agent that is not interrupted already; Answered when nothing is left to wait for.
+
+        Raises:
+            ValueError: the cycle has another shard.
+        """
         out: list[Any] = []
         wanted = []
         for agent, incarnation in agents:
@@ -221,7 +246,21 @@ class ExecutorState:
         return out
 
     def snapshot(self, agent: int, incarnation: int, cycle: int, shard: int, tau: int, crc: int, finite: bool) -> list[Any]:
-        """An agent handed a shard over, and its bytes were read whole."""
+        """An agent handed a shard over, and its bytes were read whole.
+
+        Args:
+            agent: its number.
+            incarnation: of its process.
+            cycle: of the yield.
+            shard: which one.
+            tau: updates since the agent handed the shard over before.
+            crc: CRC-32 of the bytes.
+            finite: whether every value is.
+
+        Returns:
+            Discard when no freeze waits for it, Back when it comes too late; Answered for a freeze that is complete; the next
+            Interrupt.
+        """
         seat = self._seat(agent, incarnation)
         entry = None if seat is None else seat.outstanding
         if seat is None or entry is None or entry.cycle != cycle or entry.shard != shard:
@@ -238,14 +277,22 @@ class ExecutorState:
         return out
 
     def deadline(self, cycle: int) -> list[Any]:
-        """The time of a cycle is over: what was not handed over is late, and its bytes will never be accepted."""
+        """The time of a cycle is over: a yield that was not handed over is late, and its bytes will never be accepted.
+
+        Returns:
+            Answered for each freeze that waited for such a yield.
+        """
         out: list[Any] = []
         self._close_asked(self._entries.get(cycle, {}), DEADLINE)
         self._answer_settled(out)
         return out
 
     def forget(self, cycle: int) -> list[Any]:
-        """Nobody needs the yields of this cycle and those before it any more."""
+        """No sum needs the yields of this cycle, or of those before it, any more.
+
+        Returns:
+            Answered for each freeze that waited for such a yield, and Drop for each cycle.
+        """
         out: list[Any] = []
         old = sorted(one for one in self._entries if one <= cycle)
         for one in old:
@@ -257,7 +304,20 @@ class ExecutorState:
         return out
 
     def offer(self, agent: int, incarnation: int, shard: int, version: int, mode: str, arrival: Any = None) -> list[Any]:
-        """A joint shard was downloaded for an agent: `arrival`, which is passed on and not looked at."""
+        """A joint shard was downloaded for an agent.
+
+        Args:
+            agent: its number.
+            incarnation: of its process.
+            shard: which one.
+            version: of the joint state.
+            mode: "install" or "replace".
+            arrival: what was downloaded; it is passed on and not looked at.
+
+        Returns:
+            Write, when the slot is free; Supersede for an arrival that this one replaces, or for this one when it is older;
+            Acknowledge. Nothing when no such process lives.
+        """
         out: list[Any] = []
         seat = self._seat(agent, incarnation)
         if seat is None:
@@ -266,7 +326,7 @@ class ExecutorState:
         if slot.newest is not None and version < slot.newest:
             out.append(Supersede(agent, shard, version))
         elif slot.newest is None or version > slot.newest or mode == "replace":
-            # a replacement is written though its version is there already: the agent's own state was not finite
+            # a replacement is written even if its version is there already: the agent's own state was not finite
             slot.newest = version
             if slot.offered is None:
                 slot.offered = version
@@ -279,7 +339,11 @@ class ExecutorState:
         return out
 
     def installed(self, agent: int, incarnation: int, shard: int, version: int) -> list[Any]:
-        """An agent has read the arrival slot of a shard."""
+        """An agent has read the arrival slot of a shard.
+
+        Returns:
+            Write for an arrival that waits for the slot.
+        """
         seat = self._seat(agent, incarnation)
         slot = None if seat is None else seat.slots.get(shard)
         if slot is None or slot.offered != version:
@@ -291,7 +355,7 @@ class ExecutorState:
     # ---- questions ---------------------------------------------------------------------------------------------------
 
     def is_frozen(self, cycle: int, agent: int, incarnation: int) -> bool:
-        """Whether a snapshot of this key was accepted: its bytes are to be kept."""
+        """Whether a snapshot of this process was accepted for this cycle: its bytes must be kept."""
         entry = self._entries.get(cycle, {}).get((agent, incarnation))
         return entry is not None and entry.state == FROZEN
 

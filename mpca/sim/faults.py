@@ -1,14 +1,14 @@
-"""Faults as data: what befalls whom, at which point of which cycle. Each counts whether it happened.
+"""Faults as data: what happens to which agent, at which point of which cycle. `FaultScript.fired` has those that did happen.
 
-A point is passed by the simulated cluster as it works on the orders of a cycle:
+The simulated cluster passes these points as it works on the orders of a cycle:
 
     submit       the driver handed an order over, no task has begun
     started      its tasks have begun, the downloads too
     downloading  half of a download's time is over
     reducing     half of the reduction's time is over
-    reduced      the sum is made, nobody was interrupted yet
+    reduced      the sum is made, no agent was interrupted yet
     freezing     agents are interrupted, none has handed over
-    frozen       all have, the driver does not know yet
+    frozen       all agents have handed over, the driver does not know yet
 """
 
 from __future__ import annotations
@@ -30,31 +30,47 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    kind: str  # one of KINDS, or "damage", of which an executor recovers later than a random schedule ends
-    agent: int  # or its executor
+    """One fault. Times are seconds of virtual time."""
+
+    kind: str  # one of KINDS, or "damage": an executor recovers from that later than a random schedule ends
+    agent: int  # whom it befalls, or whose executor
     cycle: int
     point: str  # one of POINTS
     for_s: float = 0.0  # stop_agent: how long
-    times: int = 1  # damage: of the next transfers of that executor
+    times: int = 1  # damage: how many of the executor's next transfers
     by_s: float = 0.0  # skew_driver, skew_executor: how far the wall clock is set forward, or back
     after_s: float = 0.0  # how long after the point
 
 
 class FaultScript:
-    """Makes faults happen when their point is reached. `fired` has those that found something to befall."""
+    """Makes faults happen when their point is reached.
+
+    `fired` has those that happened: they found a process, an executor or a task.
+
+    Args:
+        world: virtual time.
+        cluster: where they happen.
+        faults: of one run.
+    """
 
     def __init__(self, world: World, cluster: SimCluster, faults: tuple[Fault, ...]) -> None:
         self.fired: list[Fault] = []
-        self.over_at = 0.0  # when the last one that happened was over
+        self.over_at = 0.0  # seconds of virtual time: when the last fault that happened was over
         self._world, self._cluster = world, cluster
         self._waiting: dict[tuple[str, int], list[Fault]] = {}
         for fault in faults:
             self._waiting.setdefault((fault.point, fault.cycle), []).append(fault)
 
     def reach(self, point: str, cycle: int) -> None:
+        """The cluster passes a point: the faults of that point are planned.
+
+        Args:
+            point: one of POINTS.
+            cycle: of the order that is worked on.
+        """
         due = self._waiting.pop((point, cycle), None)
         for fault in due or ():
-            # never within the caller: the point is in the middle of its work
+            # never within this call: the caller is in the middle of its work
             self._world.after(fault.after_s, self._fire, fault)
 
     def _fire(self, fault: Fault) -> None:
@@ -80,7 +96,17 @@ class FaultScript:
 
 
 def random_faults(random: Random, agents: int, cycles: int, mean: float, deadline_s: float) -> tuple[Fault, ...]:
-    """A schedule of one seed. Swarm testing: it draws only from a random subset of the kinds, so that no kind hides another."""
+    """Draw a schedule.
+
+    Swarm testing: it draws only from a random subset of the kinds, so that no kind hides another.
+
+    Args:
+        random: the source of chance.
+        agents: of the run.
+        cycles: of the run; the last ten have no faults.
+        mean: how many faults a schedule has on average.
+        deadline_s: of a cycle, in seconds; stops last up to three times as long.
+    """
     kinds = random.sample(KINDS, random.randint(1, len(KINDS)))
     count = min(round(random.expovariate(1 / mean)), 4 * round(mean) + 1)
     faults = []

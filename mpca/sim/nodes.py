@@ -1,6 +1,6 @@
-"""One simulated executor: its registry (`executor.ExecutorState`), the bytes behind it, its agents, its block storage.
+"""One simulated executor: its registry (`executor.ExecutorState`), the bytes behind that, its agents, its block storage.
 
-What in production is spread over the executor's threads. The cluster gives it orders; it reports to the cluster.
+In production several threads of the executor do this. The cluster gives the node orders; the node reports to the cluster.
 """
 
 from __future__ import annotations
@@ -26,28 +26,46 @@ _BEGIN = Begin()
 
 
 class Reports(Protocol):
-    """To whom an executor reports: its cluster."""
+    """Where an executor reports: its cluster."""
 
     watch: Checker
     local: bool  # models have a tensor that stays local
 
-    def emit(self, event: ClusterEvent) -> None: ...
-    def hello(self, node: Node, agent: SimAgent) -> None: ...
-    def frozen(self, node: Node, ticket: int, frozen: list[Frozen], late: dict[int, Late], weight: float) -> None: ...
-    def kill_process(self, node: Node, one: SimAgent) -> None: ...
+    def emit(self, event: ClusterEvent) -> None:
+        """The driver is to hear this event."""
+        ...
+
+    def hello(self, node: Node, agent: SimAgent) -> None:
+        """An agent on this node says hello."""
+        ...
+
+    def frozen(self, node: Node, ticket: int, frozen: list[Frozen], late: dict[int, Late], weight: float) -> None:
+        """This node answers a freeze. `weight` is the sum of tau in its part."""
+        ...
+
+    def kill_process(self, node: Node, one: SimAgent) -> None:
+        """A process on this node dies."""
+        ...
 
 
 class Node:
-    """See the module's text."""
+    """See the module's text.
+
+    Args:
+        name: id of the executor.
+        host: where it runs.
+        cluster: hears its reports.
+        clock: of its host.
+    """
 
     def __init__(self, name: str, host: str, cluster: Reports, clock: NodeClock) -> None:
         self.name, self.host = name, host
         self.clock = clock
         self.alive = True
-        self.damages = 0  # of its next transfers: they arrive with a wrong checksum
+        self.damages = 0  # how many of its next transfers arrive with a wrong checksum
         self.book = ExecutorState()
         self.agents: dict[int, SimAgent] = {}
-        #: What left a freeze: the executor's part of a sum, by cycle.
+        #: By cycle: weight and part of a sum, which a freeze made of this executor's snapshots.
         self.blocks: dict[int, tuple[float, np.ndarray]] = {}
         self.yields: dict[tuple[int, int, int], tuple[np.ndarray, Frozen]] = {}
         self.broadcasts: set[int] = set()
@@ -57,42 +75,67 @@ class Node:
     # ---- orders --------------------------------------------------------------------------------------------------------
 
     def forget(self, cycle: int, broadcasts: list[int]) -> None:
+        """Forget the yields and parts of this cycle and those before it, and these broadcasts."""
         self._perform(self.book.forget(cycle))
         for old in [one for one in self.blocks if one <= cycle]:
             del self.blocks[old]
         self.broadcasts.difference_update(broadcasts)
 
     def tell_members(self, agent: int, incarnation: int, version: int, members: dict[str, Any]) -> None:
+        """Send a process the membership of the data's readers."""
         found = self._find(agent, incarnation)
         if found is not None:
             found.receive(Members(version, members))
 
     def begin(self, agent: int, incarnation: int) -> None:
+        """Tell a process to begin."""
         found = self._find(agent, incarnation)
         if found is not None:
             found.receive(_BEGIN)
 
     def stop(self, agent: int, incarnation: int, reason: str) -> None:
+        """Tell a process to stop, and why."""
         found = self._find(agent, incarnation)
         if found is not None:
             found.receive(Stop(reason))
 
     def freeze(self, ticket: int, cycle: int, shard: int, agents: list[tuple[int, int]]) -> None:
-        """The cluster hears of it when all of them are frozen or late: `SimCluster.frozen`."""
+        """Freeze yields. `Reports.frozen` is called when each of them is frozen or late.
+
+        Args:
+            ticket: comes back in that call.
+            cycle: of the yields.
+            shard: which one.
+            agents: (agent, incarnation) pairs.
+        """
         self._perform(self.book.freeze(ticket, cycle, shard, agents))
 
     def deadline(self, cycle: int) -> None:
+        """The time of this cycle is over: what was not handed over is late."""
         self._perform(self.book.deadline(cycle))
 
     def offer(self, agent: int, incarnation: int, shard: int, version: int, mode: str, data: np.ndarray, alpha: float) -> bool:
-        """Whether the executor took it: it acknowledges what it takes."""
+        """Hand a download to an agent.
+
+        Args:
+            agent: its number.
+            incarnation: of its process.
+            shard: which one.
+            version: of the joint state.
+            mode: "install" or "replace".
+            data: float32, the shard.
+            alpha: of the pull towards it.
+
+        Returns:
+            Whether the executor took it: it acknowledges what it takes.
+        """
         self._cluster.watch.offered(agent, incarnation, shard, version, mode, data)
         out = self.book.offer(agent, incarnation, shard, version, mode, (data, alpha))
         self._perform(out)
         return bool(out)
 
     def sends(self) -> bool:
-        """Whether what it is asked for arrives whole: what is damaged is fetched once more."""
+        """Whether the next transfer arrives whole. A damaged one is fetched once more."""
         for _ in range(2):
             if not self.damages:
                 return True
@@ -100,6 +143,7 @@ class Node:
         return False
 
     def living(self) -> list[Rediscovered]:
+        """Processes that live here, as an answer to `rediscover`."""
         return [Rediscovered(one.agent, one.incarnation, one.pid) for one in self.agents.values() if one.alive]
 
     def _find(self, agent: int, incarnation: int) -> SimAgent | None:
@@ -109,8 +153,9 @@ class Node:
     # ---- what agents say -------------------------------------------------------------------------------------------------
 
     def hello(self, agent: SimAgent) -> None:
+        """As `agents.Host.hello`: the registry knows the process, and the cluster hears of it."""
         trainer = agent.trainer
-        for shard in range(len(trainer.bounds) - 1):  # as `attach` does: what a snapshot has moved from
+        for shard in range(len(trainer.bounds) - 1):  # as `attach` does: distances are measured from x_0 at first
             x0 = np.empty(trainer.bounds[shard + 1] - trainer.bounds[shard], np.float32)
             trainer.snapshot(shard, x0)
             self._slots[(agent.agent, shard)] = x0
@@ -118,12 +163,15 @@ class Node:
         self._cluster.hello(self, agent)
 
     def stepped(self, agent: SimAgent, updates: int) -> None:
+        """As `agents.Host.stepped`."""
         self._cluster.watch.stepped(agent.agent, agent.incarnation, updates)
 
     def non_finite_again(self, agent: SimAgent) -> None:
+        """As `agents.Host.non_finite_again`."""
         self._cluster.watch.non_finite_again(agent.agent)
 
     def snapshot(self, agent: SimAgent, one: Publish, data: np.ndarray, start: float, end: float) -> None:
+        """As `agents.Host.snapshot`: measure it, and keep the bytes if the registry accepts them."""
         crc = crc32(data.data)
         finite = bool(np.isfinite(data).all())
         cycle, shard, updates = one
@@ -139,16 +187,20 @@ class Node:
         self._perform(instructions)
 
     def arrival(self, agent: int, shard: int) -> np.ndarray:
+        """As `agents.Host.arrival`."""
         return self._slots[(agent, shard)]
 
     def took(self, agent: SimAgent, one: Take) -> None:
+        """As `agents.Host.took`: the slot is free by that."""
         self._cluster.watch.taken(agent, one.shard, one.version, one.mode)
         self.installed(agent, one.shard, one.version)
 
     def installed(self, agent: SimAgent, shard: int, version: int) -> None:
+        """As `agents.Host.installed`."""
         self._perform(self.book.installed(agent.agent, agent.incarnation, shard, version))
 
     def progress(self, agent: SimAgent) -> None:
+        """As `agents.Host.progress`: the cluster hears of it at once."""
         who, updates = (agent.agent, agent.incarnation), agent.updates
         self._cluster.emit(AgentProgress(*who, updates, updates, 0.0, 0.0, {}, agent.position, agent.machine.function))
 
@@ -158,21 +210,24 @@ class Node:
         return self._cluster.local
 
     def finished(self, agent: SimAgent) -> None:
+        """As `agents.Host.finished`."""
         self._leave(agent)
         self.progress(agent)
         self._cluster.emit(AgentFinished(self.name, agent.agent, agent.incarnation, b""))
 
     def failed(self, agent: SimAgent, error: str, traceback: str) -> None:
+        """As `agents.Host.failed`."""
         self._leave(agent)
         self.progress(agent)
         said = (agent.agent, agent.incarnation, error, traceback)
         self._cluster.emit(AgentFailedEvent(self.name, self.host, *said))
 
     def crash(self, agent: SimAgent) -> None:
-        """Its process ends by itself."""
+        """As `agents.Host.crash`."""
         self._cluster.kill_process(self, agent)
 
     def died(self, agent: SimAgent) -> None:
+        """A process was killed: the registry hears of it."""
         agent.die()
         self._leave(agent)
 
@@ -200,7 +255,7 @@ class Node:
                     del self.yields[key]
 
     def _answer(self, one: Answered) -> None:
-        """Put the executor's part into block storage, then answer. Read again it is the same part."""
+        """Put the executor's part into block storage, then answer. A freeze that is read again gives the same part."""
         kept = [self.yields[(one.cycle, taken.agent, taken.incarnation)] for taken in one.frozen]
         finite = [(data, frozen.tau) for data, frozen in kept if frozen.finite]
         weight = float(sum(tau for _, tau in finite))

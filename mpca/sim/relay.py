@@ -1,7 +1,7 @@
 """What one executor decides while it takes part in a relay: whom to ask for which pieces, and when to give an owner up. The
 Python twin of ``org.mpca.rdd.Relay``; events in, instructions out, no I/O, and the time is an argument.
 
-One set of scripts, in ``tests/golden/relay``, is run on both, so a rule that is changed here is changed there.
+Both run one set of scripts, ``tests/golden/relay``, so a rule that changes here must change there.
 
 Participants: the driver, which has all pieces, and K owners, of which this executor is one. Owner i owns the pieces i, i + K,
 i + 2K, ..., in two batches::
@@ -12,9 +12,9 @@ i + 2K, ..., in two batches::
                        |                                   |
                        +---------- owner given up ---------+--> FROM_DRIVER
 
-An owner is given up when it cannot be reached, fails a fetch, sends a piece that is damaged twice, or when nothing has come
-for long after the own pieces came. A failure of the driver ends the relay: it is tried again as a new one, which begins with
-the pieces that are here.
+The executor gives an owner up when the owner cannot be reached, fails a fetch or sends a piece damaged twice, or when no piece
+has come for long after the executor's own pieces came. A failure of the driver ends the relay. The download is then tried
+again as a new relay, which begins with the pieces that are here.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from typing import NamedTuple
 
 __all__ = ["DRIVER", "Announce", "AskDriver", "AskOwner", "Blame", "Done", "Fail", "Instruction", "Relay"]
 
-#: The sender that is no owner.
+#: The number of the sender that is no owner.
 DRIVER = -1
 BATCHES = 2
-#: Silence that is borne at least; longer when the own pieces took long, since then the links are slow.
+#: Seconds of silence that are borne at least. When the executor's own pieces took long, the links are slow, and more is borne.
 PATIENCE_S = 3.0
 
 AWAITED, ASKED, FROM_DRIVER, ANNOUNCED = "AWAITED", "ASKED", "FROM_DRIVER", "ANNOUNCED"
@@ -85,13 +85,20 @@ class _Batch:
 
 
 class Relay:
-    """See the module's text. `me` is this executor's number among the owners; `present` came with an earlier attempt."""
+    """See the module's text. Every event returns instructions, in the order in which they must be carried out.
+
+    Args:
+        owners: executors that take part.
+        me: this executor's number among them.
+        pieces: of the broadcast.
+        present: pieces that an earlier attempt has brought.
+    """
 
     def __init__(self, owners: int, me: int, pieces: int, present: Collection[int] = ()) -> None:
         self._me, self._pieces, self._here = me, pieces, set(present)
-        self._damaging: set[int] = set()  # senders of something that came damaged
-        self._began = self._moved = 0.0  # when it began; when the newest piece came
-        self._own_took: float | None = None  # how long the own pieces took; None: some are missing
+        self._damaging: set[int] = set()  # senders of pieces that came damaged
+        self._began = self._moved = 0.0  # when the relay began; when the newest piece came
+        self._own_took: float | None = None  # seconds that the executor's own pieces took; None: some are missing
         self._over = False
         self._batches: list[_Batch] = []
         for owner in range(owners):
@@ -102,13 +109,24 @@ class Relay:
                     self._batches.append(_Batch(owner, number, list(part), FROM_DRIVER if owner == me else AWAITED))
 
     def begin(self, now: float) -> list[Instruction]:
-        """Seconds of any clock that does not go back, here and below."""
+        """The relay begins.
+
+        Args:
+            now: seconds of any clock that does not go back, here and below.
+
+        Returns:
+            AskDriver for the executor's own pieces; Announce and Done for what is here already.
+        """
         self._began = self._moved = now
         own = [piece for batch in self._batches if batch.owner == self._me for piece in self._missing(batch)]
         return [*self._ask_driver(own), *self._advance(now)]
 
     def arrived(self, piece: int, now: float) -> list[Instruction]:
-        """A piece is here, from whomever."""
+        """A piece is here, whoever sent it.
+
+        Returns:
+            Announce when it completes an own batch, Done when it is the last piece.
+        """
         if self._over or piece in self._here:
             return []
         self._here.add(piece)
@@ -116,7 +134,15 @@ class Relay:
         return self._advance(now)
 
     def announced(self, owner: int, number: int) -> list[Instruction]:
-        """An owner has a batch whole."""
+        """An owner has a whole batch.
+
+        Args:
+            owner: its number.
+            number: of its batch.
+
+        Returns:
+            AskOwner for the pieces of it that are not here.
+        """
         out: list[Instruction] = []
         for batch in self.awaited():
             if (batch.owner, batch.number) == (owner, number):
@@ -126,13 +152,21 @@ class Relay:
         return out
 
     def damaged(self, sender: int) -> None:
-        """A piece came damaged, and its sender is asked for it once more."""
+        """A piece of this sender came damaged; the sender is asked for it once more."""
         self._damaging.add(sender)
 
     def failed(self, sender: int, damage: bool, why: str) -> list[Instruction]:
         """A sender cannot be reached, or fails to send a piece.
 
-        `damage`: a piece came damaged twice. What several senders damage is damaged by this executor or its link.
+        When several senders sent damaged pieces, this executor or its link damages them.
+
+        Args:
+            sender: an owner, or `DRIVER`.
+            damage: whether a piece came damaged twice.
+            why: in words, for Blame and Fail.
+
+        Returns:
+            Blame for damage; then AskDriver for the owner's pieces, or Fail when the driver failed.
         """
         culprit = self._me if len(self._damaging) > 1 else sender
         out: list[Instruction] = [Blame(culprit, why)] if damage and culprit != DRIVER else []
@@ -144,18 +178,22 @@ class Relay:
         return [*out, *self._give_up(sender)]
 
     def tick(self, now: float) -> list[Instruction]:
-        """Time has passed."""
+        """Time has passed: owners that are silent for too long are given up.
+
+        Returns:
+            AskDriver for their pieces.
+        """
         if self._over or self._own_took is None or now - self._moved <= max(PATIENCE_S, 3 * self._own_took):
             return []
         silent = [batch.owner for batch in self._batches if batch.owner != self._me and self._missing(batch)]
         return [one for owner in silent for one in self._give_up(owner)]
 
     def abandon(self) -> None:
-        """Nobody wants it any more. What is still under way may fail by damage, which is told."""
+        """The download is not wanted any more. A fetch that is still under way may fail by damage, and that is still told."""
         self._over = True
 
     def awaited(self) -> list[_Batch]:
-        """Batches whose announcement is looked for."""
+        """Batches that their owners have not announced yet."""
         return [batch for batch in self._batches if batch.state == AWAITED and not self._over]
 
     def _advance(self, now: float) -> list[Instruction]:

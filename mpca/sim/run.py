@@ -33,13 +33,13 @@ from mpca.sim.world import World
 __all__ = ["Outcome", "Scenario", "random_scenario", "simulate", "standard_scenario"]
 
 POLL_S = 0.25  # of virtual time, when nothing happens
-READ_LOCAL_EVERY = 7  # cycles, as for an evaluation or a backup
-SETTLE_S = 8.0  # after the last fault: long enough to be asked for again, and for a replacement to contribute
+READ_LOCAL_EVERY = 7  # cycles between two reads of local tensors, which stand for evaluations and backups
+SETTLE_S = 8.0  # after the last fault: by then late agents are asked for again, and replacements contribute
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is simulated. Everything else follows from the seed."""
+    """What is simulated. Everything else follows from the seed. Times are seconds of virtual time."""
 
     agents: int = 8
     per_executor: int = 1
@@ -55,18 +55,24 @@ class Scenario:
     trainer: str = "integer"  # one of trainers.TRAINERS
     costs: Costs = field(default_factory=Costs)
     local: bool = False  # the model has a tensor that is not exchanged: it counts an agent's updates
-    norm_limit: float = 0.0  # off: the whole numbers wrap around, so how far they move says nothing
+    norm_limit: float = 0.0  # off: the whole numbers wrap around, so their distances say nothing
     faults: tuple[Fault, ...] = ()
-    behind: tuple[Behind, ...] = ()  # what stands behind the loops of train functions; of the others nothing
-    skew_s: float = 0.0  # wall clocks of executors are off by so much, every other one ahead
-    echo_s: float = 0.0  # > 0: what a dead incarnation said last is heard again after so long
+    behind: tuple[Behind, ...] = ()  # what these agents' train functions do behind their loops; the others do nothing
+    skew_s: float = 0.0  # wall clocks of executors are wrong by so much, every other one ahead
+    echo_s: float = 0.0  # > 0: the last words of a dead incarnation are heard again after so long
     patience_s: float = 900.0  # of virtual time: the run must have ended
 
     def to_json(self) -> str:
+        """As one line of JSON, which `from_json` reads."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Scenario:
+        """Read a scenario that `to_json` wrote.
+
+        Raises:
+            TypeError: it has a key that no scenario has.
+        """
         values = json.loads(text)
         values["costs"] = Costs(**values.get("costs", {}))
         values["behind"] = tuple(Behind(**one) for one in values.get("behind", ()))
@@ -76,15 +82,17 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Outcome:
+    """What a simulated run has brought."""
+
     records: list[Record]
     joint: list[np.ndarray]  # by shard
     end: End
-    events: int  # that the world saw
+    events: int  # that happened in the world
     cycles: int
     faults: list[Fault]  # that happened
     seconds: float  # of virtual time
-    trained_s: float | None  # as the runner counts it
-    settled: bool  # it went on long enough after the last fault to see that all contribute again
+    trained_s: float | None  # seconds of training, as the runner counts them
+    settled: bool  # the run went on long enough after the last fault to see that all agents contribute again
     local: dict[str, int] = field(default_factory=dict)  # local tensors of the joint model
 
     @property
@@ -102,6 +110,7 @@ class Outcome:
 
     @property
     def commits(self) -> list[CycleRecord]:
+        """The records of cycles, in order."""
         return [one for one in self.records if isinstance(one, CycleRecord)]
 
 
@@ -121,7 +130,15 @@ class _Ledger:
 
 
 def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World], Any] | None = None) -> Outcome:
-    """Run it to its end; `around` may put something between driver and cluster (`script.ScriptedCluster`).
+    """Run a scenario to its end.
+
+    Args:
+        scenario: what is simulated.
+        seed: of every chance in it. The same seed gives the same ledger.
+        around: may put something between driver and cluster (`script.ScriptedCluster`).
+
+    Returns:
+        The ledger, the joint model, and what happened.
 
     Raises:
         Violation: an invariant does not hold; its message has the seed and the story.
@@ -192,7 +209,7 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
 
 
 def _settled(scenario: Scenario, cluster: SimCluster, script: FaultScript, watch: Checker, now: float) -> bool:
-    """Long after the last fault everyone who lives contributes. False: the run ended too soon to tell."""
+    """Check that every living agent contributes long after the last fault. False: the run ended too soon to tell."""
     costs = scenario.costs
     if now < script.over_at + scenario.deadline_s + SETTLE_S + costs.respawn_s + 2 * costs.boot_s:
         return False
@@ -201,14 +218,22 @@ def _settled(scenario: Scenario, cluster: SimCluster, script: FaultScript, watch
 
 
 def standard_scenario(seed: int) -> Scenario:
-    """A schedule as the bench counts it: 8 agents, 3 shards, 30 cycles, on average three faults that happen."""
+    """A schedule as the bench counts it: 8 agents, 3 shards, 30 cycles, on average three faults that happen.
+
+    Args:
+        seed: of the schedule.
+    """
     random = Random(seed)
     base = Scenario(min_agents=random.choice((1, 4, 6)), echo_s=random.choice((0.0, 2.5)))
     return replace(base, faults=random_faults(random, base.agents, base.cycles, 4.0, base.deadline_s))
 
 
 def random_scenario(seed: int) -> Scenario:
-    """As different from the next one as the engine allows: methods, phases, agents on one executor, links."""
+    """A scenario as different from the next one as the engine allows: methods, phases, agents on one executor, links.
+
+    Args:
+        seed: of the scenario.
+    """
     random = Random(seed)
     method = random.choice(
         (

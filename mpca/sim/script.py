@@ -1,13 +1,13 @@
 """Scripted scenarios that come out the same on simulated and on real executors: a cluster port around a cluster port.
 
-Nothing in a run with real processes is deterministic, except what follows from the order in which the driver hears things.
-So this wrapper puts an order into them, and touches nothing else:
+Nothing in a run with real processes is deterministic, except what follows from the order in which the driver hears of events.
+So this wrapper puts the events into an order, and touches nothing else:
 
-* An act (kill, stop, ...) is done when the driver hands over the order that it is to precede; that order goes out when what
-  follows from the act was heard of.
-* An order is done only when its downloads were acknowledged and those whom it told to begin have taken a step, and then
-  had the time for some more: whoever is in step with others has done what it does before it waits for them.
-* A replacement, be it executor or agent, is not heard of before an act admits it.
+* The wrapper does an act (kill, stop, ...) when the driver submits the order that the act must precede. That order goes out
+  when the events that follow from the act have come.
+* An order is done only when its downloads are acknowledged and the agents that it told to begin have taken a step, and then had
+  the time for some more. By then an agent in step with others has done all that it does before it waits for them.
+* The driver hears of a replacement, executor or agent, only when an act admits it.
 
 With a method in step (`sync`) tau does not depend on time either, and the ledger is the same to the bit.
 """
@@ -46,10 +46,12 @@ POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Act:
+    """One thing that is done to a run, and when."""
+
     do: str  # a method of Hands, or "admit_executor", "admit_agent"
-    agent: int  # whom, or whose executor
-    before: str  # "freeze" or "reduce" ...
-    cycle: int  # ... of this cycle
+    agent: int  # to whom, or to whose executor
+    before: str  # which order of the cycle: "freeze" or "reduce"
+    cycle: int
 
 
 @dataclass(frozen=True)
@@ -64,28 +66,53 @@ class Script:
     deadline_s: float
     parameters: int  # of a model whose loss is <g, x>: `trainers.LinearTrainer`
     acts: list[Act]
-    exact: bool  # tau and crc are compared too: a method in step
+    exact: bool  # tau and crc are compared too, since the method is in step
     min_agents: int = 1
     ledger: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
     def read(cls, path: Path) -> Script:
+        """Read a script's file.
+
+        Raises:
+            TypeError: it has a key that no script has, or lacks one.
+        """
         values = json.loads(path.read_text(encoding="utf-8"))
         values["acts"] = [Act(**one) for one in values["acts"]]
         return cls(**values)
 
 
 class Hands(Protocol):
-    """Whoever can reach processes: the simulated cluster, or a test that knows pids."""
+    """What can reach processes: the simulated cluster, or a test that knows pids."""
 
-    def kill_agent(self, agent: int) -> Any: ...
-    def kill_executor(self, agent: int) -> Any: ...
-    def stop_agent(self, agent: int) -> Any: ...
-    def continue_agent(self, agent: int) -> Any: ...
+    def kill_agent(self, agent: int) -> Any:
+        """SIGKILL for the agent's process."""
+        ...
+
+    def kill_executor(self, agent: int) -> Any:
+        """SIGKILL for the agent's executor."""
+        ...
+
+    def stop_agent(self, agent: int) -> Any:
+        """SIGSTOP for the agent's process."""
+        ...
+
+    def continue_agent(self, agent: int) -> Any:
+        """SIGCONT for the agent's process."""
+        ...
 
 
 class ScriptedCluster:
-    """See the module's text. `executors`: how many the run begins with."""
+    """See the module's text.
+
+    Args:
+        inner: the cluster that does the work.
+        acts: what is done to the run.
+        hands: do it.
+        executors: how many the run begins with; later ones are replacements.
+        now: a clock, in seconds.
+        settle_s: how long agents that have begun get for more steps, in seconds of that clock.
+    """
 
     def __init__(
         self,
@@ -99,23 +126,29 @@ class ScriptedCluster:
         self.done: list[Act] = []
         self._inner, self._hands, self._now = inner, hands, now
         self._settle_s = settle_s
-        self._settled: dict[int, float] = {}  # order that said begin -> when what belongs to it is over
+        self._settled: dict[int, float] = {}  # order that said begin -> when its agents have had time for more steps
         self._waiting = list(acts)
         self._executors = executors
         self._heard: list[Any] = []  # for the next poll
-        self._kept: list[Any] = []  # replacements that nobody may hear of yet
+        self._kept: list[Any] = []  # events of replacements that no act has admitted yet
         self._orders: dict[int, Order] = {}
         self._acknowledged: set[tuple[int, int, int]] = set()  # broadcast, agent, incarnation
         self._gone: set[tuple[int, int]] = set()
         self._stepped: set[tuple[int, int]] = set()
-        self._finished: list[OrderDone] = []  # orders that wait for what belongs to them
+        self._finished: list[OrderDone] = []  # orders that wait for acknowledgements and first steps
 
     # ---- the port ------------------------------------------------------------------------------------------------------
 
     def start_agent(self, agent: int, incarnation: int, executor: str, spec: AgentSpec) -> None:
+        """As `Cluster.start_agent`."""
         self._inner.start_agent(agent, incarnation, executor, spec)
 
     def submit(self, order: Order) -> None:
+        """As `Cluster.submit`, after the acts that must precede this order.
+
+        Raises:
+            TimeoutError: what an act brings about has not come within `PATIENCE_S`.
+        """
         for act in list(self._waiting):
             part = order.reduce if act.before == "reduce" else order.freeze
             if part is not None and part.cycle == act.cycle:
@@ -126,26 +159,33 @@ class ScriptedCluster:
         self._inner.submit(order)
 
     def cancel(self, order: int, reason: str) -> None:
+        """As `Cluster.cancel`."""
         self._inner.cancel(order, reason)
 
     def take_sum(self, order: int, length: int) -> np.ndarray:
+        """As `Cluster.take_sum`."""
         return self._inner.take_sum(order, length)
 
     def publish(self, vector: np.ndarray) -> int:
+        """As `Cluster.publish`."""
         return self._inner.publish(vector)
 
     def withdraw(self, broadcast: int) -> None:
+        """As `Cluster.withdraw`."""
         self._inner.withdraw(broadcast)
 
     def rediscover(self, executors: list[str]) -> None:
+        """As `Cluster.rediscover`."""
         self._inner.rediscover(executors)
 
     def poll(self, timeout_s: float) -> list[Any]:
+        """As `Cluster.poll`, without the events that are held back."""
         self._listen(0.0 if self._heard else timeout_s)
         heard, self._heard = self._heard, []
         return heard
 
     def close(self) -> None:
+        """As `Cluster.close`."""
         self._inner.close()
 
     # ---- acts ----------------------------------------------------------------------------------------------------------
@@ -227,7 +267,16 @@ def _hello_of(event: Any) -> int | None:
 
 
 def integer_ledger(commits: list[CycleRecord], cycles: int, exact: bool) -> list[dict[str, Any]]:
-    """What is compared of a run's first `cycles` cycles: nothing that depends on time or on the names of executors."""
+    """What is compared of two runs: nothing that depends on time or on the names of executors.
+
+    Args:
+        commits: records of the run's cycles.
+        cycles: how many of them, from the first.
+        exact: whether tau and crc are compared too.
+
+    Returns:
+        One dictionary a cycle, with strings for keys as in JSON.
+    """
     keep = ("incarnation", "tau", "crc") if exact else ("incarnation",)
     return [
         {

@@ -1,6 +1,6 @@
-"""What stands in for a model and its optimiser: three trainers of the port `agent.trainer.Trainer`, without torch.
+"""Three trainers of the port `agent.trainer.Trainer`, without torch: they stand in for a model and its optimiser.
 
-`advance` takes many updates at once, since a simulated agent is only looked at when something is asked of it.
+`advance` takes many updates at once, since the simulator looks at an agent only when something is asked of the agent.
 """
 
 from __future__ import annotations
@@ -16,27 +16,52 @@ __all__ = ["TRAINERS", "IntegerTrainer", "LinearTrainer", "QuadraticTrainer", "S
 
 
 class SimTrainer(Protocol):
+    """A flat model and its optimiser. `bounds` are shard edges in elements; the first `parameters` are parameters."""
+
     bounds: list[int]
     parameters: int
 
-    def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None: ...
-    def snapshot(self, shard: int, out: np.ndarray) -> None: ...
-    def install(self, shard: int, data: np.ndarray, version: int, mode: str) -> None: ...
-    def reset_optimizer(self) -> None: ...
+    def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None:
+        """Make updates.
+
+        Args:
+            updates: how many.
+            pulls: (shard, alpha) of the pulls before each of them (eq. 7).
+        """
+        ...
+
+    def snapshot(self, shard: int, out: np.ndarray) -> None:
+        """Copy a shard into `out`, float32."""
+        ...
+
+    def install(self, shard: int, data: np.ndarray, version: int, mode: str) -> None:
+        """Take an arrival in.
+
+        Args:
+            shard: which one.
+            data: float32, the joint state.
+            version: of it.
+            mode: "install": as the method says it; "replace": as the agent's own parameters.
+        """
+        ...
+
+    def reset_optimizer(self) -> None:
+        """Forget the optimiser's state."""
+        ...
 
 
 class _Flat:
-    """A flat float32 vector; parameters, then buffers that count updates."""
+    """A flat float32 vector: parameters, then buffers that count updates."""
 
     def __init__(self, bounds: list[int], parameters: int, arrival: str) -> None:
         self.bounds, self.parameters = bounds, parameters
         self.x = np.zeros(bounds[-1], np.float32)
         self._arrival = arrival
         self._targets: dict[int, np.ndarray] = {}
-        #: Delay-corrected: the state that each shard's next arrival answers. Before the first snapshot that is where the agent
-        #: started; until the next snapshot a further arrival answers the one before. As in `agent.torch_trainer`.
+        #: Delay-corrected: the state that each shard's next arrival answers. Before the first snapshot that is the agent's
+        #: first state. After an arrival it is that arrival's state, until the next snapshot. As in `agent.torch_trainer`.
         self._answered: dict[int, np.ndarray] = {}
-        # where the parameters of each shard lie
+        # the parameters of each shard
         self._spans = [slice(a, max(a, min(b, parameters))) for a, b in pairwise(bounds)]
         self.begin_at(self.x)
 
@@ -72,10 +97,10 @@ class _Flat:
 
 
 class IntegerTrainer(_Flat):
-    """Whole numbers only, so that a weighted sum of contributions is an equality of integers and never a tolerance.
+    """Whole numbers only, so that a weighted sum of contributions is an equality of integers, without a tolerance.
 
-    A pull moves every parameter by the nearest whole number of what n pulls in a row would move it. Values wrap around,
-    so that they stay small enough for exact sums however long a run pauses.
+    A pull moves every parameter by the nearest whole number to what n pulls in a row would move it. Values wrap around, so
+    that they stay small enough for exact sums however long a run pauses.
     """
 
     wrap = np.float32(512)
@@ -115,6 +140,7 @@ class LinearTrainer(_Flat):
 
     @staticmethod
     def gradient_of(elements: int, agent: int) -> np.ndarray:
+        """The constant gradient of an agent, float32[elements]."""
         return np.array([(agent * 5 + j * 3) % 9 - 4 for j in range(elements)], np.float32)
 
     def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None:
