@@ -1,7 +1,7 @@
 """What `mpca train CONF` ships: the model, data and optimiser that the configuration names, trained as a user would.
 
-`train` runs in every agent, `evaluate` in the evaluator's process; neither knows anything that a user's own script could
-not. They travel by name, so the configuration is an argument of theirs.
+`train` runs in every agent, `evaluate` in the evaluator's process. Neither knows anything that a user's own script could not
+know. Both travel by name, so they take the configuration as an argument.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Tables = dict[str, dict[str, Any]]  # the configuration as `config.Resolved.to_d
 
 
 def check(config: Tables) -> None:
-    """Refuse what can be refused before an executor is asked for.
+    """Refuse what cannot run, before an executor is asked for.
 
     Raises:
         ConfigError: unknown model, data set or optimiser; data that is missing or damaged; fewer samples than agents.
@@ -90,7 +90,7 @@ _open: list[Any] = []
 
 @lru_cache(maxsize=1)
 def _bench(options: _Pairs, section: _Pairs, seed: int) -> tuple[Any, Any]:
-    """A model to load states into, and the test split of the training's seed: made once in the evaluator's process."""
+    """A model to load states into, and the test split of the training's seed; the evaluator's process makes them once."""
     from mpca.data.evaluation_loader import EvaluationLoader
     from mpca.data.stream import Streamed
 

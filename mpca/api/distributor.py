@@ -23,7 +23,7 @@ _SIGINT = 130
 
 @dataclass(frozen=True)
 class Result:
-    """What a run brought."""
+    """The result of a run."""
 
     status: str
     """"reached", "max_time", "max_cycles" or "interrupted"."""
@@ -35,7 +35,7 @@ class Result:
     history: list[dict[str, Any]] = field(repr=False)
     """Evaluations of the joint model, oldest first: t, cycle, seconds, error, loss."""
     returns: dict[int, Any] = field(repr=False)
-    """What the train function returned, by agent; those of `summary["cut_off"]` did not."""
+    """What the train function returned, by agent; the functions in `summary["cut_off"]` did not return."""
     model_state: dict[str, Any] | None = field(repr=False)
     """The joint model as tensors under the model's own names, ready for `load_state_dict`."""
 
@@ -45,13 +45,13 @@ class Distributor:
 
     Args:
         num_agents: how many agents; each trains on its own share of the data.
-        use_gpu: train on a GPU each.
-        method: how they train together, such as ``mpca.MPCA(alpha=0.05)``, which is the default.
-        objectives: what is to be reached and done beside: TargetError, MaxTime, MaxCycles, Evaluate, DumpModel.
-        min_agents: the run pauses while fewer are alive.
-        run_dir: the run's folder itself; ``runs/<name>-<time>`` if not given. One that exists is refused.
+        use_gpu: whether each agent trains on a GPU.
+        method: how the agents train together, such as ``mpca.MPCA(alpha=0.05)``, which is the default.
+        objectives: what to reach, and what to do beside training: TargetError, MaxTime, MaxCycles, Evaluate, DumpModel.
+        min_agents: the run pauses while fewer agents are alive.
+        run_dir: the run's folder itself; ``runs/<name>-<time>`` if not given. A folder that exists is refused.
         name: of the run, in the folder's name and in the Spark UI.
-        seed: of the initial parameters and, with the agent's number, of its data.
+        seed: of the initial parameters and, with an agent's number, of that agent's data.
         conf: a TOML file, or ``{"section.key": value}``, for everything else; see the README.
         resume: "auto", or the path of a backup to go on from.
         spark: a SparkSession; None takes the one of the spark-submit that started this program, or starts executors on this
@@ -77,7 +77,7 @@ class Distributor:
         spark: Any = None,
     ) -> None:
         goals = list(objectives)
-        Goals.of(goals)  # what cannot be is refused here, where the caller wrote it
+        Goals.of(goals)  # wrong objectives are refused here, where the caller wrote them
         values: dict[str, Any] = dict(conf) if isinstance(conf, Mapping) else {}
         arguments = {"cluster.agents": num_agents, "cluster.min_agents": min_agents, "run.name": name, "run.seed": seed}
         values.update({key: value for key, value in arguments.items() if value is not None})
@@ -96,7 +96,7 @@ class Distributor:
         self._run_dir = run_dir
 
     def run(self, train: Callable[..., Any] | str | Path, *args: Any, **kwargs: Any) -> Result:
-        """Run ``train(*args, **kwargs)`` in every agent until an objective is reached or all have returned.
+        """Run ``train(*args, **kwargs)`` in every agent until an objective is reached or all functions have returned.
 
         Args:
             train: a function, which should import what it needs inside; or the path of a script.
@@ -104,8 +104,9 @@ class Distributor:
         Raises:
             ConfigError, EnvironmentRefused: refused before an agent was started.
             BadRecords: more records were unreadable than data.max_bad_fraction allows; names the first ones.
-            RunFailed: the run failed, or what train functions did behind their loop was cut off; the text begins with the root
-                cause, an agent's traceback follows.
+            RunFailed: the run failed, or it cut train functions off while they worked behind their loop. The text begins with
+                the root
+                cause; an agent's traceback follows.
             KeyboardInterrupt: Ctrl-C; the joint model is in the run folder.
         """
         from mpca.report import ProgressLine
@@ -140,7 +141,7 @@ def _tensors(ended: Ended) -> dict[str, Any] | None:
         return None
     from safetensors.torch import load, load_file
 
-    if isinstance(ended.run_dir, str):  # on HDFS; it need not be fetched from there
+    if isinstance(ended.run_dir, str):  # on HDFS; there is no need to fetch the model from there
         from safetensors.numpy import save
 
         state: dict[str, Any] = load(save(ended.model_state))
@@ -150,7 +151,7 @@ def _tensors(ended: Ended) -> dict[str, Any] | None:
 
 
 def _text(value: Any) -> str:
-    """A value as `--set` would be given it."""
+    """A value as text for `--set`."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""The runner's `Evaluator` port over the evaluator's process: the joint model goes there under the model's own names."""
+"""The runner's `Evaluator` over a process of its own, which gets the joint model under the model's own names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["JointEvaluator"]
 
 
 class JointEvaluator:
-    """One evaluation at a time. `function` is that of the objective `Evaluate`."""
+    """One evaluation at a time. `function` belongs to the objective `Evaluate`."""
 
     def __init__(self, function: Callable[[dict[str, Any]], dict[str, float]]) -> None:
         self._process = EvaluatorProcess(function)
@@ -28,7 +28,7 @@ class JointEvaluator:
         self._process.submit(cycle, joint.layout.model_tensors(joint.vector()))
 
     def poll(self) -> list[Evaluated | EvaluatorDied]:
-        """Results that are here, and that the process has died.
+        """Take the results that have come, and the news that the process has died.
 
         Raises:
             AgentFailed: the user's function raised; begins with the root cause in one line.

@@ -1,4 +1,4 @@
-"""The end of a run, whichever it is: the joint model is evaluated and saved, the summary and the report are written."""
+"""The end of every run: the driver evaluates and saves the joint model, and writes the summary and the report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger("mpca.run")
 
 _EXIT_CODES = {"reached": 0, "max_time": 0, "max_cycles": 0, "failed": 1}
 _SIGNALLED = 128
-#: The user's own: the configuration, the code, the data, the backup that was named. All else may go better another time.
+#: Errors of the user's own: in the configuration, the code, the data, the named backup. Another attempt may avoid all others.
 _FINAL = (AgentFailed, BackupError, BadRecords, ConfigError, EnvironmentRefused)
 
 
@@ -40,7 +40,7 @@ def exit_code(end: End, signal_number: int | None) -> int:
 
 
 def take_reached(runner: Runner) -> float | None:
-    """The result of a run that reached its target is the model that did, not what a few cycles more made of it."""
+    """The result of a run that reached its target is the model that reached it, and not what a few more cycles made of it."""
     assert runner.joint is not None
     assert runner.reached is not None
     runner.joint.states, runner.joint.layout = runner.reached
@@ -48,7 +48,7 @@ def take_reached(runner: Runner) -> float | None:
 
 
 def evaluate_last(runner: Runner) -> float | None:
-    """Error of the joint model that is saved; None when there is none, or it cannot be had in time."""
+    """Error of the joint model that is saved; None when there is no such model, or no answer in time."""
     joint, evaluator = runner.joint, runner.evaluator
     if evaluator is None or joint is None or not joint.complete or not any(joint.versions()):
         return None
@@ -71,9 +71,12 @@ def evaluate_last(runner: Runner) -> float | None:
 
 
 def last_model(runner: Runner, backups: BackupWriter | None) -> tuple[bytes | None, dict[str, Any]]:
-    """Write a last backup; returns ``model.safetensors`` and the model by its own names, nothing when there is none.
+    """Write a last backup.
 
-    x_0 is nobody's result. It is backed up all the same: a run that goes on has it again.
+    x_0 is no run's result. It is backed up all the same, so that a later attempt has the same x_0.
+
+    Returns:
+        ``model.safetensors``, and the model as arrays by its own names; None and nothing when there is no model.
     """
     joint = runner.joint
     if joint is None or not joint.complete:
@@ -101,7 +104,7 @@ def summarise(
     errors = [one["error"] for one in tally.history if one["error"] is not None]
     hit = next((one for one in tally.history if one["error"] is not None and one["error"] <= goals.target_error), None)
     began = runner.machine.began
-    # x_0 is evaluated too, before
+    # an evaluation of x_0 may come before training began
     trained_at_hit = None if hit is None or began is None else max(0.0, hit["t"] - runner.t_of(began)) + runner.earlier_s
     joint = runner.joint
     return Summary(

@@ -1,4 +1,4 @@
-"""What is to be run, what came of it, and who is told while it goes on. Plain values: nothing is opened or started here."""
+"""What is to be run, its result, and who hears of a run while it goes on. Plain values: nothing is opened or started here."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Ended:
-    """What came of it."""
+    """The result of a job."""
 
     run_dir: Path | str  # a URL when it is on HDFS
     summary: dict[str, Any]
@@ -60,7 +60,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Listeners:
-    """Who is told while a run goes on."""
+    """Functions that are called while a run goes on: with the status, with an agent's output, with a line for the user."""
 
     on_status: Callable[[RunStatus], None] = lambda status: None
     on_output: Callable[[int, str], None] = lambda agent, line: None

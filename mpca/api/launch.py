@@ -1,7 +1,7 @@
 """One door for every run: put the pieces together, run, and leave nothing behind.
 
-`mpca train`, `mpca.Distributor` and `mpca submit` come through here. This file knows in which order a run's parts come and
-go; what they are is in `parts.py`, what they do is theirs.
+`mpca train`, `mpca.Distributor` and `mpca submit` come through here. This file knows the order in which a run's parts come and
+go. `parts.py` makes the parts.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def launch(
         BackupError: the backup to resume from is not usable.
         Interrupted: a signal came before there was a run that could be ended in order.
 
-    What is raised before the run began has left its folder as it was, or made none.
+    When it raises before the run began, the run's folder is as it was, or was not made.
     """
     from mpca.spark.jvm.errors import thrown_errors
 
@@ -74,12 +74,12 @@ def launch(
             with thrown_errors("the driver's JVM refused"):
                 return launching.run()
         except BaseException as error:
-            launching.broken_off(error)  # its folder can be written as long as it is ours
+            launching.broken_off(error)  # before `stack` gives the folder up
             raise
 
 
 class _Launch:
-    """One run, from its folder to its summary. What it opens is closed by `stack`, last first."""
+    """One run, from its folder to its summary. `stack` closes what it opens, the last first."""
 
     def __init__(self, job: Job, listeners: Listeners, stack: ExitStack) -> None:
         self._job, self._listeners, self._stack = job, listeners, stack
@@ -92,12 +92,12 @@ class _Launch:
         self._backup_at = Location.parse(config.backup.path) if config.backup.path else self._location.root / "backups"
         self._goals = goals_of(job, self._backup_at.text)
         self._before = application.since_submit(self._clock.wall()) if application else 0.0
-        self._seconds = application.stages() if application else {}  # by stage of starting
+        self._seconds = application.stages() if application else {}  # seconds by stage of the start
         self._signals = Signals()
-        self._files: RunFiles | None = None  # there once the run has begun
+        self._files: RunFiles | None = None  # made when the run begins
 
     def run(self) -> Ended:
-        """In the order in which the parts of a run come."""
+        """Make the parts of a run, in their order, and run it."""
         job, tell = self._job, self._listeners.on_stage
         self._stack.enter_context(self._signals)
         session = self._open_session() if self._needs_session() else None
@@ -152,14 +152,14 @@ class _Launch:
         return self._finish(runner, end, backups, files, resumed)
 
     def broken_off(self, error: BaseException) -> None:
-        """The run ended before its loop did. One that never began says nothing in its folder."""
+        """The run ended before its loop did. If it never began, its folder says nothing of it."""
         if self._files is not None:
             self._files.broken_off(error, self._clock.now() - self._began, self._seconds)
 
     # ---- in the order of a run -----------------------------------------------------------------------------------------
 
     def _needs_session(self) -> bool:
-        """Before the folder is made: its storage, or that of the backups, is reached through the session."""
+        """Whether the session must come before the folder: the run's storage, or that of the backups, is reached through it."""
         resume = self._job.resume
         named = Location.parse(resume) if resume and resume != "auto" else self._backup_at
         return any(not one.is_local for one in (self._location.root, self._backup_at, named))
@@ -186,14 +186,14 @@ class _Launch:
         return writer
 
     def _check_model(self, conf: dict[str, str], hello: Hello) -> None:
-        """The model is known with the first hello: does it fit the heaps that were asked for?"""
+        """The first hello describes the model: does it fit the heaps that were asked for?"""
         executor, driver = (parse_size(conf.get(f"spark.{one}.memory", "1g")) for one in ("executor", "driver"))
         self._listeners.on_stage(check_heaps(hello.bounds, self._job.agents_per_executor, executor, driver))
         if self._application is not None and self._application.yarn:
             self._listeners.on_stage(executor_budget(self._job.config, conf, 4 * hello.bounds[-1]))
 
     def _train(self, runner: Runner, session: SparkSession) -> End:
-        """The loop, with signals and failures beside the engine turned into an orderly end."""
+        """Run the loop. Signals, and failures beside the engine, become an orderly end."""
         machine = runner.machine
         try:
             self._loop(runner, session)
@@ -204,7 +204,7 @@ class _Launch:
                 runner.stop(end.status, end.reason, end.final)
                 while machine.ended is None:
                     runner.step(runner.cluster.poll(0.02))
-            except JvmError as gone:  # no agent can be told, but what the driver holds of the model is saved
+            except JvmError as gone:  # no agent can be told any more, but the driver saves the joint model that it holds
                 log.warning("%s", gone)
                 return end
         assert machine.ended is not None
@@ -242,7 +242,7 @@ class _Launch:
         except MpcaError as failure:
             log.warning("the last joint model was not evaluated: %s", failure)
         model, state = last_model(runner, backups)
-        if runner.tally.first_step is not None:  # of the agent that was first, whichever told of it first
+        if runner.tally.first_step is not None:  # of the fastest agent, whichever agent reported first
             self._seconds["first_step"] = self._before + runner.tally.first_step - self._began
         resumed_from = resumed.path if resumed else None
         summary = summarise(runner, end, self._job.config.run.seed, error, self._seconds, resumed_from, versions())
@@ -264,19 +264,19 @@ class _Launch:
 
 
 def _cause(error: MpcaError, session: SparkSession) -> MpcaError:
-    """A session that was stopped from outside, when that is why the JVM refused what was asked of it."""
+    """The error of a session that was stopped from outside, when that is why the JVM refused a call."""
     if isinstance(error, JvmError):
         try:
             check_alive(session)
         except RunFailed as stopped:
             return stopped
         except JvmError:
-            pass  # nobody is left to ask: what is known already says so
+            pass  # the JVM cannot be asked any more: the error that is known already says so
     return error
 
 
 def _close(cluster: Cluster) -> None:
-    """A driver JVM that is gone has nothing left to free: its executors and their agents end with it."""
+    """A driver's JVM that is gone has nothing left to free: its executors, and their agents, end with it."""
     try:
         cluster.close()
     except JvmError as error:

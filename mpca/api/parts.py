@@ -1,6 +1,6 @@
-"""The parts of a run as its configuration says: what agents are started with, its goals, its first record, its machine.
+"""The parts of a run, made from its configuration: what agents are started with, its goals, its first record, its shape.
 
-Values in, values out; but for the session, which is opened here, nothing is started. `launch.py` puts the parts together.
+Values in, values out: nothing is started here but the session. `launch.py` puts the parts together.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ __all__ = ["agent_spec", "first_record", "goals_of", "open_session", "run_shape"
 def open_session(
     job: Job, listeners: Listeners, application: ApplicationInfo | None, folder: Path, stack: ExitStack
 ) -> SparkSession:
-    """The caller's session, if it can hold a run, or executors on this machine.
+    """The caller's session, if it can hold a run; else a session of our own, with executors on this machine.
 
     Args:
         application: of the caller's session.
-        folder: of this machine, where the files of an own session lie.
-        stack: ends an own session.
+        folder: of this machine, for the files of a session of our own.
+        stack: ends a session of our own.
 
     Raises:
-        ConfigError, EnvironmentRefused: no run can live on it.
+        ConfigError, EnvironmentRefused: the session cannot hold a run.
     """
     from mpca.spark.run.session import check_session, session
     from mpca.spark.settings import advice
@@ -70,7 +70,7 @@ def open_session(
 
 
 def run_shape(job: Job, run_name: str, term: int, resumed: Resumed | None, session: SparkSession) -> RunShape:
-    """What the driver's machine is made for."""
+    """The shape that the driver's machine is made for."""
     from mpca.spark.hdfs.locality import shard_hosts
 
     config = job.config
@@ -92,7 +92,7 @@ def run_shape(job: Job, run_name: str, term: int, resumed: Resumed | None, sessi
 
 
 def agent_spec(job: Job, run_name: str, on_yarn: bool) -> AgentSpec:
-    """How every agent's process is started, and what it is told first."""
+    """How every agent's process is started, and its first message."""
     config, method = job.config, job.config.method
     start: dict[str, Any] = {
         "agents": job.agents,
@@ -110,13 +110,13 @@ def agent_spec(job: Job, run_name: str, on_yarn: bool) -> AgentSpec:
     threads = str(config.cluster.threads)
     environment = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     if not on_yarn:
-        # functions of importable modules travel by name: agents look for them where the driver did
+        # functions of importable modules travel by name: agents must look for them in the driver's folders
         environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(os.path.abspath(entry) for entry in sys.path))
     return AgentSpec(python=config.cluster.python or sys.executable, env=environment, start=start)
 
 
 def goals_of(job: Job, backup_at: str) -> Goals:
-    """What is to be reached, and done beside."""
+    """The objectives of a run."""
     objectives, backup = job.config.objectives, job.config.backup
     return Goals(
         target_error=objectives.target_error if job.evaluate is not None else 0.0,
@@ -128,7 +128,7 @@ def goals_of(job: Job, backup_at: str) -> Goals:
 
 
 def first_record(job: Job, term: int, resumed: Resumed | None, target_error: float) -> RunRecord:
-    """What the records of this attempt begin with."""
+    """The first record of this attempt."""
     method = job.config.method
     return RunRecord(
         t=resumed.t if resumed else 0.0,
@@ -146,9 +146,9 @@ def first_record(job: Job, term: int, resumed: Resumed | None, target_error: flo
 
 
 def versions() -> dict[str, str]:
-    """By the installed packages' own word: importing torch would cost the driver two seconds for nothing."""
+    """Versions by name, as the installed packages say them: importing torch would cost the driver two seconds for nothing."""
     packages = {}
     for name in ("numpy", "pyspark", "torch"):
-        with suppress(metadata.PackageNotFoundError):  # an archive for agents may lack what only the driver needs
+        with suppress(metadata.PackageNotFoundError):  # an archive for agents may lack a package that only the driver needs
             packages[name] = metadata.version(name)
     return {"mpca": __version__, "python": platform.python_version(), **packages}

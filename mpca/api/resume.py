@@ -1,4 +1,4 @@
-"""Going on from a backup: which one, and what of it the new attempt takes up."""
+"""Going on from a backup: which backup it is, and what the new attempt takes from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Resumed:
 
     path: str
     state: BackupState
-    passed_over: tuple[str, ...] = ()  # what is wrong with newer ones
+    passed_over: tuple[str, ...] = ()  # what is wrong with newer backups
 
     @property
     def told(self) -> list[str]:
@@ -41,7 +41,7 @@ class Resumed:
 
     @property
     def t(self) -> float:
-        """Where the records of the new attempt go on."""
+        """Seconds since the run began, at which the records of the new attempt go on."""
         return float(self.state.progress.get("t", 0.0))
 
     @property
@@ -49,7 +49,11 @@ class Resumed:
         return self.state.progress
 
     def restore(self, joint: JointModel) -> None:
-        """Raises BackupError when the train function builds another model than the backup's."""
+        """Fill the joint model from the backup.
+
+        Raises:
+            BackupError: the train function builds another model than the backup's.
+        """
         mine, theirs = joint.layout, self.state.layout
         if mine.digest != theirs.digest:
             raise other_model(self.path, theirs.tensors, mine.tensors)
@@ -58,7 +62,7 @@ class Resumed:
             raise other_model(self.path, others, ours)
         joint.layout = replace(mine, local=theirs.local)
         vector, trajectory = self.state.vector, self.state.trajectory
-        if mine.orders != theirs.orders:  # the same tensors, of a model that lies otherwise in memory
+        if mine.orders != theirs.orders:  # the same tensors, but this model has them in another order in memory
             vector = mine.flat(theirs.model_tensors(vector))
             trajectory = mine.flat_parameters(theirs.trajectory_tensors(trajectory))
         joint.restore(vector, trajectory, self.state.exchanges)
@@ -87,13 +91,14 @@ def find_backup(
     """The backup to go on from; None for a run that begins.
 
     Args:
-        asked: "auto" for the newest valid one of `folder`, the path or URL of one, or None.
+        asked: "auto" for the newest valid backup in `folder`, the path or URL of a backup, or None.
         folder: of this run's backups.
         open_at: opens the store of a location.
-        again: a driver that was started again goes on from the newest of `folder`, if there is any, whatever was asked.
+        again: whether this driver was started again. Then it goes on from the newest backup in `folder`, if there is any,
+            whatever was asked.
 
     Raises:
-        BackupError: there is none, or the one that was named is damaged; says what is wrong with it.
+        BackupError: there is no backup, or the named one is damaged; says what is wrong with it.
     """
     if not asked and not again:
         return None
@@ -112,5 +117,9 @@ def find_backup(
 
 
 def check_position(state: BackupState) -> None:
-    """Raises BackupError when the backup's position in the data is none that a run can go on from."""
+    """Check that a run can go on from the backup's position in the data.
+
+    Raises:
+        BackupError: it cannot.
+    """
     Readers(1, state.data)

@@ -1,4 +1,4 @@
-"""The files of a run that has begun, whichever its end is; and where they go when its folder does not take them."""
+"""The files of a run that has begun, however it ends, and where they go when its folder cannot be written."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ log = logging.getLogger("mpca.run")
 
 
 class RunFiles:
-    """The records of an attempt, the records of the data that could not be used, and its end, which is written once.
+    """The records of an attempt, the bad records of its data, and its end, which is written once.
 
-    Made when the run begins: whatever was refused before has left its folder as it was.
+    This is made when the run begins: a run that was refused before has left its folder as it was.
 
     Raises:
         ConfigError, OSError: as `begin` of the location.
@@ -40,20 +40,23 @@ class RunFiles:
 
     @property
     def bad_shown(self) -> str:
-        """Where a person finds the records of the data that could not be used."""
+        """Where a person finds the bad records of the data."""
         return f"{self._location.shown}/{self._location.folder.bad.name}"
 
     def save(self, t: float, summary: Summary, model: bytes | None) -> str:
-        """Write the end; what went wrong, and where all of it lies instead, or nothing.
+        """Write the end.
 
         Args:
             t: seconds of the run, for its last record.
             model: `model.safetensors`, if there is a model.
+
+        Returns:
+            What went wrong, and where everything lies instead; empty: nothing went wrong.
         """
         self._ended = True
         location, folder, faults = self._location, self._location.folder, []
         if location.root.is_local and location.lost is not None:
-            faults.append(str(location.lost))  # it is another driver's now
+            faults.append(str(location.lost))  # another driver owns the folder now
         else:
             faults += close_folder(self.records, self.bad, folder, t, summary, model)
         try:
@@ -68,12 +71,12 @@ class RunFiles:
         return text
 
     def broken_off(self, error: BaseException, seconds: float, submit_seconds: dict[str, float]) -> None:
-        """The run ended before its loop did: say so in its folder, unless an end is there already.
+        """The run ended before its loop did: say so in its folder, unless the end is written already.
 
         Args:
             error: what ended it.
-            seconds: since it was asked for.
-            submit_seconds: by stage of starting, as in the summary.
+            seconds: since the run was asked for.
+            submit_seconds: by stage of the start, as in the summary.
         """
         if self._ended:
             return
@@ -101,8 +104,11 @@ class RunFiles:
 def close_folder(
     records: Backlog, bad: BadFile, folder: RunFolder, t: float, summary: Summary, model: bytes | None
 ) -> list[str]:
-    """The model, the last record and bad one, ``summary.json`` and ``report.html``; what is wrong with those that cannot be
-    written."""
+    """Write the model, the last records, ``summary.json`` and ``report.html``.
+
+    Returns:
+        For each file that cannot be written its name and what is wrong.
+    """
     from mpca.report import write_report
 
     faults = []
@@ -124,15 +130,19 @@ def close_folder(
         faults.append(f"{folder.summary.name}: {error.strerror}")
     try:
         write_report(folder.path)
-    except (OSError, ConfigError) as error:  # `mpca report` draws it again from what is kept
+    except (OSError, ConfigError) as error:  # `mpca report` can draw it later from the other files
         log.warning("report not written: path=%s: %s", folder.report, error)
-    except Exception:  # a run that trained for weeks does not fail for its drawing
+    except Exception:  # a run that trained for weeks must not fail for its report
         log.exception("report not written: path=%s", folder.report)
     return faults
 
 
 def keep(folder: RunFolder, records: Backlog, bad: BadFile, summary: Summary, model: bytes | None) -> str:
-    """Put what a run folder did not take, and what can still be read of it, into a temporary one; says where it is."""
+    """Put what the run folder did not take, and what can still be read of it, into a temporary folder.
+
+    Returns:
+        Where it lies, or why it could not be kept.
+    """
     try:
         kept = RunFolder(Path(tempfile.mkdtemp(prefix="mpca-kept-")))
         for path in (folder.config, folder.records):

@@ -1,6 +1,7 @@
-"""How a train function gets to the agents: by cloudpickle, once, inside each agent's Start message.
+"""How a train function gets to the agents: packed by cloudpickle, once, inside each agent's Start message.
 
-A function that cannot be shipped is refused here, before an executor is asked for, with the name of what it drags along.
+A function that cannot be shipped is refused here, before an executor is asked for; the error names the value that stands in
+the way.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def ship(train: TrainFunction | str | Path, args: Sequence[Any], kwargs: Mapping
     """Pack ``(function, args, kwargs)`` for the agents; `train` is a function, or the path of a script.
 
     Raises:
-        ConfigError: no such script, not a function, arguments that it does not take, or something that cannot be packed.
+        ConfigError: no such script, not a function, arguments that the function does not take, or a value that cannot be
+        packed.
     """
     function, args, kwargs = _called(train, tuple(args), dict(kwargs))
     try:
@@ -46,7 +48,7 @@ def ship(train: TrainFunction | str | Path, args: Sequence[Any], kwargs: Mapping
 
 
 def run_script(name: str, source: str, arguments: Sequence[str]) -> None:
-    """What an agent runs for a script: as `python name arguments...` would, from the text that the driver read."""
+    """Run a script in an agent as `python name arguments...` would, from the text that the driver read."""
     sys.argv = [name, *arguments]
     exec(compile(source, name, "exec"), {"__name__": "__main__", "__file__": name, "__builtins__": __builtins__})
 
@@ -74,7 +76,7 @@ def _name(function: TrainFunction) -> str:
 
 
 def _culprit(function: TrainFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Which of the values that travel with the function cannot be pickled alone; empty if none of them."""
+    """Which of the values that travel with the function cannot be pickled by itself; empty: each of them can."""
     for what, value in _luggage(function, args, kwargs):
         try:
             cloudpickle.dumps(value)

@@ -1,10 +1,10 @@
 """SIGINT, SIGTERM and SIGHUP while a run goes on: they break a start off, and ask a running run for an orderly end.
 
-A handler only notes the signal; the run's loop looks at it between two events, where stopping is safe. While the run
-starts there is no loop yet, and the thread may be inside a long call, so there the handler raises. So does a third signal.
+The handler only notes the signal; the run's loop looks at it between two events, where stopping is safe. While the run starts
+there is no loop yet, and the thread may be inside a long call: then the handler raises. It also raises at the third signal.
 
-SIGHUP says that the terminal is gone. It stays ignored where it was (`nohup`), and only its first one counts: for one
-terminal the kernel sends it twice and the shell once more, which is nobody's impatience.
+SIGHUP says that the terminal is gone. If it was ignored before (`nohup`), it stays ignored. Only the first SIGHUP counts: for
+one terminal the kernel sends it twice and the shell once more, and that is no sign of impatience.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PATIENCE = 2
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal broke a start off, or came again and again."""
+    """A signal broke a start off, or came for the third time."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signal.Signals(signum).name)
@@ -29,12 +29,12 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Signals:
-    """A context manager; does nothing outside the main thread, where Python lets nobody handle signals."""
+    """A context manager. It does nothing outside the main thread, since Python lets no other thread handle signals."""
 
     WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def __init__(self) -> None:
-        self.caught: int | None = None  # the first one
+        self.caught: int | None = None  # the first signal
         self.looked_at = False  # whether a loop reads `caught`
         self._count = 0
         self._before: dict[signal.Signals, Any] = {}
@@ -51,7 +51,7 @@ class Signals:
             signal.signal(one, handler)
 
     def again(self) -> None:
-        """Take them back: a starting SparkContext takes SIGINT for itself."""
+        """Install the handlers once more: a starting SparkContext takes SIGINT for itself."""
         for one in self._before:
             signal.signal(one, self._handle)
 

@@ -1,4 +1,4 @@
-"""A driver's stores, closed with what else it opens. Which store it is, `mpca.storage.opening` decides."""
+"""Opens a driver's stores, so that they close with what else the driver opens. `mpca.storage.opening` chooses the kind."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def open_store(
     """A store whose root is `location`, closed by `stack`.
 
     Args:
-        location, patience_s, private: as of `mpca.storage.opening.open_store`.
-        stack: of what the caller opens.
-        session: of Spark; without one ``hdfs://`` is reached over WebHDFS.
+        location, patience_s, private: as for `mpca.storage.opening.open_store`.
+        stack: closes what the caller opens.
+        session: of Spark; without a session ``hdfs://`` is reached over WebHDFS.
 
     Raises:
-        ConfigError, OSError: as there.
+        ConfigError, OSError: as `mpca.storage.opening.open_store`.
     """
 
     def through_jvm(location: Location) -> Store:
@@ -34,5 +34,5 @@ def open_store(
         return HdfsStore(session, location, private)
 
     store = opening.open_store(location, None if session is None else through_jvm, patience_s=patience_s, private=private)
-    stack.callback(getattr(store, "close", lambda: None))  # not of the port: local files have nothing to close
+    stack.callback(getattr(store, "close", lambda: None))  # `Store` has no `close`: local files need none
     return store

@@ -1,4 +1,4 @@
-"""Where a run lies: a folder of this machine, or one on HDFS. The same files under the same names, and one owner at a time."""
+"""Where a run lies: in a folder of this machine or on HDFS. Both have the same files and names, and one owner at a time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ RunLocation = LocalRunLocation | HdfsRunLocation
 
 
 def choose_location(chosen: Path | str, name: str, wall: float, stack: ExitStack) -> RunLocation:
-    """The location of a run that is to lie at `chosen`; with nothing chosen, ``runs/<name>-<time>``.
+    """The location of a run that is to lie at `chosen`; empty: ``runs/<name>-<time>``.
 
     Raises:
-        ConfigError: no store for it.
+        ConfigError: there is no store for it.
     """
     if not chosen:
         return LocalRunLocation(RunFolder.named(name, wall).path, stack)

@@ -1,4 +1,4 @@
-"""What holds for a run's files wherever they lie: how its records begin, whose they are, and what is not written over."""
+"""Rules for a run's files wherever they lie: how its records begin, who owns them, and which files are not written over."""
 
 from __future__ import annotations
 
@@ -19,15 +19,21 @@ if TYPE_CHECKING:
 
 __all__ = ["begin_records", "owner_text", "refuse_foreign", "unwritable"]
 
-#: What a run writes over in its folder.
+#: Files that a run writes over in its folder.
 _MADE = ("config.toml", "records.jsonl", "bad.jsonl", "summary.json", "model.safetensors", "report.html")
 
 
 def begin_records(folder: RunFolder, config: Resolved, record: RunRecord, shown: Path | str) -> Backlog:
-    """The configuration and the first record, or neither.
+    """Write the configuration and the first record, or neither.
+
+    Args:
+        folder: where they go.
+        config: of the run.
+        record: the first one of this attempt.
+        shown: the folder's name in an error.
 
     Raises:
-        ConfigError: the folder takes no file.
+        ConfigError: the folder cannot be written.
     """
     fresh = not folder.records.exists()
     temporary = folder.config.with_name(".config.toml.tmp")
@@ -51,14 +57,14 @@ def begin_records(folder: RunFolder, config: Resolved, record: RunRecord, shown:
 
 
 def unwritable(shown: Path | str, error: OSError) -> ConfigError:
-    """The error for a run folder that takes no file."""
+    """The error for a run folder that cannot be written."""
     return ConfigError(
         f"run folder cannot be written: --run-dir={shown}: {error.strerror or error}; make room, or name another"
     )
 
 
 def refuse_foreign(store: Store) -> None:
-    """A run writes over the files that runs make. Where none has been at work, such files are somebody else's.
+    """A run writes over the files that runs make. In a folder without a run, such files are somebody else's.
 
     Raises:
         ConfigError: there are some.
@@ -77,6 +83,6 @@ def refuse_foreign(store: Store) -> None:
 
 
 def owner_text(application: ApplicationInfo | None) -> str:
-    """Who this driver is, as the lock of a run folder names its owner."""
+    """The name of this driver in the lock of a run folder."""
     process = f"pid {os.getpid()} on {platform.node()}"
     return f"{application.id}, {process}" if application is not None else process

@@ -1,6 +1,6 @@
-"""A run in a folder on HDFS, of which a working copy lies on this machine while the run goes on.
+"""A run in a folder on HDFS, with a working copy on this machine while the run goes on.
 
-What of it is on HDFS before it ends: its configuration, its backups, and its records in parts (`storage.parts`).
+Before the run ends, HDFS has its configuration, its backups, and its records in parts (`storage.parts`).
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ log = logging.getLogger("mpca.run")
 
 
 class HdfsRunLocation:
-    """A folder on HDFS. Its working copy is a temporary folder, which `stack` removes."""
+    """A folder on HDFS. The working copy is a temporary folder; `stack` removes it."""
 
     def __init__(self, location: Location, stack: ExitStack) -> None:
-        # In a container the working folder is YARN's, which removes it whoever is killed.
+        # In a container the current folder belongs to YARN, which removes it even after a kill.
         base = os.getcwd() if environment("CONTAINER_ID") else None
         self.root = location
         self.folder = RunFolder(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mpca-", dir=base))))
         self._stack = stack
         self._mirror: Mirror | None = None
         self._made = self._began = False
-        self._beat: bytes | None = None  # that was there before
+        self._beat: bytes | None = None  # the beat that was there before ours
         self._silent = False  # HDFS did not answer
 
     @property
@@ -53,15 +53,16 @@ class HdfsRunLocation:
 
     @property
     def lost(self) -> BackupError | None:
-        """Another driver has taken over."""
+        """The error once another driver has taken the folder over; None: this driver owns it."""
         return self._mirror.lost if self._mirror is not None else None
 
     def take(self, session: SparkSession | None, resume: bool, application: ApplicationInfo | None, above: int = 0) -> int:
-        """As of a local one; a later attempt of the same application goes on without being asked to.
+        """As `LocalRunLocation.take`. A later attempt of the same application goes on even if `resume` is false.
 
         Raises:
-            ConfigError: it exists, and this is not a resume; or it is somebody else's.
-            BackupError: another driver owns it, or has since an earlier attempt of this application; or HDFS does not answer.
+            ConfigError: the folder exists and this is not a resume, or the folder is somebody else's.
+            BackupError: another driver owns it, or has owned it since an earlier attempt of this application; or HDFS does not
+                answer.
             RunFailed: an earlier attempt of this application ended by the user's own error: this one would too.
         """
         attempt = application.attempt if application is not None else 1
@@ -111,7 +112,7 @@ class HdfsRunLocation:
         records = begin_records(self.folder, config, record, self.folder.path)
         self._stack.callback(records.close)
         self._began = True
-        self._store.delete("summary.json")  # of an attempt that is not the last one any more
+        self._store.delete("summary.json")  # an earlier attempt wrote it, and is not the last one any more
         self._writer = self._mirror.writer = PartWriter(self._store, self.folder.records, term, self._earlier)
         self._mirror.beside = self.folder.bad
         self._put(self.folder.config)
@@ -119,11 +120,15 @@ class HdfsRunLocation:
 
     @property
     def terms(self) -> list[int]:
-        """Of this run's attempts: what they made in the folder may be removed by this one."""
+        """Terms of this run's attempts. This attempt may remove what they made in the folder."""
         return self._lock.terms()
 
     def check(self) -> None:
-        """Raises BackupError when another driver has taken over."""
+        """Check that this driver owns the folder.
+
+        Raises:
+            BackupError: another driver has taken it over.
+        """
         self._lock.check()
 
     def publish(self, waiting: bytes) -> None:
@@ -141,7 +146,7 @@ class HdfsRunLocation:
             for path in (self.folder.config, self.folder.bad, self.folder.model, self.folder.report):
                 self._put(path)
             self._writer.finish(waiting)
-            self._put(self.folder.summary)  # last: who finds it finds the rest
+            self._put(self.folder.summary)  # last: a reader that finds it finds all other files
             self._store.delete(BEAT)
         except OSError:
             self._silent = True
@@ -152,7 +157,7 @@ class HdfsRunLocation:
     def _give_up(self) -> None:
         if self._mirror is not None:
             self._mirror.close()
-        if self._silent:  # it would have to be waited for once more; the next owner finds that nobody beats
+        if self._silent:  # another call would wait for HDFS once more; the next owner finds that nobody beats
             return
         try:
             if self._began:
@@ -179,7 +184,7 @@ class HdfsRunLocation:
         self.folder.summary.write_bytes(self._store.read("summary.json"))
         try:
             summary = read_summary(self.folder.summary)
-        except ValueError as error:  # its writer died over it: nothing says that this attempt would end as that one did
+        except ValueError as error:  # its writer died in the middle: nothing says that this attempt would end in the same way
             log.warning("the summary of the attempt before is damaged: %s", error)
             return
         finally:
@@ -190,7 +195,7 @@ class HdfsRunLocation:
 
 
 def _refuse_stranger(owners: list[str], application: ApplicationInfo) -> None:
-    """An attempt that another driver has taken the folder from does not come back by the next one."""
+    """When another driver has taken the folder from an attempt, the next attempt does not take it back."""
     ours = [owner.startswith(f"{application.id},") for owner in owners]
     if any(ours) and not ours[-1]:
         raise BackupError(
@@ -199,7 +204,7 @@ def _refuse_stranger(owners: list[str], application: ApplicationInfo) -> None:
 
 
 def _lives(holder: Holder, application: ApplicationInfo | None, store: Store) -> bool:
-    """Where the owner may be anywhere: /proc tells of this machine, YARN has ended attempts before this one, others beat."""
+    """Whether the owner lives, wherever it is. /proc knows this machine, YARN ended earlier attempts, others beat."""
     if holder.process is not None and holder.process.lives() is False:
         return False
     if application is not None and application.attempt > 1 and holder.owner.startswith(f"{application.id},"):

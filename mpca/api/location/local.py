@@ -35,7 +35,7 @@ class LocalRunLocation:
         self.root = Location.parse(path)
         self._store = LocalStore(path, private=True)
         self._lock = RunLock(self._store, create=self._create_lock)
-        self._held = -1  # the lock's file, which the kernel holds for us
+        self._held = -1  # descriptor of the lock's file, which the kernel keeps locked for us
         self._made = self._began = False
         self._lost: BackupError | None = None
         self._next_look = 0.0
@@ -46,24 +46,30 @@ class LocalRunLocation:
 
     @property
     def lost(self) -> BackupError | None:
-        """Another driver has taken over: only when somebody removed our lock."""
+        """The error once another driver has taken the folder over, which takes somebody who removes our lock; else None."""
         now = time.monotonic()
         if self._lost is None and self._began and now >= self._next_look:
             self._next_look = now + BEAT_S
-            with suppress(OSError):  # a folder that cannot be read belongs to nobody else yet
+            with suppress(OSError):  # a folder that cannot be read has no other owner yet
                 self._lost = self._lock.rival()
         return self._lost
 
     def take(self, session: SparkSession | None, resume: bool, application: ApplicationInfo | None, above: int = 0) -> int:
-        """Make the folder, or go on in it, as its only owner; the term of this attempt.
+        """Make the folder, or go on in it, as its only owner.
 
-        Until `begin` nothing but the lock is written, and if that never comes all is left as it was.
+        Until `begin` only the lock is written. If `begin` never comes, everything is left as it was.
 
         Args:
+            session: of Spark; not needed here.
+            resume: whether the folder may exist.
+            application: of the session, if there is one.
             above: the highest term that a backup of this run has.
 
+        Returns:
+            The term of this attempt.
+
         Raises:
-            ConfigError: it exists, and this is not a resume; or it is somebody else's, or cannot be written.
+            ConfigError: the folder exists and this is not a resume; or it is somebody else's, or cannot be written.
             BackupError: another driver owns it.
         """
         self._made = self.folder.create(resume)
@@ -89,15 +95,19 @@ class LocalRunLocation:
 
     @property
     def terms(self) -> list[int]:
-        """Of this run's attempts: what they made in the folder may be removed by this one."""
+        """Terms of this run's attempts. This attempt may remove what they made in the folder."""
         return self._lock.terms()
 
     def check(self) -> None:
-        """Raises BackupError when another driver has taken over."""
+        """Check that this driver owns the folder.
+
+        Raises:
+            BackupError: another driver has taken it over.
+        """
         self._lock.check()
 
     def publish(self, waiting: bytes) -> None:
-        """The folder is complete, or will not be."""
+        """Nothing: the files lie in their folder already."""
 
     # ---- inside ----
 
@@ -105,7 +115,7 @@ class LocalRunLocation:
         self._held = held.create(self.folder.path / path, data)
 
     def _lives(self, holder: Holder) -> bool | None:
-        """A lock of the kernel says it for sure; a file system without them leaves what /proc says, on the same machine."""
+        """Whether the owner lives. A kernel's lock says it for sure; without such locks /proc does, on the same machine."""
         if not holder.owner:
             return False
         seen = held.held(self.folder.path / "lock")
@@ -121,7 +131,7 @@ class LocalRunLocation:
                 self._lock.withdraw()
                 if self._made:
                     self._store.rmdir("")
-        except OSError as error:  # nobody holds it any more, and the next owner finds that
+        except OSError as error:  # no process holds the lock any more, and the next owner finds that
             log.warning("run folder not given up: %s", error)
         finally:
             if self._held >= 0:
