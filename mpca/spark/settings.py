@@ -1,8 +1,8 @@
 """The settings that keep a run alive, each with its reason: one table for every place that needs them.
 
-`mpca.session()` and `mpca submit` set them, `run/checks.py` refuses or warns about what a session by hand has instead, and the
-administrators' page (docs/administrators.md) shows them; a test holds the page to this table. Not for sizes: `yarn/submit.py`
-and `yarn/sizing.py` compute those for each run.
+`mpca.session()` and `mpca submit` set them. `run/checks.py` refuses other values, or warns about them, in a session that the
+user made. The administrators' page (docs/administrators.md) shows them, and a test holds the page to this table. Sizes are not
+here: `yarn/submit.py` and `yarn/sizing.py` compute them for each run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["TABLE", "Setting", "advice", "settings", "table_rows"]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row."""
+    """One row of the table."""
 
     key: str
     value: str
@@ -154,12 +154,16 @@ TABLE: tuple[Setting, ...] = (
 
 
 def settings(yarn: bool = False) -> dict[str, str]:
-    """What a session is started with, for executors that YARN gives or any other's."""
+    """Settings that a session is started with.
+
+    Args:
+        yarn: whether YARN gives the executors.
+    """
     return {one.key: one.value for one in TABLE if yarn or not one.yarn}
 
 
 def advice(conf: Mapping[str, str]) -> list[str]:
-    """One line for each setting of a session by which a long run is likely to end early; a run is not refused for it.
+    """One line for each setting of a session that may end a long run early. The run is not refused for it.
 
     Args:
         conf: the session's settings.
@@ -179,7 +183,7 @@ def advice(conf: Mapping[str, str]) -> list[str]:
 
 
 def table_rows() -> list[str]:
-    """The table as Markdown, as the administrators' page has it."""
+    """The table as Markdown, for the administrators' page."""
     rows = ["| setting | value | where | why |", "|---|---|---|---|"]
     for one in TABLE:
         where = "YARN" if one.yarn else "everywhere"
@@ -199,5 +203,5 @@ def _as_good(one: Setting, seen: str) -> bool:
 
 
 def _amount(text: str) -> float:
-    """A count, or a duration as Spark writes it, where a bare number is one of seconds."""
+    """A count, or a duration as Spark writes it; a bare number counts seconds."""
     return float(text) if text.strip().isdigit() else parse_duration(text)

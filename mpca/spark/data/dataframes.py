@@ -1,8 +1,8 @@
 """`mpca.ingest_dataframe`: a Spark DataFrame or SQL result, written once as shards that agents stream.
 
-Two jobs on the executors. The first makes a record of each row, keeps it on the executors' disks, and surveys them all; then
-the driver knows classes, sizes and what is wrong. The second brings the records of each shard together and writes it. What
-is decided of rows is in `mpca.data.rows` and `mpca.data.ingest_rows`; here is only what Spark does of it.
+Two jobs run on the executors. The first makes a record of each row, keeps the records on the executors' disks, and surveys them
+all; then the driver knows classes, sizes and errors. The second brings the records of each shard together and writes the shard.
+`mpca.data.rows` and `mpca.data.ingest_rows` decide about rows; this file has only Spark's part.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IngestedData", "ingest_dataframe"]
 
-_LOOK_S = 0.5  # how often progress is told
+_LOOK_S = 0.5  # between two reports of progress
 _IMAGE = {"origin", "height", "width", "nChannels", "mode", "data"}  # the struct of Spark's image source
 _FILE = {"path", "content"}  # of its binaryFile source
 _WHOLE, _REAL = ("ByteType", "ShortType", "IntegerType", "LongType"), ("FloatType", "DoubleType", "DecimalType")
@@ -43,18 +43,18 @@ _PYTHON_ERROR = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Refused|Interru
 
 @dataclass(frozen=True)
 class IngestedData:
-    """A data set that was written, to train on: ``mpca.Distributor(conf=data.conf)``, and ``mpca.dataset("train")`` in it."""
+    """A data set that was written. ``mpca.Distributor(conf=data.conf)`` makes it what ``mpca.dataset("train")`` reads."""
 
     path: str
     """As `data.path` of a configuration."""
     classes: list[str]
     """The names of the labels 0, 1, 2, ..."""
     records: dict[str, int]
-    """How many of each split."""
+    """How many records each split has."""
     bad: int
     """Images that could not be read; they are named in ``bad.jsonl``."""
     found: str
-    """"new", "resumed", or "finished": the same rows lay there already."""
+    """"new", "resumed", or "finished": the same rows were there already."""
     name: str
     """As `data.name`: "imagenet" for images, "vectors" for numbers."""
 
@@ -79,8 +79,9 @@ def ingest_dataframe(
 ) -> IngestedData:
     """Write the rows of a DataFrame as shards into the folder `target`, by a job on its executors.
 
-    The same rows, options and seed find it finished, in whatever order rows come; what was broken off is gone on with. The
-    DataFrame is computed once; its records lie on the executors' disks while this goes on.
+    When the same rows were written before with the same options and seed, in whatever order, nothing is written. An ingest
+    that was broken off goes on. The DataFrame is computed once; its records lie on the executors' disks until the shards are
+    written.
 
     Args:
         df: any DataFrame.
@@ -88,24 +89,24 @@ def ingest_dataframe(
         features: column of vectors (``pyspark.ml.linalg``), of arrays of numbers, which may be nested, of images as Spark's
             image source has them, of their bytes (``binaryFile``), also with their paths in a struct, or of their paths.
         label: column of whole numbers from 0 on, or of the classes' names.
-        classes: how many there are, if labels are numbers; as many as there are labels if not given.
-        withheld: so many rows of each class go into the validation split, which a run is evaluated on.
-        shorter_edge: of images: encode again with the shorter edge at so many pixels; 0: as they are.
-        seed: of the shuffle, and of what is withheld.
-        shard_size: bytes of a shard, about.
-        on_progress: called with the rows that are written, and all of them.
+        classes: how many classes there are, if labels are numbers; as many as there are labels if not given.
+        withheld: how many rows of each class go into the validation split, on which a run is evaluated.
+        shorter_edge: encode images again with a shorter edge of so many pixels; 0: as they are.
+        seed: of the shuffle, and of the choice of withheld rows.
+        shard_size: about how many bytes a shard has.
+        on_progress: called with the number of rows that are written, and the number of all rows.
 
     Raises:
         ConfigError: columns or rows that cannot be trained on: which, how many, where the first is, and what to do;
             or the target holds something else.
-        EnvironmentRefused: the executors' Python has no mpca, or nothing is installed here that decodes images.
+        EnvironmentRefused: the executors' Python has no mpca, or no package here decodes images.
         MpcaError: the job failed; begins with its root cause.
     """
     from pyspark import StorageLevel
 
     try:
         options = Options(seed, shorter_edge, withheld, parse_size(shard_size))
-    except ValueError as error:  # of a size without its unit
+    except ValueError as error:  # a size without its unit
         raise ConfigError(str(error)) from None
     form = _form(df, features, label)
     if form.kind not in NUMBERS:
@@ -153,7 +154,7 @@ def _form(df: DataFrame, features: str, label: str) -> Form:
 
 
 def _kind(column: str, of: DataType) -> tuple[str, str]:
-    """What a column of features is, and numpy's type of its numbers."""
+    """The kind of a column of features, and numpy's type of its numbers."""
     from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
 
     if type(of).__name__ == "VectorUDT":  # of pyspark.ml, or of the older pyspark.mllib
@@ -226,7 +227,7 @@ def _write_all(context: SparkContext, packed: RDD[Any], plan: Plan, on_progress:
 
 @contextmanager
 def _telling(done: Any, total: int, on_progress: Callable[[int, int], None]) -> Iterator[None]:
-    """Tell how far it is, while a job goes on; Spark adds up what finished tasks say."""
+    """Report progress while a job goes on. Spark adds up the counts of finished tasks."""
     over = threading.Event()
 
     def tell() -> None:
@@ -234,7 +235,7 @@ def _telling(done: Any, total: int, on_progress: Callable[[int, int], None]) -> 
         while not over.wait(_LOOK_S):
             if done.value != told:
                 told = done.value
-                on_progress(min(told, total), total)  # a task that was done twice counts twice
+                on_progress(min(told, total), total)  # a task that ran twice counts twice
 
     teller = threading.Thread(target=tell, name="mpca-progress", daemon=True)
     teller.start()
@@ -248,7 +249,7 @@ def _telling(done: Any, total: int, on_progress: Callable[[int, int], None]) -> 
 
 @contextmanager
 def _job(context: SparkContext, description: str) -> Iterator[None]:
-    """What a job is called in Spark's pages, and its failure as an error of ours."""
+    """Give a job its name in Spark's pages, and turn its failure into an error of ours."""
     context.setJobDescription(description)
     try:
         yield
@@ -263,4 +264,4 @@ def _job(context: SparkContext, description: str) -> Iterator[None]:
         cause = ": ".join(part for part in raised[-1] if part) if raised else text.splitlines()[0]
         raise JvmError(f"{description} failed: {cause}") from error
     finally:
-        context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]  # None takes it away
+        context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]  # None removes it

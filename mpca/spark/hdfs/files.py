@@ -1,6 +1,6 @@
-"""Files of a cluster as commands need them: may I write here, is this there already, bring it up once.
+"""Files of a cluster, for commands: may the user write here, does this exist already, upload it once.
 
-Through the JVM of `jvm/hadoop.py`. A run's own files go through `mpca.storage` and its stores.
+Calls go through the JVM of `jvm/hadoop.py`. A run's own files go through `mpca.storage` and its stores.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BLOCK = 1 << 20
 
 
 def content_key(jars: Sequence[Path]) -> str:
-    """A name for these files' content: the same on every machine, another one after any change."""
+    """A name for the content of these files: the same on every machine, and another one after any change."""
     digest = hashlib.sha256()
     for jar in sorted(jars, key=lambda one: one.name):
         digest.update(jar.name.encode() + b"\0")
@@ -47,12 +47,20 @@ class ClusterFiles:
         return str(self._configuration.get("fs.defaultFS", "file:///"))
 
     def home(self) -> str:
-        """The user's folder, where Spark keeps what an application needs while it runs."""
+        """The user's folder, in which Spark keeps the files that an application needs while it runs."""
         with _Refusing(self.default):
             return str(self._system("/").getHomeDirectory().toString())
 
     def check_writable(self, path: str, what: str) -> None:
-        """Raises EnvironmentRefused when the user may not make or change files there; nothing is written to find out."""
+        """Check that the user may make and change files there, without writing any.
+
+        Args:
+            path: a folder, which may not exist yet.
+            what: its name in the error.
+
+        Raises:
+            EnvironmentRefused: the user may not.
+        """
         with _Refusing(path, what):
             system, here = self._system(path), self._standing(path)
             if not system.getFileStatus(here).isDirectory():
@@ -66,7 +74,7 @@ class ClusterFiles:
                 ) from None
 
     def probe(self, folder: str) -> None:
-        """Write a file in `folder`, or what of it is there, rename it, read its length, remove it all.
+        """Write a file in `folder`, or in the nearest folder above it that exists, rename it, read its length, and remove it.
 
         Raises:
             EnvironmentRefused: one of these fails; says which.
@@ -91,7 +99,7 @@ class ClusterFiles:
             system.delete(self._path(name), True)
 
     def clock(self, folder: str) -> float:
-        """Wall clock of the NameNode in seconds, by a file of a moment in `folder`, or what of it is there."""
+        """Wall clock of the NameNode in seconds, from a file that is made and removed in `folder` or above it."""
         with _Refusing(folder):
             system = self._system(folder)
             there = self._path(f"{str(self._standing(folder).toString()).rstrip('/')}/.mpca-doctor-clock")
@@ -101,12 +109,12 @@ class ClusterFiles:
         return float(stamp)
 
     def space(self, path: str) -> int:
-        """Bytes that are left."""
+        """Bytes that are free."""
         with _Refusing(path):
             return int(self._system(path).getStatus(self._standing(path)).getRemaining())
 
     def read(self, path: str) -> str | None:
-        """A small file's text; None if there is no such file."""
+        """The text of a small file; None if it does not exist."""
         with _Refusing(path):
             system, there = self._system(path), self._path(path)
             if not system.exists(there):
@@ -118,13 +126,21 @@ class ClusterFiles:
                 stream.close()
 
     def names(self, folder: str) -> list[str]:
-        """What lies in a folder, sorted; nothing if there is no such folder."""
+        """Names in a folder, sorted; none if it does not exist."""
         with _Refusing(folder):
             system, there = self._system(folder), self._path(folder)
             return sorted(str(one.getPath().getName()) for one in system.listStatus(there)) if system.exists(there) else []
 
     def bring(self, jars: Sequence[Path], say: Callable[[str], None]) -> str:
-        """One archive of these jars in the user's folder, put there unless the same content is there already; its address."""
+        """Upload these jars as one archive into the user's folder, unless the same content is there already.
+
+        Args:
+            jars: what goes in.
+            say: takes a line for the user.
+
+        Returns:
+            The archive's address.
+        """
         folder = f"{self.home()}/.mpca"
         target = f"{folder}/spark-jars-{content_key(jars)}.zip"
         with _Refusing(target):
@@ -140,12 +156,12 @@ class ClusterFiles:
                         archive.write(jar, jar.name)
                 half = self._path(f"{target}.{id(self):x}")
                 system.copyFromLocalFile(False, True, self._path(f"file://{local}"), half)
-                if not system.rename(half, self._path(target)):  # another one was quicker, with the same bytes
+                if not system.rename(half, self._path(target)):  # another process was quicker, with the same bytes
                     system.delete(half, False)
         return target
 
     def _standing(self, path: str) -> Any:
-        """The path, or the nearest folder above it that is there."""
+        """The path, or the nearest folder above it that exists."""
         system, here = self._system(path), self._path(path)
         while not system.exists(here):
             here = here.getParent()
@@ -166,7 +182,7 @@ class ClusterFiles:
 
 
 class _Refusing:
-    """Turns what the JVM throws into a refusal that names the path."""
+    """Turns an exception of the JVM into a refusal that names the path."""
 
     def __init__(self, path: str, what: str = "not reachable:") -> None:
         self._path, self._what = path, what

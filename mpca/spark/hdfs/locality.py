@@ -1,6 +1,6 @@
-"""Which hosts hold the shards of a data set on HDFS: asked once a run, so that agents may read first what lies beside them.
+"""Which hosts hold the shards of a data set on HDFS, asked once a run, so that agents read first what lies on their own host.
 
-A preference and no more: what cannot be found out costs bytes on the wire, and the run goes on without it.
+This is a preference: when the hosts cannot be found out, more bytes cross the network, and the run goes on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger("mpca.data")
 
 
 def shard_hosts(spark: SparkSession, path: str) -> tuple[tuple[str, ...], ...]:
-    """Of each shard that is trained on the hosts that hold it; empty when `path` is not on HDFS, or nobody says.
+    """The hosts that hold each shard of the training split; empty when `path` is not on HDFS, or the hosts are not known.
 
     Args:
         path: as `data.path` of a configuration.

@@ -1,7 +1,7 @@
-"""HDFS as a `Store` through the session's JVM: with its tokens, high availability and encryption.
+"""HDFS as a `Store` through the session's JVM, with its tokens, high availability and encryption.
 
-Bytes pass in a segment, a piece at a time, so that a large backup is not held once more; py4j carries names and lengths
-alone. A NameNode that restarts, or is in safe mode, is waited for by the client itself, for a minute.
+Bytes pass through a segment, a piece at a time, so that a large backup needs no second copy in memory; py4j carries only names
+and lengths. The client itself waits a minute for a NameNode that restarts or is in safe mode.
 """
 
 from __future__ import annotations
@@ -33,10 +33,15 @@ class HdfsStore:
     """Files below one folder of HDFS. Any thread may call; one call at a time. Close it before the session."""
 
     def __init__(self, spark: SparkSession, root: Location, private: bool = False) -> None:
-        """With `private`, what is made is for its owner alone; folders above the root are made as the cluster says.
+        """Open a folder of HDFS.
+
+        Args:
+            spark: the session.
+            root: the folder.
+            private: whether what is made is for its owner alone; folders above the root are made as the cluster says.
 
         Raises:
-            OSError: the file system cannot be had.
+            OSError: the file system cannot be reached.
             EnvironmentRefused: the session has not our jar.
         """
         self.root = root
@@ -64,7 +69,7 @@ class HdfsStore:
         self._write(path, data, exclusive=False)
 
     def sync(self, path: str) -> None:
-        """Nothing: files are synced when they are written, and the NameNode logs a rename before it answers."""
+        """Nothing to do: files are synced when they are written, and the NameNode logs a rename before it answers."""
 
     def rename(self, old: str, new: str) -> None:
         with self._calling(old):
@@ -103,13 +108,13 @@ class HdfsStore:
         return (self.root / path).text if path else self.root.text
 
     def hosts(self, path: str) -> dict[str, list[str]]:
-        """Of each file in a folder the hosts that hold most of it. Not of the port: the others have no such thing."""
+        """The hosts that hold most of each file in a folder. `Store` has no such method: other stores have no hosts."""
         with self._calling(path):
             hosts: dict[str, list[str]] = msgpack.unpackb(self._java.hosts(self._at(path)), raw=False)
             return hosts
 
     def close(self) -> None:
-        """Free what the JVM holds for it; one that is gone holds nothing."""
+        """Free what the JVM holds for this store. A JVM that is gone holds nothing."""
         with suppress(OSError), self._calling(""):
             self._java.close()
         self._segment.close()
@@ -136,7 +141,7 @@ class HdfsStore:
             self._segment.reserve(asked)
             got = int(self._java.read(self._at(path), offset, asked))
             pieces.append(self._segment.read_bytes(got))
-            if got < asked:  # somebody shortened it meanwhile
+            if got < asked:  # somebody shortened the file meanwhile
                 break
             offset, length = offset + got, length - got
         return b"".join(pieces)

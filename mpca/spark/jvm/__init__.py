@@ -1,1 +1,1 @@
-"""The JVMs that Python speaks with: the driver's own, and a small one for commands. Nothing of a run."""
+"""The JVMs that Python talks to: the driver's own, and a small one for commands. Nothing here knows of runs."""

@@ -1,6 +1,6 @@
 """The door to the driver's JVM: one typed method for each of ``org.mpca.bridge.MpcaBridge``, plain values in and out.
 
-Bulk never passes here: it lies in the segment (`segment.py`). Structured values travel as msgpack.
+Bulk data never pass here: they lie in the segment (`segment.py`). Structured values travel as msgpack.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["JAR", "OWNER_FILTER", "PLUGIN", "MpcaBridge"]
 JAR = Path(__file__).resolve().parents[2] / "jars" / "mpca-spark_2.12.jar"
 #: What ``spark.plugins`` has to name.
 PLUGIN = "org.mpca.bridge.MpcaPlugin"
-#: For ``spark.ui.filters``: Spark's web pages for the user of their process alone.
+#: For ``spark.ui.filters``: only the user who runs the process sees Spark's web pages.
 OWNER_FILTER = "org.mpca.bridge.OwnerFilter"
 
 
 class MpcaBridge:
-    """One run's bridge. Any thread may call; only `poll` waits."""
+    """One run's bridge. Any thread may call it; only `poll` waits."""
 
     def __init__(
         self,
@@ -76,12 +76,16 @@ class MpcaBridge:
             self._java.cancel(order, reason)
 
     def take_sum(self, order: int, length: int) -> None:
-        """Have the sum of a finished order written into the segment, and freed."""
+        """Write the sum of a finished order into the segment, and free it."""
         with jvm_errors(f"taking the sum of order {order}"):
             self._java.takeSum(order, length)
 
     def publish(self, length: int) -> int:
-        """Make the first `length` bytes of the segment a broadcast; its id."""
+        """Make the first `length` bytes of the segment a broadcast.
+
+        Returns:
+            Its number.
+        """
         with jvm_errors("publishing a broadcast"):
             return int(self._java.publish(length))
 
@@ -96,13 +100,13 @@ class MpcaBridge:
             self._java.rediscover(executors)
 
     def poll(self, timeout_ms: int) -> list[bytes]:
-        """Packed events since the last call; waits for the first."""
+        """Take the packed events since the last call; wait up to `timeout_ms` milliseconds for the first."""
         with jvm_errors("polling events"):
             packed: list[bytes] = msgpack.unpackb(self._java.poll(timeout_ms), raw=False)
             return packed
 
     def inventory(self) -> list[dict[str, Any]]:
-        """What of any run of the session lies on the driver and on each executor."""
+        """What the driver and each executor hold of any run of the session."""
         with jvm_errors("taking the inventory"):
             found: list[dict[str, Any]] = msgpack.unpackb(self._java.inventory(), raw=False)
             return found

@@ -1,6 +1,6 @@
-"""Exceptions of the driver's JVM on their way into Python. The one place where they cross.
+"""Turns exceptions of the driver's JVM into Python's. This is the one place where they cross.
 
-Not for what fails on an executor: that arrives as an event.
+A failure on an executor is not handled here: it arrives as an event.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ __all__ = ["jvm_errors", "storage_errors", "thrown_errors"]
 
 @contextmanager
 def thrown_errors(doing: str) -> Iterator[None]:
-    """Turn what the JVM throws in this block into a JvmError that says what was being done, and nothing else: a connection
-    that is refused may be to anything here.
+    """Turn what the JVM throws in this block into a JvmError that says what was being done. Other errors pass: in this block a
+    refused connection may be one to any server.
 
-    A Py4JJavaError fetches its text from the JVM when it is printed, so it must not leave the session that it is of.
+    A Py4JJavaError fetches its text from the JVM when it is printed, so it must not outlive its session.
+
+    Args:
+        doing: what is being done, for the error.
 
     Raises:
-        JvmError: class and first line of the Java exception; its root cause too, if another one.
+        JvmError: class and first line of the Java exception, and its root cause if that is another exception.
     """
     try:
         yield
@@ -35,7 +38,7 @@ def thrown_errors(doing: str) -> Iterator[None]:
 
 @contextmanager
 def jvm_errors(doing: str) -> Iterator[None]:
-    """As `thrown_errors`, for a block that talks to the driver's JVM alone: that it is gone is a JvmError too."""
+    """As `thrown_errors`, for a block that talks to the driver's JVM alone: here a JVM that is gone is a JvmError too."""
     try:
         with thrown_errors(doing):
             yield
@@ -47,11 +50,14 @@ def jvm_errors(doing: str) -> Iterator[None]:
 
 @contextmanager
 def storage_errors(where: str) -> Iterator[None]:
-    """Turn what the JVM's file system throws in this block into an OSError of the kind that it is.
+    """Turn what the JVM's file system throws in this block into the fitting OSError.
+
+    Args:
+        where: the file's name in the error.
 
     Raises:
-        OSError: FileNotFoundError, FileExistsError, PermissionError, ..., with `where` as its file name; a JVM that is
-            gone is one too, since nothing else can be said of the file.
+        OSError: FileNotFoundError, FileExistsError, PermissionError, ... A JVM that is gone is an OSError too, since nothing
+            else is known of the file.
     """
     try:
         yield
@@ -73,7 +79,7 @@ def _told(error: Py4JJavaError) -> str:
             root = root.getCause()
         if _first_line(root.toString()) != text:
             text = f"{text}; caused by {_first_line(root.toString())}"
-    except (Py4JNetworkError, ConnectionError):  # it has died since
+    except (Py4JNetworkError, ConnectionError):  # the JVM has died since
         text = "the driver's JVM is gone, and with it what it threw"
     return text
 

@@ -1,8 +1,8 @@
 """Hadoop's own clients in a small JVM, for commands that ask a cluster before, or without, a Spark application.
 
-The JVM is started by Spark's ``spark-class``, so it has the class path, the configuration and the login that spark-submit
-will have: what works here works there, Kerberos and name services of two NameNodes included. Which Spark that is, is decided
-here too. Not for a run: its driver has a JVM.
+Spark's ``spark-class`` starts the JVM, so it has the class path, the configuration and the login that spark-submit will have:
+what works here works there, also with Kerberos and with name services of two NameNodes. This file also decides which Spark
+that is. A run does not need this JVM: its driver has one.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class SparkHome:
             return ""
 
     def defaults(self) -> dict[str, str]:
-        """The settings in it."""
+        """The settings in ``spark-defaults.conf``."""
         found = (_SETTING.match(line) for line in self.defaults_text().splitlines())
         return {one[1]: one[2].strip() for one in found if one is not None}
 
 
 def spark_home() -> SparkHome:
-    """SPARK_HOME, the cluster's own Spark, or else the one that pip installed.
+    """The Spark in SPARK_HOME, which is the cluster's own, or else the Spark that pip installed.
 
     Raises:
         EnvironmentRefused: there is no Spark there.
@@ -109,7 +109,7 @@ def configuration_folder() -> Path:
 
 @contextmanager
 def hadoop_jvm(home: SparkHome) -> Iterator[Any]:
-    """A JVM with Hadoop's clients, as py4j sees it; ended on the way out, and with this process.
+    """A JVM with Hadoop's clients, as py4j shows it. It ends with the block, and with this process.
 
     Raises:
         EnvironmentRefused: it does not start.
@@ -123,7 +123,7 @@ def hadoop_jvm(home: SparkHome) -> Iterator[Any]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
-        # Small, and quick to be there: it answers a dozen questions.
+        # Small, and quick to start: it answers a dozen questions.
         env=child_environment(SPARK_HOME=str(home.path), JAVA_TOOL_OPTIONS=_options()),
         text=True,
         start_new_session=True,

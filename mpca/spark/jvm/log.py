@@ -1,7 +1,7 @@
-"""The line by which a JVM says why it did not start, found in what it printed. Text in, a line out.
+"""Finds the line in which a JVM says why it did not start, in all that it printed. Text in, a line out.
 
-A log of a start that failed has warnings of its own, lines that are always there, and a stack trace under what counts; the
-person who waits for the run sees none of it, and the file is gone with the session.
+The log of a failed start has warnings, lines that are always there, and a stack trace below the line that counts. The person
+who waits for the run sees none of it, and the file is removed with the session.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ _UNCAUGHT = re.compile(r'Exception in thread "[^"]*" ')
 _THROWN = re.compile(r"(?:[a-z_]\w*\.)+[A-Z][\w$]*(?:Exception|Error|Throwable)\b")
 _CAUSE = "Caused by: "
 _INSIDE = re.compile(r"\s+(?:at |\.\.\. \d+ more|Suppressed: )|" + _CAUSE)
-#: The line below it says what.
+#: The line below this one says what the error is.
 _VAGUE = "Error occurred during initialization of VM"
-#: What a JVM says that is well.
+#: Lines that a healthy JVM prints too.
 _ALWAYS = re.compile(r"Picked up |NOTE: |WARNING: |\S+ (?:VM|Server VM) warning: |Spark (?:\w+ )?Command: |=+$|\s*$")
 
 
 def first_error(log: str) -> str:
-    """The first error that is told, or exception that nobody caught, with its root cause; else the first line that is no
-    chatter, before any record; else nothing. What warnings tell of is no error.
+    """The first error record, or the first uncaught exception, with its root cause; else the first line before any record that
+    says something; else nothing. An exception that a warning reports is no error.
 
     Example:
         >>> first_error("Picked up JAVA_TOOL_OPTIONS: -Da=b\\nUnrecognized VM option 'Foo'\\nError: no JVM\\n")
@@ -32,14 +32,14 @@ def first_error(log: str) -> str:
     """
     lines = log.splitlines()
     told, plain = "", ""
-    recorded = False  # from the first record on, what stands between records belongs to the one above
+    recorded = False  # from the first record on, lines between two records belong to the record above them
     for number, line in enumerate(lines):
         record, uncaught = _RECORD.match(line), _UNCAUGHT.match(line)
         thrown = line[uncaught.end() :] if uncaught is not None else line
         if _THROWN.match(thrown) and (uncaught is not None or told or not recorded):
             return _with_cause(thrown, lines[number + 1 :])
         if told:
-            return told  # no exception is below it
+            return told  # no exception is below the record
         if record is not None:
             recorded = True
             told = line[record.end() :] if record[1] in ("ERROR", "FATAL") else ""

@@ -1,7 +1,8 @@
 """The memory file in which vectors pass between the driver's Python and its JVM.
 
-It has no name, so nothing is left behind whoever is killed, and /dev/shm does not bound it. It is allocated before it is
-written, so that a full machine is an error here and no signal there. It grows to the largest vector and stays.
+The file has no name, so nothing is left behind after any kill, and /dev/shm does not limit it. Memory is allocated before it is
+written, so that a full machine raises an error here and does not kill the writer by a signal. The file grows to the size of the
+largest vector and keeps it.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ class DriverSegment:
 
     @property
     def path(self) -> str:
-        """Where another process of this machine opens it."""
+        """The path by which another process of this machine opens it."""
         return f"/proc/{os.getpid()}/fd/{self._fd}"
 
     def reserve(self, size_bytes: int) -> None:
-        """Make room.
+        """Make room for so many bytes.
 
         Raises:
             OSError: there is not that much memory.
@@ -37,7 +38,11 @@ class DriverSegment:
             self._size = size_bytes
 
     def write(self, vector: npt.NDArray[np.float32 | np.uint8]) -> int:
-        """Copy a vector in; its bytes."""
+        """Copy a vector in.
+
+        Returns:
+            Its length in bytes.
+        """
         data = np.ascontiguousarray(vector).view(np.uint8).data
         self.reserve(len(data))
         done = 0
@@ -58,7 +63,7 @@ class DriverSegment:
         return vector
 
     def read_bytes(self, length: int) -> bytes:
-        """A copy of the first `length` bytes, which are no vector; at most 2 GiB."""
+        """A copy of the first `length` bytes as they are; at most 2 GiB."""
         data = os.pread(self._fd, length, 0)
         if len(data) != length:
             raise OSError(f"segment is shorter than the piece: bytes={len(data)}, expected={length}")

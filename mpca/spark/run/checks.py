@@ -1,6 +1,6 @@
 """What a Spark session must be like before an agent is started: refused settings, each with value, place and remedy.
 
-Judges settings alone; what only the executors can say (their cores, their Python) is judged when they say it.
+This file judges settings alone. What only the executors know (their cores, their Python) is judged when they say it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["check_heaps", "check_session"]
 _PLACE = "(Spark session)"
 _CLASS_PATHS = ("spark.jars", "spark.driver.extraClassPath", "spark.yarn.dist.jars", "spark.submit.pyFiles")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*]")
-#: Answers of a cycle's tasks, with room.
+#: More than the answers of a cycle's tasks take.
 _RESULTS_BYTES = 16 << 20
 _RESULTS_DEFAULT = "1g"
 _MIB = 1 << 20
-#: What Runtime.maxMemory says of a heap.
+#: The share of a heap that Runtime.maxMemory reports, by collector.
 _COUNTED = (("-XX:+UseSerialGC", Fraction(29, 30)), ("-XX:+UseParallelGC", Fraction(8, 9)))
 _TWO_CORES = "an agent needs two cores of its executor, one that holds it and one for the exchange"
 
@@ -45,8 +45,8 @@ def check_session(
         conf: the session's settings, ``dict(spark.sparkContext.getConf().getAll())``.
         agents: how many the run wants.
         agents_per_executor: how many share an executor.
-        reducer: "ranges" or "tree"; the latter's sums are task results.
-        shard_bytes: the largest shard, 0 if not known yet.
+        reducer: "ranges" or "tree"; the sums of a tree are task results.
+        shard_bytes: the largest shard; 0: not known yet.
 
     Raises:
         ConfigError: a setting, named, with the value seen and what to set instead.
@@ -66,7 +66,7 @@ def check_session(
 def check_heaps(conf: Mapping[str, str]) -> None:
     """Refuse heaps of a session's own JVMs in which Spark would not start: see `config.LEAST_HEAP`.
 
-    Spark counts what Runtime.maxMemory says, from which some collectors leave a survivor space out (measured, Java 17).
+    Spark counts what Runtime.maxMemory reports, and with some collectors that lacks a survivor space (measured, Java 17).
 
     Raises:
         ConfigError: with the setting and what it must be.
@@ -107,7 +107,7 @@ def _check_cores(conf: Mapping[str, str], agents: int, agents_per_executor: int)
     if cluster is not None:
         executors, cores, place = int(cluster[1]), int(cluster[2]), "spark.master"
     else:
-        # Standalone gives an executor all of its worker's cores when nothing is said; YARN and Kubernetes give one.
+        # Without this setting, standalone gives an executor all of its worker's cores; YARN and Kubernetes give one.
         default = "" if master.startswith("spark://") else "1"
         text, place = conf.get("spark.executor.cores", default), "spark.executor.cores"
         if not text:
@@ -144,5 +144,5 @@ def _check_results(conf: Mapping[str, str], agents: int, reducer: str, shard_byt
 
 
 def _with_unit(size: str) -> str:
-    """Spark takes a bare number for bytes."""
+    """Spark counts a bare number as bytes."""
     return f"{size}b" if size.strip().isdigit() else size

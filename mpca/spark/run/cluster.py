@@ -1,6 +1,6 @@
-"""The cluster port over Spark executors: what the driver decided goes to the JVM, what comes back becomes events.
+"""The cluster port over Spark executors: the driver's decisions go to the JVM, and its answers become events.
 
-Thin on purpose. Decisions are in `mpca.driver`, jobs and bytes in the JVM (``org.mpca.rdd``).
+This file is thin on purpose. Decisions are in `mpca.driver`, jobs and bytes in the JVM (``org.mpca.rdd``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AGENT_COMMAND = ("-m", "mpca.agent.main")
 _FRAME_HEADER = 4  # the length in front of a frame's body
 
 _EVENTS: dict[str, type[ClusterEvent]] = {cls.__name__: cls for cls in get_args(ClusterEvent)}
-#: Fields that are more than a plain value.
+#: Fields that are not plain values.
 _NESTED: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("AgentHello", "hello"): lambda fields: Hello(**fields),
     ("ExecutorLost", "reason"): loss_reason,
@@ -42,7 +42,7 @@ _NESTED: dict[tuple[str, str], Callable[[Any], Any]] = {
 
 
 class SparkCluster:
-    """A `Cluster` over a Spark session that has our jar and plug-in. One object a run."""
+    """A `Cluster` over a Spark session that has our jar and plug-in. Each run makes one."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class SparkCluster:
         return [_event(packed) for packed in self._bridge.poll(max(0, round(timeout_s * 1000)))]
 
     def inventory(self) -> list[dict[str, Any]]:
-        """What of any run of the session lies on the driver and on each executor: for whoever looks for a leak."""
+        """What the driver and each executor hold of any run of the session, to find leaks."""
         return self._bridge.inventory()
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""Limits of this process (``ulimit``) that a session of this machine would run into, refused before anything is started.
+"""Limits of this process (``ulimit``) that are too low for a session on this machine, refused before anything is started.
 
-A JVM that has too few descriptors fails while it loads classes, with a message about whatever it was loading; one that may
-start no more threads, anywhere. What a session takes was counted on one with two executors and four agents (JDK 17, PySpark
-3.5): 350 descriptors in the driver's JVM, 300 in an executor's; 115 threads in the driver's, 44 in an executor's.
+A JVM with too few descriptors fails while it loads classes, with a message about the class that it was loading. A JVM that may
+start no more threads fails anywhere. A session with two executors and four agents (JDK 17, PySpark 3.5) was counted: 350
+descriptors in the driver's JVM, 300 in an executor's; 115 threads in the driver's, 44 in an executor's.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _THREADS, _THREADS_AN_EXECUTOR, _THREADS_AN_AGENT = 160, 64, 16
 
 
 def check_limits(executors: int, agents: int) -> None:
-    """Refuse limits that a session of so many executors and agents does not fit into.
+    """Refuse limits that are too low for so many executors and agents.
 
     Raises:
-        EnvironmentRefused: the limit, what there is of it, what is needed, and how it is raised.
+        EnvironmentRefused: names the limit, what is used of it, what is needed, and how to raise it.
     """
-    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)  # a JVM raises its own to the hard one
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)  # a JVM raises its own limit to the hard one
     _refuse("open files", "-n", files, 0, _FILES + _FILES_AN_EXECUTOR * executors)
     if os.geteuid() != 0:  # root may start as many as it likes
         processes, _ = resource.getrlimit(resource.RLIMIT_NPROC)
         needed = _THREADS + _THREADS_AN_EXECUTOR * executors + _THREADS_AN_AGENT * agents
-        if processes != resource.RLIM_INFINITY and processes < 1 << 16:  # else there is no need to count
+        if processes != resource.RLIM_INFINITY and processes < 1 << 16:  # a higher limit needs no count
             _refuse("processes and threads of a user", "-u", processes, _threads(os.getuid()), needed)
 
 
@@ -45,7 +45,7 @@ def _refuse(what: str, option: str, limit: int, used: int, needed: int) -> None:
 
 
 def _threads(user: int) -> int:
-    """Of all processes of a user: what the kernel counts against the limit."""
+    """Threads of all processes of a user, which the kernel counts against the limit."""
     count = 0
     for process in psutil.process_iter(["uids", "num_threads"]):
         uids = process.info["uids"]

@@ -1,11 +1,11 @@
-"""Spark sessions for runs: the embedded one, several executor JVMs on this machine, and the settings that any one needs.
+"""Spark sessions for runs: the embedded session with several executor JVMs on this machine, and the settings of every session.
 
-The embedded session is a ``local-cluster``: executors are real JVMs that are killed and replaced like a cluster's. Spark
-writes their files under SPARK_HOME, which for a pip installation lies inside site-packages; so it gets a SPARK_HOME of its
-own, a folder of links in the caller's work folder, and nothing is written anywhere else.
+The embedded session is a ``local-cluster``: its executors are real JVMs that are killed and replaced like a cluster's. Spark
+writes their files under SPARK_HOME, which for a pip installation lies inside site-packages. So the session gets a SPARK_HOME
+of its own, a folder of links in the caller's work folder, and nothing is written anywhere else.
 
 Other users of the machine are kept out: Spark's processes ask each other for a secret that is made for the session, its web
-pages answer its owner alone, its folder is closed to others, and settings reach the JVM in a file instead of its arguments.
+pages answer their owner alone, its folder is closed to others, and settings reach the JVM in a file and not as arguments.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
 __all__ = ["SETTINGS", "check_executors", "check_session", "limit_reads", "session"]
 
-#: What any session needs for a run, submitted by hand too.
+#: Settings that any session needs for a run, also one that a user submits by hand.
 SETTINGS: Mapping[str, str] = settings()
 #: Many small JVMs share this machine with the agents: one collector thread each, no files in /tmp, and no optimizing
 #: compiler, which took half of two cores for the first minute (the tests here need a fifth less CPU without it).
 _JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
-#: In ``spark/``: we made it, and may remove it.
+#: A file in ``spark/`` that says: mpca made this folder, and may remove it.
 _MARK = ".made-by-mpca"
-#: Times that each executor was started, none of them to any end, after which there is no hope.
+#: When every executor was started this often without success, the run gives up.
 _STARTS = 4
 _LOG_CONF = """\
 rootLogger.level = {level}
@@ -79,20 +79,20 @@ def session(
     """An embedded session, ended with everything it started and wrote.
 
     Args:
-        work_dir: an existing folder; Spark's files go into ``spark/`` in it, which is removed at the end, and at the
-            beginning when a driver that was killed left it there. None: a temporary one.
+        work_dir: an existing folder; Spark's files go into ``spark/`` in it. That is removed at the end, and also at the
+            beginning if a killed driver left it there. None: a temporary folder.
         executors: executor JVMs on this machine.
         agents_per_executor: each agent takes two cores of its executor (they are slots, not real cores).
         executor_memory: bytes of an executor's heap.
         driver_memory: bytes of the driver's heap.
-        conf: more Spark settings; they win, but for `spark.ui.filters`, to which they add.
+        conf: more Spark settings, which win over ours; those in `spark.ui.filters` are added to ours.
         name: what Spark calls the application.
-        ui: whether Spark's web page is served, to this user on this machine.
+        ui: whether Spark serves its web page, to this user on this machine.
         log_level: of Spark's own logs, which go to ``spark/driver.log`` and the executors' folders.
 
     Raises:
         EnvironmentRefused: our jar is not built, Java is missing, or another session lives in this process.
-        ConfigError: a setting in `conf` that a run cannot stand.
+        ConfigError: no run can live with a setting in `conf`.
     """
     from pyspark import SparkContext
 
@@ -153,7 +153,7 @@ def _chosen(
         "spark.deploy.maxExecutorRetries": "-1",
         **conf,
     }
-    if chosen["spark.master"].startswith("local-cluster"):  # daemons by hand know of no secret, or of their own
+    if chosen["spark.master"].startswith("local-cluster"):  # other daemons have no secret, or one of their own
         chosen = {"spark.authenticate": "true", "spark.authenticate.secret": secrets.token_hex(32), **chosen}
     chosen["spark.ui.filters"] = ",".join(filter(None, (OWNER_FILTER, chosen.get("spark.ui.filters"))))
     return chosen
@@ -163,7 +163,7 @@ def _make_home(home: Path, log_level: str) -> None:
     if (home / _MARK).is_file() and not home.is_symlink():
         shutil.rmtree(home, ignore_errors=True)
     try:
-        home.mkdir(FOLDER)  # what the JVMs make in it is reached through it alone
+        home.mkdir(FOLDER)  # closed to others, and so is everything that the JVMs make in it
         (home / _MARK).touch()
     except FileExistsError:
         raise EnvironmentRefused(
@@ -191,7 +191,7 @@ def _fill(home: Path, log_level: str) -> None:
 
 @contextmanager
 def _environment(**changes: str) -> Iterator[None]:
-    """Changes of the environment that pyspark's launcher reads, taken back afterwards."""
+    """Change the environment that pyspark's launcher reads, and change it back afterwards."""
     before = child_environment()
     os.environ.update(changes)
     try:
@@ -206,7 +206,7 @@ def _environment(**changes: str) -> Iterator[None]:
 
 @contextmanager
 def _defaults(folder: Path, conf: Mapping[str, str]) -> Iterator[None]:
-    """The settings where a JVM that starts finds them; as arguments everybody could read them in /proc."""
+    """Put the settings where a starting JVM finds them. As arguments, everybody could read them in /proc."""
     path = folder / "spark-defaults.conf"
     with open(path, "x", encoding="utf-8", opener=opener) as file:
         file.write(properties(conf))
@@ -243,7 +243,11 @@ def _launch(home: Path, conf: Mapping[str, str]) -> Any:
 
 
 def _open(gateway: Any, home: Path, settings: Mapping[str, str]) -> SparkSession:
-    """Raises EnvironmentRefused with the JVM's first error: it is gone before anybody else could ask it."""
+    """Open the session on its JVM.
+
+    Raises:
+        EnvironmentRefused: Spark does not start; with the JVM's first error, since the JVM is gone afterwards.
+    """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -254,10 +258,10 @@ def _open(gateway: Any, home: Path, settings: Mapping[str, str]) -> SparkSession
             conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm).setAll(list(settings.items()))
             context = SparkContext(conf=conf, gateway=gateway)
             limit_reads(context._accumulatorServer)
-            context.pythonExec = sys.executable  # of Spark's own Python functions; else the first python3 of the PATH
+            context.pythonExec = sys.executable  # for Spark's Python functions; else the first python3 of PATH
             return SparkSession(context)
     except JvmError as error:
-        # What is thrown may only be what followed: "cannot call methods on a stopped SparkContext".
+        # The exception may only be a consequence: "cannot call methods on a stopped SparkContext".
         said = first_error((home / "driver.log").read_text(errors="replace"))
         raise EnvironmentRefused(_masked(f"Spark does not start: {said}" if said else str(error), settings)) from error
 
@@ -269,12 +273,15 @@ def _masked(text: str, conf: Mapping[str, str]) -> str:
 
 
 def check_executors(work_dir: str | os.PathLike[str], wanted: int, conf: Mapping[str, str]) -> None:
-    """Raises RunFailed when executors of a session in this folder end again and again: Spark would start them for ever.
+    """Check that the executors of a session in this folder do not end again and again: Spark would start them for ever.
 
     Args:
         work_dir: as it was given to `session`.
         wanted: executors of the session.
-        conf: its settings; what is secret in them is not said.
+        conf: its settings; secret values are masked in the error.
+
+    Raises:
+        RunFailed: they do.
     """
     started = sorted((Path(work_dir).resolve() / "spark" / "work").glob("app-*/*/stderr"), key=lambda one: int(one.parent.name))
     if len(started) < wanted * _STARTS:
@@ -286,23 +293,27 @@ def check_executors(work_dir: str | os.PathLike[str], wanted: int, conf: Mapping
 
 
 def limit_reads(server: socketserver.BaseServer, seconds: float = SESSION_END_S) -> None:
-    """Have pyspark's server of accumulators give up on a connection that stops in the middle of what it says.
+    """Make pyspark's server of accumulators give up on a connection that stops in the middle of a message.
 
-    It takes whoever connects and reads their token without end, so another user of this machine could keep a session from
-    ending.
+    The server accepts every connection and waits for its token without end, so another user of this machine could keep a
+    session from ending.
+
+    Args:
+        server: pyspark's.
+        seconds: how long a read may wait.
     """
     handler: Any = server.RequestHandlerClass
     server.RequestHandlerClass = type(handler.__name__, (handler,), {"timeout": seconds})
 
 
 def _stop(gateway: Any) -> None:
-    """End the session, its JVM, and what pyspark keeps of them for a next one, which would have another class path."""
+    """End the session and its JVM, and clear what pyspark keeps of them: a next session has another class path."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     active = SparkContext._active_spark_context
     if active is not None:
-        with suppress(Exception):  # the JVM may be dead already; it is ended below in any case
+        with suppress(Exception):  # the JVM may be dead already, and it is ended below in any case
             active.stop()
     for cls, attribute in (
         (SparkContext, "_active_spark_context"),
@@ -326,7 +337,7 @@ def _stop(gateway: Any) -> None:
 
 
 def _started(home: Path) -> list[psutil.Process]:
-    """JVMs of this session. Its gateway may not be known: a signal can come while pyspark still waits for its port."""
+    """JVMs of this session. Its gateway may be unknown: a signal can come while pyspark still waits for the gateway's port."""
     found = []
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
@@ -336,7 +347,7 @@ def _started(home: Path) -> list[psutil.Process]:
 
 
 def _end(started: list[psutil.Process]) -> None:
-    """They end by themselves when all is well; one that was interrupted in its start has nobody left to tell it."""
+    """Wait for processes that end by themselves, and kill the others: an interrupted start leaves nobody to end them."""
     _, left = psutil.wait_procs(started, timeout=EXECUTORS_END_S)
     for process in left:
         with suppress(psutil.Error):
@@ -345,7 +356,7 @@ def _end(started: list[psutil.Process]) -> None:
 
 
 def _remove(home: Path) -> None:
-    """Remove the folder; executors that are still ending may write into it for a moment."""
+    """Remove the folder. Executors that are still ending may write into it for a moment."""
     until = time.monotonic() + SESSION_END_S
     while home.exists() and time.monotonic() < until:
         shutil.rmtree(home, ignore_errors=True)

