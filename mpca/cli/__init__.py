@@ -1,4 +1,4 @@
-"""The command line. Options and words are here; what a command does is one call into `mpca.api` or `mpca.report`."""
+"""The command line: options and output. What a command does is a call into `mpca.api` or another package."""
 
 from mpca.cli.main import main
 

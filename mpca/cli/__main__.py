@@ -1,4 +1,4 @@
-"""``python -m mpca.cli``: the same as the `mpca` command, where that is not on the path."""
+"""``python -m mpca.cli``: the same as the `mpca` command, when that is not on PATH."""
 
 from mpca.cli.main import main
 

@@ -1,4 +1,4 @@
-"""`mpca backups list|verify|show|export`: what a run can go on from, on this machine or on HDFS, without a Spark session."""
+"""`mpca backups list|verify|show|export`: looks at backups on this machine or on HDFS, without a Spark session."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _verify(where: str, as_json: bool) -> int:
                 found.read(name)
                 results.append({"name": name, "ok": True, "reason": None})
             except BackupError as error:
-                if only or name in found.names():  # else the run has just removed it: there are newer ones
+                if only or name in found.names():  # else the run has just removed it, and has newer ones
                     results.append({"name": name, "ok": False, "reason": str(error)})
     good = bool(results) and all(one["ok"] for one in results)
     if as_json:
@@ -118,7 +118,7 @@ def _export(where: str, file: Path) -> None:
 
 @contextmanager
 def _opened(where: str) -> Iterator[tuple[Backups, str | None]]:
-    """The backups of `where`, and the name of the one that is meant, if it is one."""
+    """The backups of `where`, and the name of one of them if `where` is that backup; else None."""
     from mpca.api.stores import open_store
     from mpca.storage import Backups, Location
 

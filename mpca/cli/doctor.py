@@ -1,4 +1,4 @@
-"""`mpca doctor`: is this cluster ready for a run, and what is to be changed."""
+"""`mpca doctor`: says whether a cluster is ready for a run, and what to change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mpca driver`: a run on the session of the spark-submit that started this process. People use `mpca submit`."""
+"""`mpca driver`: a run on the session of the spark-submit that started this process. Users call `mpca submit`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,11 @@ def driver(conf: Path, script: Path | None, resume: str | None, words: tuple[str
 
 
 def check_job(config: Resolved, script: Path | None) -> None:
-    """Refuse what can be refused before a container is asked for."""
+    """Refuse what cannot run, before a container is asked for.
+
+    Raises:
+        ConfigError: as `builtin.check`; a script is checked later.
+    """
     from mpca.api import builtin
 
     if script is None:
@@ -49,7 +53,7 @@ def check_job(config: Resolved, script: Path | None) -> None:
 
 
 def make_job(config: Resolved, script: Path | None, words: tuple[str, ...], resume: str | None, session: SparkSession) -> Job:
-    """The configuration's own training, or a script's."""
+    """The job of a configuration's own training, or of a script."""
     from mpca.api import builtin
     from mpca.api.launch import Job
     from mpca.api.shipping import ship

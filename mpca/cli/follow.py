@@ -1,8 +1,8 @@
-"""Runs a spark-submit line, shows what it says without Spark's chatter, passes signals on, and finds the run's exit code.
+"""Runs a spark-submit line, shows its output without Spark's chatter, passes signals on, and finds the run's exit code.
 
-In client mode the driver is a grandchild here, and a signal goes to it, so that it ends its run in order; Spark's JVM between
-us would only end. In cluster mode the driver is a container, and a signal here has the application killed; but for SIGHUP:
-there the run does not depend on the terminal that it was submitted from.
+In client mode the driver is a grandchild of this process. A signal goes to the driver, so that it ends its run in order;
+Spark's JVM in between would only end. In cluster mode the driver is a container, and a signal kills the application. SIGHUP
+does not: a run in cluster mode does not depend on the terminal that submitted it.
 """
 
 from __future__ import annotations
@@ -42,18 +42,21 @@ _SIGNALLED = 128
 
 
 def follow(line: list[str], deploy_mode: str, program: str, home: SparkHome, run_folder: Callable[[str], str]) -> int:
-    """Run the line to its end; the run's exit code.
+    """Run the line to its end.
 
     Args:
         line: of spark-submit.
         deploy_mode: "client" or "cluster".
-        program: name of the driver's file, by which its process is known.
+        program: name of the driver's file, by which its process is found.
         home: the Spark that submits.
-        run_folder: where the run of an application lies, in cluster mode.
+        run_folder: gives the run folder of an application in cluster mode.
+
+    Returns:
+        The run's exit code.
     """
     following = _Following(line, deploy_mode == "cluster", program, home, run_folder)
     watched = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # by nohup
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it
         watched.append(signal.SIGHUP)
     before = {one: signal.signal(one, following.signalled) for one in watched}
     try:
@@ -85,7 +88,7 @@ class _Following:
             text=True,
             errors="replace",
             env=child_environment(SPARK_HOME=str(home.path)),
-            # Ctrl-C comes to us alone, and we pass it on; if we are killed the JVM is told to end.
+            # Ctrl-C reaches this process alone, which passes it on. When this process is killed, the JVM gets SIGTERM.
             start_new_session=True,
             preexec_fn=lambda: die_with(signal.SIGTERM),
         )
@@ -113,14 +116,14 @@ class _Following:
         return code if code >= 0 else _SIGNALLED - code
 
     def last_words(self, code: int) -> tuple[list[str], list[str]]:
-        """Lines for stdout and for stderr that are below all else: how the run went, and why if it failed."""
+        """Lines for stdout and stderr that come after everything else: how the run went, and why if it failed."""
         if not code:
             return self._result, []
         where = f", {self._application}" if self._application else ""
         return self._result, [self._root_cause or f"mpca: spark-submit ended with exit code {code}{where}"]
 
     def signalled(self, number: int, frame: FrameType | None) -> None:
-        """The first one asks for an orderly end, the next one ends it; for a terminal that is gone SIGHUP comes three times."""
+        """The first signal asks for an orderly end, the next one ends it. A terminal that is gone sends SIGHUP three times."""
         if number == signal.SIGHUP and self._signal is not None:
             return
         first, self._signal = self._signal is None, number
@@ -148,7 +151,7 @@ class _Following:
                 one.send_signal(number)
 
     def _drivers(self) -> Iterator[psutil.Process]:
-        """The driver's Python below Spark's JVM, whose own command line names the program too."""
+        """The driver's Python processes below Spark's JVM, whose own command line names the program too."""
         with suppress(psutil.Error):
             for one in psutil.Process(self._process.pid).children(recursive=True):
                 with suppress(psutil.Error):  # Spark's scripts leave zombies
@@ -156,7 +159,7 @@ class _Following:
                         yield one
 
     def _outcome(self, application: str) -> int:
-        """In cluster mode spark-submit only says whether it went well."""
+        """Find how the run went: in cluster mode spark-submit says only whether it went well."""
         folder = self._run_folder(application)
         with hadoop_jvm(self._home) as jvm, closing(Yarn(jvm)) as yarn:
             ended = self._ended(yarn, application)
@@ -179,7 +182,7 @@ class _Following:
         return code
 
     def _ended(self, yarn: Yarn, application: str) -> Application:
-        """A submitter that was stopped leaves no application behind, if it came to be in that moment."""
+        """The application at its end. If a signal stopped the submitter while the application came up, kill the application."""
         seen = yarn.application(application)
         if not seen.over and self._signal is not None:
             yarn.kill(application)
@@ -197,12 +200,12 @@ class _Following:
                 self._state = state[2]
                 self._say(f"{state[1]} {state[2]}", sink=sys.stdout)
             if text.startswith(_ROOT_CAUSE):
-                self._root_cause = text  # shown last
+                self._root_cause = text  # it is shown last
                 continue
-            if source is self._process.stdout and is_result(text):  # too: Spark's own end comes after the run's
+            if source is self._process.stdout and is_result(text):  # shown last too: Spark's last lines come after the run's
                 self._result.append(text)
                 continue
-            # what such a line goes on with, on lines of its own, is of its kind
+            # indented lines that follow chatter are chatter too
             chatter = _CHATTER.match(text) is not None or (chatter and text[:1].isspace())
             if not chatter:
                 self._tail.append(text)
@@ -214,11 +217,11 @@ class _Following:
 
 
 def _left(files: ClusterFiles, folder: str) -> tuple[Summary | None, list[str]]:
-    """A run's summary and the names of its files; nothing if there are none, or nobody can read them."""
+    """A run's summary and the names of its files; None and no names if they do not exist or cannot be read."""
     try:
         text = files.read(f"{folder}/summary.json") if folder else None
         if text is None:
             return None, []
         return parse_summary(text, folder), files.names(folder)
-    except (EnvironmentRefused, ValueError):  # a damaged summary is none
+    except (EnvironmentRefused, ValueError):  # a damaged summary counts as none
         return None, []

@@ -1,4 +1,4 @@
-"""`mpca ingest` and `mpca generate`: images into the form that training streams, and images to try it with."""
+"""`mpca ingest` writes images in the form that training streams; `mpca generate` makes images to try that."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _cores() -> int:
 
 @contextmanager
 def _bar(unit: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on a terminal; stdout stays as it is."""
+    """A progress bar on a terminal; it writes nothing to stdout."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

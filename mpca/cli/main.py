@@ -2,7 +2,7 @@
 
 Exit codes (they are an interface, see the README): 0 an objective was reached or a limit met, 1 the run failed, 2 refused
 before anything was started, 4 too many bad records, 129 SIGHUP, 130 SIGINT, 143 SIGTERM. The last line on stderr is the root
-cause. What cannot be printed ends nothing; a command whose result was to be printed says it with 1.
+cause. Output that cannot be printed ends no command; a command whose output was lost exits with 1.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         code = _run(args)
         sys.stdout.flush()
         lost = next((file.lost for file in files), None)
-        if code == 0 and lost is not None:  # what was to be printed was what was asked for
-            if lost.errno != errno.EPIPE:  # a reader who has seen enough need not be told
+        if code == 0 and lost is not None:  # the user asked for this output
+            if lost.errno != errno.EPIPE:  # a reader that closed the pipe knows it
                 _say(f"stdout: {lost.strerror}", _FAILED)
             code = _FAILED
     sys.exit(code)
@@ -84,14 +84,18 @@ def _run(args: Sequence[str] | None) -> int:
         code = _say(f"refused: {error}", error.exit_code)
     except MpcaError as error:
         code = _say(str(error), error.exit_code)
-    except Exception as error:  # a bug of ours: all of it, and its last line last
+    except Exception as error:  # a bug of ours: print the traceback, then the error in the last line
         traceback.print_exc()
         code = _say(f"{type(error).__name__}: {error}", _FAILED)
     return code if isinstance(code, int) else 0
 
 
 def _say(text: str, code: int) -> int:
-    """Long texts (a traceback of an agent) whole, then the root cause in one line."""
+    """Print a text of several lines (an agent's traceback) whole, then the root cause in one line.
+
+    Returns:
+        `code`.
+    """
     lines = text.strip().splitlines() or [""]
     if len(lines) > 1:
         print(text.strip(), file=sys.stderr)

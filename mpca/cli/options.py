@@ -1,4 +1,4 @@
-"""What options of several commands have in common: sizes, and the word for one JSON object."""
+"""Options that several commands share: sizes, and `--json`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["SIZE", "Parsed", "json_option"]
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no argument there
-    """A word that a function understands; its ValueError is what the user is told."""
+    """A word that a function parses; the user sees the text of the function's ValueError."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name, self._parse = name, parse

@@ -1,6 +1,6 @@
-"""The last words of a run on a terminal: how it went and where it lies, and behind them the root cause of one that failed.
+"""The last lines of a run on a terminal: how it went and where it lies, and after them the root cause if it failed.
 
-Whoever follows a driver from another process (`follow.py`) finds these lines among all that it says, and says them last.
+`follow.py`, which follows a driver from another process, finds these lines in the driver's output and prints them last.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def result_lines(summary: Mapping[str, Any], run_dir: Path | str, saved: Contain
 
     Args:
         summary: as in summary.json.
-        run_dir: where it lies.
+        run_dir: where the run lies.
         saved: names of the files there.
     """
     parts = [f"{summary['cycles']} cycles", f"{format_duration(summary['seconds'])} of training"]
@@ -43,18 +43,18 @@ def result_lines(summary: Mapping[str, Any], run_dir: Path | str, saved: Contain
 
 
 def is_result(line: str) -> bool:
-    """Whether a line is one of `result_lines`. What agents print has their number before it."""
+    """Whether a line is one of `result_lines`. A line that an agent prints begins with the agent's number."""
     return _RESULT.match(line) is not None
 
 
 def cause_lines(reason: str) -> list[str]:
-    """A root cause as stderr has it: all of it when it is long, then its first line."""
+    """A root cause for stderr: the whole text if it has several lines, then its first line."""
     lines = reason.strip().splitlines() or [""]
     return [*(lines if len(lines) > 1 else ()), f"mpca: {lines[0]}"]
 
 
 def say_last(result: Iterable[str], cause: Iterable[str]) -> None:
-    """The result on stdout, and when it is written the cause on stderr: the two may be one terminal, or one file."""
+    """Print the result on stdout, and after that the cause on stderr: both may be one terminal, or one file."""
     for stream, lines in ((sys.stdout, result), (sys.stderr, cause)):
         with aside():
             for line in lines:

@@ -1,4 +1,4 @@
-"""`mpca pack OUTPUT`: the running environment as an archive that runs where no Python is."""
+"""`mpca pack OUTPUT`: packs the running environment into an archive that runs where no Python is."""
 
 from __future__ import annotations
 

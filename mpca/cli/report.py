@@ -1,4 +1,4 @@
-"""`mpca report RUN_DIR`: draw the report of a run again, or of one that could not do it itself."""
+"""`mpca report RUN_DIR`: draws the report of a run again, or for a run that could not draw it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mpca submit CONF`: a run on YARN: checks, the spark-submit line, what it says, the run's exit code."""
+"""`mpca submit CONF`: a run on YARN: checks, the spark-submit line, its output, the run's exit code."""
 
 from __future__ import annotations
 
@@ -123,19 +123,23 @@ def submit(
 
 @contextmanager
 def _secrets_file(submission: Submission, home: SparkHome) -> Iterator[str]:
-    """A file for this user alone with what spark-submit must not be told by arguments, while it runs; empty: nothing is."""
+    """A file that only this user can read, with the settings that must not be arguments of spark-submit, while that runs.
+
+    Returns:
+        Its path; empty: there are no such settings.
+    """
     own = submission.properties()
     if not own:
         yield ""
         return
     with tempfile.NamedTemporaryFile("w", prefix="mpca-", suffix=".conf", encoding="utf-8") as file:  # 0600
-        file.write(f"{home.defaults_text()}\n\n{own}")  # spark-submit reads one file; the last of two values counts
+        file.write(f"{home.defaults_text()}\n\n{own}")  # spark-submit reads one file; of two values the last counts
         file.flush()
         yield file.name
 
 
 def containers(config: Resolved, script: Path | None) -> tuple[Container, Container]:
-    """An executor's, and the driver's in cluster mode."""
+    """The containers of an executor, and of the driver in cluster mode."""
     from mpca.api import builtin
     from mpca.spark.yarn.sizing import driver_container, executor_container, memory_setting
 
@@ -161,7 +165,7 @@ def containers(config: Resolved, script: Path | None) -> tuple[Container, Contai
 
 
 def _check_cluster(config: Resolved, yarn: Yarn, files: ClusterFiles, queue: str | None, containers: list[Container]) -> None:
-    """What YARN or HDFS would refuse minutes later, or never: an application that is too large waits."""
+    """Refuse what YARN or HDFS would refuse minutes later, or never: an application that is too large waits for ever."""
     from mpca.spark.yarn.sizing import check_containers
 
     largest = yarn.largest()
@@ -178,7 +182,7 @@ def _check_cluster(config: Resolved, yarn: Yarn, files: ClusterFiles, queue: str
 
 
 def _check_backup(config: Resolved, resume: str, script: Path | None, deploy_mode: str, files: ClusterFiles) -> None:
-    """One that is named: it is there, and of this model as far as that is known here. Of `auto`: the newest."""
+    """Refuse a backup of another model, as far as the model is known here. With `auto` it is the newest whole one."""
     from mpca.api import builtin
     from mpca.api.resume import other_model
     from mpca.storage import Location
@@ -206,22 +210,29 @@ def _check_backup(config: Resolved, resume: str, script: Path | None, deploy_mod
 
 
 def _newest(config: Resolved, deploy_mode: str, files: ClusterFiles) -> list[Location]:
-    """Backups that `auto` chooses from, newest first. That there is none is for the driver to say: one may be on its way."""
+    """Backups among which `auto` chooses, newest first. If there is none, the driver says so: one may still be on its way."""
     from mpca.storage import Location
 
     folder = Location.parse(config.backup.path) if config.backup.path else Location.parse(config.run.dir) / "backups"
-    if folder.is_local and deploy_mode == "cluster":  # of the driver's machine, if that is a folder that both share
+    if folder.is_local and deploy_mode == "cluster":  # this folder may be shared with the driver's machine
         return []
     return [folder / name for name in reversed(files.names(_address(folder))) if name.startswith("term-")]
 
 
 def _address(at: Location) -> str:
-    """As the JVM's client takes it."""
+    """The form in which the JVM's client takes a location."""
     return f"file://{at.text}" if at.is_local else at.text
 
 
 def find_spark_jars(config: Resolved, home: SparkHome, files: ClusterFiles, on_nodes: bool) -> dict[str, str]:
-    """Where containers find Spark's jars. By default spark-submit would bring 300 MiB up for every application."""
+    """Settings by which containers find Spark's jars. By default spark-submit would upload 300 MiB for every application.
+
+    Args:
+        config: of the run.
+        home: the Spark that submits.
+        files: of the cluster.
+        on_nodes: whether Spark lies at the same path on every node.
+    """
     own = {**home.defaults(), **config.spark}
     if "spark.yarn.archive" in own or "spark.yarn.jars" in own:
         return {}

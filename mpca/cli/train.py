@@ -1,4 +1,4 @@
-"""`mpca train CONF`: one run on executors that are started on this machine."""
+"""`mpca train CONF`: one run, on executors that it starts on this machine."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _job(conf: Path, sets: tuple[str, ...], run_dir: str | None, resume: str | N
 
 
 def show_run(job: Job) -> Ended:
-    """Launch, with its progress on stdout and what came of it at the end."""
+    """Launch a job; show its progress on stdout, and its result at the end."""
     from mpca.api.launch import launch
     from mpca.report import ProgressLine
 
@@ -80,18 +80,18 @@ def show_run(job: Job) -> Ended:
 
 
 def _saved(ended: Ended) -> set[str]:
-    """Names of the files of a run that can be had."""
+    """Names of a run's files that exist."""
     if isinstance(ended.run_dir, Path):
         try:
             return set(os.listdir(ended.run_dir))
-        except OSError:  # its disk is gone; the reason says where all of it is instead
+        except OSError:  # the disk is gone; the reason says where the files are instead
             return set()
     return {"report.html", "model.safetensors"} if ended.model_state else {"report.html"}
 
 
 @contextmanager
 def _json_stdout(wanted: bool) -> Iterator[SturdyFile | None]:
-    """With --json, keep the real stdout for the one object and turn descriptor 1 to stderr, for children too."""
+    """With --json, keep the real stdout for the one object and point descriptor 1 to stderr, for children too."""
     if not wanted:
         yield None
         return
@@ -108,6 +108,10 @@ def _json_stdout(wanted: bool) -> Iterator[SturdyFile | None]:
 
 
 def _write(out: SturdyFile, value: dict[str, Any]) -> OSError | None:
-    """One JSON object; why it was not written."""
+    """Write one JSON object.
+
+    Returns:
+        Why it was not written; None: it was.
+    """
     out.write((json.dumps(value) + "\n").encode())
     return out.lost

@@ -1,1 +1,1 @@
-"""`mpca dev`: real daemons to try things out on and to test with, on this machine. No part of a run needs it."""
+"""`mpca dev`: real daemons on this machine, to try mpca on and to test with. No run needs them."""

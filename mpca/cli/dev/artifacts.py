@@ -1,4 +1,4 @@
-"""The jars of Hadoop, fetched once by Maven into the user's cache, and the Java that runs them."""
+"""The jars of Hadoop, which Maven fetches once into the user's cache, and the Java that runs them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from mpca.errors import EnvironmentRefused
 
 __all__ = ["VERSION", "jars", "java_home"]
 
-#: The last of the 3.3 line; a client of Spark 3.5 (3.3.4) talks to it, and so do those of CDP.
+#: The last version of the 3.3 line. Clients of Spark 3.5 (3.3.4) and of CDP talk to it.
 VERSION = "3.3.6"
 _POM = Path(__file__).with_name("hadoop-jars.xml")
 _WRAPPER = Path(__file__).resolve().parents[3] / "jvm" / "mvnw"
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-#: A second binding of slf4j and a second log4j beside Hadoop's own; a database driver of YARN federation.
+#: Not needed: a second binding of slf4j, a second log4j beside Hadoop's own, and a database driver of YARN federation.
 _LEFT_OUT = "slf4j-log4j12,log4j,mssql-jdbc"
 
 
 def jars(say: Callable[[str], None] = lambda text: None) -> Path:
-    """The folder of jars, keyed by version; fetched when it is not there yet.
+    """The folder of jars for this version; they are fetched when it does not exist.
+
+    Args:
+        say: takes a line for the user.
 
     Raises:
-        EnvironmentRefused: no Maven, or it could not fetch them; with the end of its output.
+        EnvironmentRefused: there is no Maven, or it could not fetch them; with the end of its output.
     """
     cache = Path(environment("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpca"
     folder = cache / f"hadoop-{VERSION}"
@@ -49,15 +52,15 @@ def jars(say: Callable[[str], None] = lambda text: None) -> Path:
             tail = "\n".join(done.stdout.splitlines()[-10:])
             raise EnvironmentRefused(f"Maven could not fetch Hadoop {VERSION}: exit code {done.returncode}\n{tail}")
         try:
-            os.rename(f"{work}/jars", folder)  # at once: whoever finds the folder finds all of it
+            os.rename(f"{work}/jars", folder)  # at once: a process that finds the folder finds all of it
         except OSError:
-            if not folder.is_dir():  # unless somebody else was faster
+            if not folder.is_dir():  # else another process was faster
                 raise
     return folder
 
 
 def java_home() -> str:
-    """JAVA_HOME, or where the java of the path lies.
+    """JAVA_HOME, or the home of the java on PATH.
 
     Raises:
         EnvironmentRefused: there is no Java.

@@ -1,8 +1,8 @@
 """The daemons of a small cluster as processes of this machine: their command lines, and finding them again.
 
-A daemon is found by a mark on its command line, which names the cluster's folder and its role, so no pid file can lie.
-They live on when their starter ends. Two workers, each with a loopback address of its own, are two hosts to Hadoop and
-to Spark.
+A daemon is found by a mark on its command line, which names the cluster's folder and the daemon's role, so no pid file can be
+wrong. Daemons live on when their starter ends. Two workers, each with a loopback address of its own, are two hosts to Hadoop
+and Spark.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAINS = {
     "nodemanager": (f"{_HADOOP}.yarn.server.nodemanager.NodeManager", 192),
 }
 _MARK = "-Dmpca.dev.daemon="
-#: The list that Hadoop's own start scripts add on Java 17 since 3.4.2; Java 8 passes over it by the first option.
+#: The options that Hadoop's own start scripts add on Java 17 since 3.4.2. The first one makes Java 8 ignore the others.
 JAVA_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(
@@ -44,7 +44,7 @@ JAVA_OPTIONS = (
             *("java.util", "java.util.concurrent", "java.util.zip", "sun.security.util", "sun.security.x509"),
         )
     ),
-    # Without the second compiler six daemons are up in 12 s instead of 18 and take half the CPU; files pass no slower.
+    # Without the second compiler six daemons are up in 12 s instead of 18 and take half the CPU; files are as fast.
     *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xss512k", "-XX:ReservedCodeCacheSize=64m"),
     "-Djava.net.preferIPv4Stack=true",
 )
@@ -72,22 +72,22 @@ class HadoopSetup:
         return self.folder / "logs"
 
     def log(self, name: str) -> Path:
-        """Where a daemon's output goes."""
+        """The file with a daemon's output."""
         return self.logs / f"{name}.log"
 
     def port(self, name: str, service: str) -> int:
-        """Of one daemon; the second worker's lie one above the first's."""
+        """A port of one daemon; those of the second worker are one higher than the first's."""
         return self.ports[service] + (name[-1] == "2")
 
 
 class Daemons:
-    """Processes of one cluster. Knows nothing of whether they are ready: `readiness.py` asks them."""
+    """Processes of one cluster. `readiness.py` asks whether they are ready."""
 
     def __init__(self, setup: HadoopSetup) -> None:
         self._setup = setup
 
     def format(self) -> None:
-        """Make the name space, if there is none yet."""
+        """Make HDFS's name space, if there is none yet."""
         if (self._setup.data / "namenode" / "current").exists():
             return
         with self._setup.log("namenode").open("ab") as log:
@@ -101,7 +101,7 @@ class Daemons:
             )
 
     def start(self, name: str) -> None:
-        """Start one, in a session of its own and nobody's child."""
+        """Start one daemon, in a session of its own and as no child of this process."""
         role = name.rstrip("12")
         command = self._command(name, role, _MAINS[role][1], *self._own_settings(name, role))
         with self._setup.log(name).open("ab") as log:
@@ -116,10 +116,13 @@ class Daemons:
             )
 
     def tool(self, main: str, *arguments: str) -> str:
-        """Run one of Hadoop's own commands to its end; what it printed.
+        """Run one of Hadoop's own commands to its end.
+
+        Returns:
+            Its output.
 
         Raises:
-            EnvironmentRefused: it failed; with what it said.
+            EnvironmentRefused: it failed; with its output.
         """
         setup = self._setup
         command = [
@@ -132,7 +135,7 @@ class Daemons:
         return done.stdout
 
     def find(self) -> dict[str, psutil.Process]:
-        """Those that live, by name."""
+        """The daemons that live, by name."""
         start = f"{_MARK}{self._setup.folder}#"
         found = {}
         for process in psutil.process_iter():
@@ -167,7 +170,7 @@ class Daemons:
         ]
 
     def _own_settings(self, name: str, role: str) -> list[str]:
-        """What a worker has for itself, before the files."""
+        """Settings of one worker, which win over the files."""
         if role not in ("datanode", "nodemanager"):
             return []
         setup, host, data = self._setup, WORKERS[int(name[-1]) - 1], self._setup.data / name
@@ -196,5 +199,5 @@ class Daemons:
         return [word for key, value in settings.items() for word in ("-D", f"{key}={value}")]
 
     def _environment(self) -> dict[str, str]:
-        """Containers inherit JAVA_HOME and HADOOP_CONF_DIR of their NodeManager."""
+        """Its containers inherit JAVA_HOME and HADOOP_CONF_DIR from a NodeManager."""
         return child_environment(JAVA_HOME=self._setup.java_home, HADOOP_CONF_DIR=str(self._setup.conf))

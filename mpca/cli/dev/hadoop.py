@@ -1,7 +1,7 @@
 """A whole Hadoop on this machine: NameNode, two DataNodes, ResourceManager and two NodeManagers, up and down.
 
-For `mpca dev hadoop` and for the tests that kill its daemons one by one. Each cluster has a folder, which holds all that
-it writes, and a range of ports of its own, kept in ``cluster.json`` there; so several can be up at once.
+`mpca dev hadoop` uses it, and so do tests that kill its daemons one by one. Each cluster has a folder for all that it writes,
+and a range of ports of its own, which ``cluster.json`` in that folder has; so several clusters can be up at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mpca.errors import EnvironmentRefused
 
 __all__ = ["Hadoop", "default_folder"]
 
-#: Ports lie below those that the kernel gives to outgoing connections: one of these could hold a restarted daemon's.
+#: Ports lie below those that the kernel gives to outgoing connections, which could take the port of a daemon that restarts.
 _FIRST_PORT, _LAST_PORT = 18000, 31000
 _RANGE = 2 * len(PORTS)
 _READY_S = 240.0
@@ -38,13 +38,13 @@ _TAIL_LINES = 15
 
 
 def default_folder() -> Path:
-    """Where the cluster of `mpca dev hadoop` lies when nothing is said."""
+    """The folder of the cluster of `mpca dev hadoop`, if none is given."""
     state = environment("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "mpca" / "hadoop"
 
 
 class Hadoop:
-    """One cluster, known by its folder. Not safe for two threads at once."""
+    """One cluster, which its folder names. Not safe for two threads at once."""
 
     def __init__(self, folder: Path, say: Callable[[str], None] = lambda text: None) -> None:
         self.folder = folder.absolute()
@@ -53,10 +53,10 @@ class Hadoop:
     # ---- all of it ----
 
     def up(self) -> None:
-        """Start what does not run, and wait until it works.
+        """Start the daemons that do not run, and wait until all work.
 
         Raises:
-            EnvironmentRefused: no Java, no jars, no ports, or a daemon that does not come up: with the end of its log.
+            EnvironmentRefused: no Java, no jars, no ports, or a daemon that does not come up; with the end of its log.
         """
         began = time.monotonic()
         jars(self._say)
@@ -77,7 +77,7 @@ class Hadoop:
                 self._say(f"{name:16} {note}   {self.log(name)}")
 
     def down(self, keep_data: bool = False) -> None:
-        """End every daemon and container, and remove the folder; with `keep_data`, all but what HDFS and YARN hold."""
+        """End every daemon and container, and remove the folder unless `keep_data`."""
         if not self._state.is_file():
             return
         with self._alone():
@@ -95,7 +95,7 @@ class Hadoop:
         return {name: ("ready" if ready(self.setup, name) else "not ready") if name in running else "down" for name in DAEMONS}
 
     def env(self) -> dict[str, str]:
-        """What a process needs that is to find this cluster.
+        """Environment variables of a process that is to use this cluster.
 
         Raises:
             EnvironmentRefused: it was never up.
@@ -105,22 +105,22 @@ class Hadoop:
             "HADOOP_CONF_DIR": str(setup.conf),
             "YARN_CONF_DIR": str(setup.conf),
             "JAVA_HOME": setup.java_home,
-            # Otherwise drivers and executors bind to the machine's own address, which is not the daemons'.
+            # Otherwise drivers and executors bind to the machine's own address, and the daemons have another.
             "SPARK_LOCAL_IP": LOOPBACK,
         }
 
     # ---- one daemon ----
 
     def kill(self, name: str) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """SIGKILL for one daemon; wait until it is gone."""
         _end([self._process(name)], gently=False)
 
     def stop(self, name: str) -> None:
-        """SIGTERM, and wait until it is gone."""
+        """SIGTERM for one daemon; wait until it is gone."""
         _end([self._process(name)])
 
     def start(self, name: str, wait: bool = True) -> None:
-        """Start one that is not there; with `wait`, until it works."""
+        """Start a daemon that does not run; with `wait`, return when it works."""
         Daemons(self.setup).start(name)
         if wait:
             self._await(name)
@@ -136,7 +136,7 @@ class Hadoop:
     def log(self, name: str) -> Path:
         return self.setup.log(name)
 
-    # ---- what is asked of it ----
+    # ---- questions ----
 
     @property
     def hdfs_url(self) -> str:
@@ -164,10 +164,13 @@ class Hadoop:
         return jmx(self.setup, name)
 
     def admin(self, *arguments: str) -> str:
-        """``hdfs dfsadmin ARGUMENTS``: its output.
+        """Run ``hdfs dfsadmin ARGUMENTS``.
+
+        Returns:
+            Its output.
 
         Raises:
-            EnvironmentRefused: it failed; with what it said.
+            EnvironmentRefused: it failed; with its output.
         """
         return Daemons(self.setup).tool("org.apache.hadoop.hdfs.tools.DFSAdmin", *arguments)
 
@@ -218,7 +221,7 @@ class Hadoop:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """One `up` or `down` of a folder at a time."""
+        """Let only one `up` or `down` of this folder run at a time."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / ".lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -226,7 +229,7 @@ class Hadoop:
 
 
 def _free_range(seed: int) -> int:
-    """The first of `_RANGE` ports that nobody listens on at any of the three addresses."""
+    """The first of `_RANGE` ports in a row on which nothing listens, at all three addresses."""
     ranges = range(_FIRST_PORT, _LAST_PORT - _RANGE, _RANGE)
     for step in range(len(ranges)):
         first = ranges[(seed + step) % len(ranges)]
@@ -246,7 +249,7 @@ def _free(host: str, port: int) -> bool:
 
 
 def _end(processes: list[psutil.Process], gently: bool = True) -> None:
-    """Ask them to end, wait, and kill what is left."""
+    """Ask processes to end, wait, and kill those that are left."""
     if gently:
         _signal(processes, signal.SIGTERM)
         if wait_until(lambda: not any(map(_lives, processes)), _STOP_S):
@@ -262,7 +265,7 @@ def _signal(processes: list[psutil.Process], number: int) -> None:
 
 
 def _lives(process: psutil.Process) -> bool:
-    """A zombie does not: whoever is to collect it may be slow."""
+    """Whether a process lives. A zombie does not: its parent may be slow to collect it."""
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:

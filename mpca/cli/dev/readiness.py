@@ -1,4 +1,4 @@
-"""Whether a daemon does its work, by its own word over HTTP; and the wait for it."""
+"""Asks daemons over HTTP whether they work, and waits until they do."""
 
 from __future__ import annotations
 
@@ -18,13 +18,17 @@ _TIMEOUT_S = 5.0
 
 
 def get_json(url: str) -> Any:
-    """Raises OSError when nobody answers, or with an error."""
+    """Fetch a page.
+
+    Raises:
+        OSError: there is no answer, or an error.
+    """
     with _OPENER.open(urllib.request.Request(url, headers={"Accept": "application/json"}), timeout=_TIMEOUT_S) as answer:
         return json.load(answer)
 
 
 def jmx(setup: HadoopSetup, name: str) -> dict[str, Any]:
-    """One bean of the NameNode, by its name."""
+    """A bean of the NameNode, by its name; empty if there is no such bean."""
     beans = get_json(f"http://{LOOPBACK}:{setup.ports['namenode_http']}/jmx?qry=Hadoop:service=NameNode,name={name}")["beans"]
     return dict(beans[0]) if beans else {}
 
@@ -33,12 +37,16 @@ def ready(setup: HadoopSetup, name: str) -> bool:
     """Whether a daemon works for others: a DataNode is live to the NameNode, a NodeManager is running to the RM."""
     try:
         return _CHECKS[name.rstrip("12")](setup, name)
-    except (OSError, ValueError, KeyError):  # not there, or not all of it
+    except (OSError, ValueError, KeyError):  # there is no answer, or an incomplete one
         return False
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Look again and again, for `timeout_s` seconds; what the last look said."""
+    """Look at a condition again and again, for `timeout_s` seconds at most.
+
+    Returns:
+        Whether it holds.
+    """
     until = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > until:
@@ -67,7 +75,7 @@ def _nodemanager(setup: HadoopSetup, name: str) -> bool:
     nodes = get_json(f"http://{LOOPBACK}:{setup.ports['resourcemanager_http']}/ws/v1/cluster/nodes")["nodes"] or {}
     host = WORKERS[int(name[-1]) - 1]
     listed = any(node["nodeHostName"] == host and node["state"] == "RUNNING" for node in nodes.get("node", []))
-    # The RM believes in a killed one for a while: its own word too.
+    # The ResourceManager lists a killed NodeManager for a while, so ask the NodeManager too.
     mine = get_json(f"http://{host}:{setup.port(name, 'nodemanager_http')}/ws/v1/node/info")
     return listed and mine["nodeInfo"]["nodeHealthy"]
 

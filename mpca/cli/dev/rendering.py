@@ -1,7 +1,7 @@
 """Configuration files of a Hadoop cluster from one set of templates, for daemons on this machine and in containers alike.
 
-Rendered files hold values alone, no ``${...}``: whatever reads them, Java or not, reads the same. What differs between two
-daemons that share a machine is said on their command lines (`daemons.py`).
+Rendered files have only values and no ``${...}``, so that every reader, Java or not, reads the same. Settings that differ
+between two daemons on one machine are on their command lines (`daemons.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 __all__ = ["PORTS", "render"]
 
-#: Hadoop's own ports; those of NodeManagers are fixed, or their containers could not be found again after a restart.
+#: Hadoop's own ports. Those of NodeManagers are fixed, so that a restarted NodeManager finds its containers again.
 PORTS: Mapping[str, int] = {
     "namenode_rpc": 8020,
     "namenode_http": 9870,
@@ -51,15 +51,15 @@ def render(
     """Write the configuration folder that daemons and clients read.
 
     Args:
-        folder: HADOOP_CONF_DIR, made if need be.
+        folder: HADOOP_CONF_DIR; made if it does not exist.
         namenode: host of the NameNode, as clients reach it.
         resourcemanager: host of the ResourceManager.
-        data: where each daemon keeps what it must not lose; its own folder in it.
+        data: a folder in which each daemon has a folder for what it must not lose.
         ports: of every service; the keys of `PORTS`.
-        node_memory_mb: what a NodeManager offers, in MiB.
-        node_vcores: what a NodeManager offers; more than there are cores is fine.
-        node_expiry_s: seconds without a heart-beat after which YARN gives a node up, and what runs there with it. On two
-            busy cores a NodeManager that is started again takes up to half a minute.
+        node_memory_mb: MiB that a NodeManager offers.
+        node_vcores: vcores that a NodeManager offers; they may be more than the machine's cores.
+        node_expiry_s: seconds without a heart-beat after which YARN gives a node up, with all that runs there. On two busy
+            cores a NodeManager that is started again takes up to half a minute.
     """
     values = {
         "namenode": namenode,

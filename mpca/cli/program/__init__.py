@@ -1,1 +1,1 @@
-"""Holds the one file that spark-submit starts. Alone in its folder, since Python puts a program's folder on its path."""
+"""Programs that spark-submit starts. They have a folder of their own, since Python puts a program's folder on its path."""

@@ -1,4 +1,4 @@
-"""Executors and nothing else: what `mpca bench submit` compares the start of a run with. Says when the last one is there."""
+"""Starts executors and nothing else, and says when all are there: `mpca bench submit` compares a run's start with it."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ if __name__ == "__main__":
     if session is None:
         sys.exit("no spark-submit started this process; use mpca bench submit")
     scala, wanted = session.sparkContext._jsc.sc(), int(sys.argv[1])
-    while scala.getExecutorMemoryStatus().size() <= wanted:  # the driver counts too
+    while scala.getExecutorMemoryStatus().size() <= wanted:  # the driver is in the count
         time.sleep(0.02)
     print("executors", json.dumps(ApplicationInfo.of(session).since_submit(time.time())))
     session.stop()

@@ -1,4 +1,4 @@
-"""The driver of a submitted run: what `mpca submit` names as spark-submit's program. The interpreter has mpca installed."""
+"""The driver of a submitted run: `mpca submit` gives this program to spark-submit. The interpreter has mpca installed."""
 
 import sys
 
