@@ -1,6 +1,6 @@
-"""`mpca bench CASE`: the figures of speed, each from one call, as one JSON object with `--json`.
+"""`mpca bench CASE`: measures speed, one case a call; with `--json` it prints one JSON object.
 
-A case is imported only when it is asked for: most of them need Spark or torch, and `mpca --help` should need neither.
+A case is imported only when it is called: most cases need Spark or torch, and `mpca --help` should need neither.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import click
 
 __all__ = ["bench"]
 
-#: Name of a case, which is its module in `cases`: what it says in the list.
+#: Name of a case, which is also its module in `cases`, and its line in the list.
 _CASES = {
     "backup": "Backups to HDFS through the JVM: seconds, and the cycle rate meanwhile.",
     "data": "JPEGs to batches: the stream over decoding alone, and over torchvision's ImageFolder.",

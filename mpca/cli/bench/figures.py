@@ -1,7 +1,8 @@
-"""From marks to figures: the keys that `mpca bench` prints, as pure arithmetic on what driver, plain TCP and switch said.
+"""Computes the figures of `mpca bench exchange` from marks: pure arithmetic on the numbers of driver, plain TCP and switch.
 
-Every figure is a difference between two marks of one run, so no start and no end is in it. b = M/B, with B of one TCP
-stream on the same links; bytes are all that an interface counted, messages of control and headers included.
+Every figure is a difference between two marks of one run, so it has no start and no end of a run in it. b = M/B, where M is the
+model's size and B the rate of one TCP stream on the same links. Bytes are all that an interface counted, with control messages
+and headers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["KEYS", "SKIP_BLOCKING", "SKIP_OVERLAPPED", "SKIP_SMALL", "figures", 
 SKIP_SMALL, SKIP_BLOCKING, SKIP_OVERLAPPED = 30, 1, 3
 #: Shards of the overlapped run.
 SHARDS = 3
-#: What one call tells, whatever the options; null where loopback has no answer.
+#: Keys of every result, whatever the options; null if loopback has no such figure.
 KEYS = (
     "kappa",
     "period_over_b",
@@ -36,8 +37,8 @@ def figures(raw: dict[str, Any], links: dict[str, Any], size_bytes: int) -> dict
     """All figures of one call.
 
     Args:
-        raw: what `exchange_driver` said, by case: marks of its cycles, memory.
-        links: what plain TCP and the switch said; empty on loopback.
+        raw: what `exchange_driver` measured, by case: marks of its cycles, and memory in bytes.
+        links: what plain TCP and the switch measured; empty on loopback.
         size_bytes: M.
     """
     small, blocking, overlapped = (
@@ -84,7 +85,7 @@ def figures(raw: dict[str, Any], links: dict[str, Any], size_bytes: int) -> dict
 
 
 def overlap_share(stages: dict[str, dict[str, float]]) -> float:
-    """How much of the shorter of reduce and broadcast of one cycle lies inside the other, in [0, 1]."""
+    """How much of one cycle's reduce and broadcast overlaps, as a share of the shorter of the two, in [0, 1]."""
     reduce, broadcast = stages.get("reduce"), stages.get("broadcast")
     if reduce is None or broadcast is None:
         return 0.0
@@ -104,7 +105,7 @@ def _idle(marks: list[dict[str, Any]]) -> float:
 
 
 def _stages(marks: list[dict[str, Any]]) -> dict[str, float]:
-    """Median seconds of each stage: which of them a cycle waits for."""
+    """Median seconds of each stage, which show the stage that a cycle waits for."""
     seconds: dict[str, list[float]] = {}
     for mark in marks:
         for name, stage in mark["fields"]["stages"].items():
@@ -113,7 +114,7 @@ def _stages(marks: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def _busy(links: dict[str, Any], marks: list[dict[str, Any]]) -> dict[str, float]:
-    """Share of B that links carried on average while the overlapped run was steady, counted at the switch."""
+    """Average share of B that links carried while the overlapped run was steady, counted at the switch."""
     inside = [one for one in links["ports"] if marks[0]["at"] <= one[0] <= marks[-1]["at"]]
     if len(inside) < 2:
         return {}

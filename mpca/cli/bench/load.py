@@ -1,4 +1,4 @@
-"""What a machine and its processes do while a bench runs, read from /proc: idle share, bytes, memory, CPU seconds."""
+"""Reads the load of a machine and its processes from /proc while a bench runs: idle share, bytes, memory, CPU seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["LEAST_IDLE", "Sampler", "Ticks", "cpu_idle_share", "cpu_ticks", "int
 
 T = TypeVar("T")
 
-#: With less of the CPU idle a bench measures the machine and not the exchange.
+#: When a smaller share of the CPU is idle, a bench measures the machine and not the exchange.
 LEAST_IDLE = 0.20
 
 
@@ -39,14 +39,14 @@ def cpu_idle_share(start: Ticks, end: Ticks) -> float:
 
 
 def invalid_reason(idle: float) -> str:
-    """Empty when the machine had enough CPU left for the figures to mean something."""
+    """Why figures mean nothing when this share of the CPU was idle; empty: they mean something."""
     if idle >= LEAST_IDLE:
         return ""
     return f"CPU idle share {idle:.2f} is below {LEAST_IDLE:.2f}: the machine was the limit, not the exchange"
 
 
 def interface_bytes(name: str) -> tuple[int, int]:
-    """(received, sent) of one interface of this process's network namespace; zeros if there is none of that name."""
+    """(received, sent) of an interface in this process's network namespace; zeros if there is no such interface."""
     with open("/proc/self/net/dev") as file:
         for line in file:
             if line.strip().startswith(f"{name}:"):
@@ -56,7 +56,7 @@ def interface_bytes(name: str) -> tuple[int, int]:
 
 
 def rss_bytes(pids: Iterable[int]) -> int:
-    """Resident memory of these processes together; those that are gone count nothing."""
+    """Resident memory of these processes together; processes that have ended count 0."""
     total = 0
     for pid in pids:
         with suppress(psutil.NoSuchProcess):
@@ -65,7 +65,7 @@ def rss_bytes(pids: Iterable[int]) -> int:
 
 
 class Sampler(Generic[T]):
-    """Calls `read` every `interval_s` in a thread of its own and keeps (monotonic time, value)."""
+    """Calls `read` every `interval_s` seconds in a thread of its own, and keeps (monotonic time, value)."""
 
     def __init__(self, read: Callable[[], T], interval_s: float) -> None:
         self.samples: list[tuple[float, T]] = []

@@ -1,4 +1,4 @@
-"""How a case tells its result: one JSON object, or a table with the goals beside the figures."""
+"""Prints the result of a case: one JSON object, or a table with the goals beside the figures."""
 
 from __future__ import annotations
 

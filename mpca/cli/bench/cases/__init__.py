@@ -1,1 +1,1 @@
-"""One module a case of `mpca bench`, with its click command as `command`."""
+"""The cases of `mpca bench`: one module each, with its click command as `command`."""

@@ -1,9 +1,9 @@
 """`mpca bench backup`: seconds of a backup to HDFS through the driver's JVM, and what it costs the cycles meanwhile.
 
-Two agents on executors of this machine exchange a model of the wanted size, cycle upon cycle; they take half a second for a
-step, as nets of that size do, so that a cycle's length is theirs and not this machine's. In turns within one run the driver
-writes a backup beside and writes none. `cycle_rate_ratio` is of cycles a second during a backup, the copy of the joint model
-before it included, over that without.
+Two agents on executors of this machine exchange a model of the wanted size, cycle after cycle. They take half a second for a
+step, as nets of that size do, so that the agents and not this machine determine the length of a cycle. Within one run, the
+driver in turns writes a backup and writes none. `cycle_rate_ratio` is cycles a second during a backup (with the copy of the
+joint model before it) over cycles a second without.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["command", "cycles_a_second", "measure"]
 
 AGENTS, SHARDS = 2, 3
 STEP_S = 0.5
-#: Cycles before the first window: every shard was exchanged, so the trajectory is as large as it gets.
+#: Cycles before the first window: by then every shard was exchanged, so the trajectory has its full size.
 FIRST_CYCLES = 2 * SHARDS
 LEAST_CYCLES = 6  # of a window
 _100_MIB = 100 << 20
@@ -70,7 +70,7 @@ def measure(to: str = "hdfs:///tmp", size_bytes: int = _100_MIB, turns: int = 4)
     from mpca.storage import Location
 
     location = Location.parse(to) / f"mpca-bench-{os.getpid()}"
-    # Heaps hold the executors' chunks and the driver's pieces; a backup passes in a segment beside them.
+    # Heaps hold the executors' chunks and the driver's pieces; a backup passes through a segment outside the heap.
     heap = (1 << 30) + 4 * size_bytes
     with (
         tempfile.TemporaryDirectory(prefix="mpca-bench-") as folder,
@@ -113,12 +113,12 @@ def measure(to: str = "hdfs:///tmp", size_bytes: int = _100_MIB, turns: int = 4)
 def cycles_a_second(ends: Sequence[float], windows: Sequence[Window]) -> float:
     """Cycles a second over some windows, from whole cycles alone.
 
-    A window is stretched back to the end of the cycle before it, so that what holds up its first cycle counts, and it ends
-    with the last cycle that ended in it.
+    A window is extended back to the end of the cycle before it, so that a delay of its first cycle counts. It ends with the
+    last cycle that ended in it.
 
     Args:
-        ends: when each cycle of the run ended, ascending.
-        windows: their begin and end.
+        ends: when each cycle of the run ended, in seconds, ascending.
+        windows: begin and end of each, in seconds.
 
     Example:
         >>> cycles_a_second([1.0, 2.0, 4.0, 6.0, 8.0], [(2.5, 6.5)])
@@ -165,7 +165,7 @@ def _turns(opened: Opened, writer: BackupWriter, turns: int) -> tuple[list[Windo
         return begin, time.monotonic()
 
     def back_up() -> Window:
-        """One backup after the other, each of a cycle of its own, for as many cycles and until the last is whole."""
+        """Write backups one by one, each of its own cycle, for `LEAST_CYCLES` cycles and until the last backup is whole."""
         begin, beyond, newest = time.monotonic(), len(marks) + LEAST_CYCLES, -1
         while len(marks) < beyond or writer.busy:
             if not writer.busy and runner.machine.cycle > newest:

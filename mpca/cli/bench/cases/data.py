@@ -1,9 +1,9 @@
-"""`mpca bench data`: how fast JPEGs become batches, over what their decoding alone allows, and over torchvision's way.
+"""`mpca bench data`: how fast JPEGs become batches, beside their decoding alone and beside torchvision's loader.
 
-The set is ingested at a shorter edge of 256, as the paper trains; ImageFolder reads the originals, which is what it can
-read. One decoding process fewer than cores, or as many as asked for, on both sides. All arms take turns. A set that takes
-long to make can be made before: its originals by `mpca generate`, its shards by `mpca ingest`. Shards at hdfs://... are
-read as a run reads them, by the JVM of an executor, in whose agent all of it is measured then.
+The data set is ingested at a shorter edge of 256, as the paper trains. ImageFolder reads the originals, the only form that it
+can read. Both sides have one decoding process fewer than cores, or as many as asked for. All arms take turns. A data set that
+takes long to make can be made before: its originals by `mpca generate`, its shards by `mpca ingest`. Shards at hdfs://... are
+read as in a run, by the JVM of an executor; then everything is measured in that executor's agent.
 """
 
 from __future__ import annotations
@@ -110,12 +110,12 @@ def _measure(ingested: str, originals: str, images: int, turns: int, workers: in
 
 
 def _ratio(these: list[float], those: list[float]) -> float:
-    """The median over turns: what disturbs a turn disturbs both halves of it."""
+    """The median over turns: a disturbance of a turn affects both its halves."""
     return statistics.median(one / other for one, other in zip(these, those, strict=True))
 
 
 def _unpack(source: Path, target: Path, images: int) -> None:
-    """So many of the originals as a folder a class, of each class as many."""
+    """So many of the originals, the same number of each class, in one folder a class."""
     from mpca.data.ingest_sources import listing
 
     found = listing(source)

@@ -1,9 +1,9 @@
 """`mpca bench exchange`: the exchange on real executors, beside plain TCP on the same links.
 
-With ``--shape`` there are a Master, K Workers and the driver, each on a node of its own of a `Network`; the executors are
-started first, then the links are limited, then plain TCP is measured, then the engine: 30 KiB for the fixed cost, one
-blocking exchange of the whole model (kappa), and three shards in phases (P/b). Agents are production ones that wait
-instead of computing. Without ``--shape`` the same runs on loopback, which shows that it works and measures nothing.
+With ``--shape`` there are a Master, K Workers and the driver, each on a node of its own of a `Network`. First the executors
+start, then the links are limited, then plain TCP is measured, then the engine: 30 KiB for the fixed cost, one blocking
+exchange of the whole model (kappa), and three shards in phases (P/b). Agents are real agents that wait instead of computing.
+Without ``--shape`` everything runs on loopback, which shows that it works and measures nothing.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def measure(
 
 
 def _shaped(stack: ExitStack, folder: Path, spec: Any, rate: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the driver says on nodes of its own, and what plain TCP and the switch say of the links."""
+    """What the driver measures on nodes of their own, and what plain TCP and the switch measure of the links."""
     workers = [f"w{number}" for number in range(spec.agents)]
     _tell(f"starting a Master and {spec.agents} executors on nodes of their own")
     net = stack.enter_context(Network(["master", "driver", *workers]))
@@ -143,7 +143,7 @@ def _shaped(stack: ExitStack, folder: Path, spec: Any, rate: str) -> tuple[dict[
 
 
 def _tell(text: str) -> None:
-    """What goes on, for whoever waits; stdout is for the result."""
+    """Tell the waiting user what goes on, on stderr: stdout is for the result."""
     click.echo(text, err=True)
 
 
@@ -166,7 +166,11 @@ class _Driver:
         self._ready = True
 
     def play(self, b_s: float | None) -> dict[str, Any]:
-        """Let it measure; what it said of every case, by name."""
+        """Let the driver measure.
+
+        Returns:
+            Its answers by case.
+        """
         self.wait_ready()
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"b_s": b_s}) + "\n")

@@ -1,10 +1,10 @@
 """`mpca bench pause`: what exchanges cost an agent that trains.
 
-Three agents on executors of this machine; agent 0 trains on one thread and a core of its own, the others wait with the
-same model, and everything else keeps off that core. The driver exchanges for a while, cycle upon cycle, and then lets go
-for a while, in turns within one run, so that steps with and without exchanges are of the same process and the same minutes.
-`steps_ratio` is of wall clock, `cpu_steps_ratio` of agent 0's CPU seconds, which a stranger's time slice is no part of.
-Loopback moves bytes far faster than any network, so there are more exchanges for each step than a cluster would have.
+Three agents run on executors of this machine. Agent 0 trains on one thread and a core of its own, the others wait with the same
+model, and everything else keeps off that core. Within one run, the driver in turns exchanges for a while, cycle after cycle,
+and pauses for a while. So steps with and without exchanges come from the same process and the same minutes. `steps_ratio`
+counts wall clock; `cpu_steps_ratio` counts agent 0's CPU seconds, without the time slices of other processes. Loopback moves
+bytes far faster than any network, so there are more exchanges for each step than on a cluster.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ SIZES = {"1MiB": "residual-1M", "7MiB": "residual-7M", "100MiB": "residual-100M"
 DEADLINE_S = 120.0
 LEAST_STEPS = 5  # of a window
 LEAST_WINDOW_S = 4.0
-#: With less of its core to itself, agent 0's steps tell of the machine's other work.
+#: With a smaller share of its core, agent 0's steps measure the machine's other work.
 LEAST_CORE_SHARE = 0.95
-SETTLE_S = 1.0  # a job in flight ends within that time once the driver lets go
+SETTLE_S = 1.0  # a job in flight ends within that time once the driver pauses
 
 
 @click.command()
@@ -86,7 +86,7 @@ def measure(sizes: tuple[str, ...] = (), turns: int = 4) -> dict[str, Any]:
 
 @dataclass
 class _Window:
-    """A stretch of the run with exchanges or without, in wall clock."""
+    """A part of the run with exchanges or without, in wall clock."""
 
     exchanging: bool
     start: float
@@ -98,7 +98,7 @@ class _Window:
 
 @dataclass
 class _Watch:
-    """Steps the run and knows what agent 0 said last."""
+    """Steps the run, and keeps what agent 0 reported last."""
 
     opened: Opened
     progress: AgentProgress | None = None
@@ -116,7 +116,11 @@ class _Watch:
             raise MpcaError(f"bench run failed: {runner.machine.ended.reason}")
 
     def until_steps(self, steps: int) -> float:
-        """Exchange until agent 0 has made so many steps; seconds a step."""
+        """Exchange until agent 0 has made so many steps.
+
+        Returns:
+            Seconds a step.
+        """
         while self.progress is None or self.progress.steps < steps:
             self.turn()
         return self.progress.train_s / self.progress.steps
@@ -191,7 +195,7 @@ def _measure(spark: SparkSession, size: str, turns: int) -> dict[str, Any]:
 def step_times(
     steps: Sequence[tuple[float, float]], windows: Sequence[_Window], exchanging: bool
 ) -> tuple[list[float], list[float]]:
-    """Wall clock and CPU seconds of each step that lies, as a whole, in a window of this sort."""
+    """Wall clock and CPU seconds of each step that lies wholly in a window of this sort."""
     inside = [
         (end[0] - start[0], end[1] - start[1])
         for start, end in pairwise(steps)
@@ -204,7 +208,7 @@ def step_times(
 
 @contextmanager
 def _off_the_training_core() -> Iterator[None]:
-    """This process, and all that it starts meanwhile, leave one core to agent 0."""
+    """Keep this process, and all that it starts in this block, off agent 0's core."""
     before = os.sched_getaffinity(0)
     if len(before) > 1:
         os.sched_setaffinity(0, before - {TRAINING_CORE})

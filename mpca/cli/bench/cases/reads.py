@@ -1,8 +1,8 @@
 """`mpca bench reads`: HDFS through the executor's JVM, as agents read it, over WebHDFS by the hdfs package.
 
-One agent on an executor of this machine reads the same ranges of one file by both ways, in turns; a range is as long as a
-unit of ImageNet's records. `reads_ratio` is of bytes a second. CPU seconds are those of the whole machine, so the work of
-DataNodes counts where they are on it too.
+One agent on an executor of this machine reads the same ranges of one file in both ways, in turns. A range is as long as a unit
+of ImageNet's records. `reads_ratio` compares bytes a second. CPU seconds are those of the whole machine, so the work of
+DataNodes counts if they run on it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def measure(at: str = "hdfs:///tmp", size_bytes: int = 64 << 20, turns: int = 6)
 
 
 def read_both(url: str, web_url: str, size_bytes: int, turns: int) -> dict[str, list[dict[str, float]]]:
-    """In an agent: the whole file in ranges by either way, once unmeasured, and then `turns` times; who begins alternates."""
+    """In an agent: read the whole file in ranges in both ways, once unmeasured, then `turns` times in alternating order."""
     import time
 
     from mpca.data.manifest import store_at

@@ -1,11 +1,12 @@
 """`mpca bench step`: what `attach` adds to a training step between two exchanges.
 
-Three models of one shape in one process, one thread: a plain one, its plain twin, and one that is attached as in an
+Three models of one shape run in one process, on one thread: a plain one, its plain twin, and one that is attached as in an
 agent, with a joint state installed on every shard, so that each step counts, looks at the pipe, and is pulled. They take
-turns, so that what else the machine does falls on all; the twin over the plain one says how much noise was left. Beside
-that the hook itself is timed, by a hook before and one after it: `hook_share` is blind to caches that the hook leaves cold,
-and knows little noise. Times are CPU seconds of this process: nothing here waits, and another's time slice is no cost of ours.
-The executor at the other end of the pipe is this process; it says Begin, offers one joint state, and is silent.
+turns, so that the machine's other work affects all of them; the ratio of the twin to the plain one says how much noise is
+left. The hook itself is timed too, by a hook before and one after it: `hook_share` does not see the caches that the hook
+leaves cold, and has little noise. Times are CPU seconds of this process: nothing here waits, and time slices of other
+processes do not count. This process is also the executor at the other end of the pipe; it says Begin, offers one joint state,
+and is silent.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command", "measure"]
 
-_PIPE_BYTES = 1 << 20  # holds what an agent says in a whole measurement
+_PIPE_BYTES = 1 << 20  # room for all messages of an agent in a measurement
 _VERSION = 50  # of the installed joint state: there is no early schedule
 _ALPHA = 0.05
 _LEAST_BLOCK_S = 0.1  # a block of steps takes at least this long
@@ -50,10 +51,10 @@ def command(shapes: tuple[str, ...], models: tuple[str, ...], batch: int, second
 
 
 def measure(names: tuple[str, ...] = (), seconds: float = 20.0, models: tuple[str, ...] = (), batch: int = 1) -> dict[str, Any]:
-    """The `step` case. `attach_ratio` is the worst of the residual nets; a chain of linear layers is told beside it.
+    """The `step` case. `attach_ratio` is the worst ratio of the residual nets; a chain of linear layers is reported beside it.
 
-    A chain does a hundred times fewer operations for each parameter than any net of the paper, so that the pull, one pass
-    over the parameters, weighs most there.
+    A chain does a hundred times fewer operations for each parameter than any net of the paper, so the pull, one pass over the
+    parameters, weighs most there.
     """
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: one agent, one thread
     from mpca.models import MODELS
@@ -97,7 +98,7 @@ def _measure(shape: Shape, seconds: float) -> dict[str, Any]:
 
         return model, block
 
-    _, attached = trainer(attached=True)  # first: an optimiser that is there before `attach` and not given to it is missed
+    _, attached = trainer(attached=True)  # first: an optimiser that is made before `attach` and not given to it is an error
     model, plain = trainer(attached=False)
     _, twin = trainer(attached=False)
     arms = [plain, twin, attached]
@@ -127,12 +128,12 @@ def _measure(shape: Shape, seconds: float) -> dict[str, Any]:
 
 
 def _ratio(these: list[float], those: list[float]) -> float:
-    """Of the lower quartiles: on a shared machine the upper half of the times is somebody else's work."""
+    """The ratio of lower quartiles: on a shared machine the upper half of the times measures other people's work."""
     return statistics.quantiles(these, n=4)[0] / statistics.quantiles(those, n=4)[0]
 
 
 def _attach(model: Any, optimizer: Any) -> None:
-    """Attach as an agent process does, with ourselves as its executor; returns with a joint state on every shard."""
+    """Attach as an agent process does, with this process as the executor; returns with a joint state on every shard."""
     import mpca
     from mpca.agent.context import AgentContext, current, enter
     from mpca.agent.link import Link
@@ -162,7 +163,7 @@ def _attach(model: Any, optimizer: Any) -> None:
 
 
 def _write_arrival(hello: Hello, shard: int, state: dict[str, np.ndarray]) -> None:
-    """Offer the model's own first values: a pull towards them costs the same and leaves the training what it is."""
+    """Offer the model's own first values: a pull towards them costs the same, and leaves the training what it is."""
     first, last = hello.bounds[shard], hello.bounds[shard + 1]
     flat = np.concatenate([state[name].ravel() for name, *_ in hello.layout])[first:last]
     header = SlotHeader(shard, 2, _VERSION, 0, flat.nbytes, MODES["install"]).pack()

@@ -1,8 +1,8 @@
 """`mpca bench submit`: from spark-submit to a run's first step, over the start of the same executors alone.
 
-On the cluster that HADOOP_CONF_DIR names, in client mode. Both go by the same line, with the same containers, one after the
-other, in turns; only the program differs: a run of the digits, which ends at its first evaluation, and one that looks for
-executors. Both clocks begin where spark-submit does, so what `mpca submit` checks before is in neither.
+It runs on the cluster that HADOOP_CONF_DIR names, in client mode. Both applications use the same line and the same containers,
+one after the other, in turns. Only the program differs: one is a run of the digits, which ends at its first evaluation, the
+other waits for executors. Both clocks begin with spark-submit, so the earlier checks of `mpca submit` are in neither.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def measure(
 
 
 def figures(runs: Sequence[Mapping[str, float]], alone: Sequence[float]) -> dict[str, Any]:
-    """Of what each run says when its stages ended, and of the executors alone; seconds since spark-submit began."""
+    """Figures from the ends of each run's stages and of the start of executors alone, in seconds since spark-submit began."""
     stages: dict[str, list[float]] = {}
     for run in runs:
         for (_, before), (name, end) in pairwise([("", 0.0), *run.items()]):
@@ -157,7 +157,11 @@ def _run(line: _Line, folder: Path, turn: int) -> dict[str, float]:
 
 
 def _finished(words: Sequence[str]) -> str:
-    """Run a line to its end; its stdout."""
+    """Run a line to its end.
+
+    Returns:
+        Its stdout.
+    """
     process = subprocess.Popen(
         words,
         stdin=subprocess.DEVNULL,

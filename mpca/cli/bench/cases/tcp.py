@@ -1,4 +1,4 @@
-"""`mpca bench tcp`: the ceiling alone, without Spark. What is measured is in `net/tcp.py`."""
+"""`mpca bench tcp`: measures the ceiling alone, without Spark. `net/tcp.py` says what that is."""
 
 from __future__ import annotations
 

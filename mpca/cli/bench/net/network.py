@@ -6,12 +6,12 @@
                                            |        |        |              once `shape` was called
     one namespace a node:                eth0     eth0     eth0             10.77.0.1, .2, .3, ...
 
-Nothing of it is reachable from outside, and the outside is not reachable from it: the switch has no way out. What a
-bench needs and a plain veth does not have, each found by measuring: super-packets of at most 16 KiB (those of 64 KiB
-make steps of 17 ms at 30 Mbit/s), cubic said explicitly for every route (the machine's default may be another), and a
-queue of 60 ms (with 400 ms a message of control waits behind bulk, with 20 ms bulk is sent again).
+The network and the outside cannot reach each other: the switch has no way out. Measurements showed what a bench needs and a
+plain veth does not have: super-packets of at most 16 KiB (those of 64 KiB make steps of 17 ms at 30 Mbit/s), cubic as the
+explicit congestion control of every route (the machine's default may be another), and a queue of 60 ms (with 400 ms a control
+message waits behind bulk data, with 20 ms bulk data are sent again).
 
-Not for starting what runs on the nodes; `Network.command` says how a command gets there.
+This file does not start what runs on the nodes; `Network.command` says how a command gets there.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _UNITS = {"k": 1e3, "m": 1e6, "g": 1e9}
 
 
 def parse_rate(text: str) -> float:
-    """Bits a second of a rate in tc's words, such as ``"30mbit"``.
+    """Bits a second of a rate in tc's form, such as ``"30mbit"``.
 
     Raises:
         ValueError: not a number with kbit, mbit or gbit behind it.
@@ -67,7 +67,11 @@ RATE = Parsed("rate", _checked_rate)
 
 
 def check() -> None:
-    """Raises EnvironmentRefused with one sentence when namespaces cannot be made here."""
+    """Check that namespaces can be made here.
+
+    Raises:
+        EnvironmentRefused: they cannot; with one sentence.
+    """
     if os.geteuid() != 0:
         raise EnvironmentRefused("shaped links need root: run the bench as root, or without --shape on loopback")
     for tool in ("ip", "tc"):
@@ -76,7 +80,7 @@ def check() -> None:
 
 
 def sweep() -> list[str]:
-    """Remove what a killed bench left: namespaces whose maker is gone, with the processes in them."""
+    """Remove what killed benches left: namespaces whose maker is gone, with the processes in them."""
     left = []
     for path in sorted(_NETNS.glob(PREFIX + "*")):
         maker = path.name.removeprefix(PREFIX).partition("-")[0]
@@ -119,11 +123,11 @@ class Network:
         return f"{self._own}{node}"
 
     def command(self, node: str, command: Iterable[str]) -> list[str]:
-        """What to execute so that `command` runs on `node`; `ip` becomes the command, so the pid is the command's."""
+        """The command line that runs `command` on `node`. `ip` becomes the command, so the pid is the command's."""
         return ["ip", "netns", "exec", self.namespace(node), *command]
 
     def congestion(self) -> str:
-        """What the kernel says of a node's route: printed next to every figure."""
+        """The congestion control that the kernel reports for a node's route; it is printed next to every figure."""
         routes = _run(["ip", "-n", self.namespace(self.nodes[0]), "route", "show"])
         found = re.search(r"congctl (\S+)", routes)
         return found[1] if found else "unknown"
@@ -142,7 +146,7 @@ class Network:
     # ---- links -----------------------------------------------------------------------------------------------------
 
     def shape(self, rate: str, but: Iterable[str] = ()) -> None:
-        """Limit the links of all nodes but some to `rate`, in both directions."""
+        """Limit the links of all nodes except some to `rate`, in both directions."""
         parse_rate(rate)
         limit = ["root", "tbf", "rate", rate, "burst", BURST, "latency", LATENCY]
         for number, node in enumerate(self.nodes):
@@ -175,7 +179,7 @@ class Network:
             )
 
     def close(self) -> None:
-        """End what runs on the nodes and remove them; safe to call twice."""
+        """End what runs on the nodes and remove the nodes. It is safe to call this twice."""
         _remove([path.name for path in sorted(_NETNS.glob(self._own + "*"))])
 
 
@@ -191,7 +195,7 @@ def _run(command: list[str], text: str = "") -> str:
 
 
 def _remove(namespaces: list[str]) -> None:
-    """A namespace lives as long as a process in it, so those go first."""
+    """Remove a namespace, and first the processes in it, which would keep it alive."""
     deadline = time.monotonic() + 10.0
     for name in namespaces:
         while time.monotonic() < deadline:

@@ -1,6 +1,6 @@
 """Spark's standalone Master and Workers on the nodes of a `Network`, one Worker a node, with room for one executor each.
 
-Not for the application on them: that is `exchange_driver`, on a node of its own.
+The application on them is `exchange_driver`, on a node of its own.
 """
 
 from __future__ import annotations

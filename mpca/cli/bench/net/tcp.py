@@ -1,8 +1,8 @@
 """What plain TCP does on the same links: B of one stream, and the traffic of one cycle without its dependencies.
 
-The second is the ceiling of the exchange: every byte that a cycle must move, all sent at once by sockets that wait for
-nobody. What the engine needs beyond it is the price of its order, its messages and its JVMs; what *it* needs beyond the
-arithmetic is the price of the links. A figure in units of b alone would mix the two.
+That traffic is the ceiling of the exchange: sockets send every byte that a cycle must move, all at once, and wait for nothing.
+The engine's time beyond the ceiling is the price of its order, its messages and its JVMs. The ceiling's time beyond the
+arithmetic is the price of the links. A figure in units of b alone would mix both prices.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["cycle_flows", "cycle_seconds", "measure", "stream_rate"]
 
 PORT = 5001
 NODE = Path(__file__).with_name("tcp_node.py")
-#: A lone stream takes about this long: slow start and the bucket's burst are then below 2 %.
+#: A single stream takes about this long, so that slow start and the bucket's burst are below 2 % of it.
 STREAM_S = 3.0
 
 Flows = Mapping[tuple[str, str], int]  # (from, to) -> bytes
@@ -53,7 +53,7 @@ def stream_rate(net: Network, sender: str, receiver: str) -> float:
 
 
 def cycle_seconds(net: Network, driver: str, agents: Sequence[str], shard_bytes: int) -> float:
-    """From the word to start until the last byte of one cycle has arrived anywhere."""
+    """Seconds from the start signal until the last byte of one cycle has arrived."""
     times = _play(net, cycle_flows(driver, agents, shard_bytes))
     return max(one["ended"] for one in times.values()) - times[""]["began"]
 
@@ -82,7 +82,11 @@ def measure(agents: int, size_bytes: int, rate: str, shards: int = 3, repeats: i
 
 
 def _play(net: Network, flows: Flows) -> dict[str, dict[str, float]]:
-    """Run the flows; when each node had its first and its last byte (monotonic), and under "" when all were told to go."""
+    """Run the flows.
+
+    Returns:
+        When each node had its first and its last byte (monotonic seconds), and under "" when all were told to start.
+    """
     names = sorted({name for pair in flows for name in pair})
     nodes = {}
     try:
@@ -114,7 +118,7 @@ def _play(net: Network, flows: Flows) -> dict[str, dict[str, float]]:
 
 
 def _step(nodes: Mapping[str, subprocess.Popen[str]], hear: str, tell: str, seconds: float) -> None:
-    """Every node says its word; then all are told theirs."""
+    """Wait for the word of every node, then tell all of them the next one."""
     for name, node in nodes.items():
         word = _hear(name, node, seconds)
         if word != hear:

@@ -7,7 +7,7 @@ Words on stdin and stdout keep the nodes in step::
     node   -> "connected"                        bench  -> "go"
     node   -> {"began": s, "ended": s}           (monotonic seconds, which all processes of one machine share)
 
-Streams have a thread each; a stream that is received says first, in a line, who sends it.
+Each stream has a thread. The first line of a received stream names its sender.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def send(connection: socket.socket, size: int) -> None:
 
 
 class Receiver(threading.Thread):
-    """Reads one stream to its end and remembers when its first and its last byte came."""
+    """Reads one stream to its end, and keeps the times of its first and its last byte."""
 
     def __init__(self, connection: socket.socket, expected: dict[str, int]) -> None:
         super().__init__(daemon=True)

@@ -1,1 +1,1 @@
-"""What benches run: the engine as production starts it, and train functions that wait or compute."""
+"""What benches run: the real engine, and train functions that wait or compute."""

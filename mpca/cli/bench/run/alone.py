@@ -14,7 +14,7 @@ from mpca.errors import MpcaError
 
 __all__ = ["in_agent"]
 
-#: One agent that trains with nobody. Its run is a good one when it has committed a cycle, which comes after the function.
+#: One agent that trains alone. Its run ends well once a cycle was committed, and that comes after the function.
 _ALONE = (
     "cluster.agents=1",
     "method.name=single",

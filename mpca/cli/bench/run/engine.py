@@ -1,7 +1,7 @@
-"""One run of the engine for a bench: the runner, the machine and the cluster of production, with no evaluator or folder.
+"""One run of the engine for a bench: the real runner, machine and cluster, without evaluator and folder.
 
-What a bench wants beside the cycles' records is read at the moment each cycle is written: bytes of the driver's link and
-idle CPU, so that every figure is a difference between two cycles and no start or end is in it.
+When the record of a cycle is written, a bench also reads the bytes of the driver's link and the idle CPU. So every figure is a
+difference between two cycles, without the start and the end of the run.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Mark:
-    """The moment a cycle was written."""
+    """The moment at which a cycle's record was written."""
 
     cycle: int
     at: float  # monotonic seconds
@@ -69,7 +69,7 @@ class Mark:
 
 @dataclass
 class Marks:
-    """A sink of records that keeps a mark of every cycle, and hands all on to another sink if there is one."""
+    """A sink of records that keeps a mark of every cycle, and passes records on to another sink if there is one."""
 
     interface: str
     beyond: Sink | None = None
@@ -96,10 +96,10 @@ class Opened:
     marks: Marks
 
     def finish(self) -> list[Mark]:
-        """To the end of the run.
+        """Run it to its end.
 
         Raises:
-            MpcaError: it failed, or an agent was lost or late: what fewer agents do is no figure.
+            MpcaError: it failed, or an agent was lost or late: a figure needs all agents.
         """
         machine = self.runner.machine
         while machine.ended is None:

@@ -1,7 +1,8 @@
 """The driver of `bench exchange`, a process of its own since it runs on a node of its own: ``python -m ... SPEC``.
 
-SPEC is JSON, the fields of `Spec`. What it says are lines of JSON on stdout: ``{"ready": true}`` when every executor is
-there, then, told ``{"b_s": seconds or null}`` on stdin, one line a case, of which the figures are made elsewhere.
+SPEC is JSON with the fields of `Spec`. The driver prints lines of JSON on stdout: ``{"ready": true}`` when every executor is
+there; then it reads ``{"b_s": seconds or null}`` from stdin, and prints one line a case. `figures.py` makes figures of these
+lines.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SMALL_BYTES", "Spec", "main", "open_session", "say"]
 
-#: A model whose bytes take no time: what is left of a cycle is its fixed cost.
+#: A model whose bytes take no time: a cycle then takes only its fixed cost.
 SMALL_BYTES = 30 << 10
 SMALL_CYCLES = 300
 EXECUTORS_S = 240.0
@@ -56,7 +57,7 @@ class Spec:
     encrypt: bool = False  # spark.network.crypto.enabled
 
     def cases(self, deadline_s: float) -> list[Case]:
-        """The small one first: it warms the JVMs, and what it leaves is the start that memory is compared with."""
+        """The small case comes first: it warms the JVMs up, and memory is compared with what it leaves."""
 
         def case(name: str, size: int, shards: int, phases: int, cycles: int) -> Case:
             return Case(name, self.agents, shards, phases, cycles, wait, (size,), self.reducer, self.broadcast, deadline_s)
@@ -70,7 +71,7 @@ class Spec:
 
 @contextmanager
 def open_session(spec: Spec) -> Iterator[SparkSession]:
-    """A session on the daemons of a network, or on this machine; it begins when every executor is there."""
+    """A session on the daemons of a network, or on this machine. The block begins when every executor is there."""
     conf = {"spark.network.crypto.enabled": str(spec.encrypt).lower()}
     if spec.secret:
         conf |= {"spark.authenticate": "true", "spark.authenticate.secret": Path(spec.secret).read_text()}

@@ -10,12 +10,16 @@ from mpca.cli.bench.run.waiting import STEP_S
 
 __all__ = ["TRAINING_CORE", "train_one"]
 
-#: Everything else of a bench keeps off this core: on a GPU node, too, the exchange does not take the trainer's.
+#: Everything else of a bench keeps off this core. On a GPU node, too, the exchange does not take the trainer's core.
 TRAINING_CORE = 0
 
 
 def train_one(shape_name: str) -> list[tuple[float, float]]:
-    """Train (agent 0) or wait (the others) until the run ends; at the end of every step: wall clock, CPU seconds so far."""
+    """Train (agent 0) or wait (the others) until the run ends.
+
+    Returns:
+        Wall clock and CPU seconds so far at the end of every step.
+    """
     from mpca.models.bench import SHAPES
     from mpca.models.training import create_optimizer, train_step
 

@@ -1,4 +1,4 @@
-"""A train function that waits instead of computing: a production agent with a model of a wanted size and no gradients."""
+"""A train function that waits instead of computing: a real agent with a model of a wanted size and no gradients."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import mpca
 
 __all__ = ["STEP_S", "wait"]
 
-#: Short enough that a snapshot is not waited for, long enough that eight agents leave the CPU alone.
+#: So short that no snapshot waits for it, and so long that eight agents leave the CPU free.
 STEP_S = 0.02
 
 
 def wait(size_bytes: int, step_s: float = STEP_S) -> list[float]:
-    """Exchange `size_bytes` of parameters until the run ends; returns the wall clock of every step."""
+    """Exchange `size_bytes` of parameters until the run ends.
+
+    Returns:
+        The wall clock of every step.
+    """
     from mpca.models.bench import Weights
     from mpca.models.training import create_optimizer
 
