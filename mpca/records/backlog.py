@@ -20,12 +20,12 @@ from mpca.units import format_size
 __all__ = ["LIMIT_BYTES", "Backlog"]
 
 log = logging.getLogger("mpca.records")
-#: Enough for half a day or more of one cycle in five seconds: a cycle of sixteen agents takes 1.5 kB.
+#: Enough for at least half a day with a cycle every five seconds: the record of a cycle of sixteen agents takes 1.5 kB.
 LIMIT_BYTES = 16 << 20
 
 
 class _Lines(Protocol):
-    """Takes a whole line, or raises OSError and has taken nothing: `lines.LineWriter`."""
+    """Takes a whole line, or raises OSError and takes nothing of it, as `lines.LineWriter` does."""
 
     def append(self, line: bytes) -> None: ...
 
@@ -59,7 +59,11 @@ class Backlog:
         self._drop()
 
     def flush(self) -> bool:
-        """Try to write all waiting records now; returns whether none is left."""
+        """Try to write all waiting records now.
+
+        Returns:
+            Whether none is left.
+        """
         failed, held = self.error, len(self._waiting)
         try:
             if self._gap is not None:

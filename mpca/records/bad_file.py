@@ -1,9 +1,9 @@
 """``bad.jsonl`` of a run folder: each record of the data that agents could not use, once, with its name and the reason.
 
 A line is a JSON object: ``record``, ``reason``, and ``agent`` and ``t`` (seconds) of the first report. The file exists from
-the first bad record on. It is replaced as a whole, so it is small (`LIMIT` names, about 2 MB), and it continues an earlier
-attempt's. Names beyond the limit, and those that an agent found faster than it could report, are counted in a last line
-``{"unnamed": n}``.
+the first bad record on. Every write replaces the whole file, so the file is kept small (`LIMIT` names, about 2 MB). It
+continues the file of an earlier attempt. A last line ``{"unnamed": n}`` counts the names beyond the limit, and those that an
+agent found faster than it could report them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class BadFile:
     """Keeps the whole file in memory, so that a full disk or a removed folder loses nothing: the next write has all names.
 
     Args:
-        path: the file; an earlier attempt's is read.
+        path: the file; the one of an earlier attempt is read.
         limit: most names in the file.
         now: the clock, in seconds, monotonic.
     """
@@ -53,6 +53,7 @@ class BadFile:
 
     @property
     def count(self) -> int:
+        """Number of bad records, with and without a name."""
         return len(self._lines) + self.unnamed
 
     def met(self, t: float, agent: int, incarnation: int, names: Sequence[Sequence[str]], dropped: int) -> None:
@@ -83,10 +84,13 @@ class BadFile:
         return b"".join([*self._lines.values(), *last])
 
     def flush(self, at_once: bool = False) -> bool:
-        """Write the file if names are new, at most once in five seconds; returns whether the file is up to date.
+        """Write the file if names are new, at most once in five seconds.
 
         Args:
             at_once: write now, even if five seconds are not over.
+
+        Returns:
+            Whether the file is up to date.
         """
         if not self._changed:
             return True

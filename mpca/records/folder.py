@@ -30,7 +30,13 @@ class RunFolder:
         return cls(Path(base) / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(wall))}")
 
     def create(self, resume: bool = False) -> bool:
-        """Make the folder, for its owner alone; returns False when it exists already.
+        """Make the folder, for its owner alone.
+
+        Args:
+            resume: whether the folder may exist already.
+
+        Returns:
+            Whether it was made; False: it existed.
 
         Raises:
             ConfigError: the folder exists and this is not a resume, or it cannot be made.

@@ -257,7 +257,7 @@ def from_json(line: Mapping[str, Any]) -> Record:
     for name in _BY_AGENT:
         if isinstance(values.get(name), dict):
             values[name] = {int(agent): value for agent, value in values[name].items()}
-    if isinstance(values.get("stages"), dict):  # a stage that a cycle has not: older versions wrote it as null
+    if isinstance(values.get("stages"), dict):  # older versions wrote null for a stage that the cycle did not have
         values["stages"] = {name: stage for name, stage in values["stages"].items() if stage}
     wrong = misfit(KINDS[kind], values) or (_odd_cycle(values) if kind == CycleRecord.kind else None)
     if wrong:

@@ -58,7 +58,11 @@ class LineWriter:
         self._fd = opener(str(self.path), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def write(self, record: Record) -> None:
-        """Append one record; raises OSError as `append` does."""
+        """Append one record.
+
+        Raises:
+            OSError: as `append`.
+        """
         self.append(line_of(record))
 
     def append(self, line: bytes) -> None:

@@ -1,6 +1,6 @@
-"""Checks values that are read back, and that somebody may have edited, against the field types of a dataclass.
+"""Checks values that are read back from a file, which somebody may have edited, against the field types of a dataclass.
 
-Not for settings (`mpca.checks`): nothing is converted here.
+Settings are checked by `mpca.checks`, which converts them; nothing is converted here.
 """
 
 from __future__ import annotations

@@ -79,7 +79,11 @@ def read_summary(path: str | os.PathLike[str]) -> Summary:
 
 
 def parse_summary(data: bytes | str, path: str | os.PathLike[str]) -> Summary:
-    """Parse a summary; arguments are the file's text, and its path for errors.
+    """Parse a summary.
+
+    Args:
+        data: the file's text.
+        path: the file's name in an error.
 
     Raises:
         ValueError: the text is not a summary.
