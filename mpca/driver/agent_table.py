@@ -55,6 +55,7 @@ class Agent:
 
     @property
     def id(self) -> AgentId:
+        """Its number and its incarnation."""
         return AgentId(self.index, self.incarnation)
 
     @property

@@ -34,9 +34,15 @@ class Machine(Protocol):
         ...
 
     @property
-    def shape(self) -> RunShape: ...
+    def shape(self) -> RunShape:
+        """What does not change during the run."""
+        ...
+
     @property
-    def state(self) -> RunState: ...
+    def state(self) -> RunState:
+        """The state of the run."""
+        ...
+
     @property
     def cycle(self) -> int:
         """The cycle that goes on, or is next."""
@@ -63,7 +69,10 @@ class Machine(Protocol):
         ...
 
     @property
-    def agents_wanted(self) -> int: ...
+    def agents_wanted(self) -> int:
+        """How many agents the run was given."""
+        ...
+
     @property
     def agents_alive(self) -> int:
         """Agents that train, or are about to."""

@@ -81,10 +81,30 @@ class Evaluator(Protocol):
     """A process beside the driver. No call blocks. When the process has died, the next `submit` starts it again."""
 
     @property
-    def busy(self) -> bool: ...
-    def submit(self, cycle: int, joint: JointModel) -> None: ...
-    def poll(self) -> list[Evaluation | EvaluatorDied]: ...
-    def close(self) -> None: ...
+    def busy(self) -> bool:
+        """Whether an evaluation goes on."""
+        ...
+
+    def submit(self, cycle: int, joint: JointModel) -> None:
+        """Evaluate the joint model as it is now.
+
+        Args:
+            cycle: the cycle that goes on, or is next; the result names it.
+            joint: the joint model; its numbers are copied.
+        """
+        ...
+
+    def poll(self) -> list[Evaluation | EvaluatorDied]:
+        """Take the results that have come, and the news that the process has died.
+
+        Raises:
+            AgentFailed: the user's function raised.
+        """
+        ...
+
+    def close(self) -> None:
+        """End the process; safe to call twice."""
+        ...
 
 
 class Runner:

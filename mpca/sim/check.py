@@ -73,7 +73,9 @@ class ClusterHolds(Protocol):
     sums: dict[int, np.ndarray]
 
     @property
-    def nodes(self) -> Mapping[str, ExecutorHolds]: ...
+    def nodes(self) -> Mapping[str, ExecutorHolds]:
+        """The executors by name."""
+        ...
 
 
 class Checker:

@@ -1,4 +1,4 @@
-"""One simulated executor: its registry (`executor.ExecutorState`), the bytes behind that, its agents, its block storage.
+"""One simulated executor: its registry (`executor.ExecutorState`), its snapshots, its agents, its block storage.
 
 In production several threads of the executor do this. The cluster gives the node orders; the node reports to the cluster.
 """
@@ -49,7 +49,7 @@ class Reports(Protocol):
 
 
 class Node:
-    """See the module's text.
+    """See the module's text; `agents.Host` documents what agents say.
 
     Args:
         name: id of the executor.
@@ -163,11 +163,9 @@ class Node:
         self._cluster.hello(self, agent)
 
     def stepped(self, agent: SimAgent, updates: int) -> None:
-        """As `agents.Host.stepped`."""
         self._cluster.watch.stepped(agent.agent, agent.incarnation, updates)
 
     def non_finite_again(self, agent: SimAgent) -> None:
-        """As `agents.Host.non_finite_again`."""
         self._cluster.watch.non_finite_again(agent.agent)
 
     def snapshot(self, agent: SimAgent, one: Publish, data: np.ndarray, start: float, end: float) -> None:
@@ -187,7 +185,6 @@ class Node:
         self._perform(instructions)
 
     def arrival(self, agent: int, shard: int) -> np.ndarray:
-        """As `agents.Host.arrival`."""
         return self._slots[(agent, shard)]
 
     def took(self, agent: SimAgent, one: Take) -> None:
@@ -196,7 +193,6 @@ class Node:
         self.installed(agent, one.shard, one.version)
 
     def installed(self, agent: SimAgent, shard: int, version: int) -> None:
-        """As `agents.Host.installed`."""
         self._perform(self.book.installed(agent.agent, agent.incarnation, shard, version))
 
     def progress(self, agent: SimAgent) -> None:
@@ -210,20 +206,18 @@ class Node:
         return self._cluster.local
 
     def finished(self, agent: SimAgent) -> None:
-        """As `agents.Host.finished`."""
         self._leave(agent)
         self.progress(agent)
         self._cluster.emit(AgentFinished(self.name, agent.agent, agent.incarnation, b""))
 
     def failed(self, agent: SimAgent, error: str, traceback: str) -> None:
-        """As `agents.Host.failed`."""
         self._leave(agent)
         self.progress(agent)
         said = (agent.agent, agent.incarnation, error, traceback)
         self._cluster.emit(AgentFailedEvent(self.name, self.host, *said))
 
     def crash(self, agent: SimAgent) -> None:
-        """As `agents.Host.crash`."""
+        """Its process ends by itself."""
         self._cluster.kill_process(self, agent)
 
     def died(self, agent: SimAgent) -> None:

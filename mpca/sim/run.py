@@ -97,10 +97,12 @@ class Outcome:
 
     @property
     def status(self) -> str:
+        """How the run ended, as in summary.json."""
         return self.end.status
 
     @property
     def reason(self) -> str:
+        """Why it ended."""
         return self.end.reason
 
     @property

@@ -103,7 +103,7 @@ class Hands(Protocol):
 
 
 class ScriptedCluster:
-    """See the module's text.
+    """See the module's text; `driver.cluster.Cluster` documents the port.
 
     Args:
         inner: the cluster that does the work.
@@ -140,7 +140,6 @@ class ScriptedCluster:
     # ---- the port ------------------------------------------------------------------------------------------------------
 
     def start_agent(self, agent: int, incarnation: int, executor: str, spec: AgentSpec) -> None:
-        """As `Cluster.start_agent`."""
         self._inner.start_agent(agent, incarnation, executor, spec)
 
     def submit(self, order: Order) -> None:
@@ -159,23 +158,18 @@ class ScriptedCluster:
         self._inner.submit(order)
 
     def cancel(self, order: int, reason: str) -> None:
-        """As `Cluster.cancel`."""
         self._inner.cancel(order, reason)
 
     def take_sum(self, order: int, length: int) -> np.ndarray:
-        """As `Cluster.take_sum`."""
         return self._inner.take_sum(order, length)
 
     def publish(self, vector: np.ndarray) -> int:
-        """As `Cluster.publish`."""
         return self._inner.publish(vector)
 
     def withdraw(self, broadcast: int) -> None:
-        """As `Cluster.withdraw`."""
         self._inner.withdraw(broadcast)
 
     def rediscover(self, executors: list[str]) -> None:
-        """As `Cluster.rediscover`."""
         self._inner.rediscover(executors)
 
     def poll(self, timeout_s: float) -> list[Any]:
@@ -185,7 +179,6 @@ class ScriptedCluster:
         return heard
 
     def close(self) -> None:
-        """As `Cluster.close`."""
         self._inner.close()
 
     # ---- acts ----------------------------------------------------------------------------------------------------------

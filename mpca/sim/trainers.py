@@ -118,6 +118,7 @@ class IntegerTrainer(_Flat):
         return rounded
 
     def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None:
+        """As `SimTrainer.advance`, in one step: n pulls in a row, then n gradients."""
         x = self.x
         for shard, alpha in pulls:
             target = self._targets.get(shard)
@@ -144,6 +145,7 @@ class LinearTrainer(_Flat):
         return np.array([(agent * 5 + j * 3) % 9 - 4 for j in range(elements)], np.float32)
 
     def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None:
+        """As `SimTrainer.advance`, update by update."""
         for _ in range(updates):
             for shard, alpha in pulls:
                 pull(self.x[self._spans[shard]], self._targets[shard], alpha)
@@ -160,6 +162,7 @@ class QuadraticTrainer(_Flat):
         self._optimum = np.array([agent + j % 3 for j in range(parameters)], np.float32)
 
     def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None:
+        """As `SimTrainer.advance`, update by update."""
         mine = self.x[: self.parameters]
         for _ in range(updates):
             for shard, alpha in pulls:
