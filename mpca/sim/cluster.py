@@ -60,7 +60,7 @@ class _Job:
 
 
 class SimCluster:
-    """See the module's text.
+    """See the module's text; `driver.cluster.Cluster` documents the port.
 
     Args:
         world: virtual time.
@@ -133,13 +133,11 @@ class SimCluster:
             self._fail(job, None, reason)
 
     def take_sum(self, order: int, length: int) -> np.ndarray:
-        """As `Cluster.take_sum`."""
         taken = self.sums.pop(order)
         assert taken.nbytes == length, (taken.nbytes, length)
         return taken
 
     def publish(self, vector: np.ndarray) -> int:
-        """As `Cluster.publish`."""
         number = self._next("broadcast")
         self.broadcasts[number] = vector.copy()
         return number
@@ -160,7 +158,6 @@ class SimCluster:
         return events
 
     def close(self) -> None:
-        """As `Cluster.close`."""
         self._closed = True
         for node in self.nodes.values():
             for agent in list(node.agents.values()):
@@ -374,7 +371,7 @@ class SimCluster:
         self._world.after(base / 2, self.reach, "downloading", cycle)
 
     def _relay(self, names: list[str]) -> None:
-        """Executors fetch pieces from each other, as `Relay` decides. For each owner only the next owner is played."""
+        """Executors fetch pieces from each other. For each owner only the fetch by the next one is played."""
         for owner, name in enumerate(names if len(names) > 1 else ()):
             node = self.nodes.get(name)
             if node is None or node.sends():
@@ -412,7 +409,7 @@ class SimCluster:
         return max(found, key=lambda pair: pair[1].incarnation, default=None)
 
     def kill_agent(self, agent: int) -> bool:
-        """SIGKILL."""
+        """SIGKILL for its process."""
         found = self.process(agent)
         if found is None:
             return False
@@ -493,7 +490,7 @@ class SimCluster:
             agent.continue_process()
 
     def continue_agent(self, agent: int) -> bool:
-        """SIGCONT."""
+        """SIGCONT for its process."""
         found = self.process(agent)
         if found is None or not found[1].stopped:
             return False
