@@ -44,7 +44,7 @@ class _Cases(click.Group):
 
 @click.group(cls=_Cases)
 def bench() -> None:
-    """Measure a part of the engine; the keys and the goals stand in README.md of this folder."""
+    """Measure a part of the engine; the keys and the goals stand in `show.py`."""
     for one in (signal.SIGTERM, signal.SIGHUP):  # so that executors, nodes and files are removed then too
         if signal.getsignal(one) != signal.SIG_IGN:
             signal.signal(one, lambda number, _: sys.exit(128 + number))
