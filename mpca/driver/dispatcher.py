@@ -181,7 +181,7 @@ class OrderDispatcher:
         return self.abandon() if job is not None and job.order == order else None
 
     def abandon(self) -> Order | None:
-        """Take the order in flight, if there is one: nobody waits for its outcome any more."""
+        """Take the order in flight, if there is one: its outcome does not matter any more."""
         job = self.job
         if job is not None:
             self._state = None
@@ -216,7 +216,7 @@ class OrderDispatcher:
             order: the order, which `done` gave.
             now: seconds of the machine; the grace is `LOSS_NEWS_S`.
         """
-        for _, agent, incarnation in order.begin:  # nobody knows whether the agent heard; it may be told twice
+        for _, agent, incarnation in order.begin:  # it is not known whether the agent heard; it may hear twice
             found = self._table.find(AgentId(agent, incarnation))
             if found is not None and found.state == AgentState.BEGUN:
                 self._table.move(found, AgentState.READY, now, "the order that said begin failed")

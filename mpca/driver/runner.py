@@ -466,7 +466,7 @@ class Runner:
         }
 
     def status(self) -> RunStatus:
-        """The run as it is now, for whoever shows it."""
+        """The run as it is now, for a display."""
         stages = {
             RunState.STARTING: "starting",
             RunState.READING: "starting",

@@ -175,7 +175,7 @@ class SimAgent:
         #: The membership that it was told last. A simulated agent reads no data: this is all that it knows of them.
         self.members: dict[str, Any] = {}
 
-    # ---- what befalls the process --------------------------------------------------------------------------------------
+    # ---- what happens to the process -----------------------------------------------------------------------------------
 
     def boot(self) -> None:
         """The user's function has reached `attach`."""

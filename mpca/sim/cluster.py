@@ -3,7 +3,7 @@
 It behaves as Spark and our JVM part do. A job fails at its first failed task, and its other tasks end with it. A lost executor
 takes its agents along without a word from them, and may be replaced. A task may run twice. A holding job may end while the
 agent lives. A broadcast that was withdrawn cannot be downloaded. Methods make faults happen (`kill_agent`, ...), and each
-answers whether it found a process to befall. `reach` is called at each point of the work. Times are seconds of virtual time.
+answers whether the fault could happen. `reach` is called at each point of the work. Times are seconds of virtual time.
 """
 
 from __future__ import annotations

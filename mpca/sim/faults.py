@@ -33,7 +33,7 @@ class Fault:
     """One fault. Times are seconds of virtual time."""
 
     kind: str  # one of KINDS, or "damage": an executor recovers from that later than a random schedule ends
-    agent: int  # whom it befalls, or whose executor
+    agent: int  # to which it happens, or to whose executor
     cycle: int
     point: str  # one of POINTS
     for_s: float = 0.0  # stop_agent: how long

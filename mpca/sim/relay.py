@@ -122,7 +122,7 @@ class Relay:
         return [*self._ask_driver(own), *self._advance(now)]
 
     def arrived(self, piece: int, now: float) -> list[Instruction]:
-        """A piece is here, whoever sent it.
+        """A piece is here, from any sender.
 
         Returns:
             Announce when it completes an own batch, Done when it is the last piece.

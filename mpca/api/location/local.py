@@ -46,7 +46,7 @@ class LocalRunLocation:
 
     @property
     def lost(self) -> BackupError | None:
-        """The error once another driver has taken the folder over, which takes somebody who removes our lock; else None."""
+        """The error once another driver has taken the folder over, after somebody removed our lock; else None."""
         now = time.monotonic()
         if self._lost is None and self._began and now >= self._next_look:
             self._next_look = now + BEAT_S
