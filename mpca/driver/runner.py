@@ -196,6 +196,7 @@ class Runner:
         """One turn of the loop: take events, then do what goes on beside training.
 
         Raises:
+            AgentFailed: the user's evaluation raised.
             EnvironmentRefused: an agent has another Python, torch or mpca than the driver.
         """
         self.step(self.cluster.poll(POLL_S))
@@ -230,7 +231,11 @@ class Runner:
                     queue.extendleft(reversed(list(self._perform[type(instruction)](instruction))))
 
     def beside(self) -> None:
-        """Look at objectives, evaluation, backups and the status line: none of them may ever hold a cycle up."""
+        """Look at objectives, evaluation, backups and the status line: none of them may ever hold a cycle up.
+
+        Raises:
+            AgentFailed: the user's evaluation raised.
+        """
         now = self.clock.now()
         self._collect_evaluations()
         if self.machine.state in (RunState.RUNNING, RunState.PAUSED):
