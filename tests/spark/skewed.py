@@ -26,7 +26,7 @@ from mpca.records import Record, to_json
 from mpca.spark.run.session import session
 
 MIB = 1 << 20
-CYCLES = 64
+CYCLES = 112
 #: Long enough for a busy machine, and shorter than any skew that is tried.
 DEADLINE_S = 20.0
 

@@ -17,8 +17,9 @@ from tests.support.fake_executor import wait_until
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 LIBRARY = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
-#: An hour back by the driver, ten minutes both ways by executors, while the run goes on.
-STEPS = {"8": {"executors": "-600"}, "30": {"driver": "-3600"}, "50": {"executors": "+600", "driver": "-45"}}
+#: An hour back by the driver, ten minutes both ways by executors, while the run goes on. libfaketime looks at its files once a
+#: second, and the end of the run must see the last step.
+STEPS = {"8": {"executors": "-600"}, "20": {"driver": "-3600"}, "32": {"executors": "+600", "driver": "-45"}}
 
 
 #: Sets the clocks, has a process under them, and is killed, as that one is.
