@@ -20,7 +20,7 @@ DOCKER := docker or root
 help:
 	@echo "make setup    .venv with everything in it, and the jar; a JDK too when root on Debian"
 	@echo "make train    train the digits on this machine with four agents; ARGS='--set method.name=sync' changes it"
-	@echo "make test     JUnit, and the tests that need no root, docker or Hadoop: at most fifteen minutes"
+	@echo "make test     JUnit, and the tests that need no root, docker or Hadoop: half an hour on two cores"
 	@echo "make test-hadoop       those with Hadoop's daemons, which are downloaded, and the long ones on Spark"
 	@echo "make test-docker       those that need root: clusters of containers, damaged networks, bare Debians"
 	@echo "make test-docker-full  more of them, which CI leaves out: 20 minutes and 25 GB of disk"
