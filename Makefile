@@ -25,7 +25,7 @@ help:
 	@echo "make test-docker       those that need root: clusters of containers, damaged networks, bare Debians"
 	@echo "make test-docker-full  more of them, which CI leaves out: 20 minutes and 25 GB of disk"
 	@echo "make test-gpu          those of agents on a GPU, which needs one and no \`make setup\`: a few minutes"
-	@echo "make quick    the tests that start no Spark and no Hadoop, under two minutes"
+	@echo "make quick    the tests that start no Spark and no Hadoop, some minutes"
 	@echo "make lint     ruff, mypy, the format of the Java, and the rules of this project"
 	@echo "make clean    remove what was built here (not your runs)"
 
