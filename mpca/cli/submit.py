@@ -15,7 +15,7 @@ from mpca.checks import refuse_password
 from mpca.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mpca.config import Resolved
+    from mpca.config.resolved import Resolved
     from mpca.spark.hdfs.files import ClusterFiles
     from mpca.spark.jvm.hadoop import SparkHome
     from mpca.spark.yarn.client import Yarn
@@ -257,7 +257,7 @@ def _submission(
     py_files: str | None,
     home: SparkHome,
 ) -> Submission:
-    from mpca.config import environment
+    from mpca.environment import environment
     from mpca.spark.yarn.submit import Submission
 
     loopback = environment("SPARK_LOCAL_IP")

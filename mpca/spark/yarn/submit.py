@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mpca.checks import masked
-from mpca.config import SPARK_PREFIX, Resolved
+from mpca.config.resolved import Resolved
+from mpca.config.spark import SPARK_PREFIX
 from mpca.errors import ConfigError, EnvironmentRefused
 from mpca.redaction import MASK, PATTERN, properties, secrets_of
 from mpca.spark.jvm.bridge import JAR

@@ -26,11 +26,11 @@ from mpca.checks import refused
 from mpca.cli.bench.load import cpu_idle_share, cpu_ticks
 from mpca.cli.bench.show import show
 from mpca.cli.options import json_option
-from mpca.config import child_environment, environment
+from mpca.environment import child_environment, environment
 from mpca.errors import MpcaError
 
 if TYPE_CHECKING:
-    from mpca.config import Resolved
+    from mpca.config.resolved import Resolved
 
 __all__ = ["command", "figures", "measure"]
 
