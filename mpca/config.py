@@ -308,7 +308,7 @@ def load(
         method: makes a method of a [method] section: ``mpca.methods.from_dict``.
 
     Raises:
-        ConfigError: with the key, the value, the place and what is allowed; for TOML with line and column.
+        ConfigError: with the key, the value, where it was set and what is allowed; for TOML with line and column.
     """
     given = _Given()
     if path is not None:
@@ -328,12 +328,12 @@ def load(
         _check_spark(spark, session, sections["cluster"])
         rule = _redaction(spark, session)
     except ConfigError as error:
-        place = given.places.get(error.key or "")
-        if place is None:
+        source = given.sources.get(error.key or "")
+        if source is None:
             raise
-        placed = ConfigError(f"{error} (set by {place})")
-        placed.key = error.key
-        raise placed from None
+        told = ConfigError(f"{error} (set by {source})")
+        told.key = error.key
+        raise told from None
     resolved = Resolved(**sections, method=chosen, spark=spark, origins={}, redaction=rule)
     for name, table in resolved.to_dict().items():
         for key in table:
@@ -348,14 +348,14 @@ class _Given:
 
     values: dict[str, dict[str, Any]] = field(default_factory=lambda: {"method": {"name": _DEFAULT_METHOD}})
     origins: dict[str, str] = field(default_factory=dict)
-    places: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
 
-    def put(self, full: str, value: Any, origin: str, place: str) -> None:
+    def put(self, full: str, value: Any, origin: str, source: str) -> None:
         section, dot, key = full.partition(".")
         if section not in _ALL:
-            raise ConfigError(f"unknown section of {full} ({place}): {nearest(section, _ALL)}")
+            raise ConfigError(f"unknown section of {full} ({source}): {nearest(section, _ALL)}")
         if not dot or not key:
-            raise ConfigError(f"{place}: {section} is a section; name one of its keys as {section}.key")
+            raise ConfigError(f"{source}: {section} is a section; name one of its keys as {section}.key")
         if section == "spark":  # [spark] executor.cores and [spark] "spark.executor.cores" are one setting
             key = full = key if key.startswith("spark.") else full
         if full == "method.name" and value != self.values["method"]["name"]:
@@ -363,7 +363,7 @@ class _Given:
         refuse_password(full, value)
         self.values.setdefault(section, {})[key] = value
         self.origins[full] = origin
-        self.places[full] = place
+        self.sources[full] = source
 
 
 def _method_name_first(key: str) -> bool:

@@ -109,8 +109,8 @@ TABLE: tuple[Setting, ...] = (
     Setting(
         "spark.executor.maxNumFailures",
         "1000",
-        "By default the application ends after twice as many lost executors as it has. The engine replaces them, and leaves a "
-        "place alone where agents die again and again.",
+        "By default the application ends after twice as many lost executors as it has. The engine replaces them, and starts "
+        "no more agents on an executor where they die again and again.",
         yarn=True,
         otherwise="warned",
         at_least=True,
