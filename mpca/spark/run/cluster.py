@@ -18,6 +18,7 @@ from mpca.errors import RemoteProtocolError
 from mpca.spark.jvm.bridge import MpcaBridge
 from mpca.spark.jvm.segment import DriverSegment
 from mpca.spark.yarn.client import loss_reason
+from mpca.wire.agent_ref import AgentRef
 from mpca.wire.codec import encode
 from mpca.wire.messages import Hello, Start
 from mpca.wire.orders import Answer, Order, Rediscovered
@@ -72,12 +73,10 @@ class SparkCluster:
             self._segment.close()
             raise
 
-    def start_agent(self, agent: int, incarnation: int, executor: str, spec: AgentSpec) -> None:
-        message = Start(**{**spec.start, "agent": agent, "incarnation": incarnation})
+    def start_agent(self, who: AgentRef, spec: AgentSpec) -> None:
+        message = Start(**{**spec.start, "agent": who.agent, "incarnation": who.incarnation})
         self._bridge.start_agent(
-            agent,
-            incarnation,
-            executor,
+            who,
             command=[spec.python, *self._agent_command],
             env=spec.env,
             start=encode(message)[_FRAME_HEADER:],
