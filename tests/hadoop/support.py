@@ -20,7 +20,7 @@ import psutil
 
 from mpca.api.launch import resolve
 from mpca.cli.dev.hadoop import Hadoop
-from mpca.config import child_environment
+from mpca.environment import child_environment
 from mpca.spark.jvm.hadoop import spark_home
 from mpca.spark.yarn.client import application_ids
 from mpca.spark.yarn.sizing import driver_container, executor_container
