@@ -50,7 +50,7 @@ def mixture_mlp(hidden: int = 64) -> nn.Sequential:
 
 def warped_convnet() -> nn.Sequential:
     """Two convolutions and two linear layers: float32[n, 1, 12, 12] -> logits float32[n, 10]. 9,938 parameters, no buffers."""
-    features = (_conv(1, 8), nn.ReLU(), nn.MaxPool2d(2), _conv(8, 16), nn.ReLU(), nn.MaxPool2d(2))
+    features = (_conv(1, 8), nn.MaxPool2d(2), nn.ReLU(), _conv(8, 16), nn.MaxPool2d(2), nn.ReLU())
     return nn.Sequential(*features, nn.Flatten(), nn.Linear(16 * 3 * 3, 56), nn.ReLU(), nn.Linear(56, 10))
 
 
@@ -60,7 +60,7 @@ def warped_resnet(norm: bool) -> nn.Sequential:
     Args:
         norm: with BatchNorm: 10,970 parameters and 160 numbers in buffers. Without: 10,890 parameters.
     """
-    stem = (_conv(1, 16, norm), *_norm(16, norm), nn.ReLU(), nn.MaxPool2d(2))
+    stem = (_conv(1, 16, norm), *_norm(16, norm), nn.MaxPool2d(2), nn.ReLU())
     return nn.Sequential(
         *stem, Residual(16, norm), nn.MaxPool2d(2), Residual(16, norm), nn.Flatten(), nn.Linear(16 * 3 * 3, 10)
     )
