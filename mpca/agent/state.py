@@ -13,10 +13,9 @@ Every event comes between two batches, so the loop can carry out an instruction 
     CLOSED     the last message was sent
 
 *tau* counts updates since the last snapshot of that shard, even if that snapshot was never used; or since the shard was
-replaced, if that was later, since updates that were discarded must not count. An arrived shard waits for the next exchange or
-is taken at once, by the method's choice. The order at an exchange is snapshot, then install, except for delay-corrected
-methods, where this order would never damp. A method that holds answers a SnapshotRequest only after its tau updates; otherwise
-it would average unequal numbers of steps.
+replaced, if that was later, since updates that were discarded must not count. When an arrived shard is taken, and what it
+does, is the method's choice (`methods.agent_side`). A method that holds answers a SnapshotRequest only after its tau updates;
+otherwise it would average unequal numbers of steps.
 
 An agent that trains gets new parameters ("replace") when some of its own were non-finite. It takes all shards between the same
 two batches, since one update with a non-finite shard would spoil the others again; and its optimiser is reset.
@@ -28,7 +27,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from mpca.agent.events import (
     Attached,
@@ -49,9 +48,10 @@ from mpca.agent.events import (
     TakeMembers,
 )
 from mpca.errors import LocalProtocolError
+from mpca.methods import AgentSide, How, When
 from mpca.wire.messages import ENDED, LEFT, LOOP, OVERRUN, RETURNED, Begin, Install, Members, SnapshotRequest, Stop
 
-__all__ = ["CLOSED", "HOLDING", "LEAVING", "STARTING", "STOPPING", "TRAINING", "WAITING", "AgentMachine", "AgentMethod"]
+__all__ = ["CLOSED", "HOLDING", "LEAVING", "STARTING", "STOPPING", "TRAINING", "WAITING", "AgentMachine"]
 
 _log = logging.getLogger("mpca.agent")
 
@@ -67,32 +67,17 @@ _UPDATES_AFTER_STOP = 1
 _SAY_LEFT_EVERY_S = 0.5
 
 
-class AgentMethod(Protocol):
-    """The agent's part of a method; `methods.base.Method` explains it."""
-
-    @property
-    def arrival(self) -> str: ...
-    @property
-    def install(self) -> str: ...
-    @property
-    def install_first(self) -> bool: ...
-    @property
-    def hold_after(self) -> int: ...
-    def penalty(self, alpha: float, updates: int | None) -> float: ...
-
-
 # Measured on one of two busy cores (Python 3.11): 0.4 us per update, 4.6 us per event where installs and exchanges alternate.
 class AgentMachine:
     """One incarnation of one agent. Its loop owns it, or the simulator's."""
 
     __slots__ = (
-        "_alphas", "_arrived", "_deferred", "_first", "_hold_after", "_install_first", "_left_at", "_local", "_members",
-        "_method", "_on_arrival", "_pending", "_pulled", "_replaces", "_returns", "_said_left", "_since_install", "_stop_at",
-        "_tau_from", "_updates", "agent", "bursting", "incarnation", "installed", "pulls", "shards", "stage", "stage_since",
-        "stop_reason",
+        "_alphas", "_arrived", "_deferred", "_first", "_left_at", "_local", "_members", "_pending", "_returns", "_said_left",
+        "_side", "_since_install", "_stop_at", "_tau_from", "_updates", "agent", "bursting", "incarnation", "installed",
+        "pulls", "shards", "stage", "stage_since", "stop_reason",
     )  # fmt: skip
 
-    def __init__(self, agent: int, incarnation: int, shards: int, method: AgentMethod) -> None:
+    def __init__(self, agent: int, incarnation: int, shards: int, side: AgentSide) -> None:
         self.agent = agent
         self.incarnation = incarnation
         self.shards = shards
@@ -102,15 +87,10 @@ class AgentMachine:
         self.installed = [-1] * shards  # version of each shard's newest installed joint state, -1 before the first
         #: (shard, alpha) of the pulls before the next gradient; shards with alpha 0 are left out.
         self.pulls: tuple[tuple[int, float], ...] = _NOTHING
-        self._method = method
-        self._pulled = method.arrival == "target"
-        self._replaces = method.arrival == "replace"
+        self._side = side
         self._alphas: list[float | None] = [None] * shards  # alphas of the newest installed joint states; None: no pull
         self._first: list[int | None] = [None] * shards  # `_updates` when version 1 was installed; None: a later one came first
         self.bursting = False  # whether pulls change with the next update
-        self._on_arrival = method.install == "arrival"
-        self._install_first = method.install_first
-        self._hold_after = method.hold_after
         self._updates = 0  # optimiser updates of this incarnation
         self._members = 0  # version of the newest membership that it received
         self._tau_from = [0] * shards  # `_updates` when each shard was last published or replaced
@@ -167,12 +147,12 @@ class AgentMachine:
         self._updates += count
         if self.bursting:
             self._pull_anew()
-        if not self._hold_after:
+        if not self._side.hold_after:
             return _NOTHING
         self._since_install += count
-        if self.stage is not TRAINING or self._since_install < self._hold_after:
+        if self.stage is not TRAINING or self._since_install < self._side.hold_after:
             return _NOTHING
-        self._become(HOLDING, now, f"{self._since_install} of {self._hold_after} updates are done")
+        self._become(HOLDING, now, f"{self._since_install} of {self._side.hold_after} updates are done")
         return self._answer_deferred()
 
     def _stop_seen(self, event: StopSeen, now: float) -> tuple[Any, ...]:
@@ -215,7 +195,7 @@ class AgentMachine:
     def _snapshot_request(self, event: SnapshotRequest, now: float) -> tuple[Any, ...]:
         if event.shard >= self.shards:
             return (Publish(event.cycle, event.shard, 0),)
-        if self._hold_after and self.stage is TRAINING:
+        if self._side.hold_after and self.stage is TRAINING:
             self._deferred = event
             return _NOTHING
         return self._exchange(event)
@@ -232,7 +212,7 @@ class AgentMachine:
             freed += self._release_installs()
             self._pending[event.shard] = event
             return (*freed, *self._take_pending()) if len(self._pending) == self.shards else freed
-        if replaces or self._on_arrival or self.stage is HOLDING:
+        if replaces or self._side.when is When.ON_ARRIVAL or self.stage is HOLDING:
             taken = self._take(event)
             self._count_arrival(event.shard, now)
             return (*freed, taken, ResetOptimizer()) if replaces and self._updates else (*freed, taken)
@@ -259,7 +239,7 @@ class AgentMachine:
     def _exchange(self, asked: SnapshotRequest) -> tuple[Any, ...]:
         """Publish one shard and install what waits, in the method's order."""
         # A replacement still lacks shards, which were given up: the shards that came are better than the trained ones.
-        if self._install_first or any(one.mode == "replace" for one in self._pending.values()):
+        if self._side.when is When.BEFORE_SNAPSHOT or any(one.mode == "replace" for one in self._pending.values()):
             taken = self._take_pending()
             return (*taken, self._publish(asked))
         published = self._publish(asked)
@@ -299,13 +279,13 @@ class AgentMachine:
     def _take(self, event: Install) -> Take:
         shard, version, mode = event.shard, event.version, event.mode
         self.installed[shard] = version
-        if mode == "replace" or self._replaces:
+        if mode == "replace" or self._side.how is How.REPLACE:
             self._tau_from[shard] = self._updates
         if version == 1:
             self._first[shard] = self._updates
         elif mode == "replace":
             self._first[shard] = None
-        if self._pulled:
+        if self._side.how is How.PULL:
             # An agent that joins starts at the joint state, without a pull.
             self._alphas[shard] = event.alpha if mode == "install" else None
             self._pull_anew()
@@ -318,7 +298,7 @@ class AgentMachine:
             if alpha is None:
                 continue
             first = self._first[shard]
-            now = self._method.penalty(alpha, None if first is None else self._updates - first)
+            now = self._side.penalty(alpha, None if first is None else self._updates - first)
             self.bursting = self.bursting or now > alpha
             if now:
                 pulls.append((shard, now))
@@ -326,7 +306,7 @@ class AgentMachine:
 
     def _count_arrival(self, shard: int, now: float) -> None:
         """For methods that hold: the next tau updates begin when the last shard of a joint state has come."""
-        if not self._hold_after:
+        if not self._side.hold_after:
             return
         self._arrived |= 1 << shard
         if self._arrived != (1 << self.shards) - 1:

@@ -29,7 +29,7 @@ from mpca.agent.events import (
     TakeMembers,
 )
 from mpca.agent.state import CLOSED, LEAVING, STOPPING, TRAINING, AgentMachine
-from mpca.methods.base import Method
+from mpca.methods import Method, When
 from mpca.sim.clocks import NodeClock
 from mpca.sim.trainers import SimTrainer
 from mpca.sim.world import World
@@ -146,7 +146,7 @@ class SimAgent:
         copy_s: float,
     ) -> None:
         self.agent, self.incarnation, self.pid = agent, incarnation, pid
-        self.machine = AgentMachine(agent, incarnation, method.shards, method)
+        self.machine = AgentMachine(agent, incarnation, method.shards, method.agent_side)
         self.trainer = trainer
         self.behind = _NOTHING_BEHIND
         self._free_at: float | None = None  # when its function is through, once it was told to stop
@@ -164,8 +164,8 @@ class SimAgent:
         self.counted = 0
         self._world, self._node = world, node
         self._step_s, self._copy_s = step_s, copy_s
-        self._steps_to_hold = method.hold_after
-        self._lazy = method.install == "exchange" and not method.hold_after
+        self._steps_to_hold = method.agent_side.hold_after
+        self._lazy = method.agent_side.when is not When.ON_ARRIVAL and not self._steps_to_hold
         self._inbox: list[Any] = []
         self._trained_to = 0.0  # seconds of virtual time: when the batch began that is running now
         self._awake = False  # a look is planned

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 import pytest
 
@@ -28,25 +27,20 @@ from mpca.agent.events import (
 )
 from mpca.agent.state import CLOSED, HOLDING, STOPPING, TRAINING, WAITING, AgentMachine
 from mpca.errors import LocalProtocolError
+from mpca.methods import AgentSide, How, When
 from mpca.wire.codec import FrameReader, encode
 from mpca.wire.messages import Begin, Install, Members, SnapshotRequest, Stop
 
 
-@dataclass(frozen=True)
-class Rules:
-    """A method's agent side, spelled out."""
-
-    arrival: str = "target"
-    install: str = "exchange"
-    install_first: bool = False
-    hold_after: int = 0
+class Side(AgentSide):
+    """An agent's side with a slow early schedule."""
 
     def penalty(self, alpha: float, updates: int | None) -> float:
         return alpha if updates is None else max(alpha, 1 / (2 + updates))
 
 
-def machine(shards: int = 3, started: bool = True, **rules) -> AgentMachine:
-    made = AgentMachine(agent=7, incarnation=1, shards=shards, method=Rules(**rules))
+def machine(shards: int = 3, started: bool = True, **side) -> AgentMachine:
+    made = AgentMachine(agent=7, incarnation=1, shards=shards, side=Side(**side))
     if started:
         run(made, Attached(), Begin())
     return made
@@ -100,18 +94,18 @@ def test_elastic_exchange_is_snapshot_then_install() -> None:
 
 
 def test_delay_corrected_exchange_is_install_then_snapshot() -> None:
-    agent = machine(install_first=True, arrival="correct")
+    agent = machine(how=How.CORRECT, when=When.BEFORE_SNAPSHOT)
     run(agent, Install(0, 1, "install"), STEPPED)
     assert run(agent, SnapshotRequest(3, 0)) == [Take(0, 1, "install"), Publish(3, 0, 1)]
     assert agent.pulls == ()
 
 
 def test_method_may_install_on_arrival() -> None:
-    assert run(machine(install="arrival"), Install(1, 4, "install")) == [Take(1, 4, "install")]
+    assert run(machine(when=When.ON_ARRIVAL), Install(1, 4, "install")) == [Take(1, 4, "install")]
 
 
 def test_pull_is_by_what_came_with_each_shard_and_starts_with_its_first_arrival() -> None:
-    agent = machine(install="arrival")
+    agent = machine(when=When.ON_ARRIVAL)
     assert agent.pulls == ()
     run(agent, Install(2, 5, "install", 0.05), Install(0, 6, "install", 0.06))
     assert agent.pulls == ((0, 0.06), (2, 0.05))
@@ -120,8 +114,8 @@ def test_pull_is_by_what_came_with_each_shard_and_starts_with_its_first_arrival(
 
 
 def test_the_early_schedule_goes_on_with_every_update_since_version_1_of_the_shard() -> None:
-    """These rules pull by 1 / (2 + updates), until that is less than what came with the joint state."""
-    agent = machine(shards=2, install="arrival")
+    """This side pulls by 1 / (2 + updates), until that is less than what came with the joint state."""
+    agent = machine(shards=2, when=When.ON_ARRIVAL)
     run(agent, STEPPED, Install(0, 1, "install", 0.3), Install(1, 2, "install", 0.1))
     seen = [(agent.pulls, agent.bursting)]
     for event in (STEPPED, Install(0, 2, "install", 0.2), STEPPED, STEPPED, STEPPED):
@@ -138,7 +132,7 @@ def test_the_early_schedule_goes_on_with_every_update_since_version_1_of_the_sha
 
 
 def test_joiner_starts_at_the_joint_state_unpulled_and_without_the_early_schedule() -> None:
-    agent = machine(started=False, install="arrival", shards=1)
+    agent = machine(started=False, when=When.ON_ARRIVAL, shards=1)
     run(agent, Attached(), Install(0, 40, "replace"), Begin())
     assert (agent.pulls, agent.installed) == ((), [40])
     run(agent, STEPPED, Install(0, 41, "install", 0.41))
@@ -146,13 +140,13 @@ def test_joiner_starts_at_the_joint_state_unpulled_and_without_the_early_schedul
 
 
 def test_an_agent_that_is_replaced_by_a_later_version_has_no_early_schedule_left() -> None:
-    agent = machine(install="arrival", shards=1)
+    agent = machine(when=When.ON_ARRIVAL, shards=1)
     run(agent, Install(0, 1, "install", 0.1), STEPPED, Install(0, 2, "replace"), Install(0, 3, "install", 0.1))
     assert (agent.pulls, agent.bursting) == (((0, 0.1),), False)
 
 
 def test_older_arrival_is_released_and_not_taken() -> None:
-    agent = machine(install="arrival")
+    agent = machine(when=When.ON_ARRIVAL)
     run(agent, Install(1, 7, "install"))
     assert run(agent, Install(1, 6, "install"), Install(1, 7, "install")) == [
         Release(1, 6, "install"), Release(1, 7, "install"),
@@ -162,7 +156,7 @@ def test_older_arrival_is_released_and_not_taken() -> None:
 
 def test_a_replacement_of_the_version_that_is_installed_is_taken_and_an_arrival_of_it_is_not() -> None:
     """As they come from the pipe: the driver hands the joint model to an agent whose parameters are not finite."""
-    agent = machine(shards=1, install="arrival")
+    agent = machine(shards=1, when=When.ON_ARRIVAL)
     wire = b"".join(encode(Install(0, 4, mode)) for mode in ("install", "install", "replace"))
     first, again, replacement = FrameReader().feed(wire)
     assert run(agent, STEPPED, first) == [Take(0, 4, "install")]
@@ -249,7 +243,7 @@ def test_who_waits_for_the_others_is_replaced_at_once() -> None:
     assert agent.stage == TRAINING
 
 
-HOLDS = {"arrival": "replace", "install": "arrival", "hold_after": 3}
+HOLDS = {"how": How.REPLACE, "when": When.ON_ARRIVAL, "hold_after": 3}
 
 
 def test_method_that_holds_answers_when_its_updates_are_done() -> None:
