@@ -25,7 +25,7 @@ from mpca.agent.events import (
     Take,
     TakeMembers,
 )
-from mpca.agent.state import CLOSED, HOLDING, STOPPING, TRAINING, WAITING, AgentMachine
+from mpca.agent.state import CLOSED, HOLDING, MOVES, STOPPING, TRAINING, WAITING, AgentMachine, State
 from mpca.errors import LocalProtocolError
 from mpca.methods import AgentSide, How, When
 from mpca.wire.codec import FrameReader, encode
@@ -60,9 +60,9 @@ def test_the_newest_membership_counts() -> None:
 def test_attach_says_hello_and_waits() -> None:
     agent = machine(started=False)
     assert run(agent, Attached()) == [SayHello()]
-    assert agent.stage == WAITING
+    assert agent.state == WAITING
     assert run(agent, Begin(), Begin()) == []
-    assert agent.stage == TRAINING
+    assert agent.state == TRAINING
 
 
 def test_x0_is_read_with_tau_0_and_replaced_before_begin() -> None:
@@ -240,7 +240,7 @@ def test_who_waits_for_the_others_is_replaced_at_once() -> None:
     agent = machine(shards=1, **HOLDS)
     run(agent, Stepped(3), SnapshotRequest(0, 0))
     assert run(agent, Install(0, 1, "replace")) == [Take(0, 1, "replace"), ResetOptimizer()]
-    assert agent.stage == TRAINING
+    assert agent.state == TRAINING
 
 
 HOLDS = {"how": How.REPLACE, "when": When.ON_ARRIVAL, "hold_after": 3}
@@ -250,49 +250,49 @@ def test_method_that_holds_answers_when_its_updates_are_done() -> None:
     agent = machine(shards=1, **HOLDS)
     assert run(agent, STEPPED, SnapshotRequest(0, 0), STEPPED) == []
     assert run(agent, STEPPED) == [Publish(0, 0, 3)]
-    assert agent.stage == HOLDING
+    assert agent.state == HOLDING
     assert run(agent, Install(0, 1, "install")) == [Take(0, 1, "install")]
-    assert agent.stage == TRAINING
+    assert agent.state == TRAINING
     assert run(agent, STEPPED, STEPPED, STEPPED) == []
-    assert (agent.stage, run(agent, SnapshotRequest(1, 0))) == (HOLDING, [Publish(1, 0, 3)])
+    assert (agent.state, run(agent, SnapshotRequest(1, 0))) == (HOLDING, [Publish(1, 0, 3)])
 
 
 def test_method_that_holds_goes_on_with_the_last_shard() -> None:
     agent = machine(shards=2, **HOLDS)
     run(agent, STEPPED, STEPPED, STEPPED, SnapshotRequest(0, 0), SnapshotRequest(1, 1), Install(1, 1, "install"))
-    assert agent.stage == HOLDING
+    assert agent.state == HOLDING
     run(agent, Install(0, 1, "install"))
-    assert agent.stage == TRAINING
+    assert agent.state == TRAINING
     run(agent, STEPPED, STEPPED, STEPPED, Install(1, 2, "install"))
-    assert agent.stage == HOLDING, "every joint state has all its shards to come"
+    assert agent.state == HOLDING, "every joint state has all its shards to come"
     run(agent, Install(0, 2, "install"))
-    assert agent.stage == TRAINING
+    assert agent.state == TRAINING
     run(agent, STEPPED, STEPPED, STEPPED, Install(1, 3, "install"))
-    assert agent.stage == HOLDING, "this time too, whichever comes first"
+    assert agent.state == HOLDING, "this time too, whichever comes first"
 
 
 def test_arrival_for_a_late_agent_starts_its_updates_anew() -> None:
     agent = machine(shards=1, **HOLDS)
     run(agent, STEPPED, STEPPED, Install(0, 1, "install"), STEPPED, STEPPED)
-    assert agent.stage == TRAINING
+    assert agent.state == TRAINING
     run(agent, STEPPED)
-    assert agent.stage == HOLDING
+    assert agent.state == HOLDING
 
 
 def test_stop_ends_a_hold_and_answers_what_was_deferred() -> None:
     agent = machine(shards=1, **HOLDS)
     assert run(agent, STEPPED, SnapshotRequest(0, 0), Stop("enough"), Stop("again")) == [Publish(0, 0, 1)]
-    assert (agent.stage, agent.stop_reason) == (STOPPING, "enough")
+    assert (agent.state, agent.stop_reason) == (STOPPING, "enough")
     holding = machine(shards=1, **HOLDS)
     run(holding, Stepped(3), Stop("enough"))
-    assert holding.stage == STOPPING
+    assert holding.state == STOPPING
 
 
 def test_stopping_agent_still_answers() -> None:
     agent = machine()
     run(agent, Stepped(2), Stop("enough"))
     assert run(agent, SnapshotRequest(1, 0), Begin(), STEPPED) == [Publish(1, 0, 2)]
-    assert agent.stage == STOPPING
+    assert agent.state == STOPPING
 
 
 def test_a_function_has_left_its_loop_when_it_knows_of_the_stop_and_goes_on_when_it_makes_updates() -> None:
@@ -341,7 +341,7 @@ def test_last_word_closes_and_what_crosses_it_is_dropped() -> None:
     agent = machine()
     assert run(agent, Raised("ValueError: no", "Traceback")) == [SayFailed("ValueError: no", "Traceback")]
     assert run(agent, SnapshotRequest(1, 0), Install(0, 1, "install"), Stop("x"), LinkLost(), STEPPED) == []
-    assert agent.stage == CLOSED
+    assert agent.state == CLOSED
 
 
 def test_lost_link_ends_the_group() -> None:
@@ -351,17 +351,25 @@ def test_lost_link_ends_the_group() -> None:
 @pytest.mark.parametrize("event", ["a word", Attached()])
 def test_illegal_event_changes_nothing(event) -> None:
     agent = machine()
-    with pytest.raises(LocalProtocolError, match="agent=7, stage=TRAINING"):
+    with pytest.raises(LocalProtocolError, match="agent=7, state=TRAINING"):
         agent.handle(event, 5.0)
-    assert agent.stage == TRAINING
+    assert agent.state == TRAINING
 
 
-def test_stage_changes_are_logged_in_one_line_and_stamped(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_illegal_move_is_a_bug_and_changes_nothing() -> None:
+    agent = machine()
+    with pytest.raises(LocalProtocolError, match="illegal move: agent=7 state TRAINING -> WAITING"):
+        agent._become(WAITING, 5.0, "a bug")
+    assert (agent.state, agent.state_since) == (TRAINING, 1.0)
+    assert set(MOVES) == set(State)
+
+
+def test_moves_are_logged_in_one_line_and_stamped(caplog: pytest.LogCaptureFixture) -> None:
     agent = machine(shards=1, **HOLDS)
     with caplog.at_level(logging.INFO, logger="mpca.agent"):
         agent.handle(Stepped(3), 12.5)
-    assert caplog.messages == ['agent=7 stage TRAINING -> HOLDING reason="3 of 3 updates are done"']
-    assert agent.stage_since == 12.5
+    assert caplog.messages == ['agent=7 state TRAINING -> HOLDING reason="3 of 3 updates are done"']
+    assert agent.state_since == 12.5
 
 
 def test_local_tensors_are_no_exchange_and_a_method_that_holds_answers_for_them_at_once() -> None:
@@ -381,7 +389,7 @@ def test_an_agent_with_local_tensors_ends_when_it_is_told_to_and_is_served_until
     assert run(agent, Returned(b"r")) == [SayProgress(), Publish(0, 0, 2)]
     assert run(agent, SnapshotRequest(-9, 2), SnapshotRequest(1, 1)) == [Publish(-9, 2, 0), Publish(1, 1, 2)]
     assert run(agent, Stop("it was read")) == [SayFinished(b"r")]
-    assert agent.stage == CLOSED
+    assert agent.state == CLOSED
 
 
 def test_an_agent_that_was_told_to_stop_or_has_no_local_tensors_ends_at_once() -> None:
