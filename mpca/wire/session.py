@@ -1,7 +1,7 @@
 """The order of messages on the pipe between an executor and its agent. No bytes, no clock, no I/O.
 
 There are two roles, EXECUTOR and AGENT. Each end keeps one `Session` of its role, which checks every message that the end sends
-or receives. It counts the agent's states from this end's point of view, so the two ends may differ while messages cross:
+or receives. It keeps the agent's state from this end's point of view, so the two ends may differ while messages cross:
 
     STARTING   the process was started; it knows nothing
     LOADING    Start was sent: the user's function runs, `attach` has not been called
