@@ -123,8 +123,9 @@ def _join(context: AgentContext) -> ModelWatch:
         slots=segment.slots,
     )
     watch = ModelWatch(model, context.optimizers, layout)
-    with refused_when_full(layout.device, TorchTrainer.device_bytes(layout, plan, context.method.arrival)):
-        trainer = TorchTrainer(layout, plan, context.method.arrival, context.optimizers)
+    how = context.method.agent_side.how
+    with refused_when_full(layout.device, TorchTrainer.device_bytes(layout, plan, how)):
+        trainer = TorchTrainer(layout, plan, how, context.optimizers)
     segment.lay_initial(trainer.snapshot)
     context.loop.join(trainer, segment, hello)
     # Until here all agents drew equal random numbers, to make the same x_0; from here on each draws its own.

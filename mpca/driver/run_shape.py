@@ -46,9 +46,7 @@ class RunShape:
             shards=method.shards,
             phases=method.phases,
             exchanges=method.exchanges,
-            # an agent must take the answer in at that very exchange: the method says so, or the answer belongs to the
-            # snapshot before it (delay-corrected)
-            waits_for_shard=method.install == "exchange" or method.install_first,
+            waits_for_shard=method.agent_side.waits_for_shard,
             numbers=method.numbers,
             alpha_for=method.alpha_for,
             **rest,

@@ -36,8 +36,7 @@ import numpy as np
 
 from mpca.driver.events import Acknowledged, AgentDied, AgentFinished, AgentHello, OrderDone
 from mpca.driver.joint import JointModel
-from mpca.methods.base import Method
-from mpca.methods.mpca import MPCA
+from mpca.methods import MPCA, How, Method
 from mpca.records import CycleRecord, Record
 from mpca.sim.agents import SimAgent
 from mpca.sim.executor import ExecutorState
@@ -225,8 +224,8 @@ class Checker:
         key = (cycle, frozen.id)
         if key in self._frozen:
             self._broken("I4", f"a second snapshot of {key} was accepted")
-        if 0 < frozen.tau < self._method.hold_after:
-            wanted = self._method.hold_after
+        wanted = self._method.agent_side.hold_after
+        if 0 < frozen.tau < wanted:
             self._broken("I2", f"{key} hands over after {frozen.tau} updates; in step with others it is after {wanted}")
         if frozen.tau != tau:
             self._broken("I2", f"tau of {key}, shard {shard}: said {frozen.tau}, trained {tau}")
@@ -290,7 +289,7 @@ class Checker:
         if version < before or (version == before and mode == "install"):
             self._broken("once", f"{key} takes version {version} after version {before} ({mode})")
         self._taken[key] = version
-        if mode == "replace" or self._method.arrival == "replace":
+        if mode == "replace" or self._method.agent_side.how is How.REPLACE:
             self._updates.pop(key, None)  # the replacement threw these updates away
 
     def record(self, record: Record) -> None:

@@ -152,7 +152,7 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
     watch = Checker(world, seed, method, scenario.agents, scenario.min_agents)
 
     def trainer(agent: int, incarnation: int) -> Any:
-        return TRAINERS[scenario.trainer](bounds, scenario.parameters, method.arrival, agent, incarnation)
+        return TRAINERS[scenario.trainer](bounds, scenario.parameters, method.agent_side.how, agent, incarnation)
 
     cluster = SimCluster(
         world, scenario.costs, method, bounds, scenario.parameters, scenario.agents, scenario.per_executor, trainer, watch

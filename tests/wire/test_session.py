@@ -77,7 +77,7 @@ def test_stop_may_cross_hello() -> None:
 
 
 @pytest.mark.parametrize("role", [EXECUTOR, AGENT])
-def test_every_illegal_move_names_role_stage_and_message_and_changes_nothing(role: str) -> None:
+def test_every_illegal_move_names_role_state_and_message_and_changes_nothing(role: str) -> None:
     for state, legal in TRANSITIONS[role].items():
         for message in MESSAGES:
             if type(message) in legal:

@@ -141,7 +141,7 @@ def _attach(model: Any, optimizer: Any) -> None:
     from mpca.wire.codec import FrameReader, encode
 
     to_agent, from_agent = _pipe(), _pipe()
-    method = MPCA(install="arrival")  # by default an arrival waits for the next exchange, and here there is none
+    method = MPCA(install="arrival")  # here there is no exchange at which a joint state could be applied
     start = Start(0, 0, 1, "bench", 0, method.shards, False, method.to_dict(), "train", b"")
     os.write(to_agent[1], encode(start))
     link = Link(to_agent[0], from_agent[1])
