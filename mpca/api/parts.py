@@ -17,7 +17,6 @@ from mpca import __version__
 from mpca.driver.cluster import AgentSpec
 from mpca.driver.objectives import DumpModel, Goals
 from mpca.driver.run_shape import RunShape
-from mpca.methods import to_dict
 from mpca.records import RunRecord
 
 if TYPE_CHECKING:
@@ -100,12 +99,12 @@ def agent_spec(job: Job, run_name: str, on_yarn: bool) -> AgentSpec:
         "seed": config.run.seed,
         "shards": method.shards,
         "layer_aligned": method.layer_aligned,
-        "method": to_dict(method),
+        "method": method.for_agents(),
         "task": "train",
         "payload": job.payload,
         "device": config.cluster.device,
         "threads": config.cluster.threads,
-        "conf": config.to_dict(),
+        "conf": {"data": config.to_dict()["data"]},
     }
     threads = str(config.cluster.threads)
     environment = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}

@@ -29,6 +29,10 @@ class Method(ABC):
         """``{"name": ..., its numbers}``; `table.from_dict` reads it back as an equal method."""
         return {"name": self.name, **asdict(self)}
 
+    def for_agents(self) -> dict[str, Any]:
+        """As `to_dict`, without alpha: `alpha_for` decides it, and it comes to the agents with every joint state."""
+        return {key: value for key, value in self.to_dict().items() if key != "alpha"}
+
     @property
     def shards(self) -> int:
         """S: the number of the model's shards."""

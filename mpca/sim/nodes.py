@@ -239,7 +239,7 @@ class Node:
             elif kind is Answered:
                 self._answer(one)
             elif kind is Back:
-                self._cluster.emit(AgentBack(self.name, one.agent, one.incarnation))
+                self._cluster.emit(AgentBack(self.name, *one))
             elif kind is Write:
                 self._slots[(one.agent, one.shard)], alpha = one.arrival
                 self.agents[one.agent].receive(Install(one.shard, one.version, one.mode, alpha))

@@ -69,12 +69,12 @@ class Start(Message):
     seed: int
     shards: int
     layer_aligned: bool
-    method: dict[str, Any]  # Method.to_dict(): name and its numbers
+    method: dict[str, Any]  # Method.for_agents(): name and its numbers, but alpha, which comes with every Install
     task: str  # "train"
     payload: bytes  # cloudpickle of (function, args, kwargs)
     device: str = "cpu"  # "cpu", "cuda": the one GPU that the agent sees
     threads: int = 1  # torch.set_num_threads
-    conf: dict[str, Any] = field(default_factory=dict)  # resolved configuration, for mpca.dataset() and built-in trainers
+    conf: dict[str, Any] = field(default_factory=dict)  # what agents read of the configuration: [data], for mpca.dataset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,13 @@ def test_travels_as_a_plain_map(method: Method) -> None:
     assert from_dict({key: str(value) for key, value in values.items()}) == method
 
 
+def test_agents_hear_all_but_alpha_which_comes_with_every_joint_state(method: Method) -> None:
+    told, all_of_it = method.for_agents(), method.to_dict()
+    assert told.keys() == all_of_it.keys() - {"alpha"}
+    assert type(from_dict(json.loads(json.dumps(told)))) is type(method)
+    assert all_of_it | told == all_of_it
+
+
 def test_every_number_says_what_it_means(method: Method) -> None:
     source = inspect.getsource(type(method))
     for one in fields(method):

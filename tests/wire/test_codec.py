@@ -30,7 +30,7 @@ from mpca.wire.messages import (
 )
 
 START = Start(
-    3, 1, 8, "run-1", 7, 3, False, {"name": "mpca", "alpha": 0.05}, "train", b"\x00pickle", "cuda:0", 2, {"a": {"b": 1}}
+    3, 1, 8, "run-1", 7, 3, False, {"name": "mpca", "phases": 3}, "train", b"\x00pickle", "cuda:0", 2, {"a": {"b": 1}}
 )
 HELLO = Hello(
     3, 1, 4711, "3.11.7", "2.15.0", "0.1.0", "ab" * 32, [["w", [2, 3], "parameter", 0], ["m", [], "buffer", 6]],
