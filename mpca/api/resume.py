@@ -82,7 +82,7 @@ def other_model(path: str, theirs: Sequence[Sequence[Any]], mine: Sequence[Seque
                 f"the backup is of another model: path={path}, it has {other[0]} {list(other[1])} where this model has "
                 f"{one[0]} {list(one[1])}"
             )
-    return BackupError(f"the backup is of another model: path={path}, tensors={len(theirs)}, here={len(mine)}")
+    return BackupError(f"the backup is of another model: path={path}, it has {len(theirs)} tensors and this model {len(mine)}")
 
 
 def find_backup(

@@ -66,7 +66,7 @@ def _called(train: TrainFunction | str | Path, args: tuple[Any, ...], kwargs: di
         raise ConfigError(f"no such script: {path}")
     if kwargs:
         raise ConfigError(
-            f"a script takes words, not keywords: {', '.join(kwargs)}; pass them as run(script, '--key', 'value')"
+            f"a script has no keyword arguments: {', '.join(kwargs)}; pass them as texts, run(script, '--key', 'value')"
         )
     return run_script, (str(path), path.read_text(encoding="utf-8"), [str(one) for one in args]), {}
 

@@ -29,7 +29,7 @@ def backup(*rows: list) -> Resumed:
     [
         ([["weight", [2, 3], "parameter", 0]], r"it has weight \[2, 3\] where this model has weight \[6\]"),
         ([["bias", [6], "parameter", 0]], r"it has bias \[6\] where this model has weight \[6\]"),
-        ([["weight", [6], "parameter", 0], ["seen", [0], "buffer", 6]], "tensors=2, here=1"),
+        ([["weight", [6], "parameter", 0], ["seen", [0], "buffer", 6]], "it has 2 tensors and this model 1"),
     ],
 )
 def test_another_model_is_refused_with_the_first_difference(rows: list, words: str) -> None:
