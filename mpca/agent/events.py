@@ -95,7 +95,7 @@ class Take(NamedTuple):
 
 
 class TakeMembers(NamedTuple):
-    """Give the data stream the new membership."""
+    """Give the data stream the new list of readers."""
 
     members: dict[str, Any]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mpca.driver.joint import JointModel
-from mpca.driver.readers import Readers
+from mpca.driver.reader_tracker import ReaderTracker
 from mpca.errors import BackupError
 from mpca.storage import Backups, BackupState, Location, Store
 
@@ -122,4 +122,4 @@ def check_position(state: BackupState) -> None:
     Raises:
         BackupError: it cannot.
     """
-    Readers(1, state.data)
+    ReaderTracker(1, state.data)

@@ -172,7 +172,7 @@ class SimAgent:
         self._told = False  # the driver knows of its first update
         #: The position in its data stream, as in Progress.
         self.position: list[int] = []
-        #: The membership that it was told last. A simulated agent reads no data: this is all that it knows of them.
+        #: The newest list of readers that it was told. A simulated agent reads no data, and only keeps the list.
         self.members: dict[str, Any] = {}
 
     # ---- what happens to the process -----------------------------------------------------------------------------------

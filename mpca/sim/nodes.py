@@ -82,7 +82,7 @@ class Node:
         self.broadcasts.difference_update(broadcasts)
 
     def tell_members(self, agent: int, incarnation: int, version: int, members: dict[str, Any]) -> None:
-        """Send a process the membership of the data's readers."""
+        """Send a process the list of the data's readers."""
         found = self._find(agent, incarnation)
         if found is not None:
             found.receive(Members(version, members))

@@ -103,7 +103,7 @@ class Members(Message):
     """The agents that read the data from now on; the newest version counts. Sent before Begin, and after losses and joins."""
 
     version: int
-    members: dict[str, Any]  # data.plan.Membership.to_dict()
+    members: dict[str, Any]  # data.plan.Readers.to_dict()
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ class MembersOrder:
     """The agents that read the data, for agents that have not received this version."""
 
     version: int
-    members: dict[str, Any]  # data.plan.Membership.to_dict()
+    members: dict[str, Any]  # data.plan.Readers.to_dict()
     agents: list[list[Any]]  # [[executor, agent, incarnation], ...]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mpca.api.resume import Resumed, find_backup
-from mpca.data.plan import Membership
+from mpca.data.plan import Readers
 from mpca.driver.joint import JointModel
 from mpca.errors import BackupError
 from mpca.methods import MPCA
@@ -54,7 +54,7 @@ def test_a_backup_of_the_same_tensors_in_another_memory_order_is_turned() -> Non
 
 
 def position(**changes: object) -> dict[str, object]:
-    return {"members": Membership.of(2).to_dict(), "at": [[0, 1, 5], [1, 1, 4]], "last": 1, **changes}
+    return {"members": Readers.of(2).to_dict(), "at": [[0, 1, 5], [1, 1, 4]], "last": 1, **changes}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def position(**changes: object) -> dict[str, object]:
         position(at="abc"),
         position(at=[[0, 1]]),
         position(members=[]),
-        position(members={**Membership.of(2).to_dict(), "since": None}),
+        position(members={**Readers.of(2).to_dict(), "since": None}),
         position(last=None),
         {"at": []},
     ],

@@ -8,9 +8,9 @@ from typing import Any
 import msgpack
 import pytest
 
-from mpca.data.plan import Loss, Membership
+from mpca.data.plan import Loss, Readers
 from mpca.driver.events import AgentDied, AgentProgress, ExecutorLost, ExecutorReady, OrderFailed
-from mpca.driver.readers import Readers
+from mpca.driver.reader_tracker import ReaderTracker
 from mpca.errors import BackupError
 from mpca.wire.orders import MembersOrder, Order
 from tests.driver.support import Machine, hello, order_of, progress, written
@@ -49,7 +49,7 @@ def test_a_run_without_a_stream_is_told_nothing() -> None:
     out = machine.training()
     machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
     assert cycles(machine, out, 5)[1] == []
-    assert machine.machine.run.readers.position() == {}
+    assert machine.machine.run.reader_tracker.position() == {}
 
 
 def test_with_the_next_order_the_living_hear_of_a_loss_once_and_its_replacement_of_its_first_epoch() -> None:
@@ -57,7 +57,7 @@ def test_with_the_next_order_the_living_hear_of_a_loss_once_and_its_replacement_
     out = reading(machine)
     machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
     out, told = cycles(machine, out, 4)
-    lost = Membership(3, ((0, 0), (1, 0), (2, 0)), (Loss(1, 2, 11, last=3),))
+    lost = Readers(3, ((0, 0), (1, 0), (2, 0)), (Loss(1, 2, 11, last=3),))
     assert told == [MembersOrder(1, lost.to_dict(), [["e0", 0, 0], ["e2", 2, 0]])], "once"
 
     machine.run(hello(1, incarnation=1))
@@ -69,7 +69,7 @@ def test_with_the_next_order_the_living_hear_of_a_loss_once_and_its_replacement_
     everybody = [["e0", 0, 0], ["e1", 1, 1], ["e2", 2, 0]]
     assert told[1:] == [MembersOrder(1, lost.to_dict(), [["e1", 1, 1]]), MembersOrder(2, joined.to_dict(), everybody)]
     begin = [one for one in told if one.version == 2]
-    assert Membership.from_dict(begin[0].members).first(1) == 4, "nobody has begun epoch 4"
+    assert Readers.from_dict(begin[0].members).first(1) == 4, "nobody has begun epoch 4"
 
 
 def test_a_replacement_that_is_lost_before_it_has_heard_of_its_first_epoch_is_lost_all_the_same() -> None:
@@ -79,11 +79,11 @@ def test_a_replacement_that_is_lost_before_it_has_heard_of_its_first_epoch_is_lo
     out, _ = cycles(machine, out, 4)
     machine.run(hello(1, incarnation=1))
     out, _ = cycles(machine, out, 8)
-    assert machine.machine.run.readers.members.first(1) == 4
+    assert machine.machine.run.reader_tracker.readers.first(1) == 4
     machine.run(at(1, 0, 0, 0, incarnation=1))
     machine.run(AgentDied("e1", 1, 1, 102, 137, ""))
     cycles(machine, out, 2)
-    assert machine.machine.run.readers.members.begin(5) == [0, 2]
+    assert machine.machine.run.reader_tracker.readers.begin(5) == [0, 2]
 
 
 def test_agents_hear_where_all_live_before_they_begin_when_the_data_have_places() -> None:
@@ -96,21 +96,21 @@ def test_agents_hear_where_all_live_before_they_begin_when_the_data_have_places(
     first = order_of(out).members
     assert first is not None
     assert first.agents == [["e0", 0, 0], ["e1", 1, 0]]
-    members = Membership.from_dict(first.members)
+    members = Readers.from_dict(first.members)
     assert (members.shard_hosts, members.near(0)) == (hosts, {0: {0}, 1: {1}})
 
     machine.run(machine.done(order_of(out)))
     for agent in range(2):
         out = machine.run(at(agent, 1, 3, 2))
     assert cycles(machine, out, 3)[1] == [], "once"
-    kept = msgpack.unpackb(msgpack.packb(machine.machine.run.readers.position()))
+    kept = msgpack.unpackb(msgpack.packb(machine.machine.run.reader_tracker.position()))
     later = Machine(agents=1, resumed=True, data=kept, shard_hosts=(("host0",), (), ()))
     out = later.started()
     while not order_of(out).begin:
         out = later.cycle(out)
     told = order_of(out).members
     assert told is not None
-    resumed = Membership.from_dict(told.members)
+    resumed = Readers.from_dict(told.members)
     assert (resumed.homes, resumed.shard_hosts) == (((0, 1, "host0"),), (("host0",), (), ()))
     assert resumed.before[0].near(1) == {0: {0}, 1: {1}}
 
@@ -125,10 +125,10 @@ def test_an_agent_that_comes_back_on_another_host_lives_there_from_its_first_epo
     out = machine.run(machine.done(order_of(out)))
     machine.run(replace(hello(1, incarnation=1), executor="e7", host="host7"))
     told: list[MembersOrder] = []
-    while not any(Membership.from_dict(one.members).home(1) == "host7" for one in told):
+    while not any(Readers.from_dict(one.members).home(1) == "host7" for one in told):
         out, more = cycles(machine, out, 1)
         told += more
-    members = Membership.from_dict(told[-1].members)
+    members = Readers.from_dict(told[-1].members)
     assert members.first(1) == 2
     assert (members.home(1, 1), members.home(1, 2)) == ("host1", "host7")
     assert members.near(2) == {0: {0}, 1: {1}}
@@ -144,7 +144,7 @@ def test_an_order_that_failed_tells_again() -> None:
     machine.run(OrderFailed(order.order, "e2", "lost", ["e2"]))
     again = order_of(machine.run(ExecutorLost("e2", "killed")))
     assert again.members is not None
-    assert [loss.agent for loss in Membership.from_dict(again.members.members).losses] == [1, 2]
+    assert [loss.agent for loss in Readers.from_dict(again.members.members).losses] == [1, 2]
     assert again.members.agents == [["e0", 0, 0]]
 
 
@@ -189,7 +189,7 @@ def test_what_lies_behind_everybody_is_forgotten() -> None:
         machine.run(at(agent, 9, 0, 9))
     machine.run(AgentDied("e2", 2, 0, 102, 137, ""))
     _, told = cycles(machine, out, 2)
-    assert Membership.from_dict(told[0].members) == Membership(3, ((0, 0), (2, 0)), (Loss(2, 9, 0, last=9),))
+    assert Readers.from_dict(told[0].members) == Readers(3, ((0, 0), (2, 0)), (Loss(2, 9, 0, last=9),))
 
 
 def test_a_backup_keeps_where_agents_are_and_a_later_attempt_goes_on_from_it() -> None:
@@ -197,7 +197,7 @@ def test_a_backup_keeps_where_agents_are_and_a_later_attempt_goes_on_from_it() -
     out = reading(machine)
     machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
     cycles(machine, out, 2)
-    kept = msgpack.unpackb(msgpack.packb(machine.machine.run.readers.position()))
+    kept = msgpack.unpackb(msgpack.packb(machine.machine.run.reader_tracker.position()))
     assert kept["at"] == [[0, 2, 10], [2, 2, 12]]
 
     later = Machine(agents=2, resumed=True, data=kept)
@@ -205,7 +205,7 @@ def test_a_backup_keeps_where_agents_are_and_a_later_attempt_goes_on_from_it() -
     members = order_of(out).members
     assert members is not None
     assert members.agents == [["e0", 0, 0], ["e1", 1, 0]], "before they begin"
-    found = Membership.from_dict(members.members)
+    found = Readers.from_dict(members.members)
     assert [found.first(agent) for agent in (0, 1)] == [2, 2]
     assert [(loss.agent, loss.epoch, loss.done) for loss in found.before[0].losses] == [(1, 2, 11), (0, 2, 10), (2, 2, 12)]
     assert found.last == 3
@@ -215,14 +215,14 @@ def test_who_has_said_nothing_yet_is_at_the_very_beginning() -> None:
     machine = Machine(agents=2)
     machine.training()
     machine.run(at(0, 0, 4, 0))
-    assert machine.machine.run.readers.position()["at"] == [[0, 0, 4], [1, 0, 0]]
+    assert machine.machine.run.reader_tracker.position()["at"] == [[0, 0, 4], [1, 0, 0]]
 
 
 def test_a_damaged_position_is_refused_by_name() -> None:
     with pytest.raises(BackupError, match="position in the data is damaged: KeyError: 'at'"):
-        Readers(2, {"members": {}})
+        ReaderTracker(2, {"members": {}})
 
 
 def test_an_order_carries_it_packed() -> None:
-    order = Order(1, "r", 0, 0, 1.0, ["e0"], members=MembersOrder(2, Membership.of(1).to_dict(), [["e0", 0, 0]]))
+    order = Order(1, "r", 0, 0, 1.0, ["e0"], members=MembersOrder(2, Readers.of(1).to_dict(), [["e0", 0, 0]]))
     assert msgpack.unpackb(order.pack())["members"]["members"]["since"] == [[0, 0]]
