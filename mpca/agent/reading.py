@@ -32,14 +32,14 @@ class Reading:
         self.stream: Stream | None = None
         self.bad = BadNames()  # bad records of all streams
 
-    def told(self, members: dict[str, Any]) -> None:
+    def told(self, readers: dict[str, Any]) -> None:
         """Take a list of readers that the driver sent.
 
         Raises:
             RemoteProtocolError: it is no list of readers.
         """
         try:
-            self.readers = Readers.from_dict(members)
+            self.readers = Readers.from_dict(readers)
         except (KeyError, TypeError, ValueError) as error:
             raise RemoteProtocolError(f"not a list of readers: {type(error).__name__}: {error}") from error
         if self.stream is not None:

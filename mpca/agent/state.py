@@ -46,10 +46,10 @@ from mpca.agent.events import (
     Stepped,
     StopSeen,
     Take,
-    TakeMembers,
+    TakeReaders,
 )
 from mpca.errors import LocalProtocolError
-from mpca.wire.messages import ENDED, LEFT, LOOP, OVERRUN, RETURNED, Begin, Install, Members, SnapshotRequest, Stop
+from mpca.wire.messages import ENDED, LEFT, LOOP, OVERRUN, RETURNED, Begin, Install, ReadersChanged, SnapshotRequest, Stop
 
 __all__ = ["CLOSED", "HOLDING", "LEAVING", "STARTING", "STOPPING", "TRAINING", "WAITING", "AgentMachine", "AgentMethod"]
 
@@ -86,8 +86,8 @@ class AgentMachine:
     """One incarnation of one agent. Its loop owns it, or the simulator's."""
 
     __slots__ = (
-        "_alphas", "_arrived", "_deferred", "_first", "_hold_after", "_install_first", "_left_at", "_local", "_members",
-        "_method", "_on_arrival", "_pending", "_pulled", "_replaces", "_returns", "_said_left", "_since_install", "_stop_at",
+        "_alphas", "_arrived", "_deferred", "_first", "_hold_after", "_install_first", "_left_at", "_local", "_method",
+        "_on_arrival", "_pending", "_pulled", "_readers", "_replaces", "_returns", "_said_left", "_since_install", "_stop_at",
         "_tau_from", "_updates", "agent", "bursting", "incarnation", "installed", "pulls", "shards", "stage", "stage_since",
         "stop_reason",
     )  # fmt: skip
@@ -112,7 +112,7 @@ class AgentMachine:
         self._install_first = method.install_first
         self._hold_after = method.hold_after
         self._updates = 0  # optimiser updates of this incarnation
-        self._members = 0  # version of the newest membership that it received
+        self._readers = 0  # version of the newest list of readers that it received
         self._tau_from = [0] * shards  # `_updates` when each shard was last published or replaced
         self._since_install = 0  # updates since all shards arrived, for methods that hold
         self._arrived = 0  # bit s: shard s arrived since then
@@ -206,11 +206,11 @@ class AgentMachine:
         # may wait for slots that older arrivals hold.
         return self._release_installs()
 
-    def _told_members(self, event: Members, now: float) -> tuple[Any, ...]:
-        if event.version <= self._members:  # repeated, since the driver submitted an order again
+    def _told_readers(self, event: ReadersChanged, now: float) -> tuple[Any, ...]:
+        if event.version <= self._readers:  # repeated, since the driver submitted an order again
             return _NOTHING
-        self._members = event.version
-        return (TakeMembers(event.members),)
+        self._readers = event.version
+        return (TakeReaders(event.readers),)
 
     def _snapshot_request(self, event: SnapshotRequest, now: float) -> tuple[Any, ...]:
         if event.shard >= self.shards:
@@ -351,6 +351,6 @@ _DECISIONS: dict[type, Callable[[AgentMachine, Any, float], tuple[Any, ...]]] = 
     Begin: AgentMachine._begin,
     SnapshotRequest: AgentMachine._snapshot_request,
     Install: AgentMachine._install,
-    Members: AgentMachine._told_members,
+    ReadersChanged: AgentMachine._told_readers,
     Stop: AgentMachine._stop,
 }

@@ -22,7 +22,7 @@ the new attempt, whatever their number.
 *An agent begins an epoch before it hears of a change*: it changes to the new plan, and skips units that it has read already.
 Other agents may read those units again.
 
-Not for reading, and not for how agents receive the list of readers (`wire.messages.Members`, `driver/reader_tracker.py`).
+Not for reading, and not for how agents receive the list (`wire.messages.ReadersChanged`, `driver/reader_tracker.py`).
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Readers:
         """The list as plain lists, numbers and texts, for a message or a backup."""
         hosts = sorted({host for one in self.shard_hosts for host in one})
         number = {host: index for index, host in enumerate(hosts)}
-        where = {"hosts": hosts, "places": [[number[host] for host in one] for one in self.shard_hosts]}
+        where = {"hosts": hosts, "shard_hosts": [[number[host] for host in one] for one in self.shard_hosts]}
         return {
             "agents": self.agents,
             "since": [list(one) for one in self.since],
@@ -187,7 +187,7 @@ class Readers:
             tuple(Loss(*map(int, one)) for one in value["losses"]),
             tuple(cls.from_dict(one) for one in value["before"]),
             tuple((int(agent), int(epoch), str(host)) for agent, epoch, host in value.get("homes", ())),
-            tuple(tuple(str(hosts[host]) for host in one) for one in value.get("places", ())),
+            tuple(tuple(str(hosts[host]) for host in one) for one in value.get("shard_hosts", ())),
         )
 
     def _lost_between(self, agent: int, since: int, epoch: int) -> bool:

@@ -129,7 +129,7 @@ class OrderDispatcher:
             downloads=self._downloads(draft, living, now),
             reduce=draft.reduce,
             freeze=None if freeze is None else Freeze(freeze[0], freeze[1], [a.key for a in freeze[2]]),
-            members=self._reader_tracker.tell(a for a in living if a.executor in names),
+            readers=self._reader_tracker.tell(a for a in living if a.executor in names),
         )
         self._heard(order)
         self._state = InFlight(order)

@@ -21,7 +21,7 @@ from mpca.driver.agent_table import Agent
 from mpca.driver.events import AgentProgress
 from mpca.driver.states import AgentState
 from mpca.errors import BackupError
-from mpca.wire.orders import MembersOrder, Order
+from mpca.wire.orders import Order, ReadersOrder
 
 __all__ = ["ReaderTracker"]
 
@@ -46,7 +46,7 @@ class ReaderTracker:
         if left:
             try:
                 at = {int(agent): (int(epoch), int(done)) for agent, epoch, done in left["at"]}
-                self.readers = Readers.from_dict(left["members"]).go_on(agents, at, int(left["last"]))
+                self.readers = Readers.from_dict(left["readers"]).go_on(agents, at, int(left["last"]))
             except (KeyError, TypeError, ValueError) as error:
                 raise BackupError(f"the backup's position in the data is damaged: {type(error).__name__}: {error}") from error
         self.readers = replace(self.readers, shard_hosts=tuple(map(tuple, shard_hosts)))
@@ -98,7 +98,7 @@ class ReaderTracker:
             self.readers = self.readers.forget(min((self._where(one)[0] for one in self._taking_part()), default=0))
             self._version += 1
 
-    def tell(self, agents: Iterable[Agent]) -> MembersOrder | None:
+    def tell(self, agents: Iterable[Agent]) -> ReadersOrder | None:
         """What an order brings to those of these agents that have not received the newest list.
 
         Returns:
@@ -107,13 +107,13 @@ class ReaderTracker:
         if not self._reads and not self.readers.shard_hosts:
             return None
         keys = [one.key for one in agents if self._told.get(one.id, 0) < self._version]
-        return MembersOrder(self._version, self.readers.to_dict(), keys) if keys else None
+        return ReadersOrder(self._version, self.readers.to_dict(), keys) if keys else None
 
     def delivered(self, order: Order) -> None:
         """An order has ended well."""
-        if order.members is not None:
-            told = (AgentId(agent, incarnation) for _, agent, incarnation in order.members.agents)
-            self._told.update(dict.fromkeys(told, order.members.version))
+        if order.readers is not None:
+            told = (AgentId(agent, incarnation) for _, agent, incarnation in order.readers.agents)
+            self._told.update(dict.fromkeys(told, order.readers.version))
 
     def take_bytes(self) -> dict[str, int]:
         """Bytes that were read for the agents since the last call, as a `cycle` record says it."""
@@ -126,7 +126,7 @@ class ReaderTracker:
         if not self._reads:
             return {}
         at = [[agent, *self._where(agent)] for agent in sorted(self._taking_part())]
-        return {"members": self.readers.to_dict(), "at": at, "last": self._newest()}
+        return {"readers": self.readers.to_dict(), "at": at, "last": self._newest()}
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 

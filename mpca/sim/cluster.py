@@ -236,10 +236,10 @@ class SimCluster:
                 failed = failed or name
                 continue
             node.forget(order.forget_cycle, order.forget_broadcasts)
-        members = order.members
-        for name, agent, incarnation in members.agents if members is not None else ():
-            if name in self.nodes and members is not None:
-                self.nodes[name].tell_members(agent, incarnation, members.version, members.members)
+        readers = order.readers
+        for name, agent, incarnation in readers.agents if readers is not None else ():
+            if name in self.nodes and readers is not None:
+                self.nodes[name].tell_readers(agent, incarnation, readers.version, readers.readers)
         for name, agent, incarnation in order.begin:
             if name in self.nodes:
                 self.nodes[name].begin(agent, incarnation)

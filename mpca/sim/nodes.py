@@ -17,7 +17,7 @@ from mpca.sim.agents import SimAgent
 from mpca.sim.check import Checker
 from mpca.sim.clocks import NodeClock
 from mpca.sim.executor import Answered, Back, Drop, ExecutorState, Interrupt, Write
-from mpca.wire.messages import Begin, Install, Members, SnapshotRequest, Stop
+from mpca.wire.messages import Begin, Install, ReadersChanged, SnapshotRequest, Stop
 from mpca.wire.orders import Frozen, Late, Rediscovered
 
 __all__ = ["Node", "Reports"]
@@ -81,11 +81,11 @@ class Node:
             del self.blocks[old]
         self.broadcasts.difference_update(broadcasts)
 
-    def tell_members(self, agent: int, incarnation: int, version: int, members: dict[str, Any]) -> None:
+    def tell_readers(self, agent: int, incarnation: int, version: int, readers: dict[str, Any]) -> None:
         """Send a process the list of the data's readers."""
         found = self._find(agent, incarnation)
         if found is not None:
-            found.receive(Members(version, members))
+            found.receive(ReadersChanged(version, readers))
 
     def begin(self, agent: int, incarnation: int) -> None:
         """Tell a process to begin."""

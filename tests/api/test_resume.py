@@ -54,7 +54,7 @@ def test_a_backup_of_the_same_tensors_in_another_memory_order_is_turned() -> Non
 
 
 def position(**changes: object) -> dict[str, object]:
-    return {"members": Readers.of(2).to_dict(), "at": [[0, 1, 5], [1, 1, 4]], "last": 1, **changes}
+    return {"readers": Readers.of(2).to_dict(), "at": [[0, 1, 5], [1, 1, 4]], "last": 1, **changes}
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def position(**changes: object) -> dict[str, object]:
     [
         position(at="abc"),
         position(at=[[0, 1]]),
-        position(members=[]),
-        position(members={**Readers.of(2).to_dict(), "since": None}),
+        position(readers=[]),
+        position(readers={**Readers.of(2).to_dict(), "since": None}),
         position(last=None),
         {"at": []},
     ],

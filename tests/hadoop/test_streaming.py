@@ -61,9 +61,9 @@ def test_every_record_of_an_epoch_is_read_once_though_daemons_die(spark, hadoop:
     moved = [one.bytes for one in told.cycles]
     assert sum(one["data_read"] for one in moved) > 0
     assert sum(one["data_remote"] for one in moved) == told.ended.summary["bytes_data_remote"] == 0, "all of it is on this host"
-    told_first = next(one.members for one in told.run.orders if one.members is not None)
-    members = Readers.from_dict(told_first.members)
-    assert len(members.shard_hosts) == shards
-    assert {host for one in members.shard_hosts for host in one} == set(WORKERS), "blocks are on both, agents on neither"
-    assert members.near(0) == {0: set(), 1: set()}
-    assert all(members.home(agent) for agent in range(2))
+    told_first = next(one.readers for one in told.run.orders if one.readers is not None)
+    readers = Readers.from_dict(told_first.readers)
+    assert len(readers.shard_hosts) == shards
+    assert {host for one in readers.shard_hosts for host in one} == set(WORKERS), "blocks are on both, agents on neither"
+    assert readers.near(0) == {0: set(), 1: set()}
+    assert all(readers.home(agent) for agent in range(2))
