@@ -16,7 +16,7 @@ from mpca.driver.cluster import AgentSpec
 from mpca.driver.events import ClusterEvent
 from mpca.errors import RemoteProtocolError
 from mpca.spark.jvm.bridge import MpcaBridge
-from mpca.spark.jvm.segment import DriverSegment
+from mpca.spark.jvm.driver_segment import DriverSegment
 from mpca.spark.yarn.client import loss_reason
 from mpca.wire.codec import encode
 from mpca.wire.messages import Hello, Start
