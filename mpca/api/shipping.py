@@ -76,7 +76,7 @@ def _name(function: TrainFunction) -> str:
 
 
 def _culprit(function: TrainFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Which of the values that travel with the function cannot be pickled by itself; empty: each of them can."""
+    """Name the first value of the function that cannot be pickled alone; empty: each can."""
     for what, value in _luggage(function, args, kwargs):
         try:
             cloudpickle.dumps(value)

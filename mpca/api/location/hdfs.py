@@ -112,7 +112,7 @@ class HdfsRunLocation:
         records = begin_records(self.folder, config, record, self.folder.path)
         self._stack.callback(records.close)
         self._began = True
-        self._store.delete("summary.json")  # an earlier attempt wrote it, and is not the last one any more
+        self._store.delete("summary.json")  # an earlier attempt wrote it, and this attempt is the last one now
         self._writer = self._mirror.writer = PartWriter(self._store, self.folder.records, term, self._earlier)
         self._mirror.beside = self.folder.bad
         self._put(self.folder.config)
@@ -184,7 +184,7 @@ class HdfsRunLocation:
         self.folder.summary.write_bytes(self._store.read("summary.json"))
         try:
             summary = read_summary(self.folder.summary)
-        except ValueError as error:  # its writer died in the middle: nothing says that this attempt would end in the same way
+        except ValueError as error:  # its writer died while it wrote, so this attempt may end otherwise
             log.warning("the summary of the attempt before is damaged: %s", error)
             return
         finally:
