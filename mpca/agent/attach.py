@@ -212,7 +212,7 @@ def _shard(
     from mpca.data.epochs import Epochs
     from mpca.data.share import Share
 
-    epochs = Epochs(rank(), world_size(), count, None if reads is None else reads.membership)
+    epochs = Epochs(rank(), world_size(), count, None if reads is None else reads.readers)
     torch_data = sys.modules.get("torch.utils.data")  # a program with an IterableDataset has imported this already
     if torch_data is not None and isinstance(dataset, torch_data.IterableDataset):
         from mpca.data.share_iterable import IterableShare
@@ -275,7 +275,9 @@ def dataset(split: str = "train", batch_size: int | None = None) -> Share | Iter
         )
     found = load(section["name"], split, seed, **own_options(section))
     batch_size = batch_size or section.get("batch_size", 32)
-    reads = context.loop.reading if context is not None and split == "train" else None  # only "train" follows the membership
+    reads = (
+        context.loop.reading if context is not None and split == "train" else None
+    )  # only "train" follows changes of readers
     if not hasattr(found, "stream"):
         return _shard(found, batch_size, None, reads, {})
     start = None if context is None else context.start
@@ -287,7 +289,7 @@ def dataset(split: str = "train", batch_size: int | None = None) -> Share | Iter
         stopping=stopping,
         count=samples,
         max_bad_fraction=section.get("max_bad_fraction", 0.0),
-        membership=None if reads is None else reads.membership,
+        readers=None if reads is None else reads.readers,
         **({} if context is None else {"tell_bad": context.loop.reading.bad.add}),
     )
     if reads is not None:

@@ -24,7 +24,7 @@ from mpca.agent.events import (
     SayProgress,
     StopSeen,
     Take,
-    TakeMembers,
+    TakeReaders,
 )
 from mpca.agent.link import Link, LinkClosed
 from mpca.agent.process import end_group
@@ -65,7 +65,7 @@ class AgentLoop:
             Take: self._take,
             Release: self._release,
             ResetOptimizer: self._reset_optimizer,
-            TakeMembers: self._take_members,
+            TakeReaders: self._take_readers,
             SayProgress: lambda _: self._report(),
             SayFinished: self._say_finished,
             SayFailed: self._say_failed,
@@ -176,8 +176,8 @@ class AgentLoop:
         assert self._trainer is not None
         self._trainer.reset_optimizer()
 
-    def _take_members(self, one: TakeMembers) -> None:
-        self.reading.told(one.members)
+    def _take_readers(self, one: TakeReaders) -> None:
+        self.reading.told(one.readers)
 
     def _say_finished(self, one: SayFinished) -> None:
         self._report_all()

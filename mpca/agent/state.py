@@ -46,11 +46,11 @@ from mpca.agent.events import (
     Stepped,
     StopSeen,
     Take,
-    TakeMembers,
+    TakeReaders,
 )
 from mpca.errors import LocalProtocolError
 from mpca.methods import AgentSide, How, When
-from mpca.wire.messages import ENDED, LEFT, LOOP, OVERRUN, RETURNED, Begin, Install, Members, SnapshotRequest, Stop
+from mpca.wire.messages import ENDED, LEFT, LOOP, OVERRUN, RETURNED, Begin, Install, ReadersChanged, SnapshotRequest, Stop
 
 __all__ = ["CLOSED", "HOLDING", "LEAVING", "MOVES", "STARTING", "STOPPING", "TRAINING", "WAITING", "AgentMachine", "State"]
 
@@ -99,7 +99,7 @@ class AgentMachine:
     """One incarnation of one agent. Its loop owns it, or the simulator's."""
 
     __slots__ = (
-        "_alphas", "_arrived", "_deferred", "_first", "_left_at", "_local", "_members", "_pending", "_returns", "_said_left",
+        "_alphas", "_arrived", "_deferred", "_first", "_left_at", "_local", "_pending", "_readers", "_returns", "_said_left",
         "_side", "_since_install", "_stop_at", "_tau_from", "_updates", "agent", "bursting", "incarnation", "installed",
         "pulls", "shards", "state", "state_since", "stop_reason",
     )  # fmt: skip
@@ -119,7 +119,7 @@ class AgentMachine:
         self._first: list[int | None] = [None] * shards  # `_updates` when version 1 was installed; None: a later one came first
         self.bursting = False  # whether pulls change with the next update
         self._updates = 0  # optimiser updates of this incarnation
-        self._members = 0  # version of the newest membership that it received
+        self._readers = 0  # version of the newest list of readers that it received
         self._tau_from = [0] * shards  # `_updates` when each shard was last published or replaced
         self._since_install = 0  # updates since all shards arrived, for methods that hold
         self._arrived = 0  # bit s: shard s arrived since then
@@ -213,11 +213,11 @@ class AgentMachine:
         # may wait for slots that older arrivals hold.
         return self._release_installs()
 
-    def _told_members(self, event: Members, now: float) -> tuple[Any, ...]:
-        if event.version <= self._members:  # repeated, since the driver submitted an order again
+    def _told_readers(self, event: ReadersChanged, now: float) -> tuple[Any, ...]:
+        if event.version <= self._readers:  # repeated, since the driver submitted an order again
             return _NOTHING
-        self._members = event.version
-        return (TakeMembers(event.members),)
+        self._readers = event.version
+        return (TakeReaders(event.readers),)
 
     def _snapshot_request(self, event: SnapshotRequest, now: float) -> tuple[Any, ...]:
         if event.shard >= self.shards:
@@ -360,6 +360,6 @@ _DECISIONS: dict[type, Callable[[AgentMachine, Any, float], tuple[Any, ...]]] = 
     Begin: AgentMachine._begin,
     SnapshotRequest: AgentMachine._snapshot_request,
     Install: AgentMachine._install,
-    Members: AgentMachine._told_members,
+    ReadersChanged: AgentMachine._told_readers,
     Stop: AgentMachine._stop,
 }

@@ -79,7 +79,7 @@ def launch(
 
 
 class _Launch:
-    """One run, from its folder to its summary. `stack` closes what it opens, the last first."""
+    """One run, from its folder to its summary. `stack` closes everything that the run opens, in reverse order."""
 
     def __init__(self, job: Job, listeners: Listeners, stack: ExitStack) -> None:
         self._job, self._listeners, self._stack = job, listeners, stack
@@ -152,7 +152,7 @@ class _Launch:
         return self._finish(runner, end, backups, files, resumed)
 
     def broken_off(self, error: BaseException) -> None:
-        """The run ended before its loop did. If it never began, its folder says nothing of it."""
+        """Note that the run ended before its loop did. A run that never began leaves no trace in the folder."""
         if self._files is not None:
             self._files.broken_off(error, self._clock.now() - self._began, self._seconds)
 
@@ -197,7 +197,7 @@ class _Launch:
         machine = runner.machine
         try:
             self._loop(runner, session)
-        except MpcaError as error:  # of the user's evaluation, a backup of another model, the cluster
+        except MpcaError as error:  # such as one of the user's evaluation, of a backup of another model, or of the cluster
             error = _cause(error, session)
             end = End("failed", str(error), is_final(error))
             try:

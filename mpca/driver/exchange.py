@@ -428,5 +428,5 @@ class Exchange:
         # the next cycle is frozen already: its record begins with those who were left out then
         if self._snapshots.cycle == self.cycle + 1:
             self._record.left_out = dict(self._snapshots.left_out)
-        record.bytes.update(run.readers.take_bytes())
+        record.bytes.update(run.reader_tracker.take_bytes())
         return [Write("cycle", record.line(self.cycle, shard, numbers))]

@@ -26,7 +26,7 @@ from mpca.agent.events import (
     Stepped,
     StopSeen,
     Take,
-    TakeMembers,
+    TakeReaders,
 )
 from mpca.agent.state import CLOSED, LEAVING, STOPPING, TRAINING, AgentMachine
 from mpca.methods import Method, When
@@ -171,8 +171,8 @@ class SimAgent:
         self._told = False  # the driver knows of its first update
         #: The position in its data stream, as in Progress.
         self.position: list[int] = []
-        #: The membership that it was told last. A simulated agent reads no data: this is all that it knows of them.
-        self.members: dict[str, Any] = {}
+        #: The newest list of readers that it was told. A simulated agent reads no data, and only keeps the list.
+        self.readers: dict[str, Any] = {}
 
     # ---- what happens to the process -----------------------------------------------------------------------------------
 
@@ -342,8 +342,8 @@ class SimAgent:
                 self._node.installed(self, one.shard, one.version)
             elif kind is ResetOptimizer:
                 self.trainer.reset_optimizer()
-            elif kind is TakeMembers:
-                self.members = one.members
+            elif kind is TakeReaders:
+                self.readers = one.readers
             elif kind is SayHello:
                 self._node.hello(self)
             elif kind is SayProgress:

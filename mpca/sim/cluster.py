@@ -237,10 +237,10 @@ class SimCluster:
                 failed = failed or name
                 continue
             node.forget(order.forget_cycle, order.forget_broadcasts)
-        members = order.members
-        for who in members.agents if members is not None else ():
-            if who.executor in self.nodes and members is not None:
-                self.nodes[who.executor].tell_members(who.id, members.version, members.members)
+        readers = order.readers
+        for who in readers.agents if readers is not None else ():
+            if who.executor in self.nodes and readers is not None:
+                self.nodes[who.executor].tell_readers(who.id, readers.version, readers.readers)
         for who in order.begin:
             if who.executor in self.nodes:
                 self.nodes[who.executor].begin(who.id)

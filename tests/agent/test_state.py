@@ -23,13 +23,13 @@ from mpca.agent.events import (
     Stepped,
     StopSeen,
     Take,
-    TakeMembers,
+    TakeReaders,
 )
 from mpca.agent.state import CLOSED, HOLDING, MOVES, STOPPING, TRAINING, WAITING, AgentMachine, State
 from mpca.errors import LocalProtocolError
 from mpca.methods import AgentSide, How, When
 from mpca.wire.codec import FrameReader, encode
-from mpca.wire.messages import Begin, Install, Members, SnapshotRequest, Stop
+from mpca.wire.messages import Begin, Install, ReadersChanged, SnapshotRequest, Stop
 
 
 class Side(AgentSide):
@@ -51,10 +51,10 @@ def run(machine: AgentMachine, *events) -> list:
     return [one for now, event in enumerate(events) for one in machine.handle(event, float(now))]
 
 
-def test_the_newest_membership_counts() -> None:
+def test_the_newest_list_of_readers_counts() -> None:
     agent = machine()
-    told = run(agent, Members(1, {"a": 1}), Members(3, {"a": 3}), Members(3, {"a": 3}), Members(2, {"a": 2}))
-    assert told == [TakeMembers({"a": 1}), TakeMembers({"a": 3})]
+    told = run(agent, *(ReadersChanged(version, {"a": version}) for version in (1, 3, 3, 2)))
+    assert told == [TakeReaders({"a": 1}), TakeReaders({"a": 3})]
 
 
 def test_attach_says_hello_and_waits() -> None:

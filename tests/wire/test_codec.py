@@ -21,8 +21,8 @@ from mpca.wire.messages import (
     Hello,
     Install,
     Installed,
-    Members,
     Progress,
+    ReadersChanged,
     Snapshot,
     SnapshotRequest,
     Start,
@@ -40,7 +40,7 @@ MESSAGES = [
     START, Begin(), SnapshotRequest(-3, 2), Install(1, 41, "install", 0.025), Stop("target reached"), HELLO,
     Snapshot(41, 1, 12, 1.5, 2.25),
     Installed(1, 41, "replace", 1.0, 1.125), Progress(5, 160, 2.5, 0.25, {"loss": 0.5}), Finished(b"\x80"),
-    Failed("ValueError: no", "Traceback ..."), Members(2, {"agents": 1, "since": [[0, 3]]}), Files(7, 8, 9, 10, 4096),
+    Failed("ValueError: no", "Traceback ..."), ReadersChanged(2, {"agents": 1, "since": [[0, 3]]}), Files(7, 8, 9, 10, 4096),
     Fetch(1, "hdfs://h/a", 0, 4096), Fetched(1, 100, "", ""),
 ]  # fmt: skip
 

@@ -77,7 +77,7 @@ def refuse_foreign(store: Store) -> None:
     found = [name for name in _MADE if name in names]
     if found:
         raise ConfigError(
-            f"the folder has files that no run wrote and this one would write over: {store.describe('')}: {', '.join(found)}; "
+            f"the run would overwrite files that no run wrote: {store.describe('')}: {', '.join(found)}; "
             "move them away, or name another --run-dir"
         )
 

@@ -132,7 +132,7 @@ class LocalRunLocation:
                 if self._made:
                     self._store.rmdir("")
         except OSError as error:  # no process holds the lock any more, and the next owner finds that
-            log.warning("run folder not given up: %s", error)
+            log.warning("the run folder could not be released: %s", error)
         finally:
             if self._held >= 0:
                 os.close(self._held)

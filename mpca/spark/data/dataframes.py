@@ -148,7 +148,7 @@ def _form(df: DataFrame, features: str, label: str) -> Form:
     name = type(of_label).__name__
     if name not in (*_WHOLE, *_REAL, "StringType"):
         raise ConfigError(
-            f"column {label!r} is of type {of_label.simpleString()}: labels are whole numbers, or names as texts; cast it"
+            f"column {label!r} is of type {of_label.simpleString()}: labels are whole numbers, or names as strings; cast it"
         )
     return Form(features, label, kind, dtype)
 
@@ -173,7 +173,7 @@ def _kind(column: str, of: DataType) -> tuple[str, str]:
         return "image", ""
     if isinstance(of, StructType) and set(of.names) >= _FILE:
         return "file", ""
-    raise ConfigError(f"column {column!r} is of type {of.simpleString()}, which is no record to train on; give {_REMEDY}")
+    raise ConfigError(f"column {column!r} is of type {of.simpleString()}, on which mpca cannot train; give {_REMEDY}")
 
 
 # ---- on the executors ----------------------------------------------------------------------------------------------------
@@ -222,7 +222,10 @@ def _write_all(context: SparkContext, packed: RDD[Any], plan: Plan, on_progress:
     with _telling(done, plan.records, on_progress):
         written = sum(ordered.mapPartitionsWithIndex(partial(_write, plan, done)).collect())
     if written != plan.records:
-        raise MpcaError(f"the DataFrame gave {plan.records} rows and then {written}: write it to a table first")
+        raise MpcaError(
+            f"the DataFrame had {plan.records} rows when it was first computed, and {written} the second time: "
+            "write it to a table, and ingest that"
+        )
 
 
 @contextmanager

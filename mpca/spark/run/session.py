@@ -167,7 +167,7 @@ def _make_home(home: Path, log_level: str) -> None:
         (home / _MARK).touch()
     except FileExistsError:
         raise EnvironmentRefused(
-            f"a folder that mpca did not make is where Spark's files would go: {home}; move it away, or name another run folder"
+            f"mpca did not make the folder that Spark needs: {home}; move it away, or name another run folder"
         ) from None
     except OSError as error:
         raise EnvironmentRefused(f"Spark's work folder cannot be made: {home}: {error.strerror}") from error
