@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import ceil
 
 from mpca.checks import refused
-from mpca.config import LEAST_HEAP
+from mpca.config.sections import LEAST_HEAP
 from mpca.errors import EnvironmentRefused
 from mpca.spark.jvm.bridge import JAR, PLUGIN
 from mpca.spark.yarn.sizing import memory_setting
