@@ -83,7 +83,7 @@ class Node:
         self.broadcasts.difference_update(broadcasts)
 
     def tell_readers(self, who: AgentId, version: int, readers: dict[str, Any]) -> None:
-        """Send a process the readership of the data's readers."""
+        """Send a process the list of the data's readers."""
         found = self._find(who)
         if found is not None:
             found.receive(ReadersChanged(version, readers))
