@@ -88,7 +88,7 @@ class BadRecords(MpcaError, ValueError):
 
 
 class BadImage(MpcaError, ValueError):
-    """The bytes of one image are not used. The text is the reason; the reader of the record adds its place."""
+    """The bytes of one image are not used. The text is the reason; the reader of the record adds where it comes from."""
 
 
 class JvmError(MpcaError, RuntimeError):

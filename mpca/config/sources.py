@@ -43,11 +43,11 @@ def load(
         method: makes a method of a [method] section: ``mpca.methods.from_dict``.
 
     Raises:
-        ConfigError: with the key, the value, the place and what is allowed; for TOML with line and column.
+        ConfigError: with the key, the value, where it was set and what is allowed; for TOML with line and column.
     """
     session = spark_conf or {}
     given = _gather(path, session, sets)
-    with given.places_in_errors():
+    with given.sources_in_errors():
         sections = {name: _section(cls, name, given.values.get(name, {})) for name, cls in SECTIONS.items()}
         chosen = method(given.values["method"])
         spark = as_texts(given.values.get("spark", {}))
@@ -67,14 +67,14 @@ class _Given:
 
     values: dict[str, dict[str, Any]] = field(default_factory=lambda: {"method": {"name": _DEFAULT_METHOD}})
     origins: dict[str, str] = field(default_factory=dict)
-    places: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
 
-    def put(self, full: str, value: Any, origin: str, place: str) -> None:
+    def put(self, full: str, value: Any, origin: str, source: str) -> None:
         section, dot, key = full.partition(".")
         if section not in _ALL:
-            raise ConfigError(f"unknown section of {full} ({place}): {nearest(section, _ALL)}")
+            raise ConfigError(f"unknown section of {full} ({source}): {nearest(section, _ALL)}")
         if not dot or not key:
-            raise ConfigError(f"{place}: {section} is a section; name one of its keys as {section}.key")
+            raise ConfigError(f"{source}: {section} is a section; name one of its keys as {section}.key")
         if section == "spark":  # [spark] executor.cores and [spark] "spark.executor.cores" are one setting
             key = full = key if key.startswith("spark.") else full
         if full == "method.name" and value != self.values["method"]["name"]:
@@ -82,20 +82,20 @@ class _Given:
         refuse_password(full, value)
         self.values.setdefault(section, {})[key] = value
         self.origins[full] = origin
-        self.places[full] = place
+        self.sources[full] = source
 
     @contextmanager
-    def places_in_errors(self) -> Iterator[None]:
-        """An error about a key gets the place that set the key."""
+    def sources_in_errors(self) -> Iterator[None]:
+        """An error about a key gets the source that set the key."""
         try:
             yield
         except ConfigError as error:
-            place = self.places.get(error.key or "")
-            if place is None:
+            source = self.sources.get(error.key or "")
+            if source is None:
                 raise
-            placed = ConfigError(f"{error} (set by {place})")
-            placed.key = error.key
-            raise placed from None
+            told = ConfigError(f"{error} (set by {source})")
+            told.key = error.key
+            raise told from None
 
 
 def _gather(path: str | os.PathLike[str] | None, session: Mapping[str, str], sets: Iterable[str]) -> _Given:

@@ -472,7 +472,7 @@ class Runner:
 
     def status(self) -> RunStatus:
         """The run as it is now, for a display."""
-        stages = {
+        states = {
             RunState.STARTING: "starting",
             RunState.READING: "starting",
             RunState.PAUSED: "paused",
@@ -482,7 +482,7 @@ class Runner:
         trained, limit = self.trained_s, self.goals.max_time
         return RunStatus(
             seconds=self.t(),
-            stage=stages.get(self.machine.state, "training"),
+            state=states.get(self.machine.state, "training"),
             reason=self.machine.at_work or self._paused_reason,
             cycle=self.machine.cycle,
             evaluations=len(self.tally.history),

@@ -171,7 +171,7 @@ class SimCluster:
     # ---- executors and processes -------------------------------------------------------------------------------------------
 
     def add_executor(self) -> None:
-        """A new executor has come, with places for `per_executor` agents."""
+        """A new executor has come, with room for `per_executor` agents."""
         number = self._next("executor")
         name = f"e{number}"
         clock = NodeClock(self._world, 1000.0 * number, self.skew_s if number % 2 else -self.skew_s)

@@ -1,4 +1,4 @@
-"""Who is started where, and what becomes of a place whose agents die."""
+"""Who is started where, and what becomes of an executor whose agents die."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_an_agent_that_never_had_a_place_is_left_out_of_every_cycle() -> None:
     for agent in (0, 1):
         out = machine.run(progress(agent))
     for line in lines_of(machine, out, 4):
-        assert line["left_out"] == {2: "absent: no executor has a place for it"}
+        assert line["left_out"] == {2: "absent: no executor has room for it"}
 
 
 # ---- what is summed --------------------------------------------------------------------------------------------------

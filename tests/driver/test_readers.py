@@ -87,8 +87,8 @@ def test_a_replacement_that_is_lost_before_it_has_heard_of_its_first_epoch_is_lo
 
 
 def test_agents_hear_where_all_live_before_they_begin_when_the_data_have_places() -> None:
-    places = (("host0", "far"), ("host1",), ())
-    machine = Machine(agents=2, places=places)
+    hosts = (("host0", "far"), ("host1",), ())
+    machine = Machine(agents=2, shard_hosts=hosts)
     out = machine.started()
     while order_of(out).description != "begin":
         assert order_of(out).members is None
@@ -97,26 +97,26 @@ def test_agents_hear_where_all_live_before_they_begin_when_the_data_have_places(
     assert first is not None
     assert first.agents == [["e0", 0, 0], ["e1", 1, 0]]
     members = Membership.from_dict(first.members)
-    assert (members.places, members.near(0)) == (places, {0: {0}, 1: {1}})
+    assert (members.shard_hosts, members.near(0)) == (hosts, {0: {0}, 1: {1}})
 
     machine.run(machine.done(order_of(out)))
     for agent in range(2):
         out = machine.run(at(agent, 1, 3, 2))
     assert cycles(machine, out, 3)[1] == [], "once"
     kept = msgpack.unpackb(msgpack.packb(machine.machine.run.readers.position()))
-    later = Machine(agents=1, resumed=True, data=kept, places=(("host0",), (), ()))
+    later = Machine(agents=1, resumed=True, data=kept, shard_hosts=(("host0",), (), ()))
     out = later.started()
     while not order_of(out).begin:
         out = later.cycle(out)
     told = order_of(out).members
     assert told is not None
     resumed = Membership.from_dict(told.members)
-    assert (resumed.homes, resumed.places) == (((0, 1, "host0"),), (("host0",), (), ()))
+    assert (resumed.homes, resumed.shard_hosts) == (((0, 1, "host0"),), (("host0",), (), ()))
     assert resumed.before[0].near(1) == {0: {0}, 1: {1}}
 
 
 def test_an_agent_that_comes_back_on_another_host_lives_there_from_its_first_epoch_on() -> None:
-    machine = Machine(agents=2, places=(("host0",), ("host1", "host7")))
+    machine = Machine(agents=2, shard_hosts=(("host0",), ("host1", "host7")))
     out = machine.training()
     for agent in range(2):
         out = machine.run(at(agent, 1, 3, 1)) or out

@@ -236,13 +236,13 @@ def test_a_pause_is_recorded_in_seconds_of_the_run_and_shown_while_it_lasts() ->
     why = "1 of 2 agents alive, min_agents=2"
     assert run.of(PauseRecord) == [PauseRecord(9.0 + EARLIER_T, 9.0 + EARLIER_T, None, why)]
     shown = run.runner.status()
-    assert (shown.stage, shown.reason, shown.seconds) == ("paused", why, 9.0 + EARLIER_T)
+    assert (shown.state, shown.reason, shown.seconds) == ("paused", why, 9.0 + EARLIER_T)
     run.runner.step([run.greeting(1, incarnation=1)])
     run.clock.set(12.5)
     run.answer()
     assert run.of(PauseRecord)[1:] == [PauseRecord(12.5 + EARLIER_T, 9.0 + EARLIER_T, 12.5 + EARLIER_T, why)]
     shown = run.runner.status()
-    assert (shown.stage, shown.reason) == ("training", "")
+    assert (shown.state, shown.reason) == ("training", "")
 
 
 # ---- evaluations and backups -------------------------------------------------------------------------------------------
