@@ -11,12 +11,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-from mpca.driver.agent_id import AgentId
 from mpca.driver.instructions import Instruction, StartAgent, Write
 from mpca.driver.states import AGENT_MOVES, AgentState, Story
 from mpca.timeouts import QUARANTINE_S
+from mpca.wire.agent_ref import AgentId, AgentRef
 
 __all__ = [
     "QUARANTINE_DEATHS",
@@ -59,9 +58,10 @@ class Agent:
         return AgentId(self.index, self.incarnation)
 
     @property
-    def key(self) -> list[Any]:
-        """[executor, agent, incarnation]: how an order names a process."""
-        return [self.executor, self.index, self.incarnation]
+    def ref(self) -> AgentRef:
+        """How an order names its process; only for an agent that has one."""
+        assert self.executor is not None
+        return self.id.on(self.executor)
 
 
 @dataclass(slots=True)
@@ -345,7 +345,7 @@ class AgentTable:
         if found is None or found.state == AgentState.FINISHED:
             return []
         return [
-            StartAgent(*who, executor),
+            StartAgent(who.on(executor)),
             self.record(found, "rediscovered", "its holding job had ended"),
         ]
 
@@ -374,7 +374,7 @@ class AgentTable:
         agent.unusable_at = []
         agent.executor, agent.host, agent.pid = executor.name, executor.host, 0
         self.move(agent, AgentState.STARTING, now, f"room on executor {executor.name}")
-        return StartAgent(*agent.id, executor.name)
+        return StartAgent(agent.ref)
 
     def _lost(self, agent: Agent, reason: str, now: float) -> list[Instruction]:
         record = self.record(agent, "lost", reason)

@@ -16,11 +16,11 @@ from dataclasses import replace
 from typing import Any
 
 from mpca.data.plan import Membership
-from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent
 from mpca.driver.events import AgentProgress
 from mpca.driver.states import AgentState
 from mpca.errors import BackupError
+from mpca.wire.agent_ref import AgentId
 from mpca.wire.orders import MembersOrder, Order
 
 __all__ = ["Readers"]
@@ -106,14 +106,13 @@ class Readers:
         """
         if not self._reads and not self.members.shard_hosts:
             return None
-        keys = [one.key for one in agents if self._told.get(one.id, 0) < self._version]
-        return MembersOrder(self._version, self.members.to_dict(), keys) if keys else None
+        unaware = [one.ref for one in agents if self._told.get(one.id, 0) < self._version]
+        return MembersOrder(self._version, self.members.to_dict(), unaware) if unaware else None
 
     def delivered(self, order: Order) -> None:
         """An order has ended well."""
         if order.members is not None:
-            told = (AgentId(agent, incarnation) for _, agent, incarnation in order.members.agents)
-            self._told.update(dict.fromkeys(told, order.members.version))
+            self._told.update(dict.fromkeys((who.id for who in order.members.agents), order.members.version))
 
     def take_bytes(self) -> dict[str, int]:
         """Bytes that were read for the agents since the last call, as a `cycle` record says it."""

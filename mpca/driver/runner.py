@@ -318,7 +318,7 @@ class Runner:
         return ()
 
     def _start_agent(self, one: StartAgent) -> Iterable[Event]:
-        self.cluster.start_agent(one.agent, one.incarnation, one.executor, self._spec)
+        self.cluster.start_agent(one.who, self._spec)
         return ()
 
     def _submit(self, one: SubmitOrder) -> Iterable[Event]:
