@@ -31,7 +31,7 @@ from mpca.sim.faults import Fault, FaultScript, random_faults
 from mpca.sim.trainers import TRAINERS
 from mpca.sim.world import World
 
-__all__ = ["Outcome", "Scenario", "random_scenario", "simulate", "standard_scenario"]
+__all__ = ["Outcome", "Scenario", "simulate", "standard_scenario"]
 
 POLL_S = 0.25  # of virtual time, when nothing happens
 READ_LOCAL_EVERY = 7  # cycles between two reads of local tensors, which stand for evaluations and backups
@@ -138,7 +138,7 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
     Args:
         scenario: what is simulated.
         seed: of every chance in it. The same seed gives the same ledger.
-        around: may put something between driver and cluster (`script.ScriptedCluster`).
+        around: may put something between driver and cluster.
 
     Returns:
         The ledger, the joint model, and what happened.
@@ -165,7 +165,7 @@ class _Simulation:
         self._port = around(self._cluster, self._world) if around else self._cluster
         spec = AgentSpec("python", {}, {})
         self._runner = Runner(self._machine, self._port, method, spec, self._ledger, self._world.clock)
-        self._watch.joint = lambda: self._runner.joint
+        self._watch.joint.model = lambda: self._runner.joint
         self._settled: bool | None = None
 
     def run(self) -> Outcome:
@@ -256,38 +256,3 @@ def standard_scenario(seed: int) -> Scenario:
     random = Random(seed)
     base = Scenario(min_agents=random.choice((1, 4, 6)), echo_s=random.choice((0.0, 2.5)))
     return replace(base, faults=random_faults(random, base.agents, base.cycles, 4.0, base.deadline_s))
-
-
-def random_scenario(seed: int) -> Scenario:
-    """A scenario as different from the next one as the engine allows: methods, phases, agents on one executor, links.
-
-    Args:
-        seed: of the scenario.
-    """
-    random = Random(seed)
-    method = random.choice(
-        (
-            {"name": "mpca", "shards": 3, "phases": random.randint(1, 3)},
-            {"name": "mpca", "shards": random.randint(1, 5), "install": "exchange"},
-            {"name": "mpca", "correction": True, "shards": random.randint(1, 7)},
-            {"name": "sync", "tau": random.randint(1, 5)},
-        )
-    )
-    if method["name"] == "mpca":
-        method |= {"gamma_ramp": random.choice((0, 20)), "beta": random.choice((1.0, 0.9, 0.5)), "gamma": 0.7}
-    agents = random.randint(2, 8)
-    per_executor = random.choice((1, 1, 2))
-    executors = max(1, -(-agents // per_executor) - random.choice((0, 0, 0, 1)))
-    base = Scenario(
-        agents=agents,
-        per_executor=per_executor,
-        executors=executors,
-        method=method,
-        min_agents=random.randint(1, min(max(1, agents - 1), executors * per_executor)),
-        deadline_s=random.choice((2.0, 5.0)),
-        start_timeout_s=20.0,
-        costs=Costs(rate=random.choice((8e6, 1e7, 1e8)), step_s=random.choice((0.005, 0.02, 0.1))),
-        echo_s=random.choice((0.0, 2.5)),
-    )
-    faults = random_faults(random, agents, base.cycles, 3.0, base.deadline_s)
-    return replace(base, faults=faults, local=seed % 2 == 1)

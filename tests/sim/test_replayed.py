@@ -18,10 +18,10 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from mpca.sim.script import Script
 from mpca.sim.trainers import TRAINERS, LinearTrainer
 from tests.sim.support import play
 from tests.support.exact import Driver, Member, crc
+from tests.support.script import Script
 
 FILES = sorted((Path(__file__).parents[1] / "golden" / "scenarios").glob("*_three_phases.json"))
 
