@@ -68,7 +68,7 @@ def open_session(
     return stack.enter_context(own)
 
 
-def run_shape(job: Job, run_name: str, term: int, resumed: Resumed | None, session: SparkSession) -> RunShape:
+def run_shape(job: Job, goals: Goals, run_name: str, term: int, resumed: Resumed | None, session: SparkSession) -> RunShape:
     """The shape that the driver's machine is made for."""
     from mpca.spark.hdfs.locality import shard_hosts
 
@@ -82,7 +82,7 @@ def run_shape(job: Job, run_name: str, term: int, resumed: Resumed | None, sessi
         start_timeout_s=config.cluster.start_timeout,
         finish_s=config.cluster.finish_timeout,
         norm_limit=config.cluster.norm_limit,
-        max_cycles=config.objectives.max_cycles or None,
+        goals=goals,
         first_cycle=resumed.cycle if resumed else 0,
         resumed=resumed is not None,
         data=resumed.state.data if resumed else {},

@@ -107,7 +107,7 @@ class Exchange:
 
     def _end(self) -> StopRequested | None:
         """Why no further cycle may begin; None: one may."""
-        table, most = self._run.table, self._run.shape.max_cycles
+        table, most = self._run.table, self._run.shape.goals.max_cycles
         if most is not None and self.cycle >= most:
             return StopRequested("max_cycles", f"{self.cycle} cycles")
         if table.count(AgentState.FINISHED) == len(table.agents):

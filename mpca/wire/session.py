@@ -64,52 +64,30 @@ STARTING, LOADING, WAITING, TRAINING, STOPPING, CLOSED = (
 )  # fmt: skip
 
 _ENDINGS = {Finished: CLOSED, Failed: CLOSED}
+#: May come at any time between Hello and the last message, and leave the state as it is.
+_ANY_TIME = (ReadersChanged, Files, SnapshotRequest, Snapshot, Install, Installed, Progress)
+#: State -> message -> next state, as both roles see it.
+_BOTH: dict[str, dict[type[Message], str]] = {
+    STARTING: {Start: LOADING, Failed: CLOSED},
+    LOADING: {Hello: WAITING, Stop: STOPPING, Progress: LOADING, Files: LOADING, **_ENDINGS},
+    WAITING: {Begin: TRAINING, Stop: STOPPING, **dict.fromkeys(_ANY_TIME, WAITING), **_ENDINGS},
+    TRAINING: {Begin: TRAINING, Stop: STOPPING, **dict.fromkeys(_ANY_TIME, TRAINING), **_ENDINGS},
+    STOPPING: {Begin: STOPPING, Stop: STOPPING, **dict.fromkeys(_ANY_TIME, STOPPING), **_ENDINGS},
+}
 
 #: Role -> state -> message -> next state, for the messages that the role sends and for those that it receives.
 TRANSITIONS: dict[str, dict[str, dict[type[Message], str]]] = {
     EXECUTOR: {
-        STARTING: {Start: LOADING, Failed: CLOSED},
-        LOADING: {Hello: WAITING, Stop: STOPPING, Progress: LOADING, Files: LOADING, **_ENDINGS},
-        WAITING: {
-            Begin: TRAINING, Stop: STOPPING, ReadersChanged: WAITING, Files: WAITING,
-            SnapshotRequest: WAITING, Snapshot: WAITING, Install: WAITING, Installed: WAITING, Progress: WAITING,
-            **_ENDINGS,
-        },
-        TRAINING: {
-            Begin: TRAINING, Stop: STOPPING, ReadersChanged: TRAINING, Files: TRAINING,
-            SnapshotRequest: TRAINING, Snapshot: TRAINING, Install: TRAINING, Installed: TRAINING, Progress: TRAINING,
-            **_ENDINGS,
-        },
-        STOPPING: {
-            Begin: STOPPING, Stop: STOPPING, ReadersChanged: STOPPING, Files: STOPPING,
-            Hello: STOPPING,  # it was sent before Stop was read
-            SnapshotRequest: STOPPING, Snapshot: STOPPING, Install: STOPPING, Installed: STOPPING, Progress: STOPPING,
-            **_ENDINGS,
-        },
+        **_BOTH,
+        STOPPING: {**_BOTH[STOPPING], Hello: STOPPING},  # Hello was sent before Stop was read
         CLOSED: {},
     },
     AGENT: {
-        STARTING: {Start: LOADING, Failed: CLOSED},
-        LOADING: {Hello: WAITING, Stop: STOPPING, Progress: LOADING, Files: LOADING, **_ENDINGS},
-        WAITING: {
-            Begin: TRAINING, Stop: STOPPING, ReadersChanged: WAITING, Files: WAITING,
-            SnapshotRequest: WAITING, Snapshot: WAITING, Install: WAITING, Installed: WAITING, Progress: WAITING,
-            **_ENDINGS,
-        },
-        TRAINING: {
-            Begin: TRAINING, Stop: STOPPING, ReadersChanged: TRAINING, Files: TRAINING,
-            SnapshotRequest: TRAINING, Snapshot: TRAINING, Install: TRAINING, Installed: TRAINING, Progress: TRAINING,
-            **_ENDINGS,
-        },
-        STOPPING: {
-            Begin: STOPPING, Stop: STOPPING, ReadersChanged: STOPPING, Files: STOPPING,
-            SnapshotRequest: STOPPING, Snapshot: STOPPING, Install: STOPPING, Installed: STOPPING, Progress: STOPPING,
-            **_ENDINGS,
-        },
+        **_BOTH,
         # The executor sent these before it read the agent's last message; nothing acts on them.
-        CLOSED: {Begin: CLOSED, SnapshotRequest: CLOSED, Install: CLOSED, ReadersChanged: CLOSED, Stop: CLOSED},
+        CLOSED: dict.fromkeys((Begin, SnapshotRequest, Install, ReadersChanged, Stop), CLOSED),
     },
-}  # fmt: skip
+}
 
 _SENT_BY_EXECUTOR = frozenset({Start, Begin, SnapshotRequest, Install, ReadersChanged, Fetched, Stop})
 

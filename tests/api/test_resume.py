@@ -13,8 +13,9 @@ from mpca.data.plan import Readers
 from mpca.driver.joint import JointModel
 from mpca.errors import BackupError
 from mpca.methods import MPCA
-from mpca.storage import Backups, BackupState, LocalStore, Location, MemoryStore, ModelLayout
+from mpca.storage import Backups, BackupState, LocalStore, Location, ModelLayout
 from tests.driver.support import hello
+from tests.support.memory_store import MemoryStore
 
 
 def backup(*rows: list) -> Resumed:

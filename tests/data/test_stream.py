@@ -25,8 +25,9 @@ from mpca.data.stream_options import StreamOptions
 from mpca.data.stream_position import StreamPosition
 from mpca.data.stream_reader import ShareReader, SplitData
 from mpca.errors import BadRecords, ConfigError
-from mpca.storage import LocalStore, MemoryStore
+from mpca.storage import LocalStore
 from tests.data.pictures import ingested, jpeg
+from tests.support.memory_store import MemoryStore
 
 CLASSES, EACH = 2, 24
 

@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 
 from mpca.methods import How
-from mpca.sim.script import Script
 from mpca.sim.trainers import TRAINERS, LinearTrainer
 from tests.sim.support import play
 from tests.support.exact import Driver, Member, crc
+from tests.support.script import Script
 
 FILES = sorted((Path(__file__).parents[1] / "golden" / "scenarios").glob("*_three_phases.json"))
 

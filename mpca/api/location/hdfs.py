@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mpca.api.location.files import begin_records, owner_text, refuse_foreign
+from mpca.api.location.files import OwnedFolder, begin_records, owner_text, refuse_foreign
 from mpca.api.stores import open_store
 from mpca.driver.mirror import BEAT, Mirror, beats, read_beat
 from mpca.environment import environment
@@ -33,7 +33,7 @@ __all__ = ["HdfsRunLocation"]
 log = logging.getLogger("mpca.run")
 
 
-class HdfsRunLocation:
+class HdfsRunLocation(OwnedFolder):
     """A folder on HDFS. The working copy is a temporary folder; `stack` removes it."""
 
     def __init__(self, location: Location, stack: ExitStack) -> None:
@@ -117,19 +117,6 @@ class HdfsRunLocation:
         self._mirror.beside = self.folder.bad
         self._put(self.folder.config)
         return records
-
-    @property
-    def terms(self) -> list[int]:
-        """Terms of this run's attempts. This attempt may remove what they made in the folder."""
-        return self._lock.terms()
-
-    def check(self) -> None:
-        """Check that this driver owns the folder.
-
-        Raises:
-            BackupError: another driver has taken it over.
-        """
-        self._lock.check()
 
     def publish(self, waiting: bytes) -> None:
         """Put all of the working copy on HDFS, and the records that it could not take.

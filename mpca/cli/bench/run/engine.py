@@ -132,7 +132,7 @@ def open_run(spark: SparkSession, case: Case, interface: str = "eth0", records: 
         min_agents=case.agents,
         deadline_s=case.deadline_s,
         start_timeout_s=START_TIMEOUT_S,
-        max_cycles=case.cycles,
+        goals=Goals(max_cycles=case.cycles),
     )
     start = {
         "agents": case.agents,
@@ -154,7 +154,6 @@ def open_run(spark: SparkSession, case: Case, interface: str = "eth0", records: 
         cluster,
         method,
         AgentSpec(python=sys.executable, env=_ONE_THREAD, start=start),
-        Goals(max_cycles=case.cycles),
         marks,
         clock,
         on_output=lambda agent, line: print(f"[agent {agent}] {line}", file=sys.stderr),
