@@ -7,8 +7,13 @@ PYTHON ?=
 VENV := .venv
 MPCA := $(VENV)/bin/mpca
 PYTEST := $(VENV)/bin/python -m pytest
+# Two files of tests at a time, in their usual order: those of a folder share what its fixtures have started.
+TWO := -n 2 --dist loadfile --no-loadscope-reorder
 JAR := mpca/jars/mpca-spark_2.12.jar
 JVM_SOURCES := jvm/pom.xml $(shell find jvm/src -type f 2>/dev/null)
+
+# Some machines forbid .pyc files: then each agent compiles torch and mpca anew, which takes longer than importing them.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Every test is in one of these three; tests/test_tools.py holds that.
 LOCAL := not hadoop and not docker and not root and not (spark and slow)
@@ -47,7 +52,7 @@ train: setup
 	@$(MPCA) train conf/digits.toml $(ARGS)
 
 test: setup junit
-	$(PYTEST) -m "$(LOCAL)"
+	$(PYTEST) $(TWO) -m "$(LOCAL)"
 
 test-hadoop: setup
 	$(PYTEST) -m "$(HADOOP)"
@@ -64,7 +69,7 @@ test-gpu:
 	@$(or $(PYTHON),$(wildcard $(VENV)/bin/python),python3) -m tests.gpu
 
 quick: setup
-	$(PYTEST) -m "not spark and not hadoop and not docker and not slow and not root"
+	$(PYTEST) $(TWO) -m "not spark and not hadoop and not docker and not slow and not root"
 
 junit: $(JAR)
 	cd jvm && ./mvnw -q -B test
