@@ -1,11 +1,11 @@
 """Many runs of one small net at once: equal nets with parameters of their own, computed together by batched products.
 
-A net of 7 k parameters costs torch more for its calls than for its numbers. R runs that differ by learning rate or seed do the same
-operations, so one call can do them all: 25 runs of `mixture_mlp` take 5 times as long as one. The nets are those of `small.py`; the
-gradient is autograd's; the optimisers are torch's own, fused, one parameter group for each learning rate.
+A net of 7 k parameters costs torch more for its calls than for its numbers. R runs that differ by learning rate or seed do
+the same operations, so one call can do them all: 25 runs of `mixture_mlp` take 5 times as long as one. The nets are those of
+`small.py`; the gradient is autograd's; the optimisers are torch's own, fused, one parameter group for each learning rate.
 
-Outside of this file the runs are one flat vector, *element-major*: all runs' first element, then all runs' second. So a shard that
-is a range of a run's elements is a range of this vector too. Inside, run by run.
+Outside of this file the runs are one flat vector, *element-major*: all runs' first element, then all runs' second. So a shard
+that is a range of a run's elements is a range of this vector too. Inside, run by run.
 
 Not for agents: nothing here is exchanged. `sim/science` does that.
 """
@@ -13,7 +13,7 @@ Not for agents: nothing here is exchanged. `sim/science` does that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -87,7 +87,7 @@ class Stack:
         self.diverged = np.zeros(self.runs, bool)
         self._targets = torch.zeros(0)
         ends = np.cumsum([0] + [len(list(equal)) for _, equal in groupby(rates)]).tolist()
-        self._groups = [slice(a, b) for a, b in zip(ends, ends[1:], strict=False)]
+        self._groups = [slice(a, b) for a, b in pairwise(ends)]
         self._rates = [rates[one.start] for one in self._groups]
         self._kind, self._settings = OPTIMIZERS[optimizer][0], {**OPTIMIZERS[optimizer][1], **settings}
         self.reset_optimizer()
