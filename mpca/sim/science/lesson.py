@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,7 @@ def learn(scenario: Scenario, seed: int, every_s: float = 1.0, smooth_s: float =
 def _task(scenario: Scenario) -> Task:
     if scenario.trainer not in TASKS:
         raise refused("trainer", scenario.trainer, f"no such task; {nearest(scenario.trainer, TASKS)}")
-    given = {key: tuple(value) if isinstance(value, list) else value for key, value in scenario.task.items()}
+    given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in scenario.task.items()}
     return replace(TASKS[scenario.trainer], **given)
 
 
@@ -108,7 +108,8 @@ class DataLesson:
         self.task, self.points = task, list[Point]()
         rates, seeds = zip(*task.runs, strict=True)
         self._seeds = seeds
-        self._make = lambda: Stack(lambda: models.create(task.model), seeds, rates, task.optimizer, task.settings)
+        create = partial(models.create, task.model)
+        self._make = partial(Stack, create, seeds, rates, task.optimizer, task.settings)
         self._judge = self._make()  # never trained
         self._train = _split(task.data, "train", task.sample_seed)
         self._test = [one[: task.tested] for one in _split(task.data, "test", task.sample_seed)]
