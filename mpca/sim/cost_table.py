@@ -11,13 +11,14 @@ of the others are missing, which is how the literature counts async-ps.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
+from textwrap import wrap
 
 from mpca.sim.transports import COORDINATED, Coordinated, Peers, Ring, Server, Setting, Slices, Traffic
 
-__all__ = ["ROWS", "Choice", "Cost", "Formula", "Row", "cost", "formulas", "shards_for"]
+__all__ = ["ROWS", "Choice", "Cost", "Formula", "Row", "Said", "cost", "formulas", "shards_for"]
 
 #: Updates per time of an exchange, in which agents compute 83.3 % of the time: "5 S" (SparkNet, 3.1.2), the paper's 1:5 rule.
 _SHARE = 5
@@ -85,7 +86,7 @@ def _single(at: Setting, choice: Choice) -> Cost:
 
         period = C
 
-    Source: none needed. The driver's reads for evaluations are not counted, in no row.
+    Source: this needs none. What the driver reads for evaluations is not counted in any row.
     """
     return Cost(1, at.step_s, 0, 0, 0, Traffic())
 
@@ -411,8 +412,24 @@ def cost(row: Row, at: Setting, choice: Choice, on: Coordinated) -> Cost:
     return formula(at, choice) if row.transport is not None else formula(at, choice, on)
 
 
-def formulas(on: Coordinated | None = None) -> Iterator[tuple[str, str, str, str]]:
-    """The table as text: name, transport, formula and source of every row, and of every transport.
+@dataclass(frozen=True)
+class Said:
+    """One formula as text, with the rows that have it."""
+
+    rows: tuple[str, ...]
+    transport: str
+    formula: str
+    source: str
+
+    def lines(self) -> list[str]:
+        """For a terminal or a file of text."""
+        transport = f" ({self.transport})" if self.transport else ""
+        source = wrap(f"Source: {self.source}", 116, break_on_hyphens=False)
+        return [", ".join(self.rows) + transport, *(f"    {line}" for line in (*self.formula.splitlines(), *source))]
+
+
+def formulas(on: Coordinated | None = None) -> list[Said]:
+    """The table as text: every formula of `ROWS`, and of every transport.
 
     Args:
         on: the transport of coordinated methods; None: all of them.
@@ -420,14 +437,15 @@ def formulas(on: Coordinated | None = None) -> Iterator[tuple[str, str, str, str
     coordinated = [on] if on else list(COORDINATED.values())
     words = ", ".join(one.title for one in coordinated)
     titles = {one.name: one.title for one in _DIRECT}
+    rows: dict[tuple[object, str], list[str]] = {}
     for row in ROWS:
         if row.shards is None:
-            yield row.method, words if row.transport is None else titles.get(row.transport, ""), *_said(row.formula)
-    for each in coordinated:
-        yield "transport", each.title, *_said(type(each))
-    yield "transport", "cycles", *_said(Coordinated.cycle_s)
-    for one in _DIRECT:
-        yield "transport", one.title, *_said(one)
+            transport = words if row.transport is None else titles.get(row.transport, "")
+            rows.setdefault((row.formula, transport), []).append(row.method)
+    said = [Said(tuple(names), transport, *_said(formula)) for (formula, transport), names in rows.items()]
+    said += [Said((f"transport {each.title}",), "", *_said(type(each))) for each in coordinated]
+    said.append(Said(("a cycle",), "", *_said(Coordinated.cycle_s)))
+    return said + [Said((f"transport {one.title}",), "", *_said(one)) for one in _DIRECT]
 
 
 def _said(formula: object) -> tuple[str, str]:

@@ -172,19 +172,23 @@ class TestEveryRow:
         alone = replace(FREE, agents=1, message_s=1e-9)
         assert cost(one, alone, Choice(shards=3), Relay()).utilisation == pytest.approx(1)
 
-    def test_says_its_formula_and_its_source(self, one: Row) -> None:
-        said = [(formula, source) for method, _, formula, source in formulas() if method == one.method]
-        assert said
-        assert all(formula.splitlines()[0] and source for formula, source in said)
 
-
-def test_the_table_has_every_method_and_transport() -> None:
-    said = list(formulas(WIRE))
-    assert {method for method, *_ in said} == {one.method for one in ROWS} | {"transport"}
-    assert {name for method, name, *_ in said if method == "transport"} == {
-        "ranges+relay", "cycles", "driver's port", "a slice an agent", "agent to agent", "ring all-reduce",
+def test_the_table_has_every_method_and_transport_with_formula_and_source() -> None:
+    said = formulas(WIRE)
+    assert {name for one in said for name in one.rows} == {one.method for one in ROWS} | {
+        "transport ranges+relay", "a cycle", "transport driver's port", "transport a slice an agent",
+        "transport agent to agent", "transport ring all-reduce",
     }  # fmt: skip
-    assert all(formula and source for _, _, formula, source in said)
+    assert all(one.formula and one.source and ("=" in one.formula or "   " in one.formula) for one in said)
+    assert len({one.formula for one in formulas() if one.rows[0].startswith("transport")}) == 7
+
+
+def test_a_formula_is_printed_with_its_rows() -> None:
+    (first,) = (one.lines() for one in formulas(Paper()) if "diloco" in one.rows)
+    assert first[0] == "sync, sync-easgd, diloco (the paper's)"
+    assert first[1] == "    period = tau C + E(M) + copies, of which all but tau C are waited for"
+    assert first[-1].startswith("    Source: SparkNet")
+    assert all(len(line) <= 128 for one in formulas() for line in one.lines() if "Source" not in line)
 
 
 def test_an_auto_number_of_shards_keeps_cycles_long() -> None:

@@ -57,8 +57,26 @@ def test_a_short_cycle_waits_for_the_last_agents_update() -> None:
 
 
 def test_relay_is_slower_by_what_was_measured() -> None:
-    assert Relay().reduce_s(HAND, F(960)) == 0.5 + 1.5 * 960
+    assert Relay().reduce_s(HAND, F(960)) == 0.5 + 1.4 * 960
     assert Relay().together_s(HAND, F(320)) == 1 + 1.125 * 560
+
+
+@pytest.mark.parametrize(
+    ("agents", "mib", "mbit", "kappa", "period_over_b"),
+    [
+        (4, 16, 30, 2.60, 1.97), (4, 24, 30, 2.59, 1.94), (4, 16, 100, 2.71, 2.05), (4, 24, 100, 2.72, 1.98),
+        (8, 16, 30, 3.00, 2.27), (8, 24, 30, 2.98, 2.11),
+    ],
+)  # fmt: skip
+def test_relay_is_within_a_tenth_of_what_the_bench_measured(
+    agents: int, mib: int, mbit: int, kappa: float, period_over_b: float
+) -> None:
+    """All valid results of `mpca bench exchange` on shaped links; its agents only wait."""
+    rate = mbit * 1e6 / 8 * 0.957  # of one TCP stream: 3.42 MiB/s of 30 Mbit/s
+    at = Setting(agents, mib << 20, 0, rate)
+    b_s = at.model_bytes / rate
+    assert Relay().exchange_s(at, at.model_bytes) / b_s == pytest.approx(kappa, rel=0.1)
+    assert 3 * Relay().cycle_s(at, at.model_bytes / 3, 3) / b_s == pytest.approx(period_over_b, rel=0.1)
 
 
 def test_messages_of_many_executors_are_a_limit_of_their_own() -> None:
