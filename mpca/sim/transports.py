@@ -33,7 +33,7 @@ class Setting:
     message_s: float = 72e-6
     """Of the driver's one thread that handles messages, for each. Measured: reports of blocks in a relay, Spark 3.5."""
     job_s: float = 0.075
-    """Of a cycle, whatever it moves. Measured: cycles of 30 KiB, K = 4: 0.070 to 0.083."""
+    """Of a cycle, whatever it moves. Measured: cycles of 30 KiB, 0.070 to 0.083 at K = 4, and 0.15 at K = 8 on two cores."""
     incast: float = 1.0
     """How many times longer a port takes when several hosts send into it at once, 1 or more. 1: switches with large buffers."""
     engine_rate: float = 2.5e9 / 8

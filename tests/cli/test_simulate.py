@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from mpca.sim.cost_table import ROWS
-from tests.cli.test_main import run
+from tests.cli.test_main import ROOT, run
 
 PLAN = ("simulate", "--plan", "--step", "95ms", "--size", "6.7MiB")
 
@@ -88,3 +89,18 @@ def test_without_plan_it_says_what_to_add(capfd: pytest.CaptureFixture[str]) -> 
     code, _, err = run(capfd, "simulate", "--step", "95ms", "--size", "7MiB")
     assert code == 2
     assert err[-1] == "Error: nothing to simulate: add --plan"
+
+
+_PAGE = (ROOT / "docs" / "planning.md").read_text(encoding="utf-8")
+_EXAMPLES = re.findall(r"^    mpca (simulate [^\n]*)\n\n```\n(.*?)\n```$", _PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(("command", "output"), _EXAMPLES, ids=[command for command, _ in _EXAMPLES])
+def test_the_page_shows_what_the_command_prints(capfd: pytest.CaptureFixture[str], command: str, output: str) -> None:
+    code, out, _ = run(capfd, *command.split())
+    assert code == 0
+    assert [line.rstrip() for line in out.splitlines()] == output.splitlines()
+
+
+def test_the_page_has_both_examples() -> None:
+    assert len(_EXAMPLES) == 2
