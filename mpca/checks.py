@@ -2,7 +2,7 @@
 
 A set of settings is a frozen dataclass. Field metadata says how text is read: ``quantity="duration"`` (seconds) or
 ``"size"`` (bytes), ``word`` for a number or that word; otherwise as the type of the default. Not for the source of a value:
-`config.py`.
+`config.sources`.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class ConfigError(MpcaError, ValueError):
     """A setting was refused. The message names the key, the value seen, what is allowed and the remedy."""
 
     exit_code = 2
-    key: str | None = None  # "method.alpha", if one key is wrong; config.py adds its source
+    key: str | None = None  # "method.alpha", if one key is wrong; `config.sources` adds its source
 
 
 class EnvironmentRefused(MpcaError, RuntimeError):
@@ -88,7 +88,7 @@ class BadRecords(MpcaError, ValueError):
 
 
 class BadImage(MpcaError, ValueError):
-    """The bytes of one image are not used. The text is the reason; the reader of the record adds its place."""
+    """The bytes of one image are not used. The text is the reason; the reader of the record adds where it comes from."""
 
 
 class JvmError(MpcaError, RuntimeError):

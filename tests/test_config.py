@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpca import config
 from mpca.checks import keywords
-from mpca.config import ORIGINS, Resolved
+from mpca.config import sections, sources
+from mpca.config.resolved import ORIGINS, Resolved
+from mpca.environment import child_environment, environment
 from mpca.errors import ConfigError
 from mpca.methods import MPCA, Sync, from_dict
 
@@ -29,7 +30,7 @@ SECTIONS = {"run", "model", "data", "optimizer", "objectives", "cluster", "backu
 
 
 def load(path: Path | None = None, *sets: str, spark: dict[str, str] | None = None) -> Resolved:
-    return config.load(path, sets, spark, method=from_dict)
+    return sources.load(path, sets, spark, method=from_dict)
 
 
 @pytest.fixture
@@ -227,9 +228,11 @@ def test_refused_in_a_file(file: Any, text: str, message: str) -> None:
 def test_no_number_that_is_not_finite_is_a_setting(file: Any, value: float) -> None:
     """Of any section, from a file, from the command line, and for the model's and the data set's own keys."""
     method = [(f"method.{one.name}", one) for one in fields(MPCA) if isinstance(one.default, float)]
-    sections = {one.name: vars(config)[f"{one.name.capitalize()}Config"] for one in fields(Resolved) if one.name in SECTIONS}
     owned = [
-        (f"{name}.{one.name}", one) for name, cls in sections.items() for one in fields(cls) if isinstance(one.default, float)
+        (f"{name}.{one.name}", one)
+        for name, cls in sections.SECTIONS.items()
+        for one in fields(cls)
+        if isinstance(one.default, float)
     ]
     assert len(owned) >= 10
     assert len(method) >= 5
@@ -261,7 +264,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_every_key_says_what_it_means() -> None:
-    tree = ast.parse((ROOT / "mpca" / "config.py").read_text())
+    tree = ast.parse((ROOT / "mpca" / "config" / "sections.py").read_text())
     for cls in (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name.endswith("Config")):
         for before, after in zip(cls.body, cls.body[1:], strict=False):
             if isinstance(before, ast.AnnAssign):
@@ -288,7 +291,7 @@ def reads_environment(text: str) -> bool:
 
 def test_nothing_else_reads_the_environment() -> None:
     files = [path for path in (ROOT / "mpca").rglob("*.py") if reads_environment(path.read_text(encoding="utf-8"))]
-    assert [str(path.relative_to(ROOT)) for path in files] == ["mpca/config.py"]
+    assert [str(path.relative_to(ROOT)) for path in files] == ["mpca/environment.py"]
 
 
 @pytest.mark.parametrize(
@@ -308,10 +311,10 @@ def test_a_read_is_told_from_a_write(text: str, reads: bool) -> None:
 
 def test_children_get_the_environment_with_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPCA_TEST_ONE", "1")
-    child = config.child_environment(MPCA_TEST_TWO="2")
+    child = child_environment(MPCA_TEST_TWO="2")
     assert (child["MPCA_TEST_ONE"], child["MPCA_TEST_TWO"]) == ("1", "2")
-    assert config.environment("MPCA_TEST_ONE") == "1"
-    assert config.environment("MPCA_TEST_TWO", "none") == "none"
+    assert environment("MPCA_TEST_ONE") == "1"
+    assert environment("MPCA_TEST_TWO", "none") == "none"
 
 
 def test_sections_are_those_of_the_design() -> None:

@@ -21,6 +21,7 @@ ROWS = {
     "redaction": 0,
     "checks": 0,
     "config": 0,
+    "environment": 0,
     "streams": 0,
     "timeouts": 0,
     "strict_json": 0,

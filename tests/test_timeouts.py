@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mpca import timeouts
-from mpca.config import BackupConfig, ClusterConfig
+from mpca.config.sections import BackupConfig, ClusterConfig
 from mpca.sim import relay
 from mpca.spark.settings import TABLE
 from mpca.units import parse_duration

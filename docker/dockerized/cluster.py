@@ -25,7 +25,7 @@ from mpca.cli.dev.artifacts import jars
 from mpca.cli.dev.daemons import JAVA_OPTIONS
 from mpca.cli.dev.readiness import get_json, wait_until
 from mpca.cli.dev.rendering import PORTS, render
-from mpca.config import environment
+from mpca.environment import environment
 from mpca.errors import EnvironmentRefused
 
 __all__ = ["HOSTS", "ROOT", "WORKERS", "Cluster", "default_folder"]

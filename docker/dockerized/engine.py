@@ -19,7 +19,7 @@ import psutil
 
 from dockerized.machine import Machine, processes, take_away
 from mpca.cli.dev.readiness import wait_until
-from mpca.config import child_environment, environment
+from mpca.environment import child_environment, environment
 from mpca.errors import EnvironmentRefused
 
 __all__ = ["Engine", "cache", "install"]

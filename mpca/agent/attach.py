@@ -44,9 +44,9 @@ def attach(
 
     Several models and optimisers are one exchange, given together or in one call each. The exchange begins with the call after
     which every existing optimiser is attached. Several models are saved with the names of a `torch.nn.ModuleDict`: the prefix
-    is the key in the dict, or the place in the list or in the order of calls. With several optimisers an update is a round in
-    which each has stepped (`mpca.agent.rounds`). When this agent's parameters become non-finite, it takes the joint model, and
-    the state of all optimisers begins anew.
+    is the key in the dict, or the position in the list or in the order of calls. With several optimisers an update is a round
+    in which each has stepped (`mpca.agent.rounds`). When this agent's parameters become non-finite, it takes the joint model,
+    and the state of all optimisers begins anew.
 
     Args:
         model: a model, a list of models, or a dict of models by name.

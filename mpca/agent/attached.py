@@ -1,7 +1,7 @@
 """The models that a train function attached, as one model to exchange.
 
 A single model keeps its own names. Several models get names as in `torch.nn.ModuleDict`, with a prefix for each model: its key
-in the dict, or else its place: ``generator.0.weight``, ``1.bias``. A tensor that two models share is exchanged once.
+in the dict, or else its position: ``generator.0.weight``, ``1.bias``. A tensor that two models share is exchanged once.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from mpca.config import environment
+from mpca.environment import environment
 from mpca.errors import EnvironmentRefused
 from mpca.timeouts import GPU_FREE_S
 

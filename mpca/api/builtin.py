@@ -43,7 +43,7 @@ def model_bytes(config: Tables) -> int:
 
 
 def layout(config: Tables) -> list[list[Any]]:
-    """Name, shape, kind and place of each tensor that agents exchange."""
+    """Name, shape, kind and offset of each tensor that agents exchange."""
     from mpca.agent.layout import read_layout
 
     return read_layout(models.create(**config["model"])).rows()

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mpca.config import Resolved, load
+from mpca.config.resolved import Resolved
+from mpca.config.sources import load
 from mpca.driver.cluster import Cluster
 from mpca.driver.objectives import Evaluate
 from mpca.driver.status import RunStatus
@@ -68,5 +69,5 @@ class Listeners:
 
 
 def resolve(path: Path | None, sets: Iterable[str] = (), spark_conf: dict[str, str] | None = None) -> Resolved:
-    """A configuration with the methods of this version; see `config.load`."""
+    """A configuration with the methods of this version; see `config.sources.load`."""
     return load(path, sets, spark_conf, method=from_dict)

@@ -87,7 +87,7 @@ def run_shape(job: Job, run_name: str, term: int, resumed: Resumed | None, sessi
         first_cycle=resumed.cycle if resumed else 0,
         resumed=resumed is not None,
         data=resumed.state.data if resumed else {},
-        places=shard_hosts(session, str(config.data.options.get("path", ""))),
+        shard_hosts=shard_hosts(session, str(config.data.options.get("path", ""))),
     )
 
 

@@ -16,7 +16,7 @@ from mpca.records import Backlog, BadFile, EndRecord, RunFolder, RunRecord, Summ
 
 if TYPE_CHECKING:
     from mpca.api.location import RunLocation
-    from mpca.config import Resolved
+    from mpca.config.resolved import Resolved
 
 __all__ = ["RunFiles", "close_folder", "keep"]
 

@@ -86,8 +86,8 @@ def _culprit(function: TrainFunction, args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def _luggage(function: TrainFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for place, value in enumerate(args):
-        yield f"argument {place}", value
+    for position, value in enumerate(args):
+        yield f"argument {position}", value
     for name, value in kwargs.items():
         yield f"argument {name!r}", value
     plain = inspect.unwrap(function)
@@ -101,7 +101,7 @@ def _luggage(function: TrainFunction, args: Sequence[Any], kwargs: Mapping[str, 
         yield f"its captured variable {name!r}", value
     for name, value in captured.globals.items():
         yield f"the global variable {name!r}", value
-    for place, value in enumerate(plain.__defaults__ or ()):
-        yield f"the default of its argument {place}", value
+    for position, value in enumerate(plain.__defaults__ or ()):
+        yield f"the default of its argument {position}", value
     for name, value in (plain.__kwdefaults__ or {}).items():
         yield f"the default of its argument {name!r}", value

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mpca.api.launch import Job
-    from mpca.config import Resolved
+    from mpca.config.resolved import Resolved
 
 __all__ = ["check_job", "driver", "make_job"]
 

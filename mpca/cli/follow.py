@@ -23,7 +23,7 @@ import psutil
 
 from mpca.agent.process import die_with
 from mpca.cli.outcome import is_result, result_lines, say_last
-from mpca.config import child_environment
+from mpca.environment import child_environment
 from mpca.errors import EnvironmentRefused
 from mpca.records import Summary, parse_summary
 from mpca.spark.hdfs.files import ClusterFiles

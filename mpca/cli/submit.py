@@ -6,8 +6,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +16,7 @@ from mpca.checks import refuse_password
 from mpca.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mpca.config import Resolved
+    from mpca.config.resolved import Resolved
     from mpca.spark.hdfs.files import ClusterFiles
     from mpca.spark.jvm.hadoop import SparkHome
     from mpca.spark.yarn.client import Yarn
@@ -27,13 +28,34 @@ __all__ = ["containers", "find_spark_jars", "submit"]
 
 _PROGRAM = Path(__file__).with_name("program") / "mpca_run.py"
 _GPUS = Path(__file__).with_name("program") / "mpca_gpus.sh"
-_NO_JARS = "Spark's jars are not in its folder: SPARK_HOME={home}; name the cluster's Spark, or unset it"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the command was asked to do."""
+
+    config: Resolved
+    conf: Path
+    sets: tuple[str, ...]  # with those of --name and --run-dir
+    words: tuple[str, ...]
+    script: Path | None
+    resume: str | None
+    deploy_mode: str
+    queue: str | None
+    archives: str | None
+    py_files: str | None
+    jars_on_nodes: bool
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether the driver runs in a container, which has none of this machine's files."""
+        return self.deploy_mode == "cluster"
 
 
 @click.command()
 @click.argument("conf", type=click.Path(path_type=Path))
 @click.argument("words", nargs=-1)
-@click.option("--master", type=click.Choice(["yarn"]), default="yarn", show_default=True)
+@click.option("--master", type=click.Choice(["yarn"]), default="yarn", show_default=True, expose_value=False)
 @click.option("--deploy-mode", type=click.Choice(["client", "cluster"]), default="client", show_default=True)
 @click.option("--set", "sets", multiple=True, metavar="SECTION.KEY=VALUE", help="Replace one key of the configuration.")
 @click.option("--name", help="The run's name: --set run.name=NAME.")
@@ -45,72 +67,31 @@ _NO_JARS = "Spark's jars are not in its folder: SPARK_HOME={home}; name the clus
 @click.option("--resume", metavar="auto|BACKUP", help="Go on from the newest backup of run.dir, or from this one.")
 @click.option("--jars-on-nodes", is_flag=True, help="Spark lies at the same path on every node: bring no jars to HDFS.")
 @click.option("--dry-run", is_flag=True, help="Check and print the line, and submit nothing.")
-def submit(
-    conf: Path,
-    words: tuple[str, ...],
-    master: str,
-    deploy_mode: str,
-    sets: tuple[str, ...],
-    name: str | None,
-    run_dir: str | None,
-    queue: str | None,
-    archives: str | None,
-    py_files: str | None,
-    script: Path | None,
-    resume: str | None,
-    jars_on_nodes: bool,
-    dry_run: bool,
-) -> int:
+def submit(conf: Path, sets: tuple[str, ...], name: str | None, run_dir: str | None, dry_run: bool, **options: Any) -> int:
     """Train what CONF says on a cluster: run spark-submit, after checks that would otherwise fail in containers.
 
     Without --archives the interpreter that runs this command must exist at the same path on every node.
     """
     from mpca.api.launch import resolve
-    from mpca.cli.driver import check_job
     from mpca.cli.follow import follow
-    from mpca.spark.hdfs.files import ClusterFiles
-    from mpca.spark.jvm.hadoop import configuration_folder, hadoop_jvm, spark_home
-    from mpca.spark.yarn.client import Yarn
+    from mpca.spark.jvm.hadoop import configuration_folder, spark_home
     from mpca.spark.yarn.packing import check_archive
-    from mpca.spark.yarn.submit import AUTHENTICATE, check_scala, no_way_back
+    from mpca.spark.yarn.submit import check_scala
     from mpca.spark.yarn.submitted import cluster_run_folder
 
-    for option, value in (("--archives", archives), ("--py-files", py_files), ("--resume", resume)):
-        refuse_password(option, value)
-    if name:
-        sets = (*sets, f"run.name={name}")
-    if run_dir:
-        sets = (*sets, f"run.dir={run_dir}")
+    for option in ("archives", "py_files", "resume"):
+        refuse_password(f"--{option.replace('_', '-')}", options[option])
+    sets = (*sets, *([f"run.name={name}"] if name else []), *([f"run.dir={run_dir}"] if run_dir else []))
     config = resolve(conf, sets)
-    if words and script is None:
-        raise ConfigError(f"words without a script: {' '.join(words)}; they are for --train SCRIPT")
-    if resume == "auto" and not (config.run.dir or config.backup.path):
-        raise ConfigError("--resume auto: the newest backup of which run? name its folder by --run-dir")
-    check_job(config, script)
+    asked = _Asked(config, conf, sets, **options)
+    _check_options(asked)
     configuration_folder()
     home = spark_home()
     check_scala(home.core_jar)
-    if archives:
-        check_archive(archives)
-    executor, driver = containers(config, script)
-    with hadoop_jvm(home) as jvm, closing(Yarn(jvm)) as yarn:
-        files = ClusterFiles(jvm, yarn.configuration)
-        if resume:
-            _check_backup(config, resume, script, deploy_mode, files)
-        _check_cluster(config, yarn, files, queue, [executor, driver] if deploy_mode == "cluster" else [executor])
-        spark_jars = find_spark_jars(config, home, files, jars_on_nodes)
-        own = files.home()
-    submission = _submission(
-        config, conf, sets, words, script, resume, deploy_mode, executor, driver, spark_jars, queue, archives, py_files, home
-    )
-    for one in (executor, driver) if deploy_mode == "cluster" else (executor,):
-        click.echo(one.line())
-    for warning in no_way_back(config, {**submission.defaults, **submission.settings()}) if deploy_mode == "cluster" else ():
-        click.echo(warning)
-    if submission.authenticates_by_default():
-        click.echo(f"{AUTHENTICATE} is on for this application; --set {AUTHENTICATE}=false leaves it off")
-    click.echo(submission.printable(str(home.submit)))
-    sys.stdout.flush()
+    if asked.archives:
+        check_archive(asked.archives)
+    submission, own = _submission(asked, home)
+    _show(submission, home)
     if dry_run:
         return 0
 
@@ -118,7 +99,32 @@ def submit(
         return config.run.dir or cluster_run_folder(own, config.run.name, application)
 
     with _secrets_file(submission, home) as secrets:
-        return follow(submission.command(str(home.submit), secrets), deploy_mode, _PROGRAM.name, home, run_folder)
+        return follow(submission.command(str(home.submit), secrets), asked.deploy_mode, _PROGRAM.name, home, run_folder)
+
+
+def _check_options(asked: _Asked) -> None:
+    from mpca.cli.driver import check_job
+
+    if asked.words and asked.script is None:
+        raise ConfigError(f"words without a script: {' '.join(asked.words)}; they are for --train SCRIPT")
+    if asked.resume == "auto" and not (asked.config.run.dir or asked.config.backup.path):
+        raise ConfigError("--resume auto: the newest backup of which run? name its folder by --run-dir")
+    check_job(asked.config, asked.script)
+
+
+def _show(submission: Submission, home: SparkHome) -> None:
+    """Print the containers, the settings that may surprise, and the line."""
+    from mpca.spark.yarn.submit import AUTHENTICATE, no_way_back
+
+    for one in submission.containers:
+        click.echo(one.line())
+    if submission.deploy_mode == "cluster":
+        for warning in no_way_back(submission.config, {**submission.defaults, **submission.settings()}):
+            click.echo(warning)
+    if submission.authenticates_by_default():
+        click.echo(f"{AUTHENTICATE} is on for this application; --set {AUTHENTICATE}=false leaves it off")
+    click.echo(submission.printable(str(home.submit)))
+    sys.stdout.flush()
 
 
 @contextmanager
@@ -181,7 +187,7 @@ def _check_cluster(config: Resolved, yarn: Yarn, files: ClusterFiles, queue: str
         )
 
 
-def _check_backup(config: Resolved, resume: str, script: Path | None, deploy_mode: str, files: ClusterFiles) -> None:
+def _check_backup(asked: _Asked, resume: str, files: ClusterFiles) -> None:
     """Refuse a backup of another model, as far as the model is known here. With `auto` it is the newest whole one."""
     from mpca.api import builtin
     from mpca.api.resume import other_model
@@ -189,8 +195,8 @@ def _check_backup(config: Resolved, resume: str, script: Path | None, deploy_mod
     from mpca.storage.manifest import parse
 
     named = resume != "auto"
-    for at in [Location.parse(resume)] if named else _newest(config, deploy_mode, files):
-        if at.is_local and deploy_mode == "cluster":
+    for at in [Location.parse(resume)] if named else _newest(asked, files):
+        if at.is_local and asked.in_cluster:
             raise ConfigError(f"--resume {resume}: the driver's container has none of this machine's files; name one on HDFS")
         text = files.read(_address(at / "manifest.json"))
         if text is None and named:
@@ -203,18 +209,19 @@ def _check_backup(config: Resolved, resume: str, script: Path | None, deploy_mod
             if not named:
                 continue  # the driver passes over it too
             raise ConfigError(f"not a backup: --resume {resume}: {error}; see `mpca backups verify`") from None
-        mine = builtin.layout(config.to_dict()) if script is None else theirs
+        mine = builtin.layout(asked.config.to_dict()) if asked.script is None else theirs
         if mine != theirs:
             raise other_model(at.text, theirs, mine)
         return
 
 
-def _newest(config: Resolved, deploy_mode: str, files: ClusterFiles) -> list[Location]:
+def _newest(asked: _Asked, files: ClusterFiles) -> list[Location]:
     """Backups among which `auto` chooses, newest first. If there is none, the driver says so: one may still be on its way."""
     from mpca.storage import Location
 
+    config = asked.config
     folder = Location.parse(config.backup.path) if config.backup.path else Location.parse(config.run.dir) / "backups"
-    if folder.is_local and deploy_mode == "cluster":  # this folder may be shared with the driver's machine
+    if folder.is_local and asked.in_cluster:  # this folder may be shared with the driver's machine
         return []
     return [folder / name for name in reversed(files.names(_address(folder))) if name.startswith("term-")]
 
@@ -241,48 +248,47 @@ def find_spark_jars(config: Resolved, home: SparkHome, files: ClusterFiles, on_n
     return {"spark.yarn.archive": files.bring(home.jars(), click.echo)}
 
 
-def _submission(
-    config: Resolved,
-    conf: Path,
-    sets: tuple[str, ...],
-    words: tuple[str, ...],
-    script: Path | None,
-    resume: str | None,
-    deploy_mode: str,
-    executor: Container,
-    driver: Container,
-    spark_jars: dict[str, str],
-    queue: str | None,
-    archive: str | None,
-    py_files: str | None,
-    home: SparkHome,
-) -> Submission:
-    from mpca.config import environment
+def _submission(asked: _Asked, home: SparkHome) -> tuple[Submission, str]:
+    """The application that the cluster would take, after asking the cluster; and the user's folder on HDFS."""
+    from mpca.environment import environment
+    from mpca.spark.hdfs.files import ClusterFiles
+    from mpca.spark.jvm.hadoop import hadoop_jvm
+    from mpca.spark.yarn.client import Yarn
     from mpca.spark.yarn.submit import Submission
 
-    loopback = environment("SPARK_LOCAL_IP")
-    there = deploy_mode == "cluster"  # the driver's container has the files in its work folder
-    files = [path.resolve() for path in (conf, script) if path is not None]
-    shown = [path.name if there else str(path) for path in files]
-    program_words = [shown[0], *(["--train", shown[1]] if script else []), *(["--resume", resume] if resume else [])]
-    if words:
-        program_words += ["--", *words]
-    cuda = config.cluster.device == "cuda"
-    return Submission(
-        config=config,
-        sets=sets,
+    executor, driver = containers(asked.config, asked.script)
+    files, words = _files_and_words(asked)
+    cuda = asked.config.cluster.device == "cuda"
+    submission = Submission(
+        config=asked.config,
+        sets=asked.sets,
         program=str(_PROGRAM),
-        words=program_words,
-        deploy_mode=deploy_mode,
+        words=words,
+        deploy_mode=asked.deploy_mode,
         executor=executor,
         driver=driver,
         python=sys.executable,
-        spark_jars=spark_jars,
-        queue=queue,
-        archive=archive,
-        py_files=[one for one in (py_files or "").split(",") if one],
-        files=[*(str(path) for path in files if there), *([str(_GPUS)] if cuda else [])],
+        queue=asked.queue,
+        archive=asked.archives,
+        py_files=[one for one in (asked.py_files or "").split(",") if one],
+        files=[*files, *([str(_GPUS)] if cuda else [])],
         discovery=f"./{_GPUS.name}" if cuda else "",
-        loopback=loopback if loopback.startswith("127.") else "",
+        local_ip=environment("SPARK_LOCAL_IP"),
         defaults=home.defaults(),
     )
+    with hadoop_jvm(home) as jvm, closing(Yarn(jvm)) as yarn:
+        there = ClusterFiles(jvm, yarn.configuration)
+        if asked.resume:
+            _check_backup(asked, asked.resume, there)
+        _check_cluster(asked.config, yarn, there, asked.queue, submission.containers)
+        return replace(submission, spark_jars=find_spark_jars(asked.config, home, there, asked.jars_on_nodes)), there.home()
+
+
+def _files_and_words(asked: _Asked) -> tuple[list[str], list[str]]:
+    """The files that the driver's container gets, and the words of the driver's program."""
+    files = [path.resolve() for path in (asked.conf, asked.script) if path is not None]
+    shown = [path.name if asked.in_cluster else str(path) for path in files]  # a container has them in its work folder
+    words = [shown[0], *(["--train", shown[1]] if asked.script else []), *(["--resume", asked.resume] if asked.resume else [])]
+    if asked.words:
+        words += ["--", *asked.words]
+    return [str(path) for path in files if asked.in_cluster], words

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from mpca.checks import keywords, nearest, refused
-from mpca.config import DataConfig
+from mpca.config.sections import DataConfig
 from mpca.extras import require
 
 if TYPE_CHECKING:  # importing the table of names must not cost a torch import

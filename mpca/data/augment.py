@@ -53,8 +53,8 @@ def random_patches(images: Pixels, generator: np.random.Generator, padding: int 
     padded = np.zeros((count, channels, height + 2 * padding, width + 2 * padding), dtype=np.uint8)
     padded[:, :, padding : padding + height, padding : padding + width] = images
     patches = np.empty_like(images)
-    places = generator.integers(2 * padding + 1, size=(2, count))
-    for patch, image, top, left in zip(patches, padded, *places.tolist(), strict=True):
+    corners = generator.integers(2 * padding + 1, size=(2, count))
+    for patch, image, top, left in zip(patches, padded, *corners.tolist(), strict=True):
         patch[:] = image[:, top : top + height, left : left + width]
     return patches
 

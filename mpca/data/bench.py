@@ -58,9 +58,9 @@ def in_memory(data: SplitData, job: Job, workers: int, records: int) -> Iterator
     """Decode in `workers` processes, without reading, transport or batches."""
     children = [Child("mpca.data.bench", json.dumps(asdict(job))) for _ in range(workers)]
     try:
-        for place, child in enumerate(children):
+        for first, child in enumerate(children):
             chosen = []
-            for number in range(place, min(records, len(data)), workers):
+            for number in range(first, min(records, len(data)), workers):
                 entry = data.index.entry(number)
                 shard = next(at for at, end in enumerate(data.index.starts[1:]) if number < end)
                 chosen.append((data.store.read_range(data.shard_name(shard), entry.offset, entry.length), entry.crc))
@@ -169,7 +169,7 @@ def main() -> None:
     connection, (text,) = parent()
     job = Job(**json.loads(text))
     jpegs: list[tuple[bytes, int]] = connection.recv()
-    place = bytearray(job.view_bytes)
+    view = bytearray(job.view_bytes)
     at = 0
     while True:
         try:
@@ -179,7 +179,7 @@ def main() -> None:
         start = time.perf_counter()
         for _ in range(images):
             jpeg, crc = jpegs[at % len(jpegs)]
-            place[:] = view_of(job, jpeg, crc, at // len(jpegs), at % len(jpegs)).tobytes()
+            view[:] = view_of(job, jpeg, crc, at // len(jpegs), at % len(jpegs)).tobytes()
             at += 1
         connection.send(time.perf_counter() - start)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from mpca.config import child_environment
+from mpca.environment import child_environment
 from mpca.errors import MpcaError
 from mpca.timeouts import CHILD_END_S, DECODE_CPU_S
 

@@ -160,11 +160,11 @@ def _tasks(images: Listing, tests: list[Item], target: str, options: Options) ->
     check_withheld(images.classes, Counter(item.label for item in images.items), options.withheld)
     taken: Counter[int] = Counter()
     by_split: dict[str, list[Item]] = {split: [] for split in SPLITS}
-    for place in order.tolist():
-        item = images.items[place]
+    for index in order.tolist():
+        item = images.items[index]
         taken[item.label] += 1
         by_split["validation" if taken[item.label] <= options.withheld else "train"].append(item)
-    by_split["test"] = [tests[place] for place in np.random.default_rng((13, options.seed)).permutation(len(tests)).tolist()]
+    by_split["test"] = [tests[index] for index in np.random.default_rng((13, options.seed)).permutation(len(tests)).tolist()]
     return [
         Task(target, split, number, items, options.shorter_edge)
         for split, chosen in by_split.items()

@@ -25,7 +25,7 @@ __all__ = ["Files", "Plan", "make_plan", "notes_of", "write_shard"]
 
 _NAMED = 3
 _HEADERS = 2048  # bytes of a record beside its data: headers, padding, the label's file
-_PLACE_BYTES = 8  # bytes of a digest that choose the shard; the other bytes choose the split
+_CHANCE_BYTES = 8  # bytes of a digest that choose the shard; the other bytes choose the split
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +44,22 @@ class Plan:
     records: int
 
     def shard_names(self) -> list[str]:
-        """Names of all shards; `place` gives an index into this list."""
+        """Names of all shards; `shard_of` gives an index into this list."""
         return [shard_name(split, number) for split, count in self.shards.items() for number in range(count)]
 
-    def place(self, digest: bytes, label: Label) -> int:
+    def shard_of(self, digest: bytes, label: Label) -> int:
         """The index of a record's shard in `shard_names`."""
         split = "validation" if label in self.withheld and digest <= self.withheld[label] else "train"
         before = self.shards["train"] if split == "validation" else 0
-        chance = int.from_bytes(digest[-_PLACE_BYTES:], "big")
-        return before + (chance * self.shards[split] >> 8 * _PLACE_BYTES)
+        chance = int.from_bytes(digest[-_CHANCE_BYTES:], "big")
+        return before + (chance * self.shards[split] >> 8 * _CHANCE_BYTES)
 
 
 def make_plan(form: Form, told: Survey, target: str, options: Options, classes: int | None = None) -> Plan:
     """Make the plan from a survey of the rows.
 
     Raises:
-        ConfigError: some rows cannot be records; names the column, their number, the first one's place, and the remedy.
+        ConfigError: some rows cannot be records; names the column, their number, where the first one is, and the remedy.
     """
     _check_refused(told)
     if not told.labels:
@@ -93,17 +93,17 @@ def make_plan(form: Form, told: Survey, target: str, options: Options, classes: 
     )
 
 
-def write_shard(plan: Plan, place: int, records: Iterable[Packed]) -> int:
+def write_shard(plan: Plan, index: int, records: Iterable[Packed]) -> int:
     """Build one shard, and return the number of its rows.
 
     Args:
-        place: index of the shard in `Plan.shard_names`.
+        index: of the shard in `Plan.shard_names`.
         records: all records of the shard, in their order.
 
     Raises:
         MpcaError: the storage failed.
     """
-    shard = plan.shard_names()[place]
+    shard = plan.shard_names()[index]
     builder, count = ShardBuilder(plan.shorter_edge), 0
     key, again = "", 1
     with opened(plan.target) as store, Files() as files:

@@ -30,7 +30,7 @@ class Item:
 
     @property
     def name(self) -> str:
-        """The image's place, for people."""
+        """Where the image is, for people."""
         return f"{self.file}:{self.key}" if self.offset else self.file
 
 

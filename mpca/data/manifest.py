@@ -72,7 +72,7 @@ class Manifest:
     bad: int  # source files that were left out, named in bad.jsonl
     shorter_edge: int  # pixels, of images that were encoded again; 0: files were kept
     seed: int
-    source: str  # digest of the source's listing and of the options: another ingest into the same place is refused
+    source: str  # digest of the source's listing and of the options: another ingest into the same folder is refused
     versions: dict[str, str]
     vectors: VectorForm | None = None  # None: images
     format: int = DATA_SET
@@ -152,12 +152,12 @@ def load_manifest(store: Store) -> Manifest:
     Raises:
         ConfigError: the manifest is missing, or `Manifest.parse` refuses it.
     """
-    place = store.describe(MANIFEST)
+    file = store.describe(MANIFEST)
     try:
         data = store.read(MANIFEST)
     except FileNotFoundError:
-        raise ConfigError(f"no data set: {place} does not exist; `mpca ingest SOURCE TARGET` writes it last") from None
-    return Manifest.parse(data, place)
+        raise ConfigError(f"no data set: {file} does not exist; `mpca ingest SOURCE TARGET` writes it last") from None
+    return Manifest.parse(data, file)
 
 
 def load_index(store: Store, manifest: Manifest, split: str) -> Index:

@@ -68,7 +68,7 @@ class Membership:
     losses: tuple[Loss, ...] = ()  # in the order in which they happened
     before: tuple[Membership, ...] = ()  # earlier attempts that this one resumes, oldest first; all of their agents are lost
     homes: tuple[tuple[int, int, str], ...] = ()  # (agent, epoch, host): the agent's host from that epoch on
-    places: tuple[tuple[str, ...], ...] = ()  # by shard, the hosts that hold it; empty: not known
+    shard_hosts: tuple[tuple[str, ...], ...] = ()  # by shard, the hosts that hold it; empty: not known
 
     @classmethod
     def of(cls, agents: int, first: int = 0) -> Membership:
@@ -99,7 +99,7 @@ class Membership:
     def near(self, epoch: int) -> dict[int, frozenset[int]]:
         """By agent that begins the epoch, the shards on its host."""
         on: dict[str, set[int]] = {}
-        for shard, hosts in enumerate(self.places):
+        for shard, hosts in enumerate(self.shard_hosts):
             for host in hosts:
                 on.setdefault(host, set()).add(shard)
         return {agent: frozenset(on.get(self.home(agent, epoch), ())) for agent in self.begin(epoch)}
@@ -159,16 +159,16 @@ class Membership:
 
     def to_dict(self) -> dict[str, Any]:
         """The membership as lists, numbers and texts, for a message or a backup."""
-        hosts = sorted({host for one in self.places for host in one})
+        hosts = sorted({host for one in self.shard_hosts for host in one})
         number = {host: index for index, host in enumerate(hosts)}
-        where = {"hosts": hosts, "places": [[number[host] for host in one] for one in self.places]}
+        where = {"hosts": hosts, "places": [[number[host] for host in one] for one in self.shard_hosts]}
         return {
             "agents": self.agents,
             "since": [list(one) for one in self.since],
             "losses": [[one.agent, one.epoch, one.done, one.last] for one in self.losses],
             "before": [one.to_dict() for one in self.before],
             **({"homes": [list(one) for one in self.homes]} if self.homes else {}),
-            **(where if self.places else {}),
+            **(where if self.shard_hosts else {}),
         }
 
     @classmethod
@@ -307,7 +307,7 @@ def _deal_near(units: Sequence[Unit], agents: Sequence[int], near: Mapping[int, 
             elsewhere.append(index)
     for index in elsewhere:
         give(index, agents)
-    return {agent: [units[index] for index in sorted(places)] for agent, places in taken.items()}
+    return {agent: [units[index] for index in sorted(indices)] for agent, indices in taken.items()}
 
 
 def _move(dealt: dict[int, list[Unit]], lost: Iterable[Loss]) -> list[Unit]:

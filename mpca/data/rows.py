@@ -49,7 +49,7 @@ class Packed:
     digest: bytes
     label: Label
     data: bytes  # JPEG, .npy, or a file's name
-    row: str  # the row's place, for people
+    row: str  # where the row is, for people
     reason: str = ""  # why the row has no image
 
 
@@ -67,11 +67,11 @@ class _Refused(Exception):
 
 
 def pack_rows(form: Form, partition: int, rows: Iterable[Any], seed: int) -> Iterator[Packed | tuple[Refusal, str]]:
-    """Turn each row of a partition into a record, or into a refusal with the row's place.
+    """Turn each row of a partition into a record, or into a refusal that says where the row is.
 
     Args:
         form: the columns, and how they are read.
-        partition: the partition's number, for a row's place.
+        partition: the partition's number, to say where a row is.
         rows: (features, label), as Spark gives them.
         seed: goes into the digests.
     """
@@ -173,7 +173,7 @@ def _encoded(image: Any) -> bytes:
 
 @dataclass(slots=True)
 class Seen:
-    """Rows of one sort: their number, and the first one's place."""
+    """Rows of one sort: their number, and where the first one is."""
 
     count: int = 0
     first: str = ""

@@ -75,7 +75,7 @@ class Share:
             batch_size: largest number of samples of a batch.
             seed: the run's seed; equal for all agents.
             incarnation: counts the processes of this agent.
-            epochs: which epochs, and the agent's place in them.
+            epochs: which epochs, and the agent's position in them.
             stopping: true when the run is ending.
             count: is called with the samples of each batch before the caller gets it.
             loader: arguments of `torch.utils.data.DataLoader` (num_workers, collate_fn, pin_memory, ...).

@@ -79,7 +79,7 @@ class Stream:
             epochs: number of epochs; None streams without end.
             max_bad_fraction: share of an epoch's records that may be bad.
             membership: who takes part; None for all agents from epoch 0 on.
-            tell_bad: is called with place and reason of each bad record, once per iteration, from another thread.
+            tell_bad: is called with source and reason of each bad record, once per iteration, from another thread.
 
         Raises:
             ConfigError: `batch_size` is below 1, or there are fewer records than agents.

@@ -22,15 +22,15 @@ class BadTally:
         records: number of records that the agent reads in an epoch. The share refers to this number, not to the records read so
             far; otherwise one early bad record would exceed every limit.
         max_fraction: share of `records` that may be bad.
-        tell: is called with place and reason of each bad record.
+        tell: is called for each bad record, with its source (a file, and what names the record in it) and the reason.
     """
 
     def __init__(
-        self, records: int, max_fraction: float, tell: Callable[[str, str], None] = lambda where, reason: None
+        self, records: int, max_fraction: float, tell: Callable[[str, str], None] = lambda source, reason: None
     ) -> None:
         self._records, self._max_fraction, self._tell = records, max_fraction, tell
         self._numbers: set[int] = set()
-        self.names: list[str] = []  # places and reasons of the first `NAMED` records
+        self.names: list[str] = []  # sources and reasons of the first `NAMED` records
         self._any_good = False
 
     @property
@@ -41,7 +41,7 @@ class BadTally:
         """Note that a record was good."""
         self._any_good = True
 
-    def add(self, number: int, where: str, reason: str) -> None:
+    def add(self, number: int, source: str, reason: str) -> None:
         """Note a bad record.
 
         Raises:
@@ -50,10 +50,10 @@ class BadTally:
         if number in self._numbers:
             return
         self._numbers.add(number)
-        self._tell(where, reason)
+        self._tell(source, reason)
         if self.count <= NAMED:
-            self.names.append(f"{where}: {reason}")
-            _log.warning("bad record %d, skipped: %s: %s", self.count, where, reason)
+            self.names.append(f"{source}: {reason}")
+            _log.warning("bad record %d, skipped: %s: %s", self.count, source, reason)
         if self.count >= self._records and not self._any_good:  # even if all may be bad: the stream would never end
             raise BadRecords(f"not one record can be read: all {self.count} of an epoch are bad; {'; '.join(self.names)}")
         if self.count > self._max_fraction * self._records:

@@ -132,8 +132,8 @@ class Decoders:
         self._children: dict[int, Child] = {}
         self.restarts = 0
         self._threads = [
-            threading.Thread(target=self._guarded, args=(place,), name=f"mpca-decoder-{place}", daemon=True)
-            for place in range(workers)
+            threading.Thread(target=self._guarded, args=(worker,), name=f"mpca-decoder-{worker}", daemon=True)
+            for worker in range(workers)
         ]
         for thread in self._threads:
             thread.start()
@@ -179,9 +179,9 @@ class Decoders:
 
     # ---- one worker's thread -------------------------------------------------------------------------------------------
 
-    def _guarded(self, place: int) -> None:
+    def _guarded(self, worker: int) -> None:
         try:
-            self._work(place)
+            self._work(worker)
         except BaseException as error:
             if not self._closing:
                 self._failed = True
@@ -190,34 +190,34 @@ class Decoders:
             with self._arrived:
                 self._arrived.notify_all()
 
-    def _work(self, place: int) -> None:
+    def _work(self, worker: int) -> None:
         flights: deque[_Flight] = deque()
         while not self._closing:
-            child = self._start(place)
+            child = self._start(worker)
             try:
-                if self._serve(place, child, flights):
+                if self._serve(worker, child, flights):
                     child.connection.close()  # the child ends when its socket closes
                     return
             finally:
-                begun = BEGUN.unpack_from(self._memory, BEGUN.size * place)[0] if not self._closing else 0
+                begun = BEGUN.unpack_from(self._memory, BEGUN.size * worker)[0] if not self._closing else 0
                 how = child.reap()
-                del self._children[place]
+                del self._children[worker]
             self.restarts += 1
-            if begun > self._answered[place] and flights:
+            if begun > self._answered[worker] and flights:
                 flight = flights.popleft()
                 self._crashes[flight.record.number] += 1
                 self._finish(flight, f"the decoder died of it: {how}")
                 flights = deque(one for one in flights if not self._given_up(one))
 
-    def _start(self, place: int) -> Child:
+    def _start(self, worker: int) -> Child:
         how = ""
         for _ in range(CRASHES):
-            BEGUN.pack_into(self._memory, BEGUN.size * place, 0)
-            self._answered[place] = 0
+            BEGUN.pack_into(self._memory, BEGUN.size * worker, 0)
+            self._answered[worker] = 0
             child = Child(
-                "mpca.data.workers_main", json.dumps(asdict(self._job)), place, self._memory_fd, pass_fds=(self._memory_fd,)
+                "mpca.data.workers_main", json.dumps(asdict(self._job)), worker, self._memory_fd, pass_fds=(self._memory_fd,)
             )
-            self._children[place] = child
+            self._children[worker] = child
             if self._closing:
                 child.kill()
             if _read(child.connection.fileno(), 1) == READY or self._closing:
@@ -225,7 +225,7 @@ class Decoders:
             how = child.reap()
         raise MpcaError(f"a decoding process does not start: {how}")
 
-    def _serve(self, place: int, child: Child, flights: deque[_Flight]) -> bool:
+    def _serve(self, worker: int, child: Child, flights: deque[_Flight]) -> bool:
         """Send records to a child until the feed ends (True) or the child ends (False). Records of a dead child come first."""
         words = child.connection.fileno()
         self._send(words, list(flights))
@@ -240,7 +240,7 @@ class Decoders:
             answers = _read(words, _DEPTH)
             if not answers:
                 return False
-            self._answered[place] += len(answers)
+            self._answered[worker] += len(answers)
             for answer in answers:
                 flight = flights.popleft()
                 self._finish(flight, self._reason(flight) if answer == BAD[0] else None)

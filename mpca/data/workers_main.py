@@ -91,8 +91,8 @@ def view_of(job: Job, jpeg: bytes, crc: int, epoch: int, number: int) -> npt.NDA
 
 def main() -> None:
     """Decode until the parent ends."""
-    connection, (text, place, memory_fd) = parent()
-    job, cell = Job(**json.loads(text)), BEGUN.size * int(place)
+    connection, (text, worker, memory_fd) = parent()
+    job, cell = Job(**json.loads(text)), BEGUN.size * int(worker)
     words = connection.fileno()
     frames = os.fdopen(words, "rb", buffering=1 << 16, closefd=False)
     begun = 0

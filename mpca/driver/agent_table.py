@@ -1,9 +1,9 @@
-"""Who trains where: executors, the places they offer, the agents on them, their incarnations and their deaths.
+"""Who trains where: executors and their capacity, the agents on them, their incarnations and their deaths.
 
-A *place* is room for one agent on one executor (two of its cores). An agent that died starts again on its own executor if that
-has a free place. An agent whose executor is gone starts at any free place. Each start is a new incarnation. The third death on
-one executor within ten minutes quarantines that executor for ten minutes. Pure: events in, instructions out, the time is an
-argument. `now` is seconds of the machine's clock. `states.py` has the states of an agent.
+The *capacity* of an executor is the number of agents that it has room for: one for every two of its cores. An agent that died
+starts again on its own executor if that has room. An agent whose executor is gone starts wherever there is room. Each start is
+a new incarnation. The third death on one executor within ten minutes quarantines that executor for ten minutes. Pure: events
+in, instructions out, the time is an argument. `now` is seconds of the machine's clock. `states.py` has the states of an agent.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-from mpca.driver.agent_id import AgentId
 from mpca.driver.instructions import Instruction, StartAgent, Write
 from mpca.driver.states import AGENT_MOVES, AgentState, Story
 from mpca.timeouts import QUARANTINE_S
+from mpca.wire.agent_ref import AgentId, AgentRef
 
 __all__ = [
     "QUARANTINE_DEATHS",
@@ -59,9 +58,10 @@ class Agent:
         return AgentId(self.index, self.incarnation)
 
     @property
-    def key(self) -> list[Any]:
-        """[executor, agent, incarnation]: how an order names a process."""
-        return [self.executor, self.index, self.incarnation]
+    def ref(self) -> AgentRef:
+        """How an order names its process; only for an agent that has one."""
+        assert self.executor is not None
+        return self.id.on(self.executor)
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class Executor:
 
     name: str
     host: str
-    places: int
+    capacity: int  # agents that it has room for
     deaths: list[float] = field(default_factory=list)
     quarantined_until: float = 0.0
 
@@ -120,7 +120,7 @@ class AgentTable:
             Its state, and what brought it there.
         """
         if agent.state == AgentState.ABSENT:
-            return f"absent: {agent.lost or agent.why or 'no executor has a place for it'}"
+            return f"absent: {agent.lost or agent.why or 'no executor has room for it'}"
         if agent.state == AgentState.STARTING:
             return f"starting: {agent.lost or 'its process has not said hello'}"
         if agent.state == AgentState.JOINING:
@@ -136,7 +136,7 @@ class AgentTable:
     # ---- executors ---------------------------------------------------------------------------------------------------
 
     def executor_ready(self, name: str, host: str, cores: int, now: float) -> list[Instruction]:
-        """An executor has come. It offers a place for every two of its cores, up to `per_executor`.
+        """An executor has come. It has room for one agent for every two of its cores, up to `per_executor`.
 
         Args:
             name: its id in the cluster.
@@ -145,7 +145,7 @@ class AgentTable:
             now: seconds of the machine.
 
         Returns:
-            StartAgent for each absent agent that has a place now.
+            StartAgent for each absent agent that an executor has room for now.
         """
         if name in self.executors:
             return []
@@ -162,7 +162,7 @@ class AgentTable:
             refill: whether absent agents start elsewhere at once.
 
         Returns:
-            A record for each agent that was lost, then StartAgent for those that have a place.
+            A record for each agent that was lost, then StartAgent for those that another executor has room for.
         """
         if self.executors.pop(name, None) is None:
             return []
@@ -173,7 +173,7 @@ class AgentTable:
         return out + self.fill(now) if refill else out
 
     def fill(self, now: float) -> list[Instruction]:
-        """Start absent agents wherever a place is free and its executor is not quarantined.
+        """Start absent agents on executors that have room and are not quarantined.
 
         Args:
             now: seconds of the machine.
@@ -185,13 +185,12 @@ class AgentTable:
         for agent in self.agents:
             if agent.state != AgentState.ABSENT:
                 continue
-            place = self._free_place(agent, now)
-            if place is None:
-                continue
-            out.append(self._start(agent, place, now))
+            executor = self._with_room(agent, now)
+            if executor is not None:
+                out.append(self._start(agent, executor, now))
         return out
 
-    def _free_place(self, agent: Agent, now: float) -> Executor | None:
+    def _with_room(self, agent: Agent, now: float) -> Executor | None:
         used: dict[str, int] = {}
         for other in self.agents:
             if other.state not in (AgentState.ABSENT, AgentState.FINISHED) and other.executor is not None:
@@ -199,7 +198,7 @@ class AgentTable:
         free = [
             executor
             for executor in self.executors.values()
-            if executor.quarantined_until <= now and used.get(executor.name, 0) < executor.places
+            if executor.quarantined_until <= now and used.get(executor.name, 0) < executor.capacity
         ]
         # its own executor first, where its data may be cached; then the emptiest, in order of arrival
         return min(free, key=lambda e: (e.name != agent.executor, used.get(e.name, 0)), default=None)
@@ -236,8 +235,8 @@ class AgentTable:
             now: seconds of the machine.
 
         Returns:
-            A record, and StartAgent for each absent agent that has a place; nothing when the incarnation is old or has
-            finished.
+            A record, and StartAgent for each absent agent that an executor has room for; nothing when the incarnation is old or
+            has finished.
         """
         found = self.find(who)
         if found is None or found.state == AgentState.FINISHED:
@@ -321,8 +320,8 @@ class AgentTable:
             self.move(agent, AgentState.JOINING, now, f"its parameters are {what}: it takes the joint model")
             return []
         reason = f"its parameters were {what} {UNUSABLE_TIMES} times within {UNUSABLE_EXCHANGES} exchanges"
-        place = self.executors[agent.executor or ""]
-        return [*self._lost(agent, reason, now), self._start(agent, place, now)]
+        executor = self.executors[agent.executor or ""]
+        return [*self._lost(agent, reason, now), self._start(agent, executor, now)]
 
     def finished(self, who: AgentId, now: float) -> list[Instruction]:
         """The agent's train function has returned.
@@ -346,7 +345,7 @@ class AgentTable:
         if found is None or found.state == AgentState.FINISHED:
             return []
         return [
-            StartAgent(*who, executor),
+            StartAgent(who.on(executor)),
             self.record(found, "rediscovered", "its holding job had ended"),
         ]
 
@@ -369,13 +368,13 @@ class AgentTable:
         agent.state = state
         agent.since, agent.why = now, reason
 
-    def _start(self, agent: Agent, place: Executor, now: float) -> StartAgent:
+    def _start(self, agent: Agent, executor: Executor, now: float) -> StartAgent:
         agent.incarnation += 1
         agent.stepped = agent.told = False
         agent.unusable_at = []
-        agent.executor, agent.host, agent.pid = place.name, place.host, 0
-        self.move(agent, AgentState.STARTING, now, f"a place on executor {place.name}")
-        return StartAgent(*agent.id, place.name)
+        agent.executor, agent.host, agent.pid = executor.name, executor.host, 0
+        self.move(agent, AgentState.STARTING, now, f"room on executor {executor.name}")
+        return StartAgent(agent.ref)
 
     def _lost(self, agent: Agent, reason: str, now: float) -> list[Instruction]:
         record = self.record(agent, "lost", reason)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mpca.driver.events import ClusterEvent
+from mpca.wire.agent_ref import AgentRef
 from mpca.wire.orders import Order
 
 __all__ = ["AgentSpec", "Cluster"]
@@ -29,13 +30,11 @@ class AgentSpec:
 class Cluster(Protocol):
     """See the module's text."""
 
-    def start_agent(self, agent: int, incarnation: int, executor: str, spec: AgentSpec) -> None:
+    def start_agent(self, who: AgentRef, spec: AgentSpec) -> None:
         """Submit the holding job of one agent, pinned to one executor. Events: AgentHello, AgentDied, HoldEnded, ...
 
         Args:
-            agent: its number.
-            incarnation: of the process; when that one lives, the job takes hold of it.
-            executor: id of the executor.
+            who: the process; when it lives, the job takes hold of it.
             spec: what the process is started with.
         """
         ...

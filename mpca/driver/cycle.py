@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import AgentTable
 from mpca.driver.events import (
     Acknowledged,
@@ -228,15 +227,14 @@ class CycleMachine:
 
     def _on_hello(self, event: AgentHello, now: float) -> list[Instruction]:
         run, hello = self.run, event.hello
-        who = AgentId(hello.agent, hello.incarnation)
-        if run.table.find(who) is None:
+        if run.table.find(hello.id) is None:
             return []
         reason = run.joining.greet(hello)
         if reason:
             run.stop(StopRequested("failed", reason, final=True), now)
             return []
         run.lengths = [4 * (b - a) for a, b in zip(hello.bounds, hello.bounds[1:], strict=False)]
-        return run.table.hello(who, event.host, hello.pid, now)
+        return run.table.hello(hello.id, event.host, hello.pid, now)
 
     def _on_died(self, event: AgentDied, now: float) -> list[Instruction]:
         run, table = self.run, self.run.table
@@ -323,7 +321,7 @@ class CycleMachine:
         out: list[Instruction] = []
         kept, late = ShardSnapshots.of(order.freeze, event.answers, set(run.table.executors))
         for one in kept.frozen.values():
-            run.late.answered(AgentId(one.agent, one.incarnation))
+            run.late.answered(one.id)
         for key, reason in late.items():
             out += run.late.was_late(key, reason, now)
         run.local.done(order, kept)

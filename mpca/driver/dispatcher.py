@@ -8,9 +8,7 @@ machine's clock.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.events import OrderFailed
 from mpca.driver.instructions import CancelOrder, Instruction, SubmitOrder, Withdraw
@@ -19,7 +17,8 @@ from mpca.driver.readers import Readers
 from mpca.driver.run_shape import RunShape
 from mpca.driver.states import LIVING, AgentState
 from mpca.timeouts import CANCEL_AFTER_S, LOSS_NEWS_S
-from mpca.wire.orders import Download, Freeze, Order, Reduce
+from mpca.wire.agent_ref import AgentRef
+from mpca.wire.orders import Download, Freeze, Order, Reduce, StopAgent
 
 __all__ = ["NO_CYCLE", "Draft", "Failed", "InFlight", "OrderDispatcher"]
 
@@ -36,9 +35,9 @@ class Draft:
     freeze: tuple[int, int, list[Agent]] | None = None  # cycle, shard, agents
     download: PublishedShard | None = None
     joint: list[PublishedShard] | None = None  # the joint model, for `joiners`
-    joiners: list[list[Any]] | None = None
+    joiners: list[AgentRef] | None = None
     begin: bool = False  # READY agents begin with this order
-    stop: list[list[Any]] | None = None
+    stop: list[StopAgent] | None = None
     forget_cycle: int = NO_CYCLE
 
 
@@ -100,11 +99,11 @@ class OrderDispatcher:
             SubmitOrder; nothing when no executor is there.
         """
         living = [a for a in self._table.in_state(*LIVING) if a.executor in self._table.executors]
-        begin = [a.key for a in living if a.state == AgentState.READY] if draft.begin else []
+        begin = [a.ref for a in living if a.state == AgentState.READY] if draft.begin else []
         for agent in living:
             if begin and agent.state == AgentState.READY:
                 self._table.move(agent, AgentState.ACTIVE if agent.stepped else AgentState.BEGUN, now, "begin")
-        self._readers.look(self._table.agents, [index for _, index, _ in begin])
+        self._readers.look(self._table.agents, [one.agent for one in begin])
         names = dict.fromkeys(a.executor or "" for a in living if a.state != AgentState.LATE or draft.stop)
         names.update(dict.fromkeys(part.executor for part in draft.reduce.parts) if draft.reduce else {})
         if not names:
@@ -128,7 +127,7 @@ class OrderDispatcher:
             forget_broadcasts=list(self._waste),
             downloads=self._downloads(draft, living, now),
             reduce=draft.reduce,
-            freeze=None if freeze is None else Freeze(freeze[0], freeze[1], [a.key for a in freeze[2]]),
+            freeze=None if freeze is None else Freeze(freeze[0], freeze[1], [a.ref for a in freeze[2]]),
             members=self._readers.tell(a for a in living if a.executor in names),
         )
         self._heard(order)
@@ -147,18 +146,18 @@ class OrderDispatcher:
         downloads = []
         one = draft.download
         if one is not None:
-            targets = [a.key for a in living if a.state == AgentState.ACTIVE and a.id not in one.acked]
+            targets = [a.ref for a in living if a.state == AgentState.ACTIVE and a.id not in one.acked]
             if targets:
                 one.since = now
-                one.asked.update(AgentId(agent, incarnation) for _, agent, incarnation in targets)
+                one.asked.update(who.id for who in targets)
                 downloads.append(Download(one.broadcast, one.shard, one.version, "install", one.length, targets, one.alpha))
         for joint in draft.joint or ():
-            targets = [key for key in draft.joiners or () if AgentId(key[1], key[2]) not in joint.acked]
+            targets = [who for who in draft.joiners or () if who.id not in joint.acked]
             if targets:
-                joint.asked.update(AgentId(agent, incarnation) for _, agent, incarnation in targets)
+                joint.asked.update(who.id for who in targets)
                 downloads.append(Download(joint.broadcast, joint.shard, joint.version, "replace", joint.length, targets))
         for asked in downloads:
-            self._asked.setdefault(asked.broadcast, set()).update(executor for executor, _, _ in asked.agents)
+            self._asked.setdefault(asked.broadcast, set()).update(who.executor for who in asked.agents)
         return downloads
 
     def drop(self, broadcasts: list[PublishedShard]) -> list[Instruction]:
@@ -216,8 +215,8 @@ class OrderDispatcher:
             order: the order, which `done` gave.
             now: seconds of the machine; the grace is `LOSS_NEWS_S`.
         """
-        for _, agent, incarnation in order.begin:  # it is not known whether the agent heard; it may hear twice
-            found = self._table.find(AgentId(agent, incarnation))
+        for who in order.begin:  # it is not known whether the agent heard; it may hear twice
+            found = self._table.find(who.id)
             if found is not None and found.state == AgentState.BEGUN:
                 self._table.move(found, AgentState.READY, now, "the order that said begin failed")
         for broadcast in order.forget_broadcasts:  # nor whether the executors heard of the waste

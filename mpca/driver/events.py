@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mpca.driver.agent_id import AgentId
+from mpca.wire.agent_ref import OfAgent
 from mpca.wire.messages import LOOP, Hello
 from mpca.wire.orders import Answer, Rediscovered
 
@@ -40,18 +40,6 @@ __all__ = [
 ]
 
 
-class _OfAgent:
-    """An event of one process of an agent."""
-
-    __slots__ = ()
-    agent: int
-    incarnation: int
-
-    @property
-    def id(self) -> AgentId:
-        return AgentId(self.agent, self.incarnation)
-
-
 # ---- of the cluster ------------------------------------------------------------------------------------------------------
 
 
@@ -76,7 +64,7 @@ class AgentHello:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentDied(_OfAgent):
+class AgentDied(OfAgent):
     """The process ended by a signal or with an exit code. An exception of the user's code is AgentFailedEvent."""
 
     executor: str
@@ -101,7 +89,7 @@ class AgentDied(_OfAgent):
 
 
 @dataclass(frozen=True, slots=True)
-class AgentFailedEvent(_OfAgent):
+class AgentFailedEvent(OfAgent):
     executor: str
     host: str
     agent: int
@@ -111,7 +99,7 @@ class AgentFailedEvent(_OfAgent):
 
 
 @dataclass(frozen=True, slots=True)
-class AgentFinished(_OfAgent):
+class AgentFinished(OfAgent):
     executor: str
     agent: int
     incarnation: int
@@ -119,7 +107,7 @@ class AgentFinished(_OfAgent):
 
 
 @dataclass(frozen=True, slots=True)
-class AgentProgress(_OfAgent):
+class AgentProgress(OfAgent):
     agent: int
     incarnation: int
     steps: int
@@ -137,7 +125,7 @@ class AgentProgress(_OfAgent):
 
 
 @dataclass(frozen=True, slots=True)
-class AgentBack(_OfAgent):
+class AgentBack(OfAgent):
     """An agent that had been late answered after all; its executor dropped the late snapshot."""
 
     executor: str
@@ -146,7 +134,7 @@ class AgentBack(_OfAgent):
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class Output(OfAgent):
     """Lines that an agent printed."""
 
     agent: int
@@ -155,7 +143,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledged(_OfAgent):
+class Acknowledged(OfAgent):
     """The executor has the whole broadcast and handed it to `agent`: it lies in the agent's slot, or waits for the slot."""
 
     broadcast: int
@@ -197,7 +185,7 @@ class ExecutorDamages:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldEnded(_OfAgent):
+class HoldEnded(OfAgent):
     """A holding job ended (cancelled, aborted, excluded). Its agent may live on: rediscovery tells."""
 
     agent: int

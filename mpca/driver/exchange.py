@@ -17,7 +17,6 @@ declared late: all at the deadline, one alone sooner (`PublishedShard.overdue`).
 
 from __future__ import annotations
 
-from mpca.driver.agent_id import AgentId
 from mpca.driver.cycle_record import CycleRecordBuilder
 from mpca.driver.cycle_state import BetweenCycles, Broadcasting, CycleState, Delivering, Reduced, Reducing
 from mpca.driver.dispatcher import NO_CYCLE, Draft
@@ -312,10 +311,10 @@ class Exchange:
         kept.left_out.update(run.orders.unasked)
         kept.refuse(self._norms.judge(freeze.cycle, kept.frozen))
         for one in kept.frozen.values():
-            run.late.answered(AgentId(one.agent, one.incarnation))
-            run.silence.heard(AgentId(one.agent, one.incarnation), now)
+            run.late.answered(one.id)
+            run.silence.heard(one.id, now)
             self._record.pauses[one.agent] = [one.start, one.end]
-            found = run.table.find(AgentId(one.agent, one.incarnation))
+            found = run.table.find(one.id)
             if not kept.usable(one.agent) and found is not None and found.state == AgentState.ACTIVE:
                 what = "beyond the norm limit" if one.finite else "not finite"
                 out += run.table.unusable(found, freeze.cycle // run.shape.shards, now, what)

@@ -25,13 +25,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent
 from mpca.driver.events import AgentProgress, StopRequested
 from mpca.driver.instructions import CutOff, End
 from mpca.driver.states import AgentState
 from mpca.timeouts import STOP_AGAIN_S, STOP_GRACE_S
 from mpca.units import format_duration
+from mpca.wire.agent_ref import AgentId
 from mpca.wire.messages import LEFT, OVERRUN
 
 __all__ = ["HURRIED", "Finishing"]

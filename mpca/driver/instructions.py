@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from mpca.wire.agent_ref import AgentRef
 from mpca.wire.orders import Order
 
 __all__ = [
@@ -31,9 +32,7 @@ __all__ = [
 class StartAgent:
     """Start the agent, or take hold of its process again if that lives."""
 
-    agent: int
-    incarnation: int
-    executor: str
+    who: AgentRef
 
 
 @dataclass(frozen=True, slots=True)

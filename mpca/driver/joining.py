@@ -7,13 +7,11 @@ publishes it once for all who wait, and a later joiner gets a newer one.
 
 from __future__ import annotations
 
-from typing import Any
-
-from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.events import Acknowledged, JointPublished
 from mpca.driver.published import PublishedShard
 from mpca.driver.states import AgentState
+from mpca.wire.agent_ref import AgentId, AgentRef
 from mpca.wire.messages import Hello
 
 __all__ = ["Joining"]
@@ -94,14 +92,10 @@ class Joining:
             PublishedShard(cycle, shard, broadcast, version, length) for shard, broadcast, version, length in event.broadcasts
         ]
 
-    def targets(self) -> list[list[Any]]:
-        """Agents that still wait for some shard of it.
-
-        Returns:
-            [executor, agent, incarnation] of each.
-        """
+    def targets(self) -> list[AgentRef]:
+        """Agents that still wait for some shard of it."""
         return [
-            a.key for a in self._table.in_state(AgentState.JOINING) if a.id in self._for and a.executor in self._table.executors
+            a.ref for a in self._table.in_state(AgentState.JOINING) if a.id in self._for and a.executor in self._table.executors
         ]
 
     def acknowledged(self, event: Acknowledged, now: float) -> None:
@@ -122,11 +116,7 @@ class Joining:
 
         The cycle waits for that, as for every download: a joint model that arrives cycles later is an old one.
         """
-        return any(
-            AgentId(agent, incarnation) in one.asked - one.acked
-            for _, agent, incarnation in self.targets()
-            for one in self.joint
-        )
+        return any(who.id in one.asked - one.acked for who in self.targets() for one in self.joint)
 
     def take_done(self, given_up: bool) -> list[PublishedShard]:
         """Take the joint model's broadcasts once no agent waits for them, or their time is over. A newer joint model follows.

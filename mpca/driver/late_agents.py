@@ -1,17 +1,17 @@
 """Which agents are late, which answer again, whose holding job ended, and when executors are asked for them (rediscovery).
 
-`AgentTable` knows the state of each agent. This file names agents by (agent, incarnation), which is the fence again. `now` is
+`AgentTable` knows the state of each agent. This file names agents by `AgentId`, which is the fence again. `now` is
 seconds of the machine's clock.
 """
 
 from __future__ import annotations
 
-from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.events import AgentBack, AgentsFound, HoldEnded
 from mpca.driver.instructions import Instruction, Rediscover
 from mpca.driver.states import AgentState
 from mpca.timeouts import ASK_AGAIN_S, BARRED_S
+from mpca.wire.agent_ref import AgentId
 from mpca.wire.orders import GONE, Late
 
 __all__ = ["LateAgents"]
@@ -139,9 +139,9 @@ class LateAgents:
             StartAgent for agents that need a new holding job, and records of agents that are back or dead.
         """
         out: list[Instruction] = []
-        settled = {AgentId(one.agent, one.incarnation) for one in event.agents}
+        settled = {one.id for one in event.agents}
         for one in event.agents:
-            key = AgentId(one.agent, one.incarnation)
+            key = one.id
             found = self._table.find(key)
             if found is None or found.executor != event.executor or found.state == AgentState.FINISHED:
                 continue

@@ -12,15 +12,14 @@ This file sends no orders: `step` says what the next one is to do, between two c
 from __future__ import annotations
 
 import logging
-from typing import Any
 
-from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.dispatcher import Draft
 from mpca.driver.instructions import AdoptInitial
 from mpca.driver.snapshots import ShardSnapshots
 from mpca.driver.states import LIVING, AgentState
-from mpca.wire.orders import Order, Part, Reduce
+from mpca.wire.agent_ref import AgentId
+from mpca.wire.orders import Order, Part, Reduce, StopAgent
 
 __all__ = ["LocalReads"]
 
@@ -66,9 +65,9 @@ class LocalReads:
         """Whether the order is part of a read."""
         return any(one is not None and one.shard >= self._first for one in (order.freeze, order.reduce))
 
-    def let_go(self, stop: list[list[Any]]) -> None:
-        """Agents of these [executor, agent, incarnation, reason] were told to stop."""
-        self._leaving.difference_update(AgentId(agent, incarnation) for _, agent, incarnation, _ in stop)
+    def let_go(self, stop: list[StopAgent]) -> None:
+        """These agents were told to stop."""
+        self._leaving.difference_update(one.id for one in stop)
 
     # ---- what is next ------------------------------------------------------------------------------------------------
 
@@ -87,7 +86,7 @@ class LocalReads:
             if agent is first and key not in self._read:
                 self.wanted = True
             else:
-                stop.append([*agent.key, "its train function has returned"])
+                stop.append(StopAgent(*agent.ref, "its train function has returned"))
         return Draft(f"{len(stop)} agents whose train function has returned", stop=stop) if stop else None
 
     def step(self, lengths: list[int], now: float) -> Draft | AdoptInitial | None:
@@ -140,7 +139,7 @@ class LocalReads:
             return  # the read was begun anew since
         if kept is None:
             self._summed = True
-        elif self._key[0] in kept.frozen:
+        elif self._key.agent in kept.frozen:
             self._frozen = True
         else:
             self._restart()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mpca.driver.agent_id import AgentId
 from mpca.timeouts import LATE_ALONE_S
+from mpca.wire.agent_ref import AgentId
 
 __all__ = ["PublishedShard", "Sum"]
 

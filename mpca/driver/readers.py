@@ -16,11 +16,11 @@ from dataclasses import replace
 from typing import Any
 
 from mpca.data.plan import Membership
-from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent
 from mpca.driver.events import AgentProgress
 from mpca.driver.states import AgentState
 from mpca.errors import BackupError
+from mpca.wire.agent_ref import AgentId
 from mpca.wire.orders import MembersOrder, Order
 
 __all__ = ["Readers"]
@@ -34,13 +34,13 @@ class Readers:
     Args:
         agents: of the run.
         left: `position` of the attempt that this one goes on from.
-        places: hosts that hold each shard of the data; empty: not on HDFS.
+        shard_hosts: hosts that hold each shard of the data; empty: not on HDFS.
 
     Raises:
         BackupError: `left` is damaged.
     """
 
-    def __init__(self, agents: int, left: dict[str, Any] | None = None, places: Sequence[Sequence[str]] = ()) -> None:
+    def __init__(self, agents: int, left: dict[str, Any] | None = None, shard_hosts: Sequence[Sequence[str]] = ()) -> None:
         self.members = Membership.of(agents)
         self._reads = bool(left)  # some agent reads data of the run
         if left:
@@ -49,7 +49,7 @@ class Readers:
                 self.members = Membership.from_dict(left["members"]).go_on(agents, at, int(left["last"]))
             except (KeyError, TypeError, ValueError) as error:
                 raise BackupError(f"the backup's position in the data is damaged: {type(error).__name__}: {error}") from error
-        self.members = replace(self.members, places=tuple(map(tuple, places)))
+        self.members = replace(self.members, shard_hosts=tuple(map(tuple, shard_hosts)))
         self._version = 1 if left else 0  # agents know the first membership of a new run by themselves
         self._told: dict[AgentId, int] = {}  # the newest version that each process has heard of
         self._process: dict[int, int] = {}  # agent that reads -> its incarnation
@@ -104,16 +104,15 @@ class Readers:
         Returns:
             Part of an order; None: all of them have heard, or none reads.
         """
-        if not self._reads and not self.members.places:
+        if not self._reads and not self.members.shard_hosts:
             return None
-        keys = [one.key for one in agents if self._told.get(one.id, 0) < self._version]
-        return MembersOrder(self._version, self.members.to_dict(), keys) if keys else None
+        unaware = [one.ref for one in agents if self._told.get(one.id, 0) < self._version]
+        return MembersOrder(self._version, self.members.to_dict(), unaware) if unaware else None
 
     def delivered(self, order: Order) -> None:
         """An order has ended well."""
         if order.members is not None:
-            told = (AgentId(agent, incarnation) for _, agent, incarnation in order.members.agents)
-            self._told.update(dict.fromkeys(told, order.members.version))
+            self._told.update(dict.fromkeys((who.id for who in order.members.agents), order.members.version))
 
     def take_bytes(self) -> dict[str, int]:
         """Bytes that were read for the agents since the last call, as a `cycle` record says it."""
@@ -146,7 +145,7 @@ class Readers:
 
     def _settle(self, agent: Agent, epoch: int) -> None:
         """Take down where an agent lives, if that is another host than before, from an epoch on that no agent has begun."""
-        if self.members.places and agent.host and self.members.home(agent.index) != agent.host:
+        if self.members.shard_hosts and agent.host and self.members.home(agent.index) != agent.host:
             self.members = self.members.settle(agent.index, epoch, agent.host)
 
     def _where(self, agent: int) -> tuple[int, int]:

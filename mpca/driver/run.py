@@ -52,7 +52,7 @@ class Run:
         self.state = RunState.STARTING
         self.lengths: list[int] = []  # bytes of each shard, those of local tensors behind the model's
         self.began: float | None = None  # as `Machine.began`
-        self.readers = Readers(len(table.agents), shape.data, shape.places)
+        self.readers = Readers(len(table.agents), shape.data, shape.shard_hosts)
         self.orders = OrderDispatcher(shape, table, self.readers)
         self.joining = Joining(table)
         self.local = LocalReads(table, shape.shards)

@@ -30,7 +30,7 @@ class RunShape:
     resumed: bool = False  # the joint model comes from a backup; x_0 is not read
     max_cycles: int | None = None  # an objective; it is here since no cycle may begin after the last
     data: dict[str, Any] = field(default_factory=dict)  # where the attempt of that backup was in the data
-    places: tuple[tuple[str, ...], ...] = ()  # hosts of each shard of the data; empty: not on HDFS
+    shard_hosts: tuple[tuple[str, ...], ...] = ()  # hosts of each shard of the data; empty: not on HDFS
     numbers: Callable[[int], tuple[float, float]] = lambda version: (1.0, 0.0)  # beta, gamma of a version
     alpha_for: Callable[[float], float] = lambda tau: 0.0  # alpha that goes with a joint state, from its mean tau
 

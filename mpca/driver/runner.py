@@ -318,7 +318,7 @@ class Runner:
         return ()
 
     def _start_agent(self, one: StartAgent) -> Iterable[Event]:
-        self.cluster.start_agent(one.agent, one.incarnation, one.executor, self._spec)
+        self.cluster.start_agent(one.who, self._spec)
         return ()
 
     def _submit(self, one: SubmitOrder) -> Iterable[Event]:
@@ -472,7 +472,7 @@ class Runner:
 
     def status(self) -> RunStatus:
         """The run as it is now, for a display."""
-        stages = {
+        states = {
             RunState.STARTING: "starting",
             RunState.READING: "starting",
             RunState.PAUSED: "paused",
@@ -482,7 +482,7 @@ class Runner:
         trained, limit = self.trained_s, self.goals.max_time
         return RunStatus(
             seconds=self.t(),
-            stage=stages.get(self.machine.state, "training"),
+            state=states.get(self.machine.state, "training"),
             reason=self.machine.at_work or self._paused_reason,
             cycle=self.machine.cycle,
             evaluations=len(self.tally.history),

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 
-from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.instructions import Instruction
 from mpca.driver.states import AgentState
 from mpca.timeouts import SILENT_S
 from mpca.units import format_duration
+from mpca.wire.agent_ref import AgentId
 
 __all__ = ["Silence"]
 

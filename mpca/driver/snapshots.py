@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent
 from mpca.driver.events import StopRequested
+from mpca.wire.agent_ref import AgentId
 from mpca.wire.orders import Answer, Freeze, Frozen, Late
 
 __all__ = ["ShardSnapshots"]
@@ -37,10 +37,10 @@ class ShardSnapshots:
             The snapshots, and why each late process is late.
         """
         kept, late = cls(freeze.cycle), {}
-        wanted = {agent: incarnation for _, agent, incarnation in freeze.agents}
+        wanted = {who.agent: who for who in freeze.agents}
         for answer in answers:
             for one in answer.frozen:
-                if wanted.get(one.agent) != one.incarnation:
+                if one.agent not in wanted or wanted[one.agent].id != one.id:
                     continue  # fenced: not an incarnation that was asked
                 kept.frozen[one.agent] = one
                 kept.executor[one.agent] = answer.executor
@@ -50,10 +50,10 @@ class ShardSnapshots:
                 kept.weights[answer.executor] = answer.weight
             for agent, why in answer.late.items():
                 kept.left_out[agent] = why.text
-                late[AgentId(agent, wanted.get(agent, -1))] = why
-        for executor, agent, _ in freeze.agents:
-            if agent not in kept.frozen:
-                kept.left_out.setdefault(agent, f"executor {executor} lost")
+                late[wanted[agent].id if agent in wanted else AgentId(agent, -1)] = why
+        for who in freeze.agents:
+            if who.agent not in kept.frozen:
+                kept.left_out.setdefault(who.agent, f"executor {who.executor} lost")
         return kept, late
 
     def refuse(self, reasons: dict[int, str]) -> None:

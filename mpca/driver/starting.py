@@ -7,7 +7,6 @@ and are read along.
 
 from __future__ import annotations
 
-from mpca.driver.agent_id import AgentId
 from mpca.driver.dispatcher import Draft
 from mpca.driver.events import Initial, OrderDone, StopRequested
 from mpca.driver.instructions import AdoptInitial
@@ -15,6 +14,7 @@ from mpca.driver.published import Sum
 from mpca.driver.run import WAIT, Run, Step
 from mpca.driver.snapshots import ShardSnapshots
 from mpca.driver.states import LIVING, AgentState, RunState
+from mpca.wire.agent_ref import AgentId
 from mpca.wire.orders import Order, Part, Reduce
 
 __all__ = ["Starting"]
@@ -109,7 +109,7 @@ class Starting:
             return
         kept, _ = ShardSnapshots.of(order.freeze, event.answers, set(run.table.executors))
         for one in kept.frozen.values():
-            run.silence.heard(AgentId(one.agent, one.incarnation), now)
+            run.silence.heard(one.id, now)
         if kept.none_is_finite(run.table.in_state(*LIVING)):
             run.stop(kept.diverged(), now)
         source = run.joining.source

@@ -16,8 +16,8 @@ class RunStatus:
     """One look at the run. Everything that is not known yet is None."""
 
     seconds: float  # since the run began
-    stage: str = "training"  # "starting", "training", "paused", "stopping"
-    reason: str = ""  # why the run is in that stage, e.g. "2/4 agents, waiting for min_agents=3"
+    state: str = "training"  # "starting", "training", "paused", "stopping"
+    reason: str = ""  # why the run is in that state, e.g. "2/4 agents, waiting for min_agents=3"
     cycle: int = 0  # cycles that were committed
     evaluations: int = 0  # how many there have been; a log writes one line for each
     error: float | None = None  # newest evaluation of the joint model, share of wrong answers in [0, 1]

@@ -14,6 +14,7 @@ from mpca.driver.objectives import judge
 from mpca.driver.run import Run, Step
 from mpca.driver.states import LIVING, RunState
 from mpca.timeouts import STOP_GRACE_S, STOP_ORDER_S
+from mpca.wire.orders import StopAgent
 
 __all__ = ["Stopping"]
 
@@ -60,7 +61,7 @@ class Stopping:
         if not finishing.told or finishing.due_again(now):
             self._deadline = now + STOP_GRACE_S
             finishing.tell(living, run.ending, now)
-            stop = [[*agent.key, reason] for agent in living]
+            stop = [StopAgent(*agent.ref, reason) for agent in living]
             return Step(out + (run.orders.submit(Draft("stop", stop=stop), exchange.cycle, now) if stop else []))
         waiting = [agent for agent in living if finishing.waits_for(agent, now)]
         finishing.say(waiting, now)

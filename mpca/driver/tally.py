@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from mpca.driver.agent_id import AgentId
 from mpca.driver.events import AgentProgress
+from mpca.wire.agent_ref import AgentId
 
 __all__ = ["Tally"]
 
@@ -57,8 +57,8 @@ class Tally:
     def steps(self) -> list[int]:
         """Optimiser updates by agent, over its incarnations."""
         totals = [0] * self.agents
-        for (agent, _), event in self._progress.items():
-            totals[agent] += event.steps
+        for who, event in self._progress.items():
+            totals[who.agent] += event.steps
         return totals
 
     @property

@@ -231,7 +231,7 @@ def _tau(series: Series) -> str:
     agents = sorted({row.agent for row in series.contributions})
     cycles = sorted({row.cycle for row in series.contributions})
     columns = min(len(cycles), _COLUMNS)
-    column_of = {cycle: place * columns // len(cycles) for place, cycle in enumerate(cycles)}
+    column_of = {cycle: number * columns // len(cycles) for number, cycle in enumerate(cycles)}
     high = max((row.tau or 0 for row in series.contributions), default=0) or 1
     bins: dict[tuple[int, int], list[Any]] = {}
     for row in series.contributions:

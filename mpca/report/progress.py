@@ -32,8 +32,8 @@ def status_line(status: RunStatus) -> str:
         'cycle 41 | error 8.10 % | 3/4 agents | 12s'
     """
     parts = [f"cycle {status.cycle}"]
-    if status.stage != "training":
-        parts.insert(0, status.stage + (f" ({status.reason})" if status.reason else ""))
+    if status.state != "training":
+        parts.insert(0, status.state + (f" ({status.reason})" if status.reason else ""))
     if status.error is not None:
         goal = f" (target {100 * status.target_error:g} %)" if status.target_error else ""
         parts.append(f"error {100 * status.error:.2f} %{goal}")
@@ -67,7 +67,7 @@ class ProgressLine:
         self._console = _Console(file=stream, highlight=False, markup=False, soft_wrap=True)
         self._live: Live | None = None
         self._evaluations = 0
-        self._stage = ("", "")
+        self._shown = ("", "")
 
     def __enter__(self) -> ProgressLine:
         if self._console.is_terminal:
@@ -83,16 +83,16 @@ class ProgressLine:
             self._live = None
 
     def update(self, status: RunStatus) -> None:
-        """Show the newest status. A log gets a line for each evaluation and for each change of stage, or of its reason."""
+        """Show the newest status. A log gets a line for each evaluation and for each change of state, or of its reason."""
         line = status_line(status)
         if self._live is not None:
             with self._unless_gone():
                 self._live.update(Text(line, no_wrap=True, overflow="ellipsis"))
             return
-        stage = (status.stage, status.reason)
-        if status.evaluations != self._evaluations or stage != self._stage:
+        shown = (status.state, status.reason)
+        if status.evaluations != self._evaluations or shown != self._shown:
             self.say(line)
-        self._evaluations, self._stage = status.evaluations, stage
+        self._evaluations, self._shown = status.evaluations, shown
 
     def say(self, text: str) -> None:
         """Print a line that stays above the live line."""

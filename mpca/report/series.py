@@ -176,13 +176,13 @@ def _contributions(records: RunRecords) -> list[Contribution]:
 
 def _losses(records: RunRecords) -> list[Loss]:
     losses = []
-    for place, event in enumerate(records.agents):
+    for number, event in enumerate(records.agents):
         if event.event != "lost":
             continue
         successor = next(
             (
                 later
-                for later in records.agents[place + 1 :]
+                for later in records.agents[number + 1 :]
                 if later.index == event.index and later.event in ("replaced", "started")
             ),
             None,

@@ -35,10 +35,10 @@ def _moved(rows: list[Bytes]) -> str:
     lines = [
         svg.Line(
             f"{words}: {format_size(totals[key][-1])}",
-            f"s{place}",
+            f"s{number}",
             [(times[0], 0.0), *((t, total / unit) for t, total in zip(times, totals[key], strict=True))],
         )
-        for place, (key, words) in enumerate(_COUNTERS)
+        for number, (key, words) in enumerate(_COUNTERS)
     ]
     chart = svg.line_chart(
         "Bytes moved since the start",
@@ -82,8 +82,8 @@ def _chart(rows: list[Bytes]) -> list[str]:
     }
     unit, name = _unit(max(rate for points in rates.values() for _, rate in points))
     lines = [
-        svg.Line(words, f"s{place}", [(t, rate / unit) for t, rate in points])
-        for place, (words, points) in enumerate(rates.items())
+        svg.Line(words, f"s{number}", [(t, rate / unit) for t, rate in points])
+        for number, (words, points) in enumerate(rates.items())
     ]
     chart = svg.line_chart(
         "Bytes a second into executors",

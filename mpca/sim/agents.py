@@ -34,6 +34,7 @@ from mpca.sim.clocks import NodeClock
 from mpca.sim.trainers import SimTrainer
 from mpca.sim.world import World
 from mpca.storage.words import from_words, to_words
+from mpca.wire.agent_ref import AgentId
 from mpca.wire.messages import Begin, Install
 
 __all__ = ["LOCAL_BYTES", "Behind", "Host", "SimAgent"]
@@ -124,8 +125,7 @@ class SimAgent:
     Args:
         world: virtual time.
         node: the executor.
-        agent: its number.
-        incarnation: of this process.
+        who: which process of which agent.
         pid: number of the process.
         method: what its machine runs.
         trainer: stands in for model and optimiser.
@@ -137,16 +137,15 @@ class SimAgent:
         self,
         world: World,
         node: Host,
-        agent: int,
-        incarnation: int,
+        who: AgentId,
         pid: int,
         method: Method,
         trainer: SimTrainer,
         step_s: float,
         copy_s: float,
     ) -> None:
-        self.agent, self.incarnation, self.pid = agent, incarnation, pid
-        self.machine = AgentMachine(agent, incarnation, method.shards, method)
+        self.id, self.agent, self.pid = who, who.agent, pid
+        self.machine = AgentMachine(*who, method.shards, method)
         self.trainer = trainer
         self.behind = _NOTHING_BEHIND
         self._free_at: float | None = None  # when its function is through, once it was told to stop

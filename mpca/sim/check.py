@@ -42,6 +42,7 @@ from mpca.records import CycleRecord, Record
 from mpca.sim.agents import SimAgent
 from mpca.sim.executor import ExecutorState
 from mpca.sim.world import World
+from mpca.wire.agent_ref import AgentId, AgentRef
 from mpca.wire.orders import Frozen, Order
 
 __all__ = ["Checker", "ClusterHolds", "ExecutorHolds", "Violation"]
@@ -98,18 +99,18 @@ class Checker:
         self._delta = method.delta if isinstance(method, MPCA) else None
         self._newest = [-1] * agents  # by agent: the incarnation that was started last
         self._finished: set[int] = set()
-        self._died: set[tuple[int, int]] = set()  # (agent, incarnation): the news of a death may come twice
+        self._died: set[AgentId] = set()  # the news of a death may come twice
         self._deaths: dict[str, list[float]] = {}
         self._quarantined: dict[str, float] = {}
         self._processes: list[SimAgent] = []
         self._order, self._cycle = 0, -1
-        self._asked: dict[int, set[tuple[int, int]]] = {}  # cycle -> (agent, incarnation)
-        self._frozen: dict[tuple[int, int, int], tuple[Frozen, np.ndarray]] = {}
-        self._used: set[tuple[int, int, int]] = set()
-        self._offered: dict[tuple[int, int], dict[int, int]] = {}  # (agent, incarnation) -> shard -> version
-        self._taken: dict[tuple[int, int, int], int] = {}  # (agent, incarnation, shard) -> version
+        self._asked: dict[int, set[AgentId]] = {}  # by cycle
+        self._frozen: dict[tuple[int, AgentId], tuple[Frozen, np.ndarray]] = {}  # by cycle and process
+        self._used: set[tuple[int, AgentId]] = set()  # cycle and process
+        self._offered: dict[AgentId, dict[int, int]] = {}  # shard -> version, by process
+        self._taken: dict[tuple[AgentId, int], int] = {}  # version, by process and shard
         self._local: list[np.ndarray] = []  # local tensors that agents handed over
-        self._updates: dict[tuple[int, int, int], int] = {}  # (agent, incarnation, shard) -> updates in its parameters
+        self._updates: dict[tuple[AgentId, int], int] = {}  # updates in its parameters, by process and shard
         self._states: list[Any] = []
         self._committed: dict[tuple[int, int], Any] = {}  # (shard, version) -> state
         self._records: dict[int, deque[tuple[int, int, np.ndarray, float]]] = {}
@@ -134,30 +135,26 @@ class Checker:
             self._broken("hold", f"agent {process.agent} has two holding jobs: the second takes the core that orders need")
         process.held = True
 
-    def started(self, agent: int, incarnation: int, executor: str) -> None:
+    def started(self, who: AgentRef) -> None:
         """The driver has asked for a process.
-
-        Args:
-            agent: its number.
-            incarnation: of the process.
-            executor: where it is to run.
 
         Raises:
             Violation: fence, I11.
         """
-        self.tell("start", agent, incarnation, executor)
-        if incarnation < self._newest[agent]:
-            self._broken("fence", f"agent {agent} is started as incarnation {incarnation} after {self._newest[agent]}")
-        if incarnation > self._newest[agent] and self._quarantined.get(executor, 0.0) > self._world.now:
-            self._broken("I11", f"agent {agent} is started on executor {executor}, which is quarantined")
-        self._newest[agent] = incarnation
+        self.tell("start", who)
+        newest = self._newest[who.agent]
+        if who.incarnation < newest:
+            self._broken("fence", f"agent {who.agent} is started as incarnation {who.incarnation} after {newest}")
+        if who.incarnation > newest and self._quarantined.get(who.executor, 0.0) > self._world.now:
+            self._broken("I11", f"agent {who.agent} is started on executor {who.executor}, which is quarantined")
+        self._newest[who.agent] = who.incarnation
 
     def events(self, events: list[Any]) -> None:
         """The driver is about to hear these events."""
         for event in events:
             kind = type(event)
-            if kind is AgentDied and (event.agent, event.incarnation) not in self._died:
-                self._died.add((event.agent, event.incarnation))
+            if kind is AgentDied and event.id not in self._died:
+                self._died.add(event.id)
                 now = self._world.now
                 recent = [t for t in self._deaths.get(event.executor, []) if now - t < QUARANTINE_S]
                 self._deaths[event.executor] = [*recent, now]
@@ -180,28 +177,29 @@ class Checker:
         if order.order <= self._order:
             self._broken("I6", f"order {order.order} after order {self._order}")
         self._order = order.order
-        for _, agent, incarnation in order.begin:
-            self._base(agent, incarnation)
+        for who in order.begin:
+            self._base(who.id)
         if order.freeze is not None:
             asked = self._asked.setdefault(order.freeze.cycle, set())
-            for _, agent, incarnation in order.freeze.agents:
-                if incarnation != self._newest[agent]:
-                    self._broken("fence", f"asked: agent {agent} as {incarnation}, the newest is {self._newest[agent]}")
-                asked.add((agent, incarnation))
+            for who in order.freeze.agents:
+                newest = self._newest[who.agent]
+                if who.incarnation != newest:
+                    self._broken("fence", f"asked: agent {who.agent} as {who.incarnation}, the newest is {newest}")
+                asked.add(who.id)
 
-    def stepped(self, agent: int, incarnation: int, updates: int) -> None:
+    def stepped(self, who: AgentId, updates: int) -> None:
         """An agent's trainer has made so many updates, of all shards."""
         for shard in range(self._method.shards):
-            key = (agent, incarnation, shard)
+            key = (who, shard)
             self._updates[key] = self._updates.get(key, 0) + updates
 
-    def snapshot(self, agent: int, incarnation: int, shard: int) -> int:
+    def snapshot(self, who: AgentId, shard: int) -> int:
         """A shard is read.
 
         Returns:
             How many updates it has that no earlier snapshot had.
         """
-        return self._updates.pop((agent, incarnation, shard), 0)
+        return self._updates.pop((who, shard), 0)
 
     def non_finite_again(self, agent: int) -> None:
         """A shard that was replaced is not finite any more, since another shard was not.
@@ -224,7 +222,7 @@ class Checker:
         Raises:
             Violation: I2, I4.
         """
-        key = (cycle, frozen.agent, frozen.incarnation)
+        key = (cycle, frozen.id)
         if key in self._frozen:
             self._broken("I4", f"a second snapshot of {key} was accepted")
         if 0 < frozen.tau < self._method.hold_after:
@@ -250,16 +248,15 @@ class Checker:
         """
         assert order.freeze is not None
         for one in frozen:
-            kept, data = self._frozen[(order.freeze.cycle, one.agent, one.incarnation)]
+            kept, data = self._frozen[(order.freeze.cycle, one.id)]
             if kept != one or crc32(data.data) != one.crc:
                 self._broken("I4", f"read again on {executor}, cycle {order.freeze.cycle}: {one}, first {kept}")
 
-    def offered(self, agent: int, incarnation: int, shard: int, version: int, mode: str, data: np.ndarray) -> None:
+    def offered(self, who: AgentId, shard: int, version: int, mode: str, data: np.ndarray) -> None:
         """A download is handed to an agent.
 
         Args:
-            agent: its number.
-            incarnation: of its process.
+            who: its process.
             shard: which one.
             version: of the joint state.
             mode: "install" or "replace".
@@ -270,17 +267,17 @@ class Checker:
         """
         if shard >= self._method.shards:
             if not any(np.array_equal(data, one) for one in self._local):
-                self._broken("local", f"agent {agent} gets local tensors that no agent had: {data}")
+                self._broken("local", f"agent {who.agent} gets local tensors that no agent had: {data}")
             return
         state = self._committed.get((shard, version))
         if state is None:
-            raise self._violation("I10", f"agent {agent} gets version {version} of shard {shard}, which was never committed")
+            raise self._violation("I10", f"agent {who.agent} gets version {version} of shard {shard}, never committed")
         expected = state.x.astype(np.float64)
         if mode == "install" and version > 0 and self._delta is not None:
             expected[: state.v.size] += self._method.gamma_at(version - 1) * state.v.astype(np.float64)
         if not _close(data, expected):
-            self._broken("I10", f"agent {agent} gets other numbers than version {version} of shard {shard} ({mode})")
-        self._offered.setdefault((agent, incarnation), {})[shard] = version
+            self._broken("I10", f"agent {who.agent} gets other numbers than version {version} of shard {shard} ({mode})")
+        self._offered.setdefault(who, {})[shard] = version
 
     def taken(self, process: SimAgent, shard: int, version: int, mode: str) -> None:
         """An agent takes an arrival in.
@@ -288,7 +285,7 @@ class Checker:
         Raises:
             Violation: once.
         """
-        key = (process.agent, process.incarnation, shard)
+        key = (process.id, shard)
         before = self._taken.get(key, -1)
         if version < before or (version == before and mode == "install"):
             self._broken("once", f"{key} takes version {version} after version {before} ({mode})")
@@ -317,11 +314,12 @@ class Checker:
             self._broken("I2", f"cycle {cycle}: contributors {set(contributors)} and left out {record.left_out}")
         total, weight, size = None, 0, 0.0
         for agent, one in contributors.items():
-            key = (cycle, agent, one["incarnation"])
+            who = AgentId(agent, one["incarnation"])
+            key = (cycle, who)
             if key in self._used:
                 self._broken("I1", f"{key} contributes twice")
             self._used.add(key)
-            if (agent, one["incarnation"]) not in self._asked.get(cycle, ()):
+            if who not in self._asked.get(cycle, ()):
                 self._broken("fence", f"{key} contributes and was not asked")
             if key not in self._frozen:
                 self._broken("I2", f"{key} contributes, and nothing that it handed over in time was accepted")
@@ -419,14 +417,14 @@ class Checker:
                 if not _close(after.v, self._delta * before.v + (1 - self._delta) * moved):
                     self._broken("I2", f"cycle {cycle}, shard {shard}: the trajectory is not that of the joint states")
 
-    def _base(self, agent: int, incarnation: int) -> None:
+    def _base(self, who: AgentId) -> None:
         """An agent that begins stands at x_0, or at a joint model whose shards are at most one exchange old."""
-        has = self._offered.get((agent, incarnation))
+        has = self._offered.get(who)
         for shard, state in enumerate(self._states):
             version = 0 if has is None else has.get(shard, -1)
             if state is not None and state.k - version > 1:
                 self._broken(
-                    "I10", f"agent {agent}, incarnation {incarnation} begins at version {version} of shard {shard}; "
+                    "I10", f"agent {who.agent}, incarnation {who.incarnation} begins at version {version} of shard {shard}; "
                     f"the joint model is at {state.k}"
                 )  # fmt: skip
 

@@ -39,6 +39,7 @@ from mpca.sim.nodes import Node
 from mpca.sim.relay import Blame, Relay
 from mpca.sim.trainers import SimTrainer
 from mpca.sim.world import World
+from mpca.wire.agent_ref import AgentId, AgentRef
 from mpca.wire.messages import Hello
 from mpca.wire.orders import Answer, Download, Frozen, Late, Order, Reduce
 
@@ -113,10 +114,10 @@ class SimCluster:
 
     # ---- the port ------------------------------------------------------------------------------------------------------
 
-    def start_agent(self, agent: int, incarnation: int, executor: str, spec: AgentSpec) -> None:
+    def start_agent(self, who: AgentRef, spec: AgentSpec) -> None:
         """As `Cluster.start_agent`, after `Costs.dispatch_s`; `spec` is not looked at."""
-        self.watch.started(agent, incarnation, executor)
-        self._world.after(self._costs.dispatch_s, self._hold, agent, incarnation, executor)
+        self.watch.started(who)
+        self._world.after(self._costs.dispatch_s, self._hold, who)
 
     def submit(self, order: Order) -> None:
         """As `Cluster.submit`: the job's tasks begin after `Costs.dispatch_s`."""
@@ -171,30 +172,30 @@ class SimCluster:
     # ---- executors and processes -------------------------------------------------------------------------------------------
 
     def add_executor(self) -> None:
-        """A new executor has come, with places for `per_executor` agents."""
+        """A new executor has come, with room for `per_executor` agents."""
         number = self._next("executor")
         name = f"e{number}"
         clock = NodeClock(self._world, 1000.0 * number, self.skew_s if number % 2 else -self.skew_s)
         self.nodes[name] = Node(name, f"host-{name}", self, clock)
         self.emit(ExecutorReady(name, f"host-{name}", CORES * self._per_executor))
 
-    def _hold(self, agent: int, incarnation: int, executor: str) -> None:
+    def _hold(self, who: AgentRef) -> None:
         """The holding job's task begins: start the process, or take hold of the living one."""
-        node = self.nodes.get(executor)
+        node, agent = self.nodes.get(who.executor), who.agent
         if node is None or self._closed or agent in self._refused:
             self._refused.discard(agent)
-            self.emit(HoldEnded(agent, incarnation, f"executor {executor} is gone"))
+            self.emit(HoldEnded(*who.id, f"executor {who.executor} is gone"))
             return
         there = node.agents.get(agent)
-        if there is not None and there.incarnation == incarnation:
+        if there is not None and there.id == who.id:
             self.watch.held_again(there)
             return
         if there is not None:
             self.kill_process(node, there)  # the registry allows one incarnation of an agent
-        trainer = self._make_trainer(agent, incarnation)
+        trainer = self._make_trainer(*who.id)
         step_s = self._costs.step_of(agent, self._agents)
         pid, method = self._next("pid"), self._method
-        process = SimAgent(self._world, node, agent, incarnation, pid, method, trainer, step_s, self._costs.copy_s)
+        process = SimAgent(self._world, node, who.id, pid, method, trainer, step_s, self._costs.copy_s)
         node.agents[agent] = process
         process.behind = self.behind.get(agent, process.behind)
         self.watch.process(process)
@@ -207,7 +208,7 @@ class SimCluster:
         local = {"counted": ["int32", [], LOCAL_BYTES]} if self.local else {}
         edges = [*bounds, bounds[-1] + LOCAL_BYTES // 2] if self.local else bounds
         hello = Hello(
-            agent=agent.agent, incarnation=agent.incarnation, pid=agent.pid, python="3", torch="none", mpca="sim",
+            **agent.id._asdict(), pid=agent.pid, python="3", torch="none", mpca="sim",
             x0_hash="x0", layout=layout, local=local, tied={}, bounds=edges, parameters=parameters, segment_fd=0,
             segment_bytes=0, slots=[],
         )  # fmt: skip
@@ -237,15 +238,15 @@ class SimCluster:
                 continue
             node.forget(order.forget_cycle, order.forget_broadcasts)
         members = order.members
-        for name, agent, incarnation in members.agents if members is not None else ():
-            if name in self.nodes and members is not None:
-                self.nodes[name].tell_members(agent, incarnation, members.version, members.members)
-        for name, agent, incarnation in order.begin:
-            if name in self.nodes:
-                self.nodes[name].begin(agent, incarnation)
-        for name, agent, incarnation, reason in order.stop:
-            if name in self.nodes:
-                self.nodes[name].stop(agent, incarnation, reason)
+        for who in members.agents if members is not None else ():
+            if who.executor in self.nodes and members is not None:
+                self.nodes[who.executor].tell_members(who.id, members.version, members.members)
+        for who in order.begin:
+            if who.executor in self.nodes:
+                self.nodes[who.executor].begin(who.id)
+        for stop in order.stop:
+            if stop.executor in self.nodes:
+                self.nodes[stop.executor].stop(stop.id, stop.reason)
         for download in order.downloads:
             self._download(download, order.cycle)
         if failed is not None:
@@ -289,9 +290,9 @@ class SimCluster:
                 self._answer(job, name, [], {}, 0.0)
             return
         job.freezing = True
-        by_node: dict[str, list[tuple[int, int]]] = {name: [] for name in order.executors}
-        for name, agent, incarnation in order.freeze.agents:
-            by_node.setdefault(name, []).append((agent, incarnation))
+        by_node: dict[str, list[AgentId]] = {name: [] for name in order.executors}
+        for who in order.freeze.agents:
+            by_node.setdefault(who.executor, []).append(who.id)
         self._world.after(self._costs.copy_s, self.reach, "freezing", order.cycle)
         for name in order.executors:
             node = self.nodes.get(name)
@@ -300,7 +301,7 @@ class SimCluster:
                 self._world.after(max(0.0, wait), self._deadline, job, name)
                 self._freeze_on(job, node, by_node[name])
 
-    def _freeze_on(self, job: _Job, node: Node, agents: list[tuple[int, int]]) -> None:
+    def _freeze_on(self, job: _Job, node: Node, agents: list[AgentId]) -> None:
         freeze = job.order.freeze
         assert freeze is not None
         ticket = self._next("ticket")
@@ -357,9 +358,9 @@ class SimCluster:
     # ---- downloads -----------------------------------------------------------------------------------------------------
 
     def _download(self, one: Download, cycle: int) -> None:
-        by_node: dict[str, list[tuple[int, int]]] = {}
-        for name, agent, incarnation in one.agents:
-            by_node.setdefault(name, []).append((agent, incarnation))
+        by_node: dict[str, list[AgentId]] = {}
+        for who in one.agents:
+            by_node.setdefault(who.executor, []).append(who.id)
         base = self._costs.download_s(one.length // 4)
         start = self._world.now
         self._relay(list(by_node))
@@ -385,28 +386,25 @@ class SimCluster:
                     culprit = names[one.owner]
                     self.emit(ExecutorDamages(culprit, f"executor {culprit} damages bytes: {one.why}"))
 
-    def _downloaded(self, one: Download, name: str, agents: list[tuple[int, int]], start: float, first: bool) -> None:
+    def _downloaded(self, one: Download, name: str, agents: list[AgentId], start: float, first: bool) -> None:
         node, data = self.nodes.get(name), self.broadcasts.get(one.broadcast)
         if node is None or data is None:
             return  # the executor is lost, or the broadcast withdrawn: no acknowledgement comes
         node.broadcasts.add(one.broadcast)
         bytes_in = one.length
-        for agent, incarnation in agents:
-            if not node.offer(agent, incarnation, one.shard, one.version, one.mode, data, one.alpha):
+        for who in agents:
+            if not node.offer(who, one.shard, one.version, one.mode, data, one.alpha):
                 continue
-            ack = Acknowledged(
-                one.broadcast, name, agent, incarnation, start, self._world.now, bytes_in,
-                one.length if first else 0,
-            )  # fmt: skip
+            from_driver = one.length if first else 0
+            self.emit(Acknowledged(one.broadcast, name, *who, start, self._world.now, bytes_in, from_driver))
             bytes_in = 0
-            self.emit(ack)
 
     # ---- faults --------------------------------------------------------------------------------------------------------
 
     def process(self, agent: int) -> tuple[Node, SimAgent] | None:
         """The newest living process of an agent, and where it runs; None: there is none."""
         found = [(node, node.agents[agent]) for node in self.nodes.values() if agent in node.agents]
-        return max(found, key=lambda pair: pair[1].incarnation, default=None)
+        return max(found, key=lambda pair: pair[1].id, default=None)
 
     def kill_agent(self, agent: int) -> bool:
         """SIGKILL for its process."""
@@ -424,11 +422,11 @@ class SimCluster:
             one: the process.
         """
         node.died(one)
-        event = AgentDied(node.name, one.agent, one.incarnation, one.pid, SIGKILL, "")
+        event = AgentDied(node.name, *one.id, one.pid, SIGKILL, "")
         self._world.after(self._costs.latency_s, self.emit, event)
         self._echo(event)
-        self._echo(AgentBack(node.name, one.agent, one.incarnation))
-        self._echo(AgentFinished(node.name, one.agent, one.incarnation, b""))
+        self._echo(AgentBack(node.name, *one.id))
+        self._echo(AgentFinished(node.name, *one.id, b""))
 
     def kill_executor(self, agent: int, replace: bool = True) -> bool:
         """The whole executor of an agent is lost; ExecutorLost follows.
@@ -445,8 +443,8 @@ class SimCluster:
         del self.nodes[node.name]
         for one in node.agents.values():
             one.die()
-            self._after_notice(HoldEnded(one.agent, one.incarnation, f"executor {node.name} lost"))
-            self._echo(AgentDied(node.name, one.agent, one.incarnation, one.pid, SIGKILL, ""))
+            self._after_notice(HoldEnded(*one.id, f"executor {node.name} lost"))
+            self._echo(AgentDied(node.name, *one.id, one.pid, SIGKILL, ""))
         for job in list(self._jobs.values()):
             if node.name in job.pending or self._needs(job, node.name):
                 delay = self._world.random.uniform(0, self._costs.notice_s)
@@ -527,7 +525,7 @@ class SimCluster:
         if found is None or not found[1].held:
             return False
         found[1].held = False
-        self.emit(HoldEnded(agent, found[1].incarnation, "the holding job was cancelled"))
+        self.emit(HoldEnded(*found[1].id, "the holding job was cancelled"))
         return True
 
     def refuse_start(self, agent: int) -> bool:
@@ -544,7 +542,7 @@ class SimCluster:
         job, node = jobs[-1], found[0]
         freeze = job.order.freeze
         assert freeze is not None
-        agents = [(a, i) for name, a, i in freeze.agents if name == node.name]
+        agents = [who.id for who in freeze.agents if who.executor == node.name]
         if node.name not in job.order.executors or not agents:
             return False
         self._freeze_on(job, node, agents)

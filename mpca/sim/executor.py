@@ -30,6 +30,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from mpca.wire.agent_ref import AgentId
 from mpca.wire.orders import DEADLINE, DIED, FORGOTTEN, NO_SUCH_INCARNATION, Late
 
 __all__ = [
@@ -56,6 +57,11 @@ class Taken(NamedTuple):
     tau: int
     crc: int
     finite: bool
+
+    @property
+    def id(self) -> AgentId:
+        """Whose it is."""
+        return AgentId(self.agent, self.incarnation)
 
 
 class Interrupt(NamedTuple):
@@ -128,8 +134,7 @@ class Drop(NamedTuple):
 class _Entry:
     cycle: int
     shard: int
-    agent: int
-    incarnation: int
+    who: AgentId
     state: str = MADE
     taken: Taken | None = None
     reason: Late | None = None
@@ -168,56 +173,56 @@ class ExecutorState:
 
     def __init__(self) -> None:
         self._seats: dict[int, _Seat] = {}
-        self._entries: dict[int, dict[tuple[int, int], _Entry]] = {}  # cycle -> (agent, incarnation)
+        self._entries: dict[int, dict[AgentId, _Entry]] = {}  # by cycle
         self._requests: list[_Request] = []
 
-    def agent_up(self, agent: int, incarnation: int) -> list[Any]:
+    def agent_up(self, who: AgentId) -> list[Any]:
         """An agent said Hello. An older incarnation of the same agent is gone by that.
 
         Returns:
             As `agent_gone` for that older incarnation.
         """
-        seat = self._seats.get(agent)
-        if seat is not None and seat.incarnation >= incarnation:
+        seat = self._seats.get(who.agent)
+        if seat is not None and seat.incarnation >= who.incarnation:
             return []
-        out = [] if seat is None else self.agent_gone(agent, seat.incarnation)
-        self._seats[agent] = _Seat(incarnation)
+        out = [] if seat is None else self.agent_gone(AgentId(who.agent, seat.incarnation))
+        self._seats[who.agent] = _Seat(who.incarnation)
         return out
 
-    def agent_gone(self, agent: int, incarnation: int) -> list[Any]:
+    def agent_gone(self, who: AgentId) -> list[Any]:
         """The process of an agent ended; everything that it had sent was handled before.
 
         Returns:
             Answered for each freeze that waited for this agent alone.
         """
         out: list[Any] = []
-        if self._seat(agent, incarnation) is None:
+        if self._seat(who) is None:
             return out
-        del self._seats[agent]
+        del self._seats[who.agent]
         for entries in self._entries.values():
-            entry = entries.get((agent, incarnation))
+            entry = entries.get(who)
             if entry is not None and entry.state == ASKED:
                 entry.close(DIED)
         self._answer_settled(out)
         return out
 
-    def made(self, cycle: int, shard: int, agent: int, incarnation: int) -> list[Any]:
+    def made(self, cycle: int, shard: int, who: AgentId) -> list[Any]:
         """A yield was made, without an interruption.
 
         Raises:
             ValueError: the cycle has another shard.
         """
-        self._entry(cycle, shard, agent, incarnation)
+        self._entry(cycle, shard, who)
         return []
 
-    def freeze(self, ticket: int, cycle: int, shard: int, agents: Iterable[Any]) -> list[Any]:
+    def freeze(self, ticket: int, cycle: int, shard: int, agents: Iterable[AgentId]) -> list[Any]:
         """Freeze the yields of some agents.
 
         Args:
             ticket: comes back in Answered.
             cycle: of the yields.
             shard: which one.
-            agents: (agent, incarnation) pairs.
+            agents: whose.
 
         Returns:
             Interrupt for each agent that is not interrupted already; Answered when nothing is left to wait for.
@@ -227,12 +232,12 @@ class ExecutorState:
         """
         out: list[Any] = []
         wanted = []
-        for agent, incarnation in agents:
-            entry = self._entry(cycle, shard, agent, incarnation)
+        for who in agents:
+            entry = self._entry(cycle, shard, who)
             wanted.append(entry)
             if entry.state in (ASKED, FROZEN):
                 continue
-            seat = self._seat(agent, incarnation)
+            seat = self._seat(who)
             if seat is not None:
                 entry.state = ASKED
                 if seat.outstanding is not entry:
@@ -240,17 +245,16 @@ class ExecutorState:
                     self._interrupt_next(seat, out)
             elif entry.state == MADE:
                 entry.close(NO_SUCH_INCARNATION)
-        wanted.sort(key=lambda entry: entry.agent)
+        wanted.sort(key=lambda entry: entry.who.agent)
         self._requests.append(_Request(ticket, cycle, shard, wanted))
         self._answer_settled(out)
         return out
 
-    def snapshot(self, agent: int, incarnation: int, cycle: int, shard: int, tau: int, crc: int, finite: bool) -> list[Any]:
+    def snapshot(self, who: AgentId, cycle: int, shard: int, tau: int, crc: int, finite: bool) -> list[Any]:
         """An agent handed a shard over, and its bytes were read whole.
 
         Args:
-            agent: its number.
-            incarnation: of its process.
+            who: its process.
             cycle: of the yield.
             shard: which one.
             tau: updates since the agent handed the shard over before.
@@ -261,18 +265,18 @@ class ExecutorState:
             Discard when no freeze waits for it, Back when it comes too late; Answered for a freeze that is complete; the next
             Interrupt.
         """
-        seat = self._seat(agent, incarnation)
+        seat = self._seat(who)
         entry = None if seat is None else seat.outstanding
         if seat is None or entry is None or entry.cycle != cycle or entry.shard != shard:
-            return [Discard(agent, cycle, shard)]
+            return [Discard(who.agent, cycle, shard)]
         out: list[Any] = []
         seat.outstanding = None
         if entry.state == ASKED:
             entry.state = FROZEN
-            entry.taken = Taken(agent, incarnation, tau, crc, finite)
+            entry.taken = Taken(*who, tau, crc, finite)
             self._answer_settled(out)
         else:
-            out += [Discard(agent, cycle, shard), Back(agent, incarnation)]
+            out += [Discard(who.agent, cycle, shard), Back(*who)]
         self._interrupt_next(seat, out)
         return out
 
@@ -303,12 +307,11 @@ class ExecutorState:
             out.append(Drop(one, unread))
         return out
 
-    def offer(self, agent: int, incarnation: int, shard: int, version: int, mode: str, arrival: Any = None) -> list[Any]:
+    def offer(self, who: AgentId, shard: int, version: int, mode: str, arrival: Any = None) -> list[Any]:
         """A joint shard was downloaded for an agent.
 
         Args:
-            agent: its number.
-            incarnation: of its process.
+            who: its process.
             shard: which one.
             version: of the joint state.
             mode: "install" or "replace".
@@ -319,7 +322,7 @@ class ExecutorState:
             Acknowledge. Nothing when no such process lives.
         """
         out: list[Any] = []
-        seat = self._seat(agent, incarnation)
+        seat, agent = self._seat(who), who.agent
         if seat is None:
             return out
         slot = seat.slots.setdefault(shard, _Slot())
@@ -338,13 +341,13 @@ class ExecutorState:
         out.append(Acknowledge(agent, shard, version))
         return out
 
-    def installed(self, agent: int, incarnation: int, shard: int, version: int) -> list[Any]:
+    def installed(self, who: AgentId, shard: int, version: int) -> list[Any]:
         """An agent has read the arrival slot of a shard.
 
         Returns:
             Write for an arrival that waits for the slot.
         """
-        seat = self._seat(agent, incarnation)
+        seat = self._seat(who)
         slot = None if seat is None else seat.slots.get(shard)
         if slot is None or slot.offered != version:
             return []
@@ -354,9 +357,9 @@ class ExecutorState:
 
     # ---- questions ---------------------------------------------------------------------------------------------------
 
-    def is_frozen(self, cycle: int, agent: int, incarnation: int) -> bool:
+    def is_frozen(self, cycle: int, who: AgentId) -> bool:
         """Whether a snapshot of this process was accepted for this cycle: its bytes must be kept."""
-        entry = self._entries.get(cycle, {}).get((agent, incarnation))
+        entry = self._entries.get(cycle, {}).get(who)
         return entry is not None and entry.state == FROZEN
 
     @property
@@ -366,18 +369,18 @@ class ExecutorState:
 
     # ---- rules -------------------------------------------------------------------------------------------------------
 
-    def _entry(self, cycle: int, shard: int, agent: int, incarnation: int) -> _Entry:
+    def _entry(self, cycle: int, shard: int, who: AgentId) -> _Entry:
         entries = self._entries.setdefault(cycle, {})
-        entry = entries.get((agent, incarnation))
+        entry = entries.get(who)
         if entry is None:
-            entry = entries[(agent, incarnation)] = _Entry(cycle, shard, agent, incarnation)
+            entry = entries[who] = _Entry(cycle, shard, who)
         if entry.shard != shard:
             raise ValueError(f"a cycle has one shard: cycle={cycle}, shard={entry.shard}, then shard={shard}")
         return entry
 
-    def _seat(self, agent: int, incarnation: int) -> _Seat | None:
-        seat = self._seats.get(agent)
-        return seat if seat is not None and seat.incarnation == incarnation else None
+    def _seat(self, who: AgentId) -> _Seat | None:
+        seat = self._seats.get(who.agent)
+        return seat if seat is not None and seat.incarnation == who.incarnation else None
 
     @staticmethod
     def _interrupt_next(seat: _Seat, out: list[Any]) -> None:
@@ -385,10 +388,10 @@ class ExecutorState:
             entry = seat.queue.popleft()
             if entry.state == ASKED:
                 seat.outstanding = entry
-                out.append(Interrupt(entry.agent, entry.cycle, entry.shard))
+                out.append(Interrupt(entry.who.agent, entry.cycle, entry.shard))
 
     @staticmethod
-    def _close_asked(entries: dict[tuple[int, int], _Entry], reason: Late) -> None:
+    def _close_asked(entries: dict[AgentId, _Entry], reason: Late) -> None:
         for entry in entries.values():
             if entry.state == ASKED:
                 entry.close(reason)
@@ -399,7 +402,6 @@ class ExecutorState:
                 continue
             self._requests.remove(request)
             frozen = [entry.taken for entry in request.entries if entry.taken is not None]
-            late = {
-                entry.agent: entry.reason for entry in request.entries if entry.reason is not None and entry.state == CLOSED
-            }
+            closed = [entry for entry in request.entries if entry.state == CLOSED]
+            late = {entry.who.agent: entry.reason for entry in closed if entry.reason is not None}
             out.append(Answered(request.ticket, request.cycle, request.shard, frozen, late))

@@ -17,6 +17,7 @@ from mpca.sim.agents import SimAgent
 from mpca.sim.check import Checker
 from mpca.sim.clocks import NodeClock
 from mpca.sim.executor import Answered, Back, Drop, ExecutorState, Interrupt, Write
+from mpca.wire.agent_ref import AgentId
 from mpca.wire.messages import Begin, Install, Members, SnapshotRequest, Stop
 from mpca.wire.orders import Frozen, Late, Rediscovered
 
@@ -67,7 +68,7 @@ class Node:
         self.agents: dict[int, SimAgent] = {}
         #: By cycle: weight and part of a sum, which a freeze made of this executor's snapshots.
         self.blocks: dict[int, tuple[float, np.ndarray]] = {}
-        self.yields: dict[tuple[int, int, int], tuple[np.ndarray, Frozen]] = {}
+        self.yields: dict[tuple[int, AgentId], tuple[np.ndarray, Frozen]] = {}  # by cycle and process
         self.broadcasts: set[int] = set()
         self._slots: dict[tuple[int, int], np.ndarray] = {}
         self._cluster = cluster
@@ -81,32 +82,32 @@ class Node:
             del self.blocks[old]
         self.broadcasts.difference_update(broadcasts)
 
-    def tell_members(self, agent: int, incarnation: int, version: int, members: dict[str, Any]) -> None:
+    def tell_members(self, who: AgentId, version: int, members: dict[str, Any]) -> None:
         """Send a process the membership of the data's readers."""
-        found = self._find(agent, incarnation)
+        found = self._find(who)
         if found is not None:
             found.receive(Members(version, members))
 
-    def begin(self, agent: int, incarnation: int) -> None:
+    def begin(self, who: AgentId) -> None:
         """Tell a process to begin."""
-        found = self._find(agent, incarnation)
+        found = self._find(who)
         if found is not None:
             found.receive(_BEGIN)
 
-    def stop(self, agent: int, incarnation: int, reason: str) -> None:
+    def stop(self, who: AgentId, reason: str) -> None:
         """Tell a process to stop, and why."""
-        found = self._find(agent, incarnation)
+        found = self._find(who)
         if found is not None:
             found.receive(Stop(reason))
 
-    def freeze(self, ticket: int, cycle: int, shard: int, agents: list[tuple[int, int]]) -> None:
+    def freeze(self, ticket: int, cycle: int, shard: int, agents: list[AgentId]) -> None:
         """Freeze yields. `Reports.frozen` is called when each of them is frozen or late.
 
         Args:
             ticket: comes back in that call.
             cycle: of the yields.
             shard: which one.
-            agents: (agent, incarnation) pairs.
+            agents: whose.
         """
         self._perform(self.book.freeze(ticket, cycle, shard, agents))
 
@@ -114,12 +115,11 @@ class Node:
         """The time of this cycle is over: what was not handed over is late."""
         self._perform(self.book.deadline(cycle))
 
-    def offer(self, agent: int, incarnation: int, shard: int, version: int, mode: str, data: np.ndarray, alpha: float) -> bool:
+    def offer(self, who: AgentId, shard: int, version: int, mode: str, data: np.ndarray, alpha: float) -> bool:
         """Hand a download to an agent.
 
         Args:
-            agent: its number.
-            incarnation: of its process.
+            who: its process.
             shard: which one.
             version: of the joint state.
             mode: "install" or "replace".
@@ -129,8 +129,8 @@ class Node:
         Returns:
             Whether the executor took it: it acknowledges what it takes.
         """
-        self._cluster.watch.offered(agent, incarnation, shard, version, mode, data)
-        out = self.book.offer(agent, incarnation, shard, version, mode, (data, alpha))
+        self._cluster.watch.offered(who, shard, version, mode, data)
+        out = self.book.offer(who, shard, version, mode, (data, alpha))
         self._perform(out)
         return bool(out)
 
@@ -144,11 +144,11 @@ class Node:
 
     def living(self) -> list[Rediscovered]:
         """Processes that live here, as an answer to `rediscover`."""
-        return [Rediscovered(one.agent, one.incarnation, one.pid) for one in self.agents.values() if one.alive]
+        return [Rediscovered(*one.id, one.pid) for one in self.agents.values() if one.alive]
 
-    def _find(self, agent: int, incarnation: int) -> SimAgent | None:
-        found = self.agents.get(agent)
-        return found if found is not None and found.incarnation == incarnation else None
+    def _find(self, who: AgentId) -> SimAgent | None:
+        found = self.agents.get(who.agent)
+        return found if found is not None and found.id == who else None
 
     # ---- what agents say -------------------------------------------------------------------------------------------------
 
@@ -159,11 +159,11 @@ class Node:
             x0 = np.empty(trainer.bounds[shard + 1] - trainer.bounds[shard], np.float32)
             trainer.snapshot(shard, x0)
             self._slots[(agent.agent, shard)] = x0
-        self._perform(self.book.agent_up(agent.agent, agent.incarnation))
+        self._perform(self.book.agent_up(agent.id))
         self._cluster.hello(self, agent)
 
     def stepped(self, agent: SimAgent, updates: int) -> None:
-        self._cluster.watch.stepped(agent.agent, agent.incarnation, updates)
+        self._cluster.watch.stepped(agent.id, updates)
 
     def non_finite_again(self, agent: SimAgent) -> None:
         self._cluster.watch.non_finite_again(agent.agent)
@@ -175,12 +175,12 @@ class Node:
         cycle, shard, updates = one
         base = self._slots.get((agent.agent, shard), data)  # local tensors have no joint state to be far from
         distance = float(np.linalg.norm(data.astype(np.float64) - base)) if finite else float("nan")
-        trained = self._cluster.watch.snapshot(agent.agent, agent.incarnation, shard)
-        instructions = self.book.snapshot(agent.agent, agent.incarnation, cycle, shard, updates, crc, finite)
-        if self.book.is_frozen(cycle, agent.agent, agent.incarnation):
+        trained = self._cluster.watch.snapshot(agent.id, shard)
+        instructions = self.book.snapshot(agent.id, cycle, shard, updates, crc, finite)
+        if self.book.is_frozen(cycle, agent.id):
             pause = self.clock.of_driver(start), self.clock.of_driver(end)
-            frozen = Frozen(agent.agent, agent.incarnation, updates, crc, finite, distance, *pause)
-            self.yields.setdefault((cycle, agent.agent, agent.incarnation), (data, frozen))
+            frozen = Frozen(*agent.id, updates, crc, finite, distance, *pause)
+            self.yields.setdefault((cycle, agent.id), (data, frozen))
             self._cluster.watch.frozen(cycle, shard, frozen, data, trained)
         self._perform(instructions)
 
@@ -193,12 +193,12 @@ class Node:
         self.installed(agent, one.shard, one.version)
 
     def installed(self, agent: SimAgent, shard: int, version: int) -> None:
-        self._perform(self.book.installed(agent.agent, agent.incarnation, shard, version))
+        self._perform(self.book.installed(agent.id, shard, version))
 
     def progress(self, agent: SimAgent) -> None:
         """As `agents.Host.progress`: the cluster hears of it at once."""
-        who, updates = (agent.agent, agent.incarnation), agent.updates
-        self._cluster.emit(AgentProgress(*who, updates, updates, 0.0, 0.0, {}, agent.position, agent.machine.function))
+        updates = agent.updates
+        self._cluster.emit(AgentProgress(*agent.id, updates, updates, 0.0, 0.0, {}, agent.position, agent.machine.function))
 
     @property
     def local(self) -> bool:
@@ -208,13 +208,12 @@ class Node:
     def finished(self, agent: SimAgent) -> None:
         self._leave(agent)
         self.progress(agent)
-        self._cluster.emit(AgentFinished(self.name, agent.agent, agent.incarnation, b""))
+        self._cluster.emit(AgentFinished(self.name, *agent.id, b""))
 
     def failed(self, agent: SimAgent, error: str, traceback: str) -> None:
         self._leave(agent)
         self.progress(agent)
-        said = (agent.agent, agent.incarnation, error, traceback)
-        self._cluster.emit(AgentFailedEvent(self.name, self.host, *said))
+        self._cluster.emit(AgentFailedEvent(self.name, self.host, *agent.id, error, traceback))
 
     def crash(self, agent: SimAgent) -> None:
         """Its process ends by itself."""
@@ -228,7 +227,7 @@ class Node:
     def _leave(self, agent: SimAgent) -> None:
         if self.agents.get(agent.agent) is agent:
             del self.agents[agent.agent]
-        self._perform(self.book.agent_gone(agent.agent, agent.incarnation))
+        self._perform(self.book.agent_gone(agent.id))
 
     # ---- instructions of the registry --------------------------------------------------------------------------------------
 
@@ -250,7 +249,7 @@ class Node:
 
     def _answer(self, one: Answered) -> None:
         """Put the executor's part into block storage, then answer. A freeze that is read again gives the same part."""
-        kept = [self.yields[(one.cycle, taken.agent, taken.incarnation)] for taken in one.frozen]
+        kept = [self.yields[(one.cycle, taken.id)] for taken in one.frozen]
         finite = [(data, frozen.tau) for data, frozen in kept if frozen.finite]
         weight = float(sum(tau for _, tau in finite))
         part = local_mean([data for data, _ in finite], [tau for _, tau in finite]) if finite else None

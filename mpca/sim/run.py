@@ -190,7 +190,7 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
             runner.step([ReadLocal()])
         runner.beside()
         if world.now > scenario.patience_s:
-            watch.stuck(f"the run has not ended after {world.now:.0f} s; stage {machine.state}, cycle {machine.cycle}")
+            watch.stuck(f"the run has not ended after {world.now:.0f} s; state {machine.state}, cycle {machine.cycle}")
     watch.look(cluster)
     watch.ended()
     cluster.close()

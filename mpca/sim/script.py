@@ -36,6 +36,7 @@ from mpca.driver.events import (
     OrderDone,
 )
 from mpca.records import CycleRecord
+from mpca.wire.agent_ref import AgentId, AgentRef
 from mpca.wire.orders import Order
 
 __all__ = ["Act", "Hands", "Script", "ScriptedCluster", "integer_ledger"]
@@ -132,15 +133,15 @@ class ScriptedCluster:
         self._heard: list[Any] = []  # for the next poll
         self._kept: list[Any] = []  # events of replacements that no act has admitted yet
         self._orders: dict[int, Order] = {}
-        self._acknowledged: set[tuple[int, int, int]] = set()  # broadcast, agent, incarnation
-        self._gone: set[tuple[int, int]] = set()
-        self._stepped: set[tuple[int, int]] = set()
+        self._acknowledged: set[tuple[int, AgentId]] = set()  # broadcast, and for whom
+        self._gone: set[AgentId] = set()
+        self._stepped: set[AgentId] = set()
         self._finished: list[OrderDone] = []  # orders that wait for acknowledgements and first steps
 
     # ---- the port ------------------------------------------------------------------------------------------------------
 
-    def start_agent(self, agent: int, incarnation: int, executor: str, spec: AgentSpec) -> None:
-        self._inner.start_agent(agent, incarnation, executor, spec)
+    def start_agent(self, who: AgentRef, spec: AgentSpec) -> None:
+        self._inner.start_agent(who, spec)
 
     def submit(self, order: Order) -> None:
         """As `Cluster.submit`, after the acts that must precede this order.
@@ -235,19 +236,19 @@ class ScriptedCluster:
 
     def _note(self, event: Any) -> None:
         if isinstance(event, Acknowledged):
-            self._acknowledged.add((event.broadcast, event.agent, event.incarnation))
+            self._acknowledged.add((event.broadcast, event.id))
         elif isinstance(event, AgentProgress) and event.steps:
-            self._stepped.add((event.agent, event.incarnation))
+            self._stepped.add(event.id)
         elif isinstance(event, (AgentDied, HoldEnded)):
-            self._gone.add((event.agent, event.incarnation))
+            self._gone.add(event.id)
 
     def _complete(self, order: Order) -> bool:
         downloads = all(
-            (one.broadcast, agent, incarnation) in self._acknowledged or (agent, incarnation) in self._gone
+            (one.broadcast, who.id) in self._acknowledged or who.id in self._gone
             for one in order.downloads
-            for _, agent, incarnation in one.agents
+            for who in one.agents
         )
-        if not downloads or any((agent, inc) not in self._stepped | self._gone for _, agent, inc in order.begin):
+        if not downloads or any(who.id not in self._stepped | self._gone for who in order.begin):
             return False
         return not order.begin or self._now() >= self._settled.setdefault(order.order, self._now() + self._settle_s)
 

@@ -1,4 +1,4 @@
-"""The settings that keep a run alive, each with its reason: one table for every place that needs them.
+"""The settings that keep a run alive, each with its reason: one table for all that need them.
 
 `mpca.session()` and `mpca submit` set them. `run/checks.py` refuses other values, or warns about them, in a session that the
 user made. The administrators' page (docs/administrators.md) shows them, and a test holds the page to this table. Sizes are not
@@ -22,57 +22,73 @@ class Setting:
 
     key: str
     value: str
-    why: str  # what happens without it
+    why: str  # the reason for the value: what another one would do
     yarn: bool = False  # only where YARN gives the executors
     otherwise: str = ""  # what the engine does about another value: "refused", "warned", or nothing
     at_least: bool = False  # a larger value is as good
 
 
 TABLE: tuple[Setting, ...] = (
-    Setting("spark.plugins", PLUGIN, "Events of agents reach the driver through it.", otherwise="refused"),
-    Setting("spark.speculation", "false", "A second copy of a task would ask the same agent twice.", otherwise="refused"),
+    Setting("spark.plugins", PLUGIN, "The plug-in brings the agents' events to the driver.", otherwise="refused"),
+    Setting(
+        "spark.speculation",
+        "false",
+        "Spark would start a second copy of a slow task, and both copies would ask the same agent.",
+        otherwise="refused",
+    ),
     Setting(
         "spark.dynamicAllocation.enabled",
         "false",
-        "Executors that hold agents would be taken away.",
+        "Spark would remove executors while agents train on them.",
         otherwise="refused",
     ),
     Setting(
         "spark.locality.wait.process",
         "1h",
-        "A pinned task waits for its executor. Only this level: the general one would hold up your own stages.",
+        "A task for an agent must wait for that agent's executor. `spark.locality.wait` would delay your own jobs too.",
         otherwise="warned",
         at_least=True,
     ),
-    Setting("spark.broadcast.compress", "false", "Random floats do not compress."),
-    Setting("spark.broadcast.blockSize", "1m", "With pieces of 4 MiB the driver sends nearly everything itself."),
-    Setting("spark.shuffle.io.retryWait", "1s", "A peer that is gone is passed over, not waited for."),
+    Setting("spark.broadcast.compress", "false", "Compression costs time, and does not make parameters smaller."),
+    Setting(
+        "spark.broadcast.blockSize",
+        "1m",
+        "With larger pieces, executors pass on less to each other and the driver sends more. With 4 MiB (Spark's default) it "
+        "sends nearly everything.",
+    ),
+    Setting("spark.shuffle.io.retryWait", "1s", "An executor should not wait long for another one that is gone."),
     Setting(
         "spark.shuffle.io.connectionCreationTimeout",
         "4s",
-        "Spark reads a task's code from any executor that has it, without regard to a deadline. From one that has just died "
-        "it took 75 s, in which an agent that was well took no part: one try, three more, then another is asked.",
+        "An executor reads the code of a task from another executor that has it. If that one has just died, Spark tries to "
+        "connect four times before it asks another one. With Spark's default that took 75 s, and the agents of the waiting "
+        "executor took no part meanwhile.",
     ),
     Setting(
         "spark.shuffle.io.connectionTimeout",
         "10s",
-        "The same of one that was cut off, where the connection stays and nothing comes: 25 s with both. From one that stands "
-        "still, whose host goes on taking connections, 43 s.",
+        "An executor that the network has cut off keeps its connections but sends nothing. With this value and the one above, "
+        "another executor is asked after 25 s; after 43 s if the process hangs and its host still accepts connections.",
     ),
     Setting(
         "spark.cleaner.periodicGC.interval",
         "1min",
-        "Every job broadcasts its tasks' code; what is unused goes when the driver collects garbage, seldom by itself.",
+        "Each job broadcasts the code of its tasks. Spark removes old broadcasts only when the driver's JVM collects garbage, "
+        "which it seldom does by itself.",
     ),
-    Setting("spark.ui.retainedJobs", "200", "A run has thousands of small jobs; the driver keeps each one's history."),
-    Setting("spark.ui.retainedStages", "200", "The same for stages."),
-    Setting("spark.ui.retainedTasks", "2000", "The same for tasks."),
+    Setting(
+        "spark.ui.retainedJobs",
+        "200",
+        "A run has thousands of small jobs, and the driver's heap would keep the history of each.",
+    ),
+    Setting("spark.ui.retainedStages", "200", "The driver's heap would keep the history of each stage."),
+    Setting("spark.ui.retainedTasks", "2000", "The driver's heap would keep the history of each task."),
     Setting(
         "spark.rpc.askTimeout",
         "20min",
-        "Must be above YARN's yarn.nm.liveness-monitor.expiry-interval-ms (10 minutes, noticed after up to 13). After a lost "
-        "NodeManager the driver asks the application master why, which knows only when YARN has noticed; with a shorter "
-        "time-out the driver drops the master, and the application ends as SUCCEEDED in the middle of the run.",
+        "YARN needs up to 13 minutes to notice a lost NodeManager (yarn.nm.liveness-monitor.expiry-interval-ms is 10 minutes). "
+        "The driver asks the application master why the executor was lost, and the master answers only then. If the "
+        "driver waits for less time, it drops the master, and YARN ends the application as SUCCEEDED in the middle of the run.",
         yarn=True,
         otherwise="warned",
         at_least=True,
@@ -80,7 +96,8 @@ TABLE: tuple[Setting, ...] = (
     Setting(
         "spark.rpc.io.connectionTimeout",
         "20min",
-        "The same for the connection itself, which counts as dead when it was quiet with a question open.",
+        "Spark closes a connection that is quiet for this long while a question is open. The driver's question to the "
+        "application master (see spark.rpc.askTimeout) must outlive a lost NodeManager.",
         yarn=True,
         otherwise="warned",
         at_least=True,
@@ -88,14 +105,14 @@ TABLE: tuple[Setting, ...] = (
     Setting(
         "spark.yarn.am.clientModeTreatDisconnectAsFailed",
         "true",
-        "Client mode: an application whose driver is gone must not read SUCCEEDED.",
+        "In client mode, YARN would show an application as SUCCEEDED although its driver died.",
         yarn=True,
     ),
     Setting(
         "spark.yarn.maxAppAttempts",
         "4",
-        "Cluster mode: a driver that dies is started again and goes on from its newest backup. YARN takes the smaller of this "
-        "and its own yarn.resourcemanager.am.max-attempts (2).",
+        "In cluster mode, YARN starts a driver that died again, and the run goes on from its newest backup. YARN takes the "
+        "smaller of this number and its own yarn.resourcemanager.am.max-attempts (2).",
         yarn=True,
         otherwise="warned",
         at_least=True,
@@ -103,51 +120,52 @@ TABLE: tuple[Setting, ...] = (
     Setting(
         "spark.yarn.am.attemptFailuresValidityInterval",
         "1h",
-        "Older failures of the driver are forgotten: a run of weeks may lose more drivers than it has attempts.",
+        "YARN forgets older failures of the driver. Otherwise a run of weeks would use up its attempts.",
         yarn=True,
     ),
     Setting(
         "spark.executor.maxNumFailures",
         "1000",
-        "By default the application ends after twice as many lost executors as it has. The engine replaces them, and leaves a "
-        "place alone where agents die again and again.",
+        "By default, Spark ends the application when it has lost twice as many executors as it has. The run replaces lost "
+        "executors, and goes on.",
         yarn=True,
         otherwise="warned",
         at_least=True,
     ),
-    Setting("spark.executor.failuresValidityInterval", "1h", "Older losses of executors are forgotten.", yarn=True),
+    Setting("spark.executor.failuresValidityInterval", "1h", "Spark forgets older losses of executors.", yarn=True),
     Setting(
         "spark.scheduler.minRegisteredResourcesRatio",
         "0",
-        "Each agent starts when its executor is there, not when most of them are.",
+        "Each agent starts as soon as its executor is there. By default, Spark waits until most executors are.",
         yarn=True,
     ),
     Setting(
         "spark.hadoop.dfs.client.retry.policy.enabled",
         "true",
-        "While a NameNode restarts a write waits; by default every call fails at once.",
+        "While a NameNode restarts, writes to HDFS wait. By default, every call fails at once.",
         yarn=True,
         otherwise="warned",
     ),
     Setting(
         "spark.eventLog.rolling.enabled",
         "true",
-        "Where the event log is on, a run of weeks writes files that can be removed, not one without end.",
+        "If the event log is on, Spark writes it in several files, and old ones can be removed. Otherwise one file grows for "
+        "as long as the run lasts.",
         yarn=True,
     ),
-    Setting("spark.eventLog.rolling.maxFileSize", "128m", "The size of one of them.", yarn=True),
+    Setting("spark.eventLog.rolling.maxFileSize", "128m", "The size of one of these files.", yarn=True),
     Setting(
         "spark.authenticate",
         "true",
-        "Without it whoever reaches a port of the driver can have code run as you. YARN hands the secret out. A value in the "
-        "cluster's `spark-defaults.conf` stands.",
+        "Without a secret, anybody who reaches a port of the driver can run code as you. YARN gives the secret to the "
+        "executors. A value in the cluster's `spark-defaults.conf` wins over this one.",
         yarn=True,
         otherwise="warned",
     ),
     Setting(
         "spark.shuffle.service.enabled",
         "false",
-        "Executors that authenticate cannot register with a shuffle service that does not, and end. Nothing here needs one.",
+        "A run needs no shuffle service. Executors that authenticate cannot register with a service that does not, and end.",
         yarn=True,
     ),
 )

@@ -27,7 +27,7 @@ _WIRE = np.dtype("<f4")
 
 @dataclass(frozen=True)
 class ModelLayout:
-    """Names, shapes and places of the tensors in the flat vector."""
+    """Names, shapes and offsets of the tensors in the flat vector."""
 
     tensors: tuple[tuple[str, tuple[int, ...], str, int], ...]  # (name, shape, "parameter" | "buffer", offset)
     parameters: int  # elements of the flat vector that are parameters

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from mpca.checks import refuse_password
-from mpca.config import environment
+from mpca.environment import environment
 from mpca.errors import ConfigError
 
 __all__ = ["SCHEMES", "Location", "webhdfs_of"]

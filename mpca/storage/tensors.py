@@ -95,7 +95,7 @@ def parse(data: bytes) -> dict[str, RawTensor]:
     if not isinstance(header, dict):
         raise ValueError("not a safetensors file: the header is not a map")
     header.pop("__metadata__", None)
-    view, tensors, places = memoryview(data)[begin:], {}, []
+    view, tensors, ranges = memoryview(data)[begin:], {}, []
     for name, one in header.items():
         try:
             dtype, width = _NAMES[one["dtype"]]
@@ -106,9 +106,9 @@ def parse(data: bytes) -> dict[str, RawTensor]:
         if not first <= last <= len(view) or last - first != math.prod(shape) * width:
             raise ValueError(f"not a safetensors file: tensor={name!r}, offsets={one['data_offsets']}, shape={shape}")
         tensors[name] = RawTensor(dtype, shape, view[first:last])
-        places.append((first, last))
+        ranges.append((first, last))
     at = 0
-    for first, last in sorted(places):
+    for first, last in sorted(ranges):
         if first != at:
             raise ValueError(f"not a safetensors file: the tensors overlap or leave a gap at byte {min(first, at)}")
         at = last

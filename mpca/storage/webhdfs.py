@@ -17,7 +17,7 @@ from typing import TypeVar
 import hdfs
 from requests import RequestException, Session
 
-from mpca.config import environment
+from mpca.environment import environment
 from mpca.storage.hadoop_errors import as_os_error
 from mpca.storage.locations import Location
 from mpca.timeouts import WEBHDFS_CONNECT_S, WEBHDFS_READ_S

@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from mpca.wire.agent_ref import OfAgent
+
 __all__ = [
     "CODES",
     "ENDED",
@@ -127,7 +129,7 @@ class Fetched(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Hello(Message):
+class Hello(OfAgent, Message):
     """`attach` was called: the model's layout, a hash of x_0, and the mapped segment.
 
     The segment is a memfd of the agent, which the executor opens as ``/proc/<pid>/fd/<segment_fd>``. It has no name, so nothing

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 import msgpack
 
+from mpca.wire.agent_ref import AgentId, AgentRef, OfAgent
+
 __all__ = [
     "DEADLINE",
     "DIED",
@@ -34,6 +36,7 @@ __all__ = [
     "Part",
     "Rediscovered",
     "Reduce",
+    "StopAgent",
 ]
 
 
@@ -86,7 +89,7 @@ class Freeze:
 
     cycle: int
     shard: int
-    agents: list[list[Any]]  # [[executor, agent, incarnation], ...]
+    agents: list[AgentRef]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ class Download:
     version: int
     mode: str  # "install" | "replace"
     length: int  # bytes
-    agents: list[list[Any]]  # [[executor, agent, incarnation], ...]
+    agents: list[AgentRef]
     alpha: float = 0.0  # for Install: strength of the pull towards it
 
 
@@ -108,7 +111,21 @@ class MembersOrder:
 
     version: int
     members: dict[str, Any]  # data.plan.Membership.to_dict()
-    agents: list[list[Any]]  # [[executor, agent, incarnation], ...]
+    agents: list[AgentRef]
+
+
+class StopAgent(NamedTuple):
+    """An agent that is to finish, and why; in an order it is ``[executor, agent, incarnation, reason]``."""
+
+    executor: str
+    agent: int
+    incarnation: int
+    reason: str
+
+    @property
+    def id(self) -> AgentId:
+        """The process, wherever it runs."""
+        return AgentId(self.agent, self.incarnation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +137,8 @@ class Order:
     deadline: float  # seconds of the driver's monotonic clock; every wait on an executor ends before it
     executors: list[str]  # one task on each, in this sequence
     description: str = ""  # what the Spark UI shows
-    begin: list[list[Any]] = field(default_factory=list)  # [[executor, agent, incarnation], ...]
-    stop: list[list[Any]] = field(default_factory=list)  # [[executor, agent, incarnation, reason], ...]
+    begin: list[AgentRef] = field(default_factory=list)
+    stop: list[StopAgent] = field(default_factory=list)
     forget_cycle: int = -(1 << 30)  # yields and chunks of this cycle and before are dropped
     forget_broadcasts: list[int] = field(default_factory=list)
     downloads: list[Download] = field(default_factory=list)
@@ -135,7 +152,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Frozen:
+class Frozen(OfAgent):
     """One agent's frozen snapshot."""
 
     agent: int
@@ -176,7 +193,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Rediscovered:
+class Rediscovered(OfAgent):
     """A living agent, from its executor's registry."""
 
     agent: int

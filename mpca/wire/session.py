@@ -1,7 +1,7 @@
 """The order of messages on the pipe between an executor and its agent. No bytes, no clock, no I/O.
 
 There are two roles, EXECUTOR and AGENT. Each end keeps one `Session` of its role, which checks every message that the end sends
-or receives. It counts the agent's stages from this end's point of view, so the two ends may differ while messages cross:
+or receives. It keeps the agent's state from this end's point of view, so the two ends may differ while messages cross:
 
     STARTING   the process was started; it knows nothing
     LOADING    Start was sent: the user's function runs, `attach` has not been called
@@ -65,7 +65,7 @@ STARTING, LOADING, WAITING, TRAINING, STOPPING, CLOSED = (
 
 _ENDINGS = {Finished: CLOSED, Failed: CLOSED}
 
-#: Role -> stage -> message -> next stage, for the messages that the role sends and for those that it receives.
+#: Role -> state -> message -> next state, for the messages that the role sends and for those that it receives.
 TRANSITIONS: dict[str, dict[str, dict[type[Message], str]]] = {
     EXECUTOR: {
         STARTING: {Start: LOADING, Failed: CLOSED},
@@ -119,7 +119,7 @@ class Session:
 
     def __init__(self, role: str) -> None:
         self.role = role
-        self.stage = STARTING
+        self.state = STARTING
         self._table = TRANSITIONS[role]
         self._request: tuple[int, int] | None = None  # (cycle, shard) asked and not answered
         self._offers: dict[int, tuple[int, str]] = {}  # shard -> (version, mode) offered and not answered
@@ -145,12 +145,12 @@ class Session:
         self._move(message, RemoteProtocolError)
 
     def _move(self, message: Message, error: type[ProtocolError]) -> None:
-        after = self._table[self.stage].get(type(message))
+        after = self._table[self.state].get(type(message))
         if after is None:
-            raise error(f"{type(message).__name__} is illegal here: role={self.role}, stage={self.stage}")
-        if self.stage != CLOSED:
+            raise error(f"{type(message).__name__} is illegal here: role={self.role}, state={self.state}")
+        if self.state != CLOSED:
             self._settle(message, error)
-        self.stage = after
+        self.state = after
 
     def _settle(self, message: Message, error: type[ProtocolError]) -> None:
         """Keep the open requests: every answer needs its request, and a slot has one owner."""

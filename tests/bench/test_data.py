@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mpca.config import child_environment
+from mpca.environment import child_environment
 from tests.bench.test_cases import bench
 from tests.support.fake_executor import wait_until
 

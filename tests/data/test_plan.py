@@ -60,7 +60,7 @@ def test_agents_read_what_is_near_first_and_shares_stay_as_large(sticky: bool) -
 
 
 def test_a_membership_knows_who_lives_beside_which_shards_from_which_epoch_on() -> None:
-    members = replace(Membership.of(2), places=(("a", "b"), ("c",), ()))
+    members = replace(Membership.of(2), shard_hosts=(("a", "b"), ("c",), ()))
     members = members.settle(0, 0, "a").settle(1, 0, "c").lose(1, 3, 0).join(1, 4).settle(1, 4, "b")
     members = Membership.from_dict(msgpack.unpackb(msgpack.packb(members.to_dict())))
     assert members.near(3) == {0: {0}, 1: {1}}
@@ -69,7 +69,7 @@ def test_a_membership_knows_who_lives_beside_which_shards_from_which_epoch_on() 
     assert members.forget(4).near(4) == members.near(4)
     assert members.forget(4).homes == ((0, 0, "a"), (1, 4, "b"))
     later = members.go_on(3, {0: (4, 1), 1: (4, 0)}, last=4)
-    assert (later.homes, later.places) == ((), ()), "another attempt has other places"
+    assert (later.homes, later.shard_hosts) == ((), ()), "another attempt learns anew which hosts hold which shard"
     assert later.before[0].near(4) == members.near(4), "what that one had dealt stays dealt"
 
 
@@ -143,10 +143,10 @@ class Readers:
         return max((epoch for epoch, _ in self.at.values()), default=-1)
 
 
-def placed(members: Membership, chance: random.Random) -> Membership:
+def with_hosts(members: Membership, chance: random.Random) -> Membership:
     """As an attempt begins whose data lie on three hosts, which its agents are on, or on some other."""
-    places = tuple(tuple(chance.sample("abc", chance.randint(0, 2))) for _ in range(10))
-    members = replace(members, places=places)
+    hosts = tuple(tuple(chance.sample("abc", chance.randint(0, 2))) for _ in range(10))
+    members = replace(members, shard_hosts=hosts)
     for agent in range(members.agents):
         members = members.settle(agent, members.first(agent), chance.choice("abcd"))
     return members
@@ -158,7 +158,7 @@ def test_every_record_is_read_once_through_losses_joins_and_attempts(seed: int, 
     """Nobody ends an epoch before all heard of a loss in it: then nothing at all is read twice or left out."""
     chance = random.Random(seed)
     readers, members = Readers(60, seed), Membership.of(4)
-    members = placed(members, chance) if near else members
+    members = with_hosts(members, chance) if near else members
     living, last = {0, 1, 2, 3}, -1
     for _ in range(12):
         act = chance.choice(("lose", "join", "resume", "read"))
@@ -183,7 +183,7 @@ def test_every_record_is_read_once_through_losses_joins_and_attempts(seed: int, 
             last = max(last, readers.last())
             agents = chance.randint(1, 4)
             members = Membership.from_dict(members.to_dict()).go_on(agents, left, last)
-            members = placed(members, chance) if near else members
+            members = with_hosts(members, chance) if near else members
             living = set(range(agents))
             readers.at, readers.seen = {}, {}
         else:

@@ -1,4 +1,4 @@
-"""Rows of a table as records: what is refused, with its place; which go into which split, whatever their order."""
+"""Rows of a table as records: what is refused, and where it is; which go into which split, whatever their order."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def planned(rows: list, parts: int = 3, classes: int | None = None, **options: A
         ([], {}, "the DataFrame has no rows to train on"),
     ],
 )
-def test_rows_that_cannot_be_trained_on_are_refused_with_their_place(rows: list, options: dict, says: str) -> None:
+def test_rows_that_cannot_be_trained_on_are_refused_and_say_where_they_are(rows: list, options: dict, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         planned(rows, **options)
 
@@ -75,18 +75,18 @@ def test_the_order_of_rows_changes_nothing_and_the_seed_does() -> None:
     rows = [([float(number)], f"class{number % 4}") for number in range(400)]
     options: dict[str, Any] = {"withheld": 30, "shard_bytes": 100_000}
     plan, packed = planned(rows, **options)
-    places = {one.data: plan.place(one.digest, one.label) for one in packed}
+    shards = {one.data: plan.shard_of(one.digest, one.label) for one in packed}
     other, again = planned(rows[::-1], parts=7, **options)
     assert other == plan
-    assert {one.data: other.place(one.digest, one.label) for one in again} == places
+    assert {one.data: other.shard_of(one.digest, one.label) for one in again} == shards
     # 400 records of 132 bytes and their headers, a tenth of room: nine shards, and three
     assert plan.shards == {"train": 7, "validation": 3}
-    assert set(places.values()) == set(range(10)), "all are filled"
-    withheld = [one.label for one in packed if places[one.data] >= 7]
+    assert set(shards.values()) == set(range(10)), "all are filled"
+    withheld = [one.label for one in packed if shards[one.data] >= 7]
     assert {label: withheld.count(label) for label in withheld} == {f"class{label}": 30 for label in range(4)}
     third, packed = planned(rows, seed=1, **options)
     assert third.digest != plan.digest
-    assert {one.data: third.place(one.digest, one.label) for one in packed} != places
+    assert {one.data: third.shard_of(one.digest, one.label) for one in packed} != shards
 
 
 def test_whole_numbers_in_a_column_of_reals_are_labels() -> None:

@@ -46,7 +46,7 @@ from mpca.data.cache import RecordCache
 url, hosts, homes, epochs = sys.argv[1], *map(json.loads, sys.argv[2:])
 data = SplitData.open(store_at(url), "train")
 names = [data.shard_name(shard) for shard in range(len(data.index.starts) - 1)]
-members = replace(Membership.of(len(homes)), places=tuple((hosts[name],) for name in names))
+members = replace(Membership.of(len(homes)), shard_hosts=tuple((hosts[name],) for name in names))
 for agent, host in homes.items():
     members = members.settle(int(agent), 0, host)
 reader = Reader(data, seed=0, agent=0, agents=len(homes), incarnation=0, window_bytes=1 << 20, cache=RecordCache(0))

@@ -12,7 +12,7 @@ from dockerized.cluster import HOSTS, ROOT, Cluster
 from dockerized.engine import Engine
 from dockerized.machine import Machine
 
-from mpca.config import child_environment
+from mpca.environment import child_environment
 from tests.docker.support import Run, nothing_beyond, nothing_runs_on_workers, whole
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(900)]

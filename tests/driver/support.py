@@ -19,6 +19,7 @@ from mpca.driver.events import (
 )
 from mpca.driver.instructions import AdoptInitial, Prepare, PublishJoint, SubmitOrder, Write
 from mpca.driver.run_shape import RunShape
+from mpca.wire.agent_ref import AgentId
 from mpca.wire.messages import Hello
 from mpca.wire.orders import Answer, Frozen, Late, LateCode, Order
 
@@ -70,29 +71,26 @@ class Machine:
         said = []
         for name in order.executors:
             frozen, late = [], {}
-            for executor, agent, incarnation in order.freeze.agents if order.freeze else []:
-                if executor == name and agent in self.late:
-                    late[agent] = Late(LateCode.DEADLINE, self.late[agent])
-                elif executor == name:
-                    frozen.append(self.frozen(agent, incarnation, tau))
+            asked = order.freeze.agents if order.freeze else []
+            for who in (one for one in asked if one.executor == name):
+                if who.agent in self.late:
+                    late[who.agent] = Late(LateCode.DEADLINE, self.late[who.agent])
+                else:
+                    frozen.append(self.frozen(who.id, tau))
             weight = float(sum(one.tau for one in frozen if one.finite))
             said.append(Answer(name, name, frozen, late, weight, 10.0, 11.0, 8, 2))
         return said
 
-    def frozen(self, agent: int, incarnation: int, tau: int) -> Frozen:
-        finite = agent not in self.nan
-        return Frozen(agent, incarnation, tau, 7, finite, self.moved.get(agent, 1.0) if finite else math.nan, 1.0, 1.5)
+    def frozen(self, who: AgentId, tau: int) -> Frozen:
+        finite = who.agent not in self.nan
+        return Frozen(*who, tau, 7, finite, self.moved.get(who.agent, 1.0) if finite else math.nan, 1.0, 1.5)
 
     def done(self, order: Order, tau: int = 4) -> OrderDone:
         return OrderDone(order.order, self.answers(order, tau), 10.0, 12.0, 8)
 
     @staticmethod
     def acks(order: Order) -> list[Acknowledged]:
-        return [
-            Acknowledged(one.broadcast, executor, agent, incarnation, 10.0, 11.0, one.length)
-            for one in order.downloads
-            for executor, agent, incarnation in one.agents
-        ]
+        return [Acknowledged(one.broadcast, *who, 10.0, 11.0, one.length) for one in order.downloads for who in one.agents]
 
     # ---- the shell: what it answers at once
 

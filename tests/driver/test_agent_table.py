@@ -1,11 +1,11 @@
-"""Who is started where, and what becomes of a place whose agents die."""
+"""Who is started where, and what becomes of an executor whose agents die."""
 
 from __future__ import annotations
 
-from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import AgentTable
 from mpca.driver.instructions import StartAgent
 from mpca.driver.states import AgentState
+from mpca.wire.agent_ref import AgentId, AgentRef
 
 
 def starts(out: list) -> list[StartAgent]:
@@ -14,12 +14,12 @@ def starts(out: list) -> list[StartAgent]:
 
 def test_two_cores_are_a_place() -> None:
     table = AgentTable(wanted=4, per_executor=4)
-    assert starts(table.executor_ready("a", "h", 5, 0.0)) == [StartAgent(0, 0, "a"), StartAgent(1, 0, "a")]
+    assert starts(table.executor_ready("a", "h", 5, 0.0)) == [StartAgent(AgentRef("a", 0, 0)), StartAgent(AgentRef("a", 1, 0))]
 
 
 def test_per_executor_bounds_the_places() -> None:
     table = AgentTable(wanted=4, per_executor=1)
-    assert starts(table.executor_ready("a", "h", 16, 0.0)) == [StartAgent(0, 0, "a")]
+    assert starts(table.executor_ready("a", "h", 16, 0.0)) == [StartAgent(AgentRef("a", 0, 0))]
 
 
 def test_an_executor_is_ready_once() -> None:
@@ -32,31 +32,31 @@ def test_one_that_died_is_started_again_at_its_place() -> None:
     table = AgentTable(wanted=2, per_executor=1)
     table.executor_ready("a", "h", 2, 0.0)
     table.executor_ready("b", "h", 2, 0.0)
-    assert starts(table.died(AgentId(1, 0), "exit code 137", 1.0)) == [StartAgent(1, 1, "b")]
+    assert starts(table.died(AgentId(1, 0), "exit code 137", 1.0)) == [StartAgent(AgentRef("b", 1, 1))]
 
 
 def test_one_whose_executor_is_gone_is_started_at_any_free_place() -> None:
     table = AgentTable(wanted=2, per_executor=1)
     for name in "abc":
         table.executor_ready(name, "h", 2, 0.0)
-    assert starts(table.executor_lost("a", "exit code 1", 1.0)) == [StartAgent(0, 1, "c")]
+    assert starts(table.executor_lost("a", "exit code 1", 1.0)) == [StartAgent(AgentRef("c", 0, 1))]
 
 
 def test_the_third_death_in_ten_minutes_quarantines_the_place_for_ten() -> None:
     table = AgentTable(wanted=1, per_executor=1)
     table.executor_ready("a", "h", 2, 0.0)
-    assert starts(table.died(AgentId(0, 0), "x", 100.0)) == [StartAgent(0, 1, "a")]
-    assert starts(table.died(AgentId(0, 1), "x", 200.0)) == [StartAgent(0, 2, "a")]
+    assert starts(table.died(AgentId(0, 0), "x", 100.0)) == [StartAgent(AgentRef("a", 0, 1))]
+    assert starts(table.died(AgentId(0, 1), "x", 200.0)) == [StartAgent(AgentRef("a", 0, 2))]
     assert starts(table.died(AgentId(0, 2), "x", 300.0)) == []
     assert table.fill(899.9) == []
-    assert starts(table.fill(900.0)) == [StartAgent(0, 3, "a")]
+    assert starts(table.fill(900.0)) == [StartAgent(AgentRef("a", 0, 3))]
 
 
 def test_deaths_far_apart_do_not_add_up() -> None:
     table = AgentTable(wanted=1, per_executor=1)
     table.executor_ready("a", "h", 2, 0.0)
     for number, now in enumerate((0.0, 400.0, 800.0, 1200.0)):
-        assert starts(table.died(AgentId(0, number), "x", now)) == [StartAgent(0, number + 1, "a")]
+        assert starts(table.died(AgentId(0, number), "x", now)) == [StartAgent(AgentRef("a", 0, number + 1))]
 
 
 def test_preemption_again_and_again_on_one_host_is_no_death_of_a_place() -> None:
@@ -66,13 +66,13 @@ def test_preemption_again_and_again_on_one_host_is_no_death_of_a_place() -> None
     for number in range(20):
         now = 10.0 * number
         if number == 7:
-            assert starts(table.died(AgentId(0, 7), "exit code 143", now)) == [StartAgent(0, 8, "7")]
+            assert starts(table.died(AgentId(0, 7), "exit code 143", now)) == [StartAgent(AgentRef("7", 0, 8))]
         incarnation = number + (number >= 7)
         (lost,) = table.executor_lost(str(number), "Container c on host: h was preempted.", now)
         assert lost.fields["reason"] == f"executor {number} lost: Container c on host: h was preempted."
         assert table.fill(now) == [], "nowhere else to be"
         assert starts(table.executor_ready(str(number + 1), "h", 2, now + 5.0)) == [
-            StartAgent(0, incarnation + 1, str(number + 1))
+            StartAgent(AgentRef(str(number + 1), 0, incarnation + 1))
         ]
     assert table.lost == 21
 
@@ -145,6 +145,6 @@ def test_who_has_finished_is_not_taken_hold_of_again() -> None:
     table = AgentTable(wanted=1, per_executor=1)
     table.executor_ready("a", "h", 2, 0.0)
     table.hello(AgentId(0, 0), "h", 7, 1.0)
-    assert starts(table.hold_again(AgentId(0, 0), "a")) == [StartAgent(0, 0, "a")]
+    assert starts(table.hold_again(AgentId(0, 0), "a")) == [StartAgent(AgentRef("a", 0, 0))]
     table.finished(AgentId(0, 0), 2.0)
     assert table.hold_again(AgentId(0, 0), "a") == []

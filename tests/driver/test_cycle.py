@@ -38,10 +38,11 @@ from mpca.driver.instructions import (
     Write,
 )
 from mpca.errors import LocalProtocolError
-from mpca.wire.orders import Download, Freeze, Part, Rediscovered, Reduce
+from mpca.wire.agent_ref import AgentRef
+from mpca.wire.orders import Download, Freeze, Part, Rediscovered, Reduce, StopAgent
 from tests.driver.support import Machine, hello, order_of, progress, written
 
-E0, E1, E2 = ["e0", 0, 0], ["e1", 1, 0], ["e2", 2, 0]
+E0, E1, E2 = AgentRef("e0", 0, 0), AgentRef("e1", 1, 0), AgentRef("e2", 2, 0)
 
 
 def kinds(out: list[Any]) -> list[str]:
@@ -52,7 +53,7 @@ def kinds(out: list[Any]) -> list[str]:
 
 
 def test_an_executor_gets_an_agent_at_once() -> None:
-    assert Machine().tell(ExecutorReady("e0", "host0", 2)) == [StartAgent(0, 0, "e0")]
+    assert Machine().tell(ExecutorReady("e0", "host0", 2)) == [StartAgent(AgentRef("e0", 0, 0))]
 
 
 def test_x0_is_read_from_the_first_agent_shard_by_shard_with_weight_one() -> None:
@@ -85,7 +86,7 @@ def test_x0_is_of_one_agent_alone_though_the_first_source_dies_while_its_sum_is_
     assert not [one for one in out if isinstance(one, AdoptInitial)], "of an agent that is not the source any more"
     again = order_of(out)
     assert again.freeze is not None
-    assert (again.freeze.shard, again.freeze.agents) == (0, [["e1", 1, 0]])
+    assert (again.freeze.shard, again.freeze.agents) == (0, [AgentRef("e1", 1, 0)])
 
 
 def test_an_agent_with_another_x0_takes_the_joint_model_before_it_begins() -> None:
@@ -411,7 +412,7 @@ def test_who_is_late_alone_gets_no_further_broadcast_until_it_has_acknowledged_t
         assert Withdraw(owed) not in out, "it may still come"
         (download,) = order_of(out).downloads
         assert download.agents == [E0, E1]
-        assert 2 not in [agent for _, agent, _ in order_of(out).freeze.agents]
+        assert 2 not in [one.agent for one in order_of(out).freeze.agents]
         out = machine.cycle(out)
     assert not [one for one in machine.tell(Tick(), at=4.9) if isinstance(one, Rediscover)], "nobody asks meanwhile"
     back = acknowledge(machine, order, [2], at=4.9)
@@ -452,7 +453,7 @@ def test_an_order_that_goes_out_again_gives_its_downloads_their_time_again() -> 
     acknowledge(machine, order, [0, 1, 2], at=0.1)
     machine.tell(ExecutorLost("e1", "exit code 137"), at=3.0)
     again = order_of(machine.run(OrderFailed(order.order, "e1", "lost", ["e1"])))
-    assert again.downloads[0].agents == [["e3", 3, 0]]
+    assert again.downloads[0].agents == [AgentRef("e3", 3, 0)]
     machine.run(machine.done(again))
     assert machine.tell(Tick(), at=3.9) == []
     assert written(machine.tell(Tick(), at=4.1), "agent")[0]["index"] == 3
@@ -585,13 +586,15 @@ def test_a_replacement_takes_the_joint_model_and_begins_when_all_of_it_has_arriv
     machine.run(hello(1, incarnation=1))
     out = machine.run(machine.done(order_of(out)))
     order = order_of(out)
-    assert [(one.shard, one.mode, one.agents) for one in order.downloads] == [(s, "replace", [["e1", 1, 1]]) for s in range(3)]
+    assert [(one.shard, one.mode, one.agents) for one in order.downloads] == [
+        (s, "replace", [AgentRef("e1", 1, 1)]) for s in range(3)
+    ]
     assert order.begin == []
     out = machine.cycle([SubmitOrder(order)])
-    assert order_of(out).begin == [["e1", 1, 1]]
+    assert order_of(out).begin == [AgentRef("e1", 1, 1)]
     assert [one.broadcast for one in machine.tell(Tick()) if isinstance(one, Withdraw)] == []
     machine.run(progress(1, 1))
-    assert order_of(machine.cycle(out)).freeze.agents == [E0, ["e1", 1, 1]]
+    assert order_of(machine.cycle(out)).freeze.agents == [E0, AgentRef("e1", 1, 1)]
 
 
 def test_a_cycle_waits_for_a_joiners_download_so_that_its_base_is_young() -> None:
@@ -641,7 +644,7 @@ def test_below_min_agents_the_run_pauses_with_a_reason_and_goes_on_by_itself() -
     assert machine.machine.state == "PAUSED"
     why = "2 of 3 agents alive, min_agents=3"
     assert written(out, "pause") == [{"start": 1.5, "end": None, "reason": why}]
-    assert StartAgent(1, 1, "e9") in machine.run(ExecutorReady("e9", "host9", 2))
+    assert StartAgent(AgentRef("e9", 1, 1)) in machine.run(ExecutorReady("e9", "host9", 2))
     joined = hello(1, 1)
     order = order_of(machine.run(AgentHello("e9", "host9", joined.hello)))
     assert order.description == "joint model for joining agents"
@@ -651,7 +654,7 @@ def test_below_min_agents_the_run_pauses_with_a_reason_and_goes_on_by_itself() -
         out = machine.run(ack)
     assert machine.machine.state == "RUNNING"
     assert written(out, "pause") == [{"start": 1.5, "end": 4.0, "reason": why}]
-    assert order_of(out).begin == [["e9", 1, 1]]
+    assert order_of(out).begin == [AgentRef("e9", 1, 1)]
 
 
 def test_while_paused_a_joiner_is_told_once_to_download() -> None:
@@ -710,7 +713,7 @@ def test_the_norm_limit_holds_from_the_first_cycle_on() -> None:
 
 def test_a_part_that_holds_what_is_beyond_the_norm_limit_is_made_again_without_it() -> None:
     machine = Machine(agents=4, norm_limit=10.0, per_executor=2)
-    places = [["e0", 0, 0], ["e0", 1, 0], ["e1", 2, 0], ["e1", 3, 0]]
+    places = [AgentRef("e0", 0, 0), AgentRef("e0", 1, 0), AgentRef("e1", 2, 0), AgentRef("e1", 3, 0)]
     out = reducing(machine)
     assert order_of(out).reduce.parts == [Part("e0", 8.0), Part("e1", 8.0)]
     machine.moved = {1: 1e30}
@@ -750,7 +753,7 @@ def test_an_agent_that_is_ruined_again_and_again_is_started_anew() -> None:
         asked += freeze is not None and E1 in freeze.agents
         out = machine.cycle(out)
     assert asked == 3
-    assert [one.incarnation for one in out if isinstance(one, StartAgent)] == [1]
+    assert [one.who.incarnation for one in out if isinstance(one, StartAgent)] == [1]
     (lost,) = written(out, "agent")
     assert (lost["event"], lost["index"], lost["incarnation"]) == ("lost", 1, 0)
     assert lost["reason"] == "its parameters were not finite 3 times within 10 exchanges"
@@ -883,7 +886,7 @@ def test_a_stop_prepares_the_last_sum_writes_its_line_and_then_tells_the_agents(
     order = order_of(out)
     out = machine.run(machine.done(order))
     assert kinds(out) == ["Prepare", "Write", "SubmitOrder"]
-    assert order_of(out).stop == [[*E0, "1 cycles"], [*E1, "1 cycles"]]
+    assert order_of(out).stop == [StopAgent(*E0, "1 cycles"), StopAgent(*E1, "1 cycles")]
     machine.run(AgentFinished("e0", 0, 0, b""))
     machine.run(machine.done(order_of(out)))
     assert machine.run(AgentFinished("e1", 1, 0, b""))[-1] == End("max_cycles", "1 cycles")
@@ -917,7 +920,7 @@ def test_a_stop_does_not_wait_for_an_agent_that_dies_meanwhile_though_it_was_lat
     order = order_of(machine.run(machine.done(order_of(out))))
     machine.run(StopRequested("max_time", "60 s of training"))
     stop = order_of(machine.run(machine.done(order)))
-    assert [agent for _, agent, _, _ in stop.stop] == [0, 1]
+    assert [one.agent for one in stop.stop] == [0, 1]
     machine.run(machine.done(stop))
     assert [one for one in machine.run(AgentFinished("e0", 0, 0, b"")) if isinstance(one, End)] == []
     end = machine.run(AgentDied("e1", 1, 0, 101, 137, ""))[-1]

@@ -9,6 +9,7 @@ import pytest
 
 from mpca.driver.events import AgentDied, ExecutorLost, ExecutorReady, OrderDone, OrderFailed, Tick
 from mpca.driver.instructions import Prepare, SubmitOrder
+from mpca.wire.agent_ref import AgentRef
 from mpca.wire.orders import Answer, Part
 from tests.driver.support import Machine, hello, order_of, progress, written
 
@@ -78,7 +79,7 @@ def test_an_agent_that_never_had_a_place_is_left_out_of_every_cycle() -> None:
     for agent in (0, 1):
         out = machine.run(progress(agent))
     for line in lines_of(machine, out, 4):
-        assert line["left_out"] == {2: "absent: no executor has a place for it"}
+        assert line["left_out"] == {2: "absent: no executor has room for it"}
 
 
 # ---- what is summed --------------------------------------------------------------------------------------------------
@@ -128,11 +129,11 @@ def test_begin_is_said_to_who_is_ready_and_brings_nobody_else_in() -> None:
     machine.run(AgentDied("e3", 3, 0, 103, 137, ""))
     machine.run(hello(3, incarnation=1))  # too late for the joint model that is on its way to agent 1
     first = order_of(machine.cycle([SubmitOrder(order)]))
-    assert first.begin == [["e1", 1, 1]]
-    assert [one.agents for one in first.downloads if one.mode == "replace"] == [[["e3", 3, 1]]] * 3
+    assert first.begin == [AgentRef("e1", 1, 1)]
+    assert [one.agents for one in first.downloads if one.mode == "replace"] == [[AgentRef("e3", 3, 1)]] * 3
     second = order_of(machine.cycle([SubmitOrder(first)]))
-    assert second.begin == [["e3", 3, 1]]
-    assert second.freeze.agents == [["e0", 0, 0]], "agent 2 is late still, 1 and 3 have taken no update"
+    assert second.begin == [AgentRef("e3", 3, 1)]
+    assert second.freeze.agents == [AgentRef("e0", 0, 0)], "agent 2 is late still, 1 and 3 have taken no update"
 
 
 def test_how_an_agent_came_is_recorded_by_its_incarnation() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mpca.driver.events import ExecutorLost, OrderFailed, Tick
 from mpca.driver.instructions import CancelOrder
+from mpca.wire.agent_ref import AgentRef
 from tests.driver.support import Machine, order_of
 
 
@@ -35,4 +36,4 @@ def test_who_was_to_begin_by_an_order_that_failed_is_told_again() -> None:
     assert len(order.begin) == 3
     machine.run(ExecutorLost("e2", "exit code 137"))
     again = order_of(machine.run(OrderFailed(order.order, "e2", "lost", ["e2"])))
-    assert again.begin == [["e0", 0, 0], ["e1", 1, 0]]
+    assert again.begin == [AgentRef("e0", 0, 0), AgentRef("e1", 1, 0)]

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from mpca.api.finish import exit_code
-from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import Agent
 from mpca.driver.events import AgentProgress, StopRequested
 from mpca.driver.finishing import Finishing
 from mpca.driver.instructions import CutOff, End
 from mpca.driver.states import AgentState
+from mpca.wire.agent_ref import AgentId
 
 STOP = StopRequested("max_time", "60s of training")
 

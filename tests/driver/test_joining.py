@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from mpca.driver.events import AgentDied
 from mpca.driver.instructions import SubmitOrder
+from mpca.wire.agent_ref import AgentRef
 from tests.driver.support import Machine, hello, order_of
 
 
@@ -24,5 +25,5 @@ def test_acknowledgements_make_nobody_ready_whom_the_joint_model_was_not_sent_to
         if ack.broadcast in joint:
             assert machine.run(replace(ack, executor="e2", agent=2, incarnation=1)) == []
     following = order_of(machine.cycle([SubmitOrder(order)]))
-    assert following.begin == [["e1", 1, 1]]
-    assert [one.agents for one in following.downloads if one.mode == "replace"] == [[["e2", 2, 1]]] * 3
+    assert following.begin == [AgentRef("e1", 1, 1)]
+    assert [one.agents for one in following.downloads if one.mode == "replace"] == [[AgentRef("e2", 2, 1)]] * 3

@@ -6,6 +6,7 @@ from mpca.driver.events import AgentBack, AgentsFound, ExecutorDamages, Executor
 from mpca.driver.instructions import Rediscover, StartAgent
 from mpca.driver.states import AgentState
 from mpca.timeouts import BARRED_S
+from mpca.wire.agent_ref import AgentRef
 from mpca.wire.orders import Rediscovered
 from tests.driver.support import Machine
 
@@ -35,7 +36,7 @@ def test_only_who_lost_its_holding_job_is_held_again() -> None:
     assert machine.run(AgentsFound("e0", [Rediscovered(0, 0, 100)])) == [], "who is well is left alone"
     found = AgentsFound("e1", [Rediscovered(1, 0, 101)])
     out = machine.run(found)
-    assert [one for one in out if isinstance(one, StartAgent)] == [StartAgent(1, 0, "e1")]
+    assert [one for one in out if isinstance(one, StartAgent)] == [StartAgent(AgentRef("e1", 1, 0))]
     assert machine.run(found) == []
 
 
@@ -44,7 +45,7 @@ def test_an_agent_whose_holding_job_ended_and_that_is_nowhere_is_started_again()
     machine.cycle(machine.training())
     machine.run(HoldEnded(1, 0, "failed"))
     assert machine.run(AgentsFound("e0", [Rediscovered(0, 0, 100)])) == [], "another executor cannot tell"
-    assert StartAgent(1, 1, "e1") in machine.run(AgentsFound("e1", []))
+    assert StartAgent(AgentRef("e1", 1, 1)) in machine.run(AgentsFound("e1", []))
 
 
 def test_an_executor_that_damages_bytes_is_asked_again_after_its_time_and_not_before() -> None:
@@ -67,5 +68,5 @@ def test_a_living_agent_on_it_whose_holding_job_ends_is_not_taken_for_dead() -> 
     machine.run(ExecutorDamages("e1", "executor e1 damages bytes: piece 7"))
     assert machine.run(HoldEnded(1, 0, "cancelled")) == [Rediscover(["e1"])]
     out = machine.run(AgentsFound("e1", [Rediscovered(1, 0, 101)]))
-    assert [one for one in out if isinstance(one, StartAgent)] == [StartAgent(1, 0, "e1")]
+    assert [one for one in out if isinstance(one, StartAgent)] == [StartAgent(AgentRef("e1", 1, 0))]
     assert machine.machine.run.table.agents[1].state == AgentState.LATE

@@ -19,6 +19,8 @@ from mpca.driver.events import (
     Tick,
 )
 from mpca.driver.instructions import AdoptInitial, End
+from mpca.wire.agent_ref import AgentRef
+from mpca.wire.orders import StopAgent
 from tests.driver.support import Machine, hello, order_of, progress
 
 PIECES = 2  # shards of local tensors behind the three of the model, of 3 and 1 words
@@ -61,7 +63,7 @@ def read(machine: Machine, out: list) -> tuple[list[tuple], list]:
     while order_of(out).description.startswith(("freeze local", "read local")):
         order = order_of(out)
         if order.freeze is not None:
-            seen.append(("freeze", order.freeze.shard, [agent for _, agent, _ in order.freeze.agents]))
+            seen.append(("freeze", order.freeze.shard, [one.agent for one in order.freeze.agents]))
             assert order.freeze.cycle < -5, "below those of the reading of x_0"
         else:
             assert order.reduce is not None
@@ -103,7 +105,7 @@ def test_another_agent_is_read_when_the_first_does_not_answer() -> None:
     machine, out = begun(3)
     machine.tell(ReadLocal())
     out = machine.run(machine.done(order_of(out)))
-    assert order_of(out).freeze.agents == [["e0", 0, 0]]
+    assert order_of(out).freeze.agents == [AgentRef("e0", 0, 0)]
     machine.late = {0: "no answer before the deadline"}
     out = machine.run(machine.done(order_of(out)))
     seen, _ = read(machine, out)
@@ -127,7 +129,7 @@ def test_what_an_agent_handed_over_before_it_died_is_read_and_the_rest_from_anot
     machine, out = begun(3)
     machine.tell(ReadLocal())
     order = order_of(machine.run(machine.done(order_of(out))))
-    assert order.freeze.agents == [["e0", 0, 0]]
+    assert order.freeze.agents == [AgentRef("e0", 0, 0)]
     machine.run(AgentDied("e0", 0, 0, 100, 137, ""))
     out = machine.run(machine.done(order, tau=0))
     seen, _ = read(machine, out)
@@ -167,7 +169,7 @@ def test_who_becomes_ready_before_a_read_is_told_to_begin_after_it() -> None:
     machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
     machine.run(greeting(1, incarnation=1))
     out = machine.run(machine.done(order_of(out)))
-    assert {agent for one in order_of(out).downloads for _, agent, _ in one.agents} == {1}
+    assert {who.agent for one in order_of(out).downloads for who in one.agents} == {1}
     machine.tell(ReadLocal())
     out = machine.cycle(out)
     begins = []
@@ -176,7 +178,7 @@ def test_who_becomes_ready_before_a_read_is_told_to_begin_after_it() -> None:
         out = machine.run(machine.done(order_of(out), tau=0))
     assert begins == []
     assert machine.machine.run.local.ended == 1
-    assert order_of(out).begin == [["e1", 1, 1]]
+    assert order_of(out).begin == [AgentRef("e1", 1, 1)]
 
 
 def test_a_failed_order_of_a_read_is_asked_again_for_the_same_yield() -> None:
@@ -185,20 +187,20 @@ def test_a_failed_order_of_a_read_is_asked_again_for_the_same_yield() -> None:
     order = order_of(machine.run(machine.done(order_of(out))))
     machine.run(OrderFailed(order.order, "e1", "a task failed"))
     again = order_of(machine.tell(Tick(), at=3.0))  # after the grace for news of a lost executor
-    assert (again.freeze.cycle, again.freeze.shard, again.freeze.agents) == (order.freeze.cycle, 3, [["e0", 0, 0]])
+    assert (again.freeze.cycle, again.freeze.shard, again.freeze.agents) == (order.freeze.cycle, 3, [AgentRef("e0", 0, 0)])
 
 
 def test_an_agent_that_leaves_is_read_and_then_let_go_and_others_only_let_go() -> None:
     machine, out = begun(2)
     machine.tell(leaving(1))
     out = machine.run(machine.done(order_of(out)))
-    assert (order_of(out).stop, order_of(out).freeze) == ([["e1", 1, 0, "its train function has returned"]], None)
+    assert (order_of(out).stop, order_of(out).freeze) == ([StopAgent("e1", 1, 0, "its train function has returned")], None)
     out = machine.run(machine.done(order_of(out)))
     machine.tell(AgentFinished("e1", 1, 0, b""))
     machine.tell(leaving(0))
     seen, out = read(machine, machine.cycle(out))
     assert seen == of_agent(0)
-    assert order_of(out).stop == [["e0", 0, 0, "its train function has returned"]]
+    assert order_of(out).stop == [StopAgent("e0", 0, 0, "its train function has returned")]
     out = machine.run(machine.done(order_of(out)))
     machine.tell(AgentFinished("e0", 0, 0, b""))
     machine.cycle(out)
@@ -221,7 +223,7 @@ def test_the_end_of_a_run_reads_them_before_agents_are_stopped_but_not_for_ever(
     machine, out = begun()
     machine.tell(StopRequested(status, "enough"))
     out = machine.run(machine.done(order_of(out)))
-    assert order_of(out).freeze.agents == [["e0", 0, 0]]
+    assert order_of(out).freeze.agents == [AgentRef("e0", 0, 0)]
     machine.now = answers_at
     late = machine.tell(Tick())
     if read_whole:
@@ -229,7 +231,7 @@ def test_the_end_of_a_run_reads_them_before_agents_are_stopped_but_not_for_ever(
         assert seen == of_agent(0)
     else:
         out = late
-    assert [agent for _, agent, _, _ in order_of(out).stop] == [0, 1]
+    assert [one.agent for one in order_of(out).stop] == [0, 1]
 
 
 @pytest.mark.parametrize(("status", "until"), [("max_time", 6.0), ("failed", 6.0), ("interrupted", 2.0)])
@@ -240,13 +242,13 @@ def test_the_last_read_has_two_seconds_and_those_that_its_bytes_take_and_a_perso
     machine, out = begun(edges=(15_000_006, 25_000_006))
     machine.tell(StopRequested(status, "enough"))
     out = machine.run(machine.done(order_of(out)))
-    assert order_of(out).freeze.agents == [["e0", 0, 0]]
+    assert order_of(out).freeze.agents == [AgentRef("e0", 0, 0)]
     machine.now = 1.0
     out = machine.run(machine.done(order_of(out), tau=0))
     assert order_of(out).reduce.length == 60_000_000
     assert machine.tell(Tick(), at=until) == []
     out = machine.tell(Tick(), at=until + 0.1)
-    assert [agent for _, agent, _, _ in order_of(out).stop] == [0, 1]
+    assert [one.agent for one in order_of(out).stop] == [0, 1]
 
 
 def test_agents_with_other_local_tensors_are_refused_by_name() -> None:

@@ -12,6 +12,7 @@ from mpca.data.plan import Loss, Membership
 from mpca.driver.events import AgentDied, AgentProgress, ExecutorLost, ExecutorReady, OrderFailed
 from mpca.driver.readers import Readers
 from mpca.errors import BackupError
+from mpca.wire.agent_ref import AgentRef
 from mpca.wire.orders import MembersOrder, Order
 from tests.driver.support import Machine, hello, order_of, progress, written
 
@@ -58,7 +59,7 @@ def test_with_the_next_order_the_living_hear_of_a_loss_once_and_its_replacement_
     machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
     out, told = cycles(machine, out, 4)
     lost = Membership(3, ((0, 0), (1, 0), (2, 0)), (Loss(1, 2, 11, last=3),))
-    assert told == [MembersOrder(1, lost.to_dict(), [["e0", 0, 0], ["e2", 2, 0]])], "once"
+    assert told == [MembersOrder(1, lost.to_dict(), [AgentRef("e0", 0, 0), AgentRef("e2", 2, 0)])], "once"
 
     machine.run(hello(1, incarnation=1))
     machine.run(at(1, 0, 0, 0, incarnation=0))  # a late word of the one that died
@@ -66,8 +67,8 @@ def test_with_the_next_order_the_living_hear_of_a_loss_once_and_its_replacement_
         out, more = cycles(machine, out, 1)
         told += more
     joined = lost.join(1, 4)
-    everybody = [["e0", 0, 0], ["e1", 1, 1], ["e2", 2, 0]]
-    assert told[1:] == [MembersOrder(1, lost.to_dict(), [["e1", 1, 1]]), MembersOrder(2, joined.to_dict(), everybody)]
+    everybody = [AgentRef("e0", 0, 0), AgentRef("e1", 1, 1), AgentRef("e2", 2, 0)]
+    assert told[1:] == [MembersOrder(1, lost.to_dict(), [AgentRef("e1", 1, 1)]), MembersOrder(2, joined.to_dict(), everybody)]
     begin = [one for one in told if one.version == 2]
     assert Membership.from_dict(begin[0].members).first(1) == 4, "nobody has begun epoch 4"
 
@@ -87,36 +88,36 @@ def test_a_replacement_that_is_lost_before_it_has_heard_of_its_first_epoch_is_lo
 
 
 def test_agents_hear_where_all_live_before_they_begin_when_the_data_have_places() -> None:
-    places = (("host0", "far"), ("host1",), ())
-    machine = Machine(agents=2, places=places)
+    hosts = (("host0", "far"), ("host1",), ())
+    machine = Machine(agents=2, shard_hosts=hosts)
     out = machine.started()
     while order_of(out).description != "begin":
         assert order_of(out).members is None
         out = machine.run(machine.done(order_of(out), tau=0))
     first = order_of(out).members
     assert first is not None
-    assert first.agents == [["e0", 0, 0], ["e1", 1, 0]]
+    assert first.agents == [AgentRef("e0", 0, 0), AgentRef("e1", 1, 0)]
     members = Membership.from_dict(first.members)
-    assert (members.places, members.near(0)) == (places, {0: {0}, 1: {1}})
+    assert (members.shard_hosts, members.near(0)) == (hosts, {0: {0}, 1: {1}})
 
     machine.run(machine.done(order_of(out)))
     for agent in range(2):
         out = machine.run(at(agent, 1, 3, 2))
     assert cycles(machine, out, 3)[1] == [], "once"
     kept = msgpack.unpackb(msgpack.packb(machine.machine.run.readers.position()))
-    later = Machine(agents=1, resumed=True, data=kept, places=(("host0",), (), ()))
+    later = Machine(agents=1, resumed=True, data=kept, shard_hosts=(("host0",), (), ()))
     out = later.started()
     while not order_of(out).begin:
         out = later.cycle(out)
     told = order_of(out).members
     assert told is not None
     resumed = Membership.from_dict(told.members)
-    assert (resumed.homes, resumed.places) == (((0, 1, "host0"),), (("host0",), (), ()))
+    assert (resumed.homes, resumed.shard_hosts) == (((0, 1, "host0"),), (("host0",), (), ()))
     assert resumed.before[0].near(1) == {0: {0}, 1: {1}}
 
 
 def test_an_agent_that_comes_back_on_another_host_lives_there_from_its_first_epoch_on() -> None:
-    machine = Machine(agents=2, places=(("host0",), ("host1", "host7")))
+    machine = Machine(agents=2, shard_hosts=(("host0",), ("host1", "host7")))
     out = machine.training()
     for agent in range(2):
         out = machine.run(at(agent, 1, 3, 1)) or out
@@ -145,7 +146,7 @@ def test_an_order_that_failed_tells_again() -> None:
     again = order_of(machine.run(ExecutorLost("e2", "killed")))
     assert again.members is not None
     assert [loss.agent for loss in Membership.from_dict(again.members.members).losses] == [1, 2]
-    assert again.members.agents == [["e0", 0, 0]]
+    assert again.members.agents == [AgentRef("e0", 0, 0)]
 
 
 def test_a_late_agent_keeps_its_share() -> None:
@@ -204,7 +205,7 @@ def test_a_backup_keeps_where_agents_are_and_a_later_attempt_goes_on_from_it() -
     out = later.started()
     members = order_of(out).members
     assert members is not None
-    assert members.agents == [["e0", 0, 0], ["e1", 1, 0]], "before they begin"
+    assert members.agents == [AgentRef("e0", 0, 0), AgentRef("e1", 1, 0)], "before they begin"
     found = Membership.from_dict(members.members)
     assert [found.first(agent) for agent in (0, 1)] == [2, 2]
     assert [(loss.agent, loss.epoch, loss.done) for loss in found.before[0].losses] == [(1, 2, 11), (0, 2, 10), (2, 2, 12)]
@@ -224,5 +225,5 @@ def test_a_damaged_position_is_refused_by_name() -> None:
 
 
 def test_an_order_carries_it_packed() -> None:
-    order = Order(1, "r", 0, 0, 1.0, ["e0"], members=MembersOrder(2, Membership.of(1).to_dict(), [["e0", 0, 0]]))
+    order = Order(1, "r", 0, 0, 1.0, ["e0"], members=MembersOrder(2, Membership.of(1).to_dict(), [AgentRef("e0", 0, 0)]))
     assert msgpack.unpackb(order.pack())["members"]["members"]["since"] == [[0, 0]]

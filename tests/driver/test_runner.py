@@ -169,7 +169,7 @@ def test_the_status_is_shown_at_once_and_then_twice_a_second() -> None:
         shown_at += [tick / 8] * (len(seen) - before)
         clock.advance(0.125)
     assert shown_at == [0.0, 0.5, 1.0]
-    assert (seen[-1].stage, seen[-1].agents_alive, seen[-1].agents_wanted) == ("training", 2, 2)
+    assert (seen[-1].state, seen[-1].agents_alive, seen[-1].agents_wanted) == ("training", 2, 2)
     assert seen[-1].seconds == 1.0
 
 

@@ -20,6 +20,7 @@ from mpca.driver.objectives import DumpModel, Evaluate, Goals, MaxTime, TargetEr
 from mpca.driver.runner import LOCAL_EVERY, Runner
 from mpca.driver.status import RunStatus
 from mpca.records import BackupRecord, CycleRecord, EvaluationRecord, MemorySink, PauseRecord
+from mpca.wire.agent_ref import AgentRef
 from mpca.wire.orders import Order
 from tests.driver.support import Machine, hello, progress
 
@@ -50,7 +51,7 @@ class Cluster:
         self.published[number] = vector.copy()
         return number
 
-    def start_agent(self, agent: int, incarnation: int, executor: str, spec: AgentSpec) -> None: ...
+    def start_agent(self, who: AgentRef, spec: AgentSpec) -> None: ...
     def cancel(self, order: int, reason: str) -> None: ...
     def withdraw(self, broadcast: int) -> None: ...
     def rediscover(self, executors: list[str]) -> None: ...
@@ -194,7 +195,7 @@ def test_a_joiner_is_sent_every_shard_as_it_is_and_the_local_tensors_behind_them
     run.cycles(2)
     joined = {one.shard: one for order in run.cluster.orders for one in order.downloads if one.mode == "replace"}
     assert sorted(joined) == [0, 1, 2, 3, 4]
-    assert all(one.agents == [["e1", 1, 1]] for one in joined.values())
+    assert all(one.agents == [AgentRef("e1", 1, 1)] for one in joined.values())
     sent = {shard: run.cluster.published[one.broadcast] for shard, one in joined.items()}
     assert {shard: part.tolist() for shard, part in sent.items()} == {
         0: [10.0, 20.0],
@@ -236,13 +237,13 @@ def test_a_pause_is_recorded_in_seconds_of_the_run_and_shown_while_it_lasts() ->
     why = "1 of 2 agents alive, min_agents=2"
     assert run.of(PauseRecord) == [PauseRecord(9.0 + EARLIER_T, 9.0 + EARLIER_T, None, why)]
     shown = run.runner.status()
-    assert (shown.stage, shown.reason, shown.seconds) == ("paused", why, 9.0 + EARLIER_T)
+    assert (shown.state, shown.reason, shown.seconds) == ("paused", why, 9.0 + EARLIER_T)
     run.runner.step([run.greeting(1, incarnation=1)])
     run.clock.set(12.5)
     run.answer()
     assert run.of(PauseRecord)[1:] == [PauseRecord(12.5 + EARLIER_T, 9.0 + EARLIER_T, 12.5 + EARLIER_T, why)]
     shown = run.runner.status()
-    assert (shown.stage, shown.reason) == ("training", "")
+    assert (shown.state, shown.reason) == ("training", "")
 
 
 # ---- evaluations and backups -------------------------------------------------------------------------------------------

@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
-from mpca.driver.agent_id import AgentId
 from mpca.driver.agent_table import AgentTable
 from mpca.driver.silence import Silence
 from mpca.driver.states import AgentState
+from mpca.wire.agent_ref import AgentId
 
 
 def silence(state: AgentState, since: float = 0.0) -> tuple[Silence, AgentTable]:

@@ -67,7 +67,7 @@ def test_the_story_of_a_run_is_its_events_and_what_moved() -> None:
     machine.tell(ExecutorReady("e0", "host0", 2), at=1.0)
     machine.tell(hello(0), at=2.5)
     assert [line for line in machine.machine.run.story.lines() if "state" in line] == [
-        "1.000 agent=0 state ABSENT -> STARTING reason='a place on executor e0'",
+        "1.000 agent=0 state ABSENT -> STARTING reason='room on executor e0'",
         "2.500 agent=0 state STARTING -> JOINING reason='hello'",
         "2.500 driver state STARTING -> READING reason='1/1 agents said hello'",
     ]

@@ -4,7 +4,8 @@ It uses msgpack and struct alone, neither `mpca.wire.codec` nor `mpca.wire.slots
 into the bytes that it is tested with. In the JSON files bytes are hex; a value that is bytes is ``{"hex": "..."}``.
 
 ``messages.json``: every message, as a whole frame. ``bad_frames.json``: what a reader must refuse, with the reason in words.
-``slots.json``: slot headers. ``orders.json``: packed orders and an answer. ``sums.json``: weighted sums, as numpy adds them.
+``slots.json``: slot headers. ``orders.json``: packed orders and an answer. ``events.json``: what the JVM tells the driver.
+``sums.json``: weighted sums, as numpy adds them.
 """
 
 from __future__ import annotations
@@ -262,6 +263,62 @@ def packed(name: str, value: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "fields": plain(value), "bytes": msgpack.packb(value, use_bin_type=True).hex()}
 
 
+def event(kind: str, **fields: Any) -> dict[str, Any]:
+    return packed(kind, {"kind": kind, **fields})
+
+
+def fields_of(name: str) -> dict[str, Any]:
+    """Of a golden message."""
+    body = bytes.fromhex(next(one["frame"] for one in MESSAGES if one["name"] == name))[4:]
+    fields: dict[str, Any] = msgpack.unpackb(body)[1]
+    return fields
+
+
+EVENTS = [
+    event("ExecutorReady", executor="2", host="node-2", cores=4),
+    event("ExecutorLost", executor="2", reason="Command exited with code 137"),
+    event("AgentHello", executor="2", host="node-2", hello=fields_of("Hello")),
+    event("AgentDied", executor="2", agent=3, incarnation=1, pid=4194303, exit_code=139, tail="é\nSegmentation fault"),
+    event(
+        "AgentFailedEvent",
+        executor="2",
+        host="node-2",
+        agent=3,
+        incarnation=1,
+        error="ValueError: x",
+        traceback="Traceback (most recent call last):\n  é",
+    ),
+    event("AgentFinished", executor="2", agent=3, incarnation=1, returns=b"\x80\x05N."),
+    event("AgentProgress", agent=3, incarnation=1, **fields_of("Progress"), data_read=(1 << 33) + 1, data_remote=70000),
+    event("AgentBack", executor="2", agent=3, incarnation=1),
+    event("Output", agent=3, incarnation=1, lines=["Fehler ≤ 2,5 %", ""]),
+    event(
+        "Acknowledged",
+        broadcast=70000,
+        executor="2",
+        agent=3,
+        incarnation=1,
+        start=86400.25,
+        end=86400.5,
+        bytes_in=(1 << 33) + 1,
+        from_driver=104,
+    ),
+    event(
+        "OrderDone",
+        order=70001,
+        answers=[msgpack.packb(ANSWER, use_bin_type=True)],
+        start=86400.25,
+        end=86401.5,
+        driver_in=(1 << 33) + 1,
+    ),
+    event("OrderFailed", order=70001, executor="2", reason="a wrong checksum", unfinished=["0", "2"], damages=True),
+    event("OrderFailed", order=70002, executor=None, reason="cancelled", unfinished=[], damages=False),
+    event("ExecutorDamages", executor="2", reason="a piece of a broadcast"),
+    event("HoldEnded", agent=3, incarnation=1, reason="executor 2 is gone"),
+    event("AgentsFound", executor="2", agents=[{"agent": 3, "incarnation": 1, "pid": 4194303}]),
+]
+
+
 def weighted_sum(weights: list[float], elements: int) -> dict[str, Any]:
     """acc = float32(acc + w * float64(part)), in the order given, over elements of all magnitudes."""
     rng = np.random.default_rng(len(weights))
@@ -285,4 +342,5 @@ if __name__ == "__main__":
     write("bad_frames.json", BAD_FRAMES)
     write("slots.json", SLOTS)
     write("orders.json", [packed("empty", EMPTY_ORDER), packed("full", FULL_ORDER), packed("answer", ANSWER)])
+    write("events.json", EVENTS)
     write("sums.json", [weighted_sum([1.0], 33), weighted_sum([131 / 251, 120 / 251], 64), weighted_sum([0.1] * 10, 100)])

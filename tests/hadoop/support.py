@@ -20,7 +20,7 @@ import psutil
 
 from mpca.api.launch import resolve
 from mpca.cli.dev.hadoop import Hadoop
-from mpca.config import child_environment
+from mpca.environment import child_environment
 from mpca.spark.jvm.hadoop import spark_home
 from mpca.spark.yarn.client import application_ids
 from mpca.spark.yarn.sizing import driver_container, executor_container
@@ -119,7 +119,7 @@ def program(folder: Path, name: str, *words: str, sets: tuple[str, ...] = ()) ->
         driver=driver_container(512 << 20, 0, evaluates=False),
         python=sys.executable,
         spark_jars={"spark.yarn.jars": f"local:{home.path}/jars/*"},
-        loopback="127.0.0.1",
+        local_ip="127.0.0.1",
     ).command(str(home.submit))
     log = folder / f"{name}-{time.monotonic_ns()}.log"
     return Submitted(*line, cwd=folder, log=log, env={"PYTHONPATH": str(ROOT), "SPARK_HOME": str(home.path)})

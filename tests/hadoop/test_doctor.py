@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mpca.cli.dev.hadoop import Hadoop
-from mpca.config import child_environment
+from mpca.environment import child_environment
 from mpca.storage import Backups, Location
 from mpca.storage.webhdfs import WebHdfsStore
 from tests.hadoop.support import DIGITS, MPCA

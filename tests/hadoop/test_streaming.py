@@ -63,7 +63,7 @@ def test_every_record_of_an_epoch_is_read_once_though_daemons_die(spark, hadoop:
     assert sum(one["data_remote"] for one in moved) == told.ended.summary["bytes_data_remote"] == 0, "all of it is on this host"
     told_first = next(one.members for one in told.run.orders if one.members is not None)
     members = Membership.from_dict(told_first.members)
-    assert len(members.places) == shards
-    assert {host for one in members.places for host in one} == set(WORKERS), "blocks are on both, agents on neither"
+    assert len(members.shard_hosts) == shards
+    assert {host for one in members.shard_hosts for host in one} == set(WORKERS), "blocks are on both, agents on neither"
     assert members.near(0) == {0: set(), 1: set()}
     assert all(members.home(agent) for agent in range(2))

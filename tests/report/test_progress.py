@@ -31,7 +31,7 @@ def test_a_log_has_a_line_whenever_the_reason_of_a_stage_changes() -> None:
     stream = io.StringIO()
     with ProgressLine(stream) as progress:
         for reason in ("", "", "agent 1 at work", "agent 1 at work", "agent 1 still at work"):
-            progress.update(RunStatus(seconds=1.0, stage="stopping", reason=reason))
+            progress.update(RunStatus(seconds=1.0, state="stopping", reason=reason))
     heads = [line.partition(" | ")[0] for line in stream.getvalue().splitlines()]
     assert heads == ["stopping", "stopping (agent 1 at work)", "stopping (agent 1 still at work)"]
 

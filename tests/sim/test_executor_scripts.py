@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mpca.sim.executor import Answered, ExecutorState
+from mpca.wire.agent_ref import AgentId
 
 SCRIPTS = sorted((Path(__file__).parents[1] / "golden" / "executor").glob("*.json"))
 
@@ -16,10 +17,13 @@ SCRIPTS = sorted((Path(__file__).parents[1] / "golden" / "executor").glob("*.jso
 def apply(executor: ExecutorState, event: dict[str, Any]) -> list[Any]:
     fields = dict(event)
     kind = fields.pop("kind")
+    agents = [AgentId(*pair) for pair in fields.pop("agents", [])]
     if kind == "freeze":
-        return executor.freeze(0, **fields)
+        return executor.freeze(0, agents=agents, **fields)
     if kind == "made":
-        return [one for pair in fields.pop("agents") for one in executor.made(**fields, agent=pair[0], incarnation=pair[1])]
+        return [one for who in agents for one in executor.made(**fields, who=who)]
+    if "agent" in fields:
+        fields["who"] = AgentId(fields.pop("agent"), fields.pop("incarnation"))
     out: list[Any] = getattr(executor, kind)(**fields)
     return out
 
@@ -50,16 +54,16 @@ def test_there_are_scripts() -> None:
 
 def test_a_cycle_has_one_shard() -> None:
     executor = ExecutorState()
-    executor.agent_up(0, 0)
-    executor.freeze(1, 4, 1, [(0, 0)])
+    executor.agent_up(AgentId(0, 0))
+    executor.freeze(1, 4, 1, [AgentId(0, 0)])
     with pytest.raises(ValueError, match="a cycle has one shard: cycle=4, shard=1, then shard=2"):
-        executor.freeze(2, 4, 2, [(0, 0)])
+        executor.freeze(2, 4, 2, [AgentId(0, 0)])
 
 
 def test_each_freeze_is_answered_with_its_own_ticket() -> None:
     executor = ExecutorState()
-    executor.agent_up(0, 0)
-    executor.freeze(7, 4, 1, [(0, 0)])
-    executor.freeze(8, 4, 1, [(0, 0)])
-    answers = executor.snapshot(0, 0, 4, 1, 3, 99, True)
+    executor.agent_up(AgentId(0, 0))
+    executor.freeze(7, 4, 1, [AgentId(0, 0)])
+    executor.freeze(8, 4, 1, [AgentId(0, 0)])
+    answers = executor.snapshot(AgentId(0, 0), 4, 1, 3, 99, True)
     assert [one.ticket for one in answers] == [7, 8]

@@ -12,7 +12,6 @@ from mpca.agent.events import Publish
 from mpca.agent.state import AgentMachine
 from mpca.algorithm.joint import JointShard, blend, extrapolate, trajectory
 from mpca.driver import agent_table
-from mpca.driver.agent_id import AgentId
 from mpca.driver.cycle_record import CycleRecordBuilder
 from mpca.driver.cycle_state import BetweenCycles, Reduced
 from mpca.driver.dispatcher import NO_CYCLE, OrderDispatcher
@@ -259,7 +258,7 @@ def yields_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 @planted(with_faults(LONG, Fault("misplace", 1, 3, "submit")), "hold")
 def everyone_is_held_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(self: LateAgents, event: Any, now: float) -> Any:
-        return [x for one in event.agents for x in self._table.hold_again(AgentId(one.agent, one.incarnation), event.executor)]
+        return [x for one in event.agents for x in self._table.hold_again(one.id, event.executor)]
 
     monkeypatch.setattr(LateAgents, "on_found", wrong)
 

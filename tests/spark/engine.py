@@ -24,6 +24,7 @@ from mpca.driver.events import AgentFinished, AgentHello, AgentProgress, Cluster
 from mpca.driver.objectives import Evaluate
 from mpca.driver.status import RunStatus
 from mpca.records import AgentRecord, CycleRecord, PauseRecord, Record, read_records
+from mpca.wire.agent_ref import AgentId, AgentRef
 from mpca.wire.orders import Frozen, Order
 from tests.spark import jobs
 from tests.spark.support import alive, java_pids, kill
@@ -52,14 +53,14 @@ class Observed:
         self.folder = folder  # what train functions write into
         self.coming: Order | None = None  # the order that is about to go out
         self.orders: list[Order] = []
-        self.pids: dict[tuple[int, int], int] = {}  # (agent, incarnation)
+        self.pids: dict[AgentId, int] = {}
         self.places: dict[int, str] = {}  # agent -> executor, of its newest incarnation
-        self.frozen: dict[tuple[int, int, int], Frozen] = {}  # (cycle, agent, incarnation)
+        self.frozen: dict[tuple[int, AgentId], Frozen] = {}  # by cycle and process
         self.late: dict[tuple[int, int], str] = {}  # (cycle, agent) -> reason
-        self.contributed: list[tuple[int, int, int]] = []  # (cycle, agent, incarnation), once their sum was made
+        self.contributed: list[tuple[int, AgentId]] = []  # cycle and process, once their sum was made
         self.reductions: list[tuple[Order, OrderDone]] = []
         self.finished: set[int] = set()  # agents whose train function returned
-        self.data: dict[tuple[int, int], list[int]] = {}  # (agent, incarnation) -> where its stream is
+        self.data: dict[AgentId, list[int]] = {}  # where its stream is
         self.published: dict[int, np.ndarray] = {}
         self.cluster: Any = None
         self._work_dir = work_dir
@@ -75,9 +76,9 @@ class Observed:
 
     # ---- the port ----
 
-    def start_agent(self, agent: int, incarnation: int, executor: str, spec: AgentSpec) -> None:
-        self.places[agent] = executor
-        self.cluster.start_agent(agent, incarnation, executor, spec)
+    def start_agent(self, who: AgentRef, spec: AgentSpec) -> None:
+        self.places[who.agent] = who.executor
+        self.cluster.start_agent(who, spec)
 
     def submit(self, order: Order) -> None:
         self.coming = order
@@ -126,22 +127,21 @@ class Observed:
 
     def _note(self, event: ClusterEvent) -> None:
         if isinstance(event, AgentHello):
-            self.pids[event.hello.agent, event.hello.incarnation] = event.hello.pid
+            self.pids[event.hello.id] = event.hello.pid
         elif isinstance(event, AgentFinished):
             self.finished.add(event.agent)
         elif isinstance(event, AgentProgress) and event.data:
-            self.data[event.agent, event.incarnation] = event.data
+            self.data[event.id] = event.data
         elif isinstance(event, OrderDone) and self._remember:
             order = next(one for one in reversed(self.orders) if one.order == event.order)
             if order.reduce is not None and order.reduce.cycle >= 0:
                 self.reductions.append((order, event))
                 parts = {part.executor for part in order.reduce.parts}
-                self.contributed += [
-                    key for key in self.frozen if key[0] == order.reduce.cycle and self.places[key[1]] in parts
-                ]
+                of_cycle = [key for key in self.frozen if key[0] == order.reduce.cycle]
+                self.contributed += [(cycle, who) for cycle, who in of_cycle if self.places[who.agent] in parts]
             for answer in event.answers:
                 for one in answer.frozen:
-                    self.frozen[order.freeze.cycle, one.agent, one.incarnation] = one
+                    self.frozen[order.freeze.cycle, one.id] = one
                 for agent, why in answer.late.items():
                     self.late[order.freeze.cycle, agent] = why.text
 
@@ -153,7 +153,7 @@ class Observed:
 
     def takes_part(self, agent: int, incarnation: int, after: int = -1, times: int = 3) -> bool:
         """It has contributed to so many cycles after that one."""
-        cycles = {one[0] for one in self.contributed if one[1:] == (agent, incarnation) and one[0] > after}
+        cycles = {cycle for cycle, who in self.contributed if who == (agent, incarnation) and cycle > after}
         return len(cycles) >= times
 
     # ---- what stories do ----

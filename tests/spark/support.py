@@ -24,6 +24,7 @@ from mpca.driver.events import (
     OrderFailed,
 )
 from mpca.spark.run.cluster import SparkCluster
+from mpca.wire.agent_ref import AgentRef
 from mpca.wire.orders import Download, Freeze, Order, Part, Rediscovered, Reduce
 from tests.spark.plain_agent import bounds, initial
 
@@ -38,7 +39,7 @@ class HandDriver:
         self.cluster = SparkCluster(spark, run, agent_command=PLAIN_AGENT, **options)
         self.run, self.elements, self.shards = run, elements, shards
         self.events: list[ClusterEvent] = []
-        self.places: dict[int, tuple[str, int]] = {}  # agent -> (executor, incarnation)
+        self.places: dict[int, AgentRef] = {}  # by agent
         self.pids: dict[int, int] = {}
         self.orders = 0
 
@@ -114,15 +115,15 @@ class HandDriver:
                 "conf": {"elements": self.elements, "step_s": 0.005, **conf},
             },
         )
-        self.cluster.start_agent(agent, incarnation, executor, spec)
-        self.places[agent] = (executor, incarnation)
+        self.places[agent] = AgentRef(executor, agent, incarnation)
+        self.cluster.start_agent(self.places[agent], spec)
         if wait:
             self.attached(agent)
 
     def attached(self, agent: int) -> None:
         hello = self.wait(
             AgentHello,
-            lambda event: (event.hello.agent, event.hello.incarnation) == (agent, self.places[agent][1]),
+            lambda event: event.hello.id == self.places[agent].id,
             new=False,
         )
         self.pids[agent] = hello.hello.pid
@@ -134,15 +135,15 @@ class HandDriver:
         for number in range(len(executors) * per_executor):
             self.attached(number)
 
-    def everyone(self) -> list[list]:
-        return [[executor, agent, incarnation] for agent, (executor, incarnation) in sorted(self.places.items())]
+    def everyone(self) -> list[AgentRef]:
+        return [who for _, who in sorted(self.places.items())]
 
     # ---- orders
 
     def submit(self, *, cycle: int = 0, deadline_s: float = 20.0, executors: list[str] | None = None, **parts) -> int:
         self.orders += 1
         if executors is None:
-            executors = list(dict.fromkeys(executor for executor, _ in self.places.values()))
+            executors = list(dict.fromkeys(who.executor for who in self.places.values()))
         self.cluster.submit(
             Order(
                 order=self.orders,
@@ -171,7 +172,7 @@ class HandDriver:
         low, high = bounds(self.elements, self.shards)[shard : shard + 2]
         return 4 * (high - low)
 
-    def freeze(self, cycle: int, agents: list[list] | None = None) -> Freeze:
+    def freeze(self, cycle: int, agents: list[AgentRef] | None = None) -> Freeze:
         return Freeze(cycle, cycle % self.shards, self.everyone() if agents is None else agents)
 
     def reduce(self, cycle: int, answers: list) -> Reduce:
@@ -184,7 +185,7 @@ class HandDriver:
 
     def acknowledged(self, broadcast: int, count: int) -> list[Acknowledged]:
         def whole(_) -> bool:
-            found = {(event.agent, event.incarnation) for event in self.of(Acknowledged) if event.broadcast == broadcast}
+            found = {event.id for event in self.of(Acknowledged) if event.broadcast == broadcast}
             return len(found) >= count
 
         self.wait(Acknowledged, whole, new=False)

@@ -10,7 +10,7 @@ import pytest
 from mpca.driver.events import AgentDied, AgentFailedEvent, AgentFinished, AgentProgress, HoldEnded, OrderFailed, Output
 from mpca.errors import EnvironmentRefused, JvmError
 from mpca.spark.run.session import session
-from mpca.wire.orders import Rediscovered, Reduce
+from mpca.wire.orders import Rediscovered, Reduce, StopAgent
 from tests.spark.support import SUMS, plain_value, weighted_sum
 
 pytestmark = pytest.mark.spark
@@ -155,7 +155,7 @@ def test_what_agents_say_arrives_with_their_number(drive) -> None:
     failed = driver.wait(AgentFailedEvent, new=False)
     assert (failed.agent, failed.error, failed.traceback) == (1, "ValueError: as asked", "Traceback: line 1")
     assert driver.wait(AgentProgress, lambda event: event.agent == 0, new=False).steps == 5
-    driver.done(driver.submit(stop=[[*driver.everyone()[2], "enough"]]))
+    driver.done(driver.submit(stop=[StopAgent(*driver.everyone()[2], "enough")]))
     assert driver.wait(AgentFinished, lambda event: event.agent == 2, new=False)
     for agent in range(3):
         driver.wait(HoldEnded, lambda event, agent=agent: event.agent == agent, new=False)
@@ -170,7 +170,7 @@ def test_rediscovery_names_the_living_with_their_pids(drive) -> None:
     driver.start_agents(executors)
     driver.cluster.rediscover(["gone meanwhile"])
     assert driver.rediscover(executors) == {
-        executor: [Rediscovered(agent, 1, driver.pids[agent])] for agent, (executor, _) in driver.places.items()
+        who.executor: [Rediscovered(*who.id, driver.pids[agent])] for agent, who in driver.places.items()
     }
 
 

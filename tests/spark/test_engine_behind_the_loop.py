@@ -19,7 +19,7 @@ def test_work_behind_the_loop_has_its_time_and_what_is_cut_off_is_named(engine) 
     lines: list[str] = []
 
     def look(status: RunStatus) -> None:
-        if status.stage == "stopping" and status.reason:
+        if status.state == "stopping" and status.reason:
             lines.append(status.reason)
 
     sets = ("objectives.max_cycles=6", "cluster.finish_timeout=9s")

@@ -209,7 +209,7 @@ def test_a_users_exception_ends_the_run_with_its_traceback(engine) -> None:
 def test_a_train_function_that_returns_early_leaves_the_others(engine) -> None:
     def story(run):
         yield lambda: 1 in run.finished
-        last = max(cycle for cycle, agent, _ in run.frozen if agent == 1)
+        last = max(cycle for cycle, who in run.frozen if who.agent == 1)
         yield lambda: run.takes_part(0, incarnation=0, after=last, times=9)
         run.end()
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mpca.driver.events import Acknowledged, AgentBack, AgentDied, AgentsFound, ExecutorLost, ExecutorReady, HoldEnded
+from mpca.wire.agent_ref import AgentRef
 from mpca.wire.orders import Download, Part, Rediscovered, Reduce
 from tests.spark.support import alive, java_pids, kill, plain_value, weighted_sum
 
@@ -52,7 +53,7 @@ def test_an_executor_killed_between_freezing_and_summing(drive, work_dir) -> Non
     # Its replacement takes an agent, which takes part like the others.
     replacement = driver.wait(ExecutorReady, lambda event: event.executor not in executors, new=False).executor
     driver.start_agent(1, replacement, incarnation=2)
-    driver.done(driver.submit(begin=[[replacement, 1, 2]]))
+    driver.done(driver.submit(begin=[AgentRef(replacement, 1, 2)]))
     answers = driver.done(driver.submit(freeze=driver.freeze(2))).answers
     order = driver.submit(reduce=driver.reduce(2, answers))
     assert len(driver.done(order).answers) == 3
@@ -155,9 +156,9 @@ def test_bytes_that_a_stopped_executor_holds_too_come_from_another(drive, work_d
 
     def download(version: int, agent: int, timeout_s: float) -> float:
         """Seconds until it is there."""
-        place = [driver.places[agent][0], agent, 1]
+        place = driver.places[agent]
         want = Download(broadcasts[version], 0, version, "replace", vector.nbytes, [place])
-        driver.submit(downloads=[want], executors=[place[0]])
+        driver.submit(downloads=[want], executors=[place.executor])
         began = time.monotonic()
         driver.wait(Acknowledged, lambda one: (one.broadcast, one.agent) == (want.broadcast, agent), timeout_s=timeout_s)
         return time.monotonic() - began

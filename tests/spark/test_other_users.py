@@ -16,7 +16,7 @@ import psutil
 import pyspark
 import pytest
 
-from mpca.config import child_environment
+from mpca.environment import child_environment
 from tests.spark.intruder import NOBODY
 from tests.spark.support import ROOT, java_pids
 

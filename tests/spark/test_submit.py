@@ -70,7 +70,7 @@ def test_the_single_method_takes_one_executor() -> None:
 
 
 def test_cluster_line_says_where_the_driver_finds_its_python_and_how_large_it_is() -> None:
-    said = conf(submission(mode="cluster", loopback="127.0.0.1").command())
+    said = conf(submission(mode="cluster", local_ip="127.0.0.1").command())
     assert said["spark.yarn.appMasterEnv.PYSPARK_PYTHON"] == "/opt/venv/bin/python"
     assert said["spark.yarn.appMasterEnv.SPARK_LOCAL_IP"] == "127.0.0.1"
     assert "spark.pyspark.driver.python" not in said

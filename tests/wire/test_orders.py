@@ -8,7 +8,23 @@ from typing import Any
 
 import msgpack
 
-from mpca.wire.orders import DEADLINE, DIED, FORGOTTEN, NO_SUCH_INCARNATION, Answer, Frozen, LateCode
+from mpca.wire.agent_ref import AgentRef
+from mpca.wire.orders import (
+    DEADLINE,
+    DIED,
+    FORGOTTEN,
+    NO_SUCH_INCARNATION,
+    Answer,
+    Download,
+    Freeze,
+    Frozen,
+    LateCode,
+    MembersOrder,
+    Order,
+    Part,
+    Reduce,
+    StopAgent,
+)
 
 
 def golden(name: str) -> Any:
@@ -22,6 +38,30 @@ def test_the_golden_answer_is_read() -> None:
     assert answer.frozen == [Frozen(3, 0, 120, 3735928559, True, 0.375, 86400.25, 86400.5)]
     assert [late.code for late in answer.late.values()] == list(LateCode)
     assert list(answer.late.values())[:4] == [NO_SUCH_INCARNATION, DEADLINE, DIED, FORGOTTEN]
+
+
+def test_the_golden_orders_are_written() -> None:
+    first, second = AgentRef("0", 0, 1), AgentRef("2", 3, 0)
+    members = {"agents": 4, "since": [[0, 4], [3, 7]], "losses": [[3, 5, 70000, 6]], "before": []}
+    full = Order(
+        order=70001,
+        run="digits",
+        term=2,
+        cycle=41,
+        deadline=86430.5,
+        executors=["0", "2"],
+        description="cycle 41: reduce shard 2",
+        begin=[first, second],
+        stop=[StopAgent(*second, "objective reached")],
+        forget_cycle=39,
+        forget_broadcasts=[12, 1 << 35],
+        downloads=[Download(13, 0, 13, "install", 104, [first, second], 0.025)],
+        reduce=Reduce(41, 2, 108, [Part("0", 131.0), Part("2", 120.0)]),
+        freeze=Freeze(42, 0, [first, second]),
+        members=MembersOrder(3, members, [first]),
+    )
+    assert full.pack().hex() == golden("full")["bytes"]
+    assert Order(1, "digits", 0, -1, 86430.5, ["0", "2"]).pack().hex() == golden("empty")["bytes"]
 
 
 def test_the_golden_orders_are_maps_of_their_fields() -> None:

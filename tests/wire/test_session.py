@@ -35,13 +35,13 @@ class SessionPair:
             sender, receiver = (self.executor, self.agent) if ours else (self.agent, self.executor)
             sender.sending(message)
             receiver.received(message)
-            assert self.executor.stage == self.agent.stage
+            assert self.executor.state == self.agent.state
 
 
 def training() -> SessionPair:
     pair = SessionPair()
     pair.say(START, HELLO, Begin())
-    assert pair.agent.stage == TRAINING
+    assert pair.agent.state == TRAINING
     return pair
 
 
@@ -49,11 +49,11 @@ def test_normal_flow() -> None:
     pair = SessionPair()
     pair.say(START, HELLO, SnapshotRequest(-1, 0), Snapshot(-1, 0, 0, 0.0, 0.0))
     pair.say(Install(0, 0, "replace"), Installed(0, 0, "replace", 0.0, 0.0))
-    assert pair.executor.stage == WAITING
+    assert pair.executor.state == WAITING
     pair.say(Members(1, {}), Begin(), Members(2, {}), Install(0, 1, "install"), Install(1, 1, "install"), SnapshotRequest(0, 0))
     pair.say(Snapshot(0, 0, 5, 0.0, 0.0), Installed(1, 1, "install", 0.0, 0.0), Installed(0, 1, "install", 0.0, 0.0))
     pair.say(Begin(), Stop("enough"), Progress(5, 5, 1.0, 0.0, {}), Finished(b""))
-    assert pair.executor.stage == CLOSED
+    assert pair.executor.state == CLOSED
 
 
 def test_words_that_cross_the_agents_last_one_are_dropped() -> None:
@@ -63,7 +63,7 @@ def test_words_that_cross_the_agents_last_one_are_dropped() -> None:
         pair.executor.sending(message)
         pair.agent.received(message)
     pair.executor.received(Finished(b""))
-    assert pair.executor.stage == pair.agent.stage == CLOSED
+    assert pair.executor.state == pair.agent.state == CLOSED
 
 
 def test_stop_may_cross_hello() -> None:
@@ -78,18 +78,18 @@ def test_stop_may_cross_hello() -> None:
 
 @pytest.mark.parametrize("role", [EXECUTOR, AGENT])
 def test_every_illegal_move_names_role_stage_and_message_and_changes_nothing(role: str) -> None:
-    for stage, legal in TRANSITIONS[role].items():
+    for state, legal in TRANSITIONS[role].items():
         for message in MESSAGES:
             if type(message) in legal:
                 continue
             session = Session(role)
-            session.stage = stage
+            session.state = state
             from_executor = type(message) in OURS
             sends = from_executor == (role == EXECUTOR)
             error = LocalProtocolError if sends else RemoteProtocolError
-            with pytest.raises(error, match=rf"{type(message).__name__} is illegal here: role={role}, stage={stage}"):
+            with pytest.raises(error, match=rf"{type(message).__name__} is illegal here: role={role}, state={state}"):
                 (session.sending if sends else session.received)(message)
-            assert session.stage == stage
+            assert session.state == state
 
 
 def test_nobody_says_the_other_sides_words() -> None:
@@ -124,17 +124,17 @@ def test_every_answer_has_its_question(before: list[Message], message: Message, 
         sender.sending(message)
     with pytest.raises(RemoteProtocolError):
         receiver.received(message)
-    assert pair.executor.stage == pair.agent.stage == TRAINING
+    assert pair.executor.state == pair.agent.state == TRAINING
 
 
 def test_failed_may_come_before_start() -> None:
     session = Session(EXECUTOR)
     session.received(Failed("ImportError", "..."))
-    assert session.stage == CLOSED
+    assert session.state == CLOSED
 
 
 def test_a_stopping_agent_still_answers() -> None:
     pair = training()
     pair.say(SnapshotRequest(1, 0), Install(0, 1, "install"), Stop("enough"), Snapshot(1, 0, 3, 0.0, 0.0))
     pair.say(Installed(0, 1, "install", 0.0, 0.0), SnapshotRequest(2, 1), Snapshot(2, 1, 1, 0.0, 0.0))
-    assert pair.agent.stage == STOPPING
+    assert pair.agent.state == STOPPING

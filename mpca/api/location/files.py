@@ -14,7 +14,7 @@ from mpca.records import Backlog, LineWriter, RunFolder, RunRecord
 from mpca.storage import Store, joined
 
 if TYPE_CHECKING:
-    from mpca.config import Resolved
+    from mpca.config.resolved import Resolved
     from mpca.spark.yarn.submitted import ApplicationInfo
 
 __all__ = ["begin_records", "owner_text", "refuse_foreign", "unwritable"]

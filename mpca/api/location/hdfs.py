@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from mpca.api.location.files import begin_records, owner_text, refuse_foreign
 from mpca.api.stores import open_store
-from mpca.config import environment
 from mpca.driver.mirror import BEAT, Mirror, beats, read_beat
+from mpca.environment import environment
 from mpca.errors import BackupError, ConfigError, RunFailed
 from mpca.records import Backlog, RunFolder, RunRecord
 from mpca.records.summary import read_summary
@@ -25,7 +25,7 @@ from mpca.timeouts import OWNER_DEAD_S
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mpca.config import Resolved
+    from mpca.config.resolved import Resolved
     from mpca.spark.yarn.submitted import ApplicationInfo
 
 __all__ = ["HdfsRunLocation"]

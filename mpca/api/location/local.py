@@ -18,7 +18,7 @@ from mpca.timeouts import BEAT_S
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mpca.config import Resolved
+    from mpca.config.resolved import Resolved
     from mpca.spark.yarn.submitted import ApplicationInfo
 
 __all__ = ["LocalRunLocation"]

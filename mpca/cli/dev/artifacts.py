@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from mpca.config import environment
+from mpca.environment import environment
 from mpca.errors import EnvironmentRefused
 
 __all__ = ["VERSION", "jars", "java_home"]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from mpca.config import child_environment
+from mpca.environment import child_environment
 from mpca.errors import EnvironmentRefused
 
 __all__ = ["DAEMONS", "JAVA_OPTIONS", "LOOPBACK", "WORKERS", "Daemons", "HadoopSetup"]

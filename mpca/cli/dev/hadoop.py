@@ -24,7 +24,7 @@ from mpca.cli.dev.artifacts import VERSION, jars, java_home
 from mpca.cli.dev.daemons import DAEMONS, LOOPBACK, WORKERS, Daemons, HadoopSetup
 from mpca.cli.dev.readiness import get_json, jmx, ready, wait_until
 from mpca.cli.dev.rendering import PORTS, render
-from mpca.config import environment
+from mpca.environment import environment
 from mpca.errors import EnvironmentRefused
 
 __all__ = ["Hadoop", "default_folder"]

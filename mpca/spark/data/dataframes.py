@@ -192,15 +192,15 @@ def _survey(form: Form, withheld: int, packed: _Rows) -> Iterator[Survey]:
 
 def _keyed(plan: Plan, packed: _Rows) -> Iterator[tuple[tuple[int, bytes], Packed]]:
     for one in packed:
-        yield (plan.place(one.digest, one.label), one.digest), one
+        yield (plan.shard_of(one.digest, one.label), one.digest), one
 
 
-def _place(key: tuple[int, bytes]) -> int:
+def _shard(key: tuple[int, bytes]) -> int:
     return key[0]
 
 
-def _write(plan: Plan, done: Any, place: int, keyed: Iterable[tuple[Any, Packed]]) -> Iterator[int]:
-    count = write_shard(plan, place, (one for _, one in keyed))
+def _write(plan: Plan, done: Any, index: int, keyed: Iterable[tuple[Any, Packed]]) -> Iterator[int]:
+    count = write_shard(plan, index, (one for _, one in keyed))
     done.add(count)
     yield count
 
@@ -218,7 +218,7 @@ def _write_all(context: SparkContext, packed: RDD[Any], plan: Plan, on_progress:
     shards = sum(plan.shards.values())
     done = context.accumulator(0)
     keyed = packed.mapPartitions(partial(_keyed, plan))
-    ordered = keyed.repartitionAndSortWithinPartitions(shards, _place)  # type: ignore[call-overload]  # pyspark asks for more
+    ordered = keyed.repartitionAndSortWithinPartitions(shards, _shard)  # type: ignore[call-overload]  # pyspark asks for more
     with _telling(done, plan.records, on_progress):
         written = sum(ordered.mapPartitionsWithIndex(partial(_write, plan, done)).collect())
     if written != plan.records:

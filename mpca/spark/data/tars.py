@@ -1,6 +1,6 @@
 """`mpca.images_in_tar`: ImageNet's tar of tars as a DataFrame, so that executors ingest it side by side.
 
-It is lazy, as DataFrames are: only the places of the classes are read before `mpca.ingest_dataframe` asks for the rows.
+It is lazy, as DataFrames are: only the offsets of the classes are read before `mpca.ingest_dataframe` asks for the rows.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from py4j.java_gateway import JavaPackage
 
 from mpca.errors import EnvironmentRefused
 from mpca.spark.jvm.errors import jvm_errors
+from mpca.wire.agent_ref import AgentRef
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,13 +58,11 @@ class MpcaBridge:
         with jvm_errors(f"opening run {run}"):
             self._java = java_class(context._jsc.sc(), run, term, reducer, broadcast, chunk_bytes, segment_path)
 
-    def start_agent(
-        self, agent: int, incarnation: int, executor: str, command: list[str], env: dict[str, str], start: bytes
-    ) -> None:
+    def start_agent(self, who: AgentRef, command: list[str], env: dict[str, str], start: bytes) -> None:
         """Submit the holding job of one agent; `start` is the body of its Start frame."""
         spec = msgpack.packb({"command": command, "env": env, "start": start}, use_bin_type=True)
-        with jvm_errors(f"starting agent {agent}"):
-            self._java.startAgent(agent, incarnation, executor, spec)
+        with jvm_errors(f"starting agent {who.agent}"):
+            self._java.startAgent(who.agent, who.incarnation, who.executor, spec)
 
     def submit(self, order: bytes) -> None:
         """Submit a packed order."""

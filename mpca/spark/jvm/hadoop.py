@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mpca.config import child_environment, environment
+from mpca.environment import child_environment, environment
 from mpca.errors import EnvironmentRefused
 from mpca.spark.jvm.log import first_error
 from mpca.timeouts import CHILD_END_S

@@ -1,4 +1,4 @@
-"""What a Spark session must be like before an agent is started: refused settings, each with value, place and remedy.
+"""What a Spark session must be like before an agent is started: refused settings, each with value, source and remedy.
 
 This file judges settings alone. What only the executors know (their cores, their Python) is judged when they say it.
 """
@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import ceil
 
 from mpca.checks import refused
-from mpca.config import LEAST_HEAP
+from mpca.config.sections import LEAST_HEAP
 from mpca.errors import EnvironmentRefused
 from mpca.spark.jvm.bridge import JAR, PLUGIN
 from mpca.spark.yarn.sizing import memory_setting
@@ -19,7 +19,7 @@ from mpca.units import format_size, parse_size
 
 __all__ = ["check_heaps", "check_session"]
 
-_PLACE = "(Spark session)"
+_SOURCE = "(Spark session)"
 _CLASS_PATHS = ("spark.jars", "spark.driver.extraClassPath", "spark.yarn.dist.jars", "spark.submit.pyFiles")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*]")
 #: More than the answers of a cycle's tasks take.
@@ -58,7 +58,7 @@ def check_session(
         ("spark.dynamicAllocation.enabled", "executors that hold agents would be taken away"),
     ):
         if conf.get(key, "false").strip().lower() == "true":
-            raise refused(key, conf[key], f"must be false {_PLACE}: {why}")
+            raise refused(key, conf[key], f"must be false {_SOURCE}: {why}")
     _check_cores(conf, agents, agents_per_executor)
     _check_results(conf, agents, reducer, shard_bytes)
 
@@ -79,7 +79,7 @@ def check_heaps(conf: Mapping[str, str]) -> None:
             raise refused(
                 key,
                 conf[f"spark.{one}.memory"],
-                f"must be {least}m or more {_PLACE}: Spark wants {LEAST_HEAP // _MIB} MiB, and this JVM's collector leaves a "
+                f"must be {least}m or more {_SOURCE}: Spark wants {LEAST_HEAP // _MIB} MiB, and this JVM's collector leaves a "
                 "part of the heap out of what it tells",
             )
 
@@ -88,9 +88,9 @@ def _check_plugin(conf: Mapping[str, str]) -> None:
     remedy = f"start the session with spark.plugins={PLUGIN} and spark.jars={JAR}, or by mpca.session()"
     plugins = [name.strip() for name in conf.get("spark.plugins", "").split(",")]
     if PLUGIN not in plugins:
-        raise EnvironmentRefused(f"spark.plugins = {conf.get('spark.plugins', '')!r} {_PLACE}: lacks {PLUGIN}; {remedy}")
+        raise EnvironmentRefused(f"spark.plugins = {conf.get('spark.plugins', '')!r} {_SOURCE}: lacks {PLUGIN}; {remedy}")
     if not any("mpca-spark" in conf.get(key, "") for key in _CLASS_PATHS):
-        raise EnvironmentRefused(f"spark.jars = {conf.get('spark.jars', '')!r} {_PLACE}: lacks {JAR.name}; {remedy}")
+        raise EnvironmentRefused(f"spark.jars = {conf.get('spark.jars', '')!r} {_SOURCE}: lacks {JAR.name}; {remedy}")
 
 
 def _check_cores(conf: Mapping[str, str], agents: int, agents_per_executor: int) -> None:
@@ -100,33 +100,33 @@ def _check_cores(conf: Mapping[str, str], agents: int, agents_per_executor: int)
         raise refused(
             "spark.master",
             master,
-            f"must have executors of their own {_PLACE}: use local-cluster[{agents},2,1024], or mpca.session()",
+            f"must have executors of their own {_SOURCE}: use local-cluster[{agents},2,1024], or mpca.session()",
         )
     per_task = int(conf.get("spark.task.cpus", "1"))
     needed = 2 * agents_per_executor * per_task
     if cluster is not None:
-        executors, cores, place = int(cluster[1]), int(cluster[2]), "spark.master"
+        executors, cores, key = int(cluster[1]), int(cluster[2]), "spark.master"
     else:
         # Without this setting, standalone gives an executor all of its worker's cores; YARN and Kubernetes give one.
         default = "" if master.startswith("spark://") else "1"
-        text, place = conf.get("spark.executor.cores", default), "spark.executor.cores"
+        text, key = conf.get("spark.executor.cores", default), "spark.executor.cores"
         if not text:
             return
         executors, cores = int(conf.get("spark.executor.instances", "0")), int(text)
     if cores < needed:
         raise refused(
-            place,
-            conf.get(place, cores),
-            f"gives an executor {cores} cores and must give {needed} {_PLACE}: {_TWO_CORES}; "
+            key,
+            conf.get(key, cores),
+            f"gives an executor {cores} cores and must give {needed} {_SOURCE}: {_TWO_CORES}; "
             f"agents_per_executor={agents_per_executor}, spark.task.cpus={per_task}",
         )
     slots = executors * agents_per_executor
     if 0 < slots < agents:
-        place = place if cluster is not None else "spark.executor.instances"
+        key = key if cluster is not None else "spark.executor.instances"
         raise refused(
-            place,
-            conf[place],
-            f"has room for {slots} agents and the run wants {agents} {_PLACE}: ask for "
+            key,
+            conf[key],
+            f"has room for {slots} agents and the run wants {agents} {_SOURCE}: ask for "
             f"{-(-agents // agents_per_executor)} executors or fewer agents",
         )
 
@@ -138,7 +138,7 @@ def _check_results(conf: Mapping[str, str], agents: int, reducer: str, shard_byt
         raise refused(
             "spark.driver.maxResultSize",
             conf["spark.driver.maxResultSize"],
-            f"must be {format_size(_RESULTS_BYTES + sums)} or more, or 0 for no limit {_PLACE}: the tasks of one cycle "
+            f"must be {format_size(_RESULTS_BYTES + sums)} or more, or 0 for no limit {_SOURCE}: the tasks of one cycle "
             "answer that much",
         )
 

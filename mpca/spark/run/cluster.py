@@ -5,22 +5,21 @@ This file is thin on purpose. Decisions are in `mpca.driver`, jobs and bytes in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-import msgpack
 import numpy as np
 import numpy.typing as npt
 
 from mpca.driver.cluster import AgentSpec
 from mpca.driver.events import ClusterEvent
-from mpca.errors import RemoteProtocolError
 from mpca.spark.jvm.bridge import MpcaBridge
+from mpca.spark.jvm.events import unpack
 from mpca.spark.jvm.segment import DriverSegment
-from mpca.spark.yarn.client import loss_reason
+from mpca.wire.agent_ref import AgentRef
 from mpca.wire.codec import encode
-from mpca.wire.messages import Hello, Start
-from mpca.wire.orders import Answer, Order, Rediscovered
+from mpca.wire.messages import Start
+from mpca.wire.orders import Order
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,15 +29,6 @@ __all__ = ["AGENT_COMMAND", "SparkCluster"]
 #: Arguments of the interpreter that make it an agent.
 AGENT_COMMAND = ("-m", "mpca.agent.main")
 _FRAME_HEADER = 4  # the length in front of a frame's body
-
-_EVENTS: dict[str, type[ClusterEvent]] = {cls.__name__: cls for cls in get_args(ClusterEvent)}
-#: Fields that are not plain values.
-_NESTED: dict[tuple[str, str], Callable[[Any], Any]] = {
-    ("AgentHello", "hello"): lambda fields: Hello(**fields),
-    ("ExecutorLost", "reason"): loss_reason,
-    ("OrderDone", "answers"): lambda packed: [Answer.unpack(one) for one in packed],
-    ("AgentsFound", "agents"): lambda rows: [Rediscovered(**row) for row in rows],
-}
 
 
 class SparkCluster:
@@ -72,12 +62,10 @@ class SparkCluster:
             self._segment.close()
             raise
 
-    def start_agent(self, agent: int, incarnation: int, executor: str, spec: AgentSpec) -> None:
-        message = Start(**{**spec.start, "agent": agent, "incarnation": incarnation})
+    def start_agent(self, who: AgentRef, spec: AgentSpec) -> None:
+        message = Start(**{**spec.start, "agent": who.agent, "incarnation": who.incarnation})
         self._bridge.start_agent(
-            agent,
-            incarnation,
-            executor,
+            who,
             command=[spec.python, *self._agent_command],
             env=spec.env,
             start=encode(message)[_FRAME_HEADER:],
@@ -106,7 +94,7 @@ class SparkCluster:
         self._bridge.rediscover(executors)
 
     def poll(self, timeout_s: float) -> list[ClusterEvent]:
-        return [_event(packed) for packed in self._bridge.poll(max(0, round(timeout_s * 1000)))]
+        return [unpack(packed) for packed in self._bridge.poll(max(0, round(timeout_s * 1000)))]
 
     def inventory(self) -> list[dict[str, Any]]:
         """What the driver and each executor hold of any run of the session, to find leaks."""
@@ -119,17 +107,3 @@ class SparkCluster:
                 self._bridge.close()
             finally:
                 self._segment.close()
-
-
-def _event(packed: bytes) -> ClusterEvent:
-    fields = msgpack.unpackb(packed, raw=False, strict_map_key=False)
-    kind = fields.pop("kind")
-    try:
-        values = {name: _NESTED.get((kind, name), _plain)(value) for name, value in fields.items()}
-        return _EVENTS[kind](**values)
-    except (KeyError, TypeError) as error:
-        raise RemoteProtocolError(f"event of the JVM is not ours: kind={kind}, fields={sorted(fields)}: {error}") from error
-
-
-def _plain(value: Any) -> Any:
-    return value

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from mpca.config import child_environment
+from mpca.environment import child_environment
 from mpca.errors import EnvironmentRefused, JvmError, RunFailed
 from mpca.private import FOLDER, opener
 from mpca.redaction import MASK, properties, secrets_of

@@ -176,15 +176,15 @@ def _vmem(yarn: Yarn, web: _Web) -> Finding:
     key = "yarn.nodemanager.vmem-check-enabled"
     node, address = yarn.nodes()[0]
     try:
-        value, place = web.configured(f"http://{address}", key), node
+        value, source = web.configured(f"http://{address}", key), node
     except _Closed:
-        value, place = yarn.setting(key, "true"), "by this machine's configuration"
+        value, source = yarn.setting(key, "true"), "by this machine's configuration"
     if value == "false":
-        return Finding("virtual memory", "ok", f"not checked ({place})")
+        return Finding("virtual memory", "ok", f"not checked ({source})")
     return Finding(
         "virtual memory",
         "change",
-        f"checked ({place}): torch with CUDA reserves more than that, and is killed; set {key}=false",
+        f"checked ({source}): torch with CUDA reserves more than that, and is killed; set {key}=false",
     )
 
 

@@ -95,14 +95,14 @@ def estimate(pack: Pack) -> tuple[int, float]:
     Returns:
         Bytes of the archive, and seconds to make it.
     """
-    sample, begin, place = bytearray(), 0, 0.0
+    sample, begin, position = bytearray(), 0, 0.0
     for _, path in pack.files:  # evenly over all bytes: the beginning of a library is not as dense as its middle
         end = begin + path.stat().st_size
-        while place < end:
+        while position < end:
             with path.open("rb") as file:
-                file.seek(int(place) - begin)
+                file.seek(int(position) - begin)
                 sample += file.read(_SAMPLE // _PIECES)
-            place += max(1.0, pack.size / _PIECES)
+            position += max(1.0, pack.size / _PIECES)
         begin = end
     began = time.perf_counter()
     packed = len(zlib.compress(bytes(sample), _LEVEL))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mpca.config import Resolved
+from mpca.config.resolved import Resolved
 from mpca.errors import EnvironmentRefused
 from mpca.units import format_size, parse_size
 from mpca.wire.slots import slot_offsets

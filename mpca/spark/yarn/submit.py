@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mpca.checks import masked
-from mpca.config import SPARK_PREFIX, Resolved
+from mpca.config.resolved import Resolved
+from mpca.config.spark import SPARK_PREFIX
 from mpca.errors import ConfigError, EnvironmentRefused
 from mpca.redaction import MASK, PATTERN, properties, secrets_of
 from mpca.spark.jvm.bridge import JAR
@@ -99,15 +100,20 @@ class Submission:
     executor: Container
     driver: Container
     python: str  # of the process that submits, and in client mode of the driver
-    spark_jars: Mapping[str, str]  # where containers find Spark's jars: spark.yarn.archive, spark.yarn.jars, or nothing
+    spark_jars: Mapping[str, str] = field(default_factory=dict)  # where containers find Spark's jars; empty: Spark's default
     queue: str | None = None
     archive: str | None = None  # FILE#NAME
     py_files: Sequence[str] = ()
     files: Sequence[str] = ()
     discovery: str = ""  # the script that finds GPUs, one of `files`
-    loopback: str = ""  # SPARK_LOCAL_IP of a cluster that is all on this machine
+    local_ip: str = ""  # SPARK_LOCAL_IP; a loopback address when the cluster is all on this machine
     defaults: Mapping[str, str] = field(default_factory=dict, repr=False)  # the cluster's spark-defaults.conf
     jar: str = field(default=str(JAR))
+
+    @property
+    def containers(self) -> list[Container]:
+        """Those whose sizes YARN must allow."""
+        return [self.executor, self.driver] if self.deploy_mode == "cluster" else [self.executor]
 
     def command(self, spark_submit: str = "spark-submit", secrets: str = "") -> list[str]:
         """The line, word by word, without secrets.
@@ -197,8 +203,8 @@ class Submission:
             found["spark.pyspark.driver.python"] = self.python
         else:
             found["spark.yarn.appMasterEnv.PYSPARK_PYTHON"] = there
-            if self.loopback:  # otherwise executors get an address of this machine on which nothing listens
-                found["spark.yarn.appMasterEnv.SPARK_LOCAL_IP"] = self.loopback
+            if self.local_ip.startswith("127."):  # otherwise executors get an address of this machine on which nothing listens
+                found["spark.yarn.appMasterEnv.SPARK_LOCAL_IP"] = self.local_ip
         return found
 
     def _own(self) -> dict[str, str]:

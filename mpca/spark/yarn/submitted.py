@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mpca.config import environment
+from mpca.environment import environment
 from mpca.errors import EnvironmentRefused, JvmError, RunFailed
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ for pair in (("ranges", "relay"), ("tree", "torrent")):
     seen[pair[0]] = exchange(spark, *pair)
 told = run_engine(spark, application, folder / "run", quadratic, story=story, tape=False)
 seen["accepted"] = [list(key) for key in told.run.contributed]
-seen["crc"] = [[*key, one.crc] for key, one in sorted(told.run.frozen.items())]
+seen["crc"] = [[cycle, *who, one.crc] for (cycle, who), one in sorted(told.run.frozen.items())]
 seen["conf"] = dict(spark.sparkContext.getConf().getAll())
 print("told", json.dumps(seen))
 spark.stop()

@@ -26,11 +26,11 @@ from mpca.checks import refused
 from mpca.cli.bench.load import cpu_idle_share, cpu_ticks
 from mpca.cli.bench.show import show
 from mpca.cli.options import json_option
-from mpca.config import child_environment, environment
+from mpca.environment import child_environment, environment
 from mpca.errors import MpcaError
 
 if TYPE_CHECKING:
-    from mpca.config import Resolved
+    from mpca.config.resolved import Resolved
 
 __all__ = ["command", "figures", "measure"]
 
@@ -116,7 +116,6 @@ def _lines(config: Resolved, sets: Sequence[str], queue: str | None, jars_on_nod
         yarn.check_queue(queue or "default")
         spark_jars = find_spark_jars(config, home, ClusterFiles(jvm, yarn.configuration), jars_on_nodes)
     executor, driver = containers(config, None)
-    loopback = environment("SPARK_LOCAL_IP")
     config.write(folder / "bench.toml")
 
     def line(program: str, words: Sequence[str]) -> list[str]:
@@ -131,7 +130,7 @@ def _lines(config: Resolved, sets: Sequence[str], queue: str | None, jars_on_nod
             python=sys.executable,
             spark_jars=spark_jars,
             queue=queue,
-            loopback=loopback if loopback.startswith("127.") else "",
+            local_ip=environment("SPARK_LOCAL_IP"),
             defaults=home.defaults(),
         )
         for key in sorted(submission.hidden()):

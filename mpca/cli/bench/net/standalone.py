@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from mpca.cli.bench.net.network import Network
-from mpca.config import child_environment
+from mpca.environment import child_environment
 from mpca.errors import EnvironmentRefused
 from mpca.redaction import properties
 

@@ -11,7 +11,7 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.mpca.rdd.JobWatch;
 import org.mpca.rdd.Peer;
-import org.mpca.wire.Msgpack;
+import org.mpca.wire.Event;
 
 /**
  * Where events arrive in the driver's JVM, until Python polls them; one queue a run. Also knows the executors: one is
@@ -55,6 +55,10 @@ final class Inbox implements JobWatch.Membership {
 
     synchronized void unsubscribe(String run) {
         runs.remove(run);
+    }
+
+    void post(String run, Event event) {
+        post(run, event.pack());
     }
 
     /** Enqueues a packed event; those of a run that is over are dropped. */
@@ -102,11 +106,7 @@ final class Inbox implements JobWatch.Membership {
         hellos.remove(executor);
         cores.remove(executor);
         if (ready.remove(executor) != null) {
-            Map<String, Object> event = new LinkedHashMap<>();
-            event.put("kind", "ExecutorLost");
-            event.put("executor", executor);
-            event.put("reason", reason);
-            postToAll(Msgpack.pack(event));
+            postToAll(Event.executorLost(executor, reason));
         }
     }
 
@@ -120,16 +120,11 @@ final class Inbox implements JobWatch.Membership {
         }
     }
 
-    private byte[] readyEvent(String executor) {
-        Map<String, Object> event = new LinkedHashMap<>();
-        event.put("kind", "ExecutorReady");
-        event.put("executor", executor);
-        event.put("host", ready.get(executor).host);
-        event.put("cores", cores.get(executor));
-        return Msgpack.pack(event);
+    private Event readyEvent(String executor) {
+        return Event.executorReady(executor, ready.get(executor).host, cores.get(executor));
     }
 
-    private void postToAll(byte[] event) {
+    private void postToAll(Event event) {
         runs.keySet().forEach(run -> post(run, event));
     }
 }

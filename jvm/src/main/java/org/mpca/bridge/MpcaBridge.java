@@ -45,7 +45,7 @@ public final class MpcaBridge {
             throws IOException {
         this.run = run;
         this.inbox = Inbox.current();
-        this.driver = new RunDriver(context, run, term, reducer, broadcast, chunkBytes, inbox::executors, this::post);
+        this.driver = new RunDriver(context, run, term, reducer, broadcast, chunkBytes, inbox::executors, inbox::post);
         this.segment = new RandomAccessFile(segmentPath, "rw");
         try {
             inbox.subscribe(run);
@@ -59,12 +59,6 @@ public final class MpcaBridge {
     public static HadoopFiles files(SparkContext context, String url, String segmentPath, boolean ownersAlone)
             throws IOException {
         return new HadoopFiles(context.hadoopConfiguration(), url, segmentPath, ownersAlone);
-    }
-
-    private void post(String ofRun, String kind, Map<String, Object> fields) {
-        Map<String, Object> event = new LinkedHashMap<>(fields);
-        event.put("kind", kind);
-        inbox.post(ofRun, Msgpack.pack(event));
     }
 
     /**

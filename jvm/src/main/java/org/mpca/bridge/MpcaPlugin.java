@@ -3,7 +3,6 @@ package org.mpca.bridge;
 import java.io.IOException;
 import java.io.Serializable;
 import java.util.Collections;
-import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
@@ -20,7 +19,7 @@ import org.mpca.rdd.JobWatch;
 import org.mpca.rdd.Peer;
 import org.mpca.rdd.SparkInternals;
 import org.mpca.rdd.Uplink;
-import org.mpca.wire.Msgpack;
+import org.mpca.wire.Event;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -59,15 +58,15 @@ public final class MpcaPlugin implements SparkPlugin {
     }
 
     /** An event of a run, packed, so that the receiver need not look into it. */
-    private static final class Event implements Serializable {
+    private static final class Packed implements Serializable {
         private static final long serialVersionUID = 1;
 
         final String run;
-        final byte[] packed;
+        final byte[] event;
 
-        Event(String run, byte[] packed) {
+        Packed(String run, byte[] event) {
             this.run = run;
-            this.packed = packed;
+            this.event = event;
         }
     }
 
@@ -89,8 +88,8 @@ public final class MpcaPlugin implements SparkPlugin {
             }
             if (message instanceof Hello) {
                 inbox.hello(((Hello) message).peer);
-            } else if (message instanceof Event) {
-                inbox.post(((Event) message).run, ((Event) message).packed);
+            } else if (message instanceof Packed) {
+                inbox.post(((Packed) message).run, ((Packed) message).event);
             } else {
                 LOG.warn(
                         "message of an unknown kind: class={}",
@@ -146,14 +145,12 @@ public final class MpcaPlugin implements SparkPlugin {
         }
 
         @Override
-        public void send(String run, String kind, Map<String, Object> fields) {
-            Map<String, Object> event = new LinkedHashMap<>(fields);
-            event.put("kind", kind);
+        public void send(String run, Event event) {
             try {
-                plugin.send(new Event(run, Msgpack.pack(event)));
+                plugin.send(new Packed(run, event.pack()));
             } catch (IOException | RuntimeException e) {
                 // The driver is gone or going: the executor will follow, and its agents with it.
-                LOG.warn("event could not be sent: kind={} run={} cause={}", kind, run, e.toString());
+                LOG.warn("event could not be sent: kind={} run={} cause={}", event.kind, run, e.toString());
             }
         }
 

@@ -5,6 +5,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.mpca.agent.AgentEvents;
+import org.mpca.wire.Event;
 
 /**
  * What the agents of one run report, turned into events for the driver. Printed lines are gathered for a moment, since
@@ -36,48 +37,32 @@ final class AgentUplink implements AgentEvents {
 
     @Override
     public void hello(Map<String, Object> hello) {
-        Map<String, Object> event = event();
-        event.put("host", host);
-        event.put("hello", hello);
-        send("AgentHello", event);
+        send(Event.agentHello(executor, host, hello));
     }
 
     @Override
     public void died(int agent, int incarnation, int pid, int exitCode, String tail) {
-        Map<String, Object> event = event(agent, incarnation);
-        event.put("pid", pid);
-        event.put("exit_code", exitCode);
-        event.put("tail", tail);
-        send("AgentDied", event);
+        send(Event.agentDied(executor, agent, incarnation, pid, exitCode, tail));
     }
 
     @Override
     public void failed(int agent, int incarnation, String error, String traceback) {
-        Map<String, Object> event = event(agent, incarnation);
-        event.put("host", host);
-        event.put("error", error);
-        event.put("traceback", traceback);
-        send("AgentFailedEvent", event);
+        send(Event.agentFailed(executor, host, agent, incarnation, error, traceback));
     }
 
     @Override
     public void finished(int agent, int incarnation, byte[] returns) {
-        Map<String, Object> event = event(agent, incarnation);
-        event.put("returns", returns);
-        send("AgentFinished", event);
+        send(Event.agentFinished(executor, agent, incarnation, returns));
     }
 
     @Override
     public void progress(int agent, int incarnation, Map<String, Object> progress) {
-        Map<String, Object> event = new LinkedHashMap<>(progress);
-        event.put("agent", agent);
-        event.put("incarnation", incarnation);
-        uplink.send(run, "AgentProgress", event);
+        uplink.send(run, Event.agentProgress(agent, incarnation, progress));
     }
 
     @Override
     public void back(int agent, int incarnation) {
-        send("AgentBack", event(agent, incarnation));
+        send(Event.agentBack(executor, agent, incarnation));
     }
 
     @Override
@@ -105,9 +90,9 @@ final class AgentUplink implements AgentEvents {
         flush();
     }
 
-    private void send(String kind, Map<String, Object> event) {
+    private void send(Event event) {
         flush();
-        uplink.send(run, kind, event);
+        uplink.send(run, event);
     }
 
     private void flush() {
@@ -123,26 +108,7 @@ final class AgentUplink implements AgentEvents {
             gathered.clear();
             sleeping = false;
         }
-        taken.forEach((who, lines) -> {
-            Map<String, Object> event = new LinkedHashMap<>();
-            event.put("agent", who.get(0));
-            event.put("incarnation", who.get(1));
-            event.put("lines", lines.all());
-            uplink.send(run, "Output", event);
-        });
-    }
-
-    private Map<String, Object> event() {
-        Map<String, Object> event = new LinkedHashMap<>();
-        event.put("executor", executor);
-        return event;
-    }
-
-    private Map<String, Object> event(int agent, int incarnation) {
-        Map<String, Object> event = event();
-        event.put("agent", agent);
-        event.put("incarnation", incarnation);
-        return event;
+        taken.forEach((who, lines) -> uplink.send(run, Event.output(who.get(0), who.get(1), lines.all())));
     }
 
     private static final class Lines {

@@ -3,7 +3,6 @@ package org.mpca.rdd;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Collection;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
@@ -12,6 +11,7 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.mpca.agent.AgentRegistry;
 import org.mpca.agent.Arrival;
+import org.mpca.wire.Event;
 import org.mpca.wire.Order;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -192,16 +192,11 @@ final class Downloader {
                 continue;
             }
             // Sent again when an order names the broadcast again: the driver may have missed the first one.
-            Map<String, Object> event = new LinkedHashMap<>();
-            event.put("broadcast", download.broadcast);
-            event.put("executor", executor);
-            event.put("agent", agent.agent);
-            event.put("incarnation", agent.incarnation);
-            event.put("start", download.start);
-            event.put("end", end);
-            event.put("bytes_in", download.takeBytesIn());
-            event.put("from_driver", download.takeBytesFromDriver());
-            uplink.send(download.run, "Acknowledged", event);
+            long bytesIn = download.takeBytesIn();
+            long fromDriver = download.takeBytesFromDriver();
+            uplink.send(
+                    download.run,
+                    Event.acknowledged(download.broadcast, executor, agent, download.start, end, bytesIn, fromDriver));
         }
     }
 

@@ -1,6 +1,5 @@
 package org.mpca.rdd;
 
-import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
@@ -10,6 +9,7 @@ import java.util.concurrent.TimeoutException;
 import org.mpca.agent.AgentEvents;
 import org.mpca.agent.AgentRegistry;
 import org.mpca.agent.FileReads;
+import org.mpca.wire.Event;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -70,10 +70,7 @@ public final class ExecutorSide {
 
     /** Tells the driver that an executor damages what it sends, where no order fails by it. */
     void tellDamage(String run, String executor, String what) {
-        Map<String, Object> event = new LinkedHashMap<>();
-        event.put("executor", executor);
-        event.put("reason", what);
-        uplink.send(run, "ExecutorDamages", event);
+        uplink.send(run, Event.executorDamages(executor, what));
     }
 
     Peer self() {

@@ -5,7 +5,6 @@ import java.nio.channels.FileChannel;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -23,6 +22,7 @@ import org.mpca.agent.AgentRegistry;
 import org.mpca.agent.AgentStatus;
 import org.mpca.agent.LaunchSpec;
 import org.mpca.agent.TimeOuts;
+import org.mpca.wire.Event;
 import org.mpca.wire.Msgpack;
 import org.mpca.wire.Order;
 import org.mpca.wire.ProtocolException;
@@ -132,11 +132,7 @@ public final class RunDriver {
     }
 
     private void holdEnded(int agent, int incarnation, String reason) {
-        Map<String, Object> event = new LinkedHashMap<>();
-        event.put("agent", agent);
-        event.put("incarnation", incarnation);
-        event.put("reason", reason);
-        events.send(run, "HoldEnded", event);
+        events.send(run, Event.holdEnded(agent, incarnation, reason));
     }
 
     /**
@@ -159,11 +155,7 @@ public final class RunDriver {
         onAll(token, description, true, Collections.singletonList(peer), (side) -> {
                     List<Object> living = new ArrayList<>();
                     for (AgentStatus one : AgentRegistry.get().living(runName)) {
-                        Map<String, Object> row = new LinkedHashMap<>();
-                        row.put("agent", one.agent);
-                        row.put("incarnation", one.incarnation);
-                        row.put("pid", one.pid);
-                        living.add(row);
+                        living.add(Event.living(one.agent, one.incarnation, one.pid));
                     }
                     return living;
                 })
@@ -178,10 +170,7 @@ public final class RunDriver {
                     }
                     asked.remove(peer.executor);
                     if (failure == null) {
-                        Map<String, Object> event = new LinkedHashMap<>();
-                        event.put("executor", peer.executor);
-                        event.put("agents", living);
-                        events.send(run, "AgentsFound", event);
+                        events.send(run, Event.agentsFound(peer.executor, living));
                     }
                 });
     }
@@ -297,20 +286,16 @@ public final class RunDriver {
             orderFailed(order.order, e, Collections.emptyList());
             return;
         }
-        Map<String, Object> event = new LinkedHashMap<>();
-        event.put("order", order.order);
-        event.put("answers", answers);
-        event.put("start", start);
-        event.put("end", end);
-        event.put("driver_in", order.reduce == null ? 0 : reducer.bytesIn(order.order, pushed));
+        long driverIn = order.reduce == null ? 0 : reducer.bytesIn(order.order, pushed);
+        Event event = Event.orderDone(order.order, answers, start, end, driverIn);
         if (order.reduce == null) {
-            events.send(run, "OrderDone", event);
+            events.send(run, event);
             return;
         }
         VERIFIERS.execute(() -> {
             try {
                 reducer.verify(job);
-                events.send(run, "OrderDone", event);
+                events.send(run, event);
             } catch (ExecutorFault | IOException | RuntimeException e) {
                 orderFailed(order.order, e, order.executors);
             } catch (InterruptedException e) {
@@ -321,13 +306,11 @@ public final class RunDriver {
 
     private void orderFailed(int order, Throwable cause, List<String> unfinished) {
         reducer.discard(order);
-        Map<String, Object> event = new LinkedHashMap<>();
-        event.put("order", order);
-        event.put("executor", cause instanceof ExecutorFault ? ((ExecutorFault) cause).executor : null);
-        event.put("reason", cause instanceof ExecutorFault ? cause.getMessage() : cause.toString());
-        event.put("unfinished", unfinished);
-        event.put("damages", cause instanceof ExecutorFault && ((ExecutorFault) cause).damages);
-        events.send(run, "OrderFailed", event);
+        ExecutorFault fault = cause instanceof ExecutorFault ? (ExecutorFault) cause : null;
+        String executor = fault == null ? null : fault.executor;
+        String reason = fault == null ? cause.toString() : fault.getMessage();
+        boolean damages = fault != null && fault.damages;
+        events.send(run, Event.orderFailed(order, executor, reason, unfinished, damages));
     }
 
     // ---- bulk

@@ -7,24 +7,23 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+import org.mpca.wire.Event;
 
 class AgentUplinkTest {
-    private final LinkedBlockingQueue<Object[]> sent = new LinkedBlockingQueue<>();
-    private final AgentUplink uplink =
-            new AgentUplink("run", "7", "host", (run, kind, fields) -> sent.add(new Object[] {kind, fields}));
+    private final LinkedBlockingQueue<Event> sent = new LinkedBlockingQueue<>();
+    private final AgentUplink uplink = new AgentUplink("run", "7", "host", (run, event) -> sent.add(event));
 
     @Test
     void shouldSendLinesTogetherAfterAMoment() throws Exception {
         uplink.output(3, 1, Collections.singletonList("one"));
         uplink.output(3, 1, Arrays.asList("two", "three"));
-        Object[] event = sent.poll(10, TimeUnit.SECONDS);
-        assertEquals("Output", event[0]);
-        assertEquals(Arrays.asList("one", "two", "three"), fields(event).get("lines"));
+        Event event = sent.poll(10, TimeUnit.SECONDS);
+        assertEquals("Output", event.kind);
+        assertEquals(Arrays.asList("one", "two", "three"), event.get("lines"));
         assertTrue(sent.isEmpty());
     }
 
@@ -32,11 +31,11 @@ class AgentUplinkTest {
     void shouldSendWhatWasPrintedBeforeADeathBeforeIt() {
         uplink.output(3, 1, Collections.singletonList("last words"));
         uplink.died(3, 1, 42, 137, "last words");
-        assertEquals("Output", sent.poll()[0]);
-        Object[] died = sent.poll();
-        assertEquals("AgentDied", died[0]);
-        assertEquals("7", fields(died).get("executor"));
-        assertEquals(137, fields(died).get("exit_code"));
+        assertEquals("Output", sent.poll().kind);
+        Event died = sent.poll();
+        assertEquals("AgentDied", died.kind);
+        assertEquals("7", died.get("executor"));
+        assertEquals(137, died.get("exit_code"));
     }
 
     @Test
@@ -44,12 +43,12 @@ class AgentUplinkTest {
         List<String> kinds = Collections.synchronizedList(new ArrayList<>());
         CountDownLatch taken = new CountDownLatch(1);
         CountDownLatch go = new CountDownLatch(1);
-        AgentUplink slow = new AgentUplink("run", "7", "host", (run, kind, fields) -> {
-            if (kind.equals("Output")) {
+        AgentUplink slow = new AgentUplink("run", "7", "host", (run, event) -> {
+            if (event.kind.equals("Output")) {
                 taken.countDown();
                 await(go);
             }
-            kinds.add(kind);
+            kinds.add(event.kind);
         });
         slow.output(3, 1, Collections.singletonList("last words"));
         await(taken); // by the thread that had gathered them
@@ -77,9 +76,9 @@ class AgentUplinkTest {
         uplink.output(1, 1, Collections.singletonList("of one"));
         uplink.output(2, 1, Collections.singletonList("of two"));
         uplink.back(1, 1);
-        assertEquals(Collections.singletonList("of one"), fields(sent.poll()).get("lines"));
-        assertEquals(Collections.singletonList("of two"), fields(sent.poll()).get("lines"));
-        assertEquals("AgentBack", sent.poll()[0]);
+        assertEquals(Collections.singletonList("of one"), sent.poll().get("lines"));
+        assertEquals(Collections.singletonList("of two"), sent.poll().get("lines"));
+        assertEquals("AgentBack", sent.poll().kind);
     }
 
     @Test
@@ -87,12 +86,8 @@ class AgentUplinkTest {
         List<String> many = new ArrayList<>(Collections.nCopies(1002, "x"));
         uplink.output(1, 1, many);
         uplink.back(1, 1);
-        List<?> lines = (List<?>) fields(sent.poll()).get("lines");
+        List<?> lines = (List<?>) sent.poll().get("lines");
         assertEquals(1001, lines.size());
         assertEquals("... 2 more lines, too many to show", lines.get(1000));
-    }
-
-    private static Map<?, ?> fields(Object[] event) {
-        return (Map<?, ?>) event[1];
     }
 }
