@@ -96,7 +96,7 @@ def _sync(at: Setting, choice: Choice, on: Coordinated) -> Cost:
 
     ::
 
-        period = tau C + E(M) + copies, of which all but tau C are waited for
+        period = max(tau C, fixed) + E(M) + copies, of which all but tau C are waited for
         tau    = 5 E(M) / C, rounded, unless it is chosen
         staleness 0; agents drift for tau updates
 
@@ -110,7 +110,7 @@ def _dl4j_averaging(at: Setting, choice: Choice, on: Coordinated) -> Cost:
 
     ::
 
-        period = tau C + E((1 + u) M) + (1 + u) copies, u = vectors of the updater: 2 of Adam
+        period = max(tau C, fixed) + E((1 + u) M) + (1 + u) copies, u = vectors of the updater: 2 of Adam
         tau    = 5 E((1 + u) M) / C, rounded, unless it is chosen
         staleness 0
 
@@ -123,8 +123,9 @@ def _dl4j_averaging(at: Setting, choice: Choice, on: Coordinated) -> Cost:
 def _stop_and_go(at: Setting, choice: Choice, on: Coordinated, size: float, copies: int) -> Cost:
     exchange = on.exchange_s(at, size)
     tau = choice.tau if choice.tau is not None else max(1, round(_SHARE * exchange / at.step_s))
-    waits = exchange + copies * on.copies_s(at)
-    return Cost(tau, tau * at.step_s + waits, waits, exchange, 0, on.traffic(at, size))
+    computing = tau * at.step_s
+    period = max(computing, on.ask_s(at)) + exchange + copies * on.copies_s(at)  # the job that asks runs while agents compute
+    return Cost(tau, period, period - computing, exchange, 0, on.traffic(at, size))
 
 
 def _sync_ps(at: Setting, choice: Choice, on: Coordinated) -> Cost:
@@ -132,7 +133,7 @@ def _sync_ps(at: Setting, choice: Choice, on: Coordinated) -> Cost:
 
     ::
 
-        period = C + E(M) + copies
+        period = max(C, fixed) + E(M) + copies
         staleness 0
 
     Source: FireCaffe; SparkNet, 3.1.1, with batches that are not divided by K.

@@ -116,8 +116,8 @@ class Coordinated(ABC):
     def traffic(self, at: Setting, size: float) -> Traffic:
         """Bytes of one reduction and one broadcast."""
 
-    def fixed_s(self, at: Setting, phases: int) -> float:
-        """Of one cycle, whatever it moves."""
+    def fixed_s(self, at: Setting) -> float:
+        """Of one job, whatever it moves."""
         return at.job_s
 
     def prepare_s(self, at: Setting, size: float) -> float:
@@ -132,27 +132,33 @@ class Coordinated(ABC):
         """Until the last of K agents that train has ended its present update, of C seconds: K / (K + 1) C on average."""
         return at.agents * at.step_s / (at.agents + 1)
 
+    def ask_s(self, at: Setting) -> float:
+        """With one phase, a job of its own asks agents for a shard, before the exchange."""
+        return self.fixed_s(at)
+
     def exchange_s(self, at: Setting, size: float) -> float:
-        """E: one exchange of agents that wait for it, from order to arrival: fixed + reduce + prepare + broadcast."""
-        return self.fixed_s(at, 1) + self.reduce_s(at, size) + self.prepare_s(at, size) + self.broadcast_s(at, size)
+        """E: one exchange of agents that wait for it. It is two jobs: 2 fixed + reduce + prepare + broadcast."""
+        return 2 * self.fixed_s(at) + self.reduce_s(at, size) + self.prepare_s(at, size) + self.broadcast_s(at, size)
 
     def cycle_s(self, at: Setting, size: float, phases: int) -> float:
         """One cycle of shards of `size` bytes, in which the stages of that many phases run at once.
 
         ::
 
-            1 phase   freeze + fixed + reduce + prepare + broadcast
+            E         2 fixed + reduce + prepare + broadcast, for agents that wait
+            1 phase   fixed + freeze + E
             2 phases  fixed + max(together, reduce + freeze) + prepare
             3 phases  fixed + max(together, reduce + freeze, prepare)
             freeze    K/(K+1) C: the last agent ends its present update; the next shard is frozen when this one is reduced
 
-        Source: MPCA SGD, 4.2 and figures 6 to 8. Every stage of a cycle ends before the next one begins.
+        Source: MPCA SGD, 4.2 and figures 6 to 8; the jobs are those of `driver/cycle.py`, where every stage of a cycle ends
+        before the next one begins.
         """
         if phases == 1:
-            return self.freeze_s(at) + self.exchange_s(at, size)
-        fixed, prepare = self.fixed_s(at, phases), self.prepare_s(at, size)
+            return self.ask_s(at) + self.freeze_s(at) + self.exchange_s(at, size)
+        prepare = self.prepare_s(at, size)
         moving = max(self.together_s(at, size), self.reduce_s(at, size) + self.freeze_s(at))
-        return fixed + (moving + prepare if phases == 2 else max(moving, prepare))
+        return self.fixed_s(at) + (moving + prepare if phases == 2 else max(moving, prepare))
 
 
 @dataclass(frozen=True)
@@ -242,7 +248,7 @@ class Paper(Coordinated):
 
         exchange   0.54 s + 12.3 M/r at K = 8
         reduce     2.46 D m/r        broadcast  2.46 m/r        together  max of both
-        fixed      0.54 s for a blocking exchange, which is two jobs; 0.27 s for a cycle of two or three phases, which is one
+        fixed      0.27 s: a blocking exchange is two jobs, and a cycle of two or three phases one
         freeze, prepare and copies  0: in what was measured
 
     Source: MPCA SGD, Table 1: the least squares line through its four models is 0.54 s + 12.3 b. The split of 12.3 into D = 4
@@ -264,8 +270,11 @@ class Paper(Coordinated):
     def together_s(self, at: Setting, size: float) -> float:
         return max(self.reduce_s(at, size), self.broadcast_s(at, size))
 
-    def fixed_s(self, at: Setting, phases: int) -> float:
-        return self.exchange_fixed_s if phases == 1 else self.exchange_fixed_s / 2
+    def fixed_s(self, at: Setting) -> float:
+        return self.exchange_fixed_s / 2
+
+    def ask_s(self, at: Setting) -> float:
+        return 0.0
 
     def freeze_s(self, at: Setting) -> float:
         return 0.0

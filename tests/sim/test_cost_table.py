@@ -12,8 +12,8 @@ from mpca.sim.cost_table import ROWS, Choice, Cost, Row, cost, formulas, shards_
 from mpca.sim.transports import COORDINATED, Paper, Relay, Setting, Traffic, Tree
 from tests.sim.test_transports import HAND, WIRE
 
-#: A blocking exchange of HAND on WIRE: 3 s of the job, 1 s of latencies, 960 s each way, 10 s to prepare. Copies take 10 s.
-EXCHANGE = 3 + 1 + 1920 + 10
+#: A blocking exchange of HAND on WIRE: two jobs of 3 s, 1 s of latencies, 960 s each way, 10 s to prepare. Copies take 10 s.
+EXCHANGE = 6 + 1 + 1920 + 10
 #: Nothing costs anything but computing.
 FREE = Setting(
     agents=8, model_bytes=1e9, step_s=0.5, rate=inf, latency_s=0, message_s=0, job_s=0, engine_rate=inf, prepare_rate=inf,
@@ -38,13 +38,20 @@ def test_single_computes() -> None:
 def test_stopping_methods(method: str) -> None:
     found = by_hand(method, tau=100)
     assert found == Cost(100, 500 + EXCHANGE + 10, EXCHANGE + 10, EXCHANGE, 0, Traffic(1680, 1680, 960, 960))
-    assert found.utilisation == F(500, 500 + 1944)
-    assert by_hand(method).tau == 1934  # five exchanges, in updates of 5 s
+    assert found.utilisation == F(500, 500 + 1947)
+    assert by_hand(method).tau == 1937  # five exchanges, in updates of 5 s
+
+
+def test_a_round_is_never_shorter_than_the_job_that_asks_for_it() -> None:
+    quick = replace(HAND, step_s=F(1))
+    assert cost(row("sync"), quick, Choice(tau=2), WIRE).period_s == 3 + EXCHANGE + 10
+    assert cost(row("sync-ps"), quick, Choice(), WIRE).waits_s == 2 + EXCHANGE + 10
+    assert cost(row("sync"), quick, Choice(tau=1), Paper()).waits_s == pytest.approx(0.54 + 2.46 * 4 * 960)
 
 
 def test_dl4j_averages_the_updaters_state_too() -> None:
     found = by_hand("dl4j-averaging", tau=100, updater_state=2)
-    exchange = 3 + 1 + 3 * 1920 + 30
+    exchange = 6 + 1 + 3 * 1920 + 30
     assert (found.exchange_s, found.waits_s, found.period_s) == (exchange, exchange + 30, 500 + exchange + 30)
     assert found.traffic == Traffic(5040, 5040, 2880, 2880)
     assert by_hand("dl4j-averaging", tau=100, updater_state=0) == by_hand("sync", tau=100)
@@ -102,7 +109,7 @@ def test_gossip_goes_on() -> None:
 
 @pytest.mark.parametrize("method", ["overlap-local-sgd", "diloco-eager"])
 def test_overlapped_rounds(method: str) -> None:
-    assert by_hand(method) == Cost(387, 387 * 5 + 10, 10, EXCHANGE, 387, Traffic(1680, 1680, 960, 960))  # 386.8 updates
+    assert by_hand(method) == Cost(388, 388 * 5 + 10, 10, EXCHANGE, 388, Traffic(1680, 1680, 960, 960))  # 387.4 updates
     assert by_hand(method, tau=100).period_s == EXCHANGE + 10
     assert by_hand(method, tau=1000).period_s == 5010
 
@@ -115,7 +122,7 @@ def test_mpca_never_stops() -> None:
     assert finer.period_s == 12 * (3 + 1 + 140)
     assert finer.staleness == F(3 * 144, 5)
     one = by_hand("mpca", shards=1)
-    assert one.period_s == 4 + EXCHANGE
+    assert one.period_s == 3 + 4 + EXCHANGE
     assert one.staleness == one.period_s / 5
     assert by_hand("mpca", shards=2, phases=2).exchange_s == 3 + 1 + 840 + 5
 
@@ -186,7 +193,7 @@ def test_the_table_has_every_method_and_transport_with_formula_and_source() -> N
 def test_a_formula_is_printed_with_its_rows() -> None:
     (first,) = (one.lines() for one in formulas(Paper()) if "diloco" in one.rows)
     assert first[0] == "sync, sync-easgd, diloco (the paper's)"
-    assert first[1] == "    period = tau C + E(M) + copies, of which all but tau C are waited for"
+    assert first[1] == "    period = max(tau C, fixed) + E(M) + copies, of which all but tau C are waited for"
     assert first[-1].startswith("    Source: SparkNet")
     assert all(len(line) <= 128 for one in formulas() for line in one.lines() if "Source" not in line)
 

@@ -30,8 +30,8 @@ WIRE = Relay(F(1), F(1))
 def test_relay_takes_a_model_time_each_way() -> None:
     assert WIRE.reduce_s(HAND, HAND.model_bytes) == F(1, 2) + 960
     assert WIRE.broadcast_s(HAND, HAND.model_bytes) == F(1, 2) + 960
-    # 3 s of the job, twice 2 latencies, 10 s to prepare
-    assert WIRE.exchange_s(HAND, HAND.model_bytes) == 3 + 1 + 2 * 960 + 10
+    # two jobs of 3 s, twice 2 latencies, 10 s to prepare
+    assert WIRE.exchange_s(HAND, HAND.model_bytes) == 6 + 1 + 2 * 960 + 10
 
 
 def test_relay_moves_both_shards_through_the_agents_ports() -> None:
@@ -44,9 +44,8 @@ def test_three_phases_hide_the_preparation_and_two_do_not() -> None:
     three = F(10, 3)  # seconds to prepare a shard of 320
     assert WIRE.cycle_s(HAND, F(320), 3) == 3 + 1 + 560
     assert WIRE.cycle_s(HAND, F(320), 2) == 3 + 1 + 560 + three
-    assert (
-        WIRE.cycle_s(HAND, F(320), 1) == 4 + 3 + 1 + 640 + three
-    )  # 4 of 5 s until the last of four agents has ended its update
+    # a third job asks for the shard, and the last of four agents ends its update of 5 s after 4 s
+    assert WIRE.cycle_s(HAND, F(320), 1) == 3 + 4 + 6 + 1 + 640 + three
     slow = replace(HAND, prepare_rate=F(1, 2))
     assert WIRE.cycle_s(slow, F(320), 3) == 3 + 640
 
