@@ -31,7 +31,9 @@ def redaction(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise ValueError(f"cannot be read: {error}; what it should hide would be shown") from None
+        raise ValueError(
+            f"is not a regular expression that Python reads: {error}; the secrets that it hides would be shown"
+        ) from None
 
 
 def secrets_of(conf: Mapping[str, str], rule: str = "") -> set[str]:

@@ -123,8 +123,9 @@ def _join(context: AgentContext) -> ModelWatch:
         slots=segment.slots,
     )
     watch = ModelWatch(model, context.optimizers, layout)
-    with refused_when_full(layout.device, TorchTrainer.device_bytes(layout, plan, context.method.arrival)):
-        trainer = TorchTrainer(layout, plan, context.method.arrival, context.optimizers)
+    how = context.method.agent_side.how
+    with refused_when_full(layout.device, TorchTrainer.device_bytes(layout, plan, how)):
+        trainer = TorchTrainer(layout, plan, how, context.optimizers)
     segment.lay_initial(trainer.snapshot)
     context.loop.join(trainer, segment, hello)
     # Until here all agents drew equal random numbers, to make the same x_0; from here on each draws its own.
@@ -211,7 +212,7 @@ def _shard(
     from mpca.data.epochs import Epochs
     from mpca.data.share import Share
 
-    epochs = Epochs(rank(), world_size(), count, None if reads is None else reads.membership)
+    epochs = Epochs(rank(), world_size(), count, None if reads is None else reads.readers)
     torch_data = sys.modules.get("torch.utils.data")  # a program with an IterableDataset has imported this already
     if torch_data is not None and isinstance(dataset, torch_data.IterableDataset):
         from mpca.data.share_iterable import IterableShare
@@ -274,7 +275,9 @@ def dataset(split: str = "train", batch_size: int | None = None) -> Share | Iter
         )
     found = load(section["name"], split, seed, **own_options(section))
     batch_size = batch_size or section.get("batch_size", 32)
-    reads = context.loop.reading if context is not None and split == "train" else None  # only "train" follows the membership
+    reads = (
+        context.loop.reading if context is not None and split == "train" else None
+    )  # only "train" follows changes of readers
     if not hasattr(found, "stream"):
         return _shard(found, batch_size, None, reads, {})
     start = None if context is None else context.start
@@ -286,7 +289,7 @@ def dataset(split: str = "train", batch_size: int | None = None) -> Share | Iter
         stopping=stopping,
         count=samples,
         max_bad_fraction=section.get("max_bad_fraction", 0.0),
-        membership=None if reads is None else reads.membership,
+        readers=None if reads is None else reads.readers,
         **({} if context is None else {"tell_bad": context.loop.reading.bad.add}),
     )
     if reads is not None:

@@ -48,7 +48,7 @@ class AgentContext:
         """Make machine and loop of the agent that `start` describes."""
         method = from_dict(start.method)
         metrics: dict[str, Any] = {}
-        machine = AgentMachine(start.agent, start.incarnation, start.shards, method)
+        machine = AgentMachine(start.agent, start.incarnation, start.shards, method.agent_side)
         loop = AgentLoop(link, machine, SystemClock(), lambda: {name: float(value) for name, value in metrics.items()})
         return cls(start, method, loop, metrics)
 

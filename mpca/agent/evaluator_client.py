@@ -112,10 +112,7 @@ class EvaluatorProcess:
     def close(self) -> None:
         """Kill the process; safe to call twice."""
         if self._process is not None:
-            for stream in (self._process.stdin, self._process.stdout):
-                assert stream is not None
-                with contextlib.suppress(BrokenPipeError):
-                    stream.close()
+            self._close_pipes(self._process)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(EVALUATOR_END_S)
         self._forget()
@@ -160,13 +157,17 @@ class EvaluatorProcess:
         self._deaths.append(Died(reason, cycle if cycle is not None else next(iter(self._open), None)))
         self._forget()
 
+    @staticmethod
+    def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+        for stream in (process.stdin, process.stdout):
+            assert stream is not None
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+
     def _forget(self) -> None:
         if self._process is not None:
             self._end_group()
-            for stream in (self._process.stdin, self._process.stdout):
-                assert stream is not None
-                with contextlib.suppress(BrokenPipeError):
-                    stream.close()
+            self._close_pipes(self._process)
             self._process = None
         for fd in self._open.values():
             os.close(fd)

@@ -1,7 +1,8 @@
 """Events and instructions of the agent's state machine.
 
-The executor's messages (`Begin`, `SnapshotRequest`, `Install`, `Members`, `Stop` of `wire.messages`) are events too; all other
-events are here. They are named tuples, since they are made at every optimiser update, and millions of times by the simulator.
+The executor's messages (`Begin`, `SnapshotRequest`, `Install`, `ReadersChanged`, `Stop` of `wire.messages`) are events too; all
+other events are here. They are named tuples, since they are made at every optimiser update, and millions of times by the
+simulator.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = [
     "Stepped",
     "StopSeen",
     "Take",
-    "TakeMembers",
+    "TakeReaders",
 ]
 
 # ---- events --------------------------------------------------------------------------------------------------------
@@ -94,10 +95,10 @@ class Take(NamedTuple):
     mode: str
 
 
-class TakeMembers(NamedTuple):
-    """Give the data stream the new membership."""
+class TakeReaders(NamedTuple):
+    """Give the data stream the new list of readers."""
 
-    members: dict[str, Any]
+    readers: dict[str, Any]
 
 
 class Release(NamedTuple):

@@ -24,7 +24,7 @@ from mpca.agent.events import (
     SayProgress,
     StopSeen,
     Take,
-    TakeMembers,
+    TakeReaders,
 )
 from mpca.agent.link import Link, LinkClosed
 from mpca.agent.process import end_group
@@ -65,7 +65,7 @@ class AgentLoop:
             Take: self._take,
             Release: self._release,
             ResetOptimizer: self._reset_optimizer,
-            TakeMembers: self._take_members,
+            TakeReaders: self._take_readers,
             SayProgress: lambda _: self._report(),
             SayFinished: self._say_finished,
             SayFailed: self._say_failed,
@@ -75,7 +75,7 @@ class AgentLoop:
     @property
     def stopping(self) -> bool:
         """Whether Stop has come. Looks into the pipe, and leaves all other messages there until the end of the batch."""
-        if self._machine.stage is not STOPPING:
+        if self._machine.state is not STOPPING:
             try:
                 stop = self._link.peek(Stop)
             except LinkClosed:
@@ -83,7 +83,7 @@ class AgentLoop:
                 return True
             if stop is not None:
                 self.tell(stop)
-        if self._machine.stage is not STOPPING:
+        if self._machine.state is not STOPPING:
             return False
         self.tell(StopSeen())
         return True
@@ -93,7 +93,7 @@ class AgentLoop:
         self._trainer, self._segment, self._hello = trainer, segment, hello
         self.tell(Attached(local=bool(hello.local)))
         self.stall.waits()
-        while self._machine.stage is WAITING:
+        while self._machine.state is WAITING:
             self._serve(None)
         self._began = self._clock.now()
         self.stall.alive()
@@ -106,9 +106,9 @@ class AgentLoop:
         if self._clock.now() >= self._next_progress:
             self._report()
             self.stall.alive()
-        if machine.stage is HOLDING:
+        if machine.state is HOLDING:
             self.stall.waits()
-            while machine.stage is HOLDING:
+            while machine.state is HOLDING:
                 self._serve(None)
             self.stall.alive()
         if machine.pulls:
@@ -119,7 +119,7 @@ class AgentLoop:
         """Report that the user's function returned, and serve further requests for the model."""
         self.stall.waits()
         self.tell(Returned(returns))
-        while self._machine.stage is LEAVING:
+        while self._machine.state is LEAVING:
             self._serve(None)
 
     def say(self, message: Files) -> None:
@@ -176,8 +176,8 @@ class AgentLoop:
         assert self._trainer is not None
         self._trainer.reset_optimizer()
 
-    def _take_members(self, one: TakeMembers) -> None:
-        self.reading.told(one.members)
+    def _take_readers(self, one: TakeReaders) -> None:
+        self.reading.told(one.readers)
 
     def _say_finished(self, one: SayFinished) -> None:
         self._report_all()

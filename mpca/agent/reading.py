@@ -1,4 +1,4 @@
-"""The run's data in this agent: the newest membership that it received, and the stream that follows it.
+"""The run's data in this agent: the newest list of readers that it received, and the stream that follows it.
 
 Not for the plan of who reads what (`mpca.data.plan`). For the agent's one thread.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from mpca.agent.bad_names import BadNames
-from mpca.data.plan import Membership
+from mpca.data.plan import Readers
 from mpca.errors import RemoteProtocolError
 
 __all__ = ["Reading", "Stream"]
@@ -21,29 +21,29 @@ class Stream(Protocol):
     def position(self) -> tuple[int, int]: ...
     @property
     def ahead(self) -> int: ...
-    def update_members(self, membership: Membership) -> None: ...
+    def update_readers(self, readers: Readers) -> None: ...
 
 
 class Reading:
-    """Membership, stream and bad records. There is no stream until the train function asks for one."""
+    """The readers, the stream and bad records. There is no stream until the train function asks for one."""
 
     def __init__(self) -> None:
-        self.membership: Membership | None = None  # None: all agents from the beginning
+        self.readers: Readers | None = None  # None: all agents from the beginning
         self.stream: Stream | None = None
         self.bad = BadNames()  # bad records of all streams
 
-    def told(self, members: dict[str, Any]) -> None:
-        """Take a membership that the driver sent.
+    def told(self, readers: dict[str, Any]) -> None:
+        """Take a list of readers that the driver sent.
 
         Raises:
-            RemoteProtocolError: it is no membership.
+            RemoteProtocolError: it is no list of readers.
         """
         try:
-            self.membership = Membership.from_dict(members)
+            self.readers = Readers.from_dict(readers)
         except (KeyError, TypeError, ValueError) as error:
-            raise RemoteProtocolError(f"not a membership: {type(error).__name__}: {error}") from error
+            raise RemoteProtocolError(f"not a list of readers: {type(error).__name__}: {error}") from error
         if self.stream is not None:
-            self.stream.update_members(self.membership)
+            self.stream.update_readers(self.readers)
 
     @property
     def position(self) -> list[int]:

@@ -21,6 +21,7 @@ from mpca.agent.optimizers import Optimizers
 from mpca.agent.tensor_memory import check_overlaps, flat_view, is_dense, memory_order
 from mpca.algorithm import ShardPlan
 from mpca.errors import ConfigError
+from mpca.methods import How
 
 __all__ = ["TorchTrainer"]
 
@@ -37,34 +38,34 @@ class _Cut:
 
 
 class TorchTrainer:
-    """One model, for one agent's loop. `arrival` is the method's: "target", "replace" or "correct"."""
+    """One model, for one agent's loop. `how` says what an arrived joint state does to it."""
 
-    def __init__(self, layout: Layout, plan: ShardPlan, arrival: str, optimizers: Optimizers | None = None) -> None:
+    def __init__(self, layout: Layout, plan: ShardPlan, how: How, optimizers: Optimizers | None = None) -> None:
         self.bounds = layout.bounds(plan)
         self.parameters = layout.parameters
         self._layout = layout
         self._plan = plan
-        self._arrival = arrival
+        self._how = how
         self._optimizers = optimizers or Optimizers()
         self._entries = layout.entries
         self._weights = [entry.tensor for entry in self._entries if entry.kind == "parameter"]
         self._cuts = [self._cut(shard) for shard in range(plan.shards)]
         self._carrier = carrier_for(layout.device, max(plan.sizes))
-        #: x* for the pull; for the correction y, the state that the next arrived shard answers; nothing for "replace".
-        kept = torch.zeros(_kept_elements(layout, arrival), device=layout.device)
+        #: x* for the pull; for the correction y, the state that the next arrived shard answers.
+        kept = torch.zeros(_kept_elements(layout, how), device=layout.device)
         self._kept = [kept[min(a, kept.numel()) : min(b, kept.numel())] for a, b in pairwise(plan.bounds)]
         self._pointers: tuple[int, ...] = ()
         self._views: list[list[Tensor]] = []  # by shard, of its parameters
         self._targets: list[list[Tensor]] = []  # by shard, views of `_kept` of the same lengths
         self._refresh()
-        if arrival == "correct":  # before the first snapshot, y is the state that the agent started from
+        if how is How.CORRECT:  # before the first snapshot, y is the state that the agent started from
             for shard in range(plan.shards):
                 torch._foreach_copy_(self._targets[shard], self._views[shard])
 
     @staticmethod
-    def device_bytes(layout: Layout, plan: ShardPlan, arrival: str) -> int:
+    def device_bytes(layout: Layout, plan: ShardPlan, how: How) -> int:
         """Bytes on a GPU beside the model: the targets, and a shard in each direction."""
-        return 4 * (_kept_elements(layout, arrival) + 2 * max(plan.sizes))
+        return 4 * (_kept_elements(layout, how) + 2 * max(plan.sizes))
 
     @torch.no_grad()
     def pull(self, pulls: tuple[tuple[int, float], ...]) -> None:
@@ -86,7 +87,7 @@ class TorchTrainer:
         wire = self._carrier.outgoing(out)
         torch._foreach_copy_(_split_like(wire, pieces), pieces)
         self._carrier.deliver(out)
-        if self._arrival == "correct":
+        if self._how is How.CORRECT:
             torch._foreach_copy_(self._targets[shard], self._views[shard])
 
     @torch.no_grad()
@@ -100,16 +101,16 @@ class TorchTrainer:
             return
         kept = self._kept[shard]
         wire = self._carrier.incoming(data)
-        if mode == "replace" or self._arrival == "replace":
-            torch._foreach_copy_(pieces, _split_like(wire, pieces))
-            kept.copy_(wire[: kept.numel()])
-        elif self._arrival == "target":
-            kept.copy_(wire[: kept.numel()])
-        else:  # x += x* - y; y is now x*, until the next snapshot
-            target = wire[: kept.numel()]
-            torch.sub(target, kept, out=kept)
-            torch._foreach_add_(self._views[shard], self._targets[shard])
-            kept.copy_(target)
+        state = wire[: kept.numel()]
+        match How.REPLACE if mode == "replace" else self._how:
+            case How.PULL:
+                pass
+            case How.REPLACE:
+                torch._foreach_copy_(pieces, _split_like(wire, pieces))
+            case How.CORRECT:  # x += x* - y; y is now x*, until the next snapshot
+                torch.sub(state, kept, out=kept)
+                torch._foreach_add_(self._views[shard], self._targets[shard])
+        kept.copy_(state)
         self._carrier.taken()
 
     def reset_optimizer(self) -> None:
@@ -167,8 +168,8 @@ class TorchTrainer:
         return self._views[shard] + buffers
 
 
-def _kept_elements(layout: Layout, arrival: str) -> int:
-    return layout.parameters if arrival != "replace" else 0
+def _kept_elements(layout: Layout, how: How) -> int:
+    return 0 if how is How.REPLACE else layout.parameters
 
 
 def _split_like(flat: Tensor, pieces: list[Tensor]) -> list[Tensor]:

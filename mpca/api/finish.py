@@ -21,7 +21,7 @@ log = logging.getLogger("mpca.run")
 
 _EXIT_CODES = {"reached": 0, "max_time": 0, "max_cycles": 0, "failed": 1}
 _SIGNALLED = 128
-#: Errors of the user's own: in the configuration, the code, the data, the named backup. Another attempt may avoid all others.
+#: Errors in the user's configuration, code, data or backup: every attempt meets them. Another attempt may avoid all others.
 _FINAL = (AgentFailed, BackupError, BadRecords, ConfigError, EnvironmentRefused)
 
 
@@ -40,7 +40,7 @@ def exit_code(end: End, signal_number: int | None) -> int:
 
 
 def take_reached(runner: Runner) -> float | None:
-    """The result of a run that reached its target is the model that reached it, and not what a few more cycles made of it."""
+    """Make the model that reached the target the result of the run; cycles after it do not count."""
     assert runner.joint is not None
     assert runner.reached is not None
     runner.joint.states, runner.joint.layout = runner.reached

@@ -79,7 +79,7 @@ def launch(
 
 
 class _Launch:
-    """One run, from its folder to its summary. `stack` closes what it opens, the last first."""
+    """One run, from its folder to its summary. `stack` closes everything that the run opens, in reverse order."""
 
     def __init__(self, job: Job, listeners: Listeners, stack: ExitStack) -> None:
         self._job, self._listeners, self._stack = job, listeners, stack
@@ -114,15 +114,25 @@ class _Launch:
             session = self._open_session()
         self._stage("session")
         self._signals.again()
-        run_name = f"{self._location.root.name}-{term}"
+        runner, backups = self._put_together(session, term, resumed, backup_store)
+        self._signals.looked_at = True
+        end = self._train(runner, session)
+        assert self._files is not None
+        return self._finish(runner, end, backups, self._files, resumed)
+
+    def _put_together(
+        self, session: SparkSession, term: int, resumed: Resumed | None, store: Store
+    ) -> tuple[Runner, BackupWriter]:
+        """The parts of the run, and the writer of its backups into `store`."""
+        job, run_name = self._job, f"{self._location.root.name}-{term}"
         cluster = self._open_cluster(session, run_name, term)
         evaluator = None
         if job.evaluate is not None:
             evaluator = JointEvaluator(job.evaluate.function)
             self._stack.callback(evaluator.close)
-        backups = self._open_backups(backup_store, term)
+        backups = self._open_backups(store, term)
         machine = CycleMachine(
-            run_shape(job, run_name, term, resumed, session),
+            run_shape(job, self._goals, run_name, term, resumed, session),
             AgentTable(job.agents, job.config.cluster.agents_per_executor),
             self._clock.now(),
         )
@@ -133,7 +143,6 @@ class _Launch:
             cluster,
             job.config.method,
             agent_spec(job, run_name, on_yarn=self._application is not None and self._application.yarn),
-            self._goals,
             files.records,
             self._clock,
             evaluator=evaluator,  # type: ignore[arg-type]  # its evaluations are frozen, the port's fields can be set
@@ -147,12 +156,10 @@ class _Launch:
             earlier_t=resumed.t if resumed else 0.0,
             bad=files.bad,
         )
-        self._signals.looked_at = True
-        end = self._train(runner, session)
-        return self._finish(runner, end, backups, files, resumed)
+        return runner, backups
 
     def broken_off(self, error: BaseException) -> None:
-        """The run ended before its loop did. If it never began, its folder says nothing of it."""
+        """Note that the run ended before its loop did. A run that never began leaves no trace in the folder."""
         if self._files is not None:
             self._files.broken_off(error, self._clock.now() - self._began, self._seconds)
 
@@ -197,7 +204,7 @@ class _Launch:
         machine = runner.machine
         try:
             self._loop(runner, session)
-        except MpcaError as error:  # of the user's evaluation, a backup of another model, the cluster
+        except MpcaError as error:  # such as one of the user's evaluation, of a backup of another model, or of the cluster
             error = _cause(error, session)
             end = End("failed", str(error), is_final(error))
             try:

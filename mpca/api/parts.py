@@ -17,7 +17,6 @@ from mpca import __version__
 from mpca.driver.cluster import AgentSpec
 from mpca.driver.objectives import DumpModel, Goals
 from mpca.driver.run_shape import RunShape
-from mpca.methods import to_dict
 from mpca.records import RunRecord
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def open_session(
     return stack.enter_context(own)
 
 
-def run_shape(job: Job, run_name: str, term: int, resumed: Resumed | None, session: SparkSession) -> RunShape:
+def run_shape(job: Job, goals: Goals, run_name: str, term: int, resumed: Resumed | None, session: SparkSession) -> RunShape:
     """The shape that the driver's machine is made for."""
     from mpca.spark.hdfs.locality import shard_hosts
 
@@ -83,7 +82,7 @@ def run_shape(job: Job, run_name: str, term: int, resumed: Resumed | None, sessi
         start_timeout_s=config.cluster.start_timeout,
         finish_s=config.cluster.finish_timeout,
         norm_limit=config.cluster.norm_limit,
-        max_cycles=config.objectives.max_cycles or None,
+        goals=goals,
         first_cycle=resumed.cycle if resumed else 0,
         resumed=resumed is not None,
         data=resumed.state.data if resumed else {},
@@ -100,12 +99,12 @@ def agent_spec(job: Job, run_name: str, on_yarn: bool) -> AgentSpec:
         "seed": config.run.seed,
         "shards": method.shards,
         "layer_aligned": method.layer_aligned,
-        "method": to_dict(method),
+        "method": method.for_agents(),
         "task": "train",
         "payload": job.payload,
         "device": config.cluster.device,
         "threads": config.cluster.threads,
-        "conf": config.to_dict(),
+        "conf": {"data": config.to_dict()["data"]},
     }
     threads = str(config.cluster.threads)
     environment = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}

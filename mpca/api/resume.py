@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mpca.driver.joint import JointModel
-from mpca.driver.readers import Readers
+from mpca.driver.reader_tracker import ReaderTracker
 from mpca.errors import BackupError
 from mpca.storage import Backups, BackupState, Location, Store
 
@@ -82,7 +82,7 @@ def other_model(path: str, theirs: Sequence[Sequence[Any]], mine: Sequence[Seque
                 f"the backup is of another model: path={path}, it has {other[0]} {list(other[1])} where this model has "
                 f"{one[0]} {list(one[1])}"
             )
-    return BackupError(f"the backup is of another model: path={path}, tensors={len(theirs)}, here={len(mine)}")
+    return BackupError(f"the backup is of another model: path={path}, it has {len(theirs)} tensors and this model {len(mine)}")
 
 
 def find_backup(
@@ -122,4 +122,4 @@ def check_position(state: BackupState) -> None:
     Raises:
         BackupError: it cannot.
     """
-    Readers(1, state.data)
+    ReaderTracker(1, state.data)

@@ -107,7 +107,7 @@ def close_folder(
     """Write the model, the last records, ``summary.json`` and ``report.html``.
 
     Returns:
-        For each file that cannot be written its name and what is wrong.
+        A line for each file that cannot be written: its name, and why.
     """
     from mpca.report import write_report
 
@@ -138,7 +138,7 @@ def close_folder(
 
 
 def keep(folder: RunFolder, records: Backlog, bad: BadFile, summary: Summary, model: bytes | None) -> str:
-    """Put what the run folder did not take, and what can still be read of it, into a temporary folder.
+    """Save in a temporary folder what the run folder did not take, and the files that can still be read from it.
 
     Returns:
         Where it lies, or why it could not be kept.

@@ -66,7 +66,7 @@ def _called(train: TrainFunction | str | Path, args: tuple[Any, ...], kwargs: di
         raise ConfigError(f"no such script: {path}")
     if kwargs:
         raise ConfigError(
-            f"a script takes words, not keywords: {', '.join(kwargs)}; pass them as run(script, '--key', 'value')"
+            f"a script has no keyword arguments: {', '.join(kwargs)}; pass them as texts, run(script, '--key', 'value')"
         )
     return run_script, (str(path), path.read_text(encoding="utf-8"), [str(one) for one in args]), {}
 
@@ -76,7 +76,7 @@ def _name(function: TrainFunction) -> str:
 
 
 def _culprit(function: TrainFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Which of the values that travel with the function cannot be pickled by itself; empty: each of them can."""
+    """Name the first value of the function that cannot be pickled alone; empty: each can."""
     for what, value in _luggage(function, args, kwargs):
         try:
             cloudpickle.dumps(value)

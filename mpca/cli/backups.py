@@ -37,7 +37,7 @@ def backups() -> None:
 @_where
 @json_option
 def _list(where: str, as_json: bool) -> None:
-    """Name the backups, newest first; those that lack a part are left out."""
+    """List the complete backups, newest first."""
     with _opened(where) as (found, only):
         infos = [asdict(one) for one in found.found() if only in (None, one.name)]
     if as_json:
@@ -52,7 +52,7 @@ def _list(where: str, as_json: bool) -> None:
 @_where
 @json_option
 def _verify(where: str, as_json: bool) -> int:
-    """Read every byte and compare; exit code 1 when one is broken or there is none."""
+    """Read every byte and compare checksums. The exit code is 1 if a backup is broken, or if there is none."""
     results: list[dict[str, Any]] = []
     with _opened(where) as (found, only):
         for name in [only] if only else found.names():
@@ -76,7 +76,7 @@ def _verify(where: str, as_json: bool) -> int:
 @_where
 @json_option
 def _show(where: str, as_json: bool) -> None:
-    """What one backup holds; of a folder, the newest valid one."""
+    """Show the content of one backup; for a folder, of its newest valid backup."""
     with _opened(where) as (found, only):
         name = only or found.newest().info.name
         manifest = {"name": name, **found.manifest(name)}
@@ -102,7 +102,7 @@ def _show(where: str, as_json: bool) -> None:
 @_where
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 def _export(where: str, file: Path) -> None:
-    """Write the joint model of a backup to FILE, as safetensors; of a folder, the newest valid one's."""
+    """Write the joint model of a backup to FILE, as safetensors; for a folder, of its newest valid backup."""
     from mpca.storage import model_file
 
     with _opened(where) as (found, only):

@@ -20,10 +20,10 @@ _UNFIT = 1
 
 @click.command()
 @click.option("--master", type=click.Choice(["yarn"]), default="yarn", show_default=True)
-@click.option("--queue", default="default", show_default=True, help="The queue that runs would be submitted to.")
-@click.option("--run-dir", metavar="hdfs://...", help="Where runs would be written; your own folder if not given.")
+@click.option("--queue", default="default", show_default=True, help="The queue for your runs.")
+@click.option("--run-dir", metavar="hdfs://...", help="The folder for your runs; default: your folder on HDFS.")
 def doctor(master: str, queue: str, run_dir: str | None) -> int:
-    """Look at a cluster before a container is asked for. Exit code 1 if something would stop a run."""
+    """Check a cluster without starting a container. The exit code is 1 if something would stop a run."""
     refuse_password("--run-dir", run_dir)
     stops = 0
     for one in _findings(queue, run_dir):

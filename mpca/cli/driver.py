@@ -32,7 +32,7 @@ def driver(conf: Path, script: Path | None, resume: str | None, words: tuple[str
 
     session = submitted_session()
     if session is None:
-        raise EnvironmentRefused("no spark-submit started this process; use mpca submit, or mpca train on this machine")
+        raise EnvironmentRefused("spark-submit must start this command: use `mpca submit`, or `mpca train` on this machine")
     try:
         resolved = resolve(conf, spark_conf=dict(session.sparkContext.getConf().getAll()))
         return show_run(make_job(resolved, script, words, resume, session)).exit_code

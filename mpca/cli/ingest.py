@@ -16,17 +16,17 @@ from mpca.units import format_size
 
 __all__ = ["generate", "ingest"]
 
-_processes = click.option("--processes", type=click.IntRange(1), help="How many side by side; one a core if not given.")
+_processes = click.option("--processes", type=click.IntRange(1), help="Processes to use; default: one for each core.")
 
 
 @click.command()
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("target")
 @click.option("--withheld", default=0, help="Images of each class that go into the validation split (ImageNet: 25).")
-@click.option("--shorter-edge", default=0, help="Encode again with the shorter edge at so many pixels (ImageNet: 256).")
-@click.option("--seed", default=0, show_default=True, help="Of the one shuffle, and of what is withheld.")
-@click.option("--shard-size", default="120MiB", show_default=True, type=SIZE, help="Bytes of a shard, at most.")
-@click.option("--test", type=click.Path(path_type=Path), help="Images that are only evaluated on, in any of these forms.")
+@click.option("--shorter-edge", default=0, help="Encode again, with so many pixels on the shorter edge (ImageNet: 256).")
+@click.option("--seed", default=0, show_default=True, help="Seed of the shuffle, and of the choice of images for validation.")
+@click.option("--shard-size", default="120MiB", show_default=True, type=SIZE, help="Largest size of a shard.")
+@click.option("--test", type=click.Path(path_type=Path), help="Images for evaluation only, in any of these forms.")
 @_processes
 @json_option
 def ingest(

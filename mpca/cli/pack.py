@@ -15,10 +15,10 @@ __all__ = ["pack"]
 
 @click.command()
 @click.argument("output", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--without", multiple=True, metavar="PACKAGE", help="Leave a package out, with what only it needs.")
-@click.option("--with", "also", multiple=True, metavar="PACKAGE", help="A package of your own beside mpca, with what it needs.")
+@click.option("--without", multiple=True, metavar="PACKAGE", help="Leave out this package, and packages that only it needs.")
+@click.option("--with", "also", multiple=True, metavar="PACKAGE", help="Add this package, and the packages that it needs.")
 def pack(output: Path, without: tuple[str, ...], also: tuple[str, ...]) -> None:
-    """Pack interpreter, mpca and what it needs into OUTPUT (.tar.gz), for `mpca submit --archives OUTPUT#environment`."""
+    """Pack Python, mpca and the packages that it needs into OUTPUT (.tar.gz) for mpca submit --archives OUTPUT#environment."""
     from mpca.spark.yarn.packing import estimate, plan, write
 
     if not output.name.endswith((".tar.gz", ".tgz")):

@@ -12,7 +12,7 @@ __all__ = ["report"]
 @click.command()
 @click.argument("run_dir", type=click.Path(path_type=Path))
 def report(run_dir: Path) -> None:
-    """Draw report.html of a run folder from its records, also while it runs or after it was cut off."""
+    """Draw report.html from the records of a run, also while the run goes on or after it was killed."""
     from mpca.report import write_report
 
     click.echo(write_report(run_dir))

@@ -65,7 +65,7 @@ def _imagenet(
     shorter_edge: int = 256,
     test_view: str = "random",
 ) -> Any:
-    """Load a split, or without a split count each one's records. One function does both, so the keys are written once."""
+    """Load a split; without one, count the records of each split. One function does both, so the keys are written once."""
     from mpca.data.imagenet import imagenet, options, samples
 
     chosen = options(workers, read_ahead, cache, crop, shorter_edge, test_view)

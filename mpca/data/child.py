@@ -1,4 +1,4 @@
-"""Child processes that do a piece of work and may die of it.
+"""Child processes that do work at which a process may crash.
 
 A child is a fresh interpreter that holds one end of a socket pair. It ends when the other end closes, so it never outlives
 its parent. This is not `multiprocessing`: a fork is unsafe in a process with threads and torch, a spawn runs the user's

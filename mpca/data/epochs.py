@@ -1,13 +1,13 @@
 """The epochs of a data set that torch's loader reads: which epoch is next, and how many agents share it.
 
-An agent decides once per epoch, by the newest membership that it has received (`plan.py`). The agents that begin an epoch
+An agent decides once per epoch, by the newest list of readers that it has received (`plan.py`). The agents that begin an epoch
 share all of its samples.
 
 * *An agent is lost*: its unread samples of all epochs that any agent had begun are not read. The living agents share the
   next epoch.
 * *An agent joins*: it takes part from the next epoch that no agent has begun.
 * *The run resumes from a backup*: it begins with the epoch that the earlier attempt was in.
-* *An agent begins an epoch before it hears of a change*: it takes its share by the old membership. Some samples of that
+* *An agent begins an epoch before it hears of a change*: it takes its share by the old list. Some samples of that
   epoch are then read twice or not at all.
 
 Not for what a share is: `share.py`, `share_iterable.py`.
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import NamedTuple
 
-from mpca.data.plan import Membership
+from mpca.data.plan import Readers
 
 __all__ = ["EpochPart", "Epochs"]
 
@@ -35,36 +35,36 @@ class EpochPart(NamedTuple):
 class Epochs:
     """Counts epochs. A second call of `parts` continues with the next epoch, so a second iteration reads new epochs."""
 
-    def __init__(self, agent: int, agents: int, epochs: int | None, membership: Membership | None = None) -> None:
+    def __init__(self, agent: int, agents: int, epochs: int | None, readers: Readers | None = None) -> None:
         self.agent, self.agents = agent, agents
         self._epochs = epochs
-        self._members = membership or Membership.of(agents)
-        self._next = self._members.first(agent)
+        self._readers = readers or Readers.of(agents)
+        self._next = self._readers.first(agent)
         #: The caller's epoch, and 0 for `plan.Loss.done`: how far it is inside of the epoch is not reported.
         self.position = (self._next, 0)
         #: Newest epoch of which samples were requested.
         self.ahead = self._next
 
-    def update_members(self, membership: Membership) -> None:
-        """Replace the membership, from the next epoch on."""
-        self._members = membership
+    def update_readers(self, readers: Readers) -> None:
+        """Take a new list of readers, from the next epoch on."""
+        self._readers = readers
 
     def parts(self) -> Iterator[EpochPart]:
         """Yield as many epochs as the constructor was given; without end for None."""
         for _ in count() if self._epochs is None else range(self._epochs):
-            epoch = self.ahead = max(self._next, self._members.first(self.agent))
+            epoch = self.ahead = max(self._next, self._readers.first(self.agent))
             self._next = epoch + 1
             yield self._part(epoch)
 
     def _part(self, epoch: int) -> EpochPart:
-        begin = self._members.begin(epoch)
+        begin = self._readers.begin(epoch)
         if self.agent in begin:
             return EpochPart(epoch, begin.index(self.agent), len(begin))
         return EpochPart(epoch, self.agent, self.agents)  # the driver counts this agent as lost, and will end it
 
     def coming(self) -> tuple[EpochPart, int]:
-        """The next epoch by the present membership, and the number of epochs of an iteration; 1 if it has no end."""
-        return self._part(max(self._next, self._members.first(self.agent))), 1 if self._epochs is None else self._epochs
+        """The next epoch by the present list of readers, and the number of epochs of an iteration; 1 if it has no end."""
+        return self._part(max(self._next, self._readers.first(self.agent))), 1 if self._epochs is None else self._epochs
 
     def handed(self, epoch: int) -> None:
         """Note that the caller has received samples of that epoch."""

@@ -16,7 +16,7 @@ from mpca.data.cache import RecordCache
 from mpca.data.forms import Source, form_of
 from mpca.data.stream import Streamed
 from mpca.data.stream_bad import BadTally
-from mpca.data.stream_reader import Reader
+from mpca.data.stream_reader import ShareReader
 from mpca.data.workers import RecordQueue, Result
 
 __all__ = ["EvaluationLoader"]
@@ -80,8 +80,8 @@ class EvaluationLoader:
     def _fail(self, error: BaseException) -> None:
         self._failed = self._failed or error
 
-    def _reader(self) -> Reader:
-        return Reader(
+    def _reader(self) -> ShareReader:
+        return ShareReader(
             self._streamed.data,
             seed=self._streamed.seed,
             agent=0,
@@ -97,7 +97,7 @@ class EvaluationLoader:
         if self._closing.wait(seconds):
             raise InterruptedError("nobody reads any more")
 
-    def _read(self, reader: Reader) -> None:
+    def _read(self, reader: ShareReader) -> None:
         assert self._feed is not None
         try:
             for record in reader.records():

@@ -1,4 +1,4 @@
-"""Which agent reads which records in an epoch: a pure function, which every agent applies to the membership that all receive.
+"""Which agent reads which records in an epoch: a pure function, which every agent applies to the same list of readers.
 
 A split is cut into units of consecutive records; one ranged read fetches a unit. The units of an epoch are shuffled by
 (seed, epoch) and dealt to the agents that begin the epoch, so that together they read every record once. An agent shuffles
@@ -6,7 +6,7 @@ its records again in a window (`stream_reader.py`).
 
 *On HDFS* an agent first gets units of shards on its own host. All shares keep their usual sizes. Other agents get the units
 that are on no agent's host, and those for which the agents there have no room. The driver asks once per attempt which hosts
-hold a shard. An agent's host counts from an epoch on that no agent has begun. Both are part of the membership, since all
+hold a shard. An agent's host counts from an epoch on that no agent has begun. Both are part of `Readers`, since all
 agents must compute the same plan.
 
 *An agent is lost*: the living agents get the units of its share that it had not finished by its last report, at the end of
@@ -22,7 +22,7 @@ the new attempt, whatever their number.
 *An agent begins an epoch before it hears of a change*: it changes to the new plan, and skips units that it has read already.
 Other agents may read those units again.
 
-Not for reading, and not for how agents receive the membership (`wire.messages.Members`, `driver/readers.py`).
+Not for reading, and not for how agents receive the list (`wire.messages.ReadersChanged`, `driver/reader_tracker.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["UNIT_RECORDS", "Loss", "Membership", "Unit", "plan", "shares", "units_of"]
+__all__ = ["UNIT_RECORDS", "Loss", "Readers", "Unit", "plan", "shares", "units_of"]
 
 #: Records of one unit. ImageNet's records have 110 KB, so a read is 3.5 MB: large enough that seeks cost HDFS or a disk little.
 UNIT_RECORDS = 32
@@ -60,34 +60,34 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
-    """The agents that take part in one attempt of a run."""
+class Readers:
+    """The agents that read the data in one attempt of a run, the epochs in which they do, and their losses."""
 
     agents: int  # number of agents that the attempt wants; it decides how units are cut
     since: tuple[tuple[int, int], ...]  # (agent, first epoch that it takes part in); a second entry for one that came back
     losses: tuple[Loss, ...] = ()  # in the order in which they happened
-    before: tuple[Membership, ...] = ()  # earlier attempts that this one resumes, oldest first; all of their agents are lost
+    before: tuple[Readers, ...] = ()  # earlier attempts that this one resumes, oldest first; all of their agents are lost
     homes: tuple[tuple[int, int, str], ...] = ()  # (agent, epoch, host): the agent's host from that epoch on
     shard_hosts: tuple[tuple[str, ...], ...] = ()  # by shard, the hosts that hold it; empty: not known
 
     @classmethod
-    def of(cls, agents: int, first: int = 0) -> Membership:
-        """A membership in which all agents take part from epoch `first` on."""
+    def of(cls, agents: int, first: int = 0) -> Readers:
+        """All agents read, from epoch `first` on."""
         return cls(agents, tuple((agent, first) for agent in range(agents)))
 
-    def lose(self, agent: int, epoch: int, done: int, last: int = -1) -> Membership:
-        """The membership without that agent, from now on; arguments as in `Loss`."""
+    def lose(self, agent: int, epoch: int, done: int, last: int = -1) -> Readers:
+        """The list without that agent, from now on; arguments as in `Loss`."""
         return replace(self, losses=(*self.losses, Loss(agent, epoch, done, last)))
 
-    def join(self, agent: int, epoch: int) -> Membership:
-        """The membership with that agent from `epoch` on.
+    def join(self, agent: int, epoch: int) -> Readers:
+        """The list with that agent from `epoch` on.
 
         If the agent was lost before, `epoch` must come after all epochs that any agent had begun by then.
         """
         return replace(self, since=(*self.since, (agent, epoch)))
 
-    def settle(self, agent: int, epoch: int, host: str) -> Membership:
-        """The membership with that agent on `host` from `epoch` on, which no agent has begun."""
+    def settle(self, agent: int, epoch: int, host: str) -> Readers:
+        """The list with that agent on `host` from `epoch` on, which no agent has begun."""
         kept = tuple(one for one in self.homes if one[:2] != (agent, epoch))
         return replace(self, homes=(*kept, (agent, epoch, host)))
 
@@ -104,8 +104,8 @@ class Membership:
                 on.setdefault(host, set()).add(shard)
         return {agent: frozenset(on.get(self.home(agent, epoch), ())) for agent in self.begin(epoch)}
 
-    def go_on(self, agents: int, left: Mapping[int, tuple[int, int]], last: int) -> Membership:
-        """The first membership of the next attempt.
+    def go_on(self, agents: int, left: Mapping[int, tuple[int, int]], last: int) -> Readers:
+        """The first list of the next attempt.
 
         Args:
             agents: number of agents of the next attempt.
@@ -117,7 +117,7 @@ class Membership:
         for agent, (epoch, done) in sorted(left.items(), key=lambda one: (-one[1][0], one[0])):
             ended = ended.lose(agent, epoch, done, last)
         first = min((epoch for epoch, _ in left.values()), default=last + 1)
-        return replace(Membership.of(agents, first), before=(*self.before, ended)).forget(first)
+        return replace(Readers.of(agents, first), before=(*self.before, ended)).forget(first)
 
     def first(self, agent: int) -> int:
         """The epoch with which a new process of this agent begins."""
@@ -145,8 +145,8 @@ class Membership:
         """The newest epoch that an agent is known to have begun; -1 for none."""
         return max((max(loss.epoch, loss.last) for one in (*self.before, self) for loss in one.losses), default=-1)
 
-    def forget(self, epoch: int) -> Membership:
-        """The membership without entries that only epochs before `epoch` need."""
+    def forget(self, epoch: int) -> Readers:
+        """The list without entries that only epochs before `epoch` need."""
         since = [(agent, max(s for a, s in self.since if a == agent and s <= epoch)) for agent in self.begin(epoch)]
         later = [one for one in self.since if one[1] > epoch]
         losses = tuple(loss for loss in self.losses if max(loss.epoch, loss.last) >= epoch)
@@ -158,10 +158,10 @@ class Membership:
         return replace(self, since=(*since, *later), losses=losses, before=before, homes=homes)
 
     def to_dict(self) -> dict[str, Any]:
-        """The membership as lists, numbers and texts, for a message or a backup."""
+        """The list as plain lists, numbers and texts, for a message or a backup."""
         hosts = sorted({host for one in self.shard_hosts for host in one})
         number = {host: index for index, host in enumerate(hosts)}
-        where = {"hosts": hosts, "places": [[number[host] for host in one] for one in self.shard_hosts]}
+        where = {"hosts": hosts, "shard_hosts": [[number[host] for host in one] for one in self.shard_hosts]}
         return {
             "agents": self.agents,
             "since": [list(one) for one in self.since],
@@ -172,11 +172,11 @@ class Membership:
         }
 
     @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> Membership:
+    def from_dict(cls, value: Mapping[str, Any]) -> Readers:
         """The reverse of `to_dict`.
 
         Raises:
-            KeyError, TypeError, ValueError: the value is no membership.
+            KeyError, TypeError, ValueError: the value is no list of readers.
         """
         if not isinstance(value, Mapping):
             raise TypeError(f"not a map: {str(value)[:40]}")
@@ -187,7 +187,7 @@ class Membership:
             tuple(Loss(*map(int, one)) for one in value["losses"]),
             tuple(cls.from_dict(one) for one in value["before"]),
             tuple((int(agent), int(epoch), str(host)) for agent, epoch, host in value.get("homes", ())),
-            tuple(tuple(str(hosts[host]) for host in one) for one in value.get("places", ())),
+            tuple(tuple(str(hosts[host]) for host in one) for one in value.get("shard_hosts", ())),
         )
 
     def _lost_between(self, agent: int, since: int, epoch: int) -> bool:
@@ -241,20 +241,20 @@ def plan(
 
 
 def shares(
-    cut: Callable[[int], Sequence[Unit]], members: Membership, *, seed: int, epoch: int, sticky: bool = False
+    cut: Callable[[int], Sequence[Unit]], readers: Readers, *, seed: int, epoch: int, sticky: bool = False
 ) -> dict[int, tuple[Unit, ...]]:
-    """Deal an epoch as `plan` does, by a membership. Of an epoch that an earlier attempt began, only the rest is dealt.
+    """Deal an epoch as `plan` does, to these readers. If an earlier attempt began the epoch, only the rest is dealt.
 
     Args:
         cut: gives the split's units for a number of agents.
-        members: the newest membership.
+        readers: the newest list of readers.
     """
     rest: list[Unit] | None = None  # units that an earlier attempt left in this epoch
-    for one in (*members.before, members):
-        if rest is None and one is not members and one.last < epoch:
+    for one in (*readers.before, readers):
+        if rest is None and one is not readers and one.last < epoch:
             continue
         agents = one.begin(epoch)
-        if not agents and one is not members:
+        if not agents and one is not readers:
             continue
         if rest is None:
             dealt = _whole(cut(one.agents), seed, epoch, agents, sticky, one.near(epoch))

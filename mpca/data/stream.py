@@ -20,11 +20,11 @@ from torch import Tensor
 
 from mpca.data.cache import RecordCache
 from mpca.data.forms import Source, form_of
-from mpca.data.plan import Membership
+from mpca.data.plan import Readers
 from mpca.data.stream_bad import BadTally
 from mpca.data.stream_options import StreamOptions
 from mpca.data.stream_position import StreamPosition
-from mpca.data.stream_reader import Reader, SplitData
+from mpca.data.stream_reader import ShareReader, SplitData
 from mpca.data.workers import RecordQueue
 from mpca.errors import ConfigError
 
@@ -63,7 +63,7 @@ class Stream:
         count: Callable[[int], None] = lambda samples: None,
         epochs: int | None = None,
         max_bad_fraction: float = 0.0,
-        membership: Membership | None = None,
+        readers: Readers | None = None,
         tell_bad: Callable[[str, str], None] = lambda record, reason: None,
     ) -> None:
         """Check that the split can be streamed.
@@ -78,7 +78,7 @@ class Stream:
             count: is called with the records of each batch before the caller gets it.
             epochs: number of epochs; None streams without end.
             max_bad_fraction: share of an epoch's records that may be bad.
-            membership: who takes part; None for all agents from epoch 0 on.
+            readers: the agents that read the data; None for all agents from epoch 0 on.
             tell_bad: is called with source and reason of each bad record, once per iteration, from another thread.
 
         Raises:
@@ -90,10 +90,10 @@ class Stream:
         self._who = {"seed": streamed.seed, "agent": agent, "agents": agents, "incarnation": incarnation}
         self._stopping, self._count = stopping, count
         self._epochs, self._max_bad = epochs, max_bad_fraction
-        self._membership, self._tell_bad = membership, tell_bad
+        self._readers, self._tell_bad = readers, tell_bad
         self._running: _Running | None = None
         #: Epoch, and number of units of this agent's share whose records the caller has finished: see `plan.Loss`.
-        self.position = (0 if membership is None else membership.first(agent), 0)
+        self.position = (0 if readers is None else readers.first(agent), 0)
         first = self._start()  # errors are raised here, before the first iteration
         self._records = first.reader.share_records
         first.close()
@@ -112,11 +112,11 @@ class Stream:
         """The bad records of the present iteration, or of the last one."""
         return self._running.tally if self._running is not None else None
 
-    def update_members(self, membership: Membership) -> None:
-        """Replace the membership; the share changes with the next unit that is read."""
-        self._membership = membership
+    def update_readers(self, readers: Readers) -> None:
+        """Replace the readers; the share changes with the next unit that is read."""
+        self._readers = readers
         if self._running is not None:
-            self._running.reader.membership = membership
+            self._running.reader.readers = readers
 
     def worker_pids(self) -> list[int]:
         """The living decoding processes."""
@@ -141,7 +141,7 @@ class Stream:
 
     def _start(self) -> _Running:
         bad = self._max_bad, self._tell_bad
-        return _Running(self._streamed, self._batch_size, self._who, self._epochs, bad, self._membership)
+        return _Running(self._streamed, self._batch_size, self._who, self._epochs, bad, self._readers)
 
 
 class _Closed(Exception):
@@ -158,7 +158,7 @@ class _Running:
         who: dict[str, int],
         epochs: int | None,
         bad: tuple[float, Callable[[str, str], None]],  # allowed share of bad records, and what is called for each
-        membership: Membership | None,
+        readers: Readers | None,
     ) -> None:
         options = streamed.options
         self._batch_size = batch_size
@@ -166,13 +166,13 @@ class _Running:
         self._cache = RecordCache(options.cache)
         window_bytes = options.read_ahead // 2  # another quarter waits in the feed, and the last is for the present read
         try:
-            self.reader = Reader(
+            self.reader = ShareReader(
                 streamed.data,
                 window_bytes=window_bytes,
                 cache=self._cache,
                 epochs=epochs,
                 wait=self._wait,
-                membership=membership,
+                readers=readers,
                 **who,
             )
         except BaseException:

@@ -17,18 +17,18 @@ import numpy as np
 from mpca.data.cache import RecordCache
 from mpca.data.index import Entry, Index
 from mpca.data.manifest import Manifest, load_index, load_manifest
-from mpca.data.plan import UNIT_RECORDS, Membership, Unit, shares, units_of
+from mpca.data.plan import UNIT_RECORDS, Readers, Unit, shares, units_of
 from mpca.data.shards import cut, span
 from mpca.errors import ConfigError
 from mpca.storage import Store
 from mpca.timeouts import STREAM_AGAIN_S
 
-__all__ = ["Reader", "Record", "SplitData"]
+__all__ = ["Record", "ShareReader", "SplitData"]
 
 _log = logging.getLogger("mpca.data")
 
 _UNITS_EACH = 8  # units of an agent's share, at least: a small split has smaller units, so shares differ by at most an eighth
-_LOOK_S = 0.2  # an agent that takes part in no epoch looks this often for a new membership
+_LOOK_S = 0.2  # an agent that takes part in no epoch looks this often for a new list of readers
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class SplitData:
         return self.manifest.splits[self.split].shards[shard].name
 
 
-class Reader:
+class ShareReader:
     """One agent's reader. `records` may be iterated once."""
 
     def __init__(
@@ -90,7 +90,7 @@ class Reader:
         cache: RecordCache,
         epochs: int | None = None,
         wait: Callable[[float], None] = time.sleep,
-        membership: Membership | None = None,
+        readers: Readers | None = None,
     ) -> None:
         self._data, self._cache, self._wait = data, cache, wait
         self._cuts: dict[int, tuple[Unit, ...]] = {}
@@ -100,16 +100,16 @@ class Reader:
             )
         self._seed, self._agent, self._incarnation = seed, agent, incarnation
         self._window_bytes, self._epochs = window_bytes, epochs
-        self.membership = membership or Membership.of(agents)  # replaced as a whole when agents are lost or join
-        self.ahead = self.membership.first(agent)  # newest epoch from which records were read
+        self.readers = readers or Readers.of(agents)  # replaced as a whole when agents are lost or join
+        self.ahead = self.readers.first(agent)  # newest epoch from which records were read
         #: Records of this agent's share of a whole epoch; the allowed share of bad records refers to it.
-        self.share_records = sum(unit.count for unit in self._share(0, Membership.of(agents)))
+        self.share_records = sum(unit.count for unit in self._share(0, Readers.of(agents)))
 
     def records(self) -> Iterator[Record]:
         """Yield the records of all epochs. The window is emptied at the end of each epoch."""
-        epoch = self.membership.first(self._agent)
+        epoch = self.readers.first(self._agent)
         while self._epochs is None or epoch < self._epochs:
-            while not self._takes_part(epoch):  # the driver counts this agent as lost: wait for its next membership
+            while not self._takes_part(epoch):  # the driver counts this agent as lost: wait for the next list
                 self._wait(_LOOK_S)
             chance = np.random.default_rng((10, self._seed, epoch, self._agent, self._incarnation))
             window: list[Record] = []
@@ -124,9 +124,9 @@ class Reader:
                 yield _draw(window, chance)
             epoch += 1
 
-    def _share(self, epoch: int, members: Membership) -> tuple[Unit, ...]:
+    def _share(self, epoch: int, readers: Readers) -> tuple[Unit, ...]:
         sticky = self._cache.limit_bytes > 0
-        return shares(self._cut, members, seed=self._seed, epoch=epoch, sticky=sticky).get(self._agent, ())
+        return shares(self._cut, readers, seed=self._seed, epoch=epoch, sticky=sticky).get(self._agent, ())
 
     def _cut(self, agents: int) -> tuple[Unit, ...]:
         """The split's units for that number of agents."""
@@ -137,17 +137,17 @@ class Reader:
 
     def _takes_part(self, epoch: int) -> bool:
         """Whether this agent takes part in that epoch or a later one."""
-        members = self.membership
-        return self._agent in members.begin(epoch) or members.first(self._agent) > epoch
+        readers = self.readers
+        return self._agent in readers.begin(epoch) or readers.first(self._agent) > epoch
 
     def _in_plan_order(self, epoch: int) -> Iterator[Record]:
-        members: Membership | None = None
+        readers: Readers | None = None
         todo: deque[Unit] = deque()
         seen: set[Unit] = set()
         while True:
-            if members is not self.membership:  # continue with the new share, without the units that were read already
-                members = self.membership
-                todo = deque(unit for unit in self._share(epoch, members) if unit not in seen)
+            if readers is not self.readers:  # continue with the new share, without the units that were read already
+                readers = self.readers
+                todo = deque(unit for unit in self._share(epoch, readers) if unit not in seen)
             if not todo:
                 return
             unit, index = todo.popleft(), len(seen)

@@ -198,7 +198,7 @@ class CycleMachine:
         return self.run.local.took
 
     def position(self) -> dict[str, Any]:
-        return self.run.readers.position()
+        return self.run.reader_tracker.position()
 
     # ---- executors and agents ----------------------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class CycleMachine:
 
     def _on_progress(self, event: AgentProgress, now: float) -> list[Instruction]:
         run = self.run
-        run.readers.progress(event)
+        run.reader_tracker.progress(event)
         run.finishing.progress(event, now)
         if event.function == RETURNED:
             run.local.leaves(event.id)
@@ -304,7 +304,7 @@ class CycleMachine:
         run.local.let_go(order.stop)
         if order.stop:
             return []
-        run.readers.delivered(order)
+        run.reader_tracker.delivered(order)
         self.failures.order_done()
         if order.cycle < 0:
             self.starting.order_done(order, event, now)

@@ -13,7 +13,7 @@ from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.events import OrderFailed
 from mpca.driver.instructions import CancelOrder, Instruction, SubmitOrder, Withdraw
 from mpca.driver.published import PublishedShard
-from mpca.driver.readers import Readers
+from mpca.driver.reader_tracker import ReaderTracker
 from mpca.driver.run_shape import RunShape
 from mpca.driver.states import LIVING, AgentState
 from mpca.timeouts import CANCEL_AFTER_S, LOSS_NEWS_S
@@ -64,12 +64,12 @@ class OrderDispatcher:
     Args:
         shape: what does not change during the run.
         table: its agents.
-        readers: who reads the data; orders bring the agents what changed.
+        reader_tracker: who reads the data; orders bring the agents what changed.
     """
 
-    def __init__(self, shape: RunShape, table: AgentTable, readers: Readers) -> None:
+    def __init__(self, shape: RunShape, table: AgentTable, reader_tracker: ReaderTracker) -> None:
         self._state: InFlight | Failed | None = None
-        self._shape, self._table, self._readers = shape, table, readers
+        self._shape, self._table, self._reader_tracker = shape, table, reader_tracker
         self._serial = 0
         self._asked: dict[int, set[str]] = {}  # broadcast -> executors that were asked to fetch it
         # Withdrawn broadcasts, each with the executors that must hear of it. A late executor hears no order: it would go on
@@ -103,7 +103,7 @@ class OrderDispatcher:
         for agent in living:
             if begin and agent.state == AgentState.READY:
                 self._table.move(agent, AgentState.ACTIVE if agent.stepped else AgentState.BEGUN, now, "begin")
-        self._readers.look(self._table.agents, [one.agent for one in begin])
+        self._reader_tracker.look(self._table.agents, [one.agent for one in begin])
         names = dict.fromkeys(a.executor or "" for a in living if a.state != AgentState.LATE or draft.stop)
         names.update(dict.fromkeys(part.executor for part in draft.reduce.parts) if draft.reduce else {})
         if not names:
@@ -128,7 +128,7 @@ class OrderDispatcher:
             downloads=self._downloads(draft, living, now),
             reduce=draft.reduce,
             freeze=None if freeze is None else Freeze(freeze[0], freeze[1], [a.ref for a in freeze[2]]),
-            members=self._readers.tell(a for a in living if a.executor in names),
+            readers=self._reader_tracker.tell(a for a in living if a.executor in names),
         )
         self._heard(order)
         self._state = InFlight(order)

@@ -107,7 +107,7 @@ class Exchange:
 
     def _end(self) -> StopRequested | None:
         """Why no further cycle may begin; None: one may."""
-        table, most = self._run.table, self._run.shape.max_cycles
+        table, most = self._run.table, self._run.shape.goals.max_cycles
         if most is not None and self.cycle >= most:
             return StopRequested("max_cycles", f"{self.cycle} cycles")
         if table.count(AgentState.FINISHED) == len(table.agents):
@@ -428,5 +428,5 @@ class Exchange:
         # the next cycle is frozen already: its record begins with those who were left out then
         if self._snapshots.cycle == self.cycle + 1:
             self._record.left_out = dict(self._snapshots.left_out)
-        record.bytes.update(run.readers.take_bytes())
+        record.bytes.update(run.reader_tracker.take_bytes())
         return [Write("cycle", record.line(self.cycle, shard, numbers))]

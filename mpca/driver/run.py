@@ -17,7 +17,7 @@ from mpca.driver.instructions import AdoptInitial, Instruction, Prepare, Publish
 from mpca.driver.joining import Joining
 from mpca.driver.late_agents import LateAgents
 from mpca.driver.local_reads import LocalReads
-from mpca.driver.readers import Readers
+from mpca.driver.reader_tracker import ReaderTracker
 from mpca.driver.run_shape import RunShape
 from mpca.driver.silence import Silence
 from mpca.driver.states import LIVING, RUN_MOVES, RunState
@@ -52,8 +52,8 @@ class Run:
         self.state = RunState.STARTING
         self.lengths: list[int] = []  # bytes of each shard, those of local tensors behind the model's
         self.began: float | None = None  # as `Machine.began`
-        self.readers = Readers(len(table.agents), shape.data, shape.shard_hosts)
-        self.orders = OrderDispatcher(shape, table, self.readers)
+        self.reader_tracker = ReaderTracker(len(table.agents), shape.data, shape.shard_hosts)
+        self.orders = OrderDispatcher(shape, table, self.reader_tracker)
         self.joining = Joining(table)
         self.local = LocalReads(table, shape.shards)
         self.late = LateAgents(table)

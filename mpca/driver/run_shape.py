@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from mpca.driver.objectives import Goals
 from mpca.methods.base import Method
 
 __all__ = ["RunShape"]
@@ -28,7 +29,7 @@ class RunShape:
     finish_s: float = 300.0  # for what train functions do behind their loop, after a stop
     norm_limit: float = 0.0  # of `norms.NormLimit`; 0: none
     resumed: bool = False  # the joint model comes from a backup; x_0 is not read
-    max_cycles: int | None = None  # an objective; it is here since no cycle may begin after the last
+    goals: Goals = field(default_factory=Goals)  # the machine begins no cycle after the last; the shell looks at the others
     data: dict[str, Any] = field(default_factory=dict)  # where the attempt of that backup was in the data
     shard_hosts: tuple[tuple[str, ...], ...] = ()  # hosts of each shard of the data; empty: not on HDFS
     numbers: Callable[[int], tuple[float, float]] = lambda version: (1.0, 0.0)  # beta, gamma of a version
@@ -46,9 +47,7 @@ class RunShape:
             shards=method.shards,
             phases=method.phases,
             exchanges=method.exchanges,
-            # an agent must take the answer in at that very exchange: the method says so, or the answer belongs to the
-            # snapshot before it (delay-corrected)
-            waits_for_shard=method.install == "exchange" or method.install_first,
+            waits_for_shard=method.agent_side.waits_for_shard,
             numbers=method.numbers,
             alpha_for=method.alpha_for,
             **rest,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from mpca.driver.instructions import (
     AdoptInitial,
     CancelOrder,
     End,
+    Instruction,
     Prepare,
     PublishJoint,
     Rediscover,
@@ -47,7 +48,6 @@ from mpca.driver.instructions import (
 )
 from mpca.driver.joint import JointModel
 from mpca.driver.machine import Machine
-from mpca.driver.objectives import Goals
 from mpca.driver.states import RunState
 from mpca.driver.status import RunStatus
 from mpca.driver.tally import Tally
@@ -115,7 +115,6 @@ class Runner:
         cluster: holds the agents and carries orders out.
         method: moves the joint model.
         spec: what agent processes are started with.
-        goals: objectives of the run.
         records: where records are written.
         clock: the machine's clock.
         evaluator: None: nothing is evaluated.
@@ -136,7 +135,6 @@ class Runner:
         cluster: Cluster,
         method: Method,
         spec: AgentSpec,
-        goals: Goals,
         records: Sink,
         clock: Clock,
         evaluator: Evaluator | None = None,
@@ -144,14 +142,15 @@ class Runner:
         restore: Callable[[JointModel], None] | None = None,
         on_status: Callable[[RunStatus], None] = lambda status: None,
         on_output: Callable[[int, str], None] = lambda agent, line: None,
-        check_model: Callable[[Hello], None] = lambda hello: None,  # raises when the model does not fit
-        software: dict[str, str] | None = None,  # versions that executors must have too
-        earlier_s: float = 0.0,  # training time of earlier attempts
-        earlier_t: float = 0.0,  # t at which this attempt begins: records of an earlier attempt go on
-        bad: BadFile | None = None,  # where bad records of the data are written down
+        check_model: Callable[[Hello], None] = lambda hello: None,
+        software: dict[str, str] | None = None,
+        earlier_s: float = 0.0,
+        earlier_t: float = 0.0,
+        bad: BadFile | None = None,
     ) -> None:
         self.machine, self.cluster, self.clock = machine, cluster, clock
-        self.method, self.goals, self.records, self.bad = method, goals, records, bad
+        self.method, self.records, self.bad = method, records, bad
+        self.goals = goals = machine.shape.goals
         self.joint: JointModel | None = None
         self.tally = Tally(machine.agents_wanted)
         self.returns: dict[int, bytes] = {}
@@ -169,26 +168,13 @@ class Runner:
         self._check_model = check_model
         self.earlier_s = earlier_s
         self._now0 = clock.now() - earlier_t
-        self._next_evaluation = 0.0
+        self._next_evaluation = self._next_status = 0.0
         self._evaluated_cycle = -1
         self._evaluated: tuple[list[JointShard | None], ModelLayout] | None = None  # what the newest evaluation is of
         self._local_asked: int | None = None  # reads of local tensors that had ended when the awaited one was asked for
         self._next_local = 0.0  # until then evaluations take the local tensors that were read last
         self._next_backup = clock.now() + (float(goals.dump.interval) if goals.dump else 0.0)
-        self._next_status = 0.0
         self._paused_reason = ""
-        self._perform: dict[type, Callable[[Any], Iterable[Event]]] = {
-            StartAgent: self._start_agent,
-            SubmitOrder: self._submit,
-            CancelOrder: lambda one: self._call(self.cluster.cancel, one.order, one.reason),
-            Withdraw: lambda one: self._call(self.cluster.withdraw, one.broadcast),
-            Rediscover: lambda one: self._call(self.cluster.rediscover, one.executors),
-            AdoptInitial: self._adopt,
-            Prepare: self._prepare,
-            PublishJoint: self._publish_joint,
-            Write: self._write,
-            End: lambda one: (),
-        }
 
     # ---- the loop ------------------------------------------------------------------------------------------------------
 
@@ -228,7 +214,7 @@ class Runner:
             event = queue.popleft()
             for told in self._note(event):
                 for instruction in self.machine.handle(told, self.clock.now()):
-                    queue.extendleft(reversed(list(self._perform[type(instruction)](instruction))))
+                    queue.extendleft(reversed(list(self._perform(instruction))))
 
     def beside(self) -> None:
         """Look at objectives, evaluation, backups and the status line: none of them may ever hold a cycle up.
@@ -312,25 +298,43 @@ class Runner:
 
     # ---- instructions ----------------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _call(function: Callable[..., None], *arguments: Any) -> Iterable[Event]:
-        function(*arguments)
-        return ()
+    def _perform(self, one: Instruction) -> Iterable[Event]:
+        """Carry an instruction out.
 
-    def _start_agent(self, one: StartAgent) -> Iterable[Event]:
-        self.cluster.start_agent(one.who, self._spec)
-        return ()
+        Returns:
+            What the machine is told of it.
+        """
+        match one:
+            case StartAgent():
+                self.cluster.start_agent(one.who, self._spec)
+            case SubmitOrder():
+                self.cluster.submit(one.order)
+            case CancelOrder():
+                self.cluster.cancel(one.order, one.reason)
+            case Withdraw():
+                self.cluster.withdraw(one.broadcast)
+            case Rediscover():
+                self.cluster.rediscover(one.executors)
+            case Write():
+                self._write(one)
+            case AdoptInitial():
+                return [self._adopt(one)]
+            case Prepare():
+                return [self._prepare(one)]
+            case PublishJoint():
+                return [self._publish_joint()]
+            case End():
+                pass
+            case _:
+                _unknown(one)
+        return []
 
-    def _submit(self, one: SubmitOrder) -> Iterable[Event]:
-        self.cluster.submit(one.order)
-        return ()
-
-    def _adopt(self, one: AdoptInitial) -> Iterable[Event]:
+    def _adopt(self, one: AdoptInitial) -> Initial:
         assert self.joint is not None
         self.joint.adopt(one.shard, self.cluster.take_sum(one.order, one.length))
-        return (Initial(one.shard),)
+        return Initial(one.shard)
 
-    def _prepare(self, one: Prepare) -> Iterable[Event]:
+    def _prepare(self, one: Prepare) -> Prepared:
         assert self.joint is not None
         start = self.clock.now()
         before = self.joint.state(one.shard).x
@@ -341,9 +345,9 @@ class Runner:
         broadcast = None
         if self.method.exchanges and self.machine.state != RunState.STOPPING:
             broadcast = self.cluster.publish(self.method.outgoing(state))
-        return (Prepared(one.cycle, one.shard, broadcast, state.k, start, self.clock.now(), moved, size),)
+        return Prepared(one.cycle, one.shard, broadcast, state.k, start, self.clock.now(), moved, size)
 
-    def _publish_joint(self, one: PublishJoint) -> Iterable[Event]:
+    def _publish_joint(self) -> JointPublished:
         assert self.joint is not None
         published = []
         for shard in range(len(self.joint.states)):
@@ -351,9 +355,9 @@ class Runner:
             published.append((shard, self.cluster.publish(state.x), state.k, state.x.nbytes))
         for shard, words in self.joint.local_parts():
             published.append((shard, self.cluster.publish(words), 0, words.nbytes))
-        return (JointPublished(published),)
+        return JointPublished(published)
 
-    def _write(self, one: Write) -> Iterable[Event]:
+    def _write(self, one: Write) -> None:
         fields = dict(one.fields)
         if one.kind == "cycle":
             self.tally.cycle(fields)
@@ -369,7 +373,6 @@ class Runner:
             fields["end"] = None if fields["end"] is None else fields["end"] - self._now0
             self._paused_reason = fields["reason"] if fields["end"] is None else ""
         self.records.write(make(one.kind, self.t(), fields))
-        return ()
 
     # ---- beside training -------------------------------------------------------------------------------------------------
 
@@ -496,3 +499,8 @@ class Runner:
             agents_wanted=self.machine.agents_wanted,
             seconds_left=None if limit is None or trained is None else max(0.0, limit - trained),
         )
+
+
+def _unknown(one: NoReturn) -> NoReturn:
+    """mypy refuses a call: an instruction is not carried out."""
+    raise TypeError(f"the runner knows no such instruction: {one!r}")

@@ -5,10 +5,11 @@ To add one, write its file after `sync.py`'s example and add a row to `table.MET
 
 from __future__ import annotations
 
+from mpca.methods.agent_side import AgentSide, How, When
 from mpca.methods.base import Method
 from mpca.methods.mpca import MPCA
 from mpca.methods.single import Single
 from mpca.methods.sync import Sync
 from mpca.methods.table import METHODS, from_dict, to_dict
 
-__all__ = ["METHODS", "MPCA", "Method", "Single", "Sync", "from_dict", "to_dict"]
+__all__ = ["METHODS", "MPCA", "AgentSide", "How", "Method", "Single", "Sync", "When", "from_dict", "to_dict"]

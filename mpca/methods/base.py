@@ -12,14 +12,9 @@ from typing import Any, ClassVar
 
 from mpca.algorithm import JointShard, init
 from mpca.algorithm.averaging import Vector
+from mpca.methods.agent_side import AgentSide
 
-__all__ = ["ARRIVALS", "INSTALLS", "Method"]
-
-#: What an agent does with an arrival: make it the target of the penalty; take it as its own state, buffers included;
-#: or add to its parameters what the arrival has beyond the snapshot that it answers (`algorithm.penalty.correct`).
-ARRIVALS = ("target", "replace", "correct")
-#: When an agent takes an arrival in: at its next interruption for that shard, or between any two batches.
-INSTALLS = ("exchange", "arrival")
+__all__ = ["Method"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +28,10 @@ class Method(ABC):
     def to_dict(self) -> dict[str, Any]:
         """``{"name": ..., its numbers}``; `table.from_dict` reads it back as an equal method."""
         return {"name": self.name, **asdict(self)}
+
+    def for_agents(self) -> dict[str, Any]:
+        """As `to_dict`, without alpha: `alpha_for` decides it, and it comes to the agents with every joint state."""
+        return {key: value for key, value in self.to_dict().items() if key != "alpha"}
 
     @property
     def shards(self) -> int:
@@ -78,37 +77,9 @@ class Method(ABC):
     # ---- agent ----
 
     @property
-    def arrival(self) -> str:
-        """One of `ARRIVALS`."""
-        return "target"
-
-    @property
-    def install(self) -> str:
-        """One of `INSTALLS`."""
-        return "exchange"
-
-    @property
-    def install_first(self) -> bool:
-        """Whether an interruption installs a waiting joint state before it takes the snapshot."""
-        return False
-
-    @property
-    def hold_after(self) -> int:
-        """0: the agent never waits. n: it exchanges after every n updates, in step with the others.
-
-        The agent answers a SnapshotRequest when it has done exactly n updates since its last install (or since x_0), then takes
-        no further step until the answering joint state is installed.
-        """
-        return 0
-
-    def penalty(self, alpha: float, updates: int | None) -> float:
-        """alpha of eq. 7 before the next gradient of an agent.
-
-        Args:
-            alpha: the driver's `alpha_for`, which came with the installed joint state.
-            updates: this agent's updates since it installed version 1 of the shard; None: it began at a later version.
-        """
-        return alpha
+    def agent_side(self) -> AgentSide:
+        """How and when an agent applies a joint state."""
+        return AgentSide()
 
     # ---- ledger: the numbers in force, as `records.Cycle` shows them ----
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from mpca.algorithm import JointShard, alpha_at, alpha_for, beta_at, extrapolate, gamma_at, update
+from mpca.algorithm import JointShard, alpha_for, beta_at, extrapolate, gamma_at, update
 from mpca.algorithm.averaging import Vector
 from mpca.checks import refused
-from mpca.methods.base import INSTALLS, Method
+from mpca.methods.agent_side import AgentSide, How, When
+from mpca.methods.base import Method
 
 __all__ = ["MPCA"]
 
 AUTO = "auto"
+_INSTALLS = ("exchange", "arrival")
 _STAGES = 3  # broadcast, reduce, prepare: "only three atomic operations" (section 4.2)
 
 
@@ -93,8 +95,8 @@ class MPCA(Method):
                 f"must be at most {most} with method.shards = {self.shards}: a phase needs a shard of its own, and "
                 f"there are {_STAGES} stages; raise method.shards or lower method.phases",
             )
-        if self.install not in INSTALLS:
-            raise refused("method.install", self.install, f"must be one of {', '.join(INSTALLS)}")
+        if self.install not in _INSTALLS:
+            raise refused("method.install", self.install, f"must be one of {', '.join(_INSTALLS)}")
         if self.phases == 0:
             object.__setattr__(self, "phases", most)
 
@@ -105,21 +107,20 @@ class MPCA(Method):
         return extrapolate(state, self.gamma_at(state.k - 1))
 
     @property
-    def arrival(self) -> str:
-        return "correct" if self.correction else "target"
-
-    @property
-    def install_first(self) -> bool:
+    def agent_side(self) -> AgentSide:
         # Elastic: snapshot, then install (section 5.2). Delay-corrected needs the other order: `penalty.correct`.
-        return self.correction
+        exchange = When.BEFORE_SNAPSHOT if self.correction else When.AFTER_SNAPSHOT
+        return AgentSide(
+            How.CORRECT if self.correction else How.PULL,
+            exchange if self.install == "exchange" else When.ON_ARRIVAL,
+            alpha_start=self.alpha_start,
+            alpha_decay=self.alpha_decay,
+        )
 
     def alpha_for(self, tau: float) -> float:
         if self.correction:
             return 0.0
         return alpha_for(tau) if isinstance(self.alpha, str) else self.alpha
-
-    def penalty(self, alpha: float, updates: int | None) -> float:
-        return alpha_at(updates, alpha, self.alpha_start, self.alpha_decay)
 
     def beta_at(self, exchange: int) -> float:
         return beta_at(exchange, self.beta, self.beta_ramp)

@@ -11,6 +11,7 @@ from typing import ClassVar
 from mpca.algorithm import JointShard
 from mpca.algorithm.averaging import Vector
 from mpca.checks import refused
+from mpca.methods.agent_side import AgentSide, How, When
 from mpca.methods.base import Method
 
 __all__ = ["Sync"]
@@ -24,7 +25,7 @@ class Sync(Method):
     replaced part of a model would be misaligned with the rest (figure 10b).
 
     Example:
-        >>> Sync(tau=5).hold_after
+        >>> Sync(tau=5).agent_side.hold_after
         5
     """
 
@@ -41,14 +42,5 @@ class Sync(Method):
         return JointShard(mean, state.v, state.k + 1)
 
     @property
-    def arrival(self) -> str:
-        return "replace"
-
-    @property
-    def install(self) -> str:
-        # It waits for the arrival; there is nothing to be gained from its next exchange.
-        return "arrival"
-
-    @property
-    def hold_after(self) -> int:
-        return self.tau
+    def agent_side(self) -> AgentSide:
+        return AgentSide(How.REPLACE, When.ON_ARRIVAL, hold_after=self.tau)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from mpca.shm.agent_segment import AgentSegment
 from mpca.shm.memory import available_bytes
-from mpca.shm.segment import AgentSegment
 
 __all__ = ["AgentSegment", "available_bytes"]

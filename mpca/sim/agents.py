@@ -26,10 +26,10 @@ from mpca.agent.events import (
     Stepped,
     StopSeen,
     Take,
-    TakeMembers,
+    TakeReaders,
 )
 from mpca.agent.state import CLOSED, LEAVING, STOPPING, TRAINING, AgentMachine
-from mpca.methods.base import Method
+from mpca.methods import Method, When
 from mpca.sim.clocks import NodeClock
 from mpca.sim.trainers import SimTrainer
 from mpca.sim.world import World
@@ -145,7 +145,7 @@ class SimAgent:
         copy_s: float,
     ) -> None:
         self.id, self.agent, self.pid = who, who.agent, pid
-        self.machine = AgentMachine(*who, method.shards, method)
+        self.machine = AgentMachine(*who, method.shards, method.agent_side)
         self.trainer = trainer
         self.behind = _NOTHING_BEHIND
         self._free_at: float | None = None  # when its function is through, once it was told to stop
@@ -163,16 +163,16 @@ class SimAgent:
         self.counted = 0
         self._world, self._node = world, node
         self._step_s, self._copy_s = step_s, copy_s
-        self._steps_to_hold = method.hold_after
-        self._lazy = method.install == "exchange" and not method.hold_after
+        self._steps_to_hold = method.agent_side.hold_after
+        self._lazy = method.agent_side.when is not When.ON_ARRIVAL and not self._steps_to_hold
         self._inbox: list[Any] = []
         self._trained_to = 0.0  # seconds of virtual time: when the batch began that is running now
         self._awake = False  # a look is planned
         self._told = False  # the driver knows of its first update
         #: The position in its data stream, as in Progress.
         self.position: list[int] = []
-        #: The membership that it was told last. A simulated agent reads no data: this is all that it knows of them.
-        self.members: dict[str, Any] = {}
+        #: The newest list of readers that it was told. A simulated agent reads no data, and only keeps the list.
+        self.readers: dict[str, Any] = {}
 
     # ---- what happens to the process -----------------------------------------------------------------------------------
 
@@ -190,7 +190,7 @@ class SimAgent:
         """A message has come through the pipe."""
         self._inbox.append(message)
         # an arrival that waits for the next exchange changes nothing before that exchange
-        if self._lazy and type(message) is Install and message.mode == "install" and self.machine.stage is TRAINING:
+        if self._lazy and type(message) is Install and message.mode == "install" and self.machine.state is TRAINING:
             return
         self._plan_look()
 
@@ -204,7 +204,7 @@ class SimAgent:
         self.stopped = False
         self._trained_to = self._world.now
         self._plan_look()
-        if self.machine.stage is TRAINING and not self._told:
+        if self.machine.state is TRAINING and not self._told:
             self._world.after(self._step_s, self._tell_first_step)
 
     def die(self) -> None:
@@ -218,7 +218,7 @@ class SimAgent:
             return
         self._awake = True
         delay = 0.0
-        if self.machine.stage is TRAINING:
+        if self.machine.state is TRAINING:
             since = self._world.now - self._trained_to
             delay = max(0.0, ceil(since / self._step_s - 1e-9) * self._step_s - since) + self._copy_s
         self._world.after(delay, self._look)
@@ -237,9 +237,9 @@ class SimAgent:
                 self.boot()
             else:
                 self._perform(machine.handle(message, now), now)
-        if machine.stage is STOPPING:
+        if machine.state is STOPPING:
             self._leave_loop()
-        elif machine.stage is TRAINING:
+        elif machine.state is TRAINING:
             self._trained_to = now
             if begun:
                 self._world.after(self._step_s + self._copy_s, self._tell_first_step)
@@ -258,7 +258,7 @@ class SimAgent:
 
     def _train_to(self, now: float) -> None:
         machine = self.machine
-        if machine.stage is not TRAINING or self.stopped:
+        if machine.state is not TRAINING or self.stopped:
             return
         count = int((now - self._trained_to) / self._step_s + 1e-6)
         while count and machine.bursting:  # the pulls change with every update
@@ -266,7 +266,7 @@ class SimAgent:
             count -= 1
         if self._steps_to_hold:
             for _ in range(count):
-                if machine.stage is not TRAINING:
+                if machine.state is not TRAINING:
                     return
                 self._step(1, now)
         elif count > 0:
@@ -299,17 +299,17 @@ class SimAgent:
         self._world.after(max(self._step_s, self._free_at - now), self._return)
 
     def _see_stop(self) -> None:
-        if self.alive and not self.stopped and self.machine.stage is STOPPING:
+        if self.alive and not self.stopped and self.machine.state is STOPPING:
             self._perform(self.machine.handle(StopSeen(), self._world.now), self._world.now)
 
     def _overrun(self) -> None:
-        if self.alive and not self.stopped and self.machine.stage is STOPPING:
+        if self.alive and not self.stopped and self.machine.state is STOPPING:
             self._step(max(1, int(REPORT_EVERY_S / self._step_s)), self._world.now)
             self._node.progress(self)
             self._world.after(REPORT_EVERY_S, self._overrun)
 
     def _return(self) -> None:
-        if not self.alive or self.stopped or self.machine.stage in (CLOSED, LEAVING):
+        if not self.alive or self.stopped or self.machine.state in (CLOSED, LEAVING):
             return
         now = self._world.now
         if self.behind.ends == "dies":
@@ -342,8 +342,8 @@ class SimAgent:
                 self._node.installed(self, one.shard, one.version)
             elif kind is ResetOptimizer:
                 self.trainer.reset_optimizer()
-            elif kind is TakeMembers:
-                self.members = one.members
+            elif kind is TakeReaders:
+                self.readers = one.readers
             elif kind is SayHello:
                 self._node.hello(self)
             elif kind is SayProgress:

@@ -28,18 +28,17 @@ The checker computes the numbers in another way than the engine: from what the t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 from zlib import crc32
 
 import numpy as np
 
 from mpca.driver.events import Acknowledged, AgentDied, AgentFinished, AgentHello, OrderDone
-from mpca.driver.joint import JointModel
-from mpca.methods.base import Method
-from mpca.methods.mpca import MPCA
+from mpca.methods import How, Method
 from mpca.records import CycleRecord, Record
 from mpca.sim.agents import SimAgent
+from mpca.sim.check_joint import JointCheck, close_to
 from mpca.sim.executor import ExecutorState
 from mpca.sim.world import World
 from mpca.wire.agent_ref import AgentId, AgentRef
@@ -96,7 +95,6 @@ class Checker:
         self._world, self._seed, self._method = world, seed, method
         self._agents, self._min_agents = agents, min_agents
         self._story: deque[tuple[Any, ...]] = deque(maxlen=80)
-        self._delta = method.delta if isinstance(method, MPCA) else None
         self._newest = [-1] * agents  # by agent: the incarnation that was started last
         self._finished: set[int] = set()
         self._died: set[AgentId] = set()  # the news of a death may come twice
@@ -111,12 +109,8 @@ class Checker:
         self._taken: dict[tuple[AgentId, int], int] = {}  # version, by process and shard
         self._local: list[np.ndarray] = []  # local tensors that agents handed over
         self._updates: dict[tuple[AgentId, int], int] = {}  # updates in its parameters, by process and shard
-        self._states: list[Any] = []
-        self._committed: dict[tuple[int, int], Any] = {}  # (shard, version) -> state
-        self._records: dict[int, deque[tuple[int, int, np.ndarray, float]]] = {}
-        self._merges: dict[int, deque[tuple[Any, Any]]] = {}
         self._committed_since = False
-        self.joint: Callable[[], JointModel | None] = lambda: None
+        self.joint = JointCheck(method, self._broken)
         self.last_contributors: set[int] = set()
 
     # ---- what happens ------------------------------------------------------------------------------------------------
@@ -173,7 +167,7 @@ class Checker:
             Violation: fence, I6, I10.
         """
         self.tell("order", order.order, order.description)
-        self._look_at_joint()
+        self.joint.look()
         if order.order <= self._order:
             self._broken("I6", f"order {order.order} after order {self._order}")
         self._order = order.order
@@ -225,8 +219,8 @@ class Checker:
         key = (cycle, frozen.id)
         if key in self._frozen:
             self._broken("I4", f"a second snapshot of {key} was accepted")
-        if 0 < frozen.tau < self._method.hold_after:
-            wanted = self._method.hold_after
+        wanted = self._method.agent_side.hold_after
+        if 0 < frozen.tau < wanted:
             self._broken("I2", f"{key} hands over after {frozen.tau} updates; in step with others it is after {wanted}")
         if frozen.tau != tau:
             self._broken("I2", f"tau of {key}, shard {shard}: said {frozen.tau}, trained {tau}")
@@ -269,13 +263,13 @@ class Checker:
             if not any(np.array_equal(data, one) for one in self._local):
                 self._broken("local", f"agent {who.agent} gets local tensors that no agent had: {data}")
             return
-        state = self._committed.get((shard, version))
+        state = self.joint.committed.get((shard, version))
         if state is None:
             raise self._violation("I10", f"agent {who.agent} gets version {version} of shard {shard}, never committed")
         expected = state.x.astype(np.float64)
-        if mode == "install" and version > 0 and self._delta is not None:
+        if mode == "install" and version > 0 and self.joint.delta is not None:
             expected[: state.v.size] += self._method.gamma_at(version - 1) * state.v.astype(np.float64)
-        if not _close(data, expected):
+        if not close_to(data, expected):
             self._broken("I10", f"agent {who.agent} gets other numbers than version {version} of shard {shard} ({mode})")
         self._offered.setdefault(who, {})[shard] = version
 
@@ -290,7 +284,7 @@ class Checker:
         if version < before or (version == before and mode == "install"):
             self._broken("once", f"{key} takes version {version} after version {before} ({mode})")
         self._taken[key] = version
-        if mode == "replace" or self._method.arrival == "replace":
+        if mode == "replace" or self._method.agent_side.how is How.REPLACE:
             self._updates.pop(key, None)  # the replacement threw these updates away
 
     def record(self, record: Record) -> None:
@@ -312,37 +306,31 @@ class Checker:
             self._broken("I9", f"cycle {cycle} has {len(contributors)} contributors, min_agents={needed}")
         if set(contributors) & set(record.left_out):
             self._broken("I2", f"cycle {cycle}: contributors {set(contributors)} and left out {record.left_out}")
-        total, weight, size = None, 0, 0.0
-        for agent, one in contributors.items():
-            who = AgentId(agent, one["incarnation"])
-            key = (cycle, who)
-            if key in self._used:
-                self._broken("I1", f"{key} contributes twice")
-            self._used.add(key)
-            if who not in self._asked.get(cycle, ()):
-                self._broken("fence", f"{key} contributes and was not asked")
-            if key not in self._frozen:
-                self._broken("I2", f"{key} contributes, and nothing that it handed over in time was accepted")
-            frozen, data = self._frozen[key]
-            if (frozen.tau, frozen.crc) != (one["tau"], one["crc"]):
-                self._broken("I2", f"{key} is listed as {one}, it handed over {frozen}")
-            if not np.isfinite(data).all():
-                self._broken("I5", f"{key} contributes and is not finite")
-            part = data.astype(np.float64) * frozen.tau
-            total = part if total is None else total + part
-            weight += frozen.tau
-            size = max(size, float(np.abs(data).max(initial=0.0)))
+        handed = [self._contribution(cycle, agent, one) for agent, one in contributors.items()]
         if set(contributors) | set(record.left_out) != set(range(self._agents)):
             self._broken("said", f"cycle {cycle}: nothing is said of some; contributors {contributors}, {record.left_out}")
         self.last_contributors = set(contributors)
         for old in [key for key in self._frozen if key[0] < cycle]:
             del self._frozen[old]
-        if weight:
-            waiting = self._records.setdefault(record.shard, deque())
-            assert total is not None
-            waiting.append((cycle, weight, total, size))
-            if len(waiting) > 1 and not self._merges.get(record.shard):
-                self._broken("I2", f"cycle {waiting[0][0]} is in the ledger and never came into the joint model")
+        self.joint.listed(cycle, record.shard, handed)
+
+    def _contribution(self, cycle: int, agent: int, one: Mapping[str, Any]) -> tuple[int, np.ndarray]:
+        """Check one contributor of a cycle; returns its tau and what it handed over."""
+        who = AgentId(agent, one["incarnation"])
+        key = (cycle, who)
+        if key in self._used:
+            self._broken("I1", f"{key} contributes twice")
+        self._used.add(key)
+        if who not in self._asked.get(cycle, ()):
+            self._broken("fence", f"{key} contributes and was not asked")
+        if key not in self._frozen:
+            self._broken("I2", f"{key} contributes, and nothing that it handed over in time was accepted")
+        frozen, data = self._frozen[key]
+        if (frozen.tau, frozen.crc) != (one["tau"], one["crc"]):
+            self._broken("I2", f"{key} is listed as {one}, it handed over {frozen}")
+        if not np.isfinite(data).all():
+            self._broken("I5", f"{key} contributes and is not finite")
+        return frozen.tau, data
 
     # ---- after every event -----------------------------------------------------------------------------------------------
 
@@ -352,7 +340,7 @@ class Checker:
         Raises:
             Violation: I2, I5, I6, I12.
         """
-        self._look_at_joint()
+        self.joint.look()
         if not self._committed_since:
             return
         self._committed_since = False
@@ -367,60 +355,10 @@ class Checker:
                     f"{sorted(node.broadcasts)}, yields of cycles {node.book.cycles}",
                 )
 
-    def _look_at_joint(self) -> None:
-        joint, states = self.joint(), self._states
-        if joint is None:
-            return
-        if not states:
-            states += [None] * len(joint.states)
-        for shard, state in enumerate(joint.states):
-            if state is not states[shard]:
-                self._moved(shard, states[shard], state)
-                states[shard] = state
-
-    def _moved(self, shard: int, before: Any, after: Any) -> None:
-        if not np.isfinite(after.x).all():
-            self._broken("I5", f"shard {shard} is not finite at version {after.k}")
-        self._committed[(shard, after.k)] = after
-        if before is None or after.k == 0:
-            return
-        if after.k != before.k + 1:
-            self._broken("I6", f"shard {shard} goes from version {before.k} to {after.k}")
-        self._committed.pop((shard, after.k - 4), None)
-        self._merges.setdefault(shard, deque()).append((before, after))
-        self._compare(shard)
-
-    def _compare(self, shard: int) -> None:
-        merges, records = self._merges.get(shard), self._records.get(shard)
-        while merges and records:
-            before, after = merges.popleft()
-            cycle, weight, total, size = records.popleft()
-            beta = self._method.beta_at(before.k)
-            x = before.x.astype(np.float64)
-            # R of eq. 8, computed back from the joint states; multiplied by its weight it is a sum of whole numbers
-            mean = (after.x.astype(np.float64) - (1 - beta) * x) / beta
-            rounding = weight * max(size, float(np.abs(x).max(initial=0.0)), 1.0) * 2.0**-20 / beta
-            error = np.abs(mean * weight - total)
-            if error.size and error.max() >= max(rounding, 0.0):
-                worst = int(error.argmax())
-                self._broken(
-                    "I2",
-                    f"cycle {cycle}, shard {shard}, element {worst}: the joint model took in {mean[worst] * weight:.3f} / "
-                    f"{weight}, the listed contributions are {total[worst]:.3f} / {weight}",
-                )
-            whole = rounding < 0.5 and np.array_equal(total, np.rint(total))
-            if whole and not np.array_equal(np.rint(mean * weight), total):
-                self._broken("I2", f"cycle {cycle}, shard {shard}: another whole number than the listed contributions")
-            if self._delta is not None:
-                p = before.v.size
-                moved = after.x[:p].astype(np.float64) - x[:p]
-                if not _close(after.v, self._delta * before.v + (1 - self._delta) * moved):
-                    self._broken("I2", f"cycle {cycle}, shard {shard}: the trajectory is not that of the joint states")
-
     def _base(self, who: AgentId) -> None:
         """An agent that begins stands at x_0, or at a joint model whose shards are at most one exchange old."""
         has = self._offered.get(who)
-        for shard, state in enumerate(self._states):
+        for shard, state in enumerate(self.joint.states):
             version = 0 if has is None else has.get(shard, -1)
             if state is not None and state.k - version > 1:
                 self._broken(
@@ -436,20 +374,14 @@ class Checker:
         Raises:
             Violation: I2, local.
         """
-        joint = self.joint()
+        joint = self.joint.model()
         if (
             joint is not None
             and joint.layout.local
             and not any(np.array_equal(joint.layout.words(), one) for one in self._local)
         ):
             self._broken("local", f"the joint model has local tensors that no agent had: {joint.layout.local}")
-        for shard, records in self._records.items():
-            self._compare(shard)
-            if records:
-                self._broken("I2", f"cycle {records[0][0]} is in the ledger and never came into the joint model")
-        for shard, merges in self._merges.items():
-            if merges:
-                self._broken("I2", f"version {merges[0][1].k} of shard {shard} is of no cycle in the ledger")
+        self.joint.ended()
 
     def all_contribute(self, expected: set[int]) -> None:
         """The last fault is long over, so these agents must contribute.
@@ -485,11 +417,3 @@ class Checker:
     def _violation(self, invariant: str, what: str) -> Violation:
         story = [" ".join([f"{one[0]:9.3f}", *(str(part) for part in one[1:])]) for one in self._story]
         return Violation(invariant, what, self._seed, story)
-
-
-def _close(mine: np.ndarray, theirs: np.ndarray) -> bool:
-    """Whether numbers are equal to float32, after a few operations."""
-    if not mine.size:
-        return True
-    scale = float(np.abs(theirs).max()) + 1.0
-    return bool(np.abs(mine - theirs).max() <= scale * 1e-5)

@@ -1,63 +1,45 @@
 """A cluster in virtual time: the port `driver.cluster.Cluster` over simulated executors, links and jobs.
 
-It behaves as Spark and our JVM part do. A job fails at its first failed task, and its other tasks end with it. A lost executor
-takes its agents along without a word from them, and may be replaced. A task may run twice. A holding job may end while the
-agent lives. A broadcast that was withdrawn cannot be downloaded. Methods make faults happen (`kill_agent`, ...), and each
+It behaves as Spark and our JVM part do; `jobs` carries orders out. A lost executor takes its agents along without a word from
+them, and may be replaced. A holding job may end while the agent lives. Methods make faults happen (`kill_agent`, ...), and each
 answers whether the fault could happen. `reach` is called at each point of the work. Times are seconds of virtual time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from mpca.algorithm.averaging import weighted_sum
 from mpca.driver.cluster import AgentSpec
 from mpca.driver.events import (
-    Acknowledged,
     AgentBack,
     AgentDied,
     AgentFinished,
     AgentHello,
     AgentsFound,
-    ExecutorDamages,
     ExecutorLost,
     ExecutorReady,
     HoldEnded,
-    OrderDone,
-    OrderFailed,
 )
 from mpca.methods.base import Method
 from mpca.sim.agents import LOCAL_BYTES, Behind, SimAgent
 from mpca.sim.check import Checker
 from mpca.sim.clocks import NodeClock
 from mpca.sim.costs import Costs
+from mpca.sim.jobs import Jobs
 from mpca.sim.nodes import Node
-from mpca.sim.relay import Blame, Relay
 from mpca.sim.trainers import SimTrainer
 from mpca.sim.world import World
-from mpca.wire.agent_ref import AgentId, AgentRef
+from mpca.wire.agent_ref import AgentRef
 from mpca.wire.messages import Hello
-from mpca.wire.orders import Answer, Download, Frozen, Late, Order, Reduce
+from mpca.wire.orders import Frozen, Late, Order
 
 __all__ = ["SimCluster"]
 
 SIGKILL = 137  # 128 + 9, as Java says it
 CORES = 2  # for each agent that an executor may have
-
-
-@dataclass(slots=True)
-class _Job:
-    order: Order
-    start: float
-    pending: set[str]  # executors whose task has not ended
-    answers: dict[str, Answer] = field(default_factory=dict)
-    over: bool = False
-    reduced: tuple[float, float] = (0.0, 0.0)  # seconds of the driver's clock
-    freezing: bool = False
 
 
 class SimCluster:
@@ -103,9 +85,8 @@ class SimCluster:
         self._bounds, self._parameters = bounds, parameters
         self._agents, self._per_executor = agents, per_executor
         self._make_trainer = make_trainer
-        self._jobs: dict[int, _Job] = {}
-        self._tickets: dict[int, _Job] = {}
-        self._serial = {"executor": 0, "pid": 1000, "broadcast": 0, "ticket": 0}
+        self._jobs = Jobs(world, costs, self)
+        self._serial = {"executor": 0, "pid": 1000, "broadcast": 0}
         self._closed = False
 
     def _next(self, name: str) -> int:
@@ -122,16 +103,11 @@ class SimCluster:
     def submit(self, order: Order) -> None:
         """As `Cluster.submit`: the job's tasks begin after `Costs.dispatch_s`."""
         self.watch.ordered(order)
-        job = _Job(order, self._world.now, set(order.executors))
-        self._jobs[order.order] = job
-        self.reach("submit", order.cycle)
-        self._world.after(self._costs.dispatch_s, self._run_tasks, job)
+        self._jobs.submit(order)
 
     def cancel(self, order: int, reason: str) -> None:
         """As `Cluster.cancel`: the job fails at once, and the event comes after `Costs.latency_s`."""
-        job = self._jobs.get(order)
-        if job is not None:
-            self._fail(job, None, reason)
+        self._jobs.cancel(order, reason)
 
     def take_sum(self, order: int, length: int) -> np.ndarray:
         taken = self.sums.pop(order)
@@ -224,180 +200,9 @@ class SimCluster:
             if name in self.nodes:
                 self.emit(AgentsFound(name, self.nodes[name].living()))
 
-    # ---- jobs ----------------------------------------------------------------------------------------------------------
-
-    def _run_tasks(self, job: _Job) -> None:
-        order, failed = job.order, None
-        if job.over:
-            return
-        for name in order.executors:
-            node = self.nodes.get(name)
-            if node is None or name in self.misplaced:
-                self.misplaced.discard(name)
-                failed = failed or name
-                continue
-            node.forget(order.forget_cycle, order.forget_broadcasts)
-        members = order.members
-        for who in members.agents if members is not None else ():
-            if who.executor in self.nodes and members is not None:
-                self.nodes[who.executor].tell_members(who.id, members.version, members.members)
-        for who in order.begin:
-            if who.executor in self.nodes:
-                self.nodes[who.executor].begin(who.id)
-        for stop in order.stop:
-            if stop.executor in self.nodes:
-                self.nodes[stop.executor].stop(stop.id, stop.reason)
-        for download in order.downloads:
-            self._download(download, order.cycle)
-        if failed is not None:
-            self._fail(job, failed, f"WrongExecutor: the task of executor {failed} was run elsewhere")
-            return
-        self.reach("started", order.cycle)
-        if order.reduce is None:
-            self._freeze(job)
-        else:
-            duration = self._costs.reduce_s(order.reduce.length // 4, len(order.executors))
-            job.reduced = (self._world.now, self._world.now + duration)
-            self._world.after(duration / 2, self.reach, "reducing", order.cycle)
-            self._world.after(duration, self._reduce, job, order.reduce)
-
-    def _reduce(self, job: _Job, reduce: Reduce) -> None:
-        if job.over:
-            return
-        parts, weights = [], []
-        for part in reduce.parts:
-            node = self.nodes.get(part.executor)
-            block = None if node is None else node.blocks.get(reduce.cycle)
-            if node is None or block is None:
-                self._fail(job, part.executor, f"no block of cycle {reduce.cycle} on executor {part.executor}")
-                return
-            if not node.sends():
-                self._fail(job, part.executor, f"executor {part.executor} damages bytes: its part of {reduce.cycle}", True)
-                return
-            parts.append(block[1])
-            weights.append(part.weight)
-        total = weighted_sum(parts, weights)
-        assert total is not None, "an order whose weights are all zero"
-        self.sums[job.order.order] = total
-        self.reach("reduced", job.order.cycle)
-        if not job.over:
-            self._freeze(job)
-
-    def _freeze(self, job: _Job) -> None:
-        order = job.order
-        if order.freeze is None:
-            for name in order.executors:
-                self._answer(job, name, [], {}, 0.0)
-            return
-        job.freezing = True
-        by_node: dict[str, list[AgentId]] = {name: [] for name in order.executors}
-        for who in order.freeze.agents:
-            by_node.setdefault(who.executor, []).append(who.id)
-        self._world.after(self._costs.copy_s, self.reach, "freezing", order.cycle)
-        for name in order.executors:
-            node = self.nodes.get(name)
-            if node is not None and not job.over:
-                wait = node.clock.here(order.deadline) - node.clock.now()
-                self._world.after(max(0.0, wait), self._deadline, job, name)
-                self._freeze_on(job, node, by_node[name])
-
-    def _freeze_on(self, job: _Job, node: Node, agents: list[AgentId]) -> None:
-        freeze = job.order.freeze
-        assert freeze is not None
-        ticket = self._next("ticket")
-        self._tickets[ticket] = job
-        node.freeze(ticket, freeze.cycle, freeze.shard, agents)
-
-    def _deadline(self, job: _Job, name: str) -> None:
-        freeze = job.order.freeze
-        if not job.over and freeze is not None and name in job.pending and name in self.nodes:
-            self.nodes[name].deadline(freeze.cycle)
-
     def frozen(self, node: Node, ticket: int, frozen: list[Frozen], late: dict[int, Late], weight: float) -> None:
-        """A node answers a freeze.
-
-        Args:
-            node: which one.
-            ticket: the number that `Node.freeze` was given.
-            frozen: snapshots that it holds.
-            late: agents without one, and why.
-            weight: of its part: the sum of tau.
-        """
-        job = self._tickets.pop(ticket)
-        self.watch.answered(node.name, job.order, frozen, weight)
-        if not job.over and node.name in job.pending:
-            self._answer(job, node.name, frozen, late, weight)
-
-    def _answer(self, job: _Job, name: str, frozen: list[Frozen], late: dict[int, Late], weight: float) -> None:
-        job.pending.discard(name)
-        length = 0 if job.order.reduce is None else job.order.reduce.length
-        job.answers[name] = Answer(name, f"host-{name}", frozen, late, weight, *job.reduced, length, length // 4)
-        if job.pending:
-            return
-        self.reach("frozen", job.order.cycle)
-        if not job.over:
-            job.over = True
-            self._world.after(self._costs.latency_s, self._done, job)
-
-    def _done(self, job: _Job) -> None:
-        order = self._jobs.pop(job.order.order).order
-        answers = [job.answers[name] for name in order.executors]
-        length = 0 if order.reduce is None else order.reduce.length
-        self.emit(OrderDone(order.order, answers, job.start, self._world.now, length))
-
-    def _fail(self, job: _Job, executor: str | None, reason: str, damages: bool = False) -> None:
-        if job.over:
-            return
-        job.over = True
-        unfinished = [name for name in job.order.executors if name in job.pending]
-        self._jobs.pop(job.order.order, None)
-        self.sums.pop(job.order.order, None)
-        event = OrderFailed(job.order.order, executor, reason, unfinished, damages)
-        self._world.after(self._costs.latency_s, self.emit, event)
-
-    # ---- downloads -----------------------------------------------------------------------------------------------------
-
-    def _download(self, one: Download, cycle: int) -> None:
-        by_node: dict[str, list[AgentId]] = {}
-        for who in one.agents:
-            by_node.setdefault(who.executor, []).append(who.id)
-        base = self._costs.download_s(one.length // 4)
-        start = self._world.now
-        self._relay(list(by_node))
-        first = True
-        for name, agents in by_node.items():
-            duration = base * self._world.random.uniform(1.0, self._costs.slowest)
-            self._world.after(duration, self._downloaded, one, name, agents, start, first)
-            first = False
-        self._world.after(base / 2, self.reach, "downloading", cycle)
-
-    def _relay(self, names: list[str]) -> None:
-        """Executors fetch pieces from each other. For each owner only the fetch by the next one is played."""
-        for owner, name in enumerate(names if len(names) > 1 else ()):
-            node = self.nodes.get(name)
-            if node is None or node.sends():
-                continue
-            relay = Relay(len(names), (owner + 1) % len(names), 2 * len(names))
-            relay.begin(self._world.now)
-            relay.announced(owner, 0)
-            relay.damaged(owner)
-            for one in relay.failed(owner, True, "a piece of a broadcast"):
-                if isinstance(one, Blame):
-                    culprit = names[one.owner]
-                    self.emit(ExecutorDamages(culprit, f"executor {culprit} damages bytes: {one.why}"))
-
-    def _downloaded(self, one: Download, name: str, agents: list[AgentId], start: float, first: bool) -> None:
-        node, data = self.nodes.get(name), self.broadcasts.get(one.broadcast)
-        if node is None or data is None:
-            return  # the executor is lost, or the broadcast withdrawn: no acknowledgement comes
-        node.broadcasts.add(one.broadcast)
-        bytes_in = one.length
-        for who in agents:
-            if not node.offer(who, one.shard, one.version, one.mode, data, one.alpha):
-                continue
-            from_driver = one.length if first else 0
-            self.emit(Acknowledged(one.broadcast, name, *who, start, self._world.now, bytes_in, from_driver))
-            bytes_in = 0
+        """As `Jobs.frozen`."""
+        self._jobs.frozen(node, ticket, frozen, late, weight)
 
     # ---- faults --------------------------------------------------------------------------------------------------------
 
@@ -445,20 +250,11 @@ class SimCluster:
             one.die()
             self._after_notice(HoldEnded(*one.id, f"executor {node.name} lost"))
             self._echo(AgentDied(node.name, *one.id, one.pid, SIGKILL, ""))
-        for job in list(self._jobs.values()):
-            if node.name in job.pending or self._needs(job, node.name):
-                delay = self._world.random.uniform(0, self._costs.notice_s)
-                self._world.after(delay, self._fail, job, node.name, f"executor {node.name} lost")
+        self._jobs.lost(node.name)
         self._after_notice(ExecutorLost(node.name, "exited with code 137"))
         if replace:
             self._world.after(self._costs.respawn_s, self._respawn)
         return True
-
-    @staticmethod
-    def _needs(job: _Job, name: str) -> bool:
-        """Whether a sum that is not made yet has a part on that executor."""
-        reduce = job.order.reduce
-        return reduce is not None and not job.answers and any(part.executor == name for part in reduce.parts)
 
     def _respawn(self) -> None:
         if not self._closed:
@@ -536,17 +332,7 @@ class SimCluster:
     def retry_task(self, agent: int) -> bool:
         """Spark runs the task of that agent's executor a second time."""
         found = self.process(agent)
-        jobs = [job for job in self._jobs.values() if job.freezing and not job.over]
-        if found is None or not jobs:
-            return False
-        job, node = jobs[-1], found[0]
-        freeze = job.order.freeze
-        assert freeze is not None
-        agents = [who.id for who in freeze.agents if who.executor == node.name]
-        if node.name not in job.order.executors or not agents:
-            return False
-        self._freeze_on(job, node, agents)
-        return True
+        return found is not None and self._jobs.retry(found[0])
 
     def misplace(self, agent: int) -> bool:
         """Spark runs the next task of that agent's executor on another one."""

@@ -18,7 +18,7 @@ from mpca.sim.check import Checker
 from mpca.sim.clocks import NodeClock
 from mpca.sim.executor import Answered, Back, Drop, ExecutorState, Interrupt, Write
 from mpca.wire.agent_ref import AgentId
-from mpca.wire.messages import Begin, Install, Members, SnapshotRequest, Stop
+from mpca.wire.messages import Begin, Install, ReadersChanged, SnapshotRequest, Stop
 from mpca.wire.orders import Frozen, Late, Rediscovered
 
 __all__ = ["Node", "Reports"]
@@ -82,11 +82,11 @@ class Node:
             del self.blocks[old]
         self.broadcasts.difference_update(broadcasts)
 
-    def tell_members(self, who: AgentId, version: int, members: dict[str, Any]) -> None:
-        """Send a process the membership of the data's readers."""
+    def tell_readers(self, who: AgentId, version: int, readers: dict[str, Any]) -> None:
+        """Send a process the list of the data's readers."""
         found = self._find(who)
         if found is not None:
-            found.receive(Members(version, members))
+            found.receive(ReadersChanged(version, readers))
 
     def begin(self, who: AgentId) -> None:
         """Tell a process to begin."""
@@ -239,7 +239,7 @@ class Node:
             elif kind is Answered:
                 self._answer(one)
             elif kind is Back:
-                self._cluster.emit(AgentBack(self.name, one.agent, one.incarnation))
+                self._cluster.emit(AgentBack(self.name, *one))
             elif kind is Write:
                 self._slots[(one.agent, one.shard)], alpha = one.arrival
                 self.agents[one.agent].receive(Install(one.shard, one.version, one.mode, alpha))

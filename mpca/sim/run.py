@@ -21,6 +21,7 @@ from mpca.driver.objectives import Goals
 from mpca.driver.run_shape import RunShape
 from mpca.driver.runner import Runner
 from mpca.driver.states import RunState
+from mpca.methods.base import Method
 from mpca.records import CycleRecord, Record, to_json
 from mpca.sim.agents import Behind
 from mpca.sim.check import Checker
@@ -30,7 +31,7 @@ from mpca.sim.faults import Fault, FaultScript, random_faults
 from mpca.sim.trainers import TRAINERS
 from mpca.sim.world import World
 
-__all__ = ["Outcome", "Scenario", "random_scenario", "simulate", "standard_scenario"]
+__all__ = ["Outcome", "Scenario", "simulate", "standard_scenario"]
 
 POLL_S = 0.25  # of virtual time, when nothing happens
 READ_LOCAL_EVERY = 7  # cycles between two reads of local tensors, which stand for evaluations and backups
@@ -137,7 +138,7 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
     Args:
         scenario: what is simulated.
         seed: of every chance in it. The same seed gives the same ledger.
-        around: may put something between driver and cluster (`script.ScriptedCluster`).
+        around: may put something between driver and cluster.
 
     Returns:
         The ledger, the joint model, and what happened.
@@ -145,23 +146,86 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
     Raises:
         Violation: an invariant does not hold; its message has the seed and the story.
     """
-    world = World(seed)
-    method = methods.from_dict(scenario.method)
+    return _Simulation(scenario, seed, around).run()
+
+
+class _Simulation:
+    """The parts of a simulated run, and its loop."""
+
+    def __init__(self, scenario: Scenario, seed: int, around: Callable[[SimCluster, World], Any] | None) -> None:
+        self._scenario, self._world = scenario, World(seed)
+        method = methods.from_dict(scenario.method)
+        self._watch = Checker(self._world, seed, method, scenario.agents, scenario.min_agents)
+        self._cluster = _cluster(scenario, self._world, method, self._watch)
+        self._script = FaultScript(self._world, self._cluster, scenario.faults)
+        self._cluster.reach = self._script.reach
+        self._ledger = _Ledger(self._watch)
+        table = AgentTable(scenario.agents, scenario.per_executor)
+        self._machine = CycleMachine(_shape(scenario, method), table, self._world.clock.now())
+        self._port = around(self._cluster, self._world) if around else self._cluster
+        spec = AgentSpec("python", {}, {})
+        self._runner = Runner(self._machine, self._port, method, spec, self._ledger, self._world.clock)
+        self._watch.joint.model = lambda: self._runner.joint
+        self._settled: bool | None = None
+
+    def run(self) -> Outcome:
+        """The run from its first executor to its end."""
+        scenario, cluster, watch = self._scenario, self._cluster, self._watch
+        for _ in range(scenario.executors or -(-scenario.agents // scenario.per_executor)):
+            cluster.add_executor()
+        while self._machine.ended is None:
+            self._turn()
+        watch.look(cluster)
+        watch.ended()
+        cluster.close()
+        watch.closed(cluster)
+        joint = self._runner.joint
+        assert joint is not None
+        return Outcome(
+            self._ledger.written,
+            [state.x for state in joint.states if state is not None],
+            self._machine.ended,
+            self._world.happened,
+            self._machine.cycle,
+            self._script.fired,
+            self._world.now,
+            self._runner.trained_s,
+            bool(self._settled),
+            {name: int.from_bytes(data, "little") for name, (_, _, data) in joint.layout.local.items()},
+        )
+
+    def _turn(self) -> None:
+        """One turn of the driver's loop, and a look at everything."""
+        scenario, machine, runner = self._scenario, self._machine, self._runner
+        runner.step(self._port.poll(POLL_S))
+        self._watch.look(self._cluster)
+        if machine.cycle >= scenario.cycles and self._settled is None:  # before the agents were told to stop
+            self._settled = _settled(scenario, self._cluster, self._script, self._watch, self._world.now)
+        if scenario.local and machine.state == RunState.RUNNING and machine.cycle % READ_LOCAL_EVERY == 0:
+            runner.step([ReadLocal()])
+        runner.beside()
+        now = self._world.now
+        if now > scenario.patience_s:
+            self._watch.stuck(f"the run has not ended after {now:.0f} s; state {machine.state}, cycle {machine.cycle}")
+
+
+def _cluster(scenario: Scenario, world: World, method: Method, watch: Checker) -> SimCluster:
     plan = ShardPlan.equal(scenario.parameters + scenario.buffers, scenario.parameters, method.shards)
     bounds = list(plan.bounds)
-    watch = Checker(world, seed, method, scenario.agents, scenario.min_agents)
 
     def trainer(agent: int, incarnation: int) -> Any:
-        return TRAINERS[scenario.trainer](bounds, scenario.parameters, method.arrival, agent, incarnation)
+        return TRAINERS[scenario.trainer](bounds, scenario.parameters, method.agent_side.how, agent, incarnation)
 
     cluster = SimCluster(
         world, scenario.costs, method, bounds, scenario.parameters, scenario.agents, scenario.per_executor, trainer, watch
     )
     cluster.echo_s, cluster.skew_s, cluster.local = scenario.echo_s, scenario.skew_s, scenario.local
     cluster.behind = {one.agent: one for one in scenario.behind}
-    script = FaultScript(world, cluster, scenario.faults)
-    cluster.reach = script.reach
-    shape = RunShape.of(
+    return cluster
+
+
+def _shape(scenario: Scenario, method: Method) -> RunShape:
+    return RunShape.of(
         method,
         run="sim",
         term=1,
@@ -170,43 +234,7 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
         start_timeout_s=scenario.start_timeout_s,
         finish_s=scenario.finish_s,
         norm_limit=scenario.norm_limit,
-        max_cycles=scenario.cycles,
-    )
-    machine = CycleMachine(shape, AgentTable(scenario.agents, scenario.per_executor), world.clock.now())
-    ledger = _Ledger(watch)
-    spec = AgentSpec("python", {}, {})
-    port = around(cluster, world) if around else cluster
-    runner = Runner(machine, port, method, spec, Goals(max_cycles=scenario.cycles), ledger, world.clock)
-    watch.joint = lambda: runner.joint
-    for _ in range(scenario.executors or -(-scenario.agents // scenario.per_executor)):
-        cluster.add_executor()
-    settled: bool | None = None
-    while machine.ended is None:
-        runner.step(port.poll(POLL_S))
-        watch.look(cluster)
-        if machine.cycle >= scenario.cycles and settled is None:  # before the agents were told to stop
-            settled = _settled(scenario, cluster, script, watch, world.now)
-        if scenario.local and machine.state == RunState.RUNNING and machine.cycle % READ_LOCAL_EVERY == 0:
-            runner.step([ReadLocal()])
-        runner.beside()
-        if world.now > scenario.patience_s:
-            watch.stuck(f"the run has not ended after {world.now:.0f} s; state {machine.state}, cycle {machine.cycle}")
-    watch.look(cluster)
-    watch.ended()
-    cluster.close()
-    watch.closed(cluster)
-    assert runner.joint is not None
-    return Outcome(
-        ledger.written,
-        [state.x for state in runner.joint.states if state is not None],
-        machine.ended,
-        world.happened,
-        machine.cycle,
-        script.fired,
-        world.now,
-        runner.trained_s,
-        bool(settled),
-        {name: int.from_bytes(data, "little") for name, (_, _, data) in runner.joint.layout.local.items()},
+        goals=Goals(max_cycles=scenario.cycles),
     )
 
 
@@ -228,38 +256,3 @@ def standard_scenario(seed: int) -> Scenario:
     random = Random(seed)
     base = Scenario(min_agents=random.choice((1, 4, 6)), echo_s=random.choice((0.0, 2.5)))
     return replace(base, faults=random_faults(random, base.agents, base.cycles, 4.0, base.deadline_s))
-
-
-def random_scenario(seed: int) -> Scenario:
-    """A scenario as different from the next one as the engine allows: methods, phases, agents on one executor, links.
-
-    Args:
-        seed: of the scenario.
-    """
-    random = Random(seed)
-    method = random.choice(
-        (
-            {"name": "mpca", "shards": 3, "phases": random.randint(1, 3)},
-            {"name": "mpca", "shards": random.randint(1, 5), "install": "exchange"},
-            {"name": "mpca", "correction": True, "shards": random.randint(1, 7)},
-            {"name": "sync", "tau": random.randint(1, 5)},
-        )
-    )
-    if method["name"] == "mpca":
-        method |= {"gamma_ramp": random.choice((0, 20)), "beta": random.choice((1.0, 0.9, 0.5)), "gamma": 0.7}
-    agents = random.randint(2, 8)
-    per_executor = random.choice((1, 1, 2))
-    executors = max(1, -(-agents // per_executor) - random.choice((0, 0, 0, 1)))
-    base = Scenario(
-        agents=agents,
-        per_executor=per_executor,
-        executors=executors,
-        method=method,
-        min_agents=random.randint(1, min(max(1, agents - 1), executors * per_executor)),
-        deadline_s=random.choice((2.0, 5.0)),
-        start_timeout_s=20.0,
-        costs=Costs(rate=random.choice((8e6, 1e7, 1e8)), step_s=random.choice((0.005, 0.02, 0.1))),
-        echo_s=random.choice((0.0, 2.5)),
-    )
-    faults = random_faults(random, agents, base.cycles, 3.0, base.deadline_s)
-    return replace(base, faults=faults, local=seed % 2 == 1)

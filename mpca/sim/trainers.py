@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from mpca.algorithm.penalty import pull
+from mpca.methods import How
 
 __all__ = ["TRAINERS", "IntegerTrainer", "LinearTrainer", "QuadraticTrainer", "SimTrainer"]
 
@@ -53,10 +54,10 @@ class SimTrainer(Protocol):
 class _Flat:
     """A flat float32 vector: parameters, then buffers that count updates."""
 
-    def __init__(self, bounds: list[int], parameters: int, arrival: str) -> None:
+    def __init__(self, bounds: list[int], parameters: int, how: How) -> None:
         self.bounds, self.parameters = bounds, parameters
         self.x = np.zeros(bounds[-1], np.float32)
-        self._arrival = arrival
+        self._how = how
         self._targets: dict[int, np.ndarray] = {}
         #: Delay-corrected: the state that each shard's next arrival answers. Before the first snapshot that is the agent's
         #: first state. After an arrival it is that arrival's state, until the next snapshot. As in `agent.torch_trainer`.
@@ -72,21 +73,22 @@ class _Flat:
 
     def snapshot(self, shard: int, out: np.ndarray) -> None:
         out[:] = self.x[self.bounds[shard] : self.bounds[shard + 1]]
-        if self._arrival == "correct":
+        if self._how is How.CORRECT:
             self._answered[shard] = out.copy()
 
     def install(self, shard: int, data: np.ndarray, version: int, mode: str) -> None:
         span = self._spans[shard]
         count = span.stop - span.start
-        if mode == "replace" or self._arrival == "replace":
-            self.x[self.bounds[shard] : self.bounds[shard + 1]] = self._taken(data)
-            self._targets.pop(shard, None)
-            self._answered[shard] = data.copy()
-        elif self._arrival == "correct":
-            self.x[span] += self._taken(data[:count] - self._answered[shard][:count])
-            self._answered[shard] = data.copy()
-        else:
-            self._targets[shard] = data[:count].copy()
+        match How.REPLACE if mode == "replace" else self._how:
+            case How.PULL:
+                self._targets[shard] = data[:count].copy()
+            case How.REPLACE:
+                self.x[self.bounds[shard] : self.bounds[shard + 1]] = self._taken(data)
+                self._targets.pop(shard, None)
+                self._answered[shard] = data.copy()
+            case How.CORRECT:
+                self.x[span] += self._taken(data[:count] - self._answered[shard][:count])
+                self._answered[shard] = data.copy()
 
     def reset_optimizer(self) -> None:
         """Plain SGD, or none: no state."""
@@ -105,8 +107,8 @@ class IntegerTrainer(_Flat):
 
     wrap = np.float32(512)
 
-    def __init__(self, bounds: list[int], parameters: int, arrival: str, agent: int, incarnation: int) -> None:
-        super().__init__(bounds, parameters, arrival)
+    def __init__(self, bounds: list[int], parameters: int, how: How, agent: int, incarnation: int) -> None:
+        super().__init__(bounds, parameters, how)
         self.agent = agent
         # no two agents, nor two incarnations of one, do the same
         self._gradient = np.array([(agent * 3 + incarnation * 5 + j * 7) % 7 - 3 for j in range(bounds[-1])], np.float32)
@@ -134,8 +136,8 @@ class LinearTrainer(_Flat):
 
     lr = np.float32(0.25)
 
-    def __init__(self, bounds: list[int], parameters: int, arrival: str, agent: int, incarnation: int) -> None:
-        super().__init__(bounds, parameters, arrival)
+    def __init__(self, bounds: list[int], parameters: int, how: How, agent: int, incarnation: int) -> None:
+        super().__init__(bounds, parameters, how)
         self.gradient = self.gradient_of(bounds[-1], agent)
         self.gradient[parameters:] = 0
 
@@ -157,8 +159,8 @@ class QuadraticTrainer(_Flat):
 
     lr = 0.05
 
-    def __init__(self, bounds: list[int], parameters: int, arrival: str, agent: int, incarnation: int) -> None:
-        super().__init__(bounds, parameters, arrival)
+    def __init__(self, bounds: list[int], parameters: int, how: How, agent: int, incarnation: int) -> None:
+        super().__init__(bounds, parameters, how)
         self._optimum = np.array([agent + j % 3 for j in range(parameters)], np.float32)
 
     def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None:

@@ -1,4 +1,4 @@
-"""Storage of bytes that outlive a run: the `Store` port, its local and in-memory stores, and backups."""
+"""Storage of bytes that outlive a run: the `Store` port, its local store, and backups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from mpca.storage.layout import ModelLayout
 from mpca.storage.local import LocalStore
 from mpca.storage.locations import Location
 from mpca.storage.lock import Holder, RunLock
-from mpca.storage.memory import Crash, MemoryStore
 from mpca.storage.parts import PartWriter, joined
 from mpca.storage.process import Process
 from mpca.storage.store import Store
@@ -16,12 +15,10 @@ __all__ = [
     "BackupInfo",
     "BackupState",
     "Backups",
-    "Crash",
     "Found",
     "Holder",
     "LocalStore",
     "Location",
-    "MemoryStore",
     "ModelLayout",
     "PartWriter",
     "Process",

@@ -32,9 +32,9 @@ __all__ = [
     "Hello",
     "Install",
     "Installed",
-    "Members",
     "Message",
     "Progress",
+    "ReadersChanged",
     "Snapshot",
     "SnapshotRequest",
     "Start",
@@ -69,12 +69,12 @@ class Start(Message):
     seed: int
     shards: int
     layer_aligned: bool
-    method: dict[str, Any]  # Method.to_dict(): name and its numbers
+    method: dict[str, Any]  # Method.for_agents(): name and its numbers, but alpha, which comes with every Install
     task: str  # "train"
     payload: bytes  # cloudpickle of (function, args, kwargs)
     device: str = "cpu"  # "cpu", "cuda": the one GPU that the agent sees
     threads: int = 1  # torch.set_num_threads
-    conf: dict[str, Any] = field(default_factory=dict)  # resolved configuration, for mpca.dataset() and built-in trainers
+    conf: dict[str, Any] = field(default_factory=dict)  # what agents read of the configuration: [data], for mpca.dataset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +101,11 @@ class Install(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Members(Message):
+class ReadersChanged(Message):
     """The agents that read the data from now on; the newest version counts. Sent before Begin, and after losses and joins."""
 
     version: int
-    members: dict[str, Any]  # data.plan.Membership.to_dict()
+    readers: dict[str, Any]  # data.plan.Readers.to_dict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ CODES: dict[int, type[Message]] = {
     3: SnapshotRequest,
     4: Install,
     5: Stop,
-    6: Members,
+    6: ReadersChanged,
     7: Fetched,
     17: Hello,
     18: Snapshot,

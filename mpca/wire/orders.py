@@ -1,7 +1,7 @@
 """Orders from the driver to the executors, one per Spark job, in its closure; and the answer of each task.
 
-Every executor carries out an order in this sequence: forget data that no cycle needs any more; deliver Members, Begin and Stop;
-start the download of broadcasts in the background; reduce one shard; freeze the snapshots for the next cycle.
+Every executor carries out an order in this sequence: forget data that no cycle needs any more; deliver ReadersChanged, Begin
+and Stop; start the download of broadcasts in the background; reduce one shard; freeze the snapshots for the next cycle.
 Since snapshots are frozen at the end of the job before, every chunk exists when a reduce starts (no ready mark, no polling, no
 miss). And the driver knows every contributor, its tau and that it is finite *before* it orders a sum.
 
@@ -31,9 +31,9 @@ __all__ = [
     "Frozen",
     "Late",
     "LateCode",
-    "MembersOrder",
     "Order",
     "Part",
+    "ReadersOrder",
     "Rediscovered",
     "Reduce",
     "StopAgent",
@@ -106,11 +106,11 @@ class Download:
 
 
 @dataclass(frozen=True, slots=True)
-class MembersOrder:
+class ReadersOrder:
     """The agents that read the data, for agents that have not received this version."""
 
     version: int
-    members: dict[str, Any]  # data.plan.Membership.to_dict()
+    readers: dict[str, Any]  # data.plan.Readers.to_dict()
     agents: list[AgentRef]
 
 
@@ -144,7 +144,7 @@ class Order:
     downloads: list[Download] = field(default_factory=list)
     reduce: Reduce | None = None
     freeze: Freeze | None = None
-    members: MembersOrder | None = None
+    readers: ReadersOrder | None = None
 
     def pack(self) -> bytes:
         packed: bytes = msgpack.packb(asdict(self), use_bin_type=True)

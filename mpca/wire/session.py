@@ -13,8 +13,8 @@ or receives. It keeps the agent's state from this end's point of view, so the tw
 Messages can come out of order. The executor may send SnapshotRequest, Install and Stop before it has read the agent's last
 message: an agent that is CLOSED drops what it receives. Stop may cross Hello. Begin and Stop may come twice (with an order that
 was submitted again). SnapshotRequest and Install may come in WAITING: x_0 is read, and an agent that joins gets its state.
-Members comes whenever agents were lost or joined, and before the Begin of an agent that joins; it needs no answer. Files comes
-when the agent opens a data set on HDFS; Fetch and Fetched use the pipes that Files names, in turn, and have no session.
+ReadersChanged comes whenever agents were lost or joined, and before the Begin of an agent that joins; it needs no answer. Files
+comes when the agent opens a data set on HDFS; Fetch and Fetched use the pipes that Files names, in turn, and have no session.
 
 Beside the table each end keeps the open requests: one SnapshotRequest at a time and one Install per shard, each answered by the
 Snapshot or Installed of the same numbers. The answer frees the slot, so an answer without a request would free a slot that the
@@ -36,9 +36,9 @@ from mpca.wire.messages import (
     Hello,
     Install,
     Installed,
-    Members,
     Message,
     Progress,
+    ReadersChanged,
     Snapshot,
     SnapshotRequest,
     Start,
@@ -64,54 +64,32 @@ STARTING, LOADING, WAITING, TRAINING, STOPPING, CLOSED = (
 )  # fmt: skip
 
 _ENDINGS = {Finished: CLOSED, Failed: CLOSED}
+#: May come at any time between Hello and the last message, and leave the state as it is.
+_ANY_TIME = (ReadersChanged, Files, SnapshotRequest, Snapshot, Install, Installed, Progress)
+#: State -> message -> next state, as both roles see it.
+_BOTH: dict[str, dict[type[Message], str]] = {
+    STARTING: {Start: LOADING, Failed: CLOSED},
+    LOADING: {Hello: WAITING, Stop: STOPPING, Progress: LOADING, Files: LOADING, **_ENDINGS},
+    WAITING: {Begin: TRAINING, Stop: STOPPING, **dict.fromkeys(_ANY_TIME, WAITING), **_ENDINGS},
+    TRAINING: {Begin: TRAINING, Stop: STOPPING, **dict.fromkeys(_ANY_TIME, TRAINING), **_ENDINGS},
+    STOPPING: {Begin: STOPPING, Stop: STOPPING, **dict.fromkeys(_ANY_TIME, STOPPING), **_ENDINGS},
+}
 
 #: Role -> state -> message -> next state, for the messages that the role sends and for those that it receives.
 TRANSITIONS: dict[str, dict[str, dict[type[Message], str]]] = {
     EXECUTOR: {
-        STARTING: {Start: LOADING, Failed: CLOSED},
-        LOADING: {Hello: WAITING, Stop: STOPPING, Progress: LOADING, Files: LOADING, **_ENDINGS},
-        WAITING: {
-            Begin: TRAINING, Stop: STOPPING, Members: WAITING, Files: WAITING,
-            SnapshotRequest: WAITING, Snapshot: WAITING, Install: WAITING, Installed: WAITING, Progress: WAITING,
-            **_ENDINGS,
-        },
-        TRAINING: {
-            Begin: TRAINING, Stop: STOPPING, Members: TRAINING, Files: TRAINING,
-            SnapshotRequest: TRAINING, Snapshot: TRAINING, Install: TRAINING, Installed: TRAINING, Progress: TRAINING,
-            **_ENDINGS,
-        },
-        STOPPING: {
-            Begin: STOPPING, Stop: STOPPING, Members: STOPPING, Files: STOPPING,
-            Hello: STOPPING,  # it was sent before Stop was read
-            SnapshotRequest: STOPPING, Snapshot: STOPPING, Install: STOPPING, Installed: STOPPING, Progress: STOPPING,
-            **_ENDINGS,
-        },
+        **_BOTH,
+        STOPPING: {**_BOTH[STOPPING], Hello: STOPPING},  # Hello was sent before Stop was read
         CLOSED: {},
     },
     AGENT: {
-        STARTING: {Start: LOADING, Failed: CLOSED},
-        LOADING: {Hello: WAITING, Stop: STOPPING, Progress: LOADING, Files: LOADING, **_ENDINGS},
-        WAITING: {
-            Begin: TRAINING, Stop: STOPPING, Members: WAITING, Files: WAITING,
-            SnapshotRequest: WAITING, Snapshot: WAITING, Install: WAITING, Installed: WAITING, Progress: WAITING,
-            **_ENDINGS,
-        },
-        TRAINING: {
-            Begin: TRAINING, Stop: STOPPING, Members: TRAINING, Files: TRAINING,
-            SnapshotRequest: TRAINING, Snapshot: TRAINING, Install: TRAINING, Installed: TRAINING, Progress: TRAINING,
-            **_ENDINGS,
-        },
-        STOPPING: {
-            Begin: STOPPING, Stop: STOPPING, Members: STOPPING, Files: STOPPING,
-            SnapshotRequest: STOPPING, Snapshot: STOPPING, Install: STOPPING, Installed: STOPPING, Progress: STOPPING,
-            **_ENDINGS,
-        },
+        **_BOTH,
         # The executor sent these before it read the agent's last message; nothing acts on them.
-        CLOSED: {Begin: CLOSED, SnapshotRequest: CLOSED, Install: CLOSED, Members: CLOSED, Stop: CLOSED},
+        CLOSED: dict.fromkeys((Begin, SnapshotRequest, Install, ReadersChanged, Stop), CLOSED),
     },
-}  # fmt: skip
+}
 
-_SENT_BY_EXECUTOR = frozenset({Start, Begin, SnapshotRequest, Install, Members, Fetched, Stop})
+_SENT_BY_EXECUTOR = frozenset({Start, Begin, SnapshotRequest, Install, ReadersChanged, Fetched, Stop})
 
 
 class Session:

@@ -13,7 +13,7 @@ from torch import nn
 
 import mpca
 from mpca.agent.context import AgentContext, current, enter
-from mpca.data.plan import Membership
+from mpca.data.plan import Readers
 from mpca.wire.messages import Begin, Hello, Message, Progress, Snapshot, SnapshotRequest, Start, Stop
 from tests.data.pictures import ingested
 from tests.support.pipe import START, PipeEnds
@@ -130,12 +130,12 @@ def test_of_a_data_set_without_indices_each_agent_has_every_nth_sample(become: B
 def test_a_joiner_reads_its_stream_from_the_epoch_that_it_was_told_and_everybody_alone_reads_to_test(
     become: Becoming, tmp_path: Path
 ) -> None:
-    """It hears of the membership before it begins, and so before its train function asks for data."""
+    """It hears of the readers before it begins, and so before its train function asks for data."""
     conf = {"data": {"name": "imagenet", "path": str(ingested(tmp_path, classes=2, each=4, withheld=1))}}
     become(replace(START, agent=1, incarnation=1, conf=conf))
     context = current()
     assert context is not None
-    context.loop.reading.told(Membership.of(2).lose(1, 0, 0).join(1, 4).to_dict())
+    context.loop.reading.told(Readers.of(2).lose(1, 0, 0).join(1, 4).to_dict())
     assert mpca.dataset("validation").position == (0, 0)
     assert context.loop.reading.position == []
     assert mpca.dataset("train").position == (4, 0)

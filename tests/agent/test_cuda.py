@@ -18,6 +18,7 @@ from mpca.agent.layout import read_layout
 from mpca.agent.torch_trainer import TorchTrainer
 from mpca.algorithm import pull
 from mpca.errors import EnvironmentRefused
+from mpca.methods import How
 from tests.gpu.standin import StandIn
 
 PACKAGE = Path(mpca.__file__).parent
@@ -111,15 +112,15 @@ def test_shards_of_any_length_cross_both_ways_again_and_again(gpu: StandIn) -> N
         np.testing.assert_array_equal(kept.cpu().numpy() * 2, out)
 
 
-@pytest.mark.parametrize("arrival", ["target", "replace", "correct"])
-def test_a_model_on_a_gpu_is_read_pulled_and_replaced_as_one_in_memory(gpu: StandIn, arrival: str) -> None:
+@pytest.mark.parametrize("how", How)
+def test_a_model_on_a_gpu_is_read_pulled_and_replaced_as_one_in_memory(gpu: StandIn, how: How) -> None:
     def make(device: str) -> tuple[nn.Module, TorchTrainer]:
         torch.manual_seed(3)
         model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2))
         model = model.to(memory_format=torch.channels_last).to(device)
         layout = read_layout(model)
         assert layout.device == device_of(device)
-        return model, TorchTrainer(layout, layout.plan(3, False), arrival)
+        return model, TorchTrainer(layout, layout.plan(3, False), how)
 
     (there, trainer), (here, reference) = make("cuda"), make("cpu")
     assert trainer.bounds == reference.bounds
@@ -132,7 +133,7 @@ def test_a_model_on_a_gpu_is_read_pulled_and_replaced_as_one_in_memory(gpu: Stan
             for one, out in zip((trainer, reference), seen, strict=True):
                 if shard < 3 or mode == "replace":
                     one.install(shard, data.copy(), version, mode)
-                one.pull(((shard, 0.3),) if shard < 3 and arrival == "target" else ())
+                one.pull(((shard, 0.3),) if shard < 3 and how is How.PULL else ())
                 one.snapshot(shard, out)
             np.testing.assert_array_equal(*seen)
     for name, tensor in here.state_dict().items():
@@ -143,7 +144,7 @@ def test_a_model_on_a_gpu_is_read_pulled_and_replaced_as_one_in_memory(gpu: Stan
 def test_the_pull_on_a_gpu_is_that_of_the_algorithm(gpu: StandIn) -> None:
     model = nn.Linear(5, 3).to("cuda")
     layout = read_layout(model)
-    trainer = TorchTrainer(layout, layout.plan(1, False), "target")
+    trainer = TorchTrainer(layout, layout.plan(1, False), How.PULL)
     expected, target = np.empty(18, np.float32), np.linspace(-1, 1, 18, dtype=np.float32)
     trainer.snapshot(0, expected)
     trainer.install(0, target, 1, "install")

@@ -11,7 +11,7 @@ import pytest
 from mpca.agent.link import Link, LinkClosed
 from mpca.errors import LocalProtocolError, RemoteProtocolError
 from mpca.wire.codec import FrameReader, encode
-from mpca.wire.messages import Begin, Finished, Hello, Members, Message, Progress, Stop
+from mpca.wire.messages import Begin, Finished, Hello, Message, Progress, ReadersChanged, Stop
 from tests.support.pipe import START, PipeEnds
 
 SECONDS = 10.0  # for what another thread does
@@ -35,23 +35,23 @@ def joined(executor: PipeEnds) -> Link:
 def test_all_that_is_here_comes_in_order_and_nothing_is_waited_for(executor: PipeEnds) -> None:
     link = joined(executor)
     assert link.receive() == []
-    executor.say(Begin(), Members(1, {"a": 1}), Stop("enough"))
-    assert link.receive() == [Begin(), Members(1, {"a": 1}), Stop("enough")]
+    executor.say(Begin(), ReadersChanged(1, {"a": 1}), Stop("enough"))
+    assert link.receive() == [Begin(), ReadersChanged(1, {"a": 1}), Stop("enough")]
     assert link.receive() == []
 
 
 def test_one_is_taken_out_of_turn_and_the_others_stay_in_order(executor: PipeEnds) -> None:
     link = joined(executor)
     assert link.peek(Stop) is None
-    executor.say(Begin(), Members(1, {"a": 1}), Stop("enough"), Members(2, {"a": 2}))
+    executor.say(Begin(), ReadersChanged(1, {"a": 1}), Stop("enough"), ReadersChanged(2, {"a": 2}))
     assert link.peek(Stop) == Stop("enough")
     assert link.peek(Stop) is None, "once"
-    assert link.receive(None) == [Begin(), Members(1, {"a": 1}), Members(2, {"a": 2})], "at once: they are here already"
+    assert link.receive(None) == [Begin(), ReadersChanged(1, {"a": 1}), ReadersChanged(2, {"a": 2})], "at once: all are here"
 
 
 def test_who_waits_gets_what_comes_in_pieces_when_it_is_whole(executor: PipeEnds) -> None:
     link = joined(executor)
-    data = encode(Members(1, {"a": "b" * 100}))
+    data = encode(ReadersChanged(1, {"a": "b" * 100}))
     got: list[list[Message]] = []
     waiting = threading.Thread(target=lambda: got.append(link.receive(None)))
     waiting.start()
@@ -59,7 +59,7 @@ def test_who_waits_gets_what_comes_in_pieces_when_it_is_whole(executor: PipeEnds
         assert got == []
         os.write(executor.write_fd, piece)
     waiting.join(SECONDS)
-    assert got == [[Members(1, {"a": "b" * 100})]]
+    assert got == [[ReadersChanged(1, {"a": "b" * 100})]]
 
 
 def test_the_end_of_the_pipe_comes_after_what_was_said_before_it(executor: PipeEnds) -> None:

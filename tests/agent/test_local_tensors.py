@@ -10,6 +10,7 @@ from torch import nn
 from mpca.agent.layout import read_layout
 from mpca.agent.torch_trainer import TorchTrainer
 from mpca.errors import ConfigError
+from mpca.methods import How
 from mpca.storage import ModelLayout
 
 
@@ -41,7 +42,7 @@ def net(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     torch.manual_seed(2)
     model = Net()
     layout = read_layout(model)
-    return model, layout, TorchTrainer(layout, layout.plan(3, False), "target")
+    return model, layout, TorchTrainer(layout, layout.plan(3, False), How.PULL)
 
 
 def test_they_are_read_as_they_are_now(net) -> None:
@@ -65,7 +66,7 @@ def test_they_are_replaced_and_training_parameters_are_not(net) -> None:
     other = Net()
     other.norm.num_batches_tracked += 41
     layout = read_layout(other)
-    given, before = words(TorchTrainer(layout, layout.plan(3, False), "target")), model.student.weight.detach().clone()
+    given, before = words(TorchTrainer(layout, layout.plan(3, False), How.PULL)), model.student.weight.detach().clone()
     first = trainer.bounds[3]
     for shard in range(3, len(trainer.bounds) - 1):
         trainer.install(shard, given[trainer.bounds[shard] - first : trainer.bounds[shard + 1] - first], 0, "replace")

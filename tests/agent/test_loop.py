@@ -65,7 +65,7 @@ class Agent:
     def __init__(self, ends: PipeEnds, method: dict[str, Any], local: bool = False) -> None:
         self.ends, self.clock = ends, ManualClock(100.0)
         self.model, self.segment = Model(self.clock), AgentSegment([0, ELEMENTS], agent=0)
-        machine = AgentMachine(0, 0, 1, methods.from_dict(method))
+        machine = AgentMachine(0, 0, 1, methods.from_dict(method).agent_side)
         self.loop = AgentLoop(ends.link, machine, self.clock, lambda: {"loss": 0.5})
         ends.say(START)
         assert ends.link.receive(None) == [START]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 import pytest
 
@@ -24,29 +23,24 @@ from mpca.agent.events import (
     Stepped,
     StopSeen,
     Take,
-    TakeMembers,
+    TakeReaders,
 )
-from mpca.agent.state import CLOSED, HOLDING, STOPPING, TRAINING, WAITING, AgentMachine
+from mpca.agent.state import CLOSED, HOLDING, MOVES, STOPPING, TRAINING, WAITING, AgentMachine, State
 from mpca.errors import LocalProtocolError
+from mpca.methods import AgentSide, How, When
 from mpca.wire.codec import FrameReader, encode
-from mpca.wire.messages import Begin, Install, Members, SnapshotRequest, Stop
+from mpca.wire.messages import Begin, Install, ReadersChanged, SnapshotRequest, Stop
 
 
-@dataclass(frozen=True)
-class Rules:
-    """A method's agent side, spelled out."""
-
-    arrival: str = "target"
-    install: str = "exchange"
-    install_first: bool = False
-    hold_after: int = 0
+class Side(AgentSide):
+    """An agent's side with a slow early schedule."""
 
     def penalty(self, alpha: float, updates: int | None) -> float:
         return alpha if updates is None else max(alpha, 1 / (2 + updates))
 
 
-def machine(shards: int = 3, started: bool = True, **rules) -> AgentMachine:
-    made = AgentMachine(agent=7, incarnation=1, shards=shards, method=Rules(**rules))
+def machine(shards: int = 3, started: bool = True, **side) -> AgentMachine:
+    made = AgentMachine(agent=7, incarnation=1, shards=shards, side=Side(**side))
     if started:
         run(made, Attached(), Begin())
     return made
@@ -57,18 +51,18 @@ def run(machine: AgentMachine, *events) -> list:
     return [one for now, event in enumerate(events) for one in machine.handle(event, float(now))]
 
 
-def test_the_newest_membership_counts() -> None:
+def test_the_newest_list_of_readers_counts() -> None:
     agent = machine()
-    told = run(agent, Members(1, {"a": 1}), Members(3, {"a": 3}), Members(3, {"a": 3}), Members(2, {"a": 2}))
-    assert told == [TakeMembers({"a": 1}), TakeMembers({"a": 3})]
+    told = run(agent, *(ReadersChanged(version, {"a": version}) for version in (1, 3, 3, 2)))
+    assert told == [TakeReaders({"a": 1}), TakeReaders({"a": 3})]
 
 
 def test_attach_says_hello_and_waits() -> None:
     agent = machine(started=False)
     assert run(agent, Attached()) == [SayHello()]
-    assert agent.stage == WAITING
+    assert agent.state == WAITING
     assert run(agent, Begin(), Begin()) == []
-    assert agent.stage == TRAINING
+    assert agent.state == TRAINING
 
 
 def test_x0_is_read_with_tau_0_and_replaced_before_begin() -> None:
@@ -100,18 +94,18 @@ def test_elastic_exchange_is_snapshot_then_install() -> None:
 
 
 def test_delay_corrected_exchange_is_install_then_snapshot() -> None:
-    agent = machine(install_first=True, arrival="correct")
+    agent = machine(how=How.CORRECT, when=When.BEFORE_SNAPSHOT)
     run(agent, Install(0, 1, "install"), STEPPED)
     assert run(agent, SnapshotRequest(3, 0)) == [Take(0, 1, "install"), Publish(3, 0, 1)]
     assert agent.pulls == ()
 
 
 def test_method_may_install_on_arrival() -> None:
-    assert run(machine(install="arrival"), Install(1, 4, "install")) == [Take(1, 4, "install")]
+    assert run(machine(when=When.ON_ARRIVAL), Install(1, 4, "install")) == [Take(1, 4, "install")]
 
 
 def test_pull_is_by_what_came_with_each_shard_and_starts_with_its_first_arrival() -> None:
-    agent = machine(install="arrival")
+    agent = machine(when=When.ON_ARRIVAL)
     assert agent.pulls == ()
     run(agent, Install(2, 5, "install", 0.05), Install(0, 6, "install", 0.06))
     assert agent.pulls == ((0, 0.06), (2, 0.05))
@@ -120,8 +114,8 @@ def test_pull_is_by_what_came_with_each_shard_and_starts_with_its_first_arrival(
 
 
 def test_the_early_schedule_goes_on_with_every_update_since_version_1_of_the_shard() -> None:
-    """These rules pull by 1 / (2 + updates), until that is less than what came with the joint state."""
-    agent = machine(shards=2, install="arrival")
+    """This side pulls by 1 / (2 + updates), until that is less than what came with the joint state."""
+    agent = machine(shards=2, when=When.ON_ARRIVAL)
     run(agent, STEPPED, Install(0, 1, "install", 0.3), Install(1, 2, "install", 0.1))
     seen = [(agent.pulls, agent.bursting)]
     for event in (STEPPED, Install(0, 2, "install", 0.2), STEPPED, STEPPED, STEPPED):
@@ -138,7 +132,7 @@ def test_the_early_schedule_goes_on_with_every_update_since_version_1_of_the_sha
 
 
 def test_joiner_starts_at_the_joint_state_unpulled_and_without_the_early_schedule() -> None:
-    agent = machine(started=False, install="arrival", shards=1)
+    agent = machine(started=False, when=When.ON_ARRIVAL, shards=1)
     run(agent, Attached(), Install(0, 40, "replace"), Begin())
     assert (agent.pulls, agent.installed) == ((), [40])
     run(agent, STEPPED, Install(0, 41, "install", 0.41))
@@ -146,13 +140,13 @@ def test_joiner_starts_at_the_joint_state_unpulled_and_without_the_early_schedul
 
 
 def test_an_agent_that_is_replaced_by_a_later_version_has_no_early_schedule_left() -> None:
-    agent = machine(install="arrival", shards=1)
+    agent = machine(when=When.ON_ARRIVAL, shards=1)
     run(agent, Install(0, 1, "install", 0.1), STEPPED, Install(0, 2, "replace"), Install(0, 3, "install", 0.1))
     assert (agent.pulls, agent.bursting) == (((0, 0.1),), False)
 
 
 def test_older_arrival_is_released_and_not_taken() -> None:
-    agent = machine(install="arrival")
+    agent = machine(when=When.ON_ARRIVAL)
     run(agent, Install(1, 7, "install"))
     assert run(agent, Install(1, 6, "install"), Install(1, 7, "install")) == [
         Release(1, 6, "install"), Release(1, 7, "install"),
@@ -162,7 +156,7 @@ def test_older_arrival_is_released_and_not_taken() -> None:
 
 def test_a_replacement_of_the_version_that_is_installed_is_taken_and_an_arrival_of_it_is_not() -> None:
     """As they come from the pipe: the driver hands the joint model to an agent whose parameters are not finite."""
-    agent = machine(shards=1, install="arrival")
+    agent = machine(shards=1, when=When.ON_ARRIVAL)
     wire = b"".join(encode(Install(0, 4, mode)) for mode in ("install", "install", "replace"))
     first, again, replacement = FrameReader().feed(wire)
     assert run(agent, STEPPED, first) == [Take(0, 4, "install")]
@@ -246,59 +240,59 @@ def test_who_waits_for_the_others_is_replaced_at_once() -> None:
     agent = machine(shards=1, **HOLDS)
     run(agent, Stepped(3), SnapshotRequest(0, 0))
     assert run(agent, Install(0, 1, "replace")) == [Take(0, 1, "replace"), ResetOptimizer()]
-    assert agent.stage == TRAINING
+    assert agent.state == TRAINING
 
 
-HOLDS = {"arrival": "replace", "install": "arrival", "hold_after": 3}
+HOLDS = {"how": How.REPLACE, "when": When.ON_ARRIVAL, "hold_after": 3}
 
 
 def test_method_that_holds_answers_when_its_updates_are_done() -> None:
     agent = machine(shards=1, **HOLDS)
     assert run(agent, STEPPED, SnapshotRequest(0, 0), STEPPED) == []
     assert run(agent, STEPPED) == [Publish(0, 0, 3)]
-    assert agent.stage == HOLDING
+    assert agent.state == HOLDING
     assert run(agent, Install(0, 1, "install")) == [Take(0, 1, "install")]
-    assert agent.stage == TRAINING
+    assert agent.state == TRAINING
     assert run(agent, STEPPED, STEPPED, STEPPED) == []
-    assert (agent.stage, run(agent, SnapshotRequest(1, 0))) == (HOLDING, [Publish(1, 0, 3)])
+    assert (agent.state, run(agent, SnapshotRequest(1, 0))) == (HOLDING, [Publish(1, 0, 3)])
 
 
 def test_method_that_holds_goes_on_with_the_last_shard() -> None:
     agent = machine(shards=2, **HOLDS)
     run(agent, STEPPED, STEPPED, STEPPED, SnapshotRequest(0, 0), SnapshotRequest(1, 1), Install(1, 1, "install"))
-    assert agent.stage == HOLDING
+    assert agent.state == HOLDING
     run(agent, Install(0, 1, "install"))
-    assert agent.stage == TRAINING
+    assert agent.state == TRAINING
     run(agent, STEPPED, STEPPED, STEPPED, Install(1, 2, "install"))
-    assert agent.stage == HOLDING, "every joint state has all its shards to come"
+    assert agent.state == HOLDING, "every joint state has all its shards to come"
     run(agent, Install(0, 2, "install"))
-    assert agent.stage == TRAINING
+    assert agent.state == TRAINING
     run(agent, STEPPED, STEPPED, STEPPED, Install(1, 3, "install"))
-    assert agent.stage == HOLDING, "this time too, whichever comes first"
+    assert agent.state == HOLDING, "this time too, whichever comes first"
 
 
 def test_arrival_for_a_late_agent_starts_its_updates_anew() -> None:
     agent = machine(shards=1, **HOLDS)
     run(agent, STEPPED, STEPPED, Install(0, 1, "install"), STEPPED, STEPPED)
-    assert agent.stage == TRAINING
+    assert agent.state == TRAINING
     run(agent, STEPPED)
-    assert agent.stage == HOLDING
+    assert agent.state == HOLDING
 
 
 def test_stop_ends_a_hold_and_answers_what_was_deferred() -> None:
     agent = machine(shards=1, **HOLDS)
     assert run(agent, STEPPED, SnapshotRequest(0, 0), Stop("enough"), Stop("again")) == [Publish(0, 0, 1)]
-    assert (agent.stage, agent.stop_reason) == (STOPPING, "enough")
+    assert (agent.state, agent.stop_reason) == (STOPPING, "enough")
     holding = machine(shards=1, **HOLDS)
     run(holding, Stepped(3), Stop("enough"))
-    assert holding.stage == STOPPING
+    assert holding.state == STOPPING
 
 
 def test_stopping_agent_still_answers() -> None:
     agent = machine()
     run(agent, Stepped(2), Stop("enough"))
     assert run(agent, SnapshotRequest(1, 0), Begin(), STEPPED) == [Publish(1, 0, 2)]
-    assert agent.stage == STOPPING
+    assert agent.state == STOPPING
 
 
 def test_a_function_has_left_its_loop_when_it_knows_of_the_stop_and_goes_on_when_it_makes_updates() -> None:
@@ -347,7 +341,7 @@ def test_last_word_closes_and_what_crosses_it_is_dropped() -> None:
     agent = machine()
     assert run(agent, Raised("ValueError: no", "Traceback")) == [SayFailed("ValueError: no", "Traceback")]
     assert run(agent, SnapshotRequest(1, 0), Install(0, 1, "install"), Stop("x"), LinkLost(), STEPPED) == []
-    assert agent.stage == CLOSED
+    assert agent.state == CLOSED
 
 
 def test_lost_link_ends_the_group() -> None:
@@ -357,17 +351,25 @@ def test_lost_link_ends_the_group() -> None:
 @pytest.mark.parametrize("event", ["a word", Attached()])
 def test_illegal_event_changes_nothing(event) -> None:
     agent = machine()
-    with pytest.raises(LocalProtocolError, match="agent=7, stage=TRAINING"):
+    with pytest.raises(LocalProtocolError, match="agent=7, state=TRAINING"):
         agent.handle(event, 5.0)
-    assert agent.stage == TRAINING
+    assert agent.state == TRAINING
 
 
-def test_stage_changes_are_logged_in_one_line_and_stamped(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_illegal_move_is_a_bug_and_changes_nothing() -> None:
+    agent = machine()
+    with pytest.raises(LocalProtocolError, match="illegal move: agent=7 state TRAINING -> WAITING"):
+        agent._become(WAITING, 5.0, "a bug")
+    assert (agent.state, agent.state_since) == (TRAINING, 1.0)
+    assert set(MOVES) == set(State)
+
+
+def test_moves_are_logged_in_one_line_and_stamped(caplog: pytest.LogCaptureFixture) -> None:
     agent = machine(shards=1, **HOLDS)
     with caplog.at_level(logging.INFO, logger="mpca.agent"):
         agent.handle(Stepped(3), 12.5)
-    assert caplog.messages == ['agent=7 stage TRAINING -> HOLDING reason="3 of 3 updates are done"']
-    assert agent.stage_since == 12.5
+    assert caplog.messages == ['agent=7 state TRAINING -> HOLDING reason="3 of 3 updates are done"']
+    assert agent.state_since == 12.5
 
 
 def test_local_tensors_are_no_exchange_and_a_method_that_holds_answers_for_them_at_once() -> None:
@@ -387,7 +389,7 @@ def test_an_agent_with_local_tensors_ends_when_it_is_told_to_and_is_served_until
     assert run(agent, Returned(b"r")) == [SayProgress(), Publish(0, 0, 2)]
     assert run(agent, SnapshotRequest(-9, 2), SnapshotRequest(1, 1)) == [Publish(-9, 2, 0), Publish(1, 1, 2)]
     assert run(agent, Stop("it was read")) == [SayFinished(b"r")]
-    assert agent.stage == CLOSED
+    assert agent.state == CLOSED
 
 
 def test_an_agent_that_was_told_to_stop_or_has_no_local_tensors_ends_at_once() -> None:

@@ -15,7 +15,7 @@ import mpca
 from mpca.agent.context import AgentContext, enter
 from mpca.agent.link import Link
 from mpca.agent.reading import Reading
-from mpca.data.plan import Membership
+from mpca.data.plan import Readers
 from mpca.errors import ConfigError
 from mpca.wire.messages import Start
 
@@ -64,7 +64,7 @@ def reading() -> Iterator[Reading]:
 def test_the_first_shared_data_set_follows_who_is_there_and_the_configured_one_takes_its_place(reading: Reading) -> None:
     first, other = (mpca.shard(list(range(40)), batch_size=4, epochs=1) for _ in range(2))
     assert [sum(map(len, share)) for share in (first, other)] == [20, 20]
-    reading.told(Membership.of(2).lose(1, 0, 0).to_dict())
+    reading.told(Readers.of(2).lose(1, 0, 0).to_dict())
     assert [sum(map(len, share)) for share in (first, other)] == [40, 20]
     assert reading.position == [1, 0, 1]
 
@@ -73,7 +73,7 @@ def test_the_first_shared_data_set_follows_who_is_there_and_the_configured_one_t
     train = iter(mpca.dataset("train"))
     assert reading.position == [0, 0, 0]
     next(train)
-    reading.told(Membership.of(2).lose(1, 0, 0).to_dict())
+    reading.told(Readers.of(2).lose(1, 0, 0).to_dict())
     while reading.position[0] == 0:
         next(train)
     assert reading.position == [1, 0, 1]

@@ -12,6 +12,7 @@ from mpca.agent.layout import read_layout
 from mpca.agent.torch_trainer import TorchTrainer
 from mpca.algorithm import correct, pull
 from mpca.errors import ConfigError
+from mpca.methods import How
 from mpca.storage import ModelLayout
 from mpca.storage.tensors import RawTensor
 
@@ -48,11 +49,11 @@ PARAMETERS = 2 + 1 + 12 + 3 + 3 + 3
 TOTAL = PARAMETERS + 2 + 3 + 3
 
 
-def make(arrival: str = "target", shards: int = 3, layer_aligned: bool = False) -> tuple[nn.Module, TorchTrainer]:
+def make(how: How = How.PULL, shards: int = 3, layer_aligned: bool = False) -> tuple[nn.Module, TorchTrainer]:
     torch.manual_seed(3)
     model = Tricky()
     layout = read_layout(model)
-    return model, TorchTrainer(layout, layout.plan(shards, layer_aligned), arrival)
+    return model, TorchTrainer(layout, layout.plan(shards, layer_aligned), how)
 
 
 def snapshot(trainer: TorchTrainer, shard: int) -> np.ndarray:
@@ -149,7 +150,7 @@ def test_target_was_copied_out_of_the_slot() -> None:
 
 
 def test_correction_is_that_of_the_algorithm_and_answers_the_last_snapshot() -> None:
-    model, trainer = make(arrival="correct", shards=1)
+    model, trainer = make(how=How.CORRECT, shards=1)
     for arrival in (vector(4), vector(5)):
         handed_over = snapshot(trainer, 0)
         step(model)
@@ -160,7 +161,7 @@ def test_correction_is_that_of_the_algorithm_and_answers_the_last_snapshot() -> 
 
 
 def test_correction_without_a_snapshot_answers_the_start_or_the_last_arrival() -> None:
-    model, trainer = make(arrival="correct", shards=1)
+    model, trainer = make(how=How.CORRECT, shards=1)
     start, one, two = flat(model), vector(4), vector(5)
     step(model)
     moved = flat(model)
@@ -171,7 +172,7 @@ def test_correction_without_a_snapshot_answers_the_start_or_the_last_arrival() -
 
 
 def test_method_that_replaces_takes_buffers_too() -> None:
-    model, trainer = make(arrival="replace", shards=1)
+    model, trainer = make(how=How.REPLACE, shards=1)
     trainer.install(0, vector(6), 1, "install")
     np.testing.assert_array_equal(flat(model), vector(6))
 
@@ -197,7 +198,7 @@ def test_parameter_of_another_shape_after_attach_is_an_error() -> None:
 def test_another_type_or_order_after_attach_is_an_error(change) -> None:
     model = nn.Conv2d(3, 4, 3)
     layout = read_layout(model)
-    trainer = TorchTrainer(layout, layout.plan(1, False), "target")
+    trainer = TorchTrainer(layout, layout.plan(1, False), How.PULL)
     change(model)
     with pytest.raises(ConfigError, match=r"a tensor changed after attach: parameter=weight.*before mpca.attach"):
         trainer.pull(((0, 0.5),))
@@ -217,7 +218,7 @@ def test_a_model_in_channels_last_travels_in_the_order_of_its_memory(shards: int
     layout = read_layout(model)
     assert layout.rows()[0] == ["0.weight", [4, 3, 3, 3], "parameter", 0, [0, 2, 3, 1]]
     assert layout.rows()[2] == ["1.weight", [2, 4, 1, 1], "parameter", 112], "one element high and wide: rows all the same"
-    trainer = TorchTrainer(layout, layout.plan(shards, False), "target")
+    trainer = TorchTrainer(layout, layout.plan(shards, False), How.PULL)
     state = ModelLayout.of(layout.rows(), layout.parameters)
     for name, tensor in state.state_dict(whole(trainer)).items():
         np.testing.assert_array_equal(tensor, model.state_dict()[name].numpy(), name)
@@ -255,7 +256,7 @@ def test_buffer_of_another_float_type_travels_as_float32() -> None:
     model = nn.Linear(1, 1, bias=False)
     model.register_buffer("wide", torch.tensor([0.5, 2.0], dtype=torch.float64))
     layout = read_layout(model)
-    trainer = TorchTrainer(layout, layout.plan(1, False), "target")
+    trainer = TorchTrainer(layout, layout.plan(1, False), How.PULL)
     out = np.empty(3, np.float32)
     trainer.snapshot(0, out)
     assert out[1:].tolist() == [0.5, 2.0]

@@ -179,7 +179,7 @@ def test_files_that_no_run_wrote_are_not_written_over(tmp_path: Path, kind: type
     (folder / "model.safetensors").write_bytes(b"mine")
     (folder / "config.toml").write_text("[mine]\n")
     was = everything(folder)
-    with pytest.raises(ConfigError, match=r"files that no run wrote .*: config\.toml, model\.safetensors; move them away"):
+    with pytest.raises(ConfigError, match=r"files that no run wrote: .*: config\.toml, model\.safetensors; move them away"):
         run_once(kind, folder, resume=True)
     assert everything(folder) == was
 

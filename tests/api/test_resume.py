@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from mpca.api.resume import Resumed, find_backup
-from mpca.data.plan import Membership
+from mpca.data.plan import Readers
 from mpca.driver.joint import JointModel
 from mpca.errors import BackupError
 from mpca.methods import MPCA
-from mpca.storage import Backups, BackupState, LocalStore, Location, MemoryStore, ModelLayout
+from mpca.storage import Backups, BackupState, LocalStore, Location, ModelLayout
 from tests.driver.support import hello
+from tests.support.memory_store import MemoryStore
 
 
 def backup(*rows: list) -> Resumed:
@@ -29,7 +30,7 @@ def backup(*rows: list) -> Resumed:
     [
         ([["weight", [2, 3], "parameter", 0]], r"it has weight \[2, 3\] where this model has weight \[6\]"),
         ([["bias", [6], "parameter", 0]], r"it has bias \[6\] where this model has weight \[6\]"),
-        ([["weight", [6], "parameter", 0], ["seen", [0], "buffer", 6]], "tensors=2, here=1"),
+        ([["weight", [6], "parameter", 0], ["seen", [0], "buffer", 6]], "it has 2 tensors and this model 1"),
     ],
 )
 def test_another_model_is_refused_with_the_first_difference(rows: list, words: str) -> None:
@@ -54,7 +55,7 @@ def test_a_backup_of_the_same_tensors_in_another_memory_order_is_turned() -> Non
 
 
 def position(**changes: object) -> dict[str, object]:
-    return {"members": Membership.of(2).to_dict(), "at": [[0, 1, 5], [1, 1, 4]], "last": 1, **changes}
+    return {"readers": Readers.of(2).to_dict(), "at": [[0, 1, 5], [1, 1, 4]], "last": 1, **changes}
 
 
 @pytest.mark.parametrize(
@@ -62,8 +63,8 @@ def position(**changes: object) -> dict[str, object]:
     [
         position(at="abc"),
         position(at=[[0, 1]]),
-        position(members=[]),
-        position(members={**Membership.of(2).to_dict(), "since": None}),
+        position(readers=[]),
+        position(readers={**Readers.of(2).to_dict(), "since": None}),
         position(last=None),
         {"at": []},
     ],

@@ -14,11 +14,12 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-__all__ = ["NEEDED", "PACKAGES", "BareRoot"]
+__all__ = ["NEEDED", "PACKAGES", "BareRoot", "bare_root"]
 
 #: Of every test that makes one.
 NEEDED = (
@@ -46,6 +47,8 @@ _NETWORK_FILES = (
 )
 #: Downloads that are shared with the machine: bytes only, nothing that was installed.
 _DOWNLOADS = ("~/.cache/uv", "~/.m2/repository", "~/.m2/wrapper")
+#: Mounts and processes of the command end with it, also when it is killed.
+_APART = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private")
 
 
 class BareRoot:
@@ -86,7 +89,7 @@ class BareRoot:
         ]
         entry = " && ".join([*mounts, f"exec chroot {self.path} /bin/bash -c {shlex.quote(inner)}"])
         done = subprocess.run(
-            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "bash", "-c", entry],
+            [*_APART, "bash", "-c", entry],
             env={**_network_variables(self.path), "HOME": "/root", "LANG": "C.UTF-8", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -104,17 +107,28 @@ class BareRoot:
         return self.inside(path.replace("~", "/root", 1))
 
 
+@contextmanager
+def bare_root(path: Path, suite: str = BOOKWORM) -> Iterator[BareRoot]:
+    """A root for one test. Its gigabytes go after the test; pytest would keep them for three runs."""
+    try:
+        yield BareRoot(path, suite)
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def _bootstrap(archive: Path, suite: str) -> None:
-    folder = archive.with_suffix(".new")
+    folder, unfinished = archive.with_suffix(".new"), archive.with_suffix(".part")
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     command = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", suite, str(folder), _mirror(suite)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    unfinished = archive.with_suffix(".part")
-    with tarfile.open(unfinished, "w") as tar:
-        tar.add(folder, arcname=".")
-    unfinished.rename(archive)
-    shutil.rmtree(folder)
+    try:
+        subprocess.run([*_APART, "--mount-proc", *command], check=True, stdout=subprocess.DEVNULL)
+        with tarfile.open(unfinished, "w") as tar:
+            tar.add(folder, arcname=".")
+        unfinished.rename(archive)
+    finally:
+        unfinished.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sources() -> Iterator[str]:

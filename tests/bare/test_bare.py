@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.bare.root import NEEDED, PACKAGES, BareRoot
+from tests.bare.root import NEEDED, PACKAGES, BareRoot, bare_root
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The README marks its blocks for this test by a comment in front of them.
@@ -33,8 +32,8 @@ def test_the_readme_has_commands_for_a_newcomer() -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[BareRoot]:
-    yield BareRoot(tmp_path / "root")
-    shutil.rmtree(tmp_path / "root")  # gigabytes, which pytest would keep for three runs
+    with bare_root(tmp_path / "root") as made:
+        yield made
 
 
 def test_the_readmes_commands_work_on_a_bare_debian(root: BareRoot) -> None:

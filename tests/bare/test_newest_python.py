@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bare.root import NEEDED, BareRoot
+from tests.bare.root import NEEDED, BareRoot, bare_root
 
 ROOT = Path(__file__).resolve().parents[2]
 JAR = "mpca/jars/mpca-spark_2.12.jar"
@@ -30,8 +30,8 @@ pytestmark = [*NEEDED, pytest.mark.timeout(1800)]
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[BareRoot]:
-    yield BareRoot(tmp_path / "root", "trixie")
-    shutil.rmtree(tmp_path / "root")  # gigabytes, which pytest would keep for three runs
+    with bare_root(tmp_path / "root", "trixie") as made:
+        yield made
 
 
 def test_python_3_13_sets_up_passes_quick_tests_and_trains(root: BareRoot) -> None:

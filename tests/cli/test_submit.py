@@ -161,4 +161,4 @@ def test_a_configuration_that_train_would_refuse(capfd: pytest.CaptureFixture[st
 def test_a_driver_that_nobody_submitted(capfd: pytest.CaptureFixture[str], bare: Path) -> None:
     code, _, err = run(capfd, "driver", DIGITS)
     assert code == 2
-    assert "use mpca submit" in err[-1]
+    assert "use `mpca submit`" in err[-1]

@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgpack
 import pytest
 
-from mpca.data.plan import Loss, Membership, Unit, plan, shares, units_of
+from mpca.data.plan import Loss, Readers, Unit, plan, shares, units_of
 
 STARTS = [0, 40, 41, 95, 100]
 
@@ -59,18 +59,18 @@ def test_agents_read_what_is_near_first_and_shares_stay_as_large(sticky: bool) -
     assert dealt[0] != plan(units, seed=2, epoch=2, agents=[0, 1, 2], sticky=sticky, near=near)[0]
 
 
-def test_a_membership_knows_who_lives_beside_which_shards_from_which_epoch_on() -> None:
-    members = replace(Membership.of(2), shard_hosts=(("a", "b"), ("c",), ()))
-    members = members.settle(0, 0, "a").settle(1, 0, "c").lose(1, 3, 0).join(1, 4).settle(1, 4, "b")
-    members = Membership.from_dict(msgpack.unpackb(msgpack.packb(members.to_dict())))
-    assert members.near(3) == {0: {0}, 1: {1}}
-    assert members.near(4) == {0: {0}, 1: {0}}
-    assert (members.home(1), members.home(1, 3), members.home(7)) == ("b", "c", "")
-    assert members.forget(4).near(4) == members.near(4)
-    assert members.forget(4).homes == ((0, 0, "a"), (1, 4, "b"))
-    later = members.go_on(3, {0: (4, 1), 1: (4, 0)}, last=4)
+def test_readers_know_who_lives_beside_which_shards_from_which_epoch_on() -> None:
+    readers = replace(Readers.of(2), shard_hosts=(("a", "b"), ("c",), ()))
+    readers = readers.settle(0, 0, "a").settle(1, 0, "c").lose(1, 3, 0).join(1, 4).settle(1, 4, "b")
+    readers = Readers.from_dict(msgpack.unpackb(msgpack.packb(readers.to_dict())))
+    assert readers.near(3) == {0: {0}, 1: {1}}
+    assert readers.near(4) == {0: {0}, 1: {0}}
+    assert (readers.home(1), readers.home(1, 3), readers.home(7)) == ("b", "c", "")
+    assert readers.forget(4).near(4) == readers.near(4)
+    assert readers.forget(4).homes == ((0, 0, "a"), (1, 4, "b"))
+    later = readers.go_on(3, {0: (4, 1), 1: (4, 0)}, last=4)
     assert (later.homes, later.shard_hosts) == ((), ()), "another attempt learns anew which hosts hold which shard"
-    assert later.before[0].near(4) == members.near(4), "what that one had dealt stays dealt"
+    assert later.before[0].near(4) == readers.near(4), "what that one had dealt stays dealt"
 
 
 def test_where_nobody_is_nearer_than_the_others_the_deal_is_the_usual_one() -> None:
@@ -98,23 +98,23 @@ def test_what_lost_agents_had_begun_and_what_the_living_read_is_everything_once(
 
 
 def test_a_lost_agent_is_not_dealt_to_in_later_epochs_and_one_that_joins_is() -> None:
-    members = Membership.of(3).lose(1, epoch=4, done=2)
-    assert members.begin(4) == [0, 1, 2]
-    assert members.lost_in(4) == (Loss(1, 4, 2),)
-    assert members.begin(5) == [0, 2]
-    assert members.lost_in(5) == ()
-    back = members.join(1, epoch=6).join(3, epoch=7)
+    readers = Readers.of(3).lose(1, epoch=4, done=2)
+    assert readers.begin(4) == [0, 1, 2]
+    assert readers.lost_in(4) == (Loss(1, 4, 2),)
+    assert readers.begin(5) == [0, 2]
+    assert readers.lost_in(5) == ()
+    back = readers.join(1, epoch=6).join(3, epoch=7)
     assert [back.begin(epoch) for epoch in (4, 5, 6, 7)] == [[0, 1, 2], [0, 2], [0, 1, 2], [0, 1, 2, 3]]
 
 
 def test_epochs_that_others_had_begun_are_dealt_anew_without_the_lost() -> None:
-    members = Membership.of(3).lose(1, epoch=4, done=2, last=5)
-    assert [members.begin(epoch) for epoch in (4, 5, 6)] == [[0, 1, 2], [0, 1, 2], [0, 2]]
-    assert members.lost_in(5) == (Loss(1, 5, 0, 5),), "it was dealt a share of epoch 5, and read nothing of it"
+    readers = Readers.of(3).lose(1, epoch=4, done=2, last=5)
+    assert [readers.begin(epoch) for epoch in (4, 5, 6)] == [[0, 1, 2], [0, 1, 2], [0, 2]]
+    assert readers.lost_in(5) == (Loss(1, 5, 0, 5),), "it was dealt a share of epoch 5, and read nothing of it"
 
 
-class Readers:
-    """Agents that read a few units at a time, by the memberships that they are told; `read` counts by epoch."""
+class ReadingAgents:
+    """Agents that read a few units at a time, by the lists of readers that they are told; `read` counts by epoch."""
 
     def __init__(self, units: int, seed: int) -> None:
         self.units, self.seed = units_of(range(0, units + 1, 6), records=1), seed
@@ -125,10 +125,10 @@ class Readers:
     def cut(self, agents: int) -> tuple[Unit, ...]:
         return self.units
 
-    def go(self, agent: int, members: Membership, units: int) -> None:
-        epoch, done = self.at.setdefault(agent, (members.first(agent), 0))
+    def go(self, agent: int, readers: Readers, units: int) -> None:
+        epoch, done = self.at.setdefault(agent, (readers.first(agent), 0))
         while units:
-            share = shares(self.cut, members, seed=self.seed, epoch=epoch).get(agent, ())
+            share = shares(self.cut, readers, seed=self.seed, epoch=epoch).get(agent, ())
             seen = self.seen.setdefault((agent, epoch), [])
             assert list(share[: len(seen)]) == seen, "what was read stays at the front"
             if done == len(share):
@@ -143,13 +143,13 @@ class Readers:
         return max((epoch for epoch, _ in self.at.values()), default=-1)
 
 
-def with_hosts(members: Membership, chance: random.Random) -> Membership:
+def with_hosts(readers: Readers, chance: random.Random) -> Readers:
     """As an attempt begins whose data lie on three hosts, which its agents are on, or on some other."""
     hosts = tuple(tuple(chance.sample("abc", chance.randint(0, 2))) for _ in range(10))
-    members = replace(members, shard_hosts=hosts)
-    for agent in range(members.agents):
-        members = members.settle(agent, members.first(agent), chance.choice("abcd"))
-    return members
+    readers = replace(readers, shard_hosts=hosts)
+    for agent in range(readers.agents):
+        readers = readers.settle(agent, readers.first(agent), chance.choice("abcd"))
+    return readers
 
 
 @pytest.mark.parametrize("near", [False, True])
@@ -157,45 +157,45 @@ def with_hosts(members: Membership, chance: random.Random) -> Membership:
 def test_every_record_is_read_once_through_losses_joins_and_attempts(seed: int, near: bool) -> None:
     """Nobody ends an epoch before all heard of a loss in it: then nothing at all is read twice or left out."""
     chance = random.Random(seed)
-    readers, members = Readers(60, seed), Membership.of(4)
-    members = with_hosts(members, chance) if near else members
+    reading, readers = ReadingAgents(60, seed), Readers.of(4)
+    readers = with_hosts(readers, chance) if near else readers
     living, last = {0, 1, 2, 3}, -1
     for _ in range(12):
         act = chance.choice(("lose", "join", "resume", "read"))
         if act == "lose" and len(living) > 1:
             lost = chance.choice(sorted(living))
-            epoch, done = readers.at.get(lost, (members.first(lost), 0))
-            others = [readers.at.get(agent, (members.first(agent), 0))[0] for agent in living - {lost}]
-            if epoch not in others or any(members.first(one) <= epoch < readers.at.get(one, (0, 0))[0] for one in living):
+            epoch, done = reading.at.get(lost, (readers.first(lost), 0))
+            others = [reading.at.get(agent, (readers.first(agent), 0))[0] for agent in living - {lost}]
+            if epoch not in others or any(readers.first(one) <= epoch < reading.at.get(one, (0, 0))[0] for one in living):
                 continue
             living.discard(lost)
-            members = members.lose(lost, epoch, done, max(last, readers.last()))
-            readers.at.pop(lost, None)
+            readers = readers.lose(lost, epoch, done, max(last, reading.last()))
+            reading.at.pop(lost, None)
         elif act == "join" and len(living) < 4:
             one = min({0, 1, 2, 3} - living)
-            last = max(last, readers.last(), members.last, *(members.first(agent) for agent in living)) + 1
-            members = members.join(one, last)
-            members = members.settle(one, last, chance.choice("abcd")) if near else members
+            last = max(last, reading.last(), readers.last, *(readers.first(agent) for agent in living)) + 1
+            readers = readers.join(one, last)
+            readers = readers.settle(one, last, chance.choice("abcd")) if near else readers
             living.add(one)
-            readers.seen = {key: seen for key, seen in readers.seen.items() if key[0] != one}
+            reading.seen = {key: seen for key, seen in reading.seen.items() if key[0] != one}
         elif act == "resume":
-            left = {agent: readers.at.get(agent, (members.first(agent), 0)) for agent in living}
-            last = max(last, readers.last())
+            left = {agent: reading.at.get(agent, (readers.first(agent), 0)) for agent in living}
+            last = max(last, reading.last())
             agents = chance.randint(1, 4)
-            members = Membership.from_dict(members.to_dict()).go_on(agents, left, last)
-            members = with_hosts(members, chance) if near else members
+            readers = Readers.from_dict(readers.to_dict()).go_on(agents, left, last)
+            readers = with_hosts(readers, chance) if near else readers
             living = set(range(agents))
-            readers.at, readers.seen = {}, {}
+            reading.at, reading.seen = {}, {}
         else:
             for agent in living:  # the slowest first, by less than is left of its epoch
-                readers.go(agent, members, chance.randint(0, 5))
-        members = members.forget(min(readers.at.get(agent, (members.first(agent), 0))[0] for agent in living))
-    end = max(last, readers.last()) + 1
+                reading.go(agent, readers, chance.randint(0, 5))
+        readers = readers.forget(min(reading.at.get(agent, (readers.first(agent), 0))[0] for agent in living))
+    end = max(last, reading.last()) + 1
     for epoch in range(end):
         for agent in sorted(living):
-            while readers.at.get(agent, (members.first(agent), 0))[0] <= epoch:
-                readers.go(agent, members, 1)
+            while reading.at.get(agent, (readers.first(agent), 0))[0] <= epoch:
+                reading.go(agent, readers, 1)
     for epoch in range(end):
-        counted = readers.read.get(epoch, Counter())
+        counted = reading.read.get(epoch, Counter())
         assert set(counted.values()) <= {1}, (epoch, counted)
         assert len(counted) == 60, (epoch, sorted(set(range(60)) - set(counted)))

@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from mpca.data.epochs import EpochPart, Epochs
-from mpca.data.plan import Membership
+from mpca.data.plan import Readers
 from mpca.data.share import Share, share_of_epoch
 from mpca.errors import ConfigError
 
@@ -50,11 +50,11 @@ def test_its_length_is_how_many_batches_come(samples: int, batch_size: int, agen
         assert 2 * len(endless) == len(one), "of one epoch, as schedules count"
 
 
-def test_its_length_follows_the_membership() -> None:
+def test_its_length_follows_the_readers() -> None:
     turns = Epochs(0, 2, 1)
     one = Share(Squares(60), 10, seed=7, incarnation=0, epochs=turns)
     assert len(one) == sum(1 for _ in one) == 3
-    turns.update_members(Membership.of(2).lose(1, 0, 0, last=0))
+    turns.update_readers(Readers.of(2).lose(1, 0, 0, last=0))
     assert len(one) == 6
 
 
@@ -112,14 +112,14 @@ def test_who_goes_through_it_again_gets_the_next_epoch() -> None:
 @pytest.mark.parametrize("loader", [{}, {"num_workers": 2}], ids=["same process", "workers"])
 def test_the_epochs_after_a_loss_are_the_others_alone_until_one_joins(loader: dict[str, int]) -> None:
     """Agent 2 is lost in epoch 1, and joins again with epoch 4."""
-    lost = Membership.of(3).lose(2, 1, 0, last=1)
-    told = {0: Membership.of(3), 2: lost, 4: lost.join(2, 4)}
+    lost = Readers.of(3).lose(2, 1, 0, last=1)
+    told = {0: Readers.of(3), 2: lost, 4: lost.join(2, 4)}
     seen: dict[int, list[list[int]]] = {epoch: [] for epoch in range(6)}
     for agent in range(3):
         turns = Epochs(agent, 3, 1, told[4] if agent == 2 else None)
         mine = Share(Squares(60), 7, seed=7, incarnation=0, epochs=turns, **loader)
         for epoch in (4, 5) if agent == 2 else range(6):
-            turns.update_members(told[max(at for at in told if at <= epoch)])
+            turns.update_readers(told[max(at for at in told if at <= epoch)])
             seen[epoch].append([int(n) for numbers, _ in mine for n in numbers])
             assert turns.position == (epoch, 0)
             assert turns.ahead == epoch
@@ -133,7 +133,7 @@ def test_the_epochs_after_a_loss_are_the_others_alone_until_one_joins(loader: di
 
 
 def test_who_was_given_up_reads_its_part_until_it_is_ended() -> None:
-    given_up = Epochs(2, 3, 1, Membership.of(3).lose(2, 0, 0))
+    given_up = Epochs(2, 3, 1, Readers.of(3).lose(2, 0, 0))
     assert list(given_up.parts()) == [EpochPart(0, 2, 3)]
     assert list(given_up.parts()) == [EpochPart(1, 2, 3)]
 

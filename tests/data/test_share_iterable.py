@@ -11,7 +11,7 @@ from torch.utils.data import IterableDataset
 
 import mpca
 from mpca.data.epochs import Epochs
-from mpca.data.plan import Membership
+from mpca.data.plan import Readers
 from mpca.data.share_iterable import IterableShare
 from mpca.errors import ConfigError
 
@@ -62,7 +62,7 @@ def test_an_endless_share_ends_when_the_run_is_stopping_and_one_without_samples_
 
 def test_a_lost_agent_s_samples_are_the_others_from_the_next_epoch_on() -> None:
     turns = Epochs(0, 2, 2)
-    turns.update_members(Membership.of(2).lose(1, 0, 0))
+    turns.update_readers(Readers.of(2).lose(1, 0, 0))
     assert torch.cat(list(IterableShare(Numbers(4), 2, epochs=turns))).tolist() == [0, 2, 100, 101, 102, 103]
 
 

@@ -19,14 +19,15 @@ import torch
 from mpca.data.cache import RecordCache
 from mpca.data.decode import decode
 from mpca.data.evaluation_loader import EvaluationLoader
-from mpca.data.plan import Membership
+from mpca.data.plan import Readers
 from mpca.data.stream import Stream, Streamed
 from mpca.data.stream_options import StreamOptions
 from mpca.data.stream_position import StreamPosition
-from mpca.data.stream_reader import Reader, SplitData
+from mpca.data.stream_reader import ShareReader, SplitData
 from mpca.errors import BadRecords, ConfigError
-from mpca.storage import LocalStore, MemoryStore
+from mpca.storage import LocalStore
 from tests.data.pictures import ingested, jpeg
+from tests.support.memory_store import MemoryStore
 
 CLASSES, EACH = 2, 24
 
@@ -44,12 +45,12 @@ def copied(source: Path) -> MemoryStore:
     return store
 
 
-def reader(data: SplitData, agent: int = 0, agents: int = 1, **changes) -> Reader:
+def reader(data: SplitData, agent: int = 0, agents: int = 1, **changes) -> ShareReader:
     settings = {"seed": 3, "incarnation": 0, "window_bytes": 1 << 20, "cache": RecordCache(0), "epochs": 1, **changes}
-    return Reader(data, agent=agent, agents=agents, **settings)
+    return ShareReader(data, agent=agent, agents=agents, **settings)
 
 
-def keys(one: Reader) -> list[str]:
+def keys(one: ShareReader) -> list[str]:
     return [record.entry.key for record in one.records()]
 
 
@@ -99,7 +100,7 @@ def test_what_a_lost_agent_had_not_finished_is_read_by_the_living(pictures: Path
     epoch, done = handed.position
     assert epoch == 0
     for one in (readers[0], readers[2]):
-        one.membership = one.membership.lose(1, epoch, done)
+        one.readers = one.readers.lose(1, epoch, done)
     seen.update(record.number for agent in (0, 2) for record in streams[agent])
     assert set(seen) == set(range(CLASSES * EACH)), "nothing is left out"
     each = CLASSES * EACH // 24  # records of a unit
@@ -117,18 +118,18 @@ def test_a_stream_says_how_far_its_caller_has_come(pictures: Path) -> None:
 
 def test_a_replacement_begins_where_it_is_told_to_and_one_that_is_given_up_waits(pictures: Path) -> None:
     data = SplitData.open(LocalStore(pictures), "train")
-    late = Membership.of(2).lose(1, 0, 3).join(1, 2)
-    epochs = [record.epoch for record in reader(data, 1, 2, epochs=3, membership=late).records()]
+    late = Readers.of(2).lose(1, 0, 3).join(1, 2)
+    epochs = [record.epoch for record in reader(data, 1, 2, epochs=3, readers=late).records()]
     assert set(epochs) == {2}
     from_the_start = [record.epoch for record in reader(data, 1, 2, epochs=3).records()]
     assert len(epochs) == from_the_start.count(2)
 
-    given_up = reader(data, 1, 2, epochs=3, membership=Membership.of(2).lose(1, 0, 3))
+    given_up = reader(data, 1, 2, epochs=3, readers=Readers.of(2).lose(1, 0, 3))
     waited: list[float] = []
 
     def wait(seconds: float) -> None:
         waited.append(seconds)
-        given_up.membership = late
+        given_up.readers = late
 
     given_up._wait = wait
     assert {record.epoch for record in given_up.records()} == {0, 2}, "what it had not heard of it has read"

@@ -39,20 +39,20 @@ PLANNED = """
 import json, sys
 from dataclasses import replace
 from mpca.data.manifest import store_at
-from mpca.data.plan import Membership, shares
+from mpca.data.plan import Readers, shares
 from mpca.data.shards import span
-from mpca.data.stream_reader import Reader, SplitData
+from mpca.data.stream_reader import ShareReader, SplitData
 from mpca.data.cache import RecordCache
 url, hosts, homes, epochs = sys.argv[1], *map(json.loads, sys.argv[2:])
 data = SplitData.open(store_at(url), "train")
 names = [data.shard_name(shard) for shard in range(len(data.index.starts) - 1)]
-members = replace(Membership.of(len(homes)), shard_hosts=tuple((hosts[name],) for name in names))
+readers = replace(Readers.of(len(homes)), shard_hosts=tuple((hosts[name],) for name in names))
 for agent, host in homes.items():
-    members = members.settle(int(agent), 0, host)
-reader = Reader(data, seed=0, agent=0, agents=len(homes), incarnation=0, window_bytes=1 << 20, cache=RecordCache(0))
+    readers = readers.settle(int(agent), 0, host)
+reader = ShareReader(data, seed=0, agent=0, agents=len(homes), incarnation=0, window_bytes=1 << 20, cache=RecordCache(0))
 read = far = 0
 for epoch in range(epochs):
-    for agent, share in shares(reader._cut, members, seed=0, epoch=epoch).items():
+    for agent, share in shares(reader._cut, readers, seed=0, epoch=epoch).items():
         for unit in share:
             size = span([data.index.entry(number) for number in range(unit.first, unit.first + unit.count)])[1]
             read += size

@@ -19,11 +19,16 @@ from mpca.driver.events import (
 )
 from mpca.driver.instructions import AdoptInitial, Prepare, PublishJoint, SubmitOrder, Write
 from mpca.driver.run_shape import RunShape
-from mpca.wire.agent_ref import AgentId
+from mpca.wire.agent_ref import AgentId, AgentRef
 from mpca.wire.messages import Hello
 from mpca.wire.orders import Answer, Frozen, Late, LateCode, Order
 
 LAYOUT = [["weight", [6], "parameter", 0]]
+E0, E1, E2 = AgentRef("e0", 0, 0), AgentRef("e1", 1, 0), AgentRef("e2", 2, 0)
+
+
+def kinds(out: list[Any]) -> list[str]:
+    return [type(one).__name__ for one in out]
 
 
 def hello(agent: int, incarnation: int = 0, x0: str = "x0", layout: list[Any] = LAYOUT, shards: int = 3) -> AgentHello:
@@ -144,3 +149,8 @@ def order_of(out: list[Any]) -> Order:
 
 def written(out: list[Any], kind: str = "cycle") -> list[dict[str, Any]]:
     return [one.fields for one in out if isinstance(one, Write) and one.kind == kind]
+
+
+def reducing(machine: Machine) -> list[Any]:
+    """The order that reduces cycle 0 is out."""
+    return machine.cycle(machine.training())

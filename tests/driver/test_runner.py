@@ -38,7 +38,6 @@ def hears(event: AgentHello, software: dict[str, str] = OURS) -> Runner:
         object(),  # nothing is asked of a cluster before the second hello
         methods.from_dict({"name": "mpca"}),
         AgentSpec("python", {}, {}),
-        Goals(),
         MemorySink(),
         ManualClock(),
         software=software,
@@ -90,7 +89,7 @@ def test_what_the_driver_has_not_installed_is_not_compared() -> None:
 
 def shown(goals: Goals, **more: float) -> tuple[Machine, ManualClock, Runner, list[RunStatus]]:
     """A runner over a run of two agents that have said hello, but not begun, and what it shows."""
-    by_hand, clock, seen = Machine(agents=2), ManualClock(), []
+    by_hand, clock, seen = Machine(agents=2, goals=goals), ManualClock(), []
     by_hand.training()
     by_hand.machine.run.began = None
     runner = Runner(
@@ -98,7 +97,6 @@ def shown(goals: Goals, **more: float) -> tuple[Machine, ManualClock, Runner, li
         object(),
         methods.from_dict({"name": "mpca"}),
         AgentSpec("python", {}, {}),
-        goals,
         MemorySink(),
         clock,
         on_status=seen.append,

@@ -119,7 +119,12 @@ class Run:
     """A run of two agents with three shards of two parameters, up to its first cycle; with `local`, an int64 in two shards."""
 
     def __init__(self, goals: Goals, local: bool = False, **shape: Any) -> None:
-        self.hand, self.clock, self.cluster, self.records = Machine(2, **shape), ManualClock(), Cluster(), MemorySink()
+        self.hand, self.clock, self.cluster, self.records = (
+            Machine(2, goals=goals, **shape),
+            ManualClock(),
+            Cluster(),
+            MemorySink(),
+        )
         self.evaluator, self.writer, self.seen, self.local = Evaluator(), Writer(), [], local
         self.answered = 0  # the newest order that was
         self.cluster.given = {shard: [float(shard), float(shard)] for shard in range(3)}
@@ -129,7 +134,6 @@ class Run:
             self.cluster,
             methods.from_dict({"name": "mpca"}),
             AgentSpec("python", {}, {}),
-            goals,
             self.records,
             self.clock,
             evaluator=self.evaluator,

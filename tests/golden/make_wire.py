@@ -52,12 +52,12 @@ MESSAGES = [
         seed=1 << 40,
         shards=3,
         layer_aligned=False,
-        method={"name": "mpca", "alpha": 0.05, "phases": 3},
+        method={"name": "mpca", "phases": 3, "alpha_decay": 0.7},
         task="train",
         payload=bytes(range(256)),
         device="cuda:0",
         threads=2,
-        conf={"run": {"name": "digits"}, "objectives": {"max_time": 90.0}},
+        conf={"data": {"name": "digits", "batch_size": 64, "max_bad_fraction": 0.001}},
     ),
     message("Begin", 2),
     message("SnapshotRequest", 3, cycle=41, shard=2),
@@ -67,10 +67,10 @@ MESSAGES = [
     message("Install", 4, shard=128, version=(1 << 33) + 1, mode="replace", alpha=0.0),
     message("Stop", 5, reason="objective reached: Fehler ≤ 2,5 %"),
     message(
-        "Members",
+        "ReadersChanged",
         6,
         version=3,
-        members={"agents": 2, "since": [[0, 4], [1, 7]], "losses": [[1, 5, 70000, 6]], "before": []},
+        readers={"agents": 2, "since": [[0, 4], [1, 7]], "losses": [[1, 5, 70000, 6]], "before": []},
     ),
     message("Fetched", 7, number=70000, bytes=3670016, error="", text=""),
     message(
@@ -191,7 +191,7 @@ EMPTY_ORDER = {
     "downloads": [],
     "reduce": None,
     "freeze": None,
-    "members": None,
+    "readers": None,
 }
 FULL_ORDER = {
     "order": 70001,
@@ -223,9 +223,9 @@ FULL_ORDER = {
         "parts": [{"executor": "0", "weight": 131.0}, {"executor": "2", "weight": 120.0}],
     },
     "freeze": {"cycle": 42, "shard": 0, "agents": [["0", 0, 1], ["2", 3, 0]]},
-    "members": {
+    "readers": {
         "version": 3,
-        "members": {"agents": 4, "since": [[0, 4], [3, 7]], "losses": [[3, 5, 70000, 6]], "before": []},
+        "readers": {"agents": 4, "since": [[0, 4], [3, 7]], "losses": [[3, 5, 70000, 6]], "before": []},
         "agents": [["0", 0, 1]],
     },
 }

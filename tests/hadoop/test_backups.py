@@ -10,9 +10,10 @@ import pytest
 
 from mpca.cli.dev.hadoop import Hadoop
 from mpca.errors import BackupError
-from mpca.storage import Backups, Crash, Location, RunLock
+from mpca.storage import Backups, Location, RunLock
 from mpca.storage.webhdfs import WebHdfsStore
 from tests.storage.test_backup import same, state
+from tests.support.memory_store import Crash
 
 pytestmark = pytest.mark.hadoop
 NEWEST = "backups/term-0001-cycle-00000002/model.safetensors"

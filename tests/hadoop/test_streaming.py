@@ -13,8 +13,8 @@ from mpca.cli.dev.hadoop import Hadoop
 from mpca.data.cache import RecordCache
 from mpca.data.ingest import Options, ingest
 from mpca.data.manifest import opened
-from mpca.data.plan import Membership
-from mpca.data.stream_reader import Reader, SplitData
+from mpca.data.plan import Readers
+from mpca.data.stream_reader import ShareReader, SplitData
 from tests.spark import jobs
 from tests.spark.engine import Observed, run_engine
 from tests.spark.numbered import numbered_pictures
@@ -31,7 +31,7 @@ def test_every_record_of_an_epoch_is_read_once_though_daemons_die(spark, hadoop:
     with opened(url) as store:
         data = SplitData.open(store, "train")
         of = {"seed": 0, "incarnation": 0, "window_bytes": 1 << 20, "cache": RecordCache(0)}
-        shares = [Reader(data, agent=agent, agents=2, **of).share_records for agent in range(2)]
+        shares = [ShareReader(data, agent=agent, agents=2, **of).share_records for agent in range(2)]
         shards = len(data.manifest.splits["train"].shards)
     assert sum(shares) == RECORDS
 
@@ -61,9 +61,9 @@ def test_every_record_of_an_epoch_is_read_once_though_daemons_die(spark, hadoop:
     moved = [one.bytes for one in told.cycles]
     assert sum(one["data_read"] for one in moved) > 0
     assert sum(one["data_remote"] for one in moved) == told.ended.summary["bytes_data_remote"] == 0, "all of it is on this host"
-    told_first = next(one.members for one in told.run.orders if one.members is not None)
-    members = Membership.from_dict(told_first.members)
-    assert len(members.shard_hosts) == shards
-    assert {host for one in members.shard_hosts for host in one} == set(WORKERS), "blocks are on both, agents on neither"
-    assert members.near(0) == {0: set(), 1: set()}
-    assert all(members.home(agent) for agent in range(2))
+    told_first = next(one.readers for one in told.run.orders if one.readers is not None)
+    readers = Readers.from_dict(told_first.readers)
+    assert len(readers.shard_hosts) == shards
+    assert {host for one in readers.shard_hosts for host in one} == set(WORKERS), "blocks are on both, agents on neither"
+    assert readers.near(0) == {0: set(), 1: set()}
+    assert all(readers.home(agent) for agent in range(2))

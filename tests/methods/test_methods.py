@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from mpca.driver.run_shape import RunShape
 from mpca.errors import ConfigError
-from mpca.methods import METHODS, MPCA, Method, Single, Sync, from_dict
-from mpca.methods.base import ARRIVALS, INSTALLS
+from mpca.methods import METHODS, MPCA, AgentSide, How, Method, Single, Sync, When, from_dict
 
 
 @pytest.fixture(params=sorted(METHODS))
@@ -27,6 +26,13 @@ def test_travels_as_a_plain_map(method: Method) -> None:
     assert from_dict(json.loads(json.dumps(values))) == method
     assert values["name"] == method.name
     assert from_dict({key: str(value) for key, value in values.items()}) == method
+
+
+def test_agents_hear_all_but_alpha_which_comes_with_every_joint_state(method: Method) -> None:
+    told, all_of_it = method.for_agents(), method.to_dict()
+    assert told.keys() == all_of_it.keys() - {"alpha"}
+    assert type(from_dict(json.loads(json.dumps(told)))) is type(method)
+    assert all_of_it | told == all_of_it
 
 
 def test_every_number_says_what_it_means(method: Method) -> None:
@@ -42,10 +48,10 @@ def test_is_frozen(method: Method) -> None:
 
 
 def test_answers_are_among_those_that_agents_know(method: Method) -> None:
-    assert method.arrival in ARRIVALS
-    assert method.install in INSTALLS
+    assert method.agent_side.how in How
+    assert method.agent_side.when in When
     assert 1 <= method.phases <= min(method.shards, 3)
-    assert method.hold_after >= 0
+    assert method.agent_side.hold_after >= 0
     assert method.agents(4) in (1, 4)
 
 
@@ -75,7 +81,7 @@ def test_merges_and_sends_float32_and_leaves_states_alone(method: Method) -> Non
 
 
 def test_nobody_is_pulled_before_a_joint_state_is_installed(method: Method) -> None:
-    assert all(0 <= method.alpha_for(tau) <= method.penalty(method.alpha_for(tau), 0) <= 1 for tau in range(100))
+    assert all(0 <= method.alpha_for(tau) <= method.agent_side.penalty(method.alpha_for(tau), 0) <= 1 for tau in range(100))
 
 
 # ---- mpca ----------------------------------------------------------------------------------------------------------
@@ -85,8 +91,7 @@ def test_mpca_defaults_are_the_papers_but_for_alpha() -> None:
     method = MPCA()
     assert (method.alpha, method.beta, method.gamma, method.delta) == ("auto", 0.9, 0.7, 0.8)
     assert (method.beta_ramp, method.gamma_ramp, method.shards, method.phases) == (20, 20, 3, 3)
-    assert not method.install_first
-    assert method.arrival == "target"
+    assert (method.agent_side.how, method.agent_side.when) == (How.PULL, When.ON_ARRIVAL)
 
 
 @given(st.integers(1, 9))
@@ -109,9 +114,10 @@ def test_outgoing_is_projected_with_the_gamma_of_the_exchange_that_made_it() -> 
 
 def test_correction_installs_first_and_pulls_nobody() -> None:
     method = MPCA(correction=True)
-    assert method.install_first
-    assert method.arrival == "correct"
+    assert (method.agent_side.how, method.agent_side.when) == (How.CORRECT, When.ON_ARRIVAL)
     assert method.alpha_for(20.0) == 0.0
+    assert MPCA(correction=True, install="exchange").agent_side.when is When.BEFORE_SNAPSHOT
+    assert MPCA(install="exchange").agent_side.when is When.AFTER_SNAPSHOT
 
 
 @pytest.mark.parametrize(("tau", "alpha"), [(1, 0.5), (15, 1 / 30), (20, 0.025), (90, 1 / 180), (0.0, 0.5)])
@@ -121,7 +127,7 @@ def test_alpha_auto_takes_half_of_the_distance_between_two_refreshes(tau: float,
 
 
 def test_the_early_schedule_is_by_updates_and_ends_at_what_the_driver_sent() -> None:
-    method = MPCA()
+    method = MPCA().agent_side
     assert [round(method.penalty(0.1, u), 5) for u in (0, 1, 2, 4, 5, 90)] == [0.5, 0.35, 0.245, 0.12005, 0.1, 0.1]
     assert method.penalty(0.1, None) == 0.1, "it began at a later version"
 
@@ -186,8 +192,7 @@ def test_single_reads_one_agent_and_never_broadcasts() -> None:
 
 def test_sync_replaces_by_the_mean_and_holds() -> None:
     method = Sync(tau=7)
-    assert method.arrival == "replace"
-    assert method.hold_after == 7
+    assert method.agent_side == AgentSide(How.REPLACE, When.ON_ARRIVAL, hold_after=7)
     state = method.start(np.float32([0, 0]), 1)
     for value in (3, 5):
         state = method.merge(state, np.float32([value, value]))

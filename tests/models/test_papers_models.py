@@ -96,7 +96,7 @@ def exchange(model: nn.Module, name: str, classes: int) -> None:
     method, agents = MPCA(), []
     for one in (model, copy.deepcopy(model)):
         layout = read_layout(one)
-        agents.append((one, TorchTrainer(layout, layout.plan(method.shards, layer_aligned=False), method.arrival)))
+        agents.append((one, TorchTrainer(layout, layout.plan(method.shards, layer_aligned=False), method.agent_side.how)))
     step(model, name, classes)
     functional.cross_entropy(agents[1][0](torch.randn(1, *models.INPUTS[name])), torch.tensor([1])).backward()
     for one, _ in agents:
@@ -111,7 +111,7 @@ def exchange(model: nn.Module, name: str, classes: int) -> None:
         joint = method.merge(method.start(total, max(0, within)), total)  # beta is 1: what was before has no weight
         for _, trainer in agents:
             trainer.install(shard, method.outgoing(joint), joint.k, "install")
-            trainer.pull(((shard, method.penalty(0.1, updates=0)),))
+            trainer.pull(((shard, method.agent_side.penalty(0.1, updates=0)),))
     trained = {key for key, _ in model.named_parameters()}
     for (one, _), before in zip(agents, plain, strict=True):
         for key, value in _looked_at(one).items():

@@ -43,8 +43,8 @@ def _loss(x: np.ndarray) -> float:
 class Network(QuadraticTrainer):
     """64 - 32 - 10, momentum SGD on batches of its own."""
 
-    def __init__(self, bounds, parameters, arrival, agent, incarnation) -> None:
-        super().__init__(bounds, parameters, arrival, agent, incarnation)
+    def __init__(self, bounds, parameters, how, agent, incarnation) -> None:
+        super().__init__(bounds, parameters, how, agent, incarnation)
         start = np.random.default_rng(0)  # one x_0 for all
         scale = np.repeat([(2 / 64) ** 0.5, 0, (2 / HIDDEN) ** 0.5, 0], np.diff(EDGES, prepend=0))
         self.begin_at((start.standard_normal(parameters) * scale).astype(np.float32))

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mpca.methods import How
 from mpca.records import AgentRecord
 from mpca.sim import trainers
 from mpca.sim.costs import Costs
@@ -30,8 +31,8 @@ class Descent(trainers.QuadraticTrainer):
     lr = 0.05
     spoil: Change = staticmethod(_nothing)
 
-    def __init__(self, bounds: list[int], parameters: int, arrival: str, agent: int, incarnation: int) -> None:
-        super().__init__(bounds, parameters, arrival, agent, incarnation)
+    def __init__(self, bounds: list[int], parameters: int, how: How, agent: int, incarnation: int) -> None:
+        super().__init__(bounds, parameters, how, agent, incarnation)
         self._random = np.random.default_rng([agent, incarnation])
         self._me, self._updates = (agent, incarnation), 0
 

@@ -26,9 +26,10 @@ from mpca.driver.stopping import Stopping
 from mpca.methods import mpca
 from mpca.sim.check import Violation
 from mpca.sim.clocks import NodeClock
+from mpca.sim.cluster import SimCluster
 from mpca.sim.faults import Fault
 from mpca.sim.run import Scenario, simulate
-from mpca.wire.orders import Part
+from mpca.wire.orders import Order, Part
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -210,21 +211,11 @@ def a_joiner_takes_the_joint_model_of_an_earlier_one(monkeypatch: pytest.MonkeyP
 
 @planted(with_faults(PLAIN, Fault("kill_agent", 1, 2, "started"), cycles=30), "I10")
 def a_joiner_takes_the_extrapolated_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(self: Runner, one: Any) -> Any:
+    def wrong(self: Runner) -> JointPublished:
         states = enumerate(self.joint.state(shard) for shard in range(3)) if self.joint else ()
-        return (
-            JointPublished([(shard, self.cluster.publish(self.method.outgoing(s)), s.k, s.x.nbytes) for shard, s in states]),
-        )
+        return JointPublished([(n, self.cluster.publish(self.method.outgoing(s)), s.k, s.x.nbytes) for n, s in states])
 
-    right = Runner.__init__
-
-    def init(self: Runner, *arguments: Any, **options: Any) -> None:
-        right(self, *arguments, **options)
-        from mpca.driver.instructions import PublishJoint
-
-        self._perform[PublishJoint] = lambda one: wrong(self, one)
-
-    monkeypatch.setattr(Runner, "__init__", init)
+    monkeypatch.setattr(Runner, "_publish_joint", wrong)
 
 
 @planted(PLAIN, "I12")
@@ -299,13 +290,13 @@ def deaths_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @planted(with_faults(LONG, Fault("skew_executor", 1, 3, "submit", by_s=600.0)), "live")
 def deadlines_are_judged_by_wall_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Runner._submit
+    right = SimCluster.submit
 
-    def wrong(self: Runner, one: Any) -> Any:
-        clock = self.clock
-        return right(self, replace(one, order=replace(one.order, deadline=one.order.deadline - clock.now() + clock.wall())))
+    def wrong(self: SimCluster, order: Order) -> None:
+        clock = self._world.clock
+        right(self, replace(order, deadline=order.deadline - clock.now() + clock.wall()))
 
-    monkeypatch.setattr(Runner, "_submit", wrong)
+    monkeypatch.setattr(SimCluster, "submit", wrong)
     monkeypatch.setattr(NodeClock, "here", lambda self, wall: self.now() + wall - self.wall())
 
 

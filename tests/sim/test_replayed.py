@@ -18,10 +18,11 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from mpca.sim.script import Script
+from mpca.methods import How
 from mpca.sim.trainers import TRAINERS, LinearTrainer
 from tests.sim.support import play
 from tests.support.exact import Driver, Member, crc
+from tests.support.script import Script
 
 FILES = sorted((Path(__file__).parents[1] / "golden" / "scenarios").glob("*_three_phases.json"))
 
@@ -34,8 +35,8 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Story:
     story: Story = {}
 
     class Told(LinearTrainer):
-        def __init__(self, bounds: list[int], parameters: int, arrival: str, agent: int, incarnation: int) -> None:
-            super().__init__(bounds, parameters, arrival, agent, incarnation)
+        def __init__(self, bounds: list[int], parameters: int, how: How, agent: int, incarnation: int) -> None:
+            super().__init__(bounds, parameters, how, agent, incarnation)
             self.told = story.setdefault((agent, incarnation), [])
 
         def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None:

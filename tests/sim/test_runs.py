@@ -11,8 +11,9 @@ import pytest
 
 from mpca.sim.costs import Costs
 from mpca.sim.faults import KINDS, POINTS, Fault
-from mpca.sim.run import Scenario, random_scenario, simulate, standard_scenario
+from mpca.sim.run import Scenario, simulate, standard_scenario
 from mpca.sim.trainers import TRAINERS, IntegerTrainer
+from tests.sim.support import random_scenario
 
 #: Three hundred schedules in all; whoever waits has the first fifty of them.
 FIFTIES = [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(50, 300, 50))]

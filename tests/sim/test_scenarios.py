@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from mpca.sim.script import Script, integer_ledger
 from tests.sim.support import play
+from tests.support.script import Script, integer_ledger
 
 FILES = sorted((Path(__file__).parents[1] / "golden" / "scenarios").glob("*.json"))
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from mpca.agent.layout import read_layout
 from mpca.agent.torch_trainer import TorchTrainer
+from mpca.methods import How
 from mpca.sim.trainers import LinearTrainer
 
 BOUNDS, SIZE = [0, 4, 8], 8
@@ -47,8 +48,8 @@ def in_fractions(story: list[str]) -> list[float]:
 def test_delay_corrected_arrivals_are_those_of_the_fractions_in_the_simulator_and_in_torch(story: list[str]) -> None:
     weight = nn.Parameter(torch.zeros(SIZE))
     layout = read_layout(nn.ParameterList([weight]))
-    real = TorchTrainer(layout, layout.plan(2, False), "correct")
-    simulated = LinearTrainer(BOUNDS, SIZE, "correct", agent=1, incarnation=0)
+    real = TorchTrainer(layout, layout.plan(2, False), How.CORRECT)
+    simulated = LinearTrainer(BOUNDS, SIZE, How.CORRECT, agent=1, incarnation=0)
     assert real.bounds == BOUNDS
     for line in story:
         what, first, *value = line.split()

@@ -38,7 +38,7 @@ def test_what_would_take_a_run_apart_is_refused(key, value) -> None:
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[4]"])
 def test_a_master_without_executors_of_their_own_is_refused(master) -> None:
     assert str(refusal({"spark.master": master}, agents=4)) == (
-        f"spark.master = {master!r}: must have executors of their own (Spark session): "
+        f"spark.master = {master!r}: must be a cluster, since agents need executors apart from the driver (Spark session): "
         "use local-cluster[4,2,1024], or mpca.session()"
     )
 

@@ -9,7 +9,7 @@ import pytest
 
 from mpca.data.epochs import EpochPart
 from mpca.data.ingest import Options, ingest
-from mpca.data.plan import Membership
+from mpca.data.plan import Readers
 from mpca.data.share import share_of_epoch
 from mpca.storage import Backups, LocalStore
 from tests.spark.jobs import shared, streamed
@@ -45,8 +45,8 @@ def test_what_a_killed_agent_had_not_read_is_read_by_the_living_and_its_replacem
     told = engine(streamed, 0.1, sets=tuple(f"data.{one}" for one in own), story=story)
     assert told.ended.exit_code == 0, told.ended.reason
 
-    memberships = [Membership.from_dict(one.members.members) for one in told.run.orders if one.members is not None]
-    ((lost,), *_) = (one.losses for one in memberships)
+    readers = [Readers.from_dict(one.readers.readers) for one in told.run.orders if one.readers is not None]
+    ((lost,), *_) = (one.losses for one in readers)
     assert (lost.agent, lost.epoch) == (1, 0)
     left = EACH - lost.done  # units, dealt in turn to agents 0 and 2
     killed = read(told, 1)
@@ -56,9 +56,9 @@ def test_what_a_killed_agent_had_not_read_is_read_by_the_living_and_its_replacem
     assert set(counted) | set(killed) == set(range(RECORDS)), "the epoch is covered"
     assert len(set(counted) & set(killed)) == len(killed) - UNIT * lost.done, "twice is what was of units not finished"
 
-    assert memberships[-1].first(1) == 1, "its replacement begins with the epoch that nobody had begun"
+    assert readers[-1].first(1) == 1, "its replacement begins with the epoch that nobody had begun"
     assert set(read(told, 1, 1)[: UNIT * 4]) != set(killed[: UNIT * 4])
-    assert all(one.members is None for one in told.run.orders[-3:]), "it is told when it changes"
+    assert all(one.readers is None for one in told.run.orders[-3:]), "it is told when it changes"
 
     kept = Backups(LocalStore(told.ended.run_dir), "backups").newest().state.data
     assert [(agent, epoch > 0) for agent, epoch, _ in kept["at"]] == [(0, True), (1, True), (2, True)]
@@ -80,9 +80,9 @@ def test_a_map_style_data_set_is_dealt_each_epoch_to_those_who_are_there(engine)
     told = engine(shared, 0.05, samples, 8, story=story)
     assert told.ended.exit_code == 0, told.ended.reason
 
-    members = [Membership.from_dict(one.members.members) for one in told.run.orders if one.members is not None]
-    lost = next(one.losses[0] for one in members if one.losses)
-    back = members[-1].first(1)
+    readers = [Readers.from_dict(one.readers.readers) for one in told.run.orders if one.readers is not None]
+    lost = next(one.losses[0] for one in readers if one.losses)
+    back = readers[-1].first(1)
     assert lost.agent == 1
     assert back > max(lost.epoch, lost.last)
     whole: dict[int, list[tuple[EpochPart, list[int]]]] = {}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mpca.sim.script import Script, ScriptedCluster, integer_ledger
 from tests.spark.engine import Observed
 from tests.spark.jobs import linear
+from tests.support.script import Script, ScriptedCluster, integer_ledger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 

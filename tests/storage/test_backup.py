@@ -20,8 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpca.errors import BackupError
-from mpca.storage import Backups, BackupState, Crash, LocalStore, MemoryStore, ModelLayout, model_file
+from mpca.storage import Backups, BackupState, LocalStore, ModelLayout, model_file
 from mpca.storage.tensors import RawTensor, dump, parse
+from tests.support.memory_store import Crash, MemoryStore
 
 LAYOUT = ModelLayout.of(
     [

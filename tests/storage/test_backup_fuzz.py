@@ -21,8 +21,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mpca.errors import BackupError
-from mpca.storage import Backups, BackupState, LocalStore, MemoryStore
+from mpca.storage import Backups, BackupState, LocalStore
 from tests.storage.test_backup import backups, same, state
+from tests.support.memory_store import MemoryStore
 
 NEWEST = "run/backups/term-0001-cycle-00000002"
 FILES = ("model.safetensors", "trajectory.safetensors")

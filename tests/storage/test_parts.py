@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mpca.storage import Crash, MemoryStore, PartWriter, joined
+from mpca.storage import PartWriter, joined
+from tests.support.memory_store import Crash, MemoryStore
 
 
 def grow(path: Path, first: int, count: int) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mpca.errors import BackupError
-from mpca.storage import Crash, Holder, LocalStore, MemoryStore, RunLock, Store
+from mpca.storage import Holder, LocalStore, RunLock, Store
+from tests.support.memory_store import Crash, MemoryStore
 
 
 @pytest.fixture(params=["local", "memory"])

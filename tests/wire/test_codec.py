@@ -21,8 +21,8 @@ from mpca.wire.messages import (
     Hello,
     Install,
     Installed,
-    Members,
     Progress,
+    ReadersChanged,
     Snapshot,
     SnapshotRequest,
     Start,
@@ -30,7 +30,7 @@ from mpca.wire.messages import (
 )
 
 START = Start(
-    3, 1, 8, "run-1", 7, 3, False, {"name": "mpca", "alpha": 0.05}, "train", b"\x00pickle", "cuda:0", 2, {"a": {"b": 1}}
+    3, 1, 8, "run-1", 7, 3, False, {"name": "mpca", "phases": 3}, "train", b"\x00pickle", "cuda:0", 2, {"a": {"b": 1}}
 )
 HELLO = Hello(
     3, 1, 4711, "3.11.7", "2.15.0", "0.1.0", "ab" * 32, [["w", [2, 3], "parameter", 0], ["m", [], "buffer", 6]],
@@ -40,7 +40,7 @@ MESSAGES = [
     START, Begin(), SnapshotRequest(-3, 2), Install(1, 41, "install", 0.025), Stop("target reached"), HELLO,
     Snapshot(41, 1, 12, 1.5, 2.25),
     Installed(1, 41, "replace", 1.0, 1.125), Progress(5, 160, 2.5, 0.25, {"loss": 0.5}), Finished(b"\x80"),
-    Failed("ValueError: no", "Traceback ..."), Members(2, {"agents": 1, "since": [[0, 3]]}), Files(7, 8, 9, 10, 4096),
+    Failed("ValueError: no", "Traceback ..."), ReadersChanged(2, {"agents": 1, "since": [[0, 3]]}), Files(7, 8, 9, 10, 4096),
     Fetch(1, "hdfs://h/a", 0, 4096), Fetched(1, 100, "", ""),
 ]  # fmt: skip
 

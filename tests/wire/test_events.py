@@ -93,5 +93,5 @@ def test_every_event_of_a_cluster_has_golden_bytes() -> None:
 
 @pytest.mark.parametrize("fields", [{"kind": "Rumour"}, {"kind": "AgentBack", "agent": 3}])
 def test_an_event_of_another_version_is_refused(fields: dict[str, object]) -> None:
-    with pytest.raises(RemoteProtocolError, match="event of the JVM is not ours: kind="):
+    with pytest.raises(RemoteProtocolError, match="unknown event from the JVM: kind="):
         unpack(msgpack.packb(fields))

@@ -19,9 +19,9 @@ from mpca.wire.orders import (
     Freeze,
     Frozen,
     LateCode,
-    MembersOrder,
     Order,
     Part,
+    ReadersOrder,
     Reduce,
     StopAgent,
 )
@@ -42,7 +42,7 @@ def test_the_golden_answer_is_read() -> None:
 
 def test_the_golden_orders_are_written() -> None:
     first, second = AgentRef("0", 0, 1), AgentRef("2", 3, 0)
-    members = {"agents": 4, "since": [[0, 4], [3, 7]], "losses": [[3, 5, 70000, 6]], "before": []}
+    readers = {"agents": 4, "since": [[0, 4], [3, 7]], "losses": [[3, 5, 70000, 6]], "before": []}
     full = Order(
         order=70001,
         run="digits",
@@ -58,7 +58,7 @@ def test_the_golden_orders_are_written() -> None:
         downloads=[Download(13, 0, 13, "install", 104, [first, second], 0.025)],
         reduce=Reduce(41, 2, 108, [Part("0", 131.0), Part("2", 120.0)]),
         freeze=Freeze(42, 0, [first, second]),
-        members=MembersOrder(3, members, [first]),
+        readers=ReadersOrder(3, readers, [first]),
     )
     assert full.pack().hex() == golden("full")["bytes"]
     assert Order(1, "digits", 0, -1, 86430.5, ["0", "2"]).pack().hex() == golden("empty")["bytes"]

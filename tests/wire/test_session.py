@@ -10,9 +10,9 @@ from mpca.wire.messages import (
     Finished,
     Install,
     Installed,
-    Members,
     Message,
     Progress,
+    ReadersChanged,
     Snapshot,
     SnapshotRequest,
     Stop,
@@ -20,7 +20,7 @@ from mpca.wire.messages import (
 from mpca.wire.session import AGENT, CLOSED, EXECUTOR, STOPPING, TRAINING, TRANSITIONS, WAITING, Session
 from tests.wire.test_codec import HELLO, MESSAGES, START
 
-OURS = (type(START), Begin, Fetched, SnapshotRequest, Install, Members, Stop)  # an executor's words
+OURS = (type(START), Begin, Fetched, SnapshotRequest, Install, ReadersChanged, Stop)  # an executor's words
 
 
 class SessionPair:
@@ -50,7 +50,8 @@ def test_normal_flow() -> None:
     pair.say(START, HELLO, SnapshotRequest(-1, 0), Snapshot(-1, 0, 0, 0.0, 0.0))
     pair.say(Install(0, 0, "replace"), Installed(0, 0, "replace", 0.0, 0.0))
     assert pair.executor.state == WAITING
-    pair.say(Members(1, {}), Begin(), Members(2, {}), Install(0, 1, "install"), Install(1, 1, "install"), SnapshotRequest(0, 0))
+    pair.say(ReadersChanged(1, {}), Begin(), ReadersChanged(2, {}))
+    pair.say(Install(0, 1, "install"), Install(1, 1, "install"), SnapshotRequest(0, 0))
     pair.say(Snapshot(0, 0, 5, 0.0, 0.0), Installed(1, 1, "install", 0.0, 0.0), Installed(0, 1, "install", 0.0, 0.0))
     pair.say(Begin(), Stop("enough"), Progress(5, 5, 1.0, 0.0, {}), Finished(b""))
     assert pair.executor.state == CLOSED
@@ -59,7 +60,7 @@ def test_normal_flow() -> None:
 def test_words_that_cross_the_agents_last_one_are_dropped() -> None:
     pair = training()
     pair.agent.sending(Finished(b""))
-    for message in (SnapshotRequest(1, 0), Install(0, 1, "install"), Members(1, {}), Begin(), Stop("enough")):
+    for message in (SnapshotRequest(1, 0), Install(0, 1, "install"), ReadersChanged(1, {}), Begin(), Stop("enough")):
         pair.executor.sending(message)
         pair.agent.received(message)
     pair.executor.received(Finished(b""))
@@ -77,7 +78,7 @@ def test_stop_may_cross_hello() -> None:
 
 
 @pytest.mark.parametrize("role", [EXECUTOR, AGENT])
-def test_every_illegal_move_names_role_stage_and_message_and_changes_nothing(role: str) -> None:
+def test_every_illegal_move_names_role_state_and_message_and_changes_nothing(role: str) -> None:
     for state, legal in TRANSITIONS[role].items():
         for message in MESSAGES:
             if type(message) in legal:

@@ -11,16 +11,35 @@ from typing import TYPE_CHECKING
 from mpca.errors import ConfigError
 from mpca.private import opener
 from mpca.records import Backlog, LineWriter, RunFolder, RunRecord
-from mpca.storage import Store, joined
+from mpca.storage import RunLock, Store, joined
 
 if TYPE_CHECKING:
     from mpca.config.resolved import Resolved
     from mpca.spark.yarn.submitted import ApplicationInfo
 
-__all__ = ["begin_records", "owner_text", "refuse_foreign", "unwritable"]
+__all__ = ["OwnedFolder", "begin_records", "owner_text", "refuse_foreign", "unwritable"]
 
 #: Files that a run writes over in its folder.
 _MADE = ("config.toml", "records.jsonl", "bad.jsonl", "summary.json", "model.safetensors", "report.html")
+
+
+class OwnedFolder:
+    """The folder of a run, which this driver owns by its lock."""
+
+    _lock: RunLock
+
+    @property
+    def terms(self) -> list[int]:
+        """Terms of this run's attempts. This attempt may remove what they made in the folder."""
+        return self._lock.terms()
+
+    def check(self) -> None:
+        """Check that this driver owns the folder.
+
+        Raises:
+            BackupError: another driver has taken it over.
+        """
+        self._lock.check()
 
 
 def begin_records(folder: RunFolder, config: Resolved, record: RunRecord, shown: Path | str) -> Backlog:
@@ -77,7 +96,7 @@ def refuse_foreign(store: Store) -> None:
     found = [name for name in _MADE if name in names]
     if found:
         raise ConfigError(
-            f"the folder has files that no run wrote and this one would write over: {store.describe('')}: {', '.join(found)}; "
+            f"the run would overwrite files that no run wrote: {store.describe('')}: {', '.join(found)}; "
             "move them away, or name another --run-dir"
         )
 

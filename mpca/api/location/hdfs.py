@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mpca.api.location.files import begin_records, owner_text, refuse_foreign
+from mpca.api.location.files import OwnedFolder, begin_records, owner_text, refuse_foreign
 from mpca.api.stores import open_store
 from mpca.driver.mirror import BEAT, Mirror, beats, read_beat
 from mpca.environment import environment
@@ -33,7 +33,7 @@ __all__ = ["HdfsRunLocation"]
 log = logging.getLogger("mpca.run")
 
 
-class HdfsRunLocation:
+class HdfsRunLocation(OwnedFolder):
     """A folder on HDFS. The working copy is a temporary folder; `stack` removes it."""
 
     def __init__(self, location: Location, stack: ExitStack) -> None:
@@ -112,24 +112,11 @@ class HdfsRunLocation:
         records = begin_records(self.folder, config, record, self.folder.path)
         self._stack.callback(records.close)
         self._began = True
-        self._store.delete("summary.json")  # an earlier attempt wrote it, and is not the last one any more
+        self._store.delete("summary.json")  # an earlier attempt wrote it, and this attempt is the last one now
         self._writer = self._mirror.writer = PartWriter(self._store, self.folder.records, term, self._earlier)
         self._mirror.beside = self.folder.bad
         self._put(self.folder.config)
         return records
-
-    @property
-    def terms(self) -> list[int]:
-        """Terms of this run's attempts. This attempt may remove what they made in the folder."""
-        return self._lock.terms()
-
-    def check(self) -> None:
-        """Check that this driver owns the folder.
-
-        Raises:
-            BackupError: another driver has taken it over.
-        """
-        self._lock.check()
 
     def publish(self, waiting: bytes) -> None:
         """Put all of the working copy on HDFS, and the records that it could not take.
@@ -172,7 +159,7 @@ class HdfsRunLocation:
             if self._made:
                 self._store.rmdir("")
         except OSError as error:  # the next owner finds that nobody beats
-            log.warning("run folder not given up: %s", error)
+            log.warning("the run folder could not be released: %s", error)
 
     def _put(self, path: Path) -> None:
         if path.exists():
@@ -184,23 +171,21 @@ class HdfsRunLocation:
         self.folder.summary.write_bytes(self._store.read("summary.json"))
         try:
             summary = read_summary(self.folder.summary)
-        except ValueError as error:  # its writer died in the middle: nothing says that this attempt would end in the same way
+        except ValueError as error:  # its writer died while it wrote, so this attempt may end otherwise
             log.warning("the summary of the attempt before is damaged: %s", error)
             return
         finally:
             self.folder.summary.unlink()
         if summary.final:
             raise RunFailed(f"{summary.reason} (an earlier attempt ended so, and attempt {attempt} does not repeat it)")
-        log.info("attempt=%d goes on: the one before ended as %s: %s", attempt, summary.status, summary.reason)
+        log.info("attempt=%d goes on: the attempt before ended as %s: %s", attempt, summary.status, summary.reason)
 
 
 def _refuse_stranger(owners: list[str], application: ApplicationInfo) -> None:
     """When another driver has taken the folder from an attempt, the next attempt does not take it back."""
     ours = [owner.startswith(f"{application.id},") for owner in owners]
     if any(ours) and not ours[-1]:
-        raise BackupError(
-            f"another driver has taken this run over: owner={owners[-1]}; attempt {application.attempt} leaves it alone"
-        )
+        raise BackupError(f"another driver has taken this run over: owner={owners[-1]}; attempt {application.attempt} ends")
 
 
 def _lives(holder: Holder, application: ApplicationInfo | None, store: Store) -> bool:
@@ -209,5 +194,5 @@ def _lives(holder: Holder, application: ApplicationInfo | None, store: Store) ->
         return False
     if application is not None and application.attempt > 1 and holder.owner.startswith(f"{application.id},"):
         return False
-    log.info("is the owner of the run folder alive? owner=%s, looking for up to %.0f s", holder.owner, OWNER_DEAD_S)
+    log.info("another driver owns the run folder: owner=%s; waiting up to %.0f s for a sign of it", holder.owner, OWNER_DEAD_S)
     return beats(store, OWNER_DEAD_S)

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mpca.api.location.files import begin_records, owner_text, refuse_foreign, unwritable
+from mpca.api.location.files import OwnedFolder, begin_records, owner_text, refuse_foreign, unwritable
 from mpca.errors import BackupError
 from mpca.records import Backlog, RunFolder, RunRecord
 from mpca.storage import Holder, LocalStore, Location, Process, RunLock, held
@@ -26,7 +26,7 @@ __all__ = ["LocalRunLocation"]
 log = logging.getLogger("mpca.run")
 
 
-class LocalRunLocation:
+class LocalRunLocation(OwnedFolder):
     """A folder of this machine."""
 
     def __init__(self, path: Path, stack: ExitStack) -> None:
@@ -93,19 +93,6 @@ class LocalRunLocation:
         self._stack.callback(records.close)
         return records
 
-    @property
-    def terms(self) -> list[int]:
-        """Terms of this run's attempts. This attempt may remove what they made in the folder."""
-        return self._lock.terms()
-
-    def check(self) -> None:
-        """Check that this driver owns the folder.
-
-        Raises:
-            BackupError: another driver has taken it over.
-        """
-        self._lock.check()
-
     def publish(self, waiting: bytes) -> None:
         """Nothing: the files lie in their folder already."""
 
@@ -132,7 +119,7 @@ class LocalRunLocation:
                 if self._made:
                     self._store.rmdir("")
         except OSError as error:  # no process holds the lock any more, and the next owner finds that
-            log.warning("run folder not given up: %s", error)
+            log.warning("the run folder could not be released: %s", error)
         finally:
             if self._held >= 0:
                 os.close(self._held)

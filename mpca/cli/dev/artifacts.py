@@ -38,7 +38,7 @@ def jars(say: Callable[[str], None] = lambda text: None) -> Path:
         return folder
     maven = shutil.which("mvn") or (str(_WRAPPER) if _WRAPPER.is_file() else None)
     if maven is None:
-        raise EnvironmentRefused("Hadoop's jars are fetched by Maven, and there is none: put mvn on the path")
+        raise EnvironmentRefused("mvn is not on the PATH: Maven fetches Hadoop's jars; install it")
     say(f"fetching the jars of Hadoop {VERSION} (about 90 MiB) into {folder}")
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".hadoop-", dir=cache) as work:

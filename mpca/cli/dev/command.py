@@ -13,7 +13,7 @@ _folder = click.option(
     "--dir",
     "folder",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The cluster's folder, which holds all that it writes; one in the user's state folder if not given.",
+    help="The folder for all files of the cluster; default: a folder in the user's state folder.",
 )
 
 
@@ -66,9 +66,9 @@ def _status(folder: Path | None) -> int:
 
 @_hadoop.command("down")
 @_folder
-@click.option("--keep-data", is_flag=True, help="Leave the folder: the next `up` goes on with its files.")
+@click.option("--keep-data", is_flag=True, help="Keep the folder; the next `up` goes on with its files.")
 def _down(folder: Path | None, keep_data: bool) -> None:
-    """End it, and remove everything that it wrote."""
+    """Stop the cluster, and remove all its files."""
     from mpca.cli.dev.hadoop import Hadoop, default_folder
 
     Hadoop(folder or default_folder()).down(keep_data)

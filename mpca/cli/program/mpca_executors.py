@@ -9,7 +9,7 @@ from mpca.spark.yarn.submitted import ApplicationInfo, submitted_session
 if __name__ == "__main__":
     session = submitted_session()
     if session is None:
-        sys.exit("no spark-submit started this process; use mpca bench submit")
+        sys.exit("spark-submit must start this program: use `mpca bench submit`")
     scala, wanted = session.sparkContext._jsc.sc(), int(sys.argv[1])
     while scala.getExecutorMemoryStatus().size() <= wanted:  # the driver is in the count
         time.sleep(0.02)

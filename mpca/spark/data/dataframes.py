@@ -20,7 +20,7 @@ from py4j.protocol import Py4JJavaError
 from mpca.checks import nearest
 from mpca.data.ingest import Options, begin, finish, look
 from mpca.data.ingest_rows import Files, Plan, make_plan, notes_of, write_shard
-from mpca.data.manifest import Manifest, opened
+from mpca.data.manifest import opened
 from mpca.data.rows import FILES, NUMBERS, Form, Packed, Survey, pack_rows, survey
 from mpca.errors import ConfigError, EnvironmentRefused, JvmError, MpcaError
 from mpca.extras import require
@@ -112,25 +112,32 @@ def ingest_dataframe(
     if form.kind not in NUMBERS:
         require("simplejpeg", "PIL")
     rows = df.select(features, label).rdd
-    context = rows.context
     packed = rows.mapPartitionsWithIndex(partial(_pack, form, seed)).persist(StorageLevel.DISK_ONLY)
     try:
-        with _job(context, "mpca: looking at the rows"):
-            told = _survey_all(packed, form, withheld)
-        plan = make_plan(form, told, target, options, classes)
-        with opened(target) as store:
-            found, manifest = look(store, target, plan.digest)
-            if manifest is None:
-                begin(store, plan.digest)
-                with _job(context, "mpca: writing shards"):
-                    _write_all(context, packed, plan, on_progress)
-                manifest = finish(store, plan.classes, options, plan.digest, notes_of(plan, store), plan.vectors)
+        return _ingest(packed, form, target, options, classes, on_progress)
     finally:
         packed.unpersist()
-    return _told(target, manifest, found)
 
 
-def _told(target: str, manifest: Manifest, found: str) -> IngestedData:
+def _ingest(
+    packed: RDD[Any],
+    form: Form,
+    target: str,
+    options: Options,
+    classes: int | None,
+    on_progress: Callable[[int, int], None],
+) -> IngestedData:
+    context = packed.context
+    with _job(context, "mpca: looking at the rows"):
+        told = _survey_all(packed, form, options.withheld)
+    plan = make_plan(form, told, target, options, classes)
+    with opened(target) as store:
+        found, manifest = look(store, target, plan.digest)
+        if manifest is None:
+            begin(store, plan.digest)
+            with _job(context, "mpca: writing shards"):
+                _write_all(context, packed, plan, on_progress)
+            manifest = finish(store, plan.classes, options, plan.digest, notes_of(plan, store), plan.vectors)
     records = {split: of.records for split, of in manifest.splits.items()}
     name = "imagenet" if manifest.vectors is None else "vectors"
     return IngestedData(target, manifest.classes, records, manifest.bad, found, name)
@@ -148,7 +155,7 @@ def _form(df: DataFrame, features: str, label: str) -> Form:
     name = type(of_label).__name__
     if name not in (*_WHOLE, *_REAL, "StringType"):
         raise ConfigError(
-            f"column {label!r} is of type {of_label.simpleString()}: labels are whole numbers, or names as texts; cast it"
+            f"column {label!r} is of type {of_label.simpleString()}: labels are whole numbers, or names as strings; cast it"
         )
     return Form(features, label, kind, dtype)
 
@@ -173,7 +180,7 @@ def _kind(column: str, of: DataType) -> tuple[str, str]:
         return "image", ""
     if isinstance(of, StructType) and set(of.names) >= _FILE:
         return "file", ""
-    raise ConfigError(f"column {column!r} is of type {of.simpleString()}, which is no record to train on; give {_REMEDY}")
+    raise ConfigError(f"column {column!r} is of type {of.simpleString()}, on which mpca cannot train; give {_REMEDY}")
 
 
 # ---- on the executors ----------------------------------------------------------------------------------------------------
@@ -222,7 +229,10 @@ def _write_all(context: SparkContext, packed: RDD[Any], plan: Plan, on_progress:
     with _telling(done, plan.records, on_progress):
         written = sum(ordered.mapPartitionsWithIndex(partial(_write, plan, done)).collect())
     if written != plan.records:
-        raise MpcaError(f"the DataFrame gave {plan.records} rows and then {written}: write it to a table first")
+        raise MpcaError(
+            f"the DataFrame had {plan.records} rows when it was first computed, and {written} the second time: "
+            "write it to a table, and ingest that"
+        )
 
 
 @contextmanager

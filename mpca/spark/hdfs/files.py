@@ -64,7 +64,7 @@ class ClusterFiles:
         with _Refusing(path, what):
             system, here = self._system(path), self._standing(path)
             if not system.getFileStatus(here).isDirectory():
-                raise EnvironmentRefused(f"{what} lies in a file: {masked(path)}: {here.toString()} is not a folder")
+                raise EnvironmentRefused(f"{what} cannot be made: {masked(path)}: {here.toString()} is a file")
             access = self._jvm.org.apache.hadoop.fs.permission.FsAction.WRITE_EXECUTE
             try:
                 system.access(here, access)
@@ -90,7 +90,7 @@ class ClusterFiles:
             for step, act in steps:
                 with _Refusing(folder, f"cannot {step} in"):
                     if not act():
-                        raise EnvironmentRefused(f"cannot {step} in {masked(folder)}: it was refused without a word")
+                        raise EnvironmentRefused(f"cannot {step} in {masked(folder)}: HDFS gives no reason")
         except EnvironmentRefused:
             with suppress(Py4JJavaError):
                 system.delete(self._path(name), True)

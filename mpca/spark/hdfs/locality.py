@@ -36,6 +36,6 @@ def shard_hosts(spark: SparkSession, path: str) -> tuple[tuple[str, ...], ...]:
         finally:
             store.close()
     except (OSError, ConfigError) as error:
-        log.warning("which hosts hold the data is not known, so agents read whatever comes: %s", error)
+        log.warning("the hosts that hold the data are not known, so agents read from any host: %s", error)
         return ()
     return tuple(tuple(hosts.get(shard.name, ())) for shard in shards)

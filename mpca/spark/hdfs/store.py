@@ -17,8 +17,8 @@ from py4j.java_gateway import JavaPackage
 
 from mpca.errors import EnvironmentRefused
 from mpca.spark.jvm.bridge import JAR
+from mpca.spark.jvm.driver_segment import DriverSegment
 from mpca.spark.jvm.errors import storage_errors
-from mpca.spark.jvm.segment import DriverSegment
 from mpca.storage.locations import Location
 
 if TYPE_CHECKING:

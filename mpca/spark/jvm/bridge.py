@@ -1,6 +1,6 @@
 """The door to the driver's JVM: one typed method for each of ``org.mpca.bridge.MpcaBridge``, plain values in and out.
 
-Bulk data never pass here: they lie in the segment (`segment.py`). Structured values travel as msgpack.
+Bulk data never pass here: they lie in the segment (`driver_segment.py`). Structured values travel as msgpack.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def unpack(packed: bytes) -> ClusterEvent:
         values = {name: _NESTED.get((kind, name), _plain)(value) for name, value in fields.items()}
         return _EVENTS[kind](**values)
     except (KeyError, TypeError) as error:
-        raise RemoteProtocolError(f"event of the JVM is not ours: kind={kind}, fields={sorted(fields)}: {error}") from error
+        raise RemoteProtocolError(f"unknown event from the JVM: kind={kind}, fields={sorted(fields)}: {error}") from error
 
 
 def _plain(value: Any) -> Any:

@@ -79,8 +79,8 @@ def check_heaps(conf: Mapping[str, str]) -> None:
             raise refused(
                 key,
                 conf[f"spark.{one}.memory"],
-                f"must be {least}m or more {_SOURCE}: Spark wants {LEAST_HEAP // _MIB} MiB, and this JVM's collector leaves a "
-                "part of the heap out of what it tells",
+                f"must be {least}m or more {_SOURCE}: Spark wants {LEAST_HEAP // _MIB} MiB, and this JVM's garbage "
+                "collector reports less than the setting",
             )
 
 
@@ -100,7 +100,8 @@ def _check_cores(conf: Mapping[str, str], agents: int, agents_per_executor: int)
         raise refused(
             "spark.master",
             master,
-            f"must have executors of their own {_SOURCE}: use local-cluster[{agents},2,1024], or mpca.session()",
+            f"must be a cluster, since agents need executors apart from the driver {_SOURCE}: "
+            f"use local-cluster[{agents},2,1024], or mpca.session()",
         )
     per_task = int(conf.get("spark.task.cpus", "1"))
     needed = 2 * agents_per_executor * per_task
@@ -139,7 +140,7 @@ def _check_results(conf: Mapping[str, str], agents: int, reducer: str, shard_byt
             "spark.driver.maxResultSize",
             conf["spark.driver.maxResultSize"],
             f"must be {format_size(_RESULTS_BYTES + sums)} or more, or 0 for no limit {_SOURCE}: the tasks of one cycle "
-            "answer that much",
+            "return that much to the driver",
         )
 
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from mpca.driver.cluster import AgentSpec
 from mpca.driver.events import ClusterEvent
 from mpca.spark.jvm.bridge import MpcaBridge
+from mpca.spark.jvm.driver_segment import DriverSegment
 from mpca.spark.jvm.events import unpack
-from mpca.spark.jvm.segment import DriverSegment
 from mpca.wire.agent_ref import AgentRef
 from mpca.wire.codec import encode
 from mpca.wire.messages import Start

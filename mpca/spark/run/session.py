@@ -94,20 +94,13 @@ def session(
         EnvironmentRefused: our jar is not built, Java is missing, or another session lives in this process.
         ConfigError: no run can live with a setting in `conf`.
     """
-    from pyspark import SparkContext
-
     if not JAR.is_file():
         raise EnvironmentRefused(f"the JVM part is not built: {JAR} is missing; run `make setup`, or `mvn package` in jvm/")
     with ExitStack() as stack:
         folder = work_dir if work_dir is not None else stack.enter_context(tempfile.TemporaryDirectory(prefix="mpca-"))
         home = Path(folder).resolve() / "spark"
         chosen = _chosen(home, executors, agents_per_executor, executor_memory, driver_memory, conf or {}, name, ui)
-        check_session(chosen, agents=executors * agents_per_executor, agents_per_executor=agents_per_executor)
-        check_heaps(chosen)
-        if str(chosen["spark.master"]).startswith("local"):
-            check_limits(executors, executors * agents_per_executor)
-        if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:
-            raise EnvironmentRefused("this process has a Spark session already; stop it, or run on it by mpca.Distributor")
+        _check(chosen, executors, agents_per_executor)
         _make_home(home, log_level)
         gateway = None
         try:
@@ -118,6 +111,18 @@ def session(
             _stop(gateway)
             _end(started)
             _remove(home)
+
+
+def _check(chosen: Mapping[str, str], executors: int, agents_per_executor: int) -> None:
+    """Refuse a session with which no run can live, or beside another one."""
+    from pyspark import SparkContext
+
+    check_session(chosen, agents=executors * agents_per_executor, agents_per_executor=agents_per_executor)
+    check_heaps(chosen)
+    if chosen["spark.master"].startswith("local"):
+        check_limits(executors, executors * agents_per_executor)
+    if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:
+        raise EnvironmentRefused("this process has a Spark session already; stop it, or run on it by mpca.Distributor")
 
 
 def _chosen(
@@ -167,7 +172,7 @@ def _make_home(home: Path, log_level: str) -> None:
         (home / _MARK).touch()
     except FileExistsError:
         raise EnvironmentRefused(
-            f"a folder that mpca did not make is where Spark's files would go: {home}; move it away, or name another run folder"
+            f"mpca did not make the folder that Spark needs: {home}; move it away, or name another run folder"
         ) from None
     except OSError as error:
         raise EnvironmentRefused(f"Spark's work folder cannot be made: {home}: {error.strerror}") from error

@@ -84,7 +84,7 @@ class Yarn:
         self.configuration.set("yarn.resourcemanager.connect.max-wait.ms", "15000")
         self.configuration.set("yarn.resourcemanager.connect.retry-interval.ms", "1000")
         for again in ("ipc.client.connect.max.retries", "ipc.client.connect.max.retries.on.timeouts"):
-            self.configuration.set(again, "0")  # each of those tries would make these tries
+            self.configuration.set(again, "0")  # otherwise each retry above would repeat these
         self._client = jvm.org.apache.hadoop.yarn.client.api.YarnClient.createYarnClient()
         self._client.init(self.configuration)
         self._client.start()

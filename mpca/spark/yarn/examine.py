@@ -97,7 +97,9 @@ def judge_space(remaining: int) -> Finding:
     """A backup needs three times the model; when HDFS is nearly full, all backups fail."""
     if remaining >= _SPACE:
         return Finding("space", "ok", f"{format_size(remaining)} left")
-    return Finding("space", "change", f"{format_size(remaining)} left: backups need three times the model each; make room")
+    return Finding(
+        "space", "change", f"{format_size(remaining)} left: each backup needs three times the size of the model; make room"
+    )
 
 
 def judge_clock(seconds: float) -> Finding:
@@ -106,7 +108,9 @@ def judge_clock(seconds: float) -> Finding:
     if abs(seconds) < _CLOCK_WARN_S:
         return Finding("clock", "ok", text)
     level = "stop" if abs(seconds) >= _CLOCK_BAD_S else "change"
-    return Finding("clock", level, f"{text}: Kerberos refuses {_CLOCK_BAD_S:.0f} s; let the machines use one time server")
+    return Finding(
+        "clock", level, f"{text}: Kerberos refuses a difference of {_CLOCK_BAD_S:.0f} s; use one time server for all machines"
+    )
 
 
 def judge_expiry(milliseconds: str) -> Finding:
@@ -184,7 +188,7 @@ def _vmem(yarn: Yarn, web: _Web) -> Finding:
     return Finding(
         "virtual memory",
         "change",
-        f"checked ({source}): torch with CUDA reserves more than that, and is killed; set {key}=false",
+        f"checked ({source}): torch with CUDA reserves more than is allowed, and YARN kills it; set {key}=false",
     )
 
 

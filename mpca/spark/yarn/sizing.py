@@ -34,7 +34,7 @@ _AGENT = 1024 * _MIB
 _CUDA = 3072 * _MIB
 #: In models: parameters, gradients, Adam's two moments, and as much again for activations and copies.
 _MODELS_AGENT = 8
-#: The driver's interpreter; in models its vectors (5 at most above its start) and those of the evaluator's process.
+#: The driver's interpreter. In models: the driver's vectors (5 at most), and those of the evaluator's process.
 _DRIVER_PYTHON, _MODELS_DRIVER, _MODELS_EVALUATOR = 256 * _MIB, 5, 4
 
 

@@ -83,7 +83,8 @@ def check_scala(spark_core: str, jar: str = JAR.name) -> None:
     spark, ours = _SCALA.search(spark_core), _SCALA.search(jar)
     if spark is None or ours is None or spark[1] != ours[1]:
         raise EnvironmentRefused(
-            f"Spark and the JVM part are of different Scalas: {spark_core} is for Scala {spark[1] if spark else 'unknown'}, "
+            "Spark and the JVM part are made for different versions of Scala: "
+            f"{spark_core} is for Scala {spark[1] if spark else 'unknown'}, "
             f"{jar} for Scala {ours[1] if ours else 'unknown'}; set SPARK_HOME to a Spark for Scala {ours[1] if ours else ''}"
         )
 

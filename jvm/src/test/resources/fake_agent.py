@@ -175,7 +175,7 @@ while True:
             else:
                 installed(*arrival)
         elif code == 6:
-            print("members", fields["version"], fields["members"], file=sys.stderr, flush=True)
+            print("readers", fields["version"], fields["readers"], file=sys.stderr, flush=True)
         elif code == 5:
             send(21, returns=str(interruptions).encode())
             if "lingers" in FLAGS:  # a thread of the user's that does not end

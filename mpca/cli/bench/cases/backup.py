@@ -42,16 +42,16 @@ Window = tuple[float, float]
 
 
 @click.command()
-@click.option("--to", default="hdfs:///tmp", show_default=True, help="A folder; ours in it is removed at the end.")
+@click.option("--to", default="hdfs:///tmp", show_default=True, help="The benchmark writes a folder here, and removes it.")
 @click.option(
     "--size",
     "size_bytes",
     type=SIZE,
     default="100MiB",
     show_default=True,
-    help="Of the model. A backup holds three times that.",
+    help="Size of the model; a backup has three times as much.",
 )
-@click.option("--turns", default=4, show_default=True, help="Windows with and windows without a backup, each.")
+@click.option("--turns", default=4, show_default=True, help="How many windows with a backup, and as many without.")
 @json_option
 def command(to: str, size_bytes: int, turns: int, as_json: bool) -> None:
     """Backups to HDFS through the JVM: seconds, and the cycle rate meanwhile."""

@@ -29,11 +29,11 @@ _CLASSES = 20
 
 
 @click.command()
-@click.option("--images", default=1200, show_default=True, help="How many different ones.")
-@click.option("--source", type=click.Path(exists=True, path_type=Path), help="Originals, as a tar of tars; else generated.")
-@click.option("--ingested", metavar="FOLDER", help="Shards made of them before, also as hdfs://...; else made here.")
+@click.option("--images", default=1200, show_default=True, help="How many different images.")
+@click.option("--source", type=click.Path(exists=True, path_type=Path), help="Images as a tar of tars; default: generated.")
+@click.option("--ingested", metavar="FOLDER", help="Shards of these images, also hdfs://...; default: made here.")
 @click.option("--turns", default=15, show_default=True, help="How often each side is measured.")
-@click.option("--workers", type=click.IntRange(1), help="Decoding processes; one fewer than cores if not given.")
+@click.option("--workers", type=click.IntRange(1), help="Decoding processes; default: one fewer than cores.")
 @json_option
 def command(images: int, source: Path | None, ingested: str | None, turns: int, workers: int | None, as_json: bool) -> None:
     """Images a second of the stream over decoding alone, and over ImageFolder with a DataLoader."""

@@ -44,12 +44,16 @@ CASES = ("small", "overlapped", "blocking")
     "--shape",
     "rate",
     type=RATE,
-    help="Rate of every link, such as 30mbit (root). Without it: loopback, which counts for nothing.",
+    help="Rate of every link, such as 30mbit; needs root. Default: loopback, whose figures say nothing about a network.",
 )
 @click.option("--reducer", type=click.Choice(["ranges", "tree"]), default="ranges", show_default=True)
 @click.option("--broadcast", type=click.Choice(["relay", "torrent"]), default="relay", show_default=True)
 @click.option(
-    "--phases", type=click.IntRange(1, 3), default=3, show_default=True, help="Of the overlapped run; it has three shards."
+    "--phases",
+    type=click.IntRange(1, 3),
+    default=3,
+    show_default=True,
+    help="Phases of the run that overlaps; it has 3 shards.",
 )
 @click.option("--cycles", type=click.IntRange(min=6), default=15, show_default=True, help="Cycles of the overlapped run.")
 @click.option("--encrypt", is_flag=True, help="With spark.network.crypto.enabled.")

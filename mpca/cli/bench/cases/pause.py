@@ -50,7 +50,7 @@ SETTLE_S = 1.0  # a job in flight ends within that time once the driver pauses
 
 @click.command()
 @click.option("--size", "sizes", multiple=True, type=click.Choice(list(SIZES)), help="Size of the net; all if not given.")
-@click.option("--turns", default=4, show_default=True, help="Windows with and windows without exchanges, each.")
+@click.option("--turns", default=4, show_default=True, help="How many windows with exchanges, and as many without.")
 @json_option
 def command(sizes: tuple[str, ...], turns: int, as_json: bool) -> None:
     """What exchanges cost an agent that trains: pauses, and steps per second."""

@@ -25,8 +25,8 @@ RANGE_BYTES = 3_500_000
 
 
 @click.command()
-@click.option("--at", default="hdfs:///tmp", show_default=True, help="A folder; ours in it is removed at the end.")
-@click.option("--size", "size_bytes", type=SIZE, default="64MiB", show_default=True, help="Of the file.")
+@click.option("--at", default="hdfs:///tmp", show_default=True, help="The benchmark writes a folder here, and removes it.")
+@click.option("--size", "size_bytes", type=SIZE, default="64MiB", show_default=True, help="Size of the file.")
 @click.option("--turns", default=6, show_default=True, help="How often each way reads the whole file.")
 @json_option
 def command(at: str, size_bytes: int, turns: int, as_json: bool) -> None:

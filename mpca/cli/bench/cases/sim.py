@@ -19,8 +19,8 @@ _AT_ONCE = 20  # schedules that a process takes at a time
 
 
 @click.command()
-@click.option("--schedules", default=1000, show_default=True, help="How many, seeds 0 and on.")
-@click.option("--processes", default=0, help="Worker processes; 0: one a core.")
+@click.option("--schedules", default=1000, show_default=True, help="How many schedules; their seeds begin at 0.")
+@click.option("--processes", default=0, help="Worker processes; 0: one for each core.")
 @json_option
 def command(schedules: int, processes: int, as_json: bool) -> None:
     """Simulated fault schedules per minute: 8 agents, 3 shards, 30 cycles."""

@@ -40,9 +40,9 @@ _LEAST_TURNS = 6
 
 
 @click.command()
-@click.option("--shape", "shapes", multiple=True, help="A net of mpca.models.bench; all of them if neither it nor --model.")
+@click.option("--shape", "shapes", multiple=True, help="A net of mpca.models.bench; default, without --model: all.")
 @click.option("--model", "models", multiple=True, help="A model of mpca.models, with images of its own size.")
-@click.option("--batch", default=1, show_default=True, type=click.IntRange(min=1), help="Images of a --model's batch.")
+@click.option("--batch", default=1, show_default=True, type=click.IntRange(min=1), help="Images of a batch, for --model.")
 @click.option("--seconds", default=20.0, show_default=True, help="Time for each net.")
 @json_option
 def command(shapes: tuple[str, ...], models: tuple[str, ...], batch: int, seconds: float, as_json: bool) -> None:
@@ -141,8 +141,8 @@ def _attach(model: Any, optimizer: Any) -> None:
     from mpca.wire.codec import FrameReader, encode
 
     to_agent, from_agent = _pipe(), _pipe()
-    method = MPCA(install="arrival")  # by default an arrival waits for the next exchange, and here there is none
-    start = Start(0, 0, 1, "bench", 0, method.shards, False, method.to_dict(), "train", b"")
+    method = MPCA(install="arrival")  # here there is no exchange at which a joint state could be applied
+    start = Start(0, 0, 1, "bench", 0, method.shards, False, method.for_agents(), "train", b"")
     os.write(to_agent[1], encode(start))
     link = Link(to_agent[0], from_agent[1])
     link.receive()

@@ -42,10 +42,10 @@ _TAIL = 15
 
 @click.command()
 @click.option("--agents", default=2, show_default=True, help="Agents of the run, one an executor.")
-@click.option("--turns", default=3, show_default=True, help="Runs, and starts of executors alone, each.")
-@click.option("--set", "sets", multiple=True, metavar="SECTION.KEY=VALUE", help="As of mpca submit; for both.")
+@click.option("--turns", default=3, show_default=True, help="How many runs, and as many starts of executors alone.")
+@click.option("--set", "sets", multiple=True, metavar="SECTION.KEY=VALUE", help="As for mpca submit; counts for both.")
 @click.option("--queue", help="YARN's queue.")
-@click.option("--jars-on-nodes", is_flag=True, help="As of mpca submit.")
+@click.option("--jars-on-nodes", is_flag=True, help="As for mpca submit.")
 @json_option
 def command(agents: int, turns: int, sets: tuple[str, ...], queue: str | None, jars_on_nodes: bool, as_json: bool) -> None:
     """From spark-submit to the first step, over the start of the same executors alone."""
@@ -134,7 +134,9 @@ def _lines(config: Resolved, sets: Sequence[str], queue: str | None, jars_on_nod
             defaults=home.defaults(),
         )
         for key in sorted(submission.hidden()):
-            raise refused(key, "", "is a secret, which a measurement does without: leave it out, or into spark-defaults.conf")
+            raise refused(
+                key, "", "is a secret, and a measurement needs none: leave it out, or write it into spark-defaults.conf"
+            )
         return submission.command(str(home.submit))
 
     return line

@@ -17,7 +17,7 @@ __all__ = ["command"]
 @click.option(
     "--size", "size_bytes", type=SIZE, default="16MiB", show_default=True, help="M: bytes of the whole model, in three shards."
 )
-@click.option("--shape", "rate", type=RATE, default="30mbit", show_default=True, help="Rate of every link (root).")
+@click.option("--shape", "rate", type=RATE, default="30mbit", show_default=True, help="Rate of every link; needs root.")
 @json_option
 def command(agents: int, size_bytes: int, rate: str, as_json: bool) -> None:
     """Plain TCP on shaped links: B of one stream, and the traffic of one cycle without its dependencies."""

@@ -22,7 +22,7 @@ from mpca.driver.run_shape import RunShape
 from mpca.driver.runner import Runner
 from mpca.driver.states import RunState
 from mpca.errors import MpcaError
-from mpca.methods import MPCA, to_dict
+from mpca.methods import MPCA
 from mpca.records import Record, Sink, to_json
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def open_run(spark: SparkSession, case: Case, interface: str = "eth0", records: 
         min_agents=case.agents,
         deadline_s=case.deadline_s,
         start_timeout_s=START_TIMEOUT_S,
-        max_cycles=case.cycles,
+        goals=Goals(max_cycles=case.cycles),
     )
     start = {
         "agents": case.agents,
@@ -140,7 +140,7 @@ def open_run(spark: SparkSession, case: Case, interface: str = "eth0", records: 
         "seed": 0,
         "shards": method.shards,
         "layer_aligned": False,
-        "method": to_dict(method),
+        "method": method.for_agents(),
         "task": "train",
         "payload": ship(case.function, case.args, {}),
         "device": "cpu",
@@ -154,7 +154,6 @@ def open_run(spark: SparkSession, case: Case, interface: str = "eth0", records: 
         cluster,
         method,
         AgentSpec(python=sys.executable, env=_ONE_THREAD, start=start),
-        Goals(max_cycles=case.cycles),
         marks,
         clock,
         on_output=lambda agent, line: print(f"[agent {agent}] {line}", file=sys.stderr),

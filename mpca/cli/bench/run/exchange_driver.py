@@ -117,7 +117,7 @@ def _wait_for_executors(spark: SparkSession, count: int) -> None:
     context = spark.sparkContext._jsc.sc()
     while (there := context.getExecutorMemoryStatus().size() - 1) < count:  # the driver is in it too
         if time.monotonic() > deadline:
-            raise MpcaError(f"{there}/{count} executors were there after {EXECUTORS_S:.0f} s")
+            raise MpcaError(f"only {there} of {count} executors started within {EXECUTORS_S:.0f} s")
         time.sleep(0.1)
 
 

@@ -116,10 +116,10 @@ final class AgentConductor implements Runnable {
         commands.add(() -> writer.write(Message.begin().pack()));
     }
 
-    void tellMembers(int version, Map<?, ?> members) {
+    void tellReaders(int version, Map<?, ?> readers) {
         commands.add(() -> {
             if (state == State.ATTACHED) { // one that is leaving reads no more
-                writer.write(Message.members(version, members).pack());
+                writer.write(Message.readersChanged(version, readers).pack());
             }
         });
     }

@@ -106,10 +106,10 @@ public final class AgentRegistry {
     }
 
     /** Passes on who reads the data; an agent that is not here reads nothing. */
-    public void tellMembers(String run, int agent, int incarnation, int version, Map<?, ?> members) {
+    public void tellReaders(String run, int agent, int incarnation, int version, Map<?, ?> readers) {
         AgentConductor conductor = find(run, agent, incarnation);
         if (conductor != null) {
-            conductor.tellMembers(version, members);
+            conductor.tellReaders(version, readers);
         }
     }
 

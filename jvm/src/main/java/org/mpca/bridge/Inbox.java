@@ -20,7 +20,7 @@ import org.mpca.wire.Event;
  * <p>Filled by Spark's message and listener threads, which must never wait: everything here only enqueues. Guarded by its
  * own lock, the queues apart.
  */
-final class Inbox implements JobWatch.Membership {
+final class Inbox implements JobWatch.ExecutorListener {
     private static final int MOST_AT_ONCE = 1000;
 
     private static Inbox current;

@@ -32,7 +32,7 @@ public final class JobWatch extends SparkListener {
     private static final Map<SparkContext, JobWatch> WATCHES = Collections.synchronizedMap(new WeakHashMap<>());
 
     /** Who hears of executors. */
-    public interface Membership {
+    public interface ExecutorListener {
         void added(String executor, String host, int cores);
 
         void removed(String executor, String reason);
@@ -70,18 +70,18 @@ public final class JobWatch extends SparkListener {
     }
 
     private final SparkContext context;
-    private final Membership membership;
+    private final ExecutorListener listener;
     private final Map<Integer, Job> strictByStage = new ConcurrentHashMap<>();
     private final Map<String, Failure> failures = new ConcurrentHashMap<>();
 
-    private JobWatch(SparkContext context, Membership membership) {
+    private JobWatch(SparkContext context, ExecutorListener listener) {
         this.context = context;
-        this.membership = membership;
+        this.listener = listener;
     }
 
     /** Begins to watch a context; before its first executor comes. */
-    public static void watch(SparkContext context, Membership membership) {
-        JobWatch watch = new JobWatch(context, membership);
+    public static void watch(SparkContext context, ExecutorListener listener) {
+        JobWatch watch = new JobWatch(context, listener);
         WATCHES.put(context, watch);
         context.addSparkListener(watch);
     }
@@ -136,7 +136,7 @@ public final class JobWatch extends SparkListener {
 
     @Override
     public void onExecutorAdded(SparkListenerExecutorAdded added) {
-        membership.added(
+        listener.added(
                 added.executorId(),
                 added.executorInfo().executorHost(),
                 added.executorInfo().totalCores());
@@ -144,7 +144,7 @@ public final class JobWatch extends SparkListener {
 
     @Override
     public void onExecutorRemoved(SparkListenerExecutorRemoved removed) {
-        membership.removed(removed.executorId(), removed.reason());
+        listener.removed(removed.executorId(), removed.reason());
     }
 
     private static Failure failure(TaskEndReason reason, String ranOn) {

@@ -69,11 +69,11 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
         side.sums.forgetBefore(order.run, order.term, order.order);
         side.parts.forget(order.run, order.term, order.forgetCycle);
         side.downloader.forget(order.run, order.term, order.forgetBroadcasts);
-        if (order.members != null) {
-            for (Order.AgentRef agent : order.members.agents) {
+        if (order.readers != null) {
+            for (Order.AgentRef agent : order.readers.agents) {
                 if (agent.executor.equals(here)) {
-                    registry.tellMembers(
-                            order.run, agent.agent, agent.incarnation, order.members.version, order.members.members);
+                    registry.tellReaders(
+                            order.run, agent.agent, agent.incarnation, order.readers.version, order.readers.readers);
                 }
             }
         }

@@ -44,7 +44,7 @@ public final class Message {
         /** Finish. */
         STOP(5, "reason"),
         /** Who reads the data from now on. */
-        MEMBERS(6, "version", "members"),
+        READERS_CHANGED(6, "version", "readers"),
         /** What a FETCH asked for lies in the memory; on the agent's own pipe. */
         FETCHED(7, "number", "bytes", "error", "text"),
         /** attach was called; where the segment is. */
@@ -123,8 +123,8 @@ public final class Message {
         return of(Kind.STOP, reason);
     }
 
-    public static Message members(int version, Map<?, ?> members) {
-        return of(Kind.MEMBERS, version, members);
+    public static Message readersChanged(int version, Map<?, ?> readers) {
+        return of(Kind.READERS_CHANGED, version, readers);
     }
 
     public static Message fetched(long number, int bytes, String error, String text) {

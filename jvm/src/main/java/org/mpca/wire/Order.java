@@ -38,7 +38,7 @@ public final class Order {
     /** Null when nothing is frozen. */
     public final Freeze freeze;
     /** Null when no agent needs them. */
-    public final Members members;
+    public final Readers readers;
 
     private Order(Fields fields) throws ProtocolException {
         order = fields.integer("order");
@@ -63,8 +63,8 @@ public final class Order {
         freeze = fields.has("freeze")
                 ? new Freeze(Fields.parse("Order.freeze", fields.asMap().get("freeze")))
                 : null;
-        members = fields.has("members")
-                ? new Members(Fields.parse("Order.members", fields.asMap().get("members")))
+        readers = fields.has("readers")
+                ? new Readers(Fields.parse("Order.readers", fields.asMap().get("readers")))
                 : null;
     }
 
@@ -144,14 +144,14 @@ public final class Order {
     }
 
     /** Who reads the data, for agents that have not been told this version. What it says is Python's alone. */
-    public static final class Members {
+    public static final class Readers {
         public final int version;
-        public final Map<?, ?> members;
+        public final Map<?, ?> readers;
         public final List<AgentRef> agents;
 
-        Members(Fields fields) throws ProtocolException {
+        Readers(Fields fields) throws ProtocolException {
             version = fields.integer("version");
-            members = fields.map("members");
+            readers = fields.map("readers");
             agents = agents(fields, "agents");
         }
     }

@@ -85,9 +85,9 @@ class AgentRegistryTest {
     @Test
     void shouldTellAnAgentWhoReadsTheData() throws Exception {
         agents.train(0, 0);
-        registry.tellMembers(RUN, 0, 0, 3, Collections.singletonMap("agents", 2));
-        registry.tellMembers(RUN, 0, 1, 4, Collections.emptyMap()); // of an incarnation that is not here
-        events.await("output 0/0 members 3 {'agents': 2}");
+        registry.tellReaders(RUN, 0, 0, 3, Collections.singletonMap("agents", 2));
+        registry.tellReaders(RUN, 0, 1, 4, Collections.emptyMap()); // of an incarnation that is not here
+        events.await("output 0/0 readers 3 {'agents': 2}");
     }
 
     @Test

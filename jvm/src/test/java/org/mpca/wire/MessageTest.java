@@ -23,8 +23,8 @@ import org.junit.jupiter.api.TestFactory;
 import org.mpca.Golden;
 
 class MessageTest {
-    /** Of the golden Members: nobody here makes one. */
-    private static final String MEMBERS =
+    /** Of the golden ReadersChanged: nobody here makes one. */
+    private static final String READERS_CHANGED =
             "84a66167656e747302a573696e636592920004920107a66c6f7373657391940105ce0001117006a66265666f726590";
 
     @TestFactory
@@ -60,7 +60,7 @@ class MessageTest {
                 Message.stop("objective reached: Fehler ≤ 2,5 %"),
                 Message.fetched(70000, 3670016, "", ""),
                 Message.fetched(70001, 0, "java.io.FileNotFoundException", "File does not exist: /data/é.tar"),
-                Message.members(3, (Map<?, ?>) Msgpack.unpack(Golden.hex(MEMBERS))))) {
+                Message.readersChanged(3, (Map<?, ?>) Msgpack.unpack(Golden.hex(READERS_CHANGED))))) {
             assertTrue(
                     golden.contains(Golden.hex(frame(message.pack()))), message.kind + " is not among the golden ones");
         }
@@ -112,7 +112,7 @@ class MessageTest {
         assertEquals(-(1 << 30), empty.forgetCycle);
         assertNull(empty.reduce);
         assertNull(empty.freeze);
-        assertNull(empty.members);
+        assertNull(empty.readers);
         assertEquals(86430.5, empty.deadline);
 
         Order full = Order.unpack(Golden.hex(golden.get("full").get("bytes").asText()));
@@ -142,8 +142,8 @@ class MessageTest {
                         .map(part -> part.executor + "=" + part.weight)
                         .collect(Collectors.joining(", ")));
         assertEquals("42 0 0 0 1, 2 3 0", full.freeze.cycle + " " + full.freeze.shard + " " + text(full.freeze.agents));
-        assertEquals("3 0 0 1", full.members.version + " " + text(full.members.agents));
-        assertEquals(Golden.value(fields.get("members").get("members")), Golden.comparable(full.members.members));
+        assertEquals("3 0 0 1", full.readers.version + " " + text(full.readers.agents));
+        assertEquals(Golden.value(fields.get("readers").get("readers")), Golden.comparable(full.readers.readers));
     }
 
     @Test

@@ -1,4 +1,4 @@
-"""A `Store` in memory with planned faults: for the simulator, and to crash a writer at each of its steps.
+"""A `Store` in memory with planned faults: to crash a writer at each of its steps.
 
 It keeps two states: the files that a reader sees now, and the files that would survive a crash of the machine. `sync` copies
 from the first to the second. Operations that change files are numbered from 0; `faults` says which of them fail, and how:

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from mpca.spark.jvm.segment import DriverSegment
+from mpca.spark.jvm.driver_segment import DriverSegment
 
 
 def test_what_is_written_is_read() -> None:

@@ -1,0 +1,127 @@
+"""The joint model's invariants (I2, I5, I6): it is the model before plus exactly the listed contributions, weighted by tau.
+
+`check.Checker` reports the contributions and says where they come from.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from mpca.driver.joint import JointModel
+from mpca.methods.base import Method
+from mpca.methods.mpca import MPCA
+
+__all__ = ["JointCheck", "close_to"]
+
+
+class JointCheck:
+    """Holds the joint states of the ledger's cycles beside the contributions that the ledger lists.
+
+    Args:
+        method: of the run.
+        broken: raises the violation of an invariant, by its name and what is wrong.
+    """
+
+    def __init__(self, method: Method, broken: Callable[[str, str], None]) -> None:
+        self.delta = method.delta if isinstance(method, MPCA) else None
+        self.states: list[Any] = []  # by shard, as seen last
+        self.committed: dict[tuple[int, int], Any] = {}  # (shard, version) -> state
+        self.model: Callable[[], JointModel | None] = lambda: None
+        self._method, self._broken = method, broken
+        self._records: dict[int, deque[tuple[int, int, np.ndarray, float]]] = {}
+        self._merges: dict[int, deque[tuple[Any, Any]]] = {}
+
+    def listed(self, cycle: int, shard: int, handed: Iterable[tuple[int, np.ndarray]]) -> None:
+        """The ledger lists the contributions of a cycle.
+
+        Args:
+            cycle: its number.
+            shard: that it reduced.
+            handed: of each contributor tau and the shard, float32.
+        """
+        total, weight, size = None, 0, 0.0
+        for tau, data in handed:
+            part = data.astype(np.float64) * tau
+            total = part if total is None else total + part
+            weight += tau
+            size = max(size, float(np.abs(data).max(initial=0.0)))
+        if not weight:
+            return
+        assert total is not None
+        waiting = self._records.setdefault(shard, deque())
+        waiting.append((cycle, weight, total, size))
+        if len(waiting) > 1 and not self._merges.get(shard):
+            self._broken("I2", f"cycle {waiting[0][0]} is in the ledger and never came into the joint model")
+
+    def ended(self) -> None:
+        """The driver has closed: ledger and joint model must be of the same cycles."""
+        for shard, records in self._records.items():
+            self._compare(shard)
+            if records:
+                self._broken("I2", f"cycle {records[0][0]} is in the ledger and never came into the joint model")
+        for shard, merges in self._merges.items():
+            if merges:
+                self._broken("I2", f"version {merges[0][1].k} of shard {shard} is of no cycle in the ledger")
+
+    def look(self) -> None:
+        """Look at what has changed since the last call."""
+        joint, states = self.model(), self.states
+        if joint is None:
+            return
+        if not states:
+            states += [None] * len(joint.states)
+        for shard, state in enumerate(joint.states):
+            if state is not states[shard]:
+                self._moved(shard, states[shard], state)
+                states[shard] = state
+
+    def _moved(self, shard: int, before: Any, after: Any) -> None:
+        if not np.isfinite(after.x).all():
+            self._broken("I5", f"shard {shard} is not finite at version {after.k}")
+        self.committed[(shard, after.k)] = after
+        if before is None or after.k == 0:
+            return
+        if after.k != before.k + 1:
+            self._broken("I6", f"shard {shard} goes from version {before.k} to {after.k}")
+        self.committed.pop((shard, after.k - 4), None)
+        self._merges.setdefault(shard, deque()).append((before, after))
+        self._compare(shard)
+
+    def _compare(self, shard: int) -> None:
+        merges, records = self._merges.get(shard), self._records.get(shard)
+        while merges and records:
+            before, after = merges.popleft()
+            cycle, weight, total, size = records.popleft()
+            beta = self._method.beta_at(before.k)
+            x = before.x.astype(np.float64)
+            # R of eq. 8, computed back from the joint states; multiplied by its weight it is a sum of whole numbers
+            mean = (after.x.astype(np.float64) - (1 - beta) * x) / beta
+            rounding = weight * max(size, float(np.abs(x).max(initial=0.0)), 1.0) * 2.0**-20 / beta
+            error = np.abs(mean * weight - total)
+            if error.size and error.max() >= max(rounding, 0.0):
+                worst = int(error.argmax())
+                self._broken(
+                    "I2",
+                    f"cycle {cycle}, shard {shard}, element {worst}: the joint model took in {mean[worst] * weight:.3f} / "
+                    f"{weight}, the listed contributions are {total[worst]:.3f} / {weight}",
+                )
+            whole = rounding < 0.5 and np.array_equal(total, np.rint(total))
+            if whole and not np.array_equal(np.rint(mean * weight), total):
+                self._broken("I2", f"cycle {cycle}, shard {shard}: another whole number than the listed contributions")
+            if self.delta is not None:
+                p = before.v.size
+                moved = after.x[:p].astype(np.float64) - x[:p]
+                if not close_to(after.v, self.delta * before.v + (1 - self.delta) * moved):
+                    self._broken("I2", f"cycle {cycle}, shard {shard}: the trajectory is not that of the joint states")
+
+
+def close_to(mine: np.ndarray, theirs: np.ndarray) -> bool:
+    """Whether numbers are equal to float32, after a few operations."""
+    if not mine.size:
+        return True
+    scale = float(np.abs(theirs).max()) + 1.0
+    return bool(np.abs(mine - theirs).max() <= scale * 1e-5)

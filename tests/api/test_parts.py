@@ -1,0 +1,16 @@
+"""What agents are started with."""
+
+from __future__ import annotations
+
+from mpca.api.job import Job
+from mpca.api.launch import resolve
+from mpca.api.parts import agent_spec
+
+
+def test_a_start_has_no_alpha_and_of_the_configuration_only_what_agents_read() -> None:
+    job = Job(resolve(None, ("method.alpha=0.0625", "data.name=digits", "run.seed=7")), b"payload")
+    start = agent_spec(job, "night", on_yarn=False).start
+    assert "0.0625" not in repr(start)
+    assert start["method"]["name"] == "mpca"
+    assert list(start["conf"]) == ["data"]
+    assert (start["conf"]["data"]["name"], start["seed"]) == ("digits", 7)

@@ -1,0 +1,227 @@
+"""Agents and executors are lost, late and replaced: what the driver's machine does then."""
+
+from __future__ import annotations
+
+from mpca.driver.events import (
+    AgentBack,
+    AgentDied,
+    AgentFinished,
+    AgentHello,
+    ExecutorDamages,
+    ExecutorLost,
+    ExecutorReady,
+    OrderFailed,
+    Tick,
+)
+from mpca.driver.instructions import CancelOrder, StartAgent, SubmitOrder, Withdraw
+from mpca.wire.agent_ref import AgentRef
+from mpca.wire.orders import Freeze, Part, Reduce
+from tests.driver.support import E0, E1, E2, Machine, hello, kinds, order_of, progress, reducing, written
+
+
+def test_a_lost_executor_is_left_out_and_the_same_cycle_goes_out_again() -> None:
+    machine = Machine(agents=3)
+    order = order_of(reducing(machine))
+    assert [part.executor for part in order.reduce.parts] == ["e0", "e1", "e2"]
+    assert CancelOrder(order.order, "executor e1 lost") in machine.run(ExecutorLost("e1", "exit code 137"))
+    again = order_of(machine.run(OrderFailed(order.order, "e1", "FetchFailed", ["e0", "e1", "e2"])))
+    assert again.order == order.order + 1
+    assert again.reduce == Reduce(0, 0, 8, [Part("e0", 4.0), Part("e2", 4.0)])
+    assert again.freeze == Freeze(1, 1, [E0, E2])
+    (line,) = written(machine.cycle([SubmitOrder(again)]))
+    assert sorted(line["contributors"]) == [0, 2]
+    assert line["left_out"] == {1: "executor e1 lost"}
+    assert line["submissions"] == 2
+
+
+def test_a_failure_that_no_loss_explains_leaves_out_the_executor_that_failed_and_nobody_else() -> None:
+    machine = Machine(agents=3)
+    order = order_of(reducing(machine))
+    assert machine.run(OrderFailed(order.order, "e1", "WrongExecutor", ["e0", "e1", "e2"])) == []
+    out = machine.tell(Tick(), at=1.0)
+    assert [one["index"] for one in written(out, "agent")] == [1]
+    assert order_of(out).reduce == Reduce(0, 0, 8, [Part("e0", 4.0), Part("e2", 4.0)])
+
+
+def test_an_executor_that_damages_bytes_is_left_out_at_once_of_all_ranges() -> None:
+    machine = Machine(agents=3)
+    order = order_of(reducing(machine))
+    why = "executor e1 damages bytes: chunk 3"
+    out = machine.run(OrderFailed(order.order, "e1", why, ["e0", "e1", "e2"], damages=True))
+    assert [(one["index"], one["event"], one["reason"]) for one in written(out, "agent")] == [(1, "lost", why)]
+    again = order_of(out)  # without a moment's grace: it is known who it was
+    assert again.reduce == Reduce(0, 0, 8, [Part("e0", 4.0), Part("e2", 4.0)])
+    assert again.executors == ["e0", "e2"]
+    (line,) = written(machine.cycle(out))
+    assert line["left_out"] == {1: why}
+
+
+def test_a_lost_executor_does_not_hide_one_that_damages_bytes() -> None:
+    machine = Machine(agents=4)
+    order = order_of(reducing(machine))
+    machine.run(ExecutorLost("e3", "exit code 137"))
+    out = machine.run(OrderFailed(order.order, "e1", "executor e1 damages bytes: chunk 3", [], damages=True))
+    assert [part.executor for part in order_of(out).reduce.parts] == ["e0", "e2"]
+
+
+def test_an_executor_whose_pieces_were_damaged_is_in_no_further_order() -> None:
+    machine = Machine(agents=3)
+    out = machine.training()
+    order = order_of(machine.cycle(out))
+    told = machine.run(ExecutorDamages("e1", "executor e1 damages bytes: piece 7"))
+    assert [one["index"] for one in written(told, "agent")] == [1]
+    assert machine.run(ExecutorDamages("e9", "unknown by now")) == []
+    out = machine.cycle([SubmitOrder(order)])
+    assert "e1" not in order_of(out).freeze.agents
+    assert E1 not in order_of(out).freeze.agents
+
+
+def test_an_executor_that_did_not_end_is_left_out_with_a_reason_though_its_agent_is_late_already() -> None:
+    """A stopped executor acknowledges nothing either: that is noticed while the failed order has its moment of grace."""
+    machine = Machine(agents=3)
+    out = machine.training()
+    for _ in range(3):
+        out = machine.cycle(out)
+    order = order_of(out)
+    for ack in machine.acks(order):
+        if ack.agent != 1:
+            machine.run(ack)
+    machine.tell(OrderFailed(order.order, None, "no answer", ["e1"]), at=8.0)
+    assert written(machine.tell(Tick(), at=8.1), "agent")[0]["reason"] == "its download was not acknowledged in time"
+    again = machine.tell(Tick(), at=9.1)
+    assert [part.executor for part in order_of(again).reduce.parts] == ["e0", "e2"]
+    (line,) = written(machine.cycle(again))
+    assert line["left_out"] == {1: "no answer"}
+
+
+def test_a_snapshot_of_an_agent_that_died_after_it_counts() -> None:
+    machine = Machine()
+    order = order_of(reducing(machine))
+    assert kinds(machine.run(AgentDied("e1", 1, 0, 101, 137, ""))) == ["Write", "StartAgent"]
+    (line,) = written(machine.run(machine.done(order)))
+    assert sorted(line["contributors"]) == [0, 1]
+    assert line["contributors"][1]["incarnation"] == 0
+
+
+def test_a_replacement_takes_the_joint_model_and_begins_when_all_of_it_has_arrived() -> None:
+    machine = Machine()
+    out = reducing(machine)
+    machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
+    machine.run(hello(1, incarnation=1))
+    out = machine.run(machine.done(order_of(out)))
+    order = order_of(out)
+    assert [(one.shard, one.mode, one.agents) for one in order.downloads] == [
+        (s, "replace", [AgentRef("e1", 1, 1)]) for s in range(3)
+    ]
+    assert order.begin == []
+    out = machine.cycle([SubmitOrder(order)])
+    assert order_of(out).begin == [AgentRef("e1", 1, 1)]
+    assert [one.broadcast for one in machine.tell(Tick()) if isinstance(one, Withdraw)] == []
+    machine.run(progress(1, 1))
+    assert order_of(machine.cycle(out)).freeze.agents == [E0, AgentRef("e1", 1, 1)]
+
+
+def test_a_cycle_waits_for_a_joiners_download_so_that_its_base_is_young() -> None:
+    machine = Machine()
+    out = reducing(machine)
+    machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
+    machine.run(hello(1, incarnation=1))
+    order = order_of(machine.run(machine.done(order_of(out))))
+    assert written(machine.run(machine.done(order))) == []
+    *some, last = machine.acks(order)
+    assert [written(machine.run(ack)) for ack in some] == [[], []]
+    assert len(written(machine.run(last))) == 1
+
+
+def test_a_late_agent_is_left_out_until_it_answers() -> None:
+    machine = Machine()
+    out = reducing(machine)
+    machine.late = {1: "no answer before the deadline"}
+    out = machine.run(machine.done(order_of(out)))
+    assert [(one["event"], one["index"]) for one in written(out, "agent")] == [("lost", 1)]
+    order = order_of(out)
+    assert order.reduce == Reduce(1, 1, 8, [Part("e0", 4.0)])
+    assert order.freeze.agents == [E0]
+    machine.late = {}
+    assert written(machine.run(AgentBack("e1", 1, 0)), "agent")[0]["event"] == "rediscovered"
+    out = machine.run(machine.done(order))
+    assert written(out)[0]["left_out"] == {1: "no answer before the deadline"}
+    assert order_of(out).freeze.agents == [E0, E1]
+
+
+def test_an_agent_that_is_back_before_it_is_known_to_be_late_stays_in() -> None:
+    machine = Machine()
+    out = reducing(machine)
+    machine.late = {1: "no answer before the deadline"}
+    machine.run(AgentBack("e1", 1, 0))
+    out = machine.run(machine.done(order_of(out)))
+    assert written(out, "agent") == []
+    assert order_of(out).freeze.agents == [E0, E1]
+
+
+def test_below_min_agents_the_run_pauses_with_a_reason_and_goes_on_by_itself() -> None:
+    machine = Machine(agents=3, min_agents=3)
+    order = order_of(reducing(machine))
+    machine.now = 1.5
+    machine.run(ExecutorLost("e1", "exit code 137"))
+    out = machine.run(OrderFailed(order.order, "e1", "lost"))
+    assert machine.machine.state == "PAUSED"
+    why = "2 of 3 agents alive, min_agents=3"
+    assert written(out, "pause") == [{"start": 1.5, "end": None, "reason": why}]
+    assert StartAgent(AgentRef("e9", 1, 1)) in machine.run(ExecutorReady("e9", "host9", 2))
+    joined = hello(1, 1)
+    order = order_of(machine.run(AgentHello("e9", "host9", joined.hello)))
+    assert order.description == "joint model for joining agents"
+    machine.run(machine.done(order))
+    machine.now = 4.0
+    for ack in machine.acks(order):
+        out = machine.run(ack)
+    assert machine.machine.state == "RUNNING"
+    assert written(out, "pause") == [{"start": 1.5, "end": 4.0, "reason": why}]
+    assert order_of(out).begin == [AgentRef("e9", 1, 1)]
+
+
+def test_while_paused_a_joiner_is_told_once_to_download() -> None:
+    machine = Machine(agents=2, min_agents=2)
+    order = order_of(reducing(machine))
+    machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
+    machine.run(OrderFailed(order.order, None, "cancelled", ["e0"]))
+    machine.tell(Tick(), at=1.0)
+    order = order_of(machine.run(hello(1, 1)))
+    assert machine.run(machine.done(order)) == []
+    assert "SubmitOrder" not in kinds(machine.tell(Tick(), at=2.0) + machine.tell(Tick(), at=6.0))
+    assert kinds(machine.tell(Tick(), at=6.1))[-4:] == ["Withdraw"] * 3 + ["PublishJoint"]  # in vain: a newer one
+
+
+def test_who_is_not_asked_is_left_out_with_the_reason() -> None:
+    machine = Machine(agents=3)
+    out = reducing(machine)
+    machine.run(AgentDied("e1", 1, 0, 101, 137, "Killed"))
+    lines = []
+    while len(lines) < 6:  # what is frozen next is known when a line is written
+        if len(lines) == 3:
+            machine.run(hello(1, 1))
+        out = machine.cycle(out)
+        lines += written(out)
+    said = [line["left_out"].get(1, "").partition(":") for line in lines]
+    assert [head for head, _, _ in said] == ["", "", "starting", "starting", "starting", "joining"]
+    assert said[2][2] == " exit code 137; last output: Killed"
+    assert all({*line["contributors"], *line["left_out"]} == {0, 1, 2} for line in lines)
+
+
+def test_an_agent_whose_executor_is_gone_or_that_is_late_or_has_finished_is_left_out_of_every_cycle() -> None:
+    machine = Machine(agents=4)
+    machine.late = {2: "no answer before the deadline"}
+    out = reducing(machine)
+    machine.run(AgentFinished("e3", 3, 0, b""))
+    out += machine.run(ExecutorLost("e1", "exit code 137"))
+    out = machine.run(OrderFailed(order_of([one for one in out if isinstance(one, SubmitOrder)]).order, "e1", "lost", ["e1"]))
+    lines = []
+    while len(lines) < 4:
+        out = machine.cycle(out)
+        lines += written(out)
+    assert lines[-1]["left_out"] == {
+        1: "starting: executor e1 lost: exit code 137",
+        2: "late: no answer before the deadline",
+        3: "finished: its train function returned",
+    }

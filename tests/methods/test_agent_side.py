@@ -1,0 +1,36 @@
+"""How and when an agent applies a joint state: what is refused, and who waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from mpca.methods import AgentSide, How, When
+
+
+def test_a_correction_after_the_snapshot_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be applied before the next snapshot"):
+        AgentSide(How.CORRECT, When.AFTER_SNAPSHOT)
+
+
+def test_a_negative_number_of_updates_is_refused() -> None:
+    with pytest.raises(ValueError, match="hold_after must be 0 or more: -1"):
+        AgentSide(hold_after=-1)
+
+
+@pytest.mark.parametrize(
+    ("how", "when", "waits"),
+    [
+        (How.PULL, When.BEFORE_SNAPSHOT, True),
+        (How.PULL, When.AFTER_SNAPSHOT, True),
+        (How.PULL, When.ON_ARRIVAL, False),
+        (How.REPLACE, When.ON_ARRIVAL, False),
+        (How.CORRECT, When.BEFORE_SNAPSHOT, True),
+        (How.CORRECT, When.ON_ARRIVAL, True),
+    ],
+)
+def test_a_snapshot_waits_for_what_it_must_contain_or_answer(how: How, when: When, waits: bool) -> None:
+    assert AgentSide(how, when).waits_for_shard is waits
+
+
+def test_without_a_schedule_the_pull_is_the_drivers() -> None:
+    assert [AgentSide().penalty(0.1, updates) for updates in (0, 7, None)] == [0.1, 0.1, 0.1]
