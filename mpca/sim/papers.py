@@ -17,9 +17,9 @@ from mpca.sim.transports import Paper, Setting
 from mpca.units import format_duration, format_size
 
 __all__ = [
-    "DISCREPANCY", "GIGABIT", "MODELS", "SPARKNET_TAUS", "TRAINED", "Model", "Trained", "deepspark_bound", "deepspark_sheet",
-    "deepspark_speedup", "exchange_line", "figure_3", "figure_4", "figure_4_sheet", "naive_speedup", "of_paper",
-    "sparknet_speedup", "table_1", "table_2", "table_2_cost",
+    "DISCREPANCY", "GIGABIT", "MODELS", "SPARKNET_TAUS", "TRAINED", "Model", "Trained", "deepspark_bound",
+    "deepspark_sheet", "deepspark_speedup", "exchange_line", "figure_3", "figure_3_sheet", "figure_4", "figure_4_sheet",
+    "naive_speedup", "of_paper", "sparknet_speedup", "table_1", "table_2", "table_2_cost",
 ]  # fmt: skip
 
 #: The paper's network, in bytes a second (6.1), and its number of agents.
@@ -233,6 +233,17 @@ def figure_3(single: float, rounds: Mapping[tuple[int, int], float]) -> dict[tup
         rounds: M, rounds that K machines need, by (K, tau).
     """
     return {(agents, tau): single / (tau * needed) for (agents, tau), needed in rounds.items()}
+
+
+def figure_3_sheet(free: Mapping[tuple[int, int], float]) -> Sheet:
+    """SparkNet's figure 3 as a table, from `figure_3`: a row for each K, and tau falling from left to right."""
+    taus = sorted({tau for _, tau in free}, reverse=True)
+    rows = tuple(
+        (f"{agents}", *(f"{free[agents, tau]:.2f}" if (agents, tau) in free else "-" for tau in taus))
+        for agents in sorted({agents for agents, _ in free})
+    )
+    columns = ("K", *(f"tau = {tau}" for tau in taus))
+    return Sheet("SparkNet, figure 3: speed-up over one machine if communication cost nothing", columns, rows)
 
 
 def figure_4(free: Mapping[int, float], agents: int, overheads: Iterable[float]) -> list[tuple[float, float, float, int]]:

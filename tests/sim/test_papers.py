@@ -14,6 +14,7 @@ from mpca.sim.papers import (
     deepspark_speedup,
     exchange_line,
     figure_3,
+    figure_3_sheet,
     figure_4,
     figure_4_sheet,
     naive_speedup,
@@ -92,6 +93,12 @@ def test_sparknets_speedup_by_its_equations() -> None:
     free = figure_3(20000, {(5, 100): 50})[5, 100]
     assert free == 4
     assert sparknet_speedup(free, 100, 10) == pytest.approx(20000 * 2 / ((100 * 2 + 20) * 50))
+
+
+def test_figure_3_has_a_row_for_each_k_and_the_shortest_rounds_to_the_right() -> None:
+    sheet = figure_3_sheet(figure_3(1000, {(1, 1): 1000, (1, 10): 100, (2, 10): 60}))
+    assert sheet.columns == ("K", "tau = 10", "tau = 1")
+    assert sheet.rows == (("1", "1.00", "1.00"), ("2", "1.67", "-"))
 
 
 def test_figure_4_takes_the_best_tau() -> None:
