@@ -7,12 +7,17 @@ PYTHON ?=
 VENV := .venv
 MPCA := $(VENV)/bin/mpca
 PYTEST := $(VENV)/bin/python -m pytest
+# Two files of tests at a time, in their usual order: those of a folder share what its fixtures have started.
+TWO := -n 2 --dist loadfile --no-loadscope-reorder
 JAR := mpca/jars/mpca-spark_2.12.jar
 JVM_SOURCES := jvm/pom.xml $(shell find jvm/src -type f 2>/dev/null)
 
+# Some machines forbid .pyc files: then each agent compiles torch and mpca anew, which takes longer than importing them.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Every test is in one of these three; tests/test_tools.py holds that.
-LOCAL := not hadoop and not docker and not root and not (spark and slow)
-HADOOP := not docker and not root and (hadoop or spark and slow)
+LOCAL := not hadoop and not docker and not root and not slow
+HADOOP := not docker and not root and (hadoop or slow)
 DOCKER := docker or root
 
 .PHONY: help setup train test test-hadoop test-docker test-docker-full test-gpu quick junit lint format clean
@@ -20,8 +25,8 @@ DOCKER := docker or root
 help:
 	@echo "make setup    .venv with everything in it, and the jar; a JDK too when root on Debian"
 	@echo "make train    train the digits on this machine with four agents; ARGS='--set method.name=sync' changes it"
-	@echo "make test     JUnit, and the tests that need no root, docker or Hadoop: half an hour on two cores"
-	@echo "make test-hadoop       those with Hadoop's daemons, which are downloaded, and the long ones on Spark"
+	@echo "make test     JUnit, and the tests that need no root, docker or Hadoop, but for the long ones"
+	@echo "make test-hadoop       those with Hadoop's daemons, which are downloaded, and all long ones"
 	@echo "make test-docker       those that need root: clusters of containers, damaged networks, bare Debians"
 	@echo "make test-docker-full  more of them, which CI leaves out: 20 minutes and 25 GB of disk"
 	@echo "make test-gpu          those of agents on a GPU, which needs one and no \`make setup\`: a few minutes"
@@ -47,7 +52,7 @@ train: setup
 	@$(MPCA) train conf/digits.toml $(ARGS)
 
 test: setup junit
-	$(PYTEST) -m "$(LOCAL)"
+	$(PYTEST) $(TWO) -m "$(LOCAL)"
 
 test-hadoop: setup
 	$(PYTEST) -m "$(HADOOP)"
@@ -64,7 +69,7 @@ test-gpu:
 	@$(or $(PYTHON),$(wildcard $(VENV)/bin/python),python3) -m tests.gpu
 
 quick: setup
-	$(PYTEST) -m "not spark and not hadoop and not docker and not slow and not root"
+	$(PYTEST) $(TWO) -m "not spark and not hadoop and not docker and not slow and not root"
 
 junit: $(JAR)
 	cd jvm && ./mvnw -q -B test
