@@ -26,6 +26,7 @@ class Costs:
     respawn_s: float = 2.0  # until the cluster gives a replacement for a lost executor
     rate: float = 10e6  # bytes a second, each port and direction
     element_bytes: float = 200_000  # an element of the toy model stands for so many bytes of a real one
+    slowest: float = 1.5  # the slowest executor's download takes up to so many times that of the fastest one
 
     def reduce_s(self, elements: int, executors: int) -> float:
         """How long a reduction takes.
