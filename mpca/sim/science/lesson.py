@@ -26,7 +26,7 @@ from mpca.sim.run import Outcome, Scenario, simulate
 from mpca.sim.science.batches import Batches
 from mpca.sim.science.trainer import StackedTrainer
 
-__all__ = ["TASKS", "DataLesson", "Point", "Task", "learn"]
+__all__ = ["TASKS", "DataLesson", "Point", "Task", "learn", "task_of"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,13 @@ class Task:
     batch: int = 16
     tested: int = 4000  # samples of the test split
     sample_seed: int = 0  # draws the data
+
+    @property
+    def elements(self) -> int:
+        """Elements of one run's flat vector: parameters, and numbers in buffers. For `Costs.element_bytes`."""
+        from mpca.models.stacked import Stack
+
+        return Stack(partial(models.create, self.model), [0], [0.1], self.optimizer).elements
 
     @property
     def runs(self) -> list[tuple[float, int]]:
@@ -80,12 +87,17 @@ def learn(scenario: Scenario, seed: int, every_s: float = 1.0, smooth_s: float =
         ConfigError: no such task, data set, model or optimiser.
         Violation: an invariant does not hold.
     """
-    lesson = DataLesson(_task(scenario), every_s, smooth_s)
+    lesson = DataLesson(task_of(scenario), every_s, smooth_s)
     outcome = simulate(scenario, seed, lesson=lesson)
     return outcome, lesson.points
 
 
-def _task(scenario: Scenario) -> Task:
+def task_of(scenario: Scenario) -> Task:
+    """The task of a scenario.
+
+    Raises:
+        ConfigError: no such task.
+    """
     if scenario.trainer not in TASKS:
         raise refused("trainer", scenario.trainer, f"no such task; {nearest(scenario.trainer, TASKS)}")
     given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in scenario.task.items()}

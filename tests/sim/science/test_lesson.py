@@ -11,7 +11,9 @@ import torch
 from mpca.errors import ConfigError
 from mpca.sim.costs import Costs
 from mpca.sim.run import Scenario
-from mpca.sim.science.lesson import TASKS, Point, learn
+from mpca.sim.science.lesson import TASKS, Point, learn, task_of
+from mpca.sim.table_costs import TableCosts
+from mpca.sim.transports import Relay, Setting
 
 #: Four agents, and 0.1 s to send a model over a link: exchanges take a few updates.
 SCENARIO = Scenario(
@@ -65,6 +67,18 @@ def test_runs_in_one_simulation_have_the_errors_that_they_have_alone() -> None:
     assert [point.errors[3:] for point in together[1]] == [point.errors for point in alone[1]]
     assert [point.smooth_errors[3:] for point in together[1]] == [point.smooth_errors for point in alone[1]]
     assert [(one.cycle, one.stages) for one in together[0].commits] == [(one.cycle, one.stages) for one in alone[0].commits]
+
+
+def test_exchanges_may_cost_what_a_transport_says() -> None:
+    task = task_of(SCENARIO)
+    assert task.elements == 6922
+    setting = Setting(agents=4, model_bytes=1e5, rate=1e6, step_s=0.02)
+    costs = TableCosts.of(setting, Relay(), phases=3, shards=3, elements=task.elements)
+    short = replace(scenario("mpca", seeds=[1, 2]), costs=costs, max_time_s=1.0)
+    alone = replace(scenario("mpca", seeds=[2]), costs=costs, max_time_s=1.0)
+    both, one = learn(short, seed=3), learn(alone, seed=3)
+    assert [point.errors[1:] for point in both[1]] == [point.errors for point in one[1]]
+    assert [record.stages for record in both[0].commits] == [record.stages for record in one[0].commits]
 
 
 def test_a_run_that_diverges_is_all_wrong_and_the_others_learn() -> None:
