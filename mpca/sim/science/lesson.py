@@ -124,8 +124,7 @@ class DataLesson:
         rates, seeds = zip(*task.runs, strict=True)
         self._seeds = seeds
         create = partial(models.create, task.model)
-        self._make = partial(Stack, create, seeds, rates, task.optimizer, task.settings)
-        self._judge = self._make()  # never trained
+        self._judge = Stack(create, seeds, rates, task.optimizer, task.settings)  # never trained
         self._train = _split(task.data, "train", task.sample_seed)
         self._test = [one[: task.tested] for one in _split(task.data, "test", task.sample_seed)]
         self._stacks: list[Stack] = []
@@ -148,7 +147,7 @@ class DataLesson:
 
     def trainer(self, bounds: list[int], how: How, agent: int, incarnation: int) -> StackedTrainer:
         """As `Lesson.trainer`."""
-        stack = self._make()
+        stack = self._judge.twin()
         batches = Batches(self._train, self.task.batch, self._seeds, agent, incarnation)
         made = StackedTrainer(bounds, self._judge.runs * stack.parameters, how, stack, batches)
         self._stacks.append(stack)

@@ -42,7 +42,12 @@ class StackedTrainer(Flat):
     def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None:
         """As `SimTrainer.advance`, update by update."""
         stack = self._stack
-        spans = [(*self._parameters_of(shard), alpha) for shard, alpha in pulls]
+        spans: list[tuple[int, int, float]] = []
+        for shard, alpha in pulls:
+            first, last = self._parameters_of(shard)
+            if spans and spans[-1][1:] == (first, alpha):  # shards beside each other are one
+                first = spans.pop()[0]
+            spans.append((first, last, alpha))
         for _ in range(updates):
             for first, last, alpha in spans:
                 stack.pull(first, last, alpha)
