@@ -158,6 +158,32 @@ def corrections() -> None:
     )
 
 
+def outer() -> None:
+    """The outer optimiser over 8 exchanges, its two forms: momentum on three parameters, none on the buffer."""
+    cases = []
+    for rate, momentum, nesterov in ((F(7, 10), F(9, 10), True), (F(7, 10), F(3, 5), True), (F(1), F(7, 10), False)):
+        x = [F(0), F(1), F(-1, 2), F(4)]
+        gradients: list[list[F]] = []  # of DiLoCo: the joint model less the mean
+        steps = []
+        for k in range(8):
+            mean = [F((3 * k + 5 * e) % 11 - 5, 4) + x[e] / 2 for e in range(4)]
+            gradients.append([x[e] - mean[e] for e in range(3)])
+            # the momentum as a sum over all outer gradients, and not by its recurrence
+            m = [sum(momentum ** (k - i) * one[e] for i, one in enumerate(gradients)) for e in range(3)]
+            push = [gradients[-1][e] + momentum * m[e] if nesterov else m[e] for e in range(3)]
+            x = [x[e] - rate * push[e] for e in range(3)] + [mean[3]]
+            steps.append({"mean": numbers(mean), "x": numbers(x), "v": numbers([-one for one in m])})
+        cases.append({"rate": float(rate), "momentum": float(momentum), "nesterov": nesterov, "steps": steps})
+    write(
+        "outer",
+        "One shard, three parameters and a buffer, 8 exchanges: outer Nesterov (two pairs of numbers) and heavy ball.",
+        x0=[0.0, 1.0, -0.5, 4.0],
+        parameters=3,
+        cases=cases,
+        relative_error=1e-5,
+    )
+
+
 if __name__ == "__main__":
-    for make in (averages, joint, pulls, schedules, training, corrections):
+    for make in (averages, joint, pulls, schedules, training, corrections, outer):
         make()

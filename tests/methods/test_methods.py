@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mpca.algorithm import Outer
 from mpca.driver.run_shape import RunShape
 from mpca.errors import ConfigError
 from mpca.methods import METHODS, MPCA, AgentSide, How, Method, Single, Sync, When, from_dict
@@ -120,6 +121,21 @@ def test_correction_installs_first_and_pulls_nobody() -> None:
     assert MPCA(install="exchange").agent_side.when is When.AFTER_SNAPSHOT
 
 
+def test_replacement_takes_arrivals_as_its_own_and_pulls_nobody() -> None:
+    method = MPCA(replace=True)
+    assert (method.agent_side.how, method.agent_side.when) == (How.REPLACE, When.ON_ARRIVAL)
+    assert not method.agent_side.hold_after
+    assert method.alpha_for(20.0) == 0.0
+
+
+def test_with_an_outer_optimiser_the_ledger_has_its_rate_and_no_projection() -> None:
+    method = MPCA(outer_lr=0.7, outer_momentum=0.6)
+    assert method.outer == Outer(0.7, 0.6)
+    assert [method.numbers(version) for version in (0, 1, 30)] == [(0.7, 0.0)] * 3
+    assert method.alpha_for(20.0) == 0.025, "the pull stays"
+    assert MPCA().outer is None
+
+
 @pytest.mark.parametrize(("tau", "alpha"), [(1, 0.5), (15, 1 / 30), (20, 0.025), (90, 1 / 180), (0.0, 0.5)])
 def test_alpha_auto_takes_half_of_the_distance_between_two_refreshes(tau: float, alpha: float) -> None:
     assert MPCA().alpha_for(tau) == pytest.approx(alpha)
@@ -148,6 +164,12 @@ def test_alpha_is_a_number_or_auto(given: object, taken: object) -> None:
         ({"alpha_start": 1.1}, r"method.alpha_start = 1.1"),
         ({"gamma": -1.0}, r"method.gamma = -1.0"),
         ({"gamma": 1.0, "correction": True}, r"method.gamma = 1.0: must be below 1 with method.correction.*set"),
+        ({"gamma": 1.0, "replace": True}, r"method.gamma = 1.0: must be below 1 with method.replace.*set"),
+        ({"correction": True, "replace": True}, r"method.replace = True: cannot go with method.correction"),
+        ({"outer_lr": -0.1}, r"method.outer_lr = -0.1: must be above 0, and at most 2"),
+        ({"outer_lr": 2.5}, r"method.outer_lr = 2.5"),
+        ({"outer_lr": 0.0, "outer_momentum": 0.6}, r"method.outer_lr = 0.0: must be above 0"),
+        ({"outer_lr": 0.7, "outer_momentum": 1.0}, r"method.outer_momentum = 1.0: must lie in \[0, 1\)"),
         ({"gamma_ramp": -1}, r"method.gamma_ramp = -1"),
         ({"shards": 0}, r"method.shards = 0"),
         ({"shards": 2, "phases": 3}, r"method.phases = 3: must be at most 2 with method.shards = 2.*raise"),
