@@ -324,9 +324,11 @@ class AgentMachine:
         for shard, alpha in enumerate(self._alphas):
             if alpha is None:
                 continue
-            first = self._first[shard]
-            now = self._side.penalty(alpha, None if first is None else self._updates - first)
-            self.bursting = self.bursting or now > alpha
+            age = first = self._first[shard]
+            if first is not None:
+                age = self.installed[shard] - 1 if self._side.decay_by_version else self._updates - first
+            now = self._side.penalty(alpha, age)
+            self.bursting = self.bursting or (now > alpha and not self._side.decay_by_version)
             if now:
                 pulls.append((shard, now))
         self.pulls = tuple(pulls)

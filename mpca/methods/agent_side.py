@@ -50,7 +50,7 @@ class AgentSide:
 
     Example:
         >>> side = AgentSide(How.PULL, When.ON_ARRIVAL, alpha_start=0.5, alpha_decay=0.7)
-        >>> side.penalty(0.1, updates=1), side.penalty(0.1, updates=None), side.waits_for_shard
+        >>> side.penalty(0.1, age=1), side.penalty(0.1, age=None), side.waits_for_shard
         (0.35, 0.1, False)
     """
 
@@ -63,6 +63,8 @@ class AgentSide:
     """With PULL: alpha at the agent's version 1 of a shard; 0: no stronger pull at the beginning (section 6.3)."""
     alpha_decay: float = 0.0
     """With PULL: factor by which that alpha falls at each update, down to the driver's."""
+    decay_by_version: bool = False
+    """With PULL: that alpha falls at each version of the shard instead."""
 
     def __post_init__(self) -> None:
         if self.how is How.CORRECT and self.when is When.AFTER_SNAPSHOT:
@@ -78,11 +80,12 @@ class AgentSide:
         """
         return self.when is not When.ON_ARRIVAL or self.how is How.CORRECT
 
-    def penalty(self, alpha: float, updates: int | None) -> float:
+    def penalty(self, alpha: float, age: int | None) -> float:
         """alpha of eq. 7 before the next gradient of an agent.
 
         Args:
             alpha: the driver's `alpha_for`, which came with the installed joint state.
-            updates: this agent's updates since it installed version 1 of the shard; None: it began at a later version.
+            age: this agent's updates since it installed version 1 of the shard, or versions since then (`decay_by_version`);
+                None: it began at a later version.
         """
-        return alpha_at(updates, alpha, self.alpha_start, self.alpha_decay)
+        return alpha_at(age, alpha, self.alpha_start, self.alpha_decay)

@@ -32,6 +32,8 @@ from mpca.methods.base import Method, check_outer
 __all__ = ["MPCA"]
 
 AUTO = "auto"
+EXCHANGE = "exchange"
+_UNITS = ("update", EXCHANGE)
 _INSTALLS = ("exchange", "arrival")
 _STAGES = 3  # broadcast, reduce, prepare: "only three atomic operations" (section 4.2)
 
@@ -64,7 +66,9 @@ class MPCA(Method):
     alpha_start: float = 0.5
     """alpha at the first joint state, in [0, 1] (section 6.3)."""
     alpha_decay: float = 0.7
-    """Factor by which alpha falls to its value at each following update of an agent, in [0, 1]."""
+    """Factor by which alpha falls to its value, in [0, 1]."""
+    alpha_unit: str = "update"
+    """When it falls: at each "update" of an agent, or at each "exchange" of the shard (`mpca-paper`)."""
     shards: int = 3
     """Shards of the model; more than three make every exchange shorter and the overhead larger (section 4.2)."""
     phases: int = 0
@@ -122,6 +126,8 @@ class MPCA(Method):
             )
         if self.install not in _INSTALLS:
             raise refused("method.install", self.install, f"must be one of {', '.join(_INSTALLS)}")
+        if self.alpha_unit not in _UNITS:
+            raise refused("method.alpha_unit", self.alpha_unit, f"must be one of {', '.join(_UNITS)}")
         if self.phases == 0:
             object.__setattr__(self, "phases", most)
 
@@ -146,6 +152,7 @@ class MPCA(Method):
             exchange if self.install == "exchange" else When.ON_ARRIVAL,
             alpha_start=self.alpha_start,
             alpha_decay=self.alpha_decay,
+            decay_by_version=self.alpha_unit == EXCHANGE,
         )
 
     def alpha_for(self, tau: float) -> float:

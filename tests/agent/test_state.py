@@ -35,8 +35,8 @@ from mpca.wire.messages import Begin, Install, ReadersChanged, SnapshotRequest, 
 class Side(AgentSide):
     """An agent's side with a slow early schedule."""
 
-    def penalty(self, alpha: float, updates: int | None) -> float:
-        return alpha if updates is None else max(alpha, 1 / (2 + updates))
+    def penalty(self, alpha: float, age: int | None) -> float:
+        return alpha if age is None else max(alpha, 1 / (2 + age))
 
 
 def machine(shards: int = 3, started: bool = True, **side) -> AgentMachine:
@@ -129,6 +129,17 @@ def test_the_early_schedule_goes_on_with_every_update_since_version_1_of_the_sha
         (((0, 1 / 5), (1, 0.1)), False),
         (((0, 0.2), (1, 0.1)), False),
     ]
+
+
+def test_the_early_schedule_by_versions_stays_while_the_agent_trains() -> None:
+    agent = machine(shards=1, when=When.ON_ARRIVAL, decay_by_version=True)
+    run(agent, STEPPED, Install(0, 1, "install", 0.3))
+    seen = [agent.pulls]
+    for event in (STEPPED, STEPPED, Install(0, 2, "install", 0.3), STEPPED, Install(0, 3, "install", 0.3)):
+        run(agent, event)
+        assert not agent.bursting, "updates between two versions change nothing"
+        seen.append(agent.pulls)
+    assert seen == [((0, one),) for one in (1 / 2, 1 / 2, 1 / 2, 1 / 3, 1 / 3, 0.3)]
 
 
 def test_joiner_starts_at_the_joint_state_unpulled_and_without_the_early_schedule() -> None:

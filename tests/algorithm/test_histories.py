@@ -26,7 +26,7 @@ from mpca.algorithm import (
     update,
     weighted_sum,
 )
-from mpca.methods import MPCA
+from mpca.methods import MPCA, PaperMPCA
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -114,6 +114,8 @@ def test_eq7_shrinks_the_distance_by_one_factor() -> None:
 def test_schedules() -> None:
     golden = history("schedules")
     close([alpha_at(u, 0.05) for u in range(30)], golden["alpha"], golden["relative_error"])
+    paper = PaperMPCA()
+    close([paper.agent_side.penalty(paper.alpha_for(90.0), k) for k in range(30)], golden["alpha"], golden["relative_error"])
     close([beta_at(k, 0.9) for k in range(30)], golden["beta"], golden["relative_error"])
     close([gamma_at(k, 0.7) for k in range(30)], golden["gamma"], golden["relative_error"])
 

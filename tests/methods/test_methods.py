@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mpca.algorithm import Outer
 from mpca.driver.run_shape import RunShape
 from mpca.errors import ConfigError
-from mpca.methods import METHODS, MPCA, AgentSide, How, Method, Single, Sync, When, from_dict
+from mpca.methods import METHODS, MPCA, AgentSide, How, Method, PaperMPCA, Single, Sync, When, from_dict
 
 
 @pytest.fixture(params=sorted(METHODS))
@@ -37,8 +37,9 @@ def test_agents_hear_all_but_alpha_which_comes_with_every_joint_state(method: Me
 
 
 def test_every_number_says_what_it_means(method: Method) -> None:
-    source = inspect.getsource(type(method))
     for one in fields(method):
+        owner = next(cls for cls in type(method).__mro__ if one.name in vars(cls).get("__annotations__", {}))
+        source = inspect.getsource(owner)
         after = source.split(f"    {one.name}: ")[1].split("\n", 2)[1]
         assert after.strip().startswith('"""'), one.name
 
@@ -148,6 +149,15 @@ def test_the_early_schedule_is_by_updates_and_ends_at_what_the_driver_sent() -> 
     assert method.penalty(0.1, None) == 0.1, "it began at a later version"
 
 
+def test_mpca_paper_has_the_papers_alpha_and_decays_its_beginning_by_exchanges() -> None:
+    method = PaperMPCA()
+    assert [method.alpha_for(tau) for tau in (1.0, 15.0, 90.0)] == [0.05] * 3
+    assert method.agent_side.decay_by_version
+    differs = {key for key, value in MPCA().to_dict().items() if method.to_dict()[key] != value}
+    assert differs == {"name", "alpha", "alpha_unit"}
+    assert from_dict({"name": "mpca-paper", "alpha": "auto"}).alpha_for(20.0) == 0.025
+
+
 @pytest.mark.parametrize(("given", "taken"), [("auto", "auto"), (" auto ", "auto"), ("0.05", 0.05), (0.05, 0.05), (1, 1.0)])
 def test_alpha_is_a_number_or_auto(given: object, taken: object) -> None:
     assert from_dict({"alpha": given}).alpha == taken  # type: ignore[attr-defined]
@@ -175,6 +185,7 @@ def test_alpha_is_a_number_or_auto(given: object, taken: object) -> None:
         ({"shards": 2, "phases": 3}, r"method.phases = 3: must be at most 2 with method.shards = 2.*raise"),
         ({"shards": 9, "phases": 4}, r"method.phases = 4: must be at most 3"),
         ({"install": "later"}, r"method.install = 'later': must be one of exchange, arrival"),
+        ({"alpha_unit": "cycle"}, r"method.alpha_unit = 'cycle': must be one of update, exchange"),
         ({"alfa": 0.1}, r"unknown key method.alfa: did you mean 'alpha'"),
         ({"alpha": "much"}, r"""method.alpha = 'much': must be a finite number, or "auto\""""),
         ({"alpha": "Auto"}, r"""method.alpha = 'Auto': must be a finite number, or "auto\""""),
