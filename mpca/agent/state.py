@@ -15,7 +15,7 @@ Every event comes between two batches, so the loop can carry out an instruction 
 *tau* counts updates since the last snapshot of that shard, even if that snapshot was never used; or since the shard was
 replaced, if that was later, since updates that were discarded must not count. When an arrived shard is taken, and what it
 does, is the method's choice (`methods.agent_side`). A method that holds answers a SnapshotRequest only after its tau updates;
-otherwise it would average unequal numbers of steps.
+otherwise it would average unequal numbers of steps. One with `snapshot_after` does so too, and trains on.
 
 An agent that trains gets new parameters ("replace") when some of its own were non-finite. It takes all shards between the same
 two batches, since one update with a non-finite shard would spoil the others again; and its optimiser is reset.
@@ -99,9 +99,9 @@ class AgentMachine:
     """One incarnation of one agent. Its loop owns it, or the simulator's."""
 
     __slots__ = (
-        "_alphas", "_arrived", "_deferred", "_first", "_left_at", "_local", "_pending", "_readers", "_returns", "_said_left",
-        "_side", "_since_install", "_stop_at", "_tau_from", "_updates", "agent", "bursting", "incarnation", "installed",
-        "pulls", "shards", "state", "state_since", "stop_reason",
+        "_alphas", "_arrived", "_deferred", "_first", "_left_at", "_local", "_pending", "_published", "_readers", "_returns",
+        "_said_left", "_side", "_since_install", "_stop_at", "_tau_from", "_updates", "agent", "bursting", "incarnation",
+        "installed", "pulls", "shards", "state", "state_since", "stop_reason",
     )  # fmt: skip
 
     def __init__(self, agent: int, incarnation: int, shards: int, side: AgentSide) -> None:
@@ -121,6 +121,7 @@ class AgentMachine:
         self._updates = 0  # optimiser updates of this incarnation
         self._readers = 0  # version of the newest list of readers that it received
         self._tau_from = [0] * shards  # `_updates` when each shard was last published or replaced
+        self._published = 0  # `_updates` when any shard was last published, or replaced by the driver's wish
         self._since_install = 0  # updates since all shards arrived, for methods that hold
         self._arrived = 0  # bit s: shard s arrived since then
         self._pending: dict[int, Install] = {}  # arrived shards that wait for the next exchange, or for all other shards
@@ -129,7 +130,7 @@ class AgentMachine:
         self._stop_at = 0  # `_updates` when Stop came
         self._left_at: int | None = None  # `_updates` when the function last saw Stop
         self._said_left: float | None = None  # when that was last reported
-        self._deferred: SnapshotRequest | None = None  # a request that waits until a method that holds has made its tau updates
+        self._deferred: SnapshotRequest | None = None  # a request that waits for updates that the method wants first
 
     def handle(self, event: Any, now: float) -> tuple[Any, ...]:
         """Apply one event at time `now` (seconds, monotonic), and return the instructions that follow, in order.
@@ -148,6 +149,13 @@ class AgentMachine:
     def updates(self) -> int:
         """Optimiser updates of this incarnation."""
         return self._updates
+
+    @property
+    def due_in(self) -> int:
+        """Updates until a deferred request is answered by an agent that does not hold; 0: no such request."""
+        if self._deferred is None or self._side.hold_after:
+            return 0
+        return self._side.snapshot_after - (self._updates - self._published)
 
     @property
     def function(self) -> str:
@@ -175,7 +183,7 @@ class AgentMachine:
         if self.bursting:
             self._pull_anew()
         if not self._side.hold_after:
-            return _NOTHING
+            return _NOTHING if self._deferred is None or self.due_in > 0 else self._answer_deferred()
         self._since_install += count
         if self.state is not TRAINING or self._since_install < self._side.hold_after:
             return _NOTHING
@@ -222,7 +230,8 @@ class AgentMachine:
     def _snapshot_request(self, event: SnapshotRequest, now: float) -> tuple[Any, ...]:
         if event.shard >= self.shards:
             return (Publish(event.cycle, event.shard, 0),)
-        if self._side.hold_after and self.state is TRAINING:
+        early = self._updates - self._published < self._side.snapshot_after
+        if (self._side.hold_after or early) and self.state is TRAINING:
             self._deferred = event
             return _NOTHING
         return self._exchange(event)
@@ -275,7 +284,7 @@ class AgentMachine:
     def _publish(self, asked: SnapshotRequest) -> Publish:
         shard = asked.shard
         tau = self._updates - self._tau_from[shard]
-        self._tau_from[shard] = self._updates
+        self._tau_from[shard] = self._published = self._updates
         return Publish(asked.cycle, shard, tau)
 
     def _take_pending(self) -> tuple[Any, ...]:
@@ -308,6 +317,8 @@ class AgentMachine:
         self.installed[shard] = version
         if mode == "replace" or self._side.how is How.REPLACE:
             self._tau_from[shard] = self._updates
+        if mode == "replace":
+            self._published = self._updates
         if version == 1:
             self._first[shard] = self._updates
         elif mode == "replace":
@@ -316,7 +327,7 @@ class AgentMachine:
             # An agent that joins starts at the joint state, without a pull.
             self._alphas[shard] = event.alpha if mode == "install" else None
             self._pull_anew()
-        return Take(shard, version, mode)
+        return Take(shard, version, mode, event.alpha if self._side.how is How.MIX and mode == "install" else 0.0)
 
     def _pull_anew(self) -> None:
         """Compute the pulls before the next gradient: alpha as the driver sent it, or more during the first updates."""

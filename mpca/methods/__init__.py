@@ -9,8 +9,22 @@ from mpca.methods.agent_side import AgentSide, How, When
 from mpca.methods.base import Method
 from mpca.methods.mpca import MPCA
 from mpca.methods.mpca_paper import PaperMPCA
+from mpca.methods.overlap_local_sgd import OverlapLocalSGD
 from mpca.methods.single import Single
 from mpca.methods.sync import Sync
 from mpca.methods.table import METHODS, from_dict, to_dict
 
-__all__ = ["METHODS", "MPCA", "AgentSide", "How", "Method", "PaperMPCA", "Single", "Sync", "When", "from_dict", "to_dict"]
+__all__ = [
+    "METHODS",
+    "MPCA",
+    "AgentSide",
+    "How",
+    "Method",
+    "OverlapLocalSGD",
+    "PaperMPCA",
+    "Single",
+    "Sync",
+    "When",
+    "from_dict",
+    "to_dict",
+]

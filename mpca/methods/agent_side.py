@@ -30,6 +30,7 @@ class How(Enum):
 
     PULL = "pull"  # it becomes the target that pulls the parameters before every gradient (eq. 7)
     REPLACE = "replace"  # the agent takes it as its own, buffers included; its updates since the snapshot are lost
+    MIX = "mix"  # the parameters move a share of the way to it, once: eq. 7 at the moment when it is applied
     CORRECT = "correct"  # the agent adds what it has beyond the snapshot that it answers (`algorithm.penalty.correct`)
 
 
@@ -46,7 +47,8 @@ class AgentSide:
     """How and when an agent applies a joint state, and whether it waits for one.
 
     Raises:
-        ValueError: CORRECT with AFTER_SNAPSHOT, which never damps (`algorithm.penalty.correct`); or `hold_after` is negative.
+        ValueError: CORRECT with AFTER_SNAPSHOT, which never damps (`algorithm.penalty.correct`); a number of updates is
+            negative; or both are given.
 
     Example:
         >>> side = AgentSide(How.PULL, When.ON_ARRIVAL, alpha_start=0.5, alpha_decay=0.7)
@@ -59,6 +61,9 @@ class AgentSide:
     hold_after: int = 0
     """0: the agent never waits. n: it exchanges after every n updates, in step with the others: it answers a SnapshotRequest
     when it has made exactly n updates since its last joint state (or since x_0), then makes none until the next is applied."""
+    snapshot_after: int = 0
+    """0: the agent answers a SnapshotRequest at once. n: when it has made n updates or more since its last snapshot (or since
+    x_0). It goes on training before and after. Not with `hold_after`."""
     alpha_start: float = 0.0
     """With PULL: alpha at the agent's version 1 of a shard; 0: no stronger pull at the beginning (section 6.3)."""
     alpha_decay: float = 0.0
@@ -71,6 +76,8 @@ class AgentSide:
             raise ValueError("a delay-corrected joint state must be applied before the next snapshot")
         if self.hold_after < 0:
             raise ValueError(f"hold_after must be 0 or more: {self.hold_after}")
+        if self.snapshot_after < 0 or (self.snapshot_after and self.hold_after):
+            raise ValueError(f"snapshot_after must be 0 or more, and 0 with hold_after: {self.snapshot_after}")
 
     @property
     def waits_for_shard(self) -> bool:

@@ -290,6 +290,40 @@ def test_arrival_for_a_late_agent_starts_its_updates_anew() -> None:
     assert agent.state == HOLDING
 
 
+WAITS = {"how": How.MIX, "when": When.BEFORE_SNAPSHOT, "snapshot_after": 3}
+
+
+def test_method_may_answer_after_a_number_of_updates_and_never_holds() -> None:
+    agent = machine(shards=2, **WAITS)
+    assert run(agent, STEPPED, SnapshotRequest(0, 0), STEPPED) == []
+    assert (agent.state, agent.due_in) == (TRAINING, 1)
+    assert run(agent, STEPPED, STEPPED) == [Publish(0, 0, 3)]
+    assert (agent.state, agent.due_in) == (TRAINING, 0)
+    assert run(agent, SnapshotRequest(1, 1), STEPPED) == [], "counted from the last snapshot of any shard"
+    assert run(agent, STEPPED) == [Publish(1, 1, 6)]
+    assert run(agent, Stepped(5), SnapshotRequest(2, 0)) == [Publish(2, 0, 8)], "at once, if they are made"
+
+
+def test_stop_answers_what_waits_for_updates() -> None:
+    assert run(machine(shards=1, **WAITS), STEPPED, SnapshotRequest(0, 0), Stop("enough")) == [Publish(0, 0, 1)]
+
+
+def test_an_agent_that_is_replaced_counts_the_updates_before_a_snapshot_anew() -> None:
+    agent = machine(shards=1, **WAITS)
+    run(agent, STEPPED, STEPPED, Install(0, 4, "replace"), SnapshotRequest(0, 0))
+    assert (agent.due_in, run(agent, STEPPED, STEPPED)) == (3, [])
+    assert run(agent, STEPPED) == [Publish(0, 0, 3)]
+
+
+def test_a_mixed_arrival_is_pulled_to_once_by_what_came_with_it() -> None:
+    agent = machine(shards=1, **WAITS)
+    waiting = run(agent, Install(0, 1, "install", 0.6), Stepped(3))
+    assert waiting == []
+    assert run(agent, SnapshotRequest(0, 0)) == [Take(0, 1, "install", 0.6), Publish(0, 0, 3)]
+    assert agent.pulls == ()
+    assert run(agent, Install(0, 2, "replace", 0.6))[0] == Take(0, 2, "replace", 0.0), "a replacement is taken whole"
+
+
 def test_stop_ends_a_hold_and_answers_what_was_deferred() -> None:
     agent = machine(shards=1, **HOLDS)
     assert run(agent, STEPPED, SnapshotRequest(0, 0), Stop("enough"), Stop("again")) == [Publish(0, 0, 1)]

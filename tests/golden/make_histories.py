@@ -184,6 +184,57 @@ def outer() -> None:
     )
 
 
+#: Three agents on losses (x - m)^2 / 2 with three parameters, plain SGD, x_0 = 0; the minima of agent i are i, i + 1, i + 2.
+AGENTS, RATE = range(3), F(1, 20)
+Models = list[list[F]]
+
+
+def trained(models: Models, updates: int) -> Models:
+    """x - m shrinks by 1 - rate at each update."""
+    left = (1 - RATE) ** updates
+    return [[i + j + left * (x - i - j) for j, x in enumerate(models[i])] for i in AGENTS]
+
+
+def mean_of(models: Models) -> list[F]:
+    return [sum(column) / len(models) for column in zip(*models, strict=True)]
+
+
+def towards(x: list[F], y: list[F], share: F) -> list[F]:
+    return [a + share * (b - a) for a, b in zip(x, y, strict=True)]
+
+
+def overlap_local_sgd(alpha: F, mu: F) -> list[list[float]]:
+    """The authors' loop: pull to the anchor of the round before, average, move the anchor by its momentum."""
+    models: Models = [[F(0)] * 3 for _ in AGENTS]
+    anchor, buffer = [F(0)] * 3, [F(0)] * 3
+    history = []
+    for number in range(6):
+        models = trained(models, 8)
+        if number:  # an anchor has arrived
+            models = [towards(x, anchor, alpha) for x in models]
+        pushed = mean_of(models)
+        buffer = [mu * b - new + old for b, new, old in zip(buffer, pushed, anchor, strict=True)]
+        anchor = [old - b for old, b in zip(anchor, buffer, strict=True)]
+        history.append(numbers(anchor))
+    return history
+
+
+def in_step() -> None:
+    """Methods whose agents make the same number of updates between two exchanges: the joint model after each exchange."""
+    alpha, mu = F(3, 5), F(7, 10)
+    cases = [
+        {"method": {"name": "overlap-local-sgd", "tau": 8}, "joint": overlap_local_sgd(alpha, mu)},
+        {"method": {"name": "overlap-local-sgd", "tau": 8, "momentum": 0.0}, "joint": overlap_local_sgd(alpha, F(0))},
+    ]
+    write(
+        "in_step",
+        "Three agents, losses (x - m)^2 / 2, plain SGD of rate 1/20, 8 updates between exchanges: six joint models.",
+        updates=8,
+        cases=cases,
+        relative_error=1e-5,
+    )
+
+
 if __name__ == "__main__":
-    for make in (averages, joint, pulls, schedules, training, corrections, outer):
+    for make in (averages, joint, pulls, schedules, training, corrections, outer, in_step):
         make()

@@ -194,6 +194,9 @@ def test_alpha_is_a_number_or_auto(given: object, taken: object) -> None:
         ({"correction": "perhaps"}, r"method.correction = 'perhaps': must be true or false"),
         ({"name": "mcpa"}, r"method.name = 'mcpa': no such method; did you mean 'mpca'"),
         ({"name": "sync", "tau": 0}, r"method.tau = 0"),
+        ({"name": "overlap-local-sgd", "tau": 0}, r"method.tau = 0: must be 1 or more"),
+        ({"name": "overlap-local-sgd", "alpha": 1.1}, r"method.alpha = 1.1: must lie in \[0, 1\]"),
+        ({"name": "overlap-local-sgd", "momentum": 1.0}, r"method.momentum = 1.0: must lie in \[0, 1\)"),
         ({"name": "sync", "alpha": 0.1}, r"unknown key method.alpha"),
     ],
 )
@@ -239,6 +242,7 @@ def test_sync_replaces_by_the_mean_and_holds() -> None:
         ({"name": "mpca", "install": "exchange"}, True),
         ({"name": "mpca", "correction": True}, True),
         ({"name": "sync"}, False),
+        ({"name": "overlap-local-sgd"}, True),
     ],
     ids=str,
 )

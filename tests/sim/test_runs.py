@@ -49,6 +49,7 @@ def test_without_faults_everyone_is_in_every_cycle() -> None:
         {"name": "mpca", "install": "arrival", "shards": 5},
         {"name": "sync", "tau": 3},
         {"name": "single"},
+        {"name": "overlap-local-sgd", "tau": 30},
     ],
     ids=str,
 )
