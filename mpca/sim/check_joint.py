@@ -129,9 +129,9 @@ class JointCheck:
         kept = momentum * before.v.astype(np.float64)
         step = (moved - x)[:p] / rate  # d + mu (mu v + d), or mu v + d
         d = (step - momentum * kept) / (1 + momentum) if nesterov else step - kept
-        if not close_to(after.v, kept + d):
-            self._broken("I2", f"version {after.k}: the momentum is not that of the joint states")
         largest = max(float(np.abs(one).max(initial=0.0)) for one in (x, kept, moved))
+        if not close_to(after.v / (largest + 1), (kept + d) / (largest + 1)):
+            self._broken("I2", f"version {after.k}: the momentum is not that of the joint states")
         return np.concatenate([x[:p] + d, moved[p:]]), largest, min(rate, 1.0)
 
 

@@ -219,12 +219,28 @@ def overlap_local_sgd(alpha: F, mu: F) -> list[list[float]]:
     return history
 
 
+def diloco(eta: F, mu: F) -> list[list[float]]:
+    """Algorithm 1: the outer gradient is the joint model less the mean, and torch's Nesterov takes it."""
+    joint, momentum = [F(0)] * 3, [F(0)] * 3
+    history = []
+    for _ in range(6):
+        mean = mean_of(trained([joint for _ in AGENTS], 8))
+        gradient = [x - y for x, y in zip(joint, mean, strict=True)]
+        momentum = [mu * m + g for m, g in zip(momentum, gradient, strict=True)]
+        joint = [x - eta * (g + mu * m) for x, g, m in zip(joint, gradient, momentum, strict=True)]
+        history.append(numbers(joint))
+    return history
+
+
 def in_step() -> None:
     """Methods whose agents make the same number of updates between two exchanges: the joint model after each exchange."""
     alpha, mu = F(3, 5), F(7, 10)
     cases = [
         {"method": {"name": "overlap-local-sgd", "tau": 8}, "joint": overlap_local_sgd(alpha, mu)},
         {"method": {"name": "overlap-local-sgd", "tau": 8, "momentum": 0.0}, "joint": overlap_local_sgd(alpha, F(0))},
+        {"method": {"name": "diloco", "period": 8}, "joint": diloco(F(7, 10), F(9, 10))},
+        {"method": {"name": "diloco", "period": 8, "outer_lr": 1.0, "outer_momentum": 0.0}, "joint": diloco(F(1), F(0))},
+        {"method": {"name": "sync", "tau": 8}, "joint": diloco(F(1), F(0))},
     ]
     write(
         "in_step",

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mpca.algorithm import weighted_sum
+from mpca.sim.costs import Costs
 from mpca.sim.faults import Fault
 from mpca.sim.run import Outcome, Scenario, simulate
 from mpca.sim.trainers import LinearTrainer
@@ -31,3 +32,32 @@ def test_mpca_with_replacement_without_projection_in_one_phase_is_sync_with_over
         joint = joint if mean is None else mean
     np.testing.assert_allclose(np.concatenate(outcome.joint), joint, rtol=1e-5)
     assert outcome.faults == list(faults)
+
+
+LOSES = (Fault("kill_agent", 2, 4, "frozen"), Fault("kill_executor", 1, 7, "reducing"))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("faults", [(), LOSES], ids=["all", "loses two"])
+def test_diloco_with_outer_rate_1_and_no_momentum_is_sync_to_the_bit(seed: int, faults: tuple[Fault, ...]) -> None:
+    diloco = run({"name": "diloco", "period": 5, "outer_lr": 1.0, "outer_momentum": 0.0}, 12, seed, faults=faults, buffers=2)
+    sync = run({"name": "sync", "tau": 5}, 12, seed, faults=faults, buffers=2)
+    assert diloco.ledger == sync.ledger
+    assert [one.tobytes() for one in diloco.joint] == [one.tobytes() for one in sync.joint]
+    assert len(diloco.faults) == len(faults)
+
+
+@pytest.mark.parametrize("phases", [1, 3])
+@pytest.mark.parametrize("mixing", [0.0, 0.5])
+def test_streaming_fragments_are_exchanged_in_turn_with_the_period_of_diloco(phases: int, mixing: float) -> None:
+    """Every fragment has its turn after `period` updates, and nobody waits: a fast agent makes more."""
+    method = {"name": "diloco", "period": 80, "fragments": 4, "overlap": True, "phases": phases, "mixing": mixing}
+    costs = Costs(rate=1e9, spread=0.0)
+    commits = run(method, 24, parameters=16, costs=costs).commits
+    assert [one.shard for one in commits] == [n % 4 for n in range(24)]
+    begun = [one.stages["reduce"]["start"] for one in commits]
+    periods = [(b - a) / costs.step_s for a, b in zip(begun[4:], begun[8:], strict=False)]
+    assert all(80 <= period < 100 for period in periods), periods
+    if mixing:
+        assert {one["tau"] for commit in commits[4:] for one in commit.contributors.values()} == {80}
+        assert {commit.alpha for commit in commits} == {0.5}

@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 from mpca.algorithm import Outer
 from mpca.driver.run_shape import RunShape
 from mpca.errors import ConfigError
-from mpca.methods import METHODS, MPCA, AgentSide, How, Method, PaperMPCA, Single, Sync, When, from_dict
+from mpca.methods import METHODS, MPCA, AgentSide, DiLoCo, How, Method, PaperMPCA, Single, Sync, When, from_dict
+
+#: Methods whose first exchange moves the joint model by another share than the whole.
+RATES = ("diloco",)
 
 
 @pytest.fixture(params=sorted(METHODS))
@@ -57,14 +60,20 @@ def test_answers_are_among_those_that_agents_know(method: Method) -> None:
     assert method.agents(4) in (1, 4)
 
 
-def test_first_exchange_takes_the_mean_whole(method: Method) -> None:
+def test_first_exchange_takes_the_mean_whole_or_by_the_methods_rate(method: Method) -> None:
     x0, mean = np.float32([1, 2, 3]), np.float32([4, 4, 4])
     state = method.start(x0, parameters=2)
     assert state.k == 0
     np.testing.assert_array_equal(method.outgoing(state), x0)
     state = method.merge(state, mean)
     assert state.k == 1
-    np.testing.assert_array_equal(state.x, mean)
+    outer = method.outer
+    rate = method.beta_at(0) * (1 + outer.momentum if outer is not None and outer.nesterov else 1)
+    if rate == 1:
+        np.testing.assert_array_equal(state.x, mean)
+    else:
+        assert method.name in RATES
+        np.testing.assert_allclose(state.x[:2], x0[:2] + rate * (mean - x0)[:2], rtol=1e-6)
     np.testing.assert_array_equal(x0, [1, 2, 3])
 
 
@@ -197,6 +206,13 @@ def test_alpha_is_a_number_or_auto(given: object, taken: object) -> None:
         ({"name": "overlap-local-sgd", "tau": 0}, r"method.tau = 0: must be 1 or more"),
         ({"name": "overlap-local-sgd", "alpha": 1.1}, r"method.alpha = 1.1: must lie in \[0, 1\]"),
         ({"name": "overlap-local-sgd", "momentum": 1.0}, r"method.momentum = 1.0: must lie in \[0, 1\)"),
+        ({"name": "diloco", "outer_lr": 0.0}, r"method.outer_lr = 0.0: must be above 0, and at most 2"),
+        ({"name": "diloco", "outer_momentum": -0.1}, r"method.outer_momentum = -0.1: must lie in \[0, 1\)"),
+        ({"name": "diloco", "fragments": 0}, r"method.fragments = 0: must be 1 or more"),
+        ({"name": "diloco", "fragments": 2}, r"method.fragments = 2: must be 1 without overlap; set"),
+        ({"name": "diloco", "period": 0}, r"method.period = 0: must be at least method.fragments = 1"),
+        ({"name": "diloco", "overlap": True, "mixing": 1.0}, r"method.mixing = 1.0: must lie in \[0, 1\)"),
+        ({"name": "diloco", "overlap": True, "phases": 2}, r"method.phases = 2: must lie between 1 and 1"),
         ({"name": "sync", "alpha": 0.1}, r"unknown key method.alpha"),
     ],
 )
@@ -256,3 +272,15 @@ def test_numbers_of_a_version_are_those_of_the_exchange_that_made_it() -> None:
     method = MPCA()
     assert [round(method.numbers(version)[0], 6) for version in (0, 1, 2, 21, 30)] == [1.0, 1.0, 0.994746, 0.9, 0.9]
     assert [round(method.numbers(version)[1], 6) for version in (0, 1, 2, 21, 30)] == [0.0, 0.0, 0.035, 0.7, 0.7]
+
+
+# ---- diloco ---------------------------------------------------------------------------------------------------------
+
+
+def test_diloco_waits_or_streams() -> None:
+    assert DiLoCo(period=7).agent_side == AgentSide(How.REPLACE, When.ON_ARRIVAL, hold_after=7)
+    streams = DiLoCo(period=7, fragments=3, overlap=True, mixing=0.25)
+    assert streams.agent_side == AgentSide(How.MIX, When.ON_ARRIVAL, snapshot_after=2)
+    assert (streams.shards, streams.phases, streams.alpha_for(7.0)) == (3, 1, 0.75)
+    replaced = DiLoCo(period=7, overlap=True, mixing=0.0)
+    assert (replaced.agent_side.how, replaced.alpha_for(7.0)) == (How.REPLACE, 0.0)

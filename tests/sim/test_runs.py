@@ -50,6 +50,8 @@ def test_without_faults_everyone_is_in_every_cycle() -> None:
         {"name": "sync", "tau": 3},
         {"name": "single"},
         {"name": "overlap-local-sgd", "tau": 30},
+        {"name": "diloco", "period": 30},
+        {"name": "diloco", "period": 60, "fragments": 5, "overlap": True, "phases": 3},
     ],
     ids=str,
 )
