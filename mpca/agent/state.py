@@ -251,7 +251,8 @@ class AgentMachine:
         if replaces or self._side.when is When.ON_ARRIVAL or self.state is HOLDING:
             taken = self._take(event)
             self._count_arrival(event.shard, now)
-            return (*freed, taken, ResetOptimizer()) if replaces and self._updates else (*freed, taken)
+            resets = (replaces or self._side.resets_optimizer) and self._updates
+            return (*freed, taken, ResetOptimizer()) if resets else (*freed, taken)
         self._pending[event.shard] = event
         return freed
 
@@ -293,7 +294,8 @@ class AgentMachine:
         waiting = [self._pending[shard] for shard in sorted(self._pending)]
         self._pending.clear()
         taken = tuple([self._take(one) for one in waiting])
-        return (*taken, ResetOptimizer()) if any(one.mode == "replace" for one in waiting) else taken
+        resets = self._side.resets_optimizer or any(one.mode == "replace" for one in waiting)
+        return (*taken, ResetOptimizer()) if resets else taken
 
     def _release_installs(self) -> tuple[Any, ...]:
         """Free the slots of shards that wait for an exchange, since a replacement is coming."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from mpca.methods.agent_side import AgentSide, How, When
 from mpca.methods.base import Method
 from mpca.methods.diloco import DiLoCo
+from mpca.methods.dl4j_averaging import DL4JAveraging
 from mpca.methods.mpca import MPCA
 from mpca.methods.mpca_paper import PaperMPCA
 from mpca.methods.overlap_local_sgd import OverlapLocalSGD
@@ -19,6 +20,7 @@ __all__ = [
     "METHODS",
     "MPCA",
     "AgentSide",
+    "DL4JAveraging",
     "DiLoCo",
     "How",
     "Method",

@@ -64,6 +64,8 @@ class AgentSide:
     snapshot_after: int = 0
     """0: the agent answers a SnapshotRequest at once. n: when it has made n updates or more since its last snapshot (or since
     x_0). It goes on training before and after. Not with `hold_after`."""
+    resets_optimizer: bool = False
+    """With REPLACE: whether the optimiser's state begins anew with each joint state."""
     alpha_start: float = 0.0
     """With PULL: alpha at the agent's version 1 of a shard; 0: no stronger pull at the beginning (section 6.3)."""
     alpha_decay: float = 0.0

@@ -8,6 +8,7 @@ from typing import Any
 from mpca.checks import build, nearest, refused
 from mpca.methods.base import Method
 from mpca.methods.diloco import DiLoCo
+from mpca.methods.dl4j_averaging import DL4JAveraging
 from mpca.methods.mpca import MPCA
 from mpca.methods.mpca_paper import PaperMPCA
 from mpca.methods.overlap_local_sgd import OverlapLocalSGD
@@ -17,7 +18,9 @@ from mpca.methods.sync import Sync
 __all__ = ["METHODS", "from_dict", "to_dict"]
 
 #: A method is what it is called in a file, and its class, whose fields are the section's keys.
-METHODS: dict[str, type[Method]] = {cls.name: cls for cls in (DiLoCo, MPCA, OverlapLocalSGD, PaperMPCA, Single, Sync)}
+METHODS: dict[str, type[Method]] = {
+    cls.name: cls for cls in (DiLoCo, DL4JAveraging, MPCA, OverlapLocalSGD, PaperMPCA, Single, Sync)
+}
 
 
 def from_dict(values: Mapping[str, Any]) -> Method:

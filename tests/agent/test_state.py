@@ -268,6 +268,15 @@ def test_method_that_holds_answers_when_its_updates_are_done() -> None:
     assert (agent.state, run(agent, SnapshotRequest(1, 0))) == (HOLDING, [Publish(1, 0, 3)])
 
 
+def test_method_may_reset_the_optimiser_with_each_joint_state() -> None:
+    agent = machine(shards=1, **HOLDS, resets_optimizer=True)
+    run(agent, Stepped(3), SnapshotRequest(0, 0))
+    assert run(agent, Install(0, 1, "install")) == [Take(0, 1, "install"), ResetOptimizer()]
+    later = machine(shards=1, how=How.REPLACE, when=When.AFTER_SNAPSHOT, resets_optimizer=True)
+    run(later, STEPPED, Install(0, 1, "install"))
+    assert run(later, SnapshotRequest(1, 0)) == [Publish(1, 0, 1), Take(0, 1, "install"), ResetOptimizer()]
+
+
 def test_method_that_holds_goes_on_with_the_last_shard() -> None:
     agent = machine(shards=2, **HOLDS)
     run(agent, STEPPED, STEPPED, STEPPED, SnapshotRequest(0, 0), SnapshotRequest(1, 1), Install(1, 1, "install"))

@@ -241,6 +241,7 @@ def in_step() -> None:
         {"method": {"name": "diloco", "period": 8}, "joint": diloco(F(7, 10), F(9, 10))},
         {"method": {"name": "diloco", "period": 8, "outer_lr": 1.0, "outer_momentum": 0.0}, "joint": diloco(F(1), F(0))},
         {"method": {"name": "sync", "tau": 8}, "joint": diloco(F(1), F(0))},
+        {"method": {"name": "dl4j-averaging", "averaging_frequency": 8}, "joint": diloco(F(1), F(0))},
     ]
     write(
         "in_step",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mpca.algorithm import Outer
 from mpca.driver.run_shape import RunShape
 from mpca.errors import ConfigError
-from mpca.methods import METHODS, MPCA, AgentSide, DiLoCo, How, Method, PaperMPCA, Single, Sync, When, from_dict
+from mpca.methods import METHODS, MPCA, AgentSide, DiLoCo, DL4JAveraging, How, Method, PaperMPCA, Single, Sync, When, from_dict
 
 #: Methods whose first exchange moves the joint model by another share than the whole.
 RATES = ("diloco",)
@@ -213,6 +213,8 @@ def test_alpha_is_a_number_or_auto(given: object, taken: object) -> None:
         ({"name": "diloco", "period": 0}, r"method.period = 0: must be at least method.fragments = 1"),
         ({"name": "diloco", "overlap": True, "mixing": 1.0}, r"method.mixing = 1.0: must lie in \[0, 1\)"),
         ({"name": "diloco", "overlap": True, "phases": 2}, r"method.phases = 2: must lie between 1 and 1"),
+        ({"name": "dl4j-averaging", "averaging_frequency": 0}, r"method.averaging_frequency = 0: must be 1 or more"),
+        ({"name": "dl4j-averaging", "updater": "average"}, r"method.updater = 'average': must be one of keep, reset"),
         ({"name": "sync", "alpha": 0.1}, r"unknown key method.alpha"),
     ],
 )
@@ -284,3 +286,11 @@ def test_diloco_waits_or_streams() -> None:
     assert (streams.shards, streams.phases, streams.alpha_for(7.0)) == (3, 1, 0.75)
     replaced = DiLoCo(period=7, overlap=True, mixing=0.0)
     assert (replaced.agent_side.how, replaced.alpha_for(7.0)) == (How.REPLACE, 0.0)
+
+
+# ---- dl4j-averaging -------------------------------------------------------------------------------------------------
+
+
+def test_dl4j_averaging_is_sync_with_a_choice_for_the_optimisers_state() -> None:
+    assert DL4JAveraging(7).agent_side == Sync(7).agent_side
+    assert DL4JAveraging(7, "reset").agent_side == AgentSide(How.REPLACE, When.ON_ARRIVAL, hold_after=7, resets_optimizer=True)
