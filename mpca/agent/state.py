@@ -99,9 +99,10 @@ class AgentMachine:
     """One incarnation of one agent. Its loop owns it, or the simulator's."""
 
     __slots__ = (
-        "_alphas", "_arrived", "_deferred", "_first", "_left_at", "_local", "_pending", "_published", "_readers", "_returns",
-        "_said_left", "_side", "_since_install", "_stop_at", "_tau_from", "_updates", "agent", "bursting", "incarnation",
-        "installed", "pulls", "shards", "state", "state_since", "stop_reason",
+        "_alphas", "_arrived", "_deferred", "_first", "_holds", "_installed_at", "_left_at", "_local", "_pending",
+        "_published", "_readers", "_returns", "_said_left", "_side", "_since_install", "_stop_at", "_tau_from",
+        "_updates", "agent", "bursting", "incarnation", "installed", "pulls", "shards", "state", "state_since",
+        "stop_reason",
     )  # fmt: skip
 
     def __init__(self, agent: int, incarnation: int, shards: int, side: AgentSide) -> None:
@@ -115,6 +116,7 @@ class AgentMachine:
         #: (shard, alpha) of the pulls before the next gradient; shards with alpha 0 are left out.
         self.pulls: tuple[tuple[int, float], ...] = _NOTHING
         self._side = side
+        self._holds = side.holds
         self._alphas: list[float | None] = [None] * shards  # alphas of the newest installed joint states; None: no pull
         self._first: list[int | None] = [None] * shards  # `_updates` when version 1 was installed; None: a later one came first
         self.bursting = False  # whether pulls change with the next update
@@ -123,6 +125,7 @@ class AgentMachine:
         self._tau_from = [0] * shards  # `_updates` when each shard was last published or replaced
         self._published = 0  # `_updates` when any shard was last published, or replaced by the driver's wish
         self._since_install = 0  # updates since all shards arrived, for methods that hold
+        self._installed_at = 0.0  # when they arrived, as `now` of that event, or training began
         self._arrived = 0  # bit s: shard s arrived since then
         self._pending: dict[int, Install] = {}  # arrived shards that wait for the next exchange, or for all other shards
         self._local = False  # the model has tensors that stay local
@@ -153,7 +156,7 @@ class AgentMachine:
     @property
     def due_in(self) -> int:
         """Updates until a deferred request is answered by an agent that does not hold; 0: no such request."""
-        if self._deferred is None or self._side.hold_after:
+        if self._deferred is None or self._side.holds:
             return 0
         return self._side.snapshot_after - (self._updates - self._published)
 
@@ -182,12 +185,14 @@ class AgentMachine:
         self._updates += count
         if self.bursting:
             self._pull_anew()
-        if not self._side.hold_after:
+        if not self._holds:
             return _NOTHING if self._deferred is None or self.due_in > 0 else self._answer_deferred()
         self._since_install += count
-        if self.state is not TRAINING or self._since_install < self._side.hold_after:
+        side, since_s = self._side, now - self._installed_at
+        if self.state is not TRAINING or (since_s < side.hold_s if side.hold_s else self._since_install < side.hold_after):
             return _NOTHING
-        self._become(HOLDING, now, f"{self._since_install} of {self._side.hold_after} updates are done")
+        of = f"in {since_s:.3f} s" if side.hold_s else f"of {side.hold_after}"
+        self._become(HOLDING, now, f"{self._since_install} {of} updates are done")
         return self._answer_deferred()
 
     def _stop_seen(self, event: StopSeen, now: float) -> tuple[Any, ...]:
@@ -216,6 +221,7 @@ class AgentMachine:
     def _begin(self, event: Begin, now: float) -> tuple[Any, ...]:
         if self.state is WAITING:
             self._become(TRAINING, now, "x_0 is agreed")
+            self._installed_at = now
             return _NOTHING
         # The driver repeats Begin when it submits an order again, and when it sends a joint model to replace ours. The latter
         # may wait for slots that older arrivals hold.
@@ -231,7 +237,7 @@ class AgentMachine:
         if event.shard >= self.shards:
             return (Publish(event.cycle, event.shard, 0),)
         early = self._updates - self._published < self._side.snapshot_after
-        if (self._side.hold_after or early) and self.state is TRAINING:
+        if (self._holds or early) and self.state is TRAINING:
             self._deferred = event
             return _NOTHING
         return self._exchange(event)
@@ -348,12 +354,12 @@ class AgentMachine:
 
     def _count_arrival(self, shard: int, now: float) -> None:
         """For methods that hold: the next tau updates begin when the last shard of a joint state has come."""
-        if not self._side.hold_after:
+        if not self._holds:
             return
         self._arrived |= 1 << shard
         if self._arrived != (1 << self.shards) - 1:
             return
-        self._arrived, self._since_install = 0, 0
+        self._arrived, self._since_install, self._installed_at = 0, 0, now
         if self.state is HOLDING:
             self._become(TRAINING, now, f"joint state {self.installed[shard]} is installed")
 

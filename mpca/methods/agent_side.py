@@ -47,8 +47,8 @@ class AgentSide:
     """How and when an agent applies a joint state, and whether it waits for one.
 
     Raises:
-        ValueError: CORRECT with AFTER_SNAPSHOT, which never damps (`algorithm.penalty.correct`); a number of updates is
-            negative; or both are given.
+        ValueError: CORRECT with AFTER_SNAPSHOT, which never damps (`algorithm.penalty.correct`); a number is negative; or
+            two of `hold_after`, `hold_s` and `snapshot_after` are given.
 
     Example:
         >>> side = AgentSide(How.PULL, When.ON_ARRIVAL, alpha_start=0.5, alpha_decay=0.7)
@@ -61,6 +61,8 @@ class AgentSide:
     hold_after: int = 0
     """0: the agent never waits. n: it exchanges after every n updates, in step with the others: it answers a SnapshotRequest
     when it has made exactly n updates since its last joint state (or since x_0), then makes none until the next is applied."""
+    hold_s: float = 0.0
+    """As `hold_after`, but it holds after the update that ends this many seconds or more after its last joint state."""
     snapshot_after: int = 0
     """0: the agent answers a SnapshotRequest at once. n: when it has made n updates or more since its last snapshot (or since
     x_0). It goes on training before and after. Not with `hold_after`."""
@@ -78,8 +80,15 @@ class AgentSide:
             raise ValueError("a delay-corrected joint state must be applied before the next snapshot")
         if self.hold_after < 0:
             raise ValueError(f"hold_after must be 0 or more: {self.hold_after}")
-        if self.snapshot_after < 0 or (self.snapshot_after and self.hold_after):
+        if self.hold_s < 0 or (self.hold_s and self.hold_after):
+            raise ValueError(f"hold_s must be 0 or more, and 0 with hold_after: {self.hold_s}")
+        if self.snapshot_after < 0 or (self.snapshot_after and self.holds):
             raise ValueError(f"snapshot_after must be 0 or more, and 0 with hold_after: {self.snapshot_after}")
+
+    @property
+    def holds(self) -> bool:
+        """Whether the agent waits for each joint state."""
+        return self.hold_after > 0 or self.hold_s > 0
 
     @property
     def waits_for_shard(self) -> bool:

@@ -163,8 +163,8 @@ class SimAgent:
         self.counted = 0
         self._world, self._node = world, node
         self._step_s, self._copy_s = step_s, copy_s
-        self._steps_to_hold = method.agent_side.hold_after
-        self._lazy = method.agent_side.when is not When.ON_ARRIVAL and not self._steps_to_hold
+        self._holds = method.agent_side.holds
+        self._lazy = method.agent_side.when is not When.ON_ARRIVAL and not self._holds
         self._inbox: list[Any] = []
         self._trained_to = 0.0  # seconds of virtual time: when the batch began that is running now
         self._awake = False  # a look is planned
@@ -244,7 +244,7 @@ class SimAgent:
             self._trained_to = now
             if begun:
                 self._world.after(self._step_s + self._copy_s, self._tell_first_step)
-            if self._steps_to_hold:  # an agent in step with others: its machine must hear of every update
+            if self._holds:  # an agent in step with others: its machine must hear of every update
                 self._awake = True
                 self._world.after(self._step_s + self._copy_s, self._look)
             elif machine.due_in > 0 and not self._due:
@@ -273,7 +273,7 @@ class SimAgent:
         while count and (machine.bursting or machine.due_in > 0):  # each update changes the pulls, or may answer a request
             self._step(1, now)
             count -= 1
-        if self._steps_to_hold:
+        if self._holds:
             for _ in range(count):
                 if machine.state is not TRAINING:
                     return

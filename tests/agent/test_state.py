@@ -268,6 +268,18 @@ def test_method_that_holds_answers_when_its_updates_are_done() -> None:
     assert (agent.state, run(agent, SnapshotRequest(1, 0))) == (HOLDING, [Publish(1, 0, 3)])
 
 
+def test_method_that_holds_after_a_time_finishes_the_update_and_hands_over_what_it_has() -> None:
+    agent = machine(shards=1, how=How.REPLACE, when=When.ON_ARRIVAL, hold_s=2.5)  # training begins at 1 s
+    assert agent.handle(SnapshotRequest(0, 0), 1.5) == ()
+    assert [agent.handle(STEPPED, now) for now in (2.0, 3.0)] == [(), ()]
+    assert agent.handle(STEPPED, 4.0) == (Publish(0, 0, 3),)
+    assert agent.state == HOLDING
+    assert agent.handle(Install(0, 1, "install"), 10.0) == (Take(0, 1, "install"),)
+    assert (agent.handle(STEPPED, 12.0), agent.state) == ((), TRAINING)
+    assert (agent.handle(STEPPED, 12.5), agent.state) == ((), HOLDING)
+    assert agent.handle(SnapshotRequest(1, 0), 13.0) == (Publish(1, 0, 2),)
+
+
 def test_method_may_reset_the_optimiser_with_each_joint_state() -> None:
     agent = machine(shards=1, **HOLDS, resets_optimizer=True)
     run(agent, Stepped(3), SnapshotRequest(0, 0))

@@ -48,3 +48,13 @@ def test_the_same_seed_gives_the_same_ledger(name: str) -> None:
     first, second = (run(method.to_dict(), 12, seed=5, agents=method.agents(4), min_agents=1) for _ in range(2))
     assert first.ledger == second.ledger
     assert all(np.array_equal(a, b) for a, b in zip(first.joint, second.joint, strict=True))
+
+
+def test_after_a_fixed_time_a_straggler_hands_over_fewer_updates() -> None:
+    """The slowest agent's update takes twice the time of the fastest; nobody waits longer than for an update of it."""
+    costs = Costs(rate=1e9, spread=1.0, step_s=0.1, copy_s=0.0)
+    commits = run({"name": "sync", "seconds": 1.95}, 6, costs=costs).commits
+    for commit in commits:
+        taus = [one["tau"] for _, one in sorted(commit.contributors.items())]
+        assert (taus[0], taus[-1]) == (20, 10)
+        assert sorted(taus, reverse=True) == taus

@@ -215,6 +215,7 @@ def test_alpha_is_a_number_or_auto(given: object, taken: object) -> None:
         ({"name": "diloco", "overlap": True, "phases": 2}, r"method.phases = 2: must lie between 1 and 1"),
         ({"name": "dl4j-averaging", "averaging_frequency": 0}, r"method.averaging_frequency = 0: must be 1 or more"),
         ({"name": "dl4j-averaging", "updater": "average"}, r"method.updater = 'average': must be one of keep, reset"),
+        ({"name": "sync", "seconds": -1.0}, r"method.seconds = -1.0: must be 0 or more"),
         ({"name": "sync", "alpha": 0.1}, r"unknown key method.alpha"),
     ],
 )
