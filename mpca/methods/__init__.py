@@ -14,6 +14,8 @@ from mpca.methods.mpca_paper import PaperMPCA
 from mpca.methods.overlap_local_sgd import OverlapLocalSGD
 from mpca.methods.single import Single
 from mpca.methods.sync import Sync
+from mpca.methods.sync_easgd import SyncEASGD
+from mpca.methods.sync_ps import SyncPS
 from mpca.methods.table import METHODS, from_dict, to_dict
 
 __all__ = [
@@ -28,6 +30,8 @@ __all__ = [
     "PaperMPCA",
     "Single",
     "Sync",
+    "SyncEASGD",
+    "SyncPS",
     "When",
     "from_dict",
     "to_dict",

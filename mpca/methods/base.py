@@ -89,8 +89,13 @@ class Method(ABC):
 
     # ---- ledger: the numbers in force, as `records.Cycle` shows them ----
 
-    def alpha_for(self, tau: float) -> float:
-        """alpha for a joint state whose shard had `tau` updates on average in its last exchange; 0: no pull."""
+    def alpha_for(self, tau: float, agents: int) -> float:
+        """alpha for a joint state; 0: no pull.
+
+        Args:
+            tau: updates of the shard in its last exchange, mean of those who contributed.
+            agents: how many these were.
+        """
         return 0.0
 
     def beta_at(self, exchange: int) -> float:

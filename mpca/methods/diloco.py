@@ -92,7 +92,7 @@ class DiLoCo(Method):
         how = How.MIX if self.mixing else How.REPLACE
         return AgentSide(how, When.ON_ARRIVAL, snapshot_after=self.period // self.fragments)
 
-    def alpha_for(self, tau: float) -> float:
+    def alpha_for(self, tau: float, agents: int) -> float:
         return 1 - self.mixing if self.agent_side.how is How.MIX else 0.0
 
     def beta_at(self, exchange: int) -> float:

@@ -44,7 +44,7 @@ class MPCA(Method):
 
     Example:
         >>> method = MPCA(alpha=0.1)
-        >>> method.phases, method.alpha_for(tau=20.0), MPCA().alpha_for(tau=20.0)
+        >>> method.phases, method.alpha_for(tau=20.0, agents=8), MPCA().alpha_for(tau=20.0, agents=8)
         (3, 0.1, 0.025)
     """
 
@@ -155,7 +155,7 @@ class MPCA(Method):
             decay_by_version=self.alpha_unit == EXCHANGE,
         )
 
-    def alpha_for(self, tau: float) -> float:
+    def alpha_for(self, tau: float, agents: int) -> float:
         if self.agent_side.how is not How.PULL:
             return 0.0
         return alpha_for(tau) if isinstance(self.alpha, str) else self.alpha

@@ -21,7 +21,7 @@ class PaperMPCA(MPCA):
     """Multi-phase coordinated asynchronous SGD with the numbers of ResNet-110's and ResNet-152's experiments.
 
     Example:
-        >>> PaperMPCA().alpha_for(tau=90.0), PaperMPCA().agent_side.decay_by_version
+        >>> PaperMPCA().alpha_for(tau=90.0, agents=8), PaperMPCA().agent_side.decay_by_version
         (0.05, True)
     """
 

@@ -10,9 +10,9 @@ Every tau updates, with x_i the parameters of agent i and z the anchor, which is
 An agent hands over the model and receives it once in tau updates: M bytes up and M down. A lost agent is missing in one mean;
 its replacement starts at the anchor.
 
-Departures: an agent does not wait for an anchor that takes longer than tau updates; its next snapshot does, so that it then has
-made more than tau. The mean is weighted by these numbers (eq. 9 of the MPCA paper), which are equal otherwise. At the first
-exchange no anchor has arrived, and nobody is pulled; the authors' code pulls to x_0 then. Buffers are not pulled.
+Departures: nobody waits. An agent that is faster than the others, or than the averaging, makes more than tau updates before its
+next snapshot, and the mean is weighted by updates (eq. 9 of the MPCA paper). At the first exchange no anchor has arrived, and
+nobody is pulled; the authors' code pulls to x_0 then. Buffers are not pulled.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OverlapLocalSGD(Method):
     """Agents never stop, and are pulled once an exchange. The whole model is one shard.
 
     Example:
-        >>> OverlapLocalSGD(alpha=0.5).alpha_for(tau=10.0)
+        >>> OverlapLocalSGD(alpha=0.5).alpha_for(tau=10.0, agents=8)
         0.5
     """
 
@@ -66,5 +66,5 @@ class OverlapLocalSGD(Method):
     def agent_side(self) -> AgentSide:
         return AgentSide(How.MIX, When.BEFORE_SNAPSHOT, snapshot_after=self.tau)
 
-    def alpha_for(self, tau: float) -> float:
+    def alpha_for(self, tau: float, agents: int) -> float:
         return self.alpha

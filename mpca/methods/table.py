@@ -14,12 +14,14 @@ from mpca.methods.mpca_paper import PaperMPCA
 from mpca.methods.overlap_local_sgd import OverlapLocalSGD
 from mpca.methods.single import Single
 from mpca.methods.sync import Sync
+from mpca.methods.sync_easgd import SyncEASGD
+from mpca.methods.sync_ps import SyncPS
 
 __all__ = ["METHODS", "from_dict", "to_dict"]
 
 #: A method is what it is called in a file, and its class, whose fields are the section's keys.
 METHODS: dict[str, type[Method]] = {
-    cls.name: cls for cls in (DiLoCo, DL4JAveraging, MPCA, OverlapLocalSGD, PaperMPCA, Single, Sync)
+    cls.name: cls for cls in (DiLoCo, DL4JAveraging, MPCA, OverlapLocalSGD, PaperMPCA, Single, Sync, SyncEASGD, SyncPS)
 }
 
 

@@ -58,6 +58,17 @@ def test_sum_has_the_bits_of_the_scalar_rule(data: st.DataObject) -> None:
     assert result.tobytes() == np.array(expected, np.float32).tobytes()
 
 
+@given(st.data(), st.integers(1, 10**6))
+def test_equal_weights_are_the_plain_mean(data: st.DataObject, tau: int) -> None:
+    n, parts = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 6))
+    xs = [data.draw(hnp.arrays(np.float32, n, elements=floats)) for _ in range(parts)]
+    weighted, plain = weighted_sum(xs, [tau] * parts), weighted_sum(xs, [1] * parts)
+    assert weighted is not None
+    assert plain is not None
+    assert weighted.tobytes() == plain.tobytes()
+    np.testing.assert_allclose(weighted, np.mean(np.float64(xs), axis=0), rtol=1e-4, atol=1.0)
+
+
 @given(vectors, st.integers(1, 10**9))
 def test_one_contributor_is_passed_through_to_the_bit(x: np.ndarray, weight: int) -> None:
     result = weighted_sum([x], [weight])

@@ -115,7 +115,7 @@ def test_schedules() -> None:
     golden = history("schedules")
     close([alpha_at(u, 0.05) for u in range(30)], golden["alpha"], golden["relative_error"])
     paper = PaperMPCA()
-    close([paper.agent_side.penalty(paper.alpha_for(90.0), k) for k in range(30)], golden["alpha"], golden["relative_error"])
+    close([paper.agent_side.penalty(paper.alpha_for(90.0, 8), k) for k in range(30)], golden["alpha"], golden["relative_error"])
     close([beta_at(k, 0.9) for k in range(30)], golden["beta"], golden["relative_error"])
     close([gamma_at(k, 0.7) for k in range(30)], golden["gamma"], golden["relative_error"])
 

@@ -232,6 +232,44 @@ def diloco(eta: F, mu: F) -> list[list[float]]:
     return history
 
 
+def sync_easgd(beta: F) -> list[list[float]]:
+    """Zhang's synchronous form: agents and center move by one and the same differences, alpha = beta / K."""
+    models: Models = [[F(0)] * 3 for _ in AGENTS]
+    center, alpha = [F(0)] * 3, beta / len(AGENTS)
+    history = []
+    for number in range(6):
+        models = trained(models, 8)
+        gaps = [[x - z for x, z in zip(model, center, strict=True)] for model in models]
+        if number:  # a center has arrived
+            models = [[x - alpha * gap for x, gap in zip(*one, strict=True)] for one in zip(models, gaps, strict=True)]
+        center = [z + alpha * sum(column) for z, column in zip(center, zip(*gaps, strict=True), strict=True)]
+        history.append(numbers(center))
+    return history
+
+
+def sync_ps(mu: F, nesterov: bool) -> list[list[float]]:
+    """One machine: SGD with momentum on the mean of the three losses."""
+    x, momentum = [F(0)] * 3, [F(0)] * 3
+    history = []
+    for _ in range(6):
+        gradient = [x[j] - F(sum(i + j for i in AGENTS), len(AGENTS)) for j in range(3)]
+        momentum = [mu * m + g for m, g in zip(momentum, gradient, strict=True)]
+        push = [g + mu * m for g, m in zip(gradient, momentum, strict=True)] if nesterov else momentum
+        x = [a - RATE * b for a, b in zip(x, push, strict=True)]
+        history.append(numbers(x))
+    return history
+
+
+def average_in_time(ema: F) -> list[list[float]]:
+    """Agent 0 alone, read every 8 updates."""
+    readings = [[j - j * (1 - RATE) ** (8 * n) for j in range(3)] for n in range(1, 7)]
+    average, history = readings[0], []
+    for reading in readings:
+        average = towards(average, reading, 1 - ema**8)
+        history.append(numbers(average))
+    return history
+
+
 def in_step() -> None:
     """Methods whose agents make the same number of updates between two exchanges: the joint model after each exchange."""
     alpha, mu = F(3, 5), F(7, 10)
@@ -242,12 +280,15 @@ def in_step() -> None:
         {"method": {"name": "diloco", "period": 8, "outer_lr": 1.0, "outer_momentum": 0.0}, "joint": diloco(F(1), F(0))},
         {"method": {"name": "sync", "tau": 8}, "joint": diloco(F(1), F(0))},
         {"method": {"name": "dl4j-averaging", "averaging_frequency": 8}, "joint": diloco(F(1), F(0))},
+        {"method": {"name": "sync-easgd", "tau": 8}, "joint": sync_easgd(F(9, 10))},
+        {"method": {"name": "sync-ps"}, "joint": sync_ps(F(9, 10), False), "updates": 1},
+        {"method": {"name": "sync-ps", "nesterov": True}, "joint": sync_ps(F(9, 10), True), "updates": 1},
+        {"method": {"name": "single", "ema": 0.875, "every": 8}, "joint": average_in_time(F(7, 8)), "agents": 1},
     ]
     write(
         "in_step",
-        "Three agents, losses (x - m)^2 / 2, plain SGD of rate 1/20, 8 updates between exchanges: six joint models.",
-        updates=8,
-        cases=cases,
+        "Losses (x - m)^2 / 2, plain SGD of rate 1/20, so many agents, and updates between exchanges: six joint models.",
+        cases=[{"updates": 8, "agents": 3} | case for case in cases],
         relative_error=1e-5,
     )
 

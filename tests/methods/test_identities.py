@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+from zlib import crc32
+
 import numpy as np
 import pytest
 
 from mpca.algorithm import weighted_sum
+from mpca.methods import How
 from mpca.sim.costs import Costs
 from mpca.sim.faults import Fault
 from mpca.sim.run import Outcome, Scenario, simulate
-from mpca.sim.trainers import LinearTrainer
+from mpca.sim.trainers import TRAINERS, LinearTrainer, QuadraticTrainer
 
 
 def run(method: dict[str, object], cycles: int, seed: int = 0, **more: object) -> Outcome:
@@ -61,3 +65,91 @@ def test_streaming_fragments_are_exchanged_in_turn_with_the_period_of_diloco(pha
     if mixing:
         assert {one["tau"] for commit in commits[4:] for one in commit.contributors.values()} == {80}
         assert {commit.alpha for commit in commits} == {0.5}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sync_of_one_agent_is_single_to_the_bit(seed: int) -> None:
+    """Each reads what a model has that makes as many updates alone."""
+    seen = {}
+    for method in ({"name": "sync", "tau": 5}, {"name": "single"}):
+        alone, crcs, updates = QuadraticTrainer([0, 9], 7, How.PULL, 0, 0), {}, 0
+        outcome = run(method, 12, seed, agents=1, trainer="quadratic", buffers=2)
+        for one in outcome.commits:
+            said = one.contributors[0]
+            alone.advance(said["tau"], ())
+            updates += said["tau"]
+            crcs[updates] = said["crc"]
+            assert said["crc"] == crc32(alone.x.tobytes())
+        seen[method["name"]] = crcs
+        assert outcome.joint[0].tobytes() == alone.x.tobytes()
+    assert set(seen["sync"]) == set(range(5, 65, 5))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sync_after_each_update_with_plain_sgd_is_one_machine_with_all_batches(seed: int) -> None:
+    x, minima = np.zeros(7), np.array([[agent + j % 3 for j in range(7)] for agent in range(4)])
+    for cycles in range(1, 8):
+        x -= QuadraticTrainer.lr * (x - minima).mean(axis=0)
+        (joint,) = run({"name": "sync", "tau": 1}, cycles, seed, trainer="quadratic").joint
+        np.testing.assert_allclose(joint, x, rtol=1e-5)
+
+
+@pytest.mark.parametrize("faults", [(), LOSES], ids=["all", "loses two"])
+def test_sync_ps_without_momentum_is_sync_after_each_update_to_the_bit(faults: tuple[Fault, ...]) -> None:
+    server, sync = (run(m, 12, faults=faults) for m in ({"name": "sync-ps", "momentum": 0.0}, {"name": "sync", "tau": 1}))
+    assert server.ledger == sync.ledger
+    assert server.joint[0].tobytes() == sync.joint[0].tobytes()
+
+
+class Settling(LinearTrainer):
+    """The loss is flat from update 20 on."""
+
+    living: ClassVar[dict[int, Settling]] = {}
+
+    def __init__(self, bounds: list[int], parameters: int, how: How, agent: int, incarnation: int) -> None:
+        super().__init__(bounds, parameters, how, agent, incarnation)
+        self.living[agent] = self
+        self.made = 0
+        self.snapshots: list[np.ndarray] = []
+
+    def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None:
+        for _ in range(updates):
+            super().advance(1, pulls)
+            self.made += 1
+            if self.made == 20:
+                self.gradient[:] = 0
+
+    def snapshot(self, shard: int, out: np.ndarray) -> None:
+        super().snapshot(shard, out)
+        if self.made:
+            self.snapshots.append(out.copy())
+
+
+@pytest.fixture
+def living(monkeypatch: pytest.MonkeyPatch) -> dict[int, Settling]:
+    monkeypatch.setitem(TRAINERS, "settling", Settling)
+    monkeypatch.setattr(Settling, "living", {})
+    return Settling.living
+
+
+@pytest.mark.parametrize("shards", [1, 3, 5])
+@pytest.mark.parametrize("outer", [{}, {"outer_lr": 0.7, "outer_momentum": 0.6}], ids=["eq. 8", "outer"])
+def test_on_a_flat_loss_delay_corrected_agents_meet(living: dict[int, Settling], shards: int, outer: dict[str, float]) -> None:
+    method = {"name": "mpca", "correction": True, "shards": shards, **outer}
+    outcome = run(method, 40 * shards, trainer="settling")
+    first, *others = (one.x for _, one in sorted(living.items()))
+    assert np.abs(first).max() > 1.0
+    for other in others:
+        np.testing.assert_allclose(other, first, atol=1e-4)
+    np.testing.assert_allclose(np.concatenate(outcome.joint), first, atol=0.05, err_msg="its trajectory decays")
+
+
+def test_on_a_flat_loss_sync_easgd_keeps_the_sum_of_center_and_agents(living: dict[int, Settling]) -> None:
+    run({"name": "sync-easgd", "tau": 10}, 12, trainer="settling", costs=Costs(rate=1e9, spread=0.0))
+    center, sums = np.zeros(7), []
+    rounds = list(zip(*(one.snapshots for one in living.values()), strict=True))
+    for snapshots in rounds[:12]:
+        sums.append(center + sum(snapshots))
+        center = 0.1 * center + 0.9 * np.mean(snapshots, axis=0)
+    np.testing.assert_allclose(sums[2:], [sums[2]] * (len(sums) - 2), atol=1e-4)
+    assert np.abs(rounds[3][0] - rounds[11][0]).max() > 0.01, "they do move"

@@ -25,8 +25,9 @@ def run(method: dict[str, Any], cycles: int, seed: int = 0, **more: Any) -> Outc
 @pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: json.dumps(case["method"]))
 def test_joint_models_are_those_of_the_fractions(case: dict[str, Any]) -> None:
     for cycles, expected in enumerate(case["joint"], start=1):
-        outcome = run(case["method"], cycles, agents=3, trainer="quadratic", parameters=3, buffers=0, costs=QUICK)
-        assert {one["tau"] for commit in outcome.commits for one in commit.contributors.values()} == {GOLDEN["updates"]}
+        agents = {"agents": case["agents"], "min_agents": 1}
+        outcome = run(case["method"], cycles, trainer="quadratic", parameters=3, buffers=0, costs=QUICK, **agents)
+        assert {one["tau"] for commit in outcome.commits for one in commit.contributors.values()} == {case["updates"]}
         (joint,) = outcome.joint
         np.testing.assert_allclose(joint, expected, rtol=GOLDEN["relative_error"], atol=GOLDEN["relative_error"])
 

@@ -14,10 +14,24 @@ from hypothesis import strategies as st
 from mpca.algorithm import Outer
 from mpca.driver.run_shape import RunShape
 from mpca.errors import ConfigError
-from mpca.methods import METHODS, MPCA, AgentSide, DiLoCo, DL4JAveraging, How, Method, PaperMPCA, Single, Sync, When, from_dict
+from mpca.methods import (
+    METHODS,
+    MPCA,
+    AgentSide,
+    DiLoCo,
+    DL4JAveraging,
+    How,
+    Method,
+    PaperMPCA,
+    Single,
+    Sync,
+    SyncEASGD,
+    When,
+    from_dict,
+)
 
 #: Methods whose first exchange moves the joint model by another share than the whole.
-RATES = ("diloco",)
+RATES = ("diloco", "sync-easgd")
 
 
 @pytest.fixture(params=sorted(METHODS))
@@ -92,7 +106,9 @@ def test_merges_and_sends_float32_and_leaves_states_alone(method: Method) -> Non
 
 
 def test_nobody_is_pulled_before_a_joint_state_is_installed(method: Method) -> None:
-    assert all(0 <= method.alpha_for(tau) <= method.agent_side.penalty(method.alpha_for(tau), 0) <= 1 for tau in range(100))
+    assert all(
+        0 <= method.alpha_for(tau, 4) <= method.agent_side.penalty(method.alpha_for(tau, 4), 0) <= 1 for tau in range(99)
+    )
 
 
 # ---- mpca ----------------------------------------------------------------------------------------------------------
@@ -126,7 +142,7 @@ def test_outgoing_is_projected_with_the_gamma_of_the_exchange_that_made_it() -> 
 def test_correction_installs_first_and_pulls_nobody() -> None:
     method = MPCA(correction=True)
     assert (method.agent_side.how, method.agent_side.when) == (How.CORRECT, When.ON_ARRIVAL)
-    assert method.alpha_for(20.0) == 0.0
+    assert method.alpha_for(20.0, 4) == 0.0
     assert MPCA(correction=True, install="exchange").agent_side.when is When.BEFORE_SNAPSHOT
     assert MPCA(install="exchange").agent_side.when is When.AFTER_SNAPSHOT
 
@@ -135,21 +151,21 @@ def test_replacement_takes_arrivals_as_its_own_and_pulls_nobody() -> None:
     method = MPCA(replace=True)
     assert (method.agent_side.how, method.agent_side.when) == (How.REPLACE, When.ON_ARRIVAL)
     assert not method.agent_side.hold_after
-    assert method.alpha_for(20.0) == 0.0
+    assert method.alpha_for(20.0, 4) == 0.0
 
 
 def test_with_an_outer_optimiser_the_ledger_has_its_rate_and_no_projection() -> None:
     method = MPCA(outer_lr=0.7, outer_momentum=0.6)
     assert method.outer == Outer(0.7, 0.6)
     assert [method.numbers(version) for version in (0, 1, 30)] == [(0.7, 0.0)] * 3
-    assert method.alpha_for(20.0) == 0.025, "the pull stays"
+    assert method.alpha_for(20.0, 4) == 0.025, "the pull stays"
     assert MPCA().outer is None
 
 
 @pytest.mark.parametrize(("tau", "alpha"), [(1, 0.5), (15, 1 / 30), (20, 0.025), (90, 1 / 180), (0.0, 0.5)])
 def test_alpha_auto_takes_half_of_the_distance_between_two_refreshes(tau: float, alpha: float) -> None:
-    assert MPCA().alpha_for(tau) == pytest.approx(alpha)
-    assert MPCA(alpha=0.005).alpha_for(tau) == 0.005
+    assert MPCA().alpha_for(tau, 4) == pytest.approx(alpha)
+    assert MPCA(alpha=0.005).alpha_for(tau, 4) == 0.005
 
 
 def test_the_early_schedule_is_by_updates_and_ends_at_what_the_driver_sent() -> None:
@@ -160,11 +176,11 @@ def test_the_early_schedule_is_by_updates_and_ends_at_what_the_driver_sent() -> 
 
 def test_mpca_paper_has_the_papers_alpha_and_decays_its_beginning_by_exchanges() -> None:
     method = PaperMPCA()
-    assert [method.alpha_for(tau) for tau in (1.0, 15.0, 90.0)] == [0.05] * 3
+    assert [method.alpha_for(tau, 4) for tau in (1.0, 15.0, 90.0)] == [0.05] * 3
     assert method.agent_side.decay_by_version
     differs = {key for key, value in MPCA().to_dict().items() if method.to_dict()[key] != value}
     assert differs == {"name", "alpha", "alpha_unit"}
-    assert from_dict({"name": "mpca-paper", "alpha": "auto"}).alpha_for(20.0) == 0.025
+    assert from_dict({"name": "mpca-paper", "alpha": "auto"}).alpha_for(20.0, 4) == 0.025
 
 
 @pytest.mark.parametrize(("given", "taken"), [("auto", "auto"), (" auto ", "auto"), ("0.05", 0.05), (0.05, 0.05), (1, 1.0)])
@@ -216,6 +232,11 @@ def test_alpha_is_a_number_or_auto(given: object, taken: object) -> None:
         ({"name": "dl4j-averaging", "averaging_frequency": 0}, r"method.averaging_frequency = 0: must be 1 or more"),
         ({"name": "dl4j-averaging", "updater": "average"}, r"method.updater = 'average': must be one of keep, reset"),
         ({"name": "sync", "seconds": -1.0}, r"method.seconds = -1.0: must be 0 or more"),
+        ({"name": "single", "ema": 1.0}, r"method.ema = 1.0: must lie in \[0, 1\)"),
+        ({"name": "single", "every": 0}, r"method.every = 0: must be 1 or more"),
+        ({"name": "sync-easgd", "tau": 0}, r"method.tau = 0: must be 1 or more"),
+        ({"name": "sync-easgd", "beta": 0.0}, r"method.beta = 0.0: must lie in \(0, 1\]"),
+        ({"name": "sync-ps", "momentum": 1.0}, r"method.momentum = 1.0: must lie in \[0, 1\)"),
         ({"name": "sync", "alpha": 0.1}, r"unknown key method.alpha"),
     ],
 )
@@ -245,6 +266,21 @@ def test_single_reads_one_agent_and_never_broadcasts() -> None:
     assert MPCA().exchanges
 
 
+def test_single_with_an_average_is_read_after_a_number_of_updates() -> None:
+    method = Single(ema=0.5, every=2)
+    assert (method.agent_side.snapshot_after, Single().agent_side.snapshot_after) == (2, 0)
+    state = method.start(np.float32([9.0]), 1)
+    seen = []
+    for value in (4.0, 8.0, 8.0):
+        state = method.merge(state, np.float32([value]))
+        seen.append(float(state.x[0]))
+    assert seen == [4.0, 7.0, 7.75], "the first reading, then three quarters of the way to each"
+
+
+def test_sync_easgd_pulls_by_its_share_of_those_who_take_part() -> None:
+    assert [SyncEASGD().alpha_for(10.0, agents) for agents in (1, 3, 9)] == pytest.approx([0.9, 0.3, 0.1])
+
+
 def test_sync_replaces_by_the_mean_and_holds() -> None:
     method = Sync(tau=7)
     assert method.agent_side == AgentSide(How.REPLACE, When.ON_ARRIVAL, hold_after=7)
@@ -262,6 +298,7 @@ def test_sync_replaces_by_the_mean_and_holds() -> None:
         ({"name": "mpca", "correction": True}, True),
         ({"name": "sync"}, False),
         ({"name": "overlap-local-sgd"}, True),
+        ({"name": "sync-easgd"}, True),
     ],
     ids=str,
 )
@@ -284,9 +321,9 @@ def test_diloco_waits_or_streams() -> None:
     assert DiLoCo(period=7).agent_side == AgentSide(How.REPLACE, When.ON_ARRIVAL, hold_after=7)
     streams = DiLoCo(period=7, fragments=3, overlap=True, mixing=0.25)
     assert streams.agent_side == AgentSide(How.MIX, When.ON_ARRIVAL, snapshot_after=2)
-    assert (streams.shards, streams.phases, streams.alpha_for(7.0)) == (3, 1, 0.75)
+    assert (streams.shards, streams.phases, streams.alpha_for(7.0, 4)) == (3, 1, 0.75)
     replaced = DiLoCo(period=7, overlap=True, mixing=0.0)
-    assert (replaced.agent_side.how, replaced.alpha_for(7.0)) == (How.REPLACE, 0.0)
+    assert (replaced.agent_side.how, replaced.alpha_for(7.0, 4)) == (How.REPLACE, 0.0)
 
 
 # ---- dl4j-averaging -------------------------------------------------------------------------------------------------
