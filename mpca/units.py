@@ -1,4 +1,4 @@
-"""Sizes and durations as people write them ("64 MiB", "500 ms"), to and from plain numbers. Not for arithmetic."""
+"""Sizes, durations and rates as people write them ("64 MiB", "500 ms", "1 Gbit"), to and from plain numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 
-__all__ = ["format_duration", "format_size", "parse_duration", "parse_size"]
+__all__ = ["format_duration", "format_rate", "format_size", "parse_duration", "parse_rate", "parse_size"]
 
 _SIZES = {
     "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
@@ -14,6 +14,7 @@ _SIZES = {
     "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
 }  # fmt: skip
 _DURATIONS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_RATES = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-z]*)\s*\Z")
 
 
@@ -49,6 +50,15 @@ def parse_duration(text: str | int | float) -> float:
     return _parse(text, _DURATIONS, "90s", "duration")
 
 
+def parse_rate(text: str) -> float:
+    """Bits a second of a rate in tc's form, such as ``"30mbit"``.
+
+    Raises:
+        ValueError: not a number with kbit, mbit or gbit behind it.
+    """
+    return _parse(text, _RATES, "30mbit", "rate")
+
+
 def format_size(size_bytes: int) -> str:
     """``1536 -> "1.5 KiB"``."""
     value = float(size_bytes)
@@ -68,3 +78,11 @@ def format_duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"
+
+
+def format_rate(bits_per_s: float) -> str:
+    """``2.5e9 -> "2.5 Gbit/s"``."""
+    for name, unit in (("Gbit/s", 1e9), ("Mbit/s", 1e6)):
+        if bits_per_s >= unit:
+            return f"{bits_per_s / unit:g} {name}"
+    return f"{bits_per_s / 1e3:g} kbit/s"

@@ -8,6 +8,7 @@ Of those it is also asked whether they replaced a part of mpca: such a test coun
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 
@@ -22,6 +23,10 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # The machine may be busy: how long an example takes says nothing.
 hypothesis.settings.register_profile("mpca", deadline=None)
 hypothesis.settings.load_profile("mpca")
+if "PYTEST_XDIST_WORKER" in os.environ:  # tests beside others: more threads than cores would wait for each other
+    import torch
+
+    torch.set_num_threads(1)
 _WATCH: pytest.StashKey[Watch] = pytest.StashKey()
 
 

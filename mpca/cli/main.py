@@ -25,6 +25,7 @@ from mpca.cli.driver import driver
 from mpca.cli.ingest import generate, ingest
 from mpca.cli.pack import pack
 from mpca.cli.report import report
+from mpca.cli.simulate import simulate
 from mpca.cli.submit import submit
 from mpca.cli.train import train
 from mpca.errors import ConfigError, EnvironmentRefused, MpcaError
@@ -54,6 +55,7 @@ cli.add_command(doctor)
 cli.add_command(ingest)
 cli.add_command(generate)
 cli.add_command(report)
+cli.add_command(simulate)
 cli.add_command(bench)
 cli.add_command(backups)
 cli.add_command(dev)

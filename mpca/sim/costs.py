@@ -25,7 +25,8 @@ class Costs:
     notice_s: float = 0.2  # until the loss of an executor is known, at most
     respawn_s: float = 2.0  # until the cluster gives a replacement for a lost executor
     rate: float = 10e6  # bytes a second, each port and direction
-    element_bytes: int = 200_000  # an element of the toy model stands for so many bytes of a real one
+    element_bytes: float = 200_000  # an element of the toy model stands for so many bytes of a real one
+    slowest: float = 1.5  # the slowest executor's download takes up to so many times that of the fastest one
 
     def reduce_s(self, elements: int, executors: int) -> float:
         """How long a reduction takes.

@@ -251,7 +251,7 @@ class Jobs:
         self._relay(list(by_node))
         first = True
         for name, agents in by_node.items():
-            duration = base * self._world.random.uniform(1.0, 1.5)
+            duration = base * self._world.random.uniform(1.0, self._costs.slowest)
             self._world.after(duration, self._downloaded, one, name, agents, start, first)
             first = False
         self._world.after(base / 2, self._cluster.reach, "downloading", cycle)

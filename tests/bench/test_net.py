@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mpca.cli.bench.net.network import PREFIX, Network, check, parse_rate, sweep
+from mpca.cli.bench.net.network import PREFIX, Network, check, sweep
 from mpca.errors import EnvironmentRefused
 from tests.bench.support import needs_namespaces
 
@@ -20,17 +20,6 @@ NETNS = Path("/run/netns")
 
 def namespaces() -> set[str]:
     return {path.name for path in NETNS.glob(PREFIX + "*")}
-
-
-@pytest.mark.parametrize(("text", "bits"), [("30mbit", 30e6), ("1.5 Gbit", 1.5e9), ("64kbit", 64e3)])
-def test_a_rate_is_read_in_the_words_of_tc(text: str, bits: float) -> None:
-    assert parse_rate(text) == bits
-
-
-@pytest.mark.parametrize("text", ["30", "mbit", "30MiB", "30mbit/s", "-1mbit"])
-def test_another_word_for_a_rate_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ValueError, match=r"not a rate: .*30mbit"):
-        parse_rate(text)
 
 
 def test_without_the_tools_it_is_refused_with_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

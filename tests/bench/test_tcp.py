@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mpca.cli.bench.net.network import Network, parse_rate
+from mpca.cli.bench.net.network import Network
 from mpca.cli.bench.net.tcp import cycle_flows, cycle_seconds, stream_rate
+from mpca.units import parse_rate
 from tests.bench.support import needs_namespaces
 
 MIB = 1 << 20

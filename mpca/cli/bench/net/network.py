@@ -29,8 +29,9 @@ from types import TracebackType
 
 from mpca.cli.options import Parsed
 from mpca.errors import EnvironmentRefused
+from mpca.units import parse_rate
 
-__all__ = ["RATE", "Network", "check", "parse_rate", "sweep"]
+__all__ = ["RATE", "Network", "check", "sweep"]
 
 PREFIX = "mpca-bench-"
 SUBNET = "10.77.0"
@@ -41,20 +42,6 @@ CONGESTION = "cubic"
 MOST_NODES = 250
 
 _NETNS = Path("/run/netns")
-_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(k|m|g)bit\Z", re.IGNORECASE)
-_UNITS = {"k": 1e3, "m": 1e6, "g": 1e9}
-
-
-def parse_rate(text: str) -> float:
-    """Bits a second of a rate in tc's form, such as ``"30mbit"``.
-
-    Raises:
-        ValueError: not a number with kbit, mbit or gbit behind it.
-    """
-    match = _RATE.match(text.strip())
-    if match is None:
-        raise ValueError(f"not a rate: {text!r}; write a number with its unit, such as 30mbit")
-    return float(match[1]) * _UNITS[match[2].lower()]
 
 
 def _checked_rate(text: str) -> str:

@@ -17,8 +17,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mpca.cli.bench.net.network import Network, parse_rate
+from mpca.cli.bench.net.network import Network
 from mpca.errors import MpcaError
+from mpca.units import parse_rate
 
 __all__ = ["cycle_flows", "cycle_seconds", "measure", "stream_rate"]
 
