@@ -88,11 +88,12 @@ class Publish(NamedTuple):
 
 
 class Take(NamedTuple):
-    """Give the arrived shard to the trainer (`Trainer.install`), then send Installed."""
+    """Give the arrived shard to the trainer (`Trainer.install`), pull once by `share` if it is not 0, then send Installed."""
 
     shard: int
     version: int
     mode: str
+    share: float = 0.0
 
 
 class TakeReaders(NamedTuple):

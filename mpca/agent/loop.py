@@ -164,6 +164,8 @@ class AgentLoop:
         start = self._clock.now()
         data = self._segment.read_arrival(one.shard, one.version, one.mode)
         self._trainer.install(one.shard, data, one.version, one.mode)
+        if one.share:
+            self._trainer.pull(((one.shard, one.share),))
         end = self._clock.now()
         self._pause_s += end - start
         self._link.send(Installed(one.shard, one.version, one.mode, start, end))

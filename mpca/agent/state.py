@@ -15,7 +15,7 @@ Every event comes between two batches, so the loop can carry out an instruction 
 *tau* counts updates since the last snapshot of that shard, even if that snapshot was never used; or since the shard was
 replaced, if that was later, since updates that were discarded must not count. When an arrived shard is taken, and what it
 does, is the method's choice (`methods.agent_side`). A method that holds answers a SnapshotRequest only after its tau updates;
-otherwise it would average unequal numbers of steps.
+otherwise it would average unequal numbers of steps. One with `snapshot_after` does so too, and trains on.
 
 An agent that trains gets new parameters ("replace") when some of its own were non-finite. It takes all shards between the same
 two batches, since one update with a non-finite shard would spoil the others again; and its optimiser is reset.
@@ -99,9 +99,10 @@ class AgentMachine:
     """One incarnation of one agent. Its loop owns it, or the simulator's."""
 
     __slots__ = (
-        "_alphas", "_arrived", "_deferred", "_first", "_left_at", "_local", "_pending", "_readers", "_returns", "_said_left",
-        "_side", "_since_install", "_stop_at", "_tau_from", "_updates", "agent", "bursting", "incarnation", "installed",
-        "pulls", "shards", "state", "state_since", "stop_reason",
+        "_alphas", "_arrived", "_deferred", "_first", "_holds", "_installed_at", "_left_at", "_local", "_pending",
+        "_published", "_readers", "_returns", "_said_left", "_side", "_since_install", "_stop_at", "_tau_from",
+        "_updates", "agent", "bursting", "incarnation", "installed", "pulls", "shards", "state", "state_since",
+        "stop_reason",
     )  # fmt: skip
 
     def __init__(self, agent: int, incarnation: int, shards: int, side: AgentSide) -> None:
@@ -115,13 +116,16 @@ class AgentMachine:
         #: (shard, alpha) of the pulls before the next gradient; shards with alpha 0 are left out.
         self.pulls: tuple[tuple[int, float], ...] = _NOTHING
         self._side = side
+        self._holds = side.holds
         self._alphas: list[float | None] = [None] * shards  # alphas of the newest installed joint states; None: no pull
         self._first: list[int | None] = [None] * shards  # `_updates` when version 1 was installed; None: a later one came first
         self.bursting = False  # whether pulls change with the next update
         self._updates = 0  # optimiser updates of this incarnation
         self._readers = 0  # version of the newest list of readers that it received
         self._tau_from = [0] * shards  # `_updates` when each shard was last published or replaced
+        self._published = 0  # `_updates` when any shard was last published, or replaced by the driver's wish
         self._since_install = 0  # updates since all shards arrived, for methods that hold
+        self._installed_at = 0.0  # when they arrived, as `now` of that event, or training began
         self._arrived = 0  # bit s: shard s arrived since then
         self._pending: dict[int, Install] = {}  # arrived shards that wait for the next exchange, or for all other shards
         self._local = False  # the model has tensors that stay local
@@ -129,7 +133,7 @@ class AgentMachine:
         self._stop_at = 0  # `_updates` when Stop came
         self._left_at: int | None = None  # `_updates` when the function last saw Stop
         self._said_left: float | None = None  # when that was last reported
-        self._deferred: SnapshotRequest | None = None  # a request that waits until a method that holds has made its tau updates
+        self._deferred: SnapshotRequest | None = None  # a request that waits for updates that the method wants first
 
     def handle(self, event: Any, now: float) -> tuple[Any, ...]:
         """Apply one event at time `now` (seconds, monotonic), and return the instructions that follow, in order.
@@ -148,6 +152,13 @@ class AgentMachine:
     def updates(self) -> int:
         """Optimiser updates of this incarnation."""
         return self._updates
+
+    @property
+    def due_in(self) -> int:
+        """Updates until a deferred request is answered by an agent that does not hold; 0: no such request."""
+        if self._deferred is None or self._side.holds:
+            return 0
+        return self._side.snapshot_after - (self._updates - self._published)
 
     @property
     def function(self) -> str:
@@ -174,12 +185,14 @@ class AgentMachine:
         self._updates += count
         if self.bursting:
             self._pull_anew()
-        if not self._side.hold_after:
-            return _NOTHING
+        if not self._holds:
+            return _NOTHING if self._deferred is None or self.due_in > 0 else self._answer_deferred()
         self._since_install += count
-        if self.state is not TRAINING or self._since_install < self._side.hold_after:
+        side, since_s = self._side, now - self._installed_at
+        if self.state is not TRAINING or (since_s < side.hold_s if side.hold_s else self._since_install < side.hold_after):
             return _NOTHING
-        self._become(HOLDING, now, f"{self._since_install} of {self._side.hold_after} updates are done")
+        of = f"in {since_s:.3f} s" if side.hold_s else f"of {side.hold_after}"
+        self._become(HOLDING, now, f"{self._since_install} {of} updates are done")
         return self._answer_deferred()
 
     def _stop_seen(self, event: StopSeen, now: float) -> tuple[Any, ...]:
@@ -208,6 +221,7 @@ class AgentMachine:
     def _begin(self, event: Begin, now: float) -> tuple[Any, ...]:
         if self.state is WAITING:
             self._become(TRAINING, now, "x_0 is agreed")
+            self._installed_at = now
             return _NOTHING
         # The driver repeats Begin when it submits an order again, and when it sends a joint model to replace ours. The latter
         # may wait for slots that older arrivals hold.
@@ -222,7 +236,8 @@ class AgentMachine:
     def _snapshot_request(self, event: SnapshotRequest, now: float) -> tuple[Any, ...]:
         if event.shard >= self.shards:
             return (Publish(event.cycle, event.shard, 0),)
-        if self._side.hold_after and self.state is TRAINING:
+        early = self._updates - self._published < self._side.snapshot_after
+        if (self._holds or early) and self.state is TRAINING:
             self._deferred = event
             return _NOTHING
         return self._exchange(event)
@@ -242,7 +257,8 @@ class AgentMachine:
         if replaces or self._side.when is When.ON_ARRIVAL or self.state is HOLDING:
             taken = self._take(event)
             self._count_arrival(event.shard, now)
-            return (*freed, taken, ResetOptimizer()) if replaces and self._updates else (*freed, taken)
+            resets = (replaces or self._side.resets_optimizer) and self._updates
+            return (*freed, taken, ResetOptimizer()) if resets else (*freed, taken)
         self._pending[event.shard] = event
         return freed
 
@@ -275,7 +291,7 @@ class AgentMachine:
     def _publish(self, asked: SnapshotRequest) -> Publish:
         shard = asked.shard
         tau = self._updates - self._tau_from[shard]
-        self._tau_from[shard] = self._updates
+        self._tau_from[shard] = self._published = self._updates
         return Publish(asked.cycle, shard, tau)
 
     def _take_pending(self) -> tuple[Any, ...]:
@@ -284,7 +300,8 @@ class AgentMachine:
         waiting = [self._pending[shard] for shard in sorted(self._pending)]
         self._pending.clear()
         taken = tuple([self._take(one) for one in waiting])
-        return (*taken, ResetOptimizer()) if any(one.mode == "replace" for one in waiting) else taken
+        resets = self._side.resets_optimizer or any(one.mode == "replace" for one in waiting)
+        return (*taken, ResetOptimizer()) if resets else taken
 
     def _release_installs(self) -> tuple[Any, ...]:
         """Free the slots of shards that wait for an exchange, since a replacement is coming."""
@@ -308,6 +325,8 @@ class AgentMachine:
         self.installed[shard] = version
         if mode == "replace" or self._side.how is How.REPLACE:
             self._tau_from[shard] = self._updates
+        if mode == "replace":
+            self._published = self._updates
         if version == 1:
             self._first[shard] = self._updates
         elif mode == "replace":
@@ -316,7 +335,7 @@ class AgentMachine:
             # An agent that joins starts at the joint state, without a pull.
             self._alphas[shard] = event.alpha if mode == "install" else None
             self._pull_anew()
-        return Take(shard, version, mode)
+        return Take(shard, version, mode, event.alpha if self._side.how is How.MIX and mode == "install" else 0.0)
 
     def _pull_anew(self) -> None:
         """Compute the pulls before the next gradient: alpha as the driver sent it, or more during the first updates."""
@@ -324,21 +343,23 @@ class AgentMachine:
         for shard, alpha in enumerate(self._alphas):
             if alpha is None:
                 continue
-            first = self._first[shard]
-            now = self._side.penalty(alpha, None if first is None else self._updates - first)
-            self.bursting = self.bursting or now > alpha
+            age = first = self._first[shard]
+            if first is not None:
+                age = self.installed[shard] - 1 if self._side.decay_by_version else self._updates - first
+            now = self._side.penalty(alpha, age)
+            self.bursting = self.bursting or (now > alpha and not self._side.decay_by_version)
             if now:
                 pulls.append((shard, now))
         self.pulls = tuple(pulls)
 
     def _count_arrival(self, shard: int, now: float) -> None:
         """For methods that hold: the next tau updates begin when the last shard of a joint state has come."""
-        if not self._side.hold_after:
+        if not self._holds:
             return
         self._arrived |= 1 << shard
         if self._arrived != (1 << self.shards) - 1:
             return
-        self._arrived, self._since_install = 0, 0
+        self._arrived, self._since_install, self._installed_at = 0, 0, now
         if self.state is HOLDING:
             self._become(TRAINING, now, f"joint state {self.installed[shard]} is installed")
 

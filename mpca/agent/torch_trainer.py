@@ -103,7 +103,7 @@ class TorchTrainer:
         wire = self._carrier.incoming(data)
         state = wire[: kept.numel()]
         match How.REPLACE if mode == "replace" else self._how:
-            case How.PULL:
+            case How.PULL | How.MIX:  # moves nothing yet: `pull` does
                 pass
             case How.REPLACE:
                 torch._foreach_copy_(pieces, _split_like(wire, pieces))

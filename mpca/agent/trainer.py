@@ -20,7 +20,7 @@ class Trainer(Protocol):
     parameters: int  # elements before this index are parameters, the rest buffers
 
     def pull(self, pulls: tuple[tuple[int, float], ...]) -> None:
-        """Displace parameters towards the installed targets (eq. 7), before the next gradient; pulls are (shard, alpha)."""
+        """Displace parameters towards the installed targets (eq. 7); pulls are (shard, alpha)."""
         ...
 
     def snapshot(self, shard: int, out: np.ndarray) -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from mpca.algorithm.averaging import local_mean, weighted_sum
 from mpca.algorithm.joint import JointShard, blend, extrapolate, init, trajectory, update
+from mpca.algorithm.outer import Outer, outer_step
 from mpca.algorithm.penalty import correct, pull, tilt
 from mpca.algorithm.schedules import alpha_at, alpha_for, beta_at, gamma_at
 from mpca.algorithm.sharding import ShardPlan
 
 __all__ = [
     "JointShard",
+    "Outer",
     "ShardPlan",
     "alpha_at",
     "alpha_for",
@@ -24,6 +26,7 @@ __all__ = [
     "gamma_at",
     "init",
     "local_mean",
+    "outer_step",
     "pull",
     "tilt",
     "trajectory",

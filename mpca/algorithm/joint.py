@@ -13,7 +13,7 @@ import numpy as np
 
 from mpca.algorithm.averaging import Vector
 
-__all__ = ["JointShard", "blend", "extrapolate", "init", "trajectory", "update"]
+__all__ = ["JointShard", "add_scaled", "blend", "check_mean", "extrapolate", "init", "trajectory", "update"]
 
 #: Elements of one step, 256 KiB. The product of a whole shard would be a third array of its size on the driver, and would leave
 #: the processor's cache before it is added.
@@ -24,7 +24,7 @@ class JointShard(NamedTuple):
     """Joint state of one shard after k exchanges. Nobody writes to its arrays; k is also its version."""
 
     x: Vector  # float32[n]: the parameters of the shard, then its buffers
-    v: Vector  # float32[p], p <= n: trajectory of the parameters
+    v: Vector  # float32[p], p <= n: trajectory of the parameters, or momentum of an outer optimiser
     k: int  # exchanges that moved it; 0 is x_0
 
 
@@ -59,7 +59,7 @@ def blend(x: Vector, mean: Vector, beta: float) -> Vector:
         array([3., 2.], dtype=float32)
     """
     moved = mean * beta
-    _add_scaled(moved, x, 1.0 - beta)
+    add_scaled(moved, x, 1.0 - beta)
     return moved
 
 
@@ -86,7 +86,7 @@ def trajectory(v: Vector, before: Vector, after: Vector, delta: float) -> Vector
     """
     step = after - before
     step *= 1.0 - delta
-    _add_scaled(step, v, delta)
+    add_scaled(step, v, delta)
     return step
 
 
@@ -111,7 +111,7 @@ def extrapolate(state: JointShard, gamma: float) -> Vector:
     if gamma == 0:
         return state.x
     ahead = state.x.copy()
-    _add_scaled(ahead, state.v, gamma)
+    add_scaled(ahead, state.v, gamma)
     return ahead
 
 
@@ -125,15 +125,21 @@ def update(state: JointShard, mean: Vector, beta: float, delta: float) -> JointS
         >>> update(init(np.float32([0, 0]), parameters=1), np.float32([2, 2]), beta=1.0, delta=0.5)
         JointShard(x=array([2., 2.], dtype=float32), v=array([1.], dtype=float32), k=1)
     """
+    check_mean(state, mean)
     x, v, k = state
-    if mean.shape != x.shape or mean.dtype != x.dtype:
-        raise ValueError(f"mean is not of this shard: {mean.dtype}{mean.shape}, state {x.dtype}{x.shape}")
     moved = blend(x, mean, beta)
     p = v.size
     return JointShard(moved, trajectory(v, x[:p], moved[:p], delta), k + 1)
 
 
-def _add_scaled(total: Vector, vector: Vector, factor: float) -> None:
+def check_mean(state: JointShard, mean: Vector) -> None:
+    """Raise ValueError if `mean` is of another shape or dtype than the state."""
+    x = state.x
+    if mean.shape != x.shape or mean.dtype != x.dtype:
+        raise ValueError(f"mean is not of this shard: {mean.dtype}{mean.shape}, state {x.dtype}{x.shape}")
+
+
+def add_scaled(total: Vector, vector: Vector, factor: float) -> None:
     """Add ``factor * vector`` to the first elements of `total`, in place."""
     for start in range(0, vector.size, _BLOCK):
         end = start + _BLOCK

@@ -47,8 +47,11 @@ class CycleRecordBuilder:
 
     def mean_tau(self) -> float:
         """Mean number of updates of the contributors that made any; 0 when none did."""
-        taus = [one["tau"] for one in self.contributors.values() if one["tau"] > 0]
-        return sum(taus) / max(1, len(taus))
+        return sum(one["tau"] for one in self.contributors.values()) / max(1, self.agents_that_trained())
+
+    def agents_that_trained(self) -> int:
+        """Number of contributors that made any update."""
+        return sum(one["tau"] > 0 for one in self.contributors.values())
 
     def stretch(self, stage: str, shard: int, start: float, end: float) -> None:
         """Extend a stage of the cycle so that it covers a span of time.

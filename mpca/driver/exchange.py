@@ -282,7 +282,7 @@ class Exchange:
         if order.reduce is not None:
             reduce = order.reduce
             if tau := record.mean_tau():
-                self._alphas[reduce.shard] = self._run.shape.alpha_for(tau)
+                self._alphas[reduce.shard] = self._run.shape.alpha_for(tau, record.agents_that_trained())
             made = Sum(order.order, reduce.cycle, reduce.shard, reduce.length)
             starts = [a.reduce_start for a in event.answers if a.reduce_start] or [event.start]
             ends = [a.reduce_end for a in event.answers if a.reduce_end] or [event.end]

@@ -33,7 +33,8 @@ class RunShape:
     data: dict[str, Any] = field(default_factory=dict)  # where the attempt of that backup was in the data
     shard_hosts: tuple[tuple[str, ...], ...] = ()  # hosts of each shard of the data; empty: not on HDFS
     numbers: Callable[[int], tuple[float, float]] = lambda version: (1.0, 0.0)  # beta, gamma of a version
-    alpha_for: Callable[[float], float] = lambda tau: 0.0  # alpha that goes with a joint state, from its mean tau
+    #: alpha that goes with a joint state, from the mean tau of its contributors and their number
+    alpha_for: Callable[[float, int], float] = lambda tau, agents: 0.0
 
     @classmethod
     def of(cls, method: Method, **rest: Any) -> RunShape:

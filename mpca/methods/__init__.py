@@ -7,9 +7,32 @@ from __future__ import annotations
 
 from mpca.methods.agent_side import AgentSide, How, When
 from mpca.methods.base import Method
+from mpca.methods.diloco import DiLoCo
+from mpca.methods.dl4j_averaging import DL4JAveraging
 from mpca.methods.mpca import MPCA
+from mpca.methods.mpca_paper import PaperMPCA
+from mpca.methods.overlap_local_sgd import OverlapLocalSGD
 from mpca.methods.single import Single
 from mpca.methods.sync import Sync
+from mpca.methods.sync_easgd import SyncEASGD
+from mpca.methods.sync_ps import SyncPS
 from mpca.methods.table import METHODS, from_dict, to_dict
 
-__all__ = ["METHODS", "MPCA", "AgentSide", "How", "Method", "Single", "Sync", "When", "from_dict", "to_dict"]
+__all__ = [
+    "METHODS",
+    "MPCA",
+    "AgentSide",
+    "DL4JAveraging",
+    "DiLoCo",
+    "How",
+    "Method",
+    "OverlapLocalSGD",
+    "PaperMPCA",
+    "Single",
+    "Sync",
+    "SyncEASGD",
+    "SyncPS",
+    "When",
+    "from_dict",
+    "to_dict",
+]

@@ -10,11 +10,12 @@ from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from mpca.algorithm import JointShard, init
+from mpca.algorithm import JointShard, Outer, init
 from mpca.algorithm.averaging import Vector
+from mpca.checks import refused
 from mpca.methods.agent_side import AgentSide
 
-__all__ = ["Method"]
+__all__ = ["Method", "check_outer"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,11 @@ class Method(ABC):
         Not called when the weights sum to 0: then there is no mean, and no new version.
         """
 
+    @property
+    def outer(self) -> Outer | None:
+        """The outer optimiser with which `merge` moves the joint state (`algorithm.outer`); None: eq. 8 with `beta_at`."""
+        return None
+
     def outgoing(self, state: JointShard) -> Vector:
         """The vector to broadcast for a joint state, float32[n]; read-only. It is `state.x` without a projection."""
         return state.x
@@ -83,8 +89,13 @@ class Method(ABC):
 
     # ---- ledger: the numbers in force, as `records.Cycle` shows them ----
 
-    def alpha_for(self, tau: float) -> float:
-        """alpha for a joint state whose shard had `tau` updates on average in its last exchange; 0: no pull."""
+    def alpha_for(self, tau: float, agents: int) -> float:
+        """alpha for a joint state; 0: no pull.
+
+        Args:
+            tau: updates of the shard in its last exchange, mean of those who contributed.
+            agents: how many these were.
+        """
         return 0.0
 
     def beta_at(self, exchange: int) -> float:
@@ -99,3 +110,15 @@ class Method(ABC):
         """beta and gamma of the joint state of this version, which exchange ``version - 1`` made."""
         exchange = max(0, version - 1)
         return self.beta_at(exchange), self.gamma_at(exchange)
+
+
+def check_outer(rate: float, momentum: float) -> None:
+    """Check the keys outer_lr and outer_momentum of a method with an outer optimiser.
+
+    Raises:
+        ConfigError: the rate is outside (0, 2], where it would diverge even without momentum, or the momentum outside [0, 1).
+    """
+    if not 0 < rate <= 2:
+        raise refused("method.outer_lr", rate, "must be above 0, and at most 2")
+    if not 0 <= momentum < 1:
+        raise refused("method.outer_momentum", momentum, "must lie in [0, 1)")

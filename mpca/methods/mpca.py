@@ -1,8 +1,21 @@
 """MPCA SGD: coordinated asynchronous training in one, two or three phases (sections 4.1 to 4.6 of the paper).
 
 Agents never stop. The joint model is blended (eq. 8) and projected along its trajectory (eq. 4, 5), and pulls them a little
-before every gradient (eq. 7). With `correction` there is no pull: an arrived joint state, less the snapshot that it answers, is
-added once.
+before every gradient (eq. 7)::
+
+    R  = sum of tau_i x_i / sum of tau_i           (eq. 9)     over the agents that are in the exchange of the shard
+    x~ = (1 - beta) x~ + beta R                    (eq. 8)
+    v  = delta v + (1 - delta) (change of x~)      (eq. 4)
+    x* = x~ + gamma v                              (eq. 5)     this is broadcast
+    x_i -= alpha (x_i - x*)                        (eq. 7)     before every gradient
+
+In a cycle an agent hands over one shard and receives one: M / S bytes up and down, for a model of M bytes. An agent that is
+lost is missing in the sums of the cycles that it does not answer, and nobody waits for it; its replacement starts at the
+joint model, so what it had trained since its last snapshot is lost. Departures from the paper: docs/deviations.md.
+
+Other forms, one key each. Of the paper: `replace` takes x* as the agent's own (figure 10b shows why that is worse). Beyond it:
+`correction` adds x* less the snapshot that it answers, once, without a pull (LOSCAR-SGD's merge, arXiv 2605.20866); `outer_lr`
+moves x~ by an outer Nesterov step in place of eq. 8, 4 and 5, with the pull or with `correction`.
 """
 
 from __future__ import annotations
@@ -10,15 +23,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from mpca.algorithm import JointShard, alpha_for, beta_at, extrapolate, gamma_at, update
+from mpca.algorithm import JointShard, Outer, alpha_for, beta_at, extrapolate, gamma_at, outer_step, update
 from mpca.algorithm.averaging import Vector
 from mpca.checks import refused
 from mpca.methods.agent_side import AgentSide, How, When
-from mpca.methods.base import Method
+from mpca.methods.base import Method, check_outer
 
 __all__ = ["MPCA"]
 
 AUTO = "auto"
+EXCHANGE = "exchange"
+_UNITS = ("update", EXCHANGE)
 _INSTALLS = ("exchange", "arrival")
 _STAGES = 3  # broadcast, reduce, prepare: "only three atomic operations" (section 4.2)
 
@@ -29,7 +44,7 @@ class MPCA(Method):
 
     Example:
         >>> method = MPCA(alpha=0.1)
-        >>> method.phases, method.alpha_for(tau=20.0), MPCA().alpha_for(tau=20.0)
+        >>> method.phases, method.alpha_for(tau=20.0, agents=8), MPCA().alpha_for(tau=20.0, agents=8)
         (3, 0.1, 0.025)
     """
 
@@ -43,7 +58,7 @@ class MPCA(Method):
     beta_ramp: int = 20
     """Exchanges of a shard over which beta falls from 1.0."""
     gamma: float = 0.7
-    """How far the joint model is projected, in exchanges (eq. 5); 0 switches it off; below 1 with `correction`."""
+    """How far the joint model is projected, in exchanges (eq. 5); 0 switches it off; below 1 with `correction` or `replace`."""
     gamma_ramp: int = 20
     """Exchanges of a shard over which gamma rises from 0."""
     delta: float = 0.8
@@ -51,7 +66,9 @@ class MPCA(Method):
     alpha_start: float = 0.5
     """alpha at the first joint state, in [0, 1] (section 6.3)."""
     alpha_decay: float = 0.7
-    """Factor by which alpha falls to its value at each following update of an agent, in [0, 1]."""
+    """Factor by which alpha falls to its value, in [0, 1]."""
+    alpha_unit: str = "update"
+    """When it falls: at each "update" of an agent, or at each "exchange" of the shard (`mpca-paper`)."""
     shards: int = 3
     """Shards of the model; more than three make every exchange shorter and the overhead larger (section 4.2)."""
     phases: int = 0
@@ -64,6 +81,13 @@ class MPCA(Method):
     simulator their losses differ by a twentieth at most (tests/sim/test_install.py); "arrival" has the shorter period."""
     correction: bool = False
     """Delay-corrected install instead of the pull (beyond the paper; alpha is not used)."""
+    replace: bool = False
+    """Hard replacement instead of the pull: an agent takes an arrival as its own, and loses its updates since the snapshot."""
+    outer_lr: float = 0.0
+    """Rate of an outer Nesterov step on the joint model (beyond the paper: DiLoCo's); 0: eq. 8, 4 and 5 instead. Above 0, beta,
+    gamma and delta are not used."""
+    outer_momentum: float = 0.0
+    """Momentum of that step, in [0, 1)."""
 
     def __post_init__(self) -> None:
         if self.alpha != AUTO and not (isinstance(self.alpha, int | float) and 0 <= self.alpha <= 1):
@@ -75,13 +99,18 @@ class MPCA(Method):
             raise refused("method.delta", self.delta, "must lie in [0, 1): at 1 the trajectory never moves")
         if not 0 <= self.gamma < float("inf"):
             raise refused("method.gamma", self.gamma, "must be 0 or more")
-        if self.correction and self.gamma >= 1:
-            raise refused(
-                "method.gamma",
-                self.gamma,
-                "must be below 1 with method.correction (delay-corrected): the projection feeds back into itself and "
-                "diverges; set method.gamma to 0.7 or less, or method.correction to false",
-            )
+        if self.correction and self.replace:
+            raise refused("method.replace", self.replace, "cannot go with method.correction: set one of them to false")
+        for key, what in (("correction", "delay-corrected"), ("replace", "hard replacement")):
+            if getattr(self, key) and self.gamma >= 1:
+                raise refused(
+                    "method.gamma",
+                    self.gamma,
+                    f"must be below 1 with method.{key} ({what}): the projection feeds back into itself and "
+                    f"diverges; set method.gamma to 0.7 or less, or method.{key} to false",
+                )
+        if self.outer_lr or self.outer_momentum:
+            check_outer(self.outer_lr, self.outer_momentum)
         for key in ("beta_ramp", "gamma_ramp", "phases"):
             if getattr(self, key) < 0:
                 raise refused(f"method.{key}", getattr(self, key), "must be 0 or more")
@@ -97,10 +126,18 @@ class MPCA(Method):
             )
         if self.install not in _INSTALLS:
             raise refused("method.install", self.install, f"must be one of {', '.join(_INSTALLS)}")
+        if self.alpha_unit not in _UNITS:
+            raise refused("method.alpha_unit", self.alpha_unit, f"must be one of {', '.join(_UNITS)}")
         if self.phases == 0:
             object.__setattr__(self, "phases", most)
 
+    @property
+    def outer(self) -> Outer | None:
+        return Outer(self.outer_lr, self.outer_momentum) if self.outer_lr else None
+
     def merge(self, state: JointShard, mean: Vector) -> JointShard:
+        if self.outer is not None:
+            return outer_step(state, mean, self.outer)
         return update(state, mean, self.beta_at(state.k), self.delta)
 
     def outgoing(self, state: JointShard) -> Vector:
@@ -111,19 +148,20 @@ class MPCA(Method):
         # Elastic: snapshot, then install (section 5.2). Delay-corrected needs the other order: `penalty.correct`.
         exchange = When.BEFORE_SNAPSHOT if self.correction else When.AFTER_SNAPSHOT
         return AgentSide(
-            How.CORRECT if self.correction else How.PULL,
+            How.CORRECT if self.correction else How.REPLACE if self.replace else How.PULL,
             exchange if self.install == "exchange" else When.ON_ARRIVAL,
             alpha_start=self.alpha_start,
             alpha_decay=self.alpha_decay,
+            decay_by_version=self.alpha_unit == EXCHANGE,
         )
 
-    def alpha_for(self, tau: float) -> float:
-        if self.correction:
+    def alpha_for(self, tau: float, agents: int) -> float:
+        if self.agent_side.how is not How.PULL:
             return 0.0
         return alpha_for(tau) if isinstance(self.alpha, str) else self.alpha
 
     def beta_at(self, exchange: int) -> float:
-        return beta_at(exchange, self.beta, self.beta_ramp)
+        return self.outer_lr or beta_at(exchange, self.beta, self.beta_ramp)
 
     def gamma_at(self, exchange: int) -> float:
-        return gamma_at(exchange, self.gamma, self.gamma_ramp)
+        return 0.0 if self.outer_lr else gamma_at(exchange, self.gamma, self.gamma_ramp)

@@ -7,14 +7,22 @@ from typing import Any
 
 from mpca.checks import build, nearest, refused
 from mpca.methods.base import Method
+from mpca.methods.diloco import DiLoCo
+from mpca.methods.dl4j_averaging import DL4JAveraging
 from mpca.methods.mpca import MPCA
+from mpca.methods.mpca_paper import PaperMPCA
+from mpca.methods.overlap_local_sgd import OverlapLocalSGD
 from mpca.methods.single import Single
 from mpca.methods.sync import Sync
+from mpca.methods.sync_easgd import SyncEASGD
+from mpca.methods.sync_ps import SyncPS
 
 __all__ = ["METHODS", "from_dict", "to_dict"]
 
 #: A method is what it is called in a file, and its class, whose fields are the section's keys.
-METHODS: dict[str, type[Method]] = {cls.name: cls for cls in (MPCA, Single, Sync)}
+METHODS: dict[str, type[Method]] = {
+    cls.name: cls for cls in (DiLoCo, DL4JAveraging, MPCA, OverlapLocalSGD, PaperMPCA, Single, Sync, SyncEASGD, SyncPS)
+}
 
 
 def from_dict(values: Mapping[str, Any]) -> Method:
@@ -25,7 +33,7 @@ def from_dict(values: Mapping[str, Any]) -> Method:
 
     Example:
         >>> from_dict({"name": "sync", "tau": "5"})
-        Sync(tau=5)
+        Sync(tau=5, seconds=0.0)
     """
     rest = dict(values)
     name = rest.pop("name", MPCA.name)
@@ -40,6 +48,6 @@ def to_dict(method: Method) -> dict[str, Any]:
 
     Example:
         >>> to_dict(from_dict({"name": "sync"}))
-        {'name': 'sync', 'tau': 10}
+        {'name': 'sync', 'tau': 10, 'seconds': 0.0}
     """
     return method.to_dict()

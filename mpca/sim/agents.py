@@ -163,11 +163,12 @@ class SimAgent:
         self.counted = 0
         self._world, self._node = world, node
         self._step_s, self._copy_s = step_s, copy_s
-        self._steps_to_hold = method.agent_side.hold_after
-        self._lazy = method.agent_side.when is not When.ON_ARRIVAL and not self._steps_to_hold
+        self._holds = method.agent_side.holds
+        self._lazy = method.agent_side.when is not When.ON_ARRIVAL and not self._holds
         self._inbox: list[Any] = []
         self._trained_to = 0.0  # seconds of virtual time: when the batch began that is running now
         self._awake = False  # a look is planned
+        self._due = False  # a look is planned for when a deferred request is to be answered
         self._told = False  # the driver knows of its first update
         #: The position in its data stream, as in Progress.
         self.position: list[int] = []
@@ -243,9 +244,17 @@ class SimAgent:
             self._trained_to = now
             if begun:
                 self._world.after(self._step_s + self._copy_s, self._tell_first_step)
-            if self._steps_to_hold:  # an agent in step with others: its machine must hear of every update
+            if self._holds:  # an agent in step with others: its machine must hear of every update
                 self._awake = True
                 self._world.after(self._step_s + self._copy_s, self._look)
+            elif machine.due_in > 0 and not self._due:
+                self._due = True
+                self._world.after(machine.due_in * self._step_s, self._look_when_due)
+
+    def _look_when_due(self) -> None:
+        """The updates that a deferred request waits for are made by now, or almost: each look in between took time."""
+        self._due = False
+        self._plan_look()
 
     def _tell_first_step(self) -> None:
         """The driver asks an agent for nothing before it knows of its first update."""
@@ -261,10 +270,10 @@ class SimAgent:
         if machine.state is not TRAINING or self.stopped:
             return
         count = int((now - self._trained_to) / self._step_s + 1e-6)
-        while count and machine.bursting:  # the pulls change with every update
+        while count and (machine.bursting or machine.due_in > 0):  # each update changes the pulls, or may answer a request
             self._step(1, now)
             count -= 1
-        if self._steps_to_hold:
+        if self._holds:
             for _ in range(count):
                 if machine.state is not TRAINING:
                     return
@@ -332,6 +341,8 @@ class SimAgent:
                     self.counted = int.from_bytes(from_words(data, LOCAL_BYTES), "little")
                 else:
                     self.trainer.install(one.shard, data, one.version, one.mode)
+                    if one.share:
+                        self.trainer.pull(((one.shard, one.share),))
                     if one.mode == "replace" and self.non_finite:
                         self._cured.add(one.shard)
                         if len(self._cured) == self.machine.shards:

@@ -219,9 +219,10 @@ class Checker:
         key = (cycle, frozen.id)
         if key in self._frozen:
             self._broken("I4", f"a second snapshot of {key} was accepted")
-        wanted = self._method.agent_side.hold_after
+        side = self._method.agent_side
+        wanted = side.hold_after or (side.snapshot_after if side.how is not How.REPLACE else 0)
         if 0 < frozen.tau < wanted:
-            self._broken("I2", f"{key} hands over after {frozen.tau} updates; in step with others it is after {wanted}")
+            self._broken("I2", f"{key} hands over after {frozen.tau} updates; by its method it is after {wanted}")
         if frozen.tau != tau:
             self._broken("I2", f"tau of {key}, shard {shard}: said {frozen.tau}, trained {tau}")
         self._frozen[key] = (frozen, data)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mpca.algorithm import JointShard
 from mpca.driver.joint import JointModel
 from mpca.methods.base import Method
 from mpca.methods.mpca import MPCA
@@ -27,7 +28,8 @@ class JointCheck:
     """
 
     def __init__(self, method: Method, broken: Callable[[str, str], None]) -> None:
-        self.delta = method.delta if isinstance(method, MPCA) else None
+        self.outer = method.outer
+        self.delta = method.delta if isinstance(method, MPCA) and self.outer is None else None
         self.states: list[Any] = []  # by shard, as seen last
         self.committed: dict[tuple[int, int], Any] = {}  # (shard, version) -> state
         self.model: Callable[[], JointModel | None] = lambda: None
@@ -96,11 +98,9 @@ class JointCheck:
         while merges and records:
             before, after = merges.popleft()
             cycle, weight, total, size = records.popleft()
-            beta = self._method.beta_at(before.k)
-            x = before.x.astype(np.float64)
-            # R of eq. 8, computed back from the joint states; multiplied by its weight it is a sum of whole numbers
-            mean = (after.x.astype(np.float64) - (1 - beta) * x) / beta
-            rounding = weight * max(size, float(np.abs(x).max(initial=0.0)), 1.0) * 2.0**-20 / beta
+            mean, largest, rate = self._mean(before, after)
+            # multiplied by its weight it is a sum of whole numbers
+            rounding = weight * max(size, largest, 1.0) * 2.0**-20 / rate
             error = np.abs(mean * weight - total)
             if error.size and error.max() >= max(rounding, 0.0):
                 worst = int(error.argmax())
@@ -114,9 +114,25 @@ class JointCheck:
                 self._broken("I2", f"cycle {cycle}, shard {shard}: another whole number than the listed contributions")
             if self.delta is not None:
                 p = before.v.size
-                moved = after.x[:p].astype(np.float64) - x[:p]
+                moved = after.x[:p].astype(np.float64) - before.x[:p].astype(np.float64)
                 if not close_to(after.v, self.delta * before.v + (1 - self.delta) * moved):
                     self._broken("I2", f"cycle {cycle}, shard {shard}: the trajectory is not that of the joint states")
+
+    def _mean(self, before: JointShard, after: JointShard) -> tuple[np.ndarray, float, float]:
+        """R, computed back from two joint states; the largest number that was rounded for it; what it was divided by."""
+        x, moved = before.x.astype(np.float64), after.x.astype(np.float64)
+        if self.outer is None:  # eq. 8
+            beta = self._method.beta_at(before.k)
+            return (moved - (1 - beta) * x) / beta, float(np.abs(x).max(initial=0.0)), beta
+        p = before.v.size
+        rate, momentum, nesterov = self.outer
+        kept = momentum * before.v.astype(np.float64)
+        step = (moved - x)[:p] / rate  # d + mu (mu v + d), or mu v + d
+        d = (step - momentum * kept) / (1 + momentum) if nesterov else step - kept
+        largest = max(float(np.abs(one).max(initial=0.0)) for one in (x, kept, moved))
+        if not close_to(after.v / (largest + 1), (kept + d) / (largest + 1)):
+            self._broken("I2", f"version {after.k}: the momentum is not that of the joint states")
+        return np.concatenate([x[:p] + d, moved[p:]]), largest, min(rate, 1.0)
 
 
 def close_to(mine: np.ndarray, theirs: np.ndarray) -> bool:

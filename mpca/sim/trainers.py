@@ -33,6 +33,10 @@ class SimTrainer(Protocol):
         """
         ...
 
+    def pull(self, pulls: tuple[tuple[int, float], ...]) -> None:
+        """Make these pulls (shard, alpha) once, without an update."""
+        ...
+
     def snapshot(self, shard: int, out: np.ndarray) -> None:
         """Copy a shard into `out`, float32."""
         ...
@@ -102,7 +106,7 @@ class Flat:
         span = self._spans[shard]
         count = span.stop - span.start
         match How.REPLACE if mode == "replace" else self._how:
-            case How.PULL:
+            case How.PULL | How.MIX:
                 self._targets[shard] = data[:count].copy()
             case How.REPLACE:
                 self.x[self.bounds[shard] : self.bounds[shard + 1]] = self._taken(data)
@@ -111,6 +115,12 @@ class Flat:
             case How.CORRECT:
                 self.x[span] += self._taken(data[:count] - self._answered[shard][:count])
                 self._answered[shard] = data.copy()
+
+    def pull(self, pulls: tuple[tuple[int, float], ...]) -> None:
+        """As `SimTrainer.pull`."""
+        for shard, alpha in pulls:
+            part = self.x[self._spans[shard]]
+            part -= self._taken((part - self._targets[shard]) * np.float32(alpha))
 
     def reset_optimizer(self) -> None:
         """Plain SGD, or none: no state."""

@@ -140,6 +140,19 @@ def test_what_is_asked_is_done_between_two_batches_and_the_time_that_it_took_is_
     assert (second.steps, second.train_s, second.pause_s) == (3, 2.875, 0.375)
 
 
+def test_a_mixed_arrival_is_pulled_to_once(start: Starting) -> None:
+    agent = start({"name": "overlap-local-sgd", "tau": 2})
+    agent.join()
+    agent.offer(1, [7.0, 8.0, 9.0])
+    agent.ends.say(SnapshotRequest(0, 0))
+    agent.loop.between_batches()
+    assert (agent.model.taken, agent.said()) == ([], [])
+    agent.loop.between_batches()
+    agent.loop.between_batches()
+    assert (agent.model.taken, agent.model.pulled) == ([(0, [7.0, 8.0, 9.0], 1, "install")], [((0, 0.5),)])
+    assert [type(one) for one in agent.said()] == [Installed, Snapshot]
+
+
 def test_progress_is_said_twice_a_second_at_most(start: Starting) -> None:
     agent = start(MPCA)
     agent.join()

@@ -35,8 +35,8 @@ from mpca.wire.messages import Begin, Install, ReadersChanged, SnapshotRequest, 
 class Side(AgentSide):
     """An agent's side with a slow early schedule."""
 
-    def penalty(self, alpha: float, updates: int | None) -> float:
-        return alpha if updates is None else max(alpha, 1 / (2 + updates))
+    def penalty(self, alpha: float, age: int | None) -> float:
+        return alpha if age is None else max(alpha, 1 / (2 + age))
 
 
 def machine(shards: int = 3, started: bool = True, **side) -> AgentMachine:
@@ -129,6 +129,17 @@ def test_the_early_schedule_goes_on_with_every_update_since_version_1_of_the_sha
         (((0, 1 / 5), (1, 0.1)), False),
         (((0, 0.2), (1, 0.1)), False),
     ]
+
+
+def test_the_early_schedule_by_versions_stays_while_the_agent_trains() -> None:
+    agent = machine(shards=1, when=When.ON_ARRIVAL, decay_by_version=True)
+    run(agent, STEPPED, Install(0, 1, "install", 0.3))
+    seen = [agent.pulls]
+    for event in (STEPPED, STEPPED, Install(0, 2, "install", 0.3), STEPPED, Install(0, 3, "install", 0.3)):
+        run(agent, event)
+        assert not agent.bursting, "updates between two versions change nothing"
+        seen.append(agent.pulls)
+    assert seen == [((0, one),) for one in (1 / 2, 1 / 2, 1 / 2, 1 / 3, 1 / 3, 0.3)]
 
 
 def test_joiner_starts_at_the_joint_state_unpulled_and_without_the_early_schedule() -> None:
@@ -257,6 +268,27 @@ def test_method_that_holds_answers_when_its_updates_are_done() -> None:
     assert (agent.state, run(agent, SnapshotRequest(1, 0))) == (HOLDING, [Publish(1, 0, 3)])
 
 
+def test_method_that_holds_after_a_time_finishes_the_update_and_hands_over_what_it_has() -> None:
+    agent = machine(shards=1, how=How.REPLACE, when=When.ON_ARRIVAL, hold_s=2.5)  # training begins at 1 s
+    assert agent.handle(SnapshotRequest(0, 0), 1.5) == ()
+    assert [agent.handle(STEPPED, now) for now in (2.0, 3.0)] == [(), ()]
+    assert agent.handle(STEPPED, 4.0) == (Publish(0, 0, 3),)
+    assert agent.state == HOLDING
+    assert agent.handle(Install(0, 1, "install"), 10.0) == (Take(0, 1, "install"),)
+    assert (agent.handle(STEPPED, 12.0), agent.state) == ((), TRAINING)
+    assert (agent.handle(STEPPED, 12.5), agent.state) == ((), HOLDING)
+    assert agent.handle(SnapshotRequest(1, 0), 13.0) == (Publish(1, 0, 2),)
+
+
+def test_method_may_reset_the_optimiser_with_each_joint_state() -> None:
+    agent = machine(shards=1, **HOLDS, resets_optimizer=True)
+    run(agent, Stepped(3), SnapshotRequest(0, 0))
+    assert run(agent, Install(0, 1, "install")) == [Take(0, 1, "install"), ResetOptimizer()]
+    later = machine(shards=1, how=How.REPLACE, when=When.AFTER_SNAPSHOT, resets_optimizer=True)
+    run(later, STEPPED, Install(0, 1, "install"))
+    assert run(later, SnapshotRequest(1, 0)) == [Publish(1, 0, 1), Take(0, 1, "install"), ResetOptimizer()]
+
+
 def test_method_that_holds_goes_on_with_the_last_shard() -> None:
     agent = machine(shards=2, **HOLDS)
     run(agent, STEPPED, STEPPED, STEPPED, SnapshotRequest(0, 0), SnapshotRequest(1, 1), Install(1, 1, "install"))
@@ -277,6 +309,40 @@ def test_arrival_for_a_late_agent_starts_its_updates_anew() -> None:
     assert agent.state == TRAINING
     run(agent, STEPPED)
     assert agent.state == HOLDING
+
+
+WAITS = {"how": How.MIX, "when": When.BEFORE_SNAPSHOT, "snapshot_after": 3}
+
+
+def test_method_may_answer_after_a_number_of_updates_and_never_holds() -> None:
+    agent = machine(shards=2, **WAITS)
+    assert run(agent, STEPPED, SnapshotRequest(0, 0), STEPPED) == []
+    assert (agent.state, agent.due_in) == (TRAINING, 1)
+    assert run(agent, STEPPED, STEPPED) == [Publish(0, 0, 3)]
+    assert (agent.state, agent.due_in) == (TRAINING, 0)
+    assert run(agent, SnapshotRequest(1, 1), STEPPED) == [], "counted from the last snapshot of any shard"
+    assert run(agent, STEPPED) == [Publish(1, 1, 6)]
+    assert run(agent, Stepped(5), SnapshotRequest(2, 0)) == [Publish(2, 0, 8)], "at once, if they are made"
+
+
+def test_stop_answers_what_waits_for_updates() -> None:
+    assert run(machine(shards=1, **WAITS), STEPPED, SnapshotRequest(0, 0), Stop("enough")) == [Publish(0, 0, 1)]
+
+
+def test_an_agent_that_is_replaced_counts_the_updates_before_a_snapshot_anew() -> None:
+    agent = machine(shards=1, **WAITS)
+    run(agent, STEPPED, STEPPED, Install(0, 4, "replace"), SnapshotRequest(0, 0))
+    assert (agent.due_in, run(agent, STEPPED, STEPPED)) == (3, [])
+    assert run(agent, STEPPED) == [Publish(0, 0, 3)]
+
+
+def test_a_mixed_arrival_is_pulled_to_once_by_what_came_with_it() -> None:
+    agent = machine(shards=1, **WAITS)
+    waiting = run(agent, Install(0, 1, "install", 0.6), Stepped(3))
+    assert waiting == []
+    assert run(agent, SnapshotRequest(0, 0)) == [Take(0, 1, "install", 0.6), Publish(0, 0, 3)]
+    assert agent.pulls == ()
+    assert run(agent, Install(0, 2, "replace", 0.6))[0] == Take(0, 2, "replace", 0.0), "a replacement is taken whole"
 
 
 def test_stop_ends_a_hold_and_answers_what_was_deferred() -> None:

@@ -125,8 +125,9 @@ def test_replacement_takes_everything_and_keeps_ties(shards: int) -> None:
     np.testing.assert_array_equal(model.state_dict()["back.weight"].numpy().reshape(-1), new[3:15])
 
 
-def test_pull_is_that_of_the_algorithm_and_leaves_buffers_and_other_shards_alone() -> None:
-    model, trainer = make(shards=3)
+@pytest.mark.parametrize("how", [How.PULL, How.MIX])
+def test_pull_is_that_of_the_algorithm_and_leaves_buffers_and_other_shards_alone(how: How) -> None:
+    model, trainer = make(how=how, shards=3)
     step(model)
     target, expected = vector(2), flat(model)
     for shard in (0, 1, 2):

@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from mpca.algorithm import (
     JointShard,
+    Outer,
     beta_at,
     blend,
     correct,
@@ -19,6 +20,7 @@ from mpca.algorithm import (
     gamma_at,
     init,
     local_mean,
+    outer_step,
     pull,
     tilt,
     update,
@@ -54,6 +56,17 @@ def test_sum_has_the_bits_of_the_scalar_rule(data: st.DataObject) -> None:
     assert result is not None
     assert result.dtype == np.float32
     assert result.tobytes() == np.array(expected, np.float32).tobytes()
+
+
+@given(st.data(), st.integers(1, 10**6))
+def test_equal_weights_are_the_plain_mean(data: st.DataObject, tau: int) -> None:
+    n, parts = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 6))
+    xs = [data.draw(hnp.arrays(np.float32, n, elements=floats)) for _ in range(parts)]
+    weighted, plain = weighted_sum(xs, [tau] * parts), weighted_sum(xs, [1] * parts)
+    assert weighted is not None
+    assert plain is not None
+    assert weighted.tobytes() == plain.tobytes()
+    np.testing.assert_allclose(weighted, np.mean(np.float64(xs), axis=0), rtol=1e-4, atol=1.0)
 
 
 @given(vectors, st.integers(1, 10**9))
@@ -140,6 +153,25 @@ def test_gamma_zero_sends_the_joint_state_itself() -> None:
     assert extrapolate(state, 0.0) is state.x
 
 
+@given(st.data(), st.booleans())
+def test_an_outer_step_without_momentum_is_eq8_and_at_rate_1_it_is_the_mean_to_the_bit(data: st.DataObject, form: bool) -> None:
+    x = data.draw(vectors)
+    mean = data.draw(hnp.arrays(np.float32, x.size, elements=floats))
+    p, rate = data.draw(st.integers(0, x.size)), data.draw(st.floats(0.1, 1))
+    moved = outer_step(init(x, p), mean, Outer(rate, 0.0, form)).x
+    assert moved[:p].tobytes() == blend(x, mean, rate)[:p].tobytes()
+    assert moved[p:].tobytes() == mean[p:].tobytes()
+    np.testing.assert_array_equal(outer_step(init(x, p), mean, Outer(1.0, 0.0, form)).x, mean)
+
+
+@pytest.mark.parametrize("form", [True, False])
+def test_an_outer_optimiser_leaves_a_joint_model_at_rest(form: bool) -> None:
+    state = init(np.float32([1, 2, 3]), 2)
+    after = outer_step(state, state.x.copy(), Outer(0.7, 0.9, form))
+    np.testing.assert_array_equal(after.x, state.x)
+    np.testing.assert_array_equal(after.v, [0, 0])
+
+
 @given(vectors)
 def test_pull_ends_and_edges(x: np.ndarray) -> None:
     target = np.zeros_like(x)
@@ -186,6 +218,8 @@ def test_shapes_that_differ_are_refused() -> None:
         update(init(one, 1), two, 1.0, 0.5)
     with pytest.raises(ValueError, match="not of this shard"):
         update(init(np.zeros(1, np.float32), 1), one, 1.0, 0.5)
+    with pytest.raises(ValueError, match="not of this shard"):
+        outer_step(init(one, 1), two, Outer(1.0, 0.5))
     with pytest.raises(ValueError, match="parameters=3"):
         init(two, 3)
 

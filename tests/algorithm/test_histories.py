@@ -13,6 +13,7 @@ import pytest
 
 from mpca.algorithm import (
     JointShard,
+    Outer,
     alpha_at,
     beta_at,
     correct,
@@ -20,11 +21,12 @@ from mpca.algorithm import (
     gamma_at,
     init,
     local_mean,
+    outer_step,
     pull,
     update,
     weighted_sum,
 )
-from mpca.methods import MPCA
+from mpca.methods import MPCA, PaperMPCA
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -77,6 +79,29 @@ def test_method_mpca_makes_the_same_history_by_its_own_schedules() -> None:
         close(method.outgoing(state), step["outgoing"], golden["relative_error"])
 
 
+@pytest.mark.parametrize("case", history("outer")["cases"], ids=lambda case: f"{case['rate']}/{case['momentum']}")
+def test_outer_optimiser_over_8_exchanges(case: dict[str, Any]) -> None:
+    golden = history("outer")
+    state = init(np.float32(golden["x0"]), golden["parameters"])
+    for number, step in enumerate(case["steps"], start=1):
+        state = outer_step(state, np.float32(step["mean"]), Outer(case["rate"], case["momentum"], case["nesterov"]))
+        close(state.x, step["x"], golden["relative_error"])
+        close(state.v, step["v"], golden["relative_error"])
+        assert state.k == number
+
+
+@pytest.mark.parametrize("correction", [False, True])
+def test_method_mpca_with_outer_nesterov_makes_that_history_and_projects_nothing(correction: bool) -> None:
+    golden = history("outer")
+    case = golden["cases"][1]
+    method = MPCA(outer_lr=case["rate"], outer_momentum=case["momentum"], correction=correction)
+    state = method.start(np.float32(golden["x0"]), golden["parameters"])
+    for step in case["steps"]:
+        state = method.merge(state, np.float32(step["mean"]))
+        close(state.x, step["x"], golden["relative_error"])
+        assert method.outgoing(state) is state.x
+
+
 def test_eq7_shrinks_the_distance_by_one_factor() -> None:
     golden = history("pulls")
     for case in golden["cases"]:
@@ -89,6 +114,8 @@ def test_eq7_shrinks_the_distance_by_one_factor() -> None:
 def test_schedules() -> None:
     golden = history("schedules")
     close([alpha_at(u, 0.05) for u in range(30)], golden["alpha"], golden["relative_error"])
+    paper = PaperMPCA()
+    close([paper.agent_side.penalty(paper.alpha_for(90.0, 8), k) for k in range(30)], golden["alpha"], golden["relative_error"])
     close([beta_at(k, 0.9) for k in range(30)], golden["beta"], golden["relative_error"])
     close([gamma_at(k, 0.7) for k in range(30)], golden["gamma"], golden["relative_error"])
 

@@ -35,7 +35,7 @@ def test_three_phases_reduce_prepare_and_broadcast_three_cycles_in_one_job() -> 
 
 
 def test_alpha_goes_with_the_joint_state_by_the_mean_tau_of_its_own_exchange() -> None:
-    machine = Machine(alpha_for=lambda tau: 0.5 / tau)
+    machine = Machine(alpha_for=lambda tau, agents: 0.5 / tau)
     out = machine.training()
     sent, told = {}, {}
     for tau in range(4, 15):  # the freeze of cycle n is answered with tau = 4 + n

@@ -158,6 +158,141 @@ def corrections() -> None:
     )
 
 
+def outer() -> None:
+    """The outer optimiser over 8 exchanges, its two forms: momentum on three parameters, none on the buffer."""
+    cases = []
+    for rate, momentum, nesterov in ((F(7, 10), F(9, 10), True), (F(7, 10), F(3, 5), True), (F(1), F(7, 10), False)):
+        x = [F(0), F(1), F(-1, 2), F(4)]
+        gradients: list[list[F]] = []  # of DiLoCo: the joint model less the mean
+        steps = []
+        for k in range(8):
+            mean = [F((3 * k + 5 * e) % 11 - 5, 4) + x[e] / 2 for e in range(4)]
+            gradients.append([x[e] - mean[e] for e in range(3)])
+            # the momentum as a sum over all outer gradients, and not by its recurrence
+            m = [sum(momentum ** (k - i) * one[e] for i, one in enumerate(gradients)) for e in range(3)]
+            push = [gradients[-1][e] + momentum * m[e] if nesterov else m[e] for e in range(3)]
+            x = [x[e] - rate * push[e] for e in range(3)] + [mean[3]]
+            steps.append({"mean": numbers(mean), "x": numbers(x), "v": numbers([-one for one in m])})
+        cases.append({"rate": float(rate), "momentum": float(momentum), "nesterov": nesterov, "steps": steps})
+    write(
+        "outer",
+        "One shard, three parameters and a buffer, 8 exchanges: outer Nesterov (two pairs of numbers) and heavy ball.",
+        x0=[0.0, 1.0, -0.5, 4.0],
+        parameters=3,
+        cases=cases,
+        relative_error=1e-5,
+    )
+
+
+#: Three agents on losses (x - m)^2 / 2 with three parameters, plain SGD, x_0 = 0; the minima of agent i are i, i + 1, i + 2.
+AGENTS, RATE = range(3), F(1, 20)
+Models = list[list[F]]
+
+
+def trained(models: Models, updates: int) -> Models:
+    """x - m shrinks by 1 - rate at each update."""
+    left = (1 - RATE) ** updates
+    return [[i + j + left * (x - i - j) for j, x in enumerate(models[i])] for i in AGENTS]
+
+
+def mean_of(models: Models) -> list[F]:
+    return [sum(column) / len(models) for column in zip(*models, strict=True)]
+
+
+def towards(x: list[F], y: list[F], share: F) -> list[F]:
+    return [a + share * (b - a) for a, b in zip(x, y, strict=True)]
+
+
+def overlap_local_sgd(alpha: F, mu: F) -> list[list[float]]:
+    """The authors' loop: pull to the anchor of the round before, average, move the anchor by its momentum."""
+    models: Models = [[F(0)] * 3 for _ in AGENTS]
+    anchor, buffer = [F(0)] * 3, [F(0)] * 3
+    history = []
+    for number in range(6):
+        models = trained(models, 8)
+        if number:  # an anchor has arrived
+            models = [towards(x, anchor, alpha) for x in models]
+        pushed = mean_of(models)
+        buffer = [mu * b - new + old for b, new, old in zip(buffer, pushed, anchor, strict=True)]
+        anchor = [old - b for old, b in zip(anchor, buffer, strict=True)]
+        history.append(numbers(anchor))
+    return history
+
+
+def diloco(eta: F, mu: F) -> list[list[float]]:
+    """Algorithm 1: the outer gradient is the joint model less the mean, and torch's Nesterov takes it."""
+    joint, momentum = [F(0)] * 3, [F(0)] * 3
+    history = []
+    for _ in range(6):
+        mean = mean_of(trained([joint for _ in AGENTS], 8))
+        gradient = [x - y for x, y in zip(joint, mean, strict=True)]
+        momentum = [mu * m + g for m, g in zip(momentum, gradient, strict=True)]
+        joint = [x - eta * (g + mu * m) for x, g, m in zip(joint, gradient, momentum, strict=True)]
+        history.append(numbers(joint))
+    return history
+
+
+def sync_easgd(beta: F) -> list[list[float]]:
+    """Zhang's synchronous form: agents and center move by one and the same differences, alpha = beta / K."""
+    models: Models = [[F(0)] * 3 for _ in AGENTS]
+    center, alpha = [F(0)] * 3, beta / len(AGENTS)
+    history = []
+    for number in range(6):
+        models = trained(models, 8)
+        gaps = [[x - z for x, z in zip(model, center, strict=True)] for model in models]
+        if number:  # a center has arrived
+            models = [[x - alpha * gap for x, gap in zip(*one, strict=True)] for one in zip(models, gaps, strict=True)]
+        center = [z + alpha * sum(column) for z, column in zip(center, zip(*gaps, strict=True), strict=True)]
+        history.append(numbers(center))
+    return history
+
+
+def sync_ps(mu: F, nesterov: bool) -> list[list[float]]:
+    """One machine: SGD with momentum on the mean of the three losses."""
+    x, momentum = [F(0)] * 3, [F(0)] * 3
+    history = []
+    for _ in range(6):
+        gradient = [x[j] - F(sum(i + j for i in AGENTS), len(AGENTS)) for j in range(3)]
+        momentum = [mu * m + g for m, g in zip(momentum, gradient, strict=True)]
+        push = [g + mu * m for g, m in zip(gradient, momentum, strict=True)] if nesterov else momentum
+        x = [a - RATE * b for a, b in zip(x, push, strict=True)]
+        history.append(numbers(x))
+    return history
+
+
+def average_in_time(ema: F) -> list[list[float]]:
+    """Agent 0 alone, read every 8 updates."""
+    readings = [[j - j * (1 - RATE) ** (8 * n) for j in range(3)] for n in range(1, 7)]
+    average, history = readings[0], []
+    for reading in readings:
+        average = towards(average, reading, 1 - ema**8)
+        history.append(numbers(average))
+    return history
+
+
+def in_step() -> None:
+    """Methods whose agents make the same number of updates between two exchanges: the joint model after each exchange."""
+    alpha, mu = F(3, 5), F(7, 10)
+    cases = [
+        {"method": {"name": "overlap-local-sgd", "tau": 8}, "joint": overlap_local_sgd(alpha, mu)},
+        {"method": {"name": "overlap-local-sgd", "tau": 8, "momentum": 0.0}, "joint": overlap_local_sgd(alpha, F(0))},
+        {"method": {"name": "diloco", "period": 8}, "joint": diloco(F(7, 10), F(9, 10))},
+        {"method": {"name": "diloco", "period": 8, "outer_lr": 1.0, "outer_momentum": 0.0}, "joint": diloco(F(1), F(0))},
+        {"method": {"name": "sync", "tau": 8}, "joint": diloco(F(1), F(0))},
+        {"method": {"name": "dl4j-averaging", "averaging_frequency": 8}, "joint": diloco(F(1), F(0))},
+        {"method": {"name": "sync-easgd", "tau": 8}, "joint": sync_easgd(F(9, 10))},
+        {"method": {"name": "sync-ps"}, "joint": sync_ps(F(9, 10), False), "updates": 1},
+        {"method": {"name": "sync-ps", "nesterov": True}, "joint": sync_ps(F(9, 10), True), "updates": 1},
+        {"method": {"name": "single", "ema": 0.875, "every": 8}, "joint": average_in_time(F(7, 8)), "agents": 1},
+    ]
+    write(
+        "in_step",
+        "Losses (x - m)^2 / 2, plain SGD of rate 1/20, so many agents, and updates between exchanges: six joint models.",
+        cases=[{"updates": 8, "agents": 3} | case for case in cases],
+        relative_error=1e-5,
+    )
+
+
 if __name__ == "__main__":
-    for make in (averages, joint, pulls, schedules, training, corrections):
+    for make in (averages, joint, pulls, schedules, training, corrections, outer, in_step):
         make()

@@ -11,9 +11,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mpca.algorithm import Outer
 from mpca.driver.run_shape import RunShape
 from mpca.errors import ConfigError
-from mpca.methods import METHODS, MPCA, AgentSide, How, Method, Single, Sync, When, from_dict
+from mpca.methods import (
+    METHODS,
+    MPCA,
+    AgentSide,
+    DiLoCo,
+    DL4JAveraging,
+    How,
+    Method,
+    PaperMPCA,
+    Single,
+    Sync,
+    SyncEASGD,
+    When,
+    from_dict,
+)
+
+#: Methods whose first exchange moves the joint model by another share than the whole.
+RATES = ("diloco", "sync-easgd")
 
 
 @pytest.fixture(params=sorted(METHODS))
@@ -36,8 +54,9 @@ def test_agents_hear_all_but_alpha_which_comes_with_every_joint_state(method: Me
 
 
 def test_every_number_says_what_it_means(method: Method) -> None:
-    source = inspect.getsource(type(method))
     for one in fields(method):
+        owner = next(cls for cls in type(method).__mro__ if one.name in vars(cls).get("__annotations__", {}))
+        source = inspect.getsource(owner)
         after = source.split(f"    {one.name}: ")[1].split("\n", 2)[1]
         assert after.strip().startswith('"""'), one.name
 
@@ -55,14 +74,20 @@ def test_answers_are_among_those_that_agents_know(method: Method) -> None:
     assert method.agents(4) in (1, 4)
 
 
-def test_first_exchange_takes_the_mean_whole(method: Method) -> None:
+def test_first_exchange_takes_the_mean_whole_or_by_the_methods_rate(method: Method) -> None:
     x0, mean = np.float32([1, 2, 3]), np.float32([4, 4, 4])
     state = method.start(x0, parameters=2)
     assert state.k == 0
     np.testing.assert_array_equal(method.outgoing(state), x0)
     state = method.merge(state, mean)
     assert state.k == 1
-    np.testing.assert_array_equal(state.x, mean)
+    outer = method.outer
+    rate = method.beta_at(0) * (1 + outer.momentum if outer is not None and outer.nesterov else 1)
+    if rate == 1:
+        np.testing.assert_array_equal(state.x, mean)
+    else:
+        assert method.name in RATES
+        np.testing.assert_allclose(state.x[:2], x0[:2] + rate * (mean - x0)[:2], rtol=1e-6)
     np.testing.assert_array_equal(x0, [1, 2, 3])
 
 
@@ -81,7 +106,9 @@ def test_merges_and_sends_float32_and_leaves_states_alone(method: Method) -> Non
 
 
 def test_nobody_is_pulled_before_a_joint_state_is_installed(method: Method) -> None:
-    assert all(0 <= method.alpha_for(tau) <= method.agent_side.penalty(method.alpha_for(tau), 0) <= 1 for tau in range(100))
+    assert all(
+        0 <= method.alpha_for(tau, 4) <= method.agent_side.penalty(method.alpha_for(tau, 4), 0) <= 1 for tau in range(99)
+    )
 
 
 # ---- mpca ----------------------------------------------------------------------------------------------------------
@@ -115,21 +142,45 @@ def test_outgoing_is_projected_with_the_gamma_of_the_exchange_that_made_it() -> 
 def test_correction_installs_first_and_pulls_nobody() -> None:
     method = MPCA(correction=True)
     assert (method.agent_side.how, method.agent_side.when) == (How.CORRECT, When.ON_ARRIVAL)
-    assert method.alpha_for(20.0) == 0.0
+    assert method.alpha_for(20.0, 4) == 0.0
     assert MPCA(correction=True, install="exchange").agent_side.when is When.BEFORE_SNAPSHOT
     assert MPCA(install="exchange").agent_side.when is When.AFTER_SNAPSHOT
 
 
+def test_replacement_takes_arrivals_as_its_own_and_pulls_nobody() -> None:
+    method = MPCA(replace=True)
+    assert (method.agent_side.how, method.agent_side.when) == (How.REPLACE, When.ON_ARRIVAL)
+    assert not method.agent_side.hold_after
+    assert method.alpha_for(20.0, 4) == 0.0
+
+
+def test_with_an_outer_optimiser_the_ledger_has_its_rate_and_no_projection() -> None:
+    method = MPCA(outer_lr=0.7, outer_momentum=0.6)
+    assert method.outer == Outer(0.7, 0.6)
+    assert [method.numbers(version) for version in (0, 1, 30)] == [(0.7, 0.0)] * 3
+    assert method.alpha_for(20.0, 4) == 0.025, "the pull stays"
+    assert MPCA().outer is None
+
+
 @pytest.mark.parametrize(("tau", "alpha"), [(1, 0.5), (15, 1 / 30), (20, 0.025), (90, 1 / 180), (0.0, 0.5)])
 def test_alpha_auto_takes_half_of_the_distance_between_two_refreshes(tau: float, alpha: float) -> None:
-    assert MPCA().alpha_for(tau) == pytest.approx(alpha)
-    assert MPCA(alpha=0.005).alpha_for(tau) == 0.005
+    assert MPCA().alpha_for(tau, 4) == pytest.approx(alpha)
+    assert MPCA(alpha=0.005).alpha_for(tau, 4) == 0.005
 
 
 def test_the_early_schedule_is_by_updates_and_ends_at_what_the_driver_sent() -> None:
     method = MPCA().agent_side
     assert [round(method.penalty(0.1, u), 5) for u in (0, 1, 2, 4, 5, 90)] == [0.5, 0.35, 0.245, 0.12005, 0.1, 0.1]
     assert method.penalty(0.1, None) == 0.1, "it began at a later version"
+
+
+def test_mpca_paper_has_the_papers_alpha_and_decays_its_beginning_by_exchanges() -> None:
+    method = PaperMPCA()
+    assert [method.alpha_for(tau, 4) for tau in (1.0, 15.0, 90.0)] == [0.05] * 3
+    assert method.agent_side.decay_by_version
+    differs = {key for key, value in MPCA().to_dict().items() if method.to_dict()[key] != value}
+    assert differs == {"name", "alpha", "alpha_unit"}
+    assert from_dict({"name": "mpca-paper", "alpha": "auto"}).alpha_for(20.0, 4) == 0.025
 
 
 @pytest.mark.parametrize(("given", "taken"), [("auto", "auto"), (" auto ", "auto"), ("0.05", 0.05), (0.05, 0.05), (1, 1.0)])
@@ -148,11 +199,18 @@ def test_alpha_is_a_number_or_auto(given: object, taken: object) -> None:
         ({"alpha_start": 1.1}, r"method.alpha_start = 1.1"),
         ({"gamma": -1.0}, r"method.gamma = -1.0"),
         ({"gamma": 1.0, "correction": True}, r"method.gamma = 1.0: must be below 1 with method.correction.*set"),
+        ({"gamma": 1.0, "replace": True}, r"method.gamma = 1.0: must be below 1 with method.replace.*set"),
+        ({"correction": True, "replace": True}, r"method.replace = True: cannot go with method.correction"),
+        ({"outer_lr": -0.1}, r"method.outer_lr = -0.1: must be above 0, and at most 2"),
+        ({"outer_lr": 2.5}, r"method.outer_lr = 2.5"),
+        ({"outer_lr": 0.0, "outer_momentum": 0.6}, r"method.outer_lr = 0.0: must be above 0"),
+        ({"outer_lr": 0.7, "outer_momentum": 1.0}, r"method.outer_momentum = 1.0: must lie in \[0, 1\)"),
         ({"gamma_ramp": -1}, r"method.gamma_ramp = -1"),
         ({"shards": 0}, r"method.shards = 0"),
         ({"shards": 2, "phases": 3}, r"method.phases = 3: must be at most 2 with method.shards = 2.*raise"),
         ({"shards": 9, "phases": 4}, r"method.phases = 4: must be at most 3"),
         ({"install": "later"}, r"method.install = 'later': must be one of exchange, arrival"),
+        ({"alpha_unit": "cycle"}, r"method.alpha_unit = 'cycle': must be one of update, exchange"),
         ({"alfa": 0.1}, r"unknown key method.alfa: did you mean 'alpha'"),
         ({"alpha": "much"}, r"""method.alpha = 'much': must be a finite number, or "auto\""""),
         ({"alpha": "Auto"}, r"""method.alpha = 'Auto': must be a finite number, or "auto\""""),
@@ -161,6 +219,24 @@ def test_alpha_is_a_number_or_auto(given: object, taken: object) -> None:
         ({"correction": "perhaps"}, r"method.correction = 'perhaps': must be true or false"),
         ({"name": "mcpa"}, r"method.name = 'mcpa': no such method; did you mean 'mpca'"),
         ({"name": "sync", "tau": 0}, r"method.tau = 0"),
+        ({"name": "overlap-local-sgd", "tau": 0}, r"method.tau = 0: must be 1 or more"),
+        ({"name": "overlap-local-sgd", "alpha": 1.1}, r"method.alpha = 1.1: must lie in \[0, 1\]"),
+        ({"name": "overlap-local-sgd", "momentum": 1.0}, r"method.momentum = 1.0: must lie in \[0, 1\)"),
+        ({"name": "diloco", "outer_lr": 0.0}, r"method.outer_lr = 0.0: must be above 0, and at most 2"),
+        ({"name": "diloco", "outer_momentum": -0.1}, r"method.outer_momentum = -0.1: must lie in \[0, 1\)"),
+        ({"name": "diloco", "fragments": 0}, r"method.fragments = 0: must be 1 or more"),
+        ({"name": "diloco", "fragments": 2}, r"method.fragments = 2: must be 1 without overlap; set"),
+        ({"name": "diloco", "period": 0}, r"method.period = 0: must be at least method.fragments = 1"),
+        ({"name": "diloco", "overlap": True, "mixing": 1.0}, r"method.mixing = 1.0: must lie in \[0, 1\)"),
+        ({"name": "diloco", "overlap": True, "phases": 2}, r"method.phases = 2: must lie between 1 and 1"),
+        ({"name": "dl4j-averaging", "averaging_frequency": 0}, r"method.averaging_frequency = 0: must be 1 or more"),
+        ({"name": "dl4j-averaging", "updater": "average"}, r"method.updater = 'average': must be one of keep, reset"),
+        ({"name": "sync", "seconds": -1.0}, r"method.seconds = -1.0: must be 0 or more"),
+        ({"name": "single", "ema": 1.0}, r"method.ema = 1.0: must lie in \[0, 1\)"),
+        ({"name": "single", "every": 0}, r"method.every = 0: must be 1 or more"),
+        ({"name": "sync-easgd", "tau": 0}, r"method.tau = 0: must be 1 or more"),
+        ({"name": "sync-easgd", "beta": 0.0}, r"method.beta = 0.0: must lie in \(0, 1\]"),
+        ({"name": "sync-ps", "momentum": 1.0}, r"method.momentum = 1.0: must lie in \[0, 1\)"),
         ({"name": "sync", "alpha": 0.1}, r"unknown key method.alpha"),
     ],
 )
@@ -190,6 +266,21 @@ def test_single_reads_one_agent_and_never_broadcasts() -> None:
     assert MPCA().exchanges
 
 
+def test_single_with_an_average_is_read_after_a_number_of_updates() -> None:
+    method = Single(ema=0.5, every=2)
+    assert (method.agent_side.snapshot_after, Single().agent_side.snapshot_after) == (2, 0)
+    state = method.start(np.float32([9.0]), 1)
+    seen = []
+    for value in (4.0, 8.0, 8.0):
+        state = method.merge(state, np.float32([value]))
+        seen.append(float(state.x[0]))
+    assert seen == [4.0, 7.0, 7.75], "the first reading, then three quarters of the way to each"
+
+
+def test_sync_easgd_pulls_by_its_share_of_those_who_take_part() -> None:
+    assert [SyncEASGD().alpha_for(10.0, agents) for agents in (1, 3, 9)] == pytest.approx([0.9, 0.3, 0.1])
+
+
 def test_sync_replaces_by_the_mean_and_holds() -> None:
     method = Sync(tau=7)
     assert method.agent_side == AgentSide(How.REPLACE, When.ON_ARRIVAL, hold_after=7)
@@ -206,6 +297,8 @@ def test_sync_replaces_by_the_mean_and_holds() -> None:
         ({"name": "mpca", "install": "exchange"}, True),
         ({"name": "mpca", "correction": True}, True),
         ({"name": "sync"}, False),
+        ({"name": "overlap-local-sgd"}, True),
+        ({"name": "sync-easgd"}, True),
     ],
     ids=str,
 )
@@ -219,3 +312,23 @@ def test_numbers_of_a_version_are_those_of_the_exchange_that_made_it() -> None:
     method = MPCA()
     assert [round(method.numbers(version)[0], 6) for version in (0, 1, 2, 21, 30)] == [1.0, 1.0, 0.994746, 0.9, 0.9]
     assert [round(method.numbers(version)[1], 6) for version in (0, 1, 2, 21, 30)] == [0.0, 0.0, 0.035, 0.7, 0.7]
+
+
+# ---- diloco ---------------------------------------------------------------------------------------------------------
+
+
+def test_diloco_waits_or_streams() -> None:
+    assert DiLoCo(period=7).agent_side == AgentSide(How.REPLACE, When.ON_ARRIVAL, hold_after=7)
+    streams = DiLoCo(period=7, fragments=3, overlap=True, mixing=0.25)
+    assert streams.agent_side == AgentSide(How.MIX, When.ON_ARRIVAL, snapshot_after=2)
+    assert (streams.shards, streams.phases, streams.alpha_for(7.0, 4)) == (3, 1, 0.75)
+    replaced = DiLoCo(period=7, overlap=True, mixing=0.0)
+    assert (replaced.agent_side.how, replaced.alpha_for(7.0, 4)) == (How.REPLACE, 0.0)
+
+
+# ---- dl4j-averaging -------------------------------------------------------------------------------------------------
+
+
+def test_dl4j_averaging_is_sync_with_a_choice_for_the_optimisers_state() -> None:
+    assert DL4JAveraging(7).agent_side == Sync(7).agent_side
+    assert DL4JAveraging(7, "reset").agent_side == AgentSide(How.REPLACE, When.ON_ARRIVAL, hold_after=7, resets_optimizer=True)

@@ -49,6 +49,13 @@ def test_without_faults_everyone_is_in_every_cycle() -> None:
         {"name": "mpca", "install": "arrival", "shards": 5},
         {"name": "sync", "tau": 3},
         {"name": "single"},
+        {"name": "overlap-local-sgd", "tau": 30},
+        {"name": "diloco", "period": 30},
+        {"name": "dl4j-averaging", "updater": "reset"},
+        {"name": "sync", "seconds": 0.5},
+        {"name": "sync-easgd", "tau": 30},
+        {"name": "sync-ps"},
+        {"name": "diloco", "period": 60, "fragments": 5, "overlap": True, "phases": 3},
     ],
     ids=str,
 )

@@ -67,3 +67,20 @@ def test_delay_corrected_arrivals_are_those_of_the_fractions_in_the_simulator_an
     expected = in_fractions(story)
     assert weight.tolist() == expected
     assert simulated.x.tolist() == expected
+
+
+def test_a_mixed_arrival_moves_parameters_once_in_the_simulator_and_in_torch() -> None:
+    weight = nn.Parameter(torch.zeros(SIZE))
+    layout = read_layout(nn.ParameterList([weight]))
+    real = TorchTrainer(layout, layout.plan(2, False), How.MIX)
+    simulated = LinearTrainer(BOUNDS, SIZE, How.MIX, agent=1, incarnation=0)
+    for trainer in (real, simulated):
+        trainer.install(1, np.full(4, 8, np.float32), 1, "install")
+    assert weight.tolist() == simulated.x.tolist() == [0.0] * SIZE
+    for trainer in (real, simulated):
+        trainer.pull(((1, 0.75),))
+    simulated.advance(1, ())
+    with torch.no_grad():
+        weight -= 0.25 * torch.from_numpy(GRADIENT)
+    expected = [(6.0 if j >= 4 else 0.0) - 0.25 * float(GRADIENT[j]) for j in range(SIZE)]
+    assert weight.tolist() == simulated.x.tolist() == expected

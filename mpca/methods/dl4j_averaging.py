@@ -1,0 +1,60 @@
+"""Parameter averaging of Deeplearning4j (`ParameterAveragingTrainingMaster`): stop, average, replace, continue.
+
+After every f updates, with x_i the parameters of agent i::
+
+    x~ = the mean of x_i;  x_i = x~        all agents wait for it
+
+It is method sync in Deeplearning4j's words, and in what becomes of the optimiser's state (its *updater*). An agent hands over
+the model and receives it once in f updates: M bytes up and M down. All wait until a lost agent is known as lost; the mean of
+that round lacks it, and its replacement starts at the joint model.
+
+Departures: Deeplearning4j averages the updaters' state too, unless told not to (`saveUpdater`), which sends two or three times
+as much. Here optimisers' state is no part of what is exchanged: an agent keeps its own, or begins anew after each round, which
+is `saveUpdater(false)`. The mean is weighted by updates (eq. 9 of the MPCA paper), which are equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mpca.algorithm import JointShard
+from mpca.algorithm.averaging import Vector
+from mpca.checks import refused
+from mpca.methods.agent_side import AgentSide, How, When
+from mpca.methods.base import Method
+
+__all__ = ["DL4JAveraging"]
+
+_UPDATERS = ("keep", "reset")
+
+
+@dataclass(frozen=True)
+class DL4JAveraging(Method):
+    """Synchronous averaging with a choice of what becomes of the optimisers' state.
+
+    Example:
+        >>> DL4JAveraging(updater="reset").agent_side.resets_optimizer
+        True
+    """
+
+    name: ClassVar[str] = "dl4j-averaging"
+
+    averaging_frequency: int = 5
+    """Optimiser updates between two exchanges, 1 or more; they must take less than `cluster.cycle_deadline`."""
+    updater: str = "keep"
+    """What an agent does with its optimiser's state when it is replaced: "keep", or "reset" to that at `attach`."""
+
+    def __post_init__(self) -> None:
+        if self.averaging_frequency < 1:
+            raise refused("method.averaging_frequency", self.averaging_frequency, "must be 1 or more")
+        if self.updater not in _UPDATERS:
+            raise refused("method.updater", self.updater, f"must be one of {', '.join(_UPDATERS)}")
+
+    def merge(self, state: JointShard, mean: Vector) -> JointShard:
+        return JointShard(mean, state.v, state.k + 1)
+
+    @property
+    def agent_side(self) -> AgentSide:
+        reset = self.updater == "reset"
+        return AgentSide(How.REPLACE, When.ON_ARRIVAL, hold_after=self.averaging_frequency, resets_optimizer=reset)

@@ -1,0 +1,61 @@
+"""Each method of the table with the production driver and agents: against fractions, after a loss, and twice from one seed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mpca.methods import METHODS
+from mpca.sim.costs import Costs
+from mpca.sim.faults import Fault
+from mpca.sim.run import Outcome, Scenario, simulate
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "histories" / "in_step.json").read_text())
+QUICK = Costs(rate=1e9, spread=0.1)  # an exchange is over before the next updates are made
+
+
+def run(method: dict[str, Any], cycles: int, seed: int = 0, **more: Any) -> Outcome:
+    return simulate(Scenario(method=method, cycles=cycles, **{"agents": 4, "min_agents": 2, **more}), seed)
+
+
+@pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: json.dumps(case["method"]))
+def test_joint_models_are_those_of_the_fractions(case: dict[str, Any]) -> None:
+    for cycles, expected in enumerate(case["joint"], start=1):
+        agents = {"agents": case["agents"], "min_agents": 1}
+        outcome = run(case["method"], cycles, trainer="quadratic", parameters=3, buffers=0, costs=QUICK, **agents)
+        assert {one["tau"] for commit in outcome.commits for one in commit.contributors.values()} == {case["updates"]}
+        (joint,) = outcome.joint
+        np.testing.assert_allclose(joint, expected, rtol=GOLDEN["relative_error"], atol=GOLDEN["relative_error"])
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.parametrize("point", ["reducing", "frozen"])
+def test_an_agent_is_lost_and_its_replacement_takes_part(name: str, point: str) -> None:
+    """The simulator's invariants hold: each joint state is made of exactly the contributions that the ledger lists."""
+    method = METHODS[name]()
+    fault = Fault("kill_agent", agent=0, cycle=3, point=point)
+    outcome = run(method.to_dict(), 60, agents=method.agents(4), min_agents=1, faults=(fault,))
+    assert (outcome.status, outcome.faults, outcome.settled) == ("max_cycles", [fault], True)
+    assert {one["incarnation"] for commit in outcome.commits for a, one in commit.contributors.items() if a == 0} == {0, 1}
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_the_same_seed_gives_the_same_ledger(name: str) -> None:
+    method = METHODS[name]()
+    first, second = (run(method.to_dict(), 12, seed=5, agents=method.agents(4), min_agents=1) for _ in range(2))
+    assert first.ledger == second.ledger
+    assert all(np.array_equal(a, b) for a, b in zip(first.joint, second.joint, strict=True))
+
+
+def test_after_a_fixed_time_a_straggler_hands_over_fewer_updates() -> None:
+    """The slowest agent's update takes twice the time of the fastest; nobody waits longer than for an update of it."""
+    costs = Costs(rate=1e9, spread=1.0, step_s=0.1, copy_s=0.0)
+    commits = run({"name": "sync", "seconds": 1.95}, 6, costs=costs).commits
+    for commit in commits:
+        taus = [one["tau"] for _, one in sorted(commit.contributors.items())]
+        assert (taus[0], taus[-1]) == (20, 10)
+        assert sorted(taus, reverse=True) == taus
