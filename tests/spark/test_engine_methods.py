@@ -1,0 +1,121 @@
+"""Every coordinated method on real executors: the joint model is what its formula makes of the snapshots that agents took.
+
+The formulas are written out once more here, in float64 and whole vectors; nothing of `mpca.algorithm` or `mpca.methods` is
+used. Those of mpca itself are in test_engine_training.py.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mpca.methods import METHODS
+from tests.spark.jobs import quadratic
+from tests.spark.paper import read_tape, shard_slices
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+PARAMETERS, BUFFERS = 300, 7
+CYCLES = 15
+
+Rule = Callable[[np.ndarray, np.ndarray, np.ndarray, int], tuple[np.ndarray, np.ndarray]]
+
+
+def blended(rate: float) -> Rule:
+    return lambda x, v, mean, k: ((1 - rate) * x + rate * mean, v)
+
+
+def averaged(keep: float) -> Rule:
+    """The first as it is."""
+    return lambda x, v, mean, k: (mean if k == 0 else keep * x + (1 - keep) * mean, v)
+
+
+def outer(rate: float, momentum: float, nesterov: bool) -> Rule:
+    def step(x: np.ndarray, v: np.ndarray, mean: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        d = mean - x
+        v = momentum * v + d
+        return x + rate * (d + momentum * v if nesterov else v), v
+
+    return step
+
+
+@dataclass(frozen=True)
+class Case:
+    method: str
+    keys: tuple[str, ...]
+    rule: Rule
+    tau: int | None = None  # of every contribution; None: any above 0
+    shards: int = 1
+    agents: int = 3
+    plain_buffers: bool = False  # buffers are those of the mean, since only parameters have a momentum
+
+
+CASES = {
+    "sync": Case("sync", ("tau=4",), blended(1), tau=4),
+    "sync, a fixed time": Case("sync", ("seconds=0.1",), blended(1)),
+    "dl4j-averaging": Case("dl4j-averaging", ("averaging_frequency=4", "updater=reset"), blended(1), tau=4),
+    "sync-ps": Case("sync-ps", ("momentum=0.8",), outer(1, 0.8, nesterov=False), tau=1, plain_buffers=True),
+    "sync-easgd": Case("sync-easgd", ("tau=5",), blended(0.9)),
+    "overlap-local-sgd": Case("overlap-local-sgd", ("tau=5",), outer(1, 0.7, nesterov=False), plain_buffers=True),
+    "diloco": Case("diloco", ("period=6",), outer(0.7, 0.9, nesterov=True), tau=6, plain_buffers=True),
+    "diloco, streaming": Case(
+        "diloco",
+        ("period=12", "fragments=3", "overlap=true", "outer_lr=0.4"),
+        outer(0.4, 0.9, nesterov=True),
+        shards=3,
+        plain_buffers=True,
+    ),
+    "single, with an average": Case("single", ("ema=0.9", "every=5"), averaged(0.9**5), agents=1),
+    "mpca, delay-corrected with an outer step": Case(
+        "mpca",
+        ("correction=true", "outer_lr=0.7", "outer_momentum=0.6"),
+        outer(0.7, 0.6, nesterov=True),
+        shards=3,
+        plain_buffers=True,
+    ),
+}
+
+
+def test_every_method_is_tried() -> None:
+    """mpca-paper is mpca with other numbers."""
+    assert {case.method for case in CASES.values()} | {"mpca-paper"} == set(METHODS)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_joint_model_is_what_the_method_makes_of_the_snapshots(engine: Any, name: str) -> None:
+    case = CASES[name]
+    shards, agents = case.shards, case.agents
+    sets = (f"method.name={case.method}", *(f"method.{key}" for key in case.keys), f"objectives.max_cycles={CYCLES}")
+    told = engine(quadratic, sets=sets)
+    assert told.ended.exit_code == 0, told.ended.reason
+    assert set(told.ended.returns) == set(range(agents))
+    assert [set(one.contributors) for one in told.cycles] == [set(range(agents))] * CYCLES
+    assert len({one.submissions for one in told.cycles}) == 1, "no order failed: with one phase a cycle is two of them"
+    taus = [given["tau"] for one in told.cycles for given in one.contributors.values()]
+    assert min(taus) > 0
+    assert case.tau is None or set(taus) == {case.tau}
+
+    start = told.ended.returns[0]["start"]
+    slices = shard_slices(len(start), shards)
+    snapshots: list[dict[int, np.ndarray]] = [{} for _ in slices]
+    for tape in read_tape(told.run.folder, PARAMETERS + BUFFERS).values():
+        for state in tape.reshape(-1, tape.shape[-1]):
+            for shard, piece in enumerate(slices):
+                snapshots[shard][zlib.crc32(state[piece].tobytes())] = state[piece].astype(np.float64)
+    x, v = start.astype(np.float64), np.zeros(len(start))
+    is_buffer = np.arange(len(start)) >= PARAMETERS
+    for cycle in told.cycles:
+        piece, k = slices[cycle.shard], cycle.cycle // shards
+        given = [(one["tau"], snapshots[cycle.shard][one["crc"]]) for one in cycle.contributors.values()]
+        mean = sum(weight * state for weight, state in given) / sum(weight for weight, _ in given)
+        moved, v[piece] = case.rule(x[piece], v[piece], mean, k)
+        x[piece] = np.where(is_buffer[piece] & case.plain_buffers, mean, moved)
+    state = told.ended.model_state
+    got = np.concatenate([state["first"], state["second"], state["walked"]])
+    np.testing.assert_allclose(got, x, rtol=1e-4, atol=1e-5)
+    assert np.abs(got[:PARAMETERS] - start[:PARAMETERS]).max() > 0.05, "it must have moved"
