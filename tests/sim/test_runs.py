@@ -46,6 +46,8 @@ def test_without_faults_everyone_is_in_every_cycle() -> None:
         {"name": "mpca", "phases": 2},
         {"name": "mpca", "phases": 3},
         {"name": "mpca", "correction": True},
+        {"name": "mpca", "regulariser": True, "alpha": 0.5},
+        {"name": "mpca", "replace": True},
         {"name": "mpca", "install": "arrival", "shards": 5},
         {"name": "sync", "tau": 3},
         {"name": "single"},
