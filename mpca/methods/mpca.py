@@ -74,6 +74,8 @@ class MPCA(Method):
     """Shards of the model; more than three make every exchange shorter and the overhead larger (section 4.2)."""
     phases: int = 0
     """Stages that overlap, at most min(shards, 3); 0 takes that largest number and is replaced by it."""
+    weighted: bool = True
+    """Weigh what agents hand over by their updates (eq. 9); false: the plain mean of all that made any (figure 10c)."""
     layer_aligned: bool = False
     """Cut shards at tensor edges instead of equal in bytes."""
     install: str = "arrival"

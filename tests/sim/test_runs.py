@@ -48,6 +48,7 @@ def test_without_faults_everyone_is_in_every_cycle() -> None:
         {"name": "mpca", "correction": True},
         {"name": "mpca", "regulariser": True, "alpha": 0.5},
         {"name": "mpca", "replace": True},
+        {"name": "mpca", "weighted": False},
         {"name": "mpca", "install": "arrival", "shards": 5},
         {"name": "sync", "tau": 3},
         {"name": "single"},
