@@ -18,6 +18,7 @@ from mpca.agent.attached import several
 from mpca.agent.context import AgentContext, current
 from mpca.agent.seeds import seed_everything
 from mpca.errors import ConfigError
+from mpca.methods import How
 
 if TYPE_CHECKING:
     import torch
@@ -86,6 +87,13 @@ def _follow(context: AgentContext, optimizer: torch.optim.Optimizer) -> None:
             context.loop.between_batches()
 
     optimizer.register_step_post_hook(after_step)
+    if context.method.agent_side.how is How.TILT:
+
+        def before_step(_: Any, args: Any, kwargs: Any) -> None:
+            if context.watch is not None:
+                context.loop.before_step(optimizer)
+
+        optimizer.register_step_pre_hook(before_step)
 
 
 def _join(context: AgentContext) -> ModelWatch:

@@ -111,9 +111,15 @@ class AgentLoop:
             while machine.state is HOLDING:
                 self._serve(None)
             self.stall.alive()
-        if machine.pulls:
+        if machine.pulls and not machine.tilts:
             assert self._trainer is not None
             self._trainer.pull(machine.pulls)
+
+    def before_step(self, optimizer: Any) -> None:
+        """The gradients are there, and this optimiser is about to take its step."""
+        if self._machine.pulls:
+            assert self._trainer is not None
+            self._trainer.tilt(self._machine.pulls, optimizer)
 
     def leave(self, returns: bytes) -> None:
         """Report that the user's function returned, and serve further requests for the model."""

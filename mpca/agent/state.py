@@ -154,6 +154,11 @@ class AgentMachine:
         return self._updates
 
     @property
+    def tilts(self) -> bool:
+        """Whether `pulls` are for gradients (eq. 6) and not for parameters (eq. 7)."""
+        return self._side.how is How.TILT
+
+    @property
     def due_in(self) -> int:
         """Updates until a deferred request is answered by an agent that does not hold; 0: no such request."""
         if self._deferred is None or self._side.holds:
@@ -331,7 +336,7 @@ class AgentMachine:
             self._first[shard] = self._updates
         elif mode == "replace":
             self._first[shard] = None
-        if self._side.how is How.PULL:
+        if self._side.how in (How.PULL, How.TILT):
             # An agent that joins starts at the joint state, without a pull.
             self._alphas[shard] = event.alpha if mode == "install" else None
             self._pull_anew()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -76,6 +77,24 @@ class TorchTrainer:
                 torch._foreach_lerp_(self._views[shard], self._targets[shard], alpha)
 
     @torch.no_grad()
+    def tilt(self, pulls: tuple[tuple[int, float], ...], optimizer: Any) -> None:
+        """Eq. 6 for the parameters of one optimiser. Those of a fused one are still scaled, and so is the tilt."""
+        self._refresh()
+        mine = {id(one) for group in optimizer.param_groups for one in group["params"]}
+        scale = getattr(optimizer, "grad_scale", None)
+        for shard, alpha in pulls:
+            for cut, local, target in zip(self._cuts[shard], self._views[shard], self._targets[shard], strict=False):
+                parameter = self._entries[cut.entry].tensor
+                if id(parameter) not in mine or parameter.grad is None:
+                    continue
+                if parameter.grad.stride() != parameter.stride():  # sparse gradients are refused here by torch
+                    parameter.grad = torch.empty_like(parameter).copy_(parameter.grad)
+                distance = torch.sub(local, target)
+                flat_view(parameter.grad)[cut.start : cut.end].add_(
+                    distance if scale is None else distance * scale, alpha=alpha
+                )
+
+    @torch.no_grad()
     def snapshot(self, shard: int, out: _Array) -> None:
         if shard >= self._plan.shards:
             self._layout.local.read(self.bounds[shard] - self._layout.total, out)
@@ -103,7 +122,7 @@ class TorchTrainer:
         wire = self._carrier.incoming(data)
         state = wire[: kept.numel()]
         match How.REPLACE if mode == "replace" else self._how:
-            case How.PULL | How.MIX:  # moves nothing yet: `pull` does
+            case How.PULL | How.MIX | How.TILT:  # moves nothing yet: `pull` does, or `tilt`
                 pass
             case How.REPLACE:
                 torch._foreach_copy_(pieces, _split_like(wire, pieces))

@@ -6,7 +6,7 @@ own are the local tensors, as words: they are read and replaced, never averaged 
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,6 +21,10 @@ class Trainer(Protocol):
 
     def pull(self, pulls: tuple[tuple[int, float], ...]) -> None:
         """Displace parameters towards the installed targets (eq. 7); pulls are (shard, alpha)."""
+        ...
+
+    def tilt(self, pulls: tuple[tuple[int, float], ...], optimizer: Any) -> None:
+        """Tilt the gradients that this optimiser is about to use towards the installed targets (eq. 6)."""
         ...
 
     def snapshot(self, shard: int, out: np.ndarray) -> None:

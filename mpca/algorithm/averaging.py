@@ -59,7 +59,7 @@ def weighted_sum(parts: Sequence[Vector], weights: Sequence[float]) -> Vector | 
     return acc
 
 
-def local_mean(snapshots: Sequence[Vector], taus: Sequence[int]) -> Vector | None:
+def local_mean(snapshots: Sequence[Vector], taus: Sequence[float]) -> Vector | None:
     r"""What leaves an executor: the mean of its own agents' snapshots weighted by their updates.
 
     .. math:: p_e = \frac{1}{\sum_{i \in e} \tau^i} \sum_{i \in e} \tau^i x^i   (eq. 9 over the agents of one executor)

@@ -127,7 +127,7 @@ class OrderDispatcher:
             forget_broadcasts=list(self._waste),
             downloads=self._downloads(draft, living, now),
             reduce=draft.reduce,
-            freeze=None if freeze is None else Freeze(freeze[0], freeze[1], [a.ref for a in freeze[2]]),
+            freeze=None if freeze is None else Freeze(freeze[0], freeze[1], [a.ref for a in freeze[2]], self._shape.weights),
             readers=self._reader_tracker.tell(a for a in living if a.executor in names),
         )
         self._heard(order)

@@ -8,6 +8,7 @@ from typing import Any
 
 from mpca.driver.objectives import Goals
 from mpca.methods.base import Method
+from mpca.wire.orders import BY_UPDATES, EQUAL
 
 __all__ = ["RunShape"]
 
@@ -25,6 +26,7 @@ class RunShape:
     deadline_s: float  # of a cycle
     start_timeout_s: float
     waits_for_shard: bool = False  # a shard that is being downloaded is frozen only after all have acknowledged it
+    weights: str = BY_UPDATES  # how much a snapshot counts in a mean
     first_cycle: int = 0
     finish_s: float = 300.0  # for what train functions do behind their loop, after a stop
     norm_limit: float = 0.0  # of `norms.NormLimit`; 0: none
@@ -49,6 +51,7 @@ class RunShape:
             phases=method.phases,
             exchanges=method.exchanges,
             waits_for_shard=method.agent_side.waits_for_shard,
+            weights=BY_UPDATES if method.weighted else EQUAL,
             numbers=method.numbers,
             alpha_for=method.alpha_for,
             **rest,

@@ -5,7 +5,7 @@ sees it (| is between two batches)::
 
     updates ... | BEFORE_SNAPSHOT, snapshot, AFTER_SNAPSHOT | update | update | ON_ARRIVAL | update ...
 
-and one update is: pull (`How.PULL`), gradient, step of the optimiser.
+and one update is: pull (`How.PULL`), gradient, tilt (`How.TILT`), step of the optimiser.
 
 A further rule is one more value here, and one more case in `install` of `agent.torch_trainer` and `sim.trainers`: mypy names a
 `match` that lacks it.
@@ -30,6 +30,7 @@ class How(Enum):
 
     PULL = "pull"  # it becomes the target that pulls the parameters before every gradient (eq. 7)
     REPLACE = "replace"  # the agent takes it as its own, buffers included; its updates since the snapshot are lost
+    TILT = "tilt"  # it becomes the target towards which every gradient is tilted (eq. 6)
     MIX = "mix"  # the parameters move a share of the way to it, once: eq. 7 at the moment when it is applied
     CORRECT = "correct"  # the agent adds what it has beyond the snapshot that it answers (`algorithm.penalty.correct`)
 
@@ -69,11 +70,11 @@ class AgentSide:
     resets_optimizer: bool = False
     """With REPLACE: whether the optimiser's state begins anew with each joint state."""
     alpha_start: float = 0.0
-    """With PULL: alpha at the agent's version 1 of a shard; 0: no stronger pull at the beginning (section 6.3)."""
+    """With PULL or TILT: alpha at the agent's version 1 of a shard; 0: no stronger pull at the beginning (section 6.3)."""
     alpha_decay: float = 0.0
-    """With PULL: factor by which that alpha falls at each update, down to the driver's."""
+    """With PULL or TILT: factor by which that alpha falls at each update, down to the driver's."""
     decay_by_version: bool = False
-    """With PULL: that alpha falls at each version of the shard instead."""
+    """With PULL or TILT: that alpha falls at each version of the shard instead."""
 
     def __post_init__(self) -> None:
         if self.how is How.CORRECT and self.when is When.AFTER_SNAPSHOT:
@@ -99,7 +100,7 @@ class AgentSide:
         return self.when is not When.ON_ARRIVAL or self.how is How.CORRECT
 
     def penalty(self, alpha: float, age: int | None) -> float:
-        """alpha of eq. 7 before the next gradient of an agent.
+        """alpha of eq. 7 before the next gradient, or of eq. 6 after it, of an agent.
 
         Args:
             alpha: the driver's `alpha_for`, which came with the installed joint state.

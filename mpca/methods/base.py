@@ -56,6 +56,11 @@ class Method(ABC):
         """Whether joint states are broadcast; if not, the driver only reads the agents."""
         return True
 
+    @property
+    def weighted(self) -> bool:
+        """Whether a contribution counts by its updates (eq. 9); if not, all with any update count alike."""
+        return True
+
     def agents(self, wanted: int) -> int:
         """Number of agents to start when the user wants `wanted`."""
         return wanted

@@ -13,15 +13,16 @@ In a cycle an agent hands over one shard and receives one: M / S bytes up and do
 lost is missing in the sums of the cycles that it does not answer, and nobody waits for it; its replacement starts at the
 joint model, so what it had trained since its last snapshot is lost. Departures from the paper: docs/deviations.md.
 
-Other forms, one key each. Of the paper: `replace` takes x* as the agent's own (figure 10b shows why that is worse). Beyond it:
-`correction` adds x* less the snapshot that it answers, once, without a pull (LOSCAR-SGD's merge, arXiv 2605.20866); `outer_lr`
-moves x~ by an outer Nesterov step in place of eq. 8, 4 and 5, with the pull or with `correction`.
+Other forms, one key each. Of the paper: `regulariser` adds alpha (x_i - x*) to every gradient (eq. 6), after any clipping, and
+without effect where an optimiser takes a closure; `replace` takes x* as the agent's own (figure 10b shows why that is worse).
+Beyond it: `correction` adds x* less the snapshot that it answers, once, without a pull (LOSCAR-SGD's merge, arXiv 2605.20866);
+`outer_lr` moves x~ by an outer Nesterov step in place of eq. 8, 4 and 5, with the pull or with `correction`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from mpca.algorithm import JointShard, Outer, alpha_for, beta_at, extrapolate, gamma_at, outer_step, update
 from mpca.algorithm.averaging import Vector
@@ -73,6 +74,8 @@ class MPCA(Method):
     """Shards of the model; more than three make every exchange shorter and the overhead larger (section 4.2)."""
     phases: int = 0
     """Stages that overlap, at most min(shards, 3); 0 takes that largest number and is replaced by it."""
+    weighted: bool = True
+    """Weigh what agents hand over by their updates (eq. 9); false: the plain mean of all that made any (figure 10c)."""
     layer_aligned: bool = False
     """Cut shards at tensor edges instead of equal in bytes."""
     install: str = "arrival"
@@ -83,6 +86,9 @@ class MPCA(Method):
     """Delay-corrected install instead of the pull (beyond the paper; alpha is not used)."""
     replace: bool = False
     """Hard replacement instead of the pull: an agent takes an arrival as its own, and loses its updates since the snapshot."""
+    regulariser: bool = False
+    """Eq. 6 instead of eq. 7: the pull is a part of the gradient, so the optimiser decides what becomes of it. alpha is then
+    the weight of a regulariser, a number of 0 or more: what is right depends on the learning rate."""
     outer_lr: float = 0.0
     """Rate of an outer Nesterov step on the joint model (beyond the paper: DiLoCo's); 0: eq. 8, 4 and 5 instead. Above 0, beta,
     gamma and delta are not used."""
@@ -90,7 +96,10 @@ class MPCA(Method):
     """Momentum of that step, in [0, 1)."""
 
     def __post_init__(self) -> None:
-        if self.alpha != AUTO and not (isinstance(self.alpha, int | float) and 0 <= self.alpha <= 1):
+        if self.regulariser:
+            if isinstance(self.alpha, str) or not 0 <= self.alpha < float("inf"):
+                raise refused("method.alpha", self.alpha, "must be a number, 0 or more, with method.regulariser")
+        elif self.alpha != AUTO and not (isinstance(self.alpha, int | float) and 0 <= self.alpha <= 1):
             raise refused("method.alpha", self.alpha, f'must lie in [0, 1], or be "{AUTO}"')
         for key in ("beta", "alpha_start", "alpha_decay"):
             if not 0 <= getattr(self, key) <= 1:
@@ -99,8 +108,9 @@ class MPCA(Method):
             raise refused("method.delta", self.delta, "must lie in [0, 1): at 1 the trajectory never moves")
         if not 0 <= self.gamma < float("inf"):
             raise refused("method.gamma", self.gamma, "must be 0 or more")
-        if self.correction and self.replace:
-            raise refused("method.replace", self.replace, "cannot go with method.correction: set one of them to false")
+        forms = [key for key in ("regulariser", "correction", "replace") if getattr(self, key)]
+        if len(forms) > 1:
+            raise refused(f"method.{forms[1]}", True, f"cannot go with method.{forms[0]}: set one of them to false")
         for key, what in (("correction", "delay-corrected"), ("replace", "hard replacement")):
             if getattr(self, key) and self.gamma >= 1:
                 raise refused(
@@ -135,6 +145,10 @@ class MPCA(Method):
     def outer(self) -> Outer | None:
         return Outer(self.outer_lr, self.outer_momentum) if self.outer_lr else None
 
+    def for_agents(self) -> dict[str, Any]:
+        # alpha comes with every joint state; here it says that the method is a valid one.
+        return super().for_agents() | ({"alpha": self.alpha} if self.regulariser else {})
+
     def merge(self, state: JointShard, mean: Vector) -> JointShard:
         if self.outer is not None:
             return outer_step(state, mean, self.outer)
@@ -144,11 +158,17 @@ class MPCA(Method):
         return extrapolate(state, self.gamma_at(state.k - 1))
 
     @property
+    def _how(self) -> How:
+        if self.regulariser:
+            return How.TILT
+        return How.CORRECT if self.correction else How.REPLACE if self.replace else How.PULL
+
+    @property
     def agent_side(self) -> AgentSide:
         # Elastic: snapshot, then install (section 5.2). Delay-corrected needs the other order: `penalty.correct`.
         exchange = When.BEFORE_SNAPSHOT if self.correction else When.AFTER_SNAPSHOT
         return AgentSide(
-            How.CORRECT if self.correction else How.REPLACE if self.replace else How.PULL,
+            self._how,
             exchange if self.install == "exchange" else When.ON_ARRIVAL,
             alpha_start=self.alpha_start,
             alpha_decay=self.alpha_decay,
@@ -156,7 +176,7 @@ class MPCA(Method):
         )
 
     def alpha_for(self, tau: float, agents: int) -> float:
-        if self.agent_side.how is not How.PULL:
+        if self.correction or self.replace:
             return 0.0
         return alpha_for(tau) if isinstance(self.alpha, str) else self.alpha
 

@@ -8,8 +8,8 @@ With tau = 1, plain SGD and equal batches it is one machine with a K times large
 the model and receives it once in tau updates: M bytes up and M down. All wait until a lost agent is known as lost; the mean of
 that round lacks it, and its replacement starts at the joint model.
 
-Departure: SparkNet takes the plain mean. Here it is weighted by updates (eq. 9 of the MPCA paper), which makes no difference
-with tau, and with a fixed time gives a straggler's fewer updates less weight.
+Departure: SparkNet takes the plain mean (`weighted = false`). By default it is weighted by updates (eq. 9 of the MPCA paper).
+That makes no difference with tau, and with a fixed time gives a straggler's fewer updates less weight.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ class Sync(Method):
     seconds: float = 0.0
     """Time between two exchanges, in place of tau: "in the presence of stragglers, it suffices to replace the fixed number of
     iterations with a fixed length of time" (SparkNet, section 3.2). 0: tau counts. Less than `cluster.cycle_deadline`."""
+
+    weighted: bool = True
+    """Weigh the agents by their updates, which differ with `seconds`; false: the plain mean, as in SparkNet."""
 
     def __post_init__(self) -> None:
         if self.tau < 1:

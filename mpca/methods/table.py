@@ -33,7 +33,7 @@ def from_dict(values: Mapping[str, Any]) -> Method:
 
     Example:
         >>> from_dict({"name": "sync", "tau": "5"})
-        Sync(tau=5, seconds=0.0)
+        Sync(tau=5, seconds=0.0, weighted=True)
     """
     rest = dict(values)
     name = rest.pop("name", MPCA.name)
@@ -48,6 +48,6 @@ def to_dict(method: Method) -> dict[str, Any]:
 
     Example:
         >>> to_dict(from_dict({"name": "sync"}))
-        {'name': 'sync', 'tau': 10, 'seconds': 0.0}
+        {'name': 'sync', 'tau': 10, 'seconds': 0.0, 'weighted': True}
     """
     return method.to_dict()

@@ -127,16 +127,22 @@ class Stack:
         found: Tensor = torch.autograd.grad(loss, self.weights)[0]
         return found
 
-    def step(self, samples: Tensor, labels: Tensor) -> None:
-        """One update of each run; arguments as those of `gradient`."""
+    def step(self, samples: Tensor, labels: Tensor, tilts: Sequence[tuple[int, int, float]] = ()) -> None:
+        """One update of each run; arguments as those of `gradient`.
+
+        `tilts` (first element, last element, alpha) tilt the gradient towards what `aim` set (eq. 6).
+        """
         gradient = self.gradient(samples, labels)
+        for first, last, alpha in tilts:
+            distance = self.weights.detach()[:, first:last] - self._targets[:, first:last]
+            gradient[:, first:last].add_(distance, alpha=alpha)
         for part, rows in zip(self._parts, self._groups, strict=True):
             part.grad = gradient[rows]
         self._optimizer.step()
 
     @torch.no_grad()
     def aim(self, first: int, last: int, target: _Floats) -> None:
-        """Set what `pull` pulls elements `first` to `last` of every run towards; element-major."""
+        """Set what elements `first` to `last` of every run are pulled or tilted towards; element-major."""
         if not self._targets.numel():
             self._targets = torch.zeros_like(self.weights)
         self._targets[:, first:last] = torch.from_numpy(target).view(-1, self.runs).t()

@@ -47,9 +47,10 @@ class JointCheck:
         """
         total, weight, size = None, 0, 0.0
         for tau, data in handed:
-            part = data.astype(np.float64) * tau
+            counts = tau if self._method.weighted else min(tau, 1)
+            part = data.astype(np.float64) * counts
             total = part if total is None else total + part
-            weight += tau
+            weight += counts
             size = max(size, float(np.abs(data).max(initial=0.0)))
         if not weight:
             return

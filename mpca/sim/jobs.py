@@ -185,7 +185,7 @@ class Jobs:
         assert freeze is not None
         self._ticket += 1
         self._tickets[self._ticket] = job
-        node.freeze(self._ticket, freeze.cycle, freeze.shard, agents)
+        node.freeze(self._ticket, freeze, agents)
 
     def _deadline(self, job: _Job, name: str) -> None:
         freeze = job.order.freeze

@@ -5,6 +5,7 @@ In production several threads of the executor do this. The cluster gives the nod
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 from zlib import crc32
 
@@ -19,7 +20,7 @@ from mpca.sim.clocks import NodeClock
 from mpca.sim.executor import Answered, Back, Drop, ExecutorState, Interrupt, Write
 from mpca.wire.agent_ref import AgentId
 from mpca.wire.messages import Begin, Install, ReadersChanged, SnapshotRequest, Stop
-from mpca.wire.orders import Frozen, Late, Rediscovered
+from mpca.wire.orders import Freeze, Frozen, Late, Rediscovered
 
 __all__ = ["Node", "Reports"]
 
@@ -66,6 +67,7 @@ class Node:
         self.damages = 0  # how many of its next transfers arrive with a wrong checksum
         self.book = ExecutorState()
         self.agents: dict[int, SimAgent] = {}
+        self._weights: dict[int, Callable[[int], float]] = {}  # by cycle: how much a yield counts, from its tau
         #: By cycle: weight and part of a sum, which a freeze made of this executor's snapshots.
         self.blocks: dict[int, tuple[float, np.ndarray]] = {}
         self.yields: dict[tuple[int, AgentId], tuple[np.ndarray, Frozen]] = {}  # by cycle and process
@@ -100,16 +102,16 @@ class Node:
         if found is not None:
             found.receive(Stop(reason))
 
-    def freeze(self, ticket: int, cycle: int, shard: int, agents: list[AgentId]) -> None:
+    def freeze(self, ticket: int, freeze: Freeze, agents: list[AgentId]) -> None:
         """Freeze yields. `Reports.frozen` is called when each of them is frozen or late.
 
         Args:
             ticket: comes back in that call.
-            cycle: of the yields.
-            shard: which one.
+            freeze: cycle and shard of the yields, and how much they count.
             agents: whose.
         """
-        self._perform(self.book.freeze(ticket, cycle, shard, agents))
+        self._weights[freeze.cycle] = freeze.weight
+        self._perform(self.book.freeze(ticket, freeze.cycle, freeze.shard, agents))
 
     def deadline(self, cycle: int) -> None:
         """The time of this cycle is over: what was not handed over is late."""
@@ -244,15 +246,16 @@ class Node:
                 self._slots[(one.agent, one.shard)], alpha = one.arrival
                 self.agents[one.agent].receive(Install(one.shard, one.version, one.mode, alpha))
             elif kind is Drop:
+                self._weights.pop(one.cycle, None)
                 for key in [key for key in self.yields if key[0] == one.cycle]:
                     del self.yields[key]
 
     def _answer(self, one: Answered) -> None:
         """Put the executor's part into block storage, then answer. A freeze that is read again gives the same part."""
         kept = [self.yields[(one.cycle, taken.id)] for taken in one.frozen]
-        finite = [(data, frozen.tau) for data, frozen in kept if frozen.finite]
-        weight = float(sum(tau for _, tau in finite))
-        part = local_mean([data for data, _ in finite], [tau for _, tau in finite]) if finite else None
+        finite = [(data, self._weights[one.cycle](frozen.tau)) for data, frozen in kept if frozen.finite]
+        weight = sum((each for _, each in finite), 0.0)
+        part = local_mean([data for data, _ in finite], [each for _, each in finite]) if finite else None
         if part is not None:
             self.blocks[one.cycle] = (weight, part)
         self._cluster.frozen(self, one.ticket, [frozen for _, frozen in kept], one.late, weight)

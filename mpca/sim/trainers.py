@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mpca.algorithm.penalty import pull
+from mpca.algorithm.penalty import pull, tilt
 from mpca.driver.runner import Runner
 from mpca.methods import How
 from mpca.sim.costs import Costs
@@ -106,7 +106,7 @@ class Flat:
         span = self._spans[shard]
         count = span.stop - span.start
         match How.REPLACE if mode == "replace" else self._how:
-            case How.PULL | How.MIX:
+            case How.PULL | How.MIX | How.TILT:
                 self._targets[shard] = data[:count].copy()
             case How.REPLACE:
                 self.x[self.bounds[shard] : self.bounds[shard + 1]] = self._taken(data)
@@ -125,6 +125,23 @@ class Flat:
     def reset_optimizer(self) -> None:
         """Plain SGD, or none: no state."""
 
+    def _displace(self, pulls: tuple[tuple[int, float], ...]) -> None:
+        """Eq. 7, if that is the method's form."""
+        for shard, alpha in pulls:
+            if shard in self._targets and self._how is not How.TILT:
+                pull(self.x[self._spans[shard]], self._targets[shard], alpha)
+
+    def _tilted(self, gradient: np.ndarray, pulls: tuple[tuple[int, float], ...]) -> np.ndarray:
+        """The gradient, with eq. 6 if that is the method's form."""
+        if self._how is not How.TILT:
+            return gradient
+        tilted = gradient.copy()
+        for shard, alpha in pulls:
+            if shard in self._targets:
+                span = self._spans[shard]
+                tilt(tilted[span], self.x[span], self._targets[shard], alpha)
+        return tilted
+
     @staticmethod
     def _taken(values: np.ndarray) -> np.ndarray:
         return values
@@ -133,8 +150,8 @@ class Flat:
 class IntegerTrainer(Flat):
     """Whole numbers only, so that a weighted sum of contributions is an equality of integers, without a tolerance.
 
-    A pull moves every parameter by the nearest whole number to what n pulls in a row would move it. Values wrap around, so
-    that they stay small enough for exact sums however long a run pauses.
+    A pull or a tilt moves every parameter by the nearest whole number to what n pulls in a row would move it. Values wrap
+    around, so that they stay small enough for exact sums however long a run pauses.
     """
 
     wrap = np.float32(512)
@@ -181,9 +198,8 @@ class LinearTrainer(Flat):
     def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None:
         """As `SimTrainer.advance`, update by update."""
         for _ in range(updates):
-            for shard, alpha in pulls:
-                pull(self.x[self._spans[shard]], self._targets[shard], alpha)
-            self.x -= self.lr * self.gradient
+            self._displace(pulls)
+            self.x -= self.lr * self._tilted(self.gradient, pulls)
 
 
 class QuadraticTrainer(Flat):
@@ -199,10 +215,8 @@ class QuadraticTrainer(Flat):
         """As `SimTrainer.advance`, update by update."""
         mine = self.x[: self.parameters]
         for _ in range(updates):
-            for shard, alpha in pulls:
-                if shard in self._targets:
-                    pull(self.x[self._spans[shard]], self._targets[shard], alpha)
-            mine -= np.float32(self.lr) * (mine - self._optimum)
+            self._displace(pulls)
+            mine -= np.float32(self.lr) * self._tilted(mine - self._optimum, pulls)
 
 
 TRAINERS = {"integer": IntegerTrainer, "linear": LinearTrainer, "quadratic": QuadraticTrainer}

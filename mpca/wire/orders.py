@@ -20,8 +20,10 @@ import msgpack
 from mpca.wire.agent_ref import AgentId, AgentRef, OfAgent
 
 __all__ = [
+    "BY_UPDATES",
     "DEADLINE",
     "DIED",
+    "EQUAL",
     "FORGOTTEN",
     "GONE",
     "NO_SUCH_INCARNATION",
@@ -64,13 +66,16 @@ DEADLINE = Late(LateCode.DEADLINE, "no answer before the deadline")
 DIED = Late(LateCode.DIED, "died before it handed over")
 FORGOTTEN = Late(LateCode.FORGOTTEN, "its cycle was forgotten")
 
+#: How much a snapshot counts in a sum (`Freeze.weights`): by its updates (eq. 9), or all that have any alike.
+BY_UPDATES, EQUAL = "updates", "equal"
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One executor's part of a sum: the tau-weighted mean of its own agents' frozen shard."""
+    """One executor's part of a sum: the weighted mean of its own agents' frozen shard."""
 
     executor: str
-    weight: float  # sum of tau over its agents (float64); 1.0 when x_0 is read
+    weight: float  # sum over its agents (float64) of `Freeze.weight`; 1.0 when x_0 is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,11 @@ class Freeze:
     cycle: int
     shard: int
     agents: list[AgentRef]
+    weights: str = BY_UPDATES  # how much a snapshot counts in the sum
+
+    def weight(self, tau: int) -> float:
+        """Of a snapshot after `tau` updates; 0 after none, however snapshots count."""
+        return float(tau if self.weights == BY_UPDATES else min(tau, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +181,8 @@ class Frozen(OfAgent):
 class Answer:
     """The answer of one executor's task.
 
-    `weight` is the sum of tau of the finite yields that its part holds; `late` says why an expected agent is not in it.
+    `weight` is the sum of the weights (`Freeze.weight`) of the finite yields that its part holds; `late` says why an expected
+    agent is not in it.
     """
 
     executor: str

@@ -14,7 +14,8 @@ from torch import nn
 import mpca
 from mpca.agent.context import AgentContext, current, enter
 from mpca.data.plan import Readers
-from mpca.wire.messages import Begin, Hello, Message, Progress, Snapshot, SnapshotRequest, Start, Stop
+from mpca.wire.messages import Begin, Hello, Install, Message, Progress, Snapshot, SnapshotRequest, Start, Stop
+from mpca.wire.slots import MODES, SlotHeader
 from tests.data.pictures import ingested
 from tests.support.pipe import START, PipeEnds
 
@@ -79,6 +80,25 @@ def test_an_attached_model_is_read_after_a_step(become: Becoming, hello: list[He
     with open(f"/proc/self/fd/{said.segment_fd}", "rb") as segment:
         segment.seek(said.slots[0])
         assert torch.tensor([0.0, 1.0]).numpy().tobytes() in segment.read()
+
+
+def test_eq_6_is_in_the_gradient_that_the_optimiser_gets(become: Becoming, hello: list[Hello]) -> None:
+    """x <- x - (1 + alpha (x - x*)), with x* = (5, 1) and alpha = 0.5 from the second update on."""
+    method = {"name": "mpca", "shards": 1, "regulariser": True, "alpha": 0.5, "alpha_start": 0.0}
+    ends = become(replace(START, method=method))
+    model, optimizer = trained()
+    ends.say(Begin())
+    mpca.attach(model, optimizer)
+    hello += [one for one in ends.heard() if isinstance(one, Hello)]
+    with open(f"/proc/self/fd/{hello[0].segment_fd}", "r+b") as segment:
+        segment.seek(hello[0].slots[1])
+        segment.write(SlotHeader(0, 2, 1, 0, 8, MODES["install"]).pack())
+        segment.write(torch.tensor([5.0, 1.0]).numpy().tobytes())
+    ends.say(Install(0, 1, "install", 0.5))
+    step(model, optimizer)
+    assert model.weight.tolist() == [[0.0, 1.0]]
+    step(model, optimizer)
+    assert model.weight.tolist() == [[0.0 - (1 - 2.5), 1.0 - 1]]
 
 
 def test_what_is_logged_and_counted_goes_with_progress_as_it_is_then(become: Becoming, hello: list[Hello]) -> None:

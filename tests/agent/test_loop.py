@@ -42,11 +42,15 @@ class Model:
         self.bounds, self.parameters = [0, ELEMENTS], ELEMENTS
         self.x = np.array([1.0, 2.0, 3.0], np.float32)
         self.pulled: list[tuple[tuple[int, float], ...]] = []
+        self.tilted: list[tuple[tuple[tuple[int, float], ...], Any]] = []
         self.taken: list[tuple[int, list[float], int, str]] = []
         self._clock = clock
 
     def pull(self, pulls: tuple[tuple[int, float], ...]) -> None:
         self.pulled.append(pulls)
+
+    def tilt(self, pulls: tuple[tuple[int, float], ...], optimizer: Any) -> None:
+        self.tilted.append((pulls, optimizer))
 
     def snapshot(self, shard: int, out: np.ndarray) -> None:
         self._clock.advance(0.25)
@@ -151,6 +155,19 @@ def test_a_mixed_arrival_is_pulled_to_once(start: Starting) -> None:
     agent.loop.between_batches()
     assert (agent.model.taken, agent.model.pulled) == ([(0, [7.0, 8.0, 9.0], 1, "install")], [((0, 0.5),)])
     assert [type(one) for one in agent.said()] == [Installed, Snapshot]
+
+
+def test_eq_6_tilts_gradients_before_each_step_and_moves_no_parameters(start: Starting) -> None:
+    agent = start({**MPCA, "regulariser": True, "alpha": 2.0, "alpha_start": 0.0})
+    agent.join()
+    agent.loop.before_step("adam")
+    agent.offer(1, [7.0, 8.0, 9.0])
+    agent.loop.between_batches()
+    agent.loop.before_step("adam")
+    agent.loop.before_step("sgd")
+    agent.loop.between_batches()
+    assert agent.model.tilted == [(((0, 0.5),), "adam"), (((0, 0.5),), "sgd")]
+    assert agent.model.pulled == []
 
 
 def test_progress_is_said_twice_a_second_at_most(start: Starting) -> None:

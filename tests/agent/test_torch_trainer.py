@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from mpca.agent.layout import read_layout
 from mpca.agent.torch_trainer import TorchTrainer
-from mpca.algorithm import correct, pull
+from mpca.algorithm import correct, pull, tilt
 from mpca.errors import ConfigError
 from mpca.methods import How
 from mpca.storage import ModelLayout
@@ -139,6 +139,44 @@ def test_pull_is_that_of_the_algorithm_and_leaves_buffers_and_other_shards_alone
             part = slice(trainer.bounds[shard], min(trainer.bounds[shard + 1], PARAMETERS))
             pull(expected[part], target[part], alpha)
     np.testing.assert_allclose(flat(model), expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_tilt_is_that_of_the_algorithm_for_one_optimisers_parameters(shards: int) -> None:
+    model, trainer = make(how=How.TILT, shards=shards)
+    step(model)
+    before, target = flat(model), vector(2)
+    for shard in range(shards):
+        trainer.install(shard, target[trainer.bounds[shard] : trainer.bounds[shard + 1]], 1, "install")
+    parameters = list(dict.fromkeys(model.parameters()))
+    last = parameters[-1]
+    for one in parameters:
+        one.grad = torch.ones_like(one)
+    parameters[1].grad = None
+    optimizer = torch.optim.SGD(parameters[:-1], lr=1.0)
+    trainer.tilt(tuple((shard, 3.0) for shard in range(shards)), optimizer)
+    np.testing.assert_array_equal(flat(model), before, "the parameters stay")
+    assert parameters[1].grad is None
+    assert last.grad is not None
+    assert (last.grad == 1).all(), "of another optimiser"
+    for entry in trainer._entries:
+        grad = entry.tensor.grad if entry.kind == "parameter" else None
+        if grad is not None and entry.tensor is not last:
+            part = slice(entry.offset, entry.offset + entry.size)
+            expected = tilt(np.ones(entry.size, np.float32), before[part], target[part], 3.0)
+            np.testing.assert_allclose(grad.permute(entry.order).reshape(-1).numpy(), expected, rtol=1e-5)
+
+
+def test_gradients_of_another_layout_and_scale_are_tilted_too() -> None:
+    weight = nn.Parameter(torch.zeros(2, 3))
+    layout = read_layout(nn.ParameterList([weight]))
+    trainer = TorchTrainer(layout, layout.plan(1, False), How.TILT)
+    trainer.install(0, np.arange(6, dtype=np.float32), 1, "install")
+    weight.grad = torch.ones(3, 2).T
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    optimizer.grad_scale = torch.tensor(4.0)
+    trainer.tilt(((0, 0.5),), optimizer)
+    assert weight.grad.tolist() == [[1.0, -1.0, -3.0], [-5.0, -7.0, -9.0]]
 
 
 def test_target_was_copied_out_of_the_slot() -> None:

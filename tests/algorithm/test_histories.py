@@ -23,6 +23,7 @@ from mpca.algorithm import (
     local_mean,
     outer_step,
     pull,
+    tilt,
     update,
     weighted_sum,
 )
@@ -109,6 +110,17 @@ def test_eq7_shrinks_the_distance_by_one_factor() -> None:
         for expected in case["history"]:
             close(local, expected, golden["relative_error"])
             pull(local, np.float32(golden["target"]), case["alpha"])
+
+
+def test_eq6_is_plain_sgd_on_the_loss_with_its_regulariser() -> None:
+    golden = history("tilts")
+    n = golden["numbers"]
+    target = np.float32([n["target"]])
+    for case in golden["cases"]:
+        local = np.float32([n["start"]])
+        for expected in case["history"]:
+            close(local, [expected], golden["relative_error"])
+            local -= np.float32(n["rate"]) * tilt(local - np.float32(n["minimum"]), local, target, case["alpha"])
 
 
 def test_schedules() -> None:

@@ -158,6 +158,23 @@ def corrections() -> None:
     )
 
 
+def tilts() -> None:
+    """Eq. 6 alone in closed form, plain SGD on a loss (x - m)^2 / 2: the rest of x lies between the minimum and the target."""
+    rate, minimum, target, start = F(1, 20), F(3), F(-1), F(8)
+    cases = []
+    for alpha in (F(0), F(1, 2), F(3)):
+        middle = (minimum + alpha * target) / (1 + alpha)
+        left = 1 - rate * (1 + alpha)
+        cases.append({"alpha": float(alpha), "history": [float(middle + left**n * (start - middle)) for n in range(12)]})
+    write(
+        "tilts",
+        "Eq. 6, plain SGD: x_n = c + (1 - lr (1 + alpha))^n (x_0 - c), c = (m + alpha x*) / (1 + alpha).",
+        numbers={"rate": 0.05, "minimum": 3.0, "target": -1.0, "start": 8.0},
+        cases=cases,
+        relative_error=1e-5,
+    )
+
+
 def outer() -> None:
     """The outer optimiser over 8 exchanges, its two forms: momentum on three parameters, none on the buffer."""
     cases = []
@@ -294,5 +311,5 @@ def in_step() -> None:
 
 
 if __name__ == "__main__":
-    for make in (averages, joint, pulls, schedules, training, corrections, outer, in_step):
+    for make in (averages, joint, pulls, schedules, training, corrections, tilts, outer, in_step):
         make()

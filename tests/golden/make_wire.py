@@ -222,7 +222,7 @@ FULL_ORDER = {
         "length": 108,
         "parts": [{"executor": "0", "weight": 131.0}, {"executor": "2", "weight": 120.0}],
     },
-    "freeze": {"cycle": 42, "shard": 0, "agents": [["0", 0, 1], ["2", 3, 0]]},
+    "freeze": {"cycle": 42, "shard": 0, "agents": [["0", 0, 1], ["2", 3, 0]], "weights": "updates"},
     "readers": {
         "version": 3,
         "readers": {"agents": 4, "since": [[0, 4], [3, 7]], "losses": [[3, 5, 70000, 6]], "before": []},

@@ -153,3 +153,26 @@ def test_on_a_flat_loss_sync_easgd_keeps_the_sum_of_center_and_agents(living: di
         center = 0.1 * center + 0.9 * np.mean(snapshots, axis=0)
     np.testing.assert_allclose(sums[2:], [sums[2]] * (len(sums) - 2), atol=1e-4)
     assert np.abs(rounds[3][0] - rounds[11][0]).max() > 0.01, "they do move"
+
+
+@pytest.mark.parametrize(
+    "method", [{"name": "sync", "seconds": 0.45}, {"name": "mpca", "replace": True, "shards": 1, "gamma": 0.0}]
+)
+@pytest.mark.parametrize("per_executor", [1, 2])
+def test_unweighted_is_the_plain_mean_of_what_agents_hand_over(method: dict[str, object], per_executor: int) -> None:
+    """With replacement each snapshot is tau updates from the newest joint state; the slowest agent makes half as many."""
+    costs = Costs(spread=1.0)
+    outcome = run({**method, "weighted": False}, 8, costs=costs, per_executor=per_executor)
+    weighted = run(method, 8, costs=costs, per_executor=per_executor)
+    joint, taus = np.zeros(7), set()
+    for one in outcome.commits:
+        handed = [(said["tau"], int(agent)) for agent, said in one.contributors.items() if said["tau"]]
+        if not handed:
+            continue
+        taus |= {tau for tau, _ in handed}
+        rate = one.beta
+        mean = np.mean([joint - tau * LinearTrainer.lr * LinearTrainer.gradient_of(7, agent) for tau, agent in handed], axis=0)
+        joint = (1 - rate) * joint + rate * mean
+    assert len(taus) > 2
+    np.testing.assert_allclose(np.concatenate(outcome.joint), joint, rtol=1e-4)
+    assert np.abs(np.concatenate(weighted.joint) - joint).max() > 0.1

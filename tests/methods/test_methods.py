@@ -147,6 +147,12 @@ def test_correction_installs_first_and_pulls_nobody() -> None:
     assert MPCA(install="exchange").agent_side.when is When.AFTER_SNAPSHOT
 
 
+def test_eq_6_tilts_by_a_weight_that_may_be_above_1() -> None:
+    method = MPCA(regulariser=True, alpha=3.0)
+    assert (method.agent_side.how, method.alpha_for(20.0, 4)) == (How.TILT, 3.0)
+    assert from_dict(method.for_agents()) == method
+
+
 def test_replacement_takes_arrivals_as_its_own_and_pulls_nobody() -> None:
     method = MPCA(replace=True)
     assert (method.agent_side.how, method.agent_side.when) == (How.REPLACE, When.ON_ARRIVAL)
@@ -201,6 +207,12 @@ def test_alpha_is_a_number_or_auto(given: object, taken: object) -> None:
         ({"gamma": 1.0, "correction": True}, r"method.gamma = 1.0: must be below 1 with method.correction.*set"),
         ({"gamma": 1.0, "replace": True}, r"method.gamma = 1.0: must be below 1 with method.replace.*set"),
         ({"correction": True, "replace": True}, r"method.replace = True: cannot go with method.correction"),
+        (
+            {"regulariser": True, "alpha": "auto"},
+            r"method.alpha = 'auto': must be a number, 0 or more, with method.regulariser",
+        ),
+        ({"regulariser": True, "alpha": -1.0}, r"method.alpha = -1.0: must be a number, 0 or more"),
+        ({"regulariser": True, "alpha": 1.0, "replace": True}, r"method.replace = True: cannot go with method.regulariser"),
         ({"outer_lr": -0.1}, r"method.outer_lr = -0.1: must be above 0, and at most 2"),
         ({"outer_lr": 2.5}, r"method.outer_lr = 2.5"),
         ({"outer_lr": 0.0, "outer_momentum": 0.6}, r"method.outer_lr = 0.0: must be above 0"),

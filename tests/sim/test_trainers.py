@@ -84,3 +84,22 @@ def test_a_mixed_arrival_moves_parameters_once_in_the_simulator_and_in_torch() -
         weight -= 0.25 * torch.from_numpy(GRADIENT)
     expected = [(6.0 if j >= 4 else 0.0) - 0.25 * float(GRADIENT[j]) for j in range(SIZE)]
     assert weight.tolist() == simulated.x.tolist() == expected
+
+
+def test_a_tilted_gradient_is_that_of_the_fractions_in_the_simulator_and_in_torch() -> None:
+    """x <- x - lr (g + alpha (x - x*)), plain SGD, with a target of one shard."""
+    weight = nn.Parameter(torch.zeros(SIZE))
+    optimizer = torch.optim.SGD([weight], lr=0.25)
+    layout = read_layout(nn.ParameterList([weight]))
+    real = TorchTrainer(layout, layout.plan(2, False), How.TILT)
+    simulated = LinearTrainer(BOUNDS, SIZE, How.TILT, agent=1, incarnation=0)
+    pulls, x = ((1, 0.5),), [F(0)] * SIZE
+    for trainer in (real, simulated):
+        trainer.install(1, np.full(4, 8, np.float32), 1, "install")
+    for _ in range(3):
+        x = [a - F(1, 4) * (int(GRADIENT[j]) + (F(1, 2) * (a - 8) if j >= 4 else 0)) for j, a in enumerate(x)]
+        weight.grad = torch.from_numpy(GRADIENT.copy())
+        real.tilt(pulls, optimizer)
+        optimizer.step()
+        simulated.advance(1, pulls)
+    assert weight.tolist() == simulated.x.tolist() == [float(one) for one in x]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from mpca.driver.events import AgentDied, AgentFailedEvent, AgentFinished, AgentProgress, HoldEnded, OrderFailed, Output
 from mpca.errors import EnvironmentRefused, JvmError
 from mpca.spark.run.session import session
-from mpca.wire.orders import Rediscovered, Reduce, StopAgent
+from mpca.wire.orders import BY_UPDATES, EQUAL, Rediscovered, Reduce, StopAgent
 from tests.spark.support import SUMS, plain_value, weighted_sum
 
 pytestmark = pytest.mark.spark
@@ -21,32 +22,36 @@ def begin(driver, executors, **conf) -> None:
     driver.done(driver.submit(begin=driver.everyone()))
 
 
-def local_means(driver, shard: int, answers: list) -> list[tuple[np.ndarray, float]]:
-    """What each executor's part must be, from the updates that its agents say they made."""
+def local_means(driver, shard: int, answers: list, weight=float) -> list[tuple[np.ndarray, float]]:
+    """What each executor's part must be, from the updates that its agents say they made, which count by `weight`."""
     parts = []
     for answer in answers:
         taus = [(one, plain_value(driver.elements, driver.shards, shard, one.agent, one.tau)) for one in answer.frozen]
         assert [one.agent for one, _ in taus] == sorted(one.agent for one, _ in taus)
-        part = taus[0][1] if len(taus) == 1 else weighted_sum([(value, one.tau) for one, value in taus])
+        part = taus[0][1] if len(taus) == 1 else weighted_sum([(value, weight(one.tau)) for one, value in taus])
         parts.append((part, answer.weight))
     return parts
 
 
-@pytest.mark.parametrize(("reducer", "per_executor"), [("ranges", 1), ("ranges", 2), ("tree", 1)])
-def test_a_sum_has_the_bytes_that_numpy_computes(drive, reducer, per_executor) -> None:
+@pytest.mark.parametrize(
+    ("reducer", "per_executor", "weights"),
+    [("ranges", 1, BY_UPDATES), ("ranges", 2, BY_UPDATES), ("ranges", 2, EQUAL), ("tree", 1, BY_UPDATES)],
+)
+def test_a_sum_has_the_bytes_that_numpy_computes(drive, reducer, per_executor, weights) -> None:
     driver = drive(reducer=reducer)
     executors = driver.executors(3)
     driver.start_agents(executors, per_executor=per_executor)
     driver.done(driver.submit(begin=driver.everyone()))
     time.sleep(0.3)
-    answers = driver.done(driver.submit(freeze=driver.freeze(0))).answers
+    freeze = replace(driver.freeze(0), weights=weights)
+    answers = driver.done(driver.submit(freeze=freeze)).answers
     assert [answer.executor for answer in answers] == executors
     assert all(len(answer.frozen) == per_executor and not answer.late for answer in answers)
-    assert all(answer.weight == sum(one.tau for one in answer.frozen) > 0 for answer in answers)
+    assert all(answer.weight == sum(freeze.weight(one.tau) for one in answer.frozen) > 0 for answer in answers)
     order = driver.submit(reduce=driver.reduce(0, answers))
     done = driver.done(order)
     got = driver.cluster.take_sum(order, driver.shard_bytes(0))
-    assert got.tobytes() == SUMS[reducer](local_means(driver, 0, answers)).tobytes()
+    assert got.tobytes() == SUMS[reducer](local_means(driver, 0, answers, freeze.weight)).tobytes()
     if reducer == "ranges":  # the driver receives each element once, whatever the number of executors
         assert done.driver_in == got.nbytes
         assert sum(answer.bytes_in for answer in done.answers) == (len(executors) - 1) * got.nbytes

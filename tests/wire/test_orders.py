@@ -12,6 +12,7 @@ from mpca.wire.agent_ref import AgentRef
 from mpca.wire.orders import (
     DEADLINE,
     DIED,
+    EQUAL,
     FORGOTTEN,
     NO_SUCH_INCARNATION,
     Answer,
@@ -68,3 +69,8 @@ def test_the_golden_orders_are_maps_of_their_fields() -> None:
     for name in ("empty", "full"):
         one = golden(name)
         assert msgpack.unpackb(bytes.fromhex(one["bytes"]), raw=False) == one["fields"]
+
+
+def test_a_snapshot_counts_by_its_updates_or_as_any_other_that_has_some() -> None:
+    assert [Freeze(0, 0, []).weight(tau) for tau in (0, 1, 120)] == [0.0, 1.0, 120.0]
+    assert [Freeze(0, 0, [], EQUAL).weight(tau) for tau in (0, 1, 120)] == [0.0, 1.0, 1.0]

@@ -42,10 +42,11 @@ class StackedTrainer(Flat):
     def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None:
         """As `SimTrainer.advance`, update by update."""
         joined = self._joined(pulls)
+        pulled, tilts = ([], joined) if self._how is How.TILT else (joined, [])
         for _ in range(updates):
-            for first, last, alpha in joined:
+            for first, last, alpha in pulled:
                 self._stack.pull(first, last, alpha)
-            self._stack.step(*self._batches.take())
+            self._stack.step(*self._batches.take(), tilts)
         self.updates += updates
 
     def pull(self, pulls: tuple[tuple[int, float], ...]) -> None:

@@ -19,6 +19,8 @@ from mpca.sim.science.trainer import StackedTrainer
 
 SEEDS, RATES, SHARDS = (5, 6, 5), (0.002, 0.002, 0.004), 3
 
+#: Of the pull (eq. 7), and of the tilt (eq. 6), which the learning rate makes smaller.
+ALPHA = {How.PULL: 0.1, How.TILT: 20.0}
 #: What happens, in order; an arrival is the agent's own x_0 plus that number, everywhere.
 STORY = ["advance 2", "snapshot 0", "advance 1", "install 0 0.1", "advance 2", "replace 1 -0.1", "snapshot 1", "advance 1"]
 STORY += ["install 2 0.2", "install 1 0.1", "advance 2", "snapshot 2", "pull 1", "advance 1"]
@@ -71,7 +73,7 @@ def taken(one: StackedTrainer, shard: int) -> np.ndarray:
 
 @pytest.mark.parametrize("how", How)
 def test_three_runs_in_one_vector_are_bit_for_bit_three_trainers(how: How) -> None:
-    pull = 0.1 if how is How.PULL else 0.0
+    pull = ALPHA.get(how, 0.0)
     together = play(trainer(SEEDS, RATES, how), STORY, pull).reshape(-1, 3)
     for run, (seed, rate) in enumerate(zip(SEEDS, RATES, strict=True)):
         assert np.array_equal(together[:, run], play(trainer((seed,), (rate,), how), STORY, pull))
@@ -79,7 +81,7 @@ def test_three_runs_in_one_vector_are_bit_for_bit_three_trainers(how: How) -> No
 
 @pytest.mark.parametrize("how", How)
 def test_one_run_is_the_agents_own_trainer_buffers_included(how: How) -> None:
-    pull = 0.1 if how is How.PULL else 0.0
+    pull = ALPHA.get(how, 0.0)
     torch.manual_seed(5)
     model = models.create("warped_resnet")
     optimizer = torch.optim.SGD(model.parameters(), 0.002, momentum=0.9, nesterov=True)
@@ -89,10 +91,13 @@ def test_one_run_is_the_agents_own_trainer_buffers_included(how: How) -> None:
 
     def advance(updates: int, pulls: tuple[tuple[int, float], ...]) -> None:
         for _ in range(updates):
-            real.pull(pulls)
+            if how is not How.TILT:
+                real.pull(pulls)
             (samples,), (labels,) = batches.take()
             optimizer.zero_grad()
             functional.cross_entropy(model(samples), labels).backward()
+            if how is How.TILT:
+                real.tilt(pulls, optimizer)
             optimizer.step()
 
     real.advance = advance

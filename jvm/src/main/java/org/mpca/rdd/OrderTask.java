@@ -113,7 +113,7 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
         answer.late.putAll(freezing.late);
         DriverClock clock = ExecutorSide.get().clock;
         List<byte[]> shards = new ArrayList<>();
-        List<Double> taus = new ArrayList<>();
+        List<Double> weights = new ArrayList<>();
         for (YieldKey key : keys) {
             FrozenYield one = freezing.frozen.get(key.agent);
             if (one == null) {
@@ -130,13 +130,14 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
                     clock.fromSecondsHere(one.end)));
             if (one.finite) {
                 shards.add(one.data);
-                taus.add((double) one.tau);
-                answer.weight += one.tau;
+                double weight = order.freeze.weight(one.tau);
+                weights.add(weight);
+                answer.weight += weight;
             }
         }
         if (!shards.isEmpty()) {
             // Without any update there is no mean to weigh; the driver gives such a part no weight, or (x_0) its own.
-            byte[] part = answer.weight > 0 ? WeightedSum.mean(shards, taus) : shards.get(0);
+            byte[] part = answer.weight > 0 ? WeightedSum.mean(shards, weights) : shards.get(0);
             ExecutorSide.get()
                     .parts
                     .put(order.run, order.term, order.freeze.cycle, order.order, part, plan.freezeGrid(part.length));

@@ -17,7 +17,7 @@ public final class Answer {
     public final List<Frozen> frozen = new ArrayList<>();
     /** Agent to the reason why it is not in the part. */
     public final Map<Integer, Late> late = new LinkedHashMap<>();
-    /** Sum of tau of the finite yields that this executor's part holds. */
+    /** Sum of the weights of the finite yields that this executor's part holds. */
     public double weight;
     /** In seconds of the driver's monotonic clock; 0 when the order had no reduce. */
     public double reduceStart;

@@ -97,10 +97,10 @@ public final class Order {
         }
     }
 
-    /** What one executor adds to a sum: the tau-weighted mean of its own agents' shard, frozen before. */
+    /** What one executor adds to a sum: the weighted mean of its own agents' shard, frozen before. */
     public static final class Part {
         public final String executor;
-        /** Sum of tau over its agents; 1.0 when x_0 is read. */
+        /** Sum of {@link Freeze#weight} over its agents; 1.0 when x_0 is read. */
         public final double weight;
 
         Part(Fields fields) throws ProtocolException {
@@ -135,11 +135,19 @@ public final class Order {
         public final int cycle;
         public final int shard;
         public final List<AgentRef> agents;
+        /** "updates" or "equal": how much a snapshot counts in the sum. */
+        public final String weights;
 
         Freeze(Fields fields) throws ProtocolException {
             cycle = fields.integer("cycle");
             shard = fields.integer("shard");
             agents = agents(fields, "agents");
+            weights = fields.text("weights");
+        }
+
+        /** Of a snapshot after {@code tau} updates; 0 after none, however snapshots count. */
+        public double weight(int tau) {
+            return weights.equals("updates") ? tau : Math.min(tau, 1);
         }
     }
 

@@ -142,6 +142,7 @@ class MessageTest {
                         .map(part -> part.executor + "=" + part.weight)
                         .collect(Collectors.joining(", ")));
         assertEquals("42 0 0 0 1, 2 3 0", full.freeze.cycle + " " + full.freeze.shard + " " + text(full.freeze.agents));
+        assertEquals(120.0, full.freeze.weight(120), "by updates");
         assertEquals("3 0 0 1", full.readers.version + " " + text(full.readers.agents));
         assertEquals(Golden.value(fields.get("readers").get("readers")), Golden.comparable(full.readers.readers));
     }
