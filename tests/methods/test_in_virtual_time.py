@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from mpca.methods import METHODS
 from mpca.sim.costs import Costs
 from mpca.sim.faults import Fault
-from mpca.sim.run import Outcome, Scenario, simulate
+from mpca.sim.run import Outcome, Scenario, simulate, standard_scenario
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "histories" / "in_step.json").read_text())
 QUICK = Costs(rate=1e9, spread=0.1)  # an exchange is over before the next updates are made
@@ -59,3 +60,27 @@ def test_after_a_fixed_time_a_straggler_hands_over_fewer_updates() -> None:
         taus = [one["tau"] for _, one in sorted(commit.contributors.items())]
         assert (taus[0], taus[-1]) == (20, 10)
         assert sorted(taus, reverse=True) == taus
+
+
+FORMS = (
+    {"name": "diloco", "period": 20},
+    {"name": "diloco", "period": 60, "fragments": 5, "overlap": True, "phases": 3},
+    {"name": "diloco", "period": 60, "fragments": 4, "overlap": True, "mixing": 0.0},
+    {"name": "dl4j-averaging", "updater": "reset"},
+    {"name": "mpca", "outer_lr": 0.7, "outer_momentum": 0.6, "correction": True, "shards": 7},
+    {"name": "mpca", "regulariser": True, "alpha": 0.5},
+    {"name": "mpca", "replace": True, "weighted": False},
+    {"name": "mpca-paper"},
+    {"name": "overlap-local-sgd", "tau": 70},
+    {"name": "sync", "seconds": 0.5, "weighted": False},
+    {"name": "sync-easgd", "tau": 30},
+    {"name": "sync-ps"},
+)
+
+
+@pytest.mark.parametrize(("first", "end"), [(0, 2), pytest.param(2, 30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("method", FORMS, ids=json.dumps)
+def test_schedules_with_faults_hold_all_invariants(method: dict[str, Any], first: int, end: int) -> None:
+    for seed in range(first, end):
+        scenario = replace(standard_scenario(seed), method=method, per_executor=1 + seed % 2, local=seed % 3 == 0)
+        assert simulate(scenario, seed).status == "max_cycles"
