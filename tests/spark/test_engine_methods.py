@@ -52,12 +52,14 @@ class Case:
     tau: int | None = None  # of every contribution; None: any above 0
     shards: int = 1
     agents: int = 3
+    plain_mean: bool = False  # not weighted by tau
     plain_buffers: bool = False  # buffers are those of the mean, since only parameters have a momentum
 
 
 CASES = {
     "sync": Case("sync", ("tau=4",), blended(1), tau=4),
     "sync, a fixed time": Case("sync", ("seconds=0.1",), blended(1)),
+    "sync, a fixed time and the plain mean": Case("sync", ("seconds=0.1", "weighted=false"), blended(1), plain_mean=True),
     "dl4j-averaging": Case("dl4j-averaging", ("averaging_frequency=4", "updater=reset"), blended(1), tau=4),
     "sync-ps": Case("sync-ps", ("momentum=0.8",), outer(1, 0.8, nesterov=False), tau=1, plain_buffers=True),
     "sync-easgd": Case("sync-easgd", ("tau=5",), blended(0.9)),
@@ -111,7 +113,9 @@ def test_the_joint_model_is_what_the_method_makes_of_the_snapshots(engine: Any, 
     is_buffer = np.arange(len(start)) >= PARAMETERS
     for cycle in told.cycles:
         piece, k = slices[cycle.shard], cycle.cycle // shards
-        given = [(one["tau"], snapshots[cycle.shard][one["crc"]]) for one in cycle.contributors.values()]
+        given = [
+            (1 if case.plain_mean else one["tau"], snapshots[cycle.shard][one["crc"]]) for one in cycle.contributors.values()
+        ]
         mean = sum(weight * state for weight, state in given) / sum(weight for weight, _ in given)
         moved, v[piece] = case.rule(x[piece], v[piece], mean, k)
         x[piece] = np.where(is_buffer[piece] & case.plain_buffers, mean, moved)
