@@ -3,7 +3,7 @@
 Each backup is a folder, ``term-0001-cycle-00000042``, which appears at once and complete::
 
     model.safetensors        the joint model under the names of the model's own state_dict; opens without mpca
-    trajectory.safetensors   the trajectory (eq. 4) under the names of the parameters
+    trajectory.safetensors   the trajectory (eq. 4), or an outer optimiser's momentum, under the names of the parameters
     manifest.json            everything else, with length and sha256 of both files and a sha256 of itself
 
 A writer writes into a hidden folder beside it, syncs, reads back, compares, and then renames; older backups are removed after

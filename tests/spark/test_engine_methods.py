@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from mpca.methods import METHODS
-from tests.spark.jobs import quadratic
+from tests.spark.jobs import quadratic, regression
 from tests.spark.paper import read_tape, shard_slices
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
@@ -123,3 +123,15 @@ def test_the_joint_model_is_what_the_method_makes_of_the_snapshots(engine: Any, 
     got = np.concatenate([state["first"], state["second"], state["walked"]])
     np.testing.assert_allclose(got, x, rtol=1e-4, atol=1e-5)
     assert np.abs(got[:PARAMETERS] - start[:PARAMETERS]).max() > 0.05, "it must have moved"
+
+
+def test_eq_6_learns_what_one_machine_learns(engine: Any) -> None:
+    """The regulariser's form of the penalty changes gradients, so the joint model alone would not show that agents feel it."""
+    random = np.random.default_rng(5)
+    rows = random.normal(size=(480, 6)).astype(np.float32)
+    answers = (rows @ np.arange(6) + 0.5 + 0.1 * random.normal(size=480)).astype(np.float32)
+    sets = ("method.regulariser=true", "method.alpha=1.0", "objectives.max_cycles=60")
+    told = engine(regression, rows, answers, 8, 0.05, sets=sets)
+    assert told.ended.exit_code == 0, told.ended.reason
+    state = told.ended.model_state
+    np.testing.assert_allclose([*state["weight"][0], *state["bias"]], [0, 1, 2, 3, 4, 5, 0.5], atol=0.1)
