@@ -112,7 +112,7 @@ def exchange(model: nn.Module, name: str, classes: int) -> None:
         joint = method.merge(method.start(total, max(0, within)), total)  # beta is 1: what was before has no weight
         for _, trainer in agents:
             trainer.install(shard, method.outgoing(joint), joint.k, "install")
-            trainer.pull(((shard, method.agent_side.penalty(0.1, updates=0)),))
+            trainer.pull(((shard, method.agent_side.penalty(0.1, age=0)),))
     trained = {key for key, _ in model.named_parameters()}
     for (one, _), before in zip(agents, plain, strict=True):
         for key, value in _looked_at(one).items():
