@@ -80,12 +80,33 @@ def _vectors(split: str = "", seed: int = 0, *, path: str = "", read_ahead: str 
     return imagenet(split, seed, path, chosen, numbers=True) if split else samples(path, numbers=True)
 
 
+def _generated(name: str) -> DataSet:
+    """A data set of `generated.py`."""
+
+    def load(split: str, seed: int) -> TensorDataset:
+        import torch
+        from torch.utils.data import TensorDataset
+
+        from mpca.data.generated import GENERATED
+
+        return TensorDataset(*map(torch.from_numpy, GENERATED[name](split, seed)))
+
+    def samples() -> dict[str, int]:
+        from mpca.data.generated import SAMPLES
+
+        return SAMPLES[name]
+
+    return DataSet(load, samples)
+
+
 #: `data.name` of a configuration -> data set.
 DATA_SETS: dict[str, DataSet] = {
     "cifar10": DataSet(_cifar10, _cifar10_samples, ("train", "validation", "test")),
     "digits": DataSet(_digits, _digits_samples),
     "imagenet": DataSet(_imagenet, _imagenet, ("train", "validation", "test")),
+    "mixture": _generated("mixture"),
     "vectors": DataSet(_vectors, _vectors, ("train", "validation", "test")),
+    "warped-digits": _generated("warped-digits"),
 }
 
 

@@ -30,6 +30,24 @@ def _digits_mlp(*, hidden: int = 32) -> nn.Module:
     return DigitsMlp(hidden)
 
 
+def _mixture_mlp(*, hidden: int = 64) -> nn.Module:
+    from mpca.models.small import mixture_mlp
+
+    return mixture_mlp(hidden)
+
+
+def _warped_convnet() -> nn.Module:
+    from mpca.models.small import warped_convnet
+
+    return warped_convnet()
+
+
+def _warped_resnet(norm: bool) -> nn.Module:
+    from mpca.models.small import warped_resnet
+
+    return warped_resnet(norm)
+
+
 def _resnet_cifar(depth: int, *, classes: int = 10) -> nn.Module:
     from mpca.models.resnet_cifar import resnet_cifar
 
@@ -50,13 +68,20 @@ _IMAGENET = ("alexnet", "googlenet", "resnet152", "resnet34", "vgg_a")
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "digits_convnet": _digits_convnet,
     "digits_mlp": _digits_mlp,
+    "mixture_mlp": _mixture_mlp,
+    "warped_convnet": _warped_convnet,
+    "warped_resnet": partial(_warped_resnet, True),
+    "warped_resnet_plain": partial(_warped_resnet, False),
     **{name: partial(_resnet_cifar, depth) for name, depth in _CIFAR.items()},
     **{name: partial(_imagenet, name) for name in _IMAGENET},
 }
 
-#: `model.name` -> shape of one image that it is meant for: channels, height, width. The residual nets take others too.
-INPUTS: dict[str, tuple[int, int, int]] = {
+#: `model.name` -> shape of one sample that it is meant for: numbers, or an image's channels, height and width. The papers'
+#: residual nets take other sizes too.
+INPUTS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("digits_convnet", "digits_mlp"), (1, 8, 8)),
+    "mixture_mlp": (32,),
+    **dict.fromkeys(("warped_convnet", "warped_resnet", "warped_resnet_plain"), (1, 12, 12)),
     **dict.fromkeys(_CIFAR, (3, 32, 32)),
     **dict.fromkeys(_IMAGENET, (3, 224, 224)),
 }

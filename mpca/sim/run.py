@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -28,7 +29,7 @@ from mpca.sim.check import Checker
 from mpca.sim.cluster import SimCluster
 from mpca.sim.costs import Costs
 from mpca.sim.faults import Fault, FaultScript, random_faults
-from mpca.sim.trainers import TRAINERS
+from mpca.sim.trainers import TRAINERS, Lesson
 from mpca.sim.world import World
 
 __all__ = ["Outcome", "Scenario", "simulate", "standard_scenario"]
@@ -53,7 +54,9 @@ class Scenario:
     finish_s: float = 300.0
     parameters: int = 21
     buffers: int = 3
-    trainer: str = "integer"  # one of trainers.TRAINERS
+    trainer: str = "integer"  # one of trainers.TRAINERS, or of science.lesson.TASKS
+    task: Mapping[str, Any] = field(default_factory=dict)  # fields of science.lesson.Task that differ from the trainer's
+    max_time_s: float = 0.0  # of training; 0: without limit
     costs: Costs = field(default_factory=Costs)
     local: bool = False  # the model has a tensor that is not exchanged: it counts an agent's updates
     norm_limit: float = 0.0  # off: the whole numbers wrap around, so their distances say nothing
@@ -132,13 +135,19 @@ class _Ledger:
         pass
 
 
-def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World], Any] | None = None) -> Outcome:
+def simulate(
+    scenario: Scenario,
+    seed: int,
+    around: Callable[[SimCluster, World], Any] | None = None,
+    lesson: Lesson | None = None,
+) -> Outcome:
     """Run a scenario to its end.
 
     Args:
         scenario: what is simulated.
         seed: of every chance in it. The same seed gives the same ledger.
         around: may put something between driver and cluster.
+        lesson: what is learnt, where `Scenario.trainer` learns from data (`science.lesson.learn`).
 
     Returns:
         The ledger, the joint model, and what happened.
@@ -146,17 +155,23 @@ def simulate(scenario: Scenario, seed: int, around: Callable[[SimCluster, World]
     Raises:
         Violation: an invariant does not hold; its message has the seed and the story.
     """
-    return _Simulation(scenario, seed, around).run()
+    return _Simulation(scenario, seed, around, lesson).run()
 
 
 class _Simulation:
     """The parts of a simulated run, and its loop."""
 
-    def __init__(self, scenario: Scenario, seed: int, around: Callable[[SimCluster, World], Any] | None) -> None:
-        self._scenario, self._world = scenario, World(seed)
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int,
+        around: Callable[[SimCluster, World], Any] | None,
+        lesson: Lesson | None,
+    ) -> None:
+        self._scenario, self._world, self._lesson = scenario, World(seed), lesson
         method = methods.from_dict(scenario.method)
         self._watch = Checker(self._world, seed, method, scenario.agents, scenario.min_agents)
-        self._cluster = _cluster(scenario, self._world, method, self._watch)
+        self._cluster = _cluster(scenario, self._world, method, self._watch, lesson)
         self._script = FaultScript(self._world, self._cluster, scenario.faults)
         self._cluster.reach = self._script.reach
         self._ledger = _Ledger(self._watch)
@@ -204,21 +219,23 @@ class _Simulation:
         if scenario.local and machine.state == RunState.RUNNING and machine.cycle % READ_LOCAL_EVERY == 0:
             runner.step([ReadLocal()])
         runner.beside()
+        if self._lesson is not None:
+            self._lesson.look(runner)
         now = self._world.now
         if now > scenario.patience_s:
             self._watch.stuck(f"the run has not ended after {now:.0f} s; state {machine.state}, cycle {machine.cycle}")
 
 
-def _cluster(scenario: Scenario, world: World, method: Method, watch: Checker) -> SimCluster:
-    plan = ShardPlan.equal(scenario.parameters + scenario.buffers, scenario.parameters, method.shards)
-    bounds = list(plan.bounds)
-
-    def trainer(agent: int, incarnation: int) -> Any:
-        return TRAINERS[scenario.trainer](bounds, scenario.parameters, method.agent_side.how, agent, incarnation)
-
-    cluster = SimCluster(
-        world, scenario.costs, method, bounds, scenario.parameters, scenario.agents, scenario.per_executor, trainer, watch
-    )
+def _cluster(scenario: Scenario, world: World, method: Method, watch: Checker, lesson: Lesson | None) -> SimCluster:
+    costs, how = scenario.costs, method.agent_side.how
+    if lesson is None:
+        parameters = scenario.parameters
+        bounds = list(ShardPlan.equal(parameters + scenario.buffers, parameters, method.shards).bounds)
+        make: Callable[[int, int], Any] = partial(TRAINERS[scenario.trainer], bounds, parameters, how)
+    else:
+        bounds, parameters = lesson.plan(method.shards)
+        costs, make = lesson.costs(costs), partial(lesson.trainer, bounds, how)
+    cluster = SimCluster(world, costs, method, bounds, parameters, scenario.agents, scenario.per_executor, make, watch)
     cluster.echo_s, cluster.skew_s, cluster.local = scenario.echo_s, scenario.skew_s, scenario.local
     cluster.behind = {one.agent: one for one in scenario.behind}
     return cluster
@@ -234,7 +251,7 @@ def _shape(scenario: Scenario, method: Method) -> RunShape:
         start_timeout_s=scenario.start_timeout_s,
         finish_s=scenario.finish_s,
         norm_limit=scenario.norm_limit,
-        goals=Goals(max_cycles=scenario.cycles),
+        goals=Goals(max_time=scenario.max_time_s or None, max_cycles=scenario.cycles),
     )
 
 

@@ -11,9 +11,11 @@ from typing import Protocol
 import numpy as np
 
 from mpca.algorithm.penalty import pull
+from mpca.driver.runner import Runner
 from mpca.methods import How
+from mpca.sim.costs import Costs
 
-__all__ = ["TRAINERS", "IntegerTrainer", "LinearTrainer", "QuadraticTrainer", "SimTrainer"]
+__all__ = ["TRAINERS", "Flat", "IntegerTrainer", "Lesson", "LinearTrainer", "QuadraticTrainer", "SimTrainer"]
 
 
 class SimTrainer(Protocol):
@@ -51,7 +53,27 @@ class SimTrainer(Protocol):
         ...
 
 
-class _Flat:
+class Lesson(Protocol):
+    """What the agents of a run learn, where that is more than a trainer's own numbers (`science.lesson`)."""
+
+    def plan(self, shards: int) -> tuple[list[int], int]:
+        """Shard edges in elements of the flat vector, and how many of the elements are parameters."""
+        ...
+
+    def trainer(self, bounds: list[int], how: How, agent: int, incarnation: int) -> SimTrainer:
+        """The trainer of an agent's process, at x_0."""
+        ...
+
+    def costs(self, costs: Costs) -> Costs:
+        """What things cost, by this lesson's size of an element."""
+        ...
+
+    def look(self, runner: Runner) -> None:
+        """Called after each of the driver's turns."""
+        ...
+
+
+class Flat:
     """A flat float32 vector: parameters, then buffers that count updates."""
 
     def __init__(self, bounds: list[int], parameters: int, how: How) -> None:
@@ -98,7 +120,7 @@ class _Flat:
         return values
 
 
-class IntegerTrainer(_Flat):
+class IntegerTrainer(Flat):
     """Whole numbers only, so that a weighted sum of contributions is an equality of integers, without a tolerance.
 
     A pull moves every parameter by the nearest whole number to what n pulls in a row would move it. Values wrap around, so
@@ -131,7 +153,7 @@ class IntegerTrainer(_Flat):
         np.fmod(x, self.wrap, out=x)
 
 
-class LinearTrainer(_Flat):
+class LinearTrainer(Flat):
     """x -= lr g with a constant gradient: torch's plain SGD with the loss <g, x>, to the bit since lr is a power of 2."""
 
     lr = np.float32(0.25)
@@ -154,7 +176,7 @@ class LinearTrainer(_Flat):
             self.x -= self.lr * self.gradient
 
 
-class QuadraticTrainer(_Flat):
+class QuadraticTrainer(Flat):
     """Every agent has an optimum of its own; the mean of them is the joint optimum, at `agent` = (K-1)/2."""
 
     lr = 0.05

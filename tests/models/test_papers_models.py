@@ -43,7 +43,8 @@ def without_numbers(name: str, **options) -> nn.Module:
 
 
 def test_every_model_of_the_table_is_looked_at_here() -> None:
-    assert {*CIFAR, *PUBLISHED, "digits_convnet", "digits_mlp"} == set(models.MODELS) == set(models.INPUTS)
+    small = {"digits_convnet", "digits_mlp", "mixture_mlp", "warped_convnet", "warped_resnet", "warped_resnet_plain"}
+    assert {*CIFAR, *PUBLISHED, *small} == set(models.MODELS) == set(models.INPUTS)
 
 
 @pytest.mark.parametrize(

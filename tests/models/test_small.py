@@ -23,6 +23,27 @@ def test_the_convnet_has_buffers_and_is_small() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "data_set", "parameters", "buffers"),
+    [
+        # weights and biases, layer by layer; a channel of BatchNorm has two parameters and two numbers in buffers
+        ("mixture_mlp", "mixture", 33 * 64 + 65 * 64 + 65 * 10, 0),
+        ("warped_convnet", "warped-digits", 10 * 8 + 73 * 16 + 145 * 56 + 57 * 10, 0),
+        ("warped_resnet", "warped-digits", 9 * 16 + 4 * 144 * 16 + 5 * 2 * 16 + 145 * 10, 5 * 2 * 16),
+        ("warped_resnet_plain", "warped-digits", 10 * 16 + 4 * 145 * 16 + 145 * 10, 0),
+    ],
+)
+def test_the_nets_of_computed_data_take_a_batch_and_have_their_size(
+    name: str, data_set: str, parameters: int, buffers: int
+) -> None:
+    model = models.create(name)
+    images, labels = data.load(data_set, "test")[:7]
+    assert images.shape[1:] == models.INPUTS[name]
+    assert model(images).shape == (len(labels), 10)
+    assert sum(p.numel() for p in model.parameters()) == parameters
+    assert sum(b.numel() for b in model.buffers() if b.is_floating_point()) == buffers
+
+
+@pytest.mark.parametrize(
     ("name", "options", "hint"),
     [
         ("digits_convent", {}, "did you mean 'digits_convnet'"),
