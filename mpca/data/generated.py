@@ -128,7 +128,8 @@ def _ink(labels: _Labels, x: Any, y: Any) -> _Doubles:
     digit = labels[:, None]
     above = glyphs[digit, top, left] * (1 - right) + glyphs[digit, top, left + 1] * right
     below = glyphs[digit, top + 1, left] * (1 - right) + glyphs[digit, top + 1, left + 1] * right
-    return above * (1 - down) + below * down
+    ink: _Doubles = above * (1 - down) + below * down
+    return ink
 
 
 #: Name -> (split, seed) -> samples and labels.

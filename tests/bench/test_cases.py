@@ -32,6 +32,14 @@ def test_step_tells_the_ratio_and_what_noise_was_in_it() -> None:
     assert row["size_bytes"] == pytest.approx(7 << 20, rel=0.01)
 
 
+@pytest.mark.slow
+def test_compare_tells_how_fast_stacked_runs_are() -> None:
+    result = bench("compare", "--runs", "5", "--seconds", "2")
+    assert result["runs"] == 5
+    assert result["mlp_updates_per_s"] > result["convnet_updates_per_s"] > 100
+    assert result["mlp_updates_per_s"] > result["simulated_updates_per_s"] > 100
+
+
 @pytest.mark.root
 def test_tcp_tells_b_and_the_period() -> None:
     needs_namespaces()

@@ -16,6 +16,7 @@ __all__ = ["bench"]
 #: Name of a case, which is also its module in `cases`, and its line in the list.
 _CASES = {
     "backup": "Backups to HDFS through the JVM: seconds, and the cycle rate meanwhile.",
+    "compare": "Updates a second and core of the simulator's trainers that learn from data.",
     "data": "JPEGs to batches: the stream over decoding alone, and over torchvision's ImageFolder.",
     "exchange": "The exchange on real executors behind shaped links, beside plain TCP.",
     "pause": "What exchanges cost an agent that trains: pauses, and steps per second.",

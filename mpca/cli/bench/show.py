@@ -26,6 +26,8 @@ GOALS: dict[str, tuple[str, float]] = {
     "submit_ratio": ("<=", 1.5),
     "cycle_rate_ratio": (">=", 0.95),
     "schedules_per_minute": (">=", 2000),
+    "mlp_updates_per_s": (">=", 10_000),
+    "convnet_updates_per_s": (">=", 2_000),
 }
 
 

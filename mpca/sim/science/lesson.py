@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from mpca.sim.run import Outcome, Scenario, simulate
 from mpca.sim.science.batches import Batches
 from mpca.sim.science.trainer import StackedTrainer
 
-__all__ = ["TASKS", "DataLesson", "Point", "Task", "learn"]
+__all__ = ["TASKS", "DataLesson", "Point", "Task", "learn", "task_of"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,13 @@ class Task:
     batch: int = 16
     tested: int = 4000  # samples of the test split
     sample_seed: int = 0  # draws the data
+
+    @property
+    def elements(self) -> int:
+        """Elements of one run's flat vector: parameters, and numbers in buffers. For `Costs.element_bytes`."""
+        from mpca.models.stacked import Stack
+
+        return Stack(partial(models.create, self.model), [0], [0.1], self.optimizer).elements
 
     @property
     def runs(self) -> list[tuple[float, int]]:
@@ -80,15 +87,20 @@ def learn(scenario: Scenario, seed: int, every_s: float = 1.0, smooth_s: float =
         ConfigError: no such task, data set, model or optimiser.
         Violation: an invariant does not hold.
     """
-    lesson = DataLesson(_task(scenario), every_s, smooth_s)
+    lesson = DataLesson(task_of(scenario), every_s, smooth_s)
     outcome = simulate(scenario, seed, lesson=lesson)
     return outcome, lesson.points
 
 
-def _task(scenario: Scenario) -> Task:
+def task_of(scenario: Scenario) -> Task:
+    """The task of a scenario.
+
+    Raises:
+        ConfigError: no such task.
+    """
     if scenario.trainer not in TASKS:
         raise refused("trainer", scenario.trainer, f"no such task; {nearest(scenario.trainer, TASKS)}")
-    given = {key: tuple(value) if isinstance(value, list) else value for key, value in scenario.task.items()}
+    given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in scenario.task.items()}
     return replace(TASKS[scenario.trainer], **given)
 
 
@@ -108,7 +120,8 @@ class DataLesson:
         self.task, self.points = task, list[Point]()
         rates, seeds = zip(*task.runs, strict=True)
         self._seeds = seeds
-        self._make = lambda: Stack(lambda: models.create(task.model), seeds, rates, task.optimizer, task.settings)
+        create = partial(models.create, task.model)
+        self._make = partial(Stack, create, seeds, rates, task.optimizer, task.settings)
         self._judge = self._make()  # never trained
         self._train = _split(task.data, "train", task.sample_seed)
         self._test = [one[: task.tested] for one in _split(task.data, "test", task.sample_seed)]

@@ -1,0 +1,111 @@
+"""The simulator with real gradients: methods learn, the same seed gives the same, and the number of runs changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+
+from mpca.errors import ConfigError
+from mpca.sim.costs import Costs
+from mpca.sim.run import Scenario
+from mpca.sim.science.lesson import TASKS, Point, learn, task_of
+from mpca.sim.table_costs import TableCosts
+from mpca.sim.transports import Relay, Setting
+
+#: Four agents, and 0.1 s to send a model over a link: exchanges take a few updates.
+SCENARIO = Scenario(
+    agents=4,
+    trainer="mixture",
+    task={"rates": [0.004], "seeds": [1], "tested": 1000},
+    costs=Costs(step_s=0.02, spread=0.1, rate=1e6, element_bytes=14.4),
+    cycles=1_000_000,
+    max_time_s=3.0,
+)
+METHODS = {
+    "single": {"name": "single"},
+    "sync": {"name": "sync", "tau": 10},
+    "mpca": {"name": "mpca"},
+    "mpca, delay-corrected": {"name": "mpca", "correction": True, "shards": 6},
+}
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+    torch.set_flush_denormal(False)
+
+
+def scenario(method: str, **task) -> Scenario:
+    agents = 1 if method == "single" else SCENARIO.agents
+    return replace(SCENARIO, method=METHODS[method], agents=agents, task={**SCENARIO.task, **task})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_learns_and_the_same_seed_gives_the_same_ledger_and_errors(method: str) -> None:
+    first, again = (learn(scenario(method), seed=3, every_s=1.0) for _ in range(2))
+    assert first[0].ledger == again[0].ledger
+    assert first[1] == again[1]
+    assert first[0].status == "max_time"
+    points = first[1]
+    assert [round(point.t) for point in points[:3]] == [0, 1, 2]
+    assert points[0].errors[0] > 0.8
+    assert points[-1].errors[0] < (0.7 if method == "sync" else 0.6)
+    if method == "sync":  # it waits for others and for the link
+        assert 30 < points[-1].updates < 100
+    else:
+        assert points[-1].updates == pytest.approx(3.0 / 0.021, rel=0.1)
+
+
+def test_runs_in_one_simulation_have_the_errors_that_they_have_alone() -> None:
+    together = learn(scenario("mpca", rates=[0.002, 0.006], seeds=[1, 2]), seed=3)
+    alone = learn(scenario("mpca", rates=[0.006], seeds=[2]), seed=3)
+    assert [point.errors[3:] for point in together[1]] == [point.errors for point in alone[1]]
+    assert [point.smooth_errors[3:] for point in together[1]] == [point.smooth_errors for point in alone[1]]
+    assert [(one.cycle, one.stages) for one in together[0].commits] == [(one.cycle, one.stages) for one in alone[0].commits]
+
+
+def test_exchanges_may_cost_what_a_transport_says() -> None:
+    task = task_of(SCENARIO)
+    assert task.elements == 6922
+    setting = Setting(agents=4, model_bytes=1e5, rate=1e6, step_s=0.02)
+    costs = TableCosts.of(setting, Relay(), phases=3, shards=3, elements=task.elements)
+    short = replace(scenario("mpca", seeds=[1, 2]), costs=costs, max_time_s=1.0)
+    alone = replace(scenario("mpca", seeds=[2]), costs=costs, max_time_s=1.0)
+    both, one = learn(short, seed=3), learn(alone, seed=3)
+    assert [point.errors[1:] for point in both[1]] == [point.errors for point in one[1]]
+    assert [record.stages for record in both[0].commits] == [record.stages for record in one[0].commits]
+
+
+def test_a_run_that_diverges_is_all_wrong_and_the_others_learn() -> None:
+    _, points = learn(scenario("mpca", optimizer="sgd", rates=[0.1, 1e6]), seed=3)
+    assert points[-1].errors[0] < 0.8
+    assert points[-1].errors[1] == points[-1].smooth_errors[1] == 1.0
+
+
+@pytest.mark.slow
+def test_mpca_learns_the_mixture_to_fifteen_percent_sooner_than_one_agent() -> None:
+    def reached(method: str) -> float:
+        """Seconds until the best of two rates has it."""
+        _, points = learn(replace(scenario(method, rates=[0.003, 0.006]), max_time_s=36.0), seed=3)
+        return min(point.t for point in points if min(point.errors) < 0.15)
+
+    single = reached("single")
+    assert reached("mpca") < 0.9 * single
+    assert reached("mpca, delay-corrected") < 0.7 * single
+
+
+def test_every_task_names_a_net_and_data_that_fit() -> None:
+    for name in TASKS:
+        outcome, points = learn(replace(scenario("mpca", tested=100), trainer=name, max_time_s=0.2), seed=0)
+        assert outcome.status == "max_time"
+        assert isinstance(points[0], Point)
+
+
+def test_a_task_that_there_is_not_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'mixture'"):
+        learn(replace(SCENARIO, trainer="mixtures"), seed=0)
