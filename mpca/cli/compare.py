@@ -59,12 +59,12 @@ def compare(conf: Path, run_dir: Path | None, quick: bool, processes: int | None
 
 @contextmanager
 def _bar() -> Iterator[Callable[[int, int, Progress], None]]:
-    """A progress bar on stderr."""
+    """A progress bar, on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=Console(file=sys.stderr)) as shown:
+    with Progress(*columns, console=Console(file=sys.stderr), disable=not sys.stderr.isatty()) as shown:
         task = shown.add_task("simulating", total=None)
 
         def tell(done: int, known: int, progress: object) -> None:

@@ -103,7 +103,7 @@ class Shared:
             raise refused("compare.agents", list(self.agents), "each must be 2 or more; `single` is one agent")
         if not all(0 < share <= 1 for share in self.target_shares):
             raise refused("compare.target_shares", list(self.target_shares), "each must lie above 0, and be at most 1")
-        check_rates("compare.rates", self.rates)
+        _check_rates("compare.rates", self.rates)
         try:
             parse_rate(self.bandwidth)
         except ValueError as error:
@@ -112,7 +112,7 @@ class Shared:
             _check_ratio(ratio)
 
 
-def check_rates(key: str, rates: tuple[float, ...]) -> None:
+def _check_rates(key: str, rates: tuple[float, ...]) -> None:
     """Refuse what is no range of learning rates."""
     if len(rates) != 2 or not 0 < rates[0] < rates[1]:
         raise refused(key, list(rates), "must be the smallest and the largest rate of the first grid, such as [0.001, 0.016]")
@@ -288,7 +288,7 @@ def _entry(values: dict[str, Any]) -> Entry:
     tune = _table(f"{section}.tune", values.pop("tune", {}))
     rates = _list(f"{section}.rates", values.pop("rates"), 0.1) if "rates" in values else ()
     if rates:
-        check_rates(f"{section}.rates", rates)
+        _check_rates(f"{section}.rates", rates)
     own = {key: knob for key, knob in knobs(Entry).items() if key in ("control", "k_batch", EMA, "optimizer")}
     read = {key: parse(f"{section}.{key}", knob, values.pop(key)) for key, knob in own.items() if key in values}
     of_method = knobs(METHODS[name])
