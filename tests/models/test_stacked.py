@@ -119,6 +119,18 @@ def test_three_runs_in_a_stack_are_bit_for_bit_three_stacks_of_one(net: str) -> 
         assert torch.equal(row, rows(one)[0])
 
 
+def test_a_twin_trains_alike_and_apart() -> None:
+    first = stack("warped_resnet")
+    second = first.twin()
+    x0 = rows(first)
+    for samples, labels in batches("warped_resnet", 2):
+        first.step(samples, labels)
+    assert torch.equal(rows(second), x0)
+    for samples, labels in batches("warped_resnet", 2):
+        second.step(samples, labels)
+    assert torch.equal(rows(second), rows(first))
+
+
 def test_elements_are_read_and_written_run_by_run_within_an_element() -> None:
     runs = stack("warped_resnet")
     every = rows(runs)

@@ -28,6 +28,8 @@ from mpca.sim.science.trainer import StackedTrainer
 
 __all__ = ["TASKS", "DataLesson", "Point", "Task", "learn", "task_of"]
 
+_SHARE = 5  # the moving average is never over more than a fifth of the training so far
+
 
 @dataclass(frozen=True)
 class Task:
@@ -81,7 +83,8 @@ def learn(scenario: Scenario, seed: int, every_s: float = 1.0, smooth_s: float =
         scenario: what is simulated. `Costs.element_bytes` are those of one run's element.
         seed: of every chance in the schedule.
         every_s: seconds of training between two points.
-        smooth_s: time constant of the moving average (EMA) of joint models, in seconds of training.
+        smooth_s: time constant of the moving average (EMA) of joint models, in seconds of training; at most a fifth of the
+            training so far.
 
     Raises:
         ConfigError: no such task, data set, model or optimiser.
@@ -121,8 +124,7 @@ class DataLesson:
         rates, seeds = zip(*task.runs, strict=True)
         self._seeds = seeds
         create = partial(models.create, task.model)
-        self._make = partial(Stack, create, seeds, rates, task.optimizer, task.settings)
-        self._judge = self._make()  # never trained
+        self._judge = Stack(create, seeds, rates, task.optimizer, task.settings)  # never trained
         self._train = _split(task.data, "train", task.sample_seed)
         self._test = [one[: task.tested] for one in _split(task.data, "test", task.sample_seed)]
         self._stacks: list[Stack] = []
@@ -145,7 +147,7 @@ class DataLesson:
 
     def trainer(self, bounds: list[int], how: How, agent: int, incarnation: int) -> StackedTrainer:
         """As `Lesson.trainer`."""
-        stack = self._make()
+        stack = self._judge.twin()
         batches = Batches(self._train, self.task.batch, self._seeds, agent, incarnation)
         made = StackedTrainer(bounds, self._judge.runs * stack.parameters, how, stack, batches)
         self._stacks.append(stack)
@@ -175,7 +177,8 @@ class DataLesson:
         for shard, state in enumerate(states):
             if state is self._seen[shard]:
                 continue
-            share = 1 - math.exp((self._merged_s[shard] - now) / self._smooth_s)
+            # at first the average is over less, or x_0 would stay in it for long
+            share = 1 - math.exp((self._merged_s[shard] - now) / max(1e-9, min(self._smooth_s, now / _SHARE)))
             self._smooth[shard] += np.float32(share) * (state.x - self._smooth[shard])
             self._seen[shard], self._merged_s[shard] = state, now
 

@@ -41,13 +41,17 @@ class StackedTrainer(Flat):
 
     def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None:
         """As `SimTrainer.advance`, update by update."""
-        stack = self._stack
-        spans = [(*self._parameters_of(shard), alpha) for shard, alpha in pulls]
+        joined = self._joined(pulls)
         for _ in range(updates):
-            for first, last, alpha in spans:
-                stack.pull(first, last, alpha)
-            stack.step(*self._batches.take())
+            for first, last, alpha in joined:
+                self._stack.pull(first, last, alpha)
+            self._stack.step(*self._batches.take())
         self.updates += updates
+
+    def pull(self, pulls: tuple[tuple[int, float], ...]) -> None:
+        """Make these pulls (shard, alpha) once, without an update."""
+        for first, last, alpha in self._joined(pulls):
+            self._stack.pull(first, last, alpha)
 
     def snapshot(self, shard: int, out: np.ndarray) -> None:
         self._fetch(shard)
@@ -63,6 +67,16 @@ class StackedTrainer(Flat):
 
     def reset_optimizer(self) -> None:
         self._stack.reset_optimizer()
+
+    def _joined(self, pulls: tuple[tuple[int, float], ...]) -> list[tuple[int, int, float]]:
+        """First and last element of a run, and alpha; shards beside each other are one pull."""
+        joined: list[tuple[int, int, float]] = []
+        for shard, alpha in pulls:
+            first, last = self._parameters_of(shard)
+            if joined and joined[-1][1:] == (first, alpha):
+                first = joined.pop()[0]
+            joined.append((first, last, alpha))
+        return joined
 
     def _parameters_of(self, shard: int) -> tuple[int, int]:
         span = self._spans[shard]

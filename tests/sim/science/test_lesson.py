@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from mpca.errors import ConfigError
+from mpca.methods import How
 from mpca.sim.costs import Costs
 from mpca.sim.run import Scenario
-from mpca.sim.science.lesson import TASKS, Point, learn, task_of
+from mpca.sim.science.lesson import TASKS, DataLesson, Point, learn, task_of
 from mpca.sim.table_costs import TableCosts
 from mpca.sim.transports import Relay, Setting
 
@@ -67,6 +71,30 @@ def test_runs_in_one_simulation_have_the_errors_that_they_have_alone() -> None:
     assert [point.errors[3:] for point in together[1]] == [point.errors for point in alone[1]]
     assert [point.smooth_errors[3:] for point in together[1]] == [point.smooth_errors for point in alone[1]]
     assert [(one.cycle, one.stages) for one in together[0].commits] == [(one.cycle, one.stages) for one in alone[0].commits]
+
+
+def test_the_moving_average_forgets_x0_and_follows_shard_by_shard() -> None:
+    lesson = DataLesson(task_of(scenario("mpca", tested=500)), every_s=1.0, smooth_s=3.0)
+    (*edges,), _ = lesson.plan(2)
+    random = np.random.default_rng(0)
+    flat = [lesson.trainer([0, edges[-1]], How.REPLACE, agent, 0).x for agent in range(2)]
+    states = [SimpleNamespace(x=flat[0][a:b].copy()) for a, b in pairwise(edges)]
+    average, merged = flat[0].astype(np.float64), [0.0, 0.0]
+    for turn, now in enumerate((0.0, 0.5, 1.0, 2.5, 10.0, 30.0)):
+        shard = turn % 2
+        a, b = edges[shard : shard + 2]
+        if turn:
+            states[shard] = SimpleNamespace(x=states[shard].x + random.standard_normal(b - a).astype(np.float32) / 9)
+            keep = np.exp(-(now - merged[shard]) / min(3.0, now / 5))
+            average[a:b] = keep * average[a:b] + (1 - keep) * states[shard].x
+            merged[shard] = now
+        joint = SimpleNamespace(states=list(states), complete=True)
+        lesson.look(SimpleNamespace(joint=joint, trained_s=now, machine=SimpleNamespace(cycle=turn)))
+        newest = np.concatenate([state.x for state in states])
+        if now != 0.5:  # less than a second after the last point
+            assert lesson.points[-1].errors == lesson._errors(newest)
+            assert lesson.points[-1].smooth_errors == pytest.approx(lesson._errors(average.astype(np.float32)), abs=0.004)
+    assert [point.t for point in lesson.points] == [0.0, 1.0, 2.5, 10.0, 30.0]
 
 
 def test_exchanges_may_cost_what_a_transport_says() -> None:

@@ -21,7 +21,7 @@ SEEDS, RATES, SHARDS = (5, 6, 5), (0.002, 0.002, 0.004), 3
 
 #: What happens, in order; an arrival is the agent's own x_0 plus that number, everywhere.
 STORY = ["advance 2", "snapshot 0", "advance 1", "install 0 0.1", "advance 2", "replace 1 -0.1", "snapshot 1", "advance 1"]
-STORY += ["install 2 0.2", "install 1 0.1", "advance 2", "snapshot 2"]
+STORY += ["install 2 0.2", "install 1 0.1", "advance 2", "snapshot 2", "pull 1", "advance 1"]
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +51,9 @@ def play(one: StackedTrainer, story: list[str], pull: float) -> np.ndarray:
             one.advance(shard, tuple(pulled.items()))
         elif what == "snapshot":
             taken(one, shard)
+        elif what == "pull":
+            if pull:
+                one.pull(((shard, 0.5),))
         else:
             one.install(shard, x0[shard] + np.float32(value[0]), 1, what)
             if what == "install" and pull:

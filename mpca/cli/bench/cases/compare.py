@@ -6,6 +6,7 @@ CPU seconds of this process are counted, so that other processes on the machine 
 from __future__ import annotations
 
 import logging
+import os
 import time
 from typing import Any
 
@@ -33,6 +34,7 @@ def command(runs: int, seconds: float, as_json: bool) -> None:
 
 def run(rates: int = 5, seconds: float = 20.0) -> dict[str, Any]:
     """Measure stacks of `rates` learning rates with five seeds each. The fastest of five rounds counts."""
+    os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))  # before numpy is imported
     from mpca.sim.costs import Costs
     from mpca.sim.run import Scenario
     from mpca.sim.science.lesson import learn
