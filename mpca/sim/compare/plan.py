@@ -15,7 +15,7 @@ from typing import Any
 from mpca.errors import ConfigError
 from mpca.sim.compare import fairness
 from mpca.sim.compare.fairness import Curve, Score, Trial
-from mpca.sim.compare.settings import ALONE, EMA, MOST_SEEDS, Conf, Entry, setting_of
+from mpca.sim.compare.settings import ALONE, MOST_SEEDS, SMOOTH, Conf, Entry, setting_of
 from mpca.sim.compare.unit import Unit, Units
 from mpca.sim.transports import COORDINATED
 
@@ -162,7 +162,7 @@ class Plan:
             updates=shared.single_updates if alone and not entry.k_batch else shared.updates,
             points=shared.points,
             tested=shared.tested,
-            ema=entry.average(knobs),
+            smooth=entry.average(knobs),
             schedule=seeds[0],
         )
 
@@ -174,4 +174,4 @@ def _takes(entry: Entry, name: str, value: Any) -> bool:
         entry.method(knobs)
     except ConfigError:
         return False
-    return name != EMA or value > 0
+    return name != SMOOTH or value > 0

@@ -21,12 +21,12 @@ from mpca.sim.papers import MODELS, of_paper
 from mpca.sim.transports import COORDINATED, Setting
 from mpca.units import parse_rate
 
-__all__ = ["ALONE", "EMA", "MOST_SEEDS", "Conf", "Entry", "Knobs", "Shared", "load", "setting_of"]
+__all__ = ["ALONE", "MOST_SEEDS", "SMOOTH", "Conf", "Entry", "Knobs", "Shared", "load", "setting_of"]
 
 #: Values of what is tuned, by name.
 Knobs = Mapping[str, Any]
 
-EMA = "ema"
+SMOOTH = "smooth"
 #: b/C of runs that exchange nothing.
 ALONE = "0"
 MOST_SEEDS = 1000  # that are reported, and that choose: each has a range of its own
@@ -150,7 +150,7 @@ class Entry:
     """A control is shown beside the methods, not among them."""
     k_batch: bool = False
     """One agent with a batch K times as large: K agents whose communication is free."""
-    ema: float = 0.0
+    smooth: float = 0.0
     """Errors are those of a moving average of joint models over so many updates; 0: those of the newest one."""
     optimizer: str = ""
     """Empty: that of [compare]."""
@@ -160,7 +160,7 @@ class Entry:
     @property
     def reference(self) -> bool:
         """Whether targets and speed-ups are those of this row."""
-        return self.name == "single" and not (self.tune or self.control or self.k_batch or self.ema)
+        return self.name == "single" and not (self.numbers or self.tune or self.control or self.k_batch or self.smooth)
 
     def method(self, knobs: Knobs) -> Method:
         """The method with these values of what is tuned.
@@ -168,11 +168,11 @@ class Entry:
         Raises:
             ConfigError: the method refuses a value.
         """
-        return from_dict({"name": self.name, **self.numbers, **{key: one for key, one in knobs.items() if key != EMA}})
+        return from_dict({"name": self.name, **self.numbers, **{key: one for key, one in knobs.items() if key != SMOOTH}})
 
     def average(self, knobs: Knobs) -> float:
-        """`ema` with these values of what is tuned."""
-        return float(knobs.get(EMA, self.ema))
+        """`smooth` with these values of what is tuned."""
+        return float(knobs.get(SMOOTH, self.smooth))
 
     def alone(self, agents: int) -> bool:
         """Whether it runs as one agent, whatever K is."""
@@ -289,11 +289,11 @@ def _entry(values: dict[str, Any]) -> Entry:
     rates = _list(f"{section}.rates", values.pop("rates"), 0.1) if "rates" in values else ()
     if rates:
         _check_rates(f"{section}.rates", rates)
-    own = {key: knob for key, knob in knobs(Entry).items() if key in ("control", "k_batch", EMA, "optimizer")}
+    own = {key: knob for key, knob in knobs(Entry).items() if key in ("control", "k_batch", SMOOTH, "optimizer")}
     read = {key: parse(f"{section}.{key}", knob, values.pop(key)) for key, knob in own.items() if key in values}
     of_method = knobs(METHODS[name])
     for key in (*values, *tune):
-        if key not in of_method and not (key in tune and key == EMA):
+        if key not in of_method and not (key in tune and key == SMOOTH):
             raise unknown(f"{section}.{key}", [*of_method, *own, "label", "name", "tune", "rates"])
     for key, value in tune.items():
         if not isinstance(value, list) or not value:
@@ -321,14 +321,14 @@ def _checked(entry: Entry) -> Entry:
     section = f"method {entry.label!r}"
     if entry.optimizer and entry.optimizer not in OPTIMIZERS:
         raise refused(f"{section}.optimizer", entry.optimizer, f"must be one of {', '.join(OPTIMIZERS)}")
-    if entry.ema < 0:
-        raise refused(f"{section}.ema", entry.ema, "must be 0 or more")
+    if entry.smooth < 0:
+        raise refused(f"{section}.smooth", entry.smooth, "must be 0 or more")
     if prod(len(one) for one in entry.tune.values()) > _MOST_SETTINGS:
         raise refused(f"{section}.tune", dict(entry.tune), f"has more than {_MOST_SETTINGS} combinations")
     for one in entry.grid(1.0):
         entry.method(one)
         if entry.average(one) < 0:
-            raise refused(f"{section}.tune.ema", entry.average(one), "must be 0 or more")
+            raise refused(f"{section}.tune.smooth", entry.average(one), "must be 0 or more")
     if entry.k_batch and not entry.alone(2):
         raise refused(f"{section}.k_batch", True, 'is one agent with a larger batch: it needs name = "single"')
     return entry

@@ -97,7 +97,7 @@ def test_quick_replaces_keys_and_leaves_the_methods_that_it_names(tmp_path: Path
         (f'{SINGLE}{SYNC}optimizer = "adams"\n', "must be one of adam, adamw, nesterov, sgd"),
         (f"{SINGLE}{SINGLE}", "two methods have the label 'single'"),
         (SYNC, "targets come from one [[method]]"),
-        (f"{SINGLE}tune.ema = [1, 2, 3]\n", "targets come from one [[method]]"),
+        (f"{SINGLE}tune.smooth = [1, 2, 3]\n", "targets come from one [[method]]"),
         (f'[quick]\nmethods = ["snyc"]\n{SINGLE}{SYNC}', "quick.methods = 'snyc': no such label; did you mean 'sync'?"),
     ],
 )
