@@ -8,15 +8,17 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
+from mpca.methods import Method
 from mpca.sim.compare.fairness import Curve
 from mpca.sim.compare.plan import Chosen, Progress
 from mpca.sim.compare.settings import Conf, setting_of
-from mpca.sim.cost_table import formulas
+from mpca.sim.cost_table import ROWS, Choice, cost, formulas
+from mpca.sim.cost_table import Row as CostRow
 from mpca.sim.sheet import Sheet
-from mpca.sim.transports import COORDINATED
+from mpca.sim.transports import COORDINATED, Coordinated, Setting
 from mpca.units import format_size
 
-__all__ = ["KIND", "Result", "Row", "Times", "result_of"]
+__all__ = ["KIND", "Result", "Row", "Times", "result_of", "row_of"]
 
 #: What every row is.
 KIND = "simulated, no codec"
@@ -57,6 +59,8 @@ class Row:
     agents: int
     ratio: str
     b_over_c: float
+    alone: bool
+    """One agent runs."""
     method: dict[str, Any]
     tuned: dict[str, Any]
     optimizer: str
@@ -153,7 +157,7 @@ class Result:
     def formula_lines(self) -> list[str]:
         """The cost formulas in force."""
         said = formulas(COORDINATED[self.conf.shared.transport])
-        names = {row.method["name"] for row in self.rows}
+        names = {row.method["name"] if row.alone else row_of(row.method["name"]).method for row in self.rows}
         kept = [one for one in said if names & set(one.rows) or one.rows[0] == "a cycle" or _in_force(one.rows[0], self)]
         return [line for one in kept for line in one.lines()]
 
@@ -189,8 +193,7 @@ def result_of(conf: Conf, progress: Progress) -> Result:
 def _row(one: Chosen, single: Chosen, targets: Sequence[float], conf: Conf, b_over_c: float) -> Row:
     method = one.entry.method(one.trial.knobs)
     at = setting_of(one.unit.ratio, one.unit.agents, one.unit.step_s, one.unit.bandwidth)
-    moved = COORDINATED[one.unit.transport].traffic(at, at.model_bytes / method.shards)
-    a_cycle = moved.agent_in + moved.agent_out if method.exchanges else 0.0
+    a_cycle = _a_cycle(at, method, COORDINATED[one.unit.transport])
     times = tuple(_times(one.curves, single.curves, target, a_cycle) for target in targets)
     return Row(
         one.entry.label,
@@ -198,6 +201,7 @@ def _row(one: Chosen, single: Chosen, targets: Sequence[float], conf: Conf, b_ov
         one.agents,
         one.ratio,
         b_over_c,
+        not method.exchanges,
         method.to_dict(),
         one.trial.knobs,
         one.unit.optimizer,
@@ -227,6 +231,20 @@ def _times(curves: Sequence[Curve], single: Sequence[Curve], target: float, a_cy
         median(updates),
         median(moved),
     )
+
+
+def _a_cycle(at: Setting, method: Method, on: Coordinated) -> float:
+    """Bytes into and out of an agent in one cycle, by the table of costs: a round of the whole model is S cycles."""
+    if not method.exchanges:
+        return 0.0
+    moved = cost(row_of(method.name), at, Choice(tau=1, shards=method.shards, phases=method.phases), on).traffic
+    return (moved.agent_in + moved.agent_out) / method.shards
+
+
+def row_of(name: str) -> CostRow:
+    """The coordinated row of the table of costs that a method has, or the row of which it is a form ("mpca-paper")."""
+    fit = [row for row in ROWS if row.transport is None and row.shards is None and name.startswith(row.method)]
+    return max(fit, key=lambda row: len(row.method))
 
 
 def _in_force(name: str, result: Result) -> bool:
