@@ -23,7 +23,7 @@ __all__ = ["compare"]
 
 @click.command()
 @click.argument("conf", type=click.Path(path_type=Path))
-@click.option("--run-dir", type=click.Path(path_type=Path), help="The results' folder; runs/compare-<CONF> if not given.")
+@click.option("--run-dir", type=click.Path(path_type=Path), help="The results' folder; runs/<CONF's name> if not given.")
 @click.option("--quick", is_flag=True, help="With the file's [quick]: minutes, and less to be said.")
 @click.option("--processes", type=click.IntRange(1), help="As many as there are cores if not given.")
 @json_option
@@ -39,7 +39,7 @@ def compare(conf: Path, run_dir: Path | None, quick: bool, processes: int | None
     from mpca.sim.compare.settings import load
 
     read = load(conf, quick)
-    folder = run_dir or Path("runs") / f"compare-{conf.stem}{'-quick' if quick else ''}"
+    folder = run_dir or Path("runs") / f"{conf.stem}{'-quick' if quick else ''}"
     with _bar() as tell:
         done = run(read, folder, processes or len(os.sched_getaffinity(0)), tell, lambda text: click.echo(text, err=True))
     result = result_of(read, done)

@@ -96,7 +96,7 @@ def simulate_unit(unit: Unit) -> list[Curve]:
         costs=costs,
     )
     every_s = unit.updates * step_s / unit.points
-    _, points = learn(scenario, unit.schedule, every_s, unit.smooth * step_s or every_s)
+    _, points = learn(scenario, unit.schedule, every_s, unit.smooth * step_s)
     times = [point.t / step_s for point in points]
     updates, cycles = [point.updates for point in points], [point.cycle for point in points]
     errors = [point.smooth_errors if unit.smooth else point.errors for point in points]

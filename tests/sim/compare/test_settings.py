@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from mpca.errors import ConfigError
 from mpca.methods import MPCA, Sync
 from mpca.sim.compare.plan import Plan
-from mpca.sim.compare.settings import Conf, load, setting_of
+from mpca.sim.compare.settings import Conf, Entry, Shared, load, setting_of
 
 ROOT = Path(__file__).resolve().parents[3]
 SINGLE = '[[method]]\nname = "single"\n'
@@ -116,3 +117,11 @@ def test_quick_without_single_is_refused(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot be read: .*none\.toml: No such file"):
         load(tmp_path / "none.toml")
+
+
+def test_the_page_explains_every_key() -> None:
+    page = (ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
+    of_entry = {"tune", "control", "smooth", "k_batch", "optimizer", "rates", "label", "name"}
+    assert {one.name for one in fields(Entry)} - {"numbers"} == of_entry
+    missing = [key for key in (*(one.name for one in fields(Shared)), *of_entry) if f"`{key}`" not in page]
+    assert not missing
