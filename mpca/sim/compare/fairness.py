@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
@@ -125,12 +125,14 @@ def edges(scores: Mapping[Trial, Score]) -> list[str]:
     return names
 
 
-def extension(scores: Mapping[Trial, Score], limits: Mapping[str, Any] = {}) -> list[Trial] | None:
+def extension(
+    scores: Mapping[Trial, Score], takes: Callable[[Mapping[str, Any]], bool] = lambda knobs: True
+) -> list[Trial] | None:
     """`MORE` trials beyond the edge at which the optimum lies; None: it lies inside, or what is beyond is refused.
 
     Args:
         scores: of all that was tried.
-        limits: for what is tuned, a function that says whether the method takes a value.
+        takes: says whether the method takes these values of what is tuned.
     """
     found = best(scores)
     rates = _rates_at(scores, found)
@@ -144,9 +146,9 @@ def extension(scores: Mapping[Trial, Score], limits: Mapping[str, Any] = {}) -> 
         if len(values) < 2 or value not in (values[0], values[-1]):
             continue
         beyond = _beyond(value, values[1] if value == values[0] else values[-2])
-        if beyond is None or not limits.get(name, lambda _: True)(beyond):
-            continue
         setting = tuple((key, beyond if key == name else one) for key, one in found.setting)
+        if beyond is None or not takes(dict(setting)):
+            continue
         return [Trial(setting, rate) for rate in (found.rate, _better_neighbour(scores, found))]
     return None
 

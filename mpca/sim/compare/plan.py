@@ -15,9 +15,8 @@ from typing import Any
 from mpca.errors import ConfigError
 from mpca.sim.compare import fairness
 from mpca.sim.compare.fairness import Curve, Score, Trial
-from mpca.sim.compare.settings import ALONE, MOST_SEEDS, SMOOTH, Conf, Entry, setting_of
+from mpca.sim.compare.settings import ALONE, MOST_SEEDS, SMOOTH, Conf, Entry, exchange_of
 from mpca.sim.compare.unit import Unit, Units
-from mpca.sim.transports import COORDINATED
 
 __all__ = ["Chosen", "Plan", "Progress"]
 
@@ -96,7 +95,7 @@ class Plan:
             for entry, found in zip(entries, asked, strict=True):
                 assert found is not None
                 scores[entry.label] |= {trial: fairness.score(some, progress.targets) for trial, some in found.items()}
-            beyond = {one.label: fairness.extension(scores[one.label], self._limits(one)) for one in entries}
+            beyond = {one.label: fairness.extension(scores[one.label], partial(_takes, one)) for one in entries}
             if not any(beyond.values()) or number == self.shared.rounds:
                 break
             grids = {label: more or fairness.refinement(scores[label]) for label, more in beyond.items()}
@@ -109,14 +108,8 @@ class Plan:
                 progress.chosen.append(Chosen(entry, agents, ratio, trial, len(tried), edges, unit, curves))
 
     def _first(self, entry: Entry, agents: int, ratio: str) -> list[Trial]:
-        shared = self.shared
-        at = setting_of(ratio, agents, shared.step, shared.bandwidth)
-        exchange = COORDINATED[shared.transport].exchange_s(at, at.model_bytes) / at.step_s
-        low, high = entry.rates or shared.rates
-        return fairness.first_grid(entry.grid(exchange), low, high, shared.trials)
-
-    def _limits(self, entry: Entry) -> dict[str, Any]:
-        return {name: partial(_takes, entry, name) for name in entry.tune}
+        low, high = entry.rates or self.shared.rates
+        return fairness.first_grid(entry.grid(exchange_of(self.shared, agents, ratio)), low, high, self.shared.trials)
 
     def _trials(
         self, entry: Entry, agents: int, ratio: str, trials: Sequence[Trial], done: Units, progress: Progress
@@ -167,11 +160,10 @@ class Plan:
         )
 
 
-def _takes(entry: Entry, name: str, value: Any) -> bool:
-    """Whether the method takes a value of what is tuned."""
-    knobs = {**entry.grid(1.0)[0], name: value}
+def _takes(entry: Entry, knobs: Mapping[str, Any]) -> bool:
+    """Whether the method takes these values of what is tuned."""
     try:
         entry.method(knobs)
     except ConfigError:
         return False
-    return name != SMOOTH or value > 0
+    return bool(knobs.get(SMOOTH, 1) > 0)

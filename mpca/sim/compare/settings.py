@@ -21,7 +21,7 @@ from mpca.sim.papers import MODELS, of_paper
 from mpca.sim.transports import COORDINATED, Setting
 from mpca.units import parse_rate
 
-__all__ = ["ALONE", "MOST_SEEDS", "SMOOTH", "Conf", "Entry", "Knobs", "Shared", "load", "setting_of"]
+__all__ = ["ALONE", "MOST_SEEDS", "SMOOTH", "Conf", "Entry", "Knobs", "Shared", "exchange_of", "load", "setting_of"]
 
 #: Values of what is tuned, by name.
 Knobs = Mapping[str, Any]
@@ -33,6 +33,7 @@ MOST_SEEDS = 1000  # that are reported, and that choose: each has a range of its
 _LEAST_RATES = 3  # so that an optimum can lie inside
 _MOST_SETTINGS = 64
 _NUMBER: Any = field(default=1.0)  # a knob that is any number
+_LONG = 1000.0  # updates of an exchange, where none is known
 _TAIL = " E"  # "2.5 E": 2.5 times the updates that one exchange of the whole model takes
 
 
@@ -135,6 +136,12 @@ def setting_of(ratio: str, agents: int, step_s: float, bandwidth: str) -> Settin
     return Setting(agents, float(ratio) * step_s * rate, step_s, rate)
 
 
+def exchange_of(shared: Shared, agents: int, ratio: str) -> float:
+    """E: how many updates one exchange of the whole model takes, for agents that wait."""
+    at = setting_of(ratio, agents, shared.step, shared.bandwidth)
+    return COORDINATED[shared.transport].exchange_s(at, at.model_bytes) / at.step_s
+
+
 @dataclass(frozen=True)
 class Entry:
     """[[method]]: one row of the table."""
@@ -176,7 +183,7 @@ class Entry:
 
     def alone(self, agents: int) -> bool:
         """Whether it runs as one agent, whatever K is."""
-        return self.method(self.grid(0.0)[0]).agents(agents) == 1
+        return self.method(self.grid(_LONG)[0]).agents(agents) == 1
 
     def grid(self, exchange: float) -> list[dict[str, Any]]:
         """What the first grid has of what is tuned; `exchange`: updates that one exchange of the whole model takes."""
@@ -325,8 +332,7 @@ def _checked(entry: Entry) -> Entry:
         raise refused(f"{section}.smooth", entry.smooth, "must be 0 or more")
     if prod(len(one) for one in entry.tune.values()) > _MOST_SETTINGS:
         raise refused(f"{section}.tune", dict(entry.tune), f"has more than {_MOST_SETTINGS} combinations")
-    for one in entry.grid(1.0):
-        entry.method(one)
+    for one in entry.grid(_LONG):
         if entry.average(one) < 0:
             raise refused(f"{section}.tune.smooth", entry.average(one), "must be 0 or more")
     if entry.k_batch and not entry.alone(2):
@@ -335,7 +341,11 @@ def _checked(entry: Entry) -> Entry:
 
 
 def _check_grid(shared: Shared, entry: Entry) -> None:
-    settings = len(entry.grid(1.0))
+    """Refuse what a method refuses at one of the bandwidths, and a first grid that is no fair one."""
+    for agents, ratio in product(shared.agents, shared.ratios):
+        for one in entry.grid(exchange_of(shared, agents, ratio)):
+            entry.method(one)
+    settings = len(entry.grid(_LONG))
     if shared.trials % settings or shared.trials // settings < _LEAST_RATES:
         raise refused(
             "compare.trials",

@@ -96,7 +96,7 @@ def test_the_rate_comes_first() -> None:
 
 def test_what_a_method_refuses_is_the_end() -> None:
     tried = trials({0.1: 3, 0.2: 1, 0.4: 2}, gamma=0.9) | trials({0.1: 9}, gamma=0.5)
-    assert extension(tried, {"gamma": lambda value: value < 1}) is None
+    assert extension(tried, lambda knobs: knobs["gamma"] < 1) is None
     assert extension(trials({0.1: 3, 0.2: 1, 0.4: 2}, tau=1) | trials({0.1: 9}, tau=4)) is None
 
 
