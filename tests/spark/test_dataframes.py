@@ -169,7 +169,7 @@ DOUBLES = ArrayType(DoubleType())
         ([*GOOD, ([1.0, 2.0], None)], None, {}, r"column 'label' is null: 1 row, first partition 2, row 2; leave such"),
         (GOOD, BinaryType(), {}, "column 'label' is of type binary: labels are whole numbers"),
         (GOOD, None, {"features": "featurs"}, "no column 'featurs': did you mean 'features'"),
-        (GOOD, None, {"features": "label"}, r"column 'label' is of type int, which is no record .*VectorAssembler"),
+        (GOOD, None, {"features": "label"}, r"column 'label' is of type int, on which mpca cannot train; .*VectorAssembler"),
         ([], None, {}, "the DataFrame has no rows"),
     ],
 )
