@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from mpca.errors import ConfigError
 
-__all__ = ["BACKUP", "CONFIG", "DATA_SET", "RECORDS", "check_format"]
+__all__ = ["BACKUP", "COMPARISON", "CONFIG", "DATA_SET", "RECORDS", "check_format"]
 
 #: ``manifest.json`` of a backup. Those of 1 are of 0.1, which was never published.
 BACKUP = 2
+#: ``results.jsonl`` of a comparison; its first line says it.
+COMPARISON = 1
 #: ``config.toml`` of a run; a configuration without a number is of this format.
 CONFIG = 1
 #: ``manifest.json`` of a data set. 1 had images alone, and is read too.

@@ -35,6 +35,7 @@ FOLDERS = (
     "tests/report",
     "tests/shm",
     "tests/sim",
+    "tests/sim/compare",
     "tests/sim/science",
     "tests/spark",
     "tests/storage",

@@ -19,6 +19,7 @@ import click
 from mpca import __version__
 from mpca.cli.backups import backups
 from mpca.cli.bench import bench
+from mpca.cli.compare import compare
 from mpca.cli.dev.command import dev
 from mpca.cli.doctor import doctor
 from mpca.cli.driver import driver
@@ -56,6 +57,7 @@ cli.add_command(ingest)
 cli.add_command(generate)
 cli.add_command(report)
 cli.add_command(simulate)
+cli.add_command(compare)
 cli.add_command(bench)
 cli.add_command(backups)
 cli.add_command(dev)

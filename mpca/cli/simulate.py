@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from dataclasses import asdict
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import click
 
 from mpca.checks import refused
 from mpca.cli.options import SIZE, Parsed, json_option
+from mpca.cli.sheets import show
 from mpca.units import parse_duration, parse_rate
-
-if TYPE_CHECKING:
-    from mpca.sim.sheet import Sheet
 
 __all__ = ["simulate"]
 
 _MOST_AGENTS = 1 << 20
-_WIDEST = 1000
-_WORDS = ("method", "transport")
 
 
 def _counts(text: str) -> tuple[int, ...]:
@@ -120,27 +114,7 @@ def simulate(
         }
         click.echo(json.dumps(result))
         return
-    _show(method_sheet(at, rows) if len(counts) == 1 else growth_sheet(rows))
+    show(method_sheet(at, rows) if len(counts) == 1 else growth_sheet(rows))
     for line in chain.from_iterable(one.lines() for one in table if formulas):
         click.echo(line)
     click.echo(said)
-
-
-def _show(sheet: Sheet) -> None:
-    """Draw a sheet as a table."""
-    from rich import box
-    from rich.console import Console
-    from rich.measure import Measurement
-    from rich.table import Table
-
-    table = Table(title=sheet.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in sheet.columns:
-        table.add_column(name, justify="left" if name in _WORDS else "right", no_wrap=True)
-    for row in sheet.rows:
-        table.add_row(*row)
-    whole = Console(width=_WIDEST)  # the terminal may wrap a line, but nothing is cut
-    width = max(Measurement.get(whole, whole.options, table).maximum, len(sheet.title))
-    console = Console(file=sys.stdout, width=width, highlight=False, markup=False)
-    console.print(table)
-    for note in sheet.notes:
-        console.print(note, soft_wrap=True)

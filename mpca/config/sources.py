@@ -17,7 +17,7 @@ from mpca.config.spark import SPARK_PREFIX, as_texts, check_settings, dotted, re
 from mpca.errors import ConfigError
 from mpca.formats import CONFIG, check_format
 
-__all__ = ["load"]
+__all__ = ["load", "read_tables"]
 
 _DEFAULT_METHOD = "mpca"
 _ALL = (*SECTIONS, "method", "spark")
@@ -117,7 +117,12 @@ def _method_name_first(key: str) -> bool:
     return not key.removeprefix(SPARK_PREFIX).startswith("method.name")
 
 
-def _read_file(given: _Given, path: str | os.PathLike[str]) -> None:
+def read_tables(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The tables of a TOML file.
+
+    Raises:
+        ConfigError: the file cannot be read, or is not TOML; with line and column.
+    """
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -125,7 +130,7 @@ def _read_file(given: _Given, path: str | os.PathLike[str]) -> None:
 
     try:
         text = Path(path).read_text(encoding="utf-8")
-        tables = tomllib.loads(text)
+        tables: dict[str, Any] = tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"configuration cannot be read: {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -138,6 +143,11 @@ def _read_file(given: _Given, path: str | os.PathLike[str]) -> None:
         raise ConfigError(f"configuration is nested too deeply: {path}") from None
     if _too_deep(tables):  # the reader does not limit the nesting of dotted keys
         raise ConfigError(f"configuration is nested too deeply: {path}")
+    return tables
+
+
+def _read_file(given: _Given, path: str | os.PathLike[str]) -> None:
+    tables = read_tables(path)
     check_format(str(path), tables.pop("format", CONFIG), CONFIG)
     for section, table in tables.items():
         if section == "origin":  # from a run's own config.toml; now all its values come from this file

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -115,7 +115,7 @@ def serve(function: Callable[[Any, Callable[[Any], None]], Any]) -> None:
             connection.send(answer)
 
 
-def work(module: str, tasks: deque[Any], processes: int) -> Iterator[Said | Done | Died]:
+def work(module: str, tasks: deque[Any], processes: int) -> Generator[Said | Done | Died, None, None]:
     """Do tasks in child processes that run `serve`.
 
     Args:

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib import resources
 from typing import Any
 
-__all__ = ["axis_seconds", "legend", "section", "table"]
+__all__ = ["axis_seconds", "document", "legend", "section", "table"]
+
+
+def document(title: str, sections: Iterable[str], data: Any) -> str:
+    """A whole page, which needs no network and no script. `data` is embedded as JSON, for programs."""
+    embedded = json.dumps(data, separators=(",", ":"), default=str).replace("<", "\\u003c")
+    style = resources.files("mpca.report").joinpath("page.css").read_text(encoding="utf-8")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>mpca: {escape(title)}</title><style>{style}</style></head>\n<body><main>\n"
+        + "\n".join(section for section in sections if section)
+        + f'\n</main><script type="application/json" id="mpca-data">{embedded}</script></body></html>\n'
+    )
 
 
 def axis_seconds(value: float) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from html import escape
-from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -18,7 +17,7 @@ from typing import Any
 from mpca.private import replace_file
 from mpca.records import to_json
 from mpca.report import svg, wire
-from mpca.report.blocks import axis_seconds, legend, section, table
+from mpca.report.blocks import axis_seconds, document, legend, section, table
 from mpca.report.load import RunRecords, load_run
 from mpca.report.series import STAGES, Series, extract
 from mpca.units import format_duration, format_size
@@ -50,8 +49,6 @@ def render(records: RunRecords) -> str:
         "summary": records.summary,
         **series.to_dict(),
     }
-    embedded = json.dumps(data, separators=(",", ":"), default=str).replace("<", "\\u003c")
-    style = resources.files("mpca.report").joinpath("page.css").read_text(encoding="utf-8")
     sections = [
         _head(records),
         _figures(records, series),
@@ -65,13 +62,7 @@ def render(records: RunRecords) -> str:
         _backups(series),
         _summary(records),
     ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>mpca: {escape(records.name)}</title><style>{style}</style></head>\n<body><main>\n"
-        + "\n".join(section for section in sections if section)
-        + f'\n</main><script type="application/json" id="mpca-data">{embedded}</script></body></html>\n'
-    )
+    return document(records.name, sections, data)
 
 
 def _percent(share: float | None) -> str:

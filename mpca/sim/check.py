@@ -203,7 +203,7 @@ class Checker:
         """
         self._broken("cured", f"agent {agent} took an update between two shards that replace its own: not finite again")
 
-    def frozen(self, cycle: int, shard: int, frozen: Frozen, data: np.ndarray, tau: int) -> None:
+    def frozen(self, cycle: int, shard: int, frozen: Frozen, data: np.ndarray, tau: int, stopping: bool) -> None:
         """An executor has accepted a snapshot.
 
         Args:
@@ -212,6 +212,7 @@ class Checker:
             frozen: what the executor says of it.
             data: the trainer's own numbers, float32.
             tau: what `snapshot` answered.
+            stopping: the agent was told to stop, and so answered at once.
 
         Raises:
             Violation: I2, I4.
@@ -221,7 +222,7 @@ class Checker:
             self._broken("I4", f"a second snapshot of {key} was accepted")
         side = self._method.agent_side
         wanted = side.hold_after or (side.snapshot_after if side.how is not How.REPLACE else 0)
-        if 0 < frozen.tau < wanted:
+        if 0 < frozen.tau < wanted and not stopping:
             self._broken("I2", f"{key} hands over after {frozen.tau} updates; by its method it is after {wanted}")
         if frozen.tau != tau:
             self._broken("I2", f"tau of {key}, shard {shard}: said {frozen.tau}, trained {tau}")

@@ -12,6 +12,7 @@ from zlib import crc32
 import numpy as np
 
 from mpca.agent.events import Publish, Take
+from mpca.agent.state import STOPPING
 from mpca.algorithm.averaging import local_mean
 from mpca.driver.events import AgentBack, AgentFailedEvent, AgentFinished, AgentProgress, ClusterEvent
 from mpca.sim.agents import SimAgent
@@ -183,7 +184,8 @@ class Node:
             pause = self.clock.of_driver(start), self.clock.of_driver(end)
             frozen = Frozen(*agent.id, updates, crc, finite, distance, *pause)
             self.yields.setdefault((cycle, agent.id), (data, frozen))
-            self._cluster.watch.frozen(cycle, shard, frozen, data, trained)
+            stopping = agent.machine.state is STOPPING
+            self._cluster.watch.frozen(cycle, shard, frozen, data, trained, stopping)
         self._perform(instructions)
 
     def arrival(self, agent: int, shard: int) -> np.ndarray:

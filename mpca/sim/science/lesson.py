@@ -73,7 +73,7 @@ class Point:
     cycle: int
     updates: float  # that an agent has made, on average, as far as the simulator has looked
     errors: tuple[float, ...]
-    smooth_errors: tuple[float, ...]  # of the moving average of joint models
+    smooth_errors: tuple[float, ...]  # of the moving average of joint models; empty: there is none
 
 
 def learn(scenario: Scenario, seed: int, every_s: float = 1.0, smooth_s: float = 2.0) -> tuple[Outcome, list[Point]]:
@@ -113,7 +113,7 @@ class DataLesson:
     Args:
         task: what is learnt.
         every_s: seconds of training between two points.
-        smooth_s: time constant of the moving average.
+        smooth_s: time constant of the moving average; 0: there is none.
     """
 
     def __init__(self, task: Task, every_s: float, smooth_s: float) -> None:
@@ -166,9 +166,8 @@ class DataLesson:
         updates = [sum(one.updates for one in made) for made in self._trainers.values()]
         newest = np.concatenate([state.x for state in self._seen])
         mean = sum(updates) / len(updates)
-        self.points.append(
-            Point(now, runner.machine.cycle, mean, self._errors(newest), self._errors(np.concatenate(self._smooth)))
-        )
+        smooth = self._errors(np.concatenate(self._smooth)) if self._smooth_s else ()
+        self.points.append(Point(now, runner.machine.cycle, mean, self._errors(newest), smooth))
 
     def _follow(self, states: list[Any], now: float) -> None:
         if not self._seen:

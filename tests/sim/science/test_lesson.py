@@ -49,6 +49,12 @@ def scenario(method: str, **task) -> Scenario:
     return replace(SCENARIO, method=METHODS[method], agents=agents, task={**SCENARIO.task, **task})
 
 
+def test_without_a_time_constant_there_is_no_average_and_the_errors_are_the_same() -> None:
+    (_, with_average), (_, without) = (learn(scenario("sync"), 3, 1.0, smooth_s) for smooth_s in (2.0, 0.0))
+    assert [point.errors for point in without] == [point.errors for point in with_average]
+    assert {point.smooth_errors for point in without} == {()}
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_learns_and_the_same_seed_gives_the_same_ledger_and_errors(method: str) -> None:
     first, again = (learn(scenario(method), seed=3, every_s=1.0) for _ in range(2))

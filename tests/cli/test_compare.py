@@ -1,0 +1,146 @@
+"""`mpca compare` as a person calls it: real processes, a kill in the middle, and the same numbers whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_main import ROOT, run
+
+CONF = """
+[compare]
+ratios = ["ResNet-110"]
+agents = [2]
+rates = [0.002, 0.008]
+trials = 3
+rounds = 1
+updates = 24
+single_updates = 40
+seeds = 2
+tuning_seeds = 1
+points = 4
+tested = 100
+
+[[method]]
+name = "single"
+
+[[method]]
+name = "sync"
+tau = 5
+
+[[method]]
+name = "mpca"
+control = true
+"""
+
+
+def lines(folder: Path) -> list[str]:
+    return (folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture(scope="module")
+def conf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("conf") / "small.toml"
+    path.write_text(CONF, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def one(conf: Path) -> tuple[Path, dict[str, object]]:
+    """A comparison by one process: its folder, and what it printed."""
+    folder = conf.parent / "one"
+    command = [sys.executable, "-m", "mpca.cli", "compare", str(conf), "--run-dir", str(folder), "--processes", "1", "--json"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
+    return folder, json.loads(done.stdout)
+
+
+def test_every_row_says_what_it_is(one: tuple[Path, dict[str, object]]) -> None:
+    _, result = one
+    rows = result["rows"]
+    assert isinstance(rows, list)
+    assert [row["label"] for row in rows] == ["single", "sync", "mpca"]
+    assert {row["kind"] for row in rows} == {"simulated, no codec"}
+    assert [row["control"] for row in rows] == [False, False, True]
+    assert len({row["trials"] for row in rows}) == 1
+    assert {"rows", "transport", "formula", "source"} == set(result["formulas"][0])  # type: ignore[index]
+
+
+def test_two_processes_and_a_kill_bring_the_same_numbers(
+    capfd: pytest.CaptureFixture[str], conf: Path, one: tuple[Path, dict[str, object]], tmp_path: Path
+) -> None:
+    folder, result = one
+    command = [sys.executable, "-m", "mpca.cli", "compare", str(conf), "--run-dir", str(tmp_path), "--processes", "2"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "results.jsonl").exists() or len(lines(tmp_path)) < 3:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = lines(tmp_path)
+    assert 3 <= len(kept) < len(lines(folder))
+    with open(tmp_path / "results.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"key":"torn')
+    code, out, err = run(capfd, "compare", str(conf), "--run-dir", str(tmp_path), "--processes", "2", "--json")
+    assert code == 0
+    assert any("was cut off" in line for line in err)
+    assert json.loads(out) == result
+    assert lines(tmp_path)[: len(kept)] == kept
+    assert sorted(lines(tmp_path)) == sorted(lines(folder))
+
+
+def test_a_second_start_simulates_nothing_and_prints_the_table(
+    capfd: pytest.CaptureFixture[str], conf: Path, one: tuple[Path, dict[str, object]]
+) -> None:
+    folder, _ = one
+    before = lines(folder)
+    code, out, _ = run(capfd, "compare", str(conf), "--run-dir", str(folder))
+    assert code == 0
+    assert lines(folder) == before
+    assert out.splitlines()[0].startswith("K = 2, b/C = 0.59 (ResNet-110), paper transport")
+    assert "mpca (control)" in out
+    assert out.count("simulated, no codec") == 3
+    assert "Cost formulas in force:" in out
+    assert "sync, sync-easgd, diloco (the paper's)" in out
+    assert "gossip" not in out
+    assert out.splitlines()[-1] == str(folder / "compare.html")
+    assert (folder / "table.txt").read_text().startswith("K = 2, b/C = 0.59")
+
+
+def test_the_page_draws_errors_over_time_and_over_steps(one: tuple[Path, dict[str, object]]) -> None:
+    folder, result = one
+    page = (folder / "compare.html").read_text(encoding="utf-8")
+    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert page.count("<polyline") == 6
+    assert 'aria-label="Error over time"' in page
+    assert 'aria-label="Error over steps"' in page
+    data = json.loads(page.partition('id="mpca-data">')[2].partition("</script>")[0])
+    assert data["rows"] == result["rows"]
+    assert [curve["label"] for curve in data["curves"]] == ["single", "sync", "mpca"]
+    assert len(data["curves"][0]["times"]) == len(data["curves"][0]["errors"]) >= 4
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[compare]\nseed = -1\n", ["compare.seed = -1", "0 or more"]),
+        ("[compare]\nsedes = 3\n", ["compare.sedes", "did you mean 'seeds'"]),
+    ],
+)
+def test_a_wrong_file_is_refused_in_one_line(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, text: str, words: list[str]
+) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text(text + '[[method]]\nname = "single"\n', encoding="utf-8")
+    code, out, err = run(capfd, "compare", str(path), "--run-dir", str(tmp_path / "run"))
+    assert (code, out, len(err)) == (2, "", 1)
+    assert all(word in err[0] for word in words)
+    assert not (tmp_path / "run").exists()
