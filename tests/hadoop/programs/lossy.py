@@ -38,7 +38,7 @@ application = spark.sparkContext.applicationId
 for pair in (("ranges", "relay"), ("tree", "torrent")):
     seen[pair[0]] = exchange(spark, *pair)
 told = run_engine(spark, application, folder / "run", quadratic, story=story, tape=False)
-seen["accepted"] = [list(key) for key in told.run.contributed]
+seen["accepted"] = [[cycle, *who] for cycle, who in told.run.contributed]
 seen["crc"] = [[cycle, *who, one.crc] for (cycle, who), one in sorted(told.run.frozen.items())]
 seen["conf"] = dict(spark.sparkContext.getConf().getAll())
 print("told", json.dumps(seen))
