@@ -66,6 +66,13 @@ def test_tests_are_counted_by_folder(counting: ModuleType) -> None:
     assert counts == {"tests/spark": {"passed": 2, "skipped": 1}, "tests": {"passed": 2}}
 
 
+def test_a_folder_in_a_folder_is_counted_by_itself(counting: ModuleType) -> None:
+    one = _junit(one=False).replace("tests.spark.test_a", "tests.spark.more.test_a.TestOne")
+    assert counting.count(one) == {"tests/spark/more": {"passed": 1}, "tests": {"passed": 1}}
+    collected = ["tests/spark/more/test_a.py::TestOne::one", "tests/spark/more/test_a.py::TestOne::two"]
+    assert "tests/spark/more: 1 of 2 tests ran" in counting.missing(counting.count(one), collected)
+
+
 @pytest.fixture
 def two_folders(counting: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "FOLDERS", ("tests", "tests/spark"))

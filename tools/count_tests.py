@@ -7,10 +7,11 @@ ids that pytest collects (on stdin, as ``pytest --collect-only -q`` prints them)
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
 __all__ = ["FOLDERS", "REAL", "count", "main", "missing"]
@@ -46,9 +47,8 @@ _OUTCOMES = {"failure": "failed", "error": "failed", "skipped": "skipped"}
 
 
 def _folder(module: str) -> str:
-    """``tests.spark.test_cluster.TestX`` -> ``tests/spark``; of a module beside the folders, ``tests``."""
-    words = module.split(".")
-    return "/".join(words[:2]) if len(words) > 2 else words[0]
+    """``tests.sim.compare.test_result.TestX`` -> ``tests/sim/compare``; of a module beside the folders, ``tests``."""
+    return "/".join(itertools.takewhile(lambda word: not word.startswith("test_"), module.split(".")))
 
 
 def count(*junits: str) -> dict[str, Counter[str]]:
@@ -62,10 +62,10 @@ def count(*junits: str) -> dict[str, Counter[str]]:
 
 def missing(counts: dict[str, Counter[str]], collected: Iterable[str]) -> list[str]:
     """What keeps these tests from counting."""
-    wanted = Counter("/".join(line.split("::")[0].split("/")[:2]) for line in collected if "::" in line)
+    wanted = Counter(str(PurePosixPath(line.split("::")[0]).parent) for line in collected if "::" in line)
     said = [f"{folder}: no tests; it is in the list of tools/count_tests.py" for folder in FOLDERS if folder not in counts]
     said += [f"{folder}: not in the list of tools/count_tests.py" for folder in sorted(counts.keys() - set(FOLDERS))]
-    for folder in REAL:
+    for folder in (folder for folder in sorted(wanted.keys() | counts.keys()) if folder.startswith(REAL)):
         ran = counts.get(folder, Counter())
         if ran["skipped"]:
             said.append(f"{folder}: {ran['skipped']} skipped; tests on a real cluster must run")

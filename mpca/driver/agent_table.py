@@ -260,24 +260,31 @@ class AgentTable:
         if found.state in (AgentState.READY, AgentState.BEGUN):  # READY: it heard Begin from an order that failed
             self.move(found, AgentState.ACTIVE, now, "first update")
 
-    def late(self, who: AgentId, reason: str, now: float, gone: bool = False) -> list[Instruction]:
-        """An ACTIVE agent has not done in time what it was asked for.
+    def late(self, who: AgentId, reason: str, now: float) -> None:
+        """An ACTIVE agent has not done in time what it was asked for: it is LATE. No record says so yet: see `given_up`.
 
         Args:
             who: the process.
-            reason: what it did not do, for the record.
+            reason: what it did not do.
             now: seconds of the machine.
-            gone: whether its process has ended. Then the news of its death is on its way, and the record is written for that.
-
-        Returns:
-            A record, or nothing.
         """
         found = self.find(who)
-        if found is None or found.state != AgentState.ACTIVE:
+        if found is not None and found.state == AgentState.ACTIVE:
+            self.move(found, AgentState.LATE, now, reason)
+
+    def given_up(self, who: AgentId, reason: str) -> list[Instruction]:
+        """A LATE agent counts as lost: nothing that it still does by itself would bring it back.
+
+        Args:
+            who: the process.
+            reason: why, for the record.
+
+        Returns:
+            A record; nothing when the agent is not LATE, or one was written since it is.
+        """
+        found = self.find(who)
+        if found is None or found.state != AgentState.LATE or found.told:
             return []
-        self.move(found, AgentState.LATE, now, reason)
-        if gone:
-            return []  # that news is on its way here, and says why
         found.told = True
         self.lost += 1
         return [self.record(found, "lost", reason)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from mpca.driver.agent_table import Agent
 from mpca.driver.events import Acknowledged
 from mpca.driver.instructions import Instruction
+from mpca.driver.late_agents import DOWNLOAD_LATE
 from mpca.driver.published import PublishedShard
 from mpca.driver.run import Run
 from mpca.driver.states import AgentState
@@ -58,15 +59,14 @@ class Downloads:
             now: seconds of the machine.
 
         Returns:
-            A record for each of them.
+            A record for each that is late after the deadline.
         """
         out: list[Instruction] = []
-        late, reason = self._run.late, "its download was not acknowledged in time"
         for agent in self.missing(one):
             if now > deadline:
-                out += late.left_out(agent, reason, now)
+                out += self._run.late.left_out(agent, DOWNLOAD_LATE, now)
             elif one.overdue(now):
-                out += late.late_alone(agent, reason, one.since + self._run.shape.deadline_s, now)
+                self._run.late.late_alone(agent, one.since + self._run.shape.deadline_s, now)
         return out
 
     def end(self, one: PublishedShard | None, now: float) -> list[Instruction]:

@@ -14,7 +14,10 @@ from mpca.timeouts import ASK_AGAIN_S, BARRED_S
 from mpca.wire.agent_ref import AgentId
 from mpca.wire.orders import GONE, Late
 
-__all__ = ["LateAgents"]
+__all__ = ["DOWNLOAD_LATE", "LateAgents"]
+
+#: Why an agent is late that has not acknowledged a broadcast, in records and in `left_out` of cycles.
+DOWNLOAD_LATE = "its download was not acknowledged in time"
 
 
 class LateAgents:
@@ -42,22 +45,22 @@ class LateAgents:
         """
         self._suspects.add(agent.id)
         self._ask_at = now + ASK_AGAIN_S
-        return self._table.late(agent.id, reason, now)
+        self._table.late(agent.id, reason, now)
+        return self._table.given_up(agent.id, reason)
 
-    def late_alone(self, agent: Agent, reason: str, until: float, now: float) -> list[Instruction]:
+    def late_alone(self, agent: Agent, until: float, now: float) -> None:
         """The agent is late with a download that goes on; its acknowledgement brings it back.
+
+        It is not lost until that time is over: a healthy agent is late for a moment when the executor that owes it a piece
+        dies, and what is written then is that executor's loss alone.
 
         Args:
             agent: who is late.
-            reason: with what, for the record.
-            until: seconds of the machine; its executor is asked for it after that.
+            until: seconds of the machine; then the agent counts as lost, and its executor is asked for it.
             now: seconds of the machine.
-
-        Returns:
-            A record.
         """
         self._owing[agent.id] = until
-        return self._table.late(agent.id, reason, now)
+        self._table.late(agent.id, DOWNLOAD_LATE, now)
 
     def owes(self, key: AgentId) -> bool:
         """Whether the agent's download may still end."""
@@ -77,7 +80,10 @@ class LateAgents:
         if key in self._early:
             self._early.discard(key)
             return []
-        return self._table.late(key, why.text, now, gone=why.code in GONE)
+        self._table.late(key, why.text, now)
+        if why.code in GONE:
+            return []  # the news of its death is on its way here, and says why
+        return self._table.given_up(key, why.text)
 
     def answered(self, key: AgentId) -> None:
         """The agent handed a snapshot over in time."""
@@ -166,17 +172,19 @@ class LateAgents:
             now: seconds of the machine.
 
         Returns:
-            Rediscover, or nothing.
+            Records of agents whose download did not end in time, and Rediscover, or nothing.
         """
+        out: list[Instruction] = []
         for key in [key for key, until in self._owing.items() if now > until]:
             del self._owing[key]
             self._suspects.add(key)
+            out += self._table.given_up(key, DOWNLOAD_LATE)
         if now < self._ask_at:
-            return []
+            return out
         self._ask_at = now + ASK_AGAIN_S
         self._barred = {executor: until for executor, until in self._barred.items() if now < until}
         self._suspects = {key for key in self._suspects if self._table.is_late(key)}
-        return self.ask()
+        return out + self.ask()
 
     def ask(self) -> list[Instruction]:
         """Ask the executors of agents whose fate is open, and no others: a question is a Spark job.

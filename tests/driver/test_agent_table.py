@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mpca.driver.agent_table import AgentTable
-from mpca.driver.instructions import StartAgent
+from mpca.driver.instructions import StartAgent, Write
 from mpca.driver.states import AgentState
 from mpca.wire.agent_ref import AgentId, AgentRef
 
@@ -125,8 +125,23 @@ def test_a_late_agent_that_dies_was_lost_once() -> None:
     table.move(table.agents[0], AgentState.READY, 2.0, "x_0 agreed")
     table.trains(AgentId(0, 0), 2.0)
     table.late(AgentId(0, 0), "stopped", 3.0)
-    table.died(AgentId(0, 0), "exit code 137", 4.0)
+    (lost,) = table.given_up(AgentId(0, 0), "stopped")
+    assert (lost.fields["event"], lost.fields["reason"]) == ("lost", "stopped")
+    assert table.given_up(AgentId(0, 0), "stopped still") == []
+    assert [one for one in table.died(AgentId(0, 0), "exit code 137", 4.0) if isinstance(one, Write)] == []
     assert table.lost == 1
+
+
+def test_a_late_agent_that_was_not_given_up_was_never_lost() -> None:
+    table = AgentTable(wanted=1, per_executor=1)
+    table.executor_ready("a", "h", 2, 0.0)
+    table.hello(AgentId(0, 0), "h", 7, 1.0)
+    table.move(table.agents[0], AgentState.READY, 2.0, "x_0 agreed")
+    table.trains(AgentId(0, 0), 2.0)
+    table.late(AgentId(0, 0), "slow", 3.0)
+    assert table.back(AgentId(0, 0), 4.0, "it answered") == []
+    assert table.given_up(AgentId(0, 0), "slow") == []
+    assert (table.agents[0].state, table.lost) == (AgentState.ACTIVE, 0)
 
 
 def test_a_late_agent_whose_process_has_ended_is_told_of_by_its_death_alone() -> None:
@@ -135,7 +150,7 @@ def test_a_late_agent_whose_process_has_ended_is_told_of_by_its_death_alone() ->
     table.hello(AgentId(0, 0), "h", 7, 1.0)
     table.move(table.agents[0], AgentState.READY, 2.0, "x_0 agreed")
     table.trains(AgentId(0, 0), 2.0)
-    assert table.late(AgentId(0, 0), "died before it handed over", 3.0, gone=True) == []
+    table.late(AgentId(0, 0), "died before it handed over", 3.0)
     assert (table.agents[0].state, table.lost) == (AgentState.LATE, 0)
     lost, *_ = table.died(AgentId(0, 0), "exit code 137", 4.0)
     assert (lost.fields["event"], lost.fields["reason"], table.lost) == ("lost", "exit code 137", 1)

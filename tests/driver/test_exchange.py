@@ -176,11 +176,13 @@ def test_one_that_has_not_acknowledged_within_two_mean_times_is_late_alone(took:
     order = awaiting(machine)
     assert acknowledge(machine, order, [0, 1], at=took) == []
     assert machine.tell(Tick(), at=late_at) == []
-    out = machine.tell(Tick(), at=late_at + 0.1)
-    (lost,) = written(out, "agent")
-    assert (lost["index"], lost["reason"]) == (2, "its download was not acknowledged in time")
+    machine.now = late_at + 0.1
+    out = machine.run(Tick())
+    assert written(out, "agent") == [], "its download goes on: it is not lost"
     assert [one["cycle"] for one in written(out)] == [2], "the cycle has ended"
     assert order_of(out).reduce.cycle == 3
+    out = machine.cycle(machine.cycle(out))
+    assert written(out)[0]["left_out"] == {2: "late: its download was not acknowledged in time"}
 
 
 def test_who_is_late_alone_gets_no_further_broadcast_until_it_has_acknowledged_this_one() -> None:
@@ -197,8 +199,7 @@ def test_who_is_late_alone_gets_no_further_broadcast_until_it_has_acknowledged_t
         assert 2 not in [one.agent for one in order_of(out).freeze.agents]
         out = machine.cycle(out)
     assert not [one for one in machine.tell(Tick(), at=4.9) if isinstance(one, Rediscover)], "nobody asks meanwhile"
-    back = acknowledge(machine, order, [2], at=4.9)
-    assert [(one["event"], one["index"]) for one in written(back, "agent")] == [("rediscovered", 2)]
+    assert written(acknowledge(machine, order, [2], at=4.9), "agent") == [], "it was never lost, so it is not found again"
     assert Withdraw(owed) in machine.run(Tick())
     out = machine.cycle(out)
     assert order_of(out).downloads[0].agents == [E0, E1, E2]
@@ -211,11 +212,36 @@ def test_a_download_that_never_ends_is_given_up_at_the_deadline_and_its_agent_as
     (owed,) = (one.broadcast for one in order.downloads)
     acknowledge(machine, order, [0, 1], at=0.1)
     machine.tell(Tick(), at=1.2)
-    assert Withdraw(owed) not in machine.tell(Tick(), at=5.0)
-    assert Withdraw(owed) in machine.tell(Tick(), at=5.1)
+    in_time = machine.tell(Tick(), at=5.0)
+    assert (Withdraw(owed) in in_time, written(in_time, "agent")) == (False, [])
+    over = machine.tell(Tick(), at=5.1)
+    assert Withdraw(owed) in over
+    assert [(one["event"], one["index"]) for one in written(over, "agent")] == [("lost", 2)]
     assert Rediscover(["e2"]) in machine.tell(Tick(), at=10.2)
     back = machine.run(AgentsFound("e2", [Rediscovered(2, 0, 102)]))
     assert [(one["event"], one["index"]) for one in written(back, "agent")] == [("rediscovered", 2)]
+
+
+def test_an_executor_that_dies_while_another_waits_for_its_pieces_is_the_only_loss() -> None:
+    """The other's download takes longer than a second then, and the news of the death comes later still."""
+    machine = Machine(agents=2)
+    order = awaiting(machine)
+    acknowledge(machine, order, [1], at=0.1)
+    out = machine.tell(Tick(), at=1.2)
+    out += acknowledge(machine, order, [0], at=1.7)
+    out += machine.tell(ExecutorLost("e1", "exit code 137"), at=1.8)
+    assert [(one["event"], one["index"]) for one in written(out, "agent")] == [("lost", 1)]
+
+
+def test_who_dies_while_its_download_goes_on_is_lost_once_and_by_its_death() -> None:
+    machine = Machine(agents=3)
+    order = awaiting(machine)
+    acknowledge(machine, order, [0, 1], at=0.1)
+    out = machine.tell(Tick(), at=1.2)
+    out += machine.tell(ExecutorLost("e2", "preempted"), at=1.8)
+    out += machine.tell(Tick(), at=5.3)
+    (lost,) = written(out, "agent")
+    assert (lost["index"], lost["reason"]) == (2, "executor e2 lost: preempted")
 
 
 def test_while_most_have_not_acknowledged_nobody_is_late_before_the_deadline() -> None:
@@ -238,7 +264,7 @@ def test_an_order_that_goes_out_again_gives_its_downloads_their_time_again() -> 
     assert again.downloads[0].agents == [AgentRef("e3", 3, 0)]
     machine.run(machine.done(again))
     assert machine.tell(Tick(), at=3.9) == []
-    assert written(machine.tell(Tick(), at=4.1), "agent")[0]["index"] == 3
+    assert [one["cycle"] for one in written(machine.tell(Tick(), at=4.1))] == [2], "without agent 3"
 
 
 def test_an_executor_that_was_late_hears_which_broadcasts_are_gone_meanwhile() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mpca.driver.events import (
     AgentBack,
     AgentDied,
@@ -76,7 +78,14 @@ def test_an_executor_whose_pieces_were_damaged_is_in_no_further_order() -> None:
     assert E1 not in order_of(out).freeze.agents
 
 
-def test_an_executor_that_did_not_end_is_left_out_with_a_reason_though_its_agent_is_late_already() -> None:
+@pytest.mark.parametrize(
+    ("failed", "reasons"),
+    [(8.0, ["its download was not acknowledged in time", None]), (2.0, [None, "no answer"])],
+    ids=["after the deadline of its download", "before"],
+)
+def test_an_executor_that_did_not_end_is_left_out_with_a_reason_though_its_agent_is_late_already(
+    failed: float, reasons: list[str | None]
+) -> None:
     """A stopped executor acknowledges nothing either: that is noticed while the failed order has its moment of grace."""
     machine = Machine(agents=3)
     out = machine.training()
@@ -86,9 +95,10 @@ def test_an_executor_that_did_not_end_is_left_out_with_a_reason_though_its_agent
     for ack in machine.acks(order):
         if ack.agent != 1:
             machine.run(ack)
-    machine.tell(OrderFailed(order.order, None, "no answer", ["e1"]), at=8.0)
-    assert written(machine.tell(Tick(), at=8.1), "agent")[0]["reason"] == "its download was not acknowledged in time"
-    again = machine.tell(Tick(), at=9.1)
+    machine.tell(OrderFailed(order.order, None, "no answer", ["e1"]), at=failed)
+    ticks = machine.tell(Tick(), at=failed + 0.1), machine.tell(Tick(), at=failed + 1.1)
+    assert [next((one["reason"] for one in written(out, "agent")), None) for out in ticks] == reasons
+    again = ticks[1]
     assert [part.executor for part in order_of(again).reduce.parts] == ["e0", "e2"]
     (line,) = written(machine.cycle(again))
     assert line["left_out"] == {1: "no answer"}

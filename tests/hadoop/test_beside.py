@@ -117,22 +117,22 @@ def test_two_secured_runs_beside_another_application_and_one_gives_way_to_the_ot
     assert second["agents_lost"] == 0
     assert all(set(each["contributors"]) == {"0", "1"} for each in records(ledgers[1], "cycle"))
 
-    # What YARN took is an agent that is lost and comes back, the other one's process stays, and nothing is counted. On a busy
-    # machine either of them may be late beside that: such a loss ends with "rediscovered", and such a cycle is without it.
-    events = [*told("lost"), *told("rediscovered"), *told("replaced")]
-    (replaced,) = told("replaced")
-    away, stayed = replaced["index"], 1 - replaced["index"]
-    lost = [one for one in told("lost") if one["index"] == away]
-    assert "was preempted" in one.text(), events
-    assert replaced["incarnation"] == lost[-1]["incarnation"] + 1, events
-    late = [one for one in told("lost") if one["index"] == stayed]
-    assert len(late) == len([one for one in told("rediscovered") if one["index"] == stayed]), events
-    assert (first["agents_lost"], first["agents_replaced"]) == (len(lost) + len(late), 1)
+    # What YARN took is an agent that is lost and comes back, the other one's process stays, and nothing is counted.
+    assert (len(told("lost")), len(told("replaced")), told("rediscovered")) == (1, 1, []), [*told("lost"), *told("replaced")]
+    (lost,), (replaced,) = told("lost"), told("replaced")
+    away, stayed = str(lost["index"]), str(1 - lost["index"])
+    assert "was preempted" in lost["reason"]
+    assert (lost["incarnation"], replaced["index"], replaced["incarnation"]) == (0, lost["index"], 1)
+    assert (first["agents_lost"], first["agents_replaced"]) == (1, 1)
+    # The executor that dies may owe the other one pieces of a broadcast: it then takes longer than a second, which is late
+    # alone, and cycles go on until it has them. At the end each agent finishes when its function returns.
     lines = cycles()
-    contributions = [{int(agent): one["incarnation"] for agent, one in each["contributors"].items()} for each in lines]
-    assert {each[stayed] for each in contributions if stayed in each} == {0}
-    assert [stayed] in [list(each) for each in contributions], "it trained on alone"
-    assert replaced["incarnation"] in [each.get(away) for each in contributions], "and then not"
+    without = [each["left_out"][stayed].split(":")[0] for each in lines if stayed not in each["contributors"]]
+    assert set(without) <= {"late", "finished"}, without
+    assert without == sorted(without, reverse=True), "what has finished stays so"
+    assert {each["contributors"][stayed]["incarnation"] for each in lines if stayed in each["contributors"]} == {0}
+    assert [stayed] in [list(each["contributors"]) for each in lines], "it trained on alone"
+    assert 1 in [each["contributors"].get(away, {}).get("incarnation") for each in lines], "and then not"
     yarn = [application(hadoop, only(run.text())) for run in (one, two, other)]
     assert [each["numNonAMContainerPreempted"] for each in yarn] == [1, 0, 0], "as YARN tells it"
     for each in yarn:

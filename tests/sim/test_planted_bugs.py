@@ -261,11 +261,11 @@ def a_stopped_agent_is_not_welcome_again(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @planted(with_faults(LONG, Fault("misplace", 1, 3, "submit")), "live")
 def who_owes_nothing_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        LateAgents,
-        "left_out",
-        lambda self, agent, reason, now: self._table.late(agent.id, reason, now),
-    )
+    def wrong(self: LateAgents, agent: Any, reason: str, now: float) -> Any:
+        self._table.late(agent.id, reason, now)
+        return self._table.given_up(agent.id, reason)
+
+    monkeypatch.setattr(LateAgents, "left_out", wrong)
 
 
 @planted(PLAIN, "I2")
