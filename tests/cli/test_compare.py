@@ -109,7 +109,7 @@ def test_a_second_start_simulates_nothing_and_prints_the_table(
     assert "mpca (control)" in out
     assert out.count("simulated, no codec") == 3
     assert "Cost formulas in force:" in out
-    assert "sync, sync-easgd, diloco (the paper's)" in out
+    assert "sync, dl4j-averaging, diloco (the paper's)" in out
     assert "gossip" not in out
     assert out.splitlines()[-1] == str(folder / "compare.html")
     assert (folder / "table.txt").read_text().startswith("K = 2, b/C = 0.59")

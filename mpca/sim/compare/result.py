@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from mpca.methods import Method
+from mpca.methods import Method, from_dict
+from mpca.methods.diloco import DiLoCo
 from mpca.sim.compare.fairness import Curve
 from mpca.sim.compare.plan import Chosen, Progress
 from mpca.sim.compare.settings import Conf, setting_of
@@ -157,7 +158,7 @@ class Result:
     def formula_lines(self) -> list[str]:
         """The cost formulas in force."""
         said = formulas(COORDINATED[self.conf.shared.transport])
-        names = {row.method["name"] if row.alone else row_of(row.method["name"]).method for row in self.rows}
+        names = {row.method["name"] if row.alone else row_of(from_dict(row.method)).method for row in self.rows}
         kept = [one for one in said if names & set(one.rows) or one.rows[0] == "a cycle" or _in_force(one.rows[0], self)]
         return [line for one in kept for line in one.lines()]
 
@@ -237,14 +238,13 @@ def _a_cycle(at: Setting, method: Method, on: Coordinated) -> float:
     """Bytes into and out of an agent in one cycle, by the table of costs: a round of the whole model is S cycles."""
     if not method.exchanges:
         return 0.0
-    moved = cost(
-        row_of(method.name), at, Choice(tau=1, shards=method.shards, phases=method.phases, updater_state=0), on
-    ).traffic
+    moved = cost(row_of(method), at, Choice(tau=1, shards=method.shards, phases=method.phases), on).traffic
     return (moved.agent_in + moved.agent_out) / method.shards
 
 
-def row_of(name: str) -> CostRow:
+def row_of(method: Method) -> CostRow:
     """The coordinated row of the table of costs that a method has, or the row of which it is a form ("mpca-paper")."""
+    name = "diloco-streaming" if isinstance(method, DiLoCo) and method.overlap else method.name
     fit = [row for row in ROWS if row.transport is None and row.shards is None and name.startswith(row.method)]
     return max(fit, key=lambda row: len(row.method))
 

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from mpca.methods import METHODS
+from mpca.methods.diloco import DiLoCo
 from mpca.sim.compare.plan import Plan
 from mpca.sim.compare.result import Result, result_of, row_of
 from mpca.sim.compare.settings import Conf, Entry, Shared
@@ -44,7 +45,12 @@ def test_bytes_are_those_of_the_cycles_until_the_target(result: Result) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"single"}))
 def test_every_method_that_exchanges_has_a_row_in_the_table_of_costs(name: str) -> None:
-    assert name.startswith(row_of(name).method)
+    assert name.startswith(row_of(METHODS[name]()).method)
+
+
+def test_streaming_diloco_has_the_formula_that_overlaps() -> None:
+    assert row_of(DiLoCo(overlap=True)).method == "diloco-streaming"
+    assert row_of(DiLoCo()).method == "diloco"
 
 
 def test_conditions_are_named(result: Result) -> None:
