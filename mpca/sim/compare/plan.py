@@ -15,7 +15,7 @@ from typing import Any
 from mpca.errors import ConfigError
 from mpca.sim.compare import fairness
 from mpca.sim.compare.fairness import Curve, Score, Trial
-from mpca.sim.compare.settings import ALONE, MOST_SEEDS, SMOOTH, Conf, Entry, exchange_of
+from mpca.sim.compare.settings import ALONE, MOST_SEEDS, Conf, Entry, exchange_of
 from mpca.sim.compare.unit import Unit, Units
 
 __all__ = ["Chosen", "Plan", "Progress"]
@@ -155,7 +155,6 @@ class Plan:
             updates=shared.single_updates if alone and not entry.k_batch else shared.updates,
             points=shared.points,
             tested=shared.tested,
-            smooth=entry.average(knobs),
             schedule=seeds[0],
         )
 
@@ -166,4 +165,4 @@ def _takes(entry: Entry, knobs: Mapping[str, Any]) -> bool:
         entry.method(knobs)
     except ConfigError:
         return False
-    return bool(knobs.get(SMOOTH, 1) > 0)
+    return True

@@ -43,8 +43,6 @@ class Unit:
     """How long it trains: the time of so many updates of one agent."""
     points: int
     tested: int
-    smooth: float
-    """Time constant of the moving average of joint models, in C; 0: errors are those of the newest one."""
     schedule: int
     """Seed of the schedule of events."""
 
@@ -96,11 +94,11 @@ def simulate_unit(unit: Unit) -> list[Curve]:
         costs=costs,
     )
     every_s = unit.updates * step_s / unit.points
-    _, points = learn(scenario, unit.schedule, every_s, unit.smooth * step_s)
+    _, points = learn(scenario, unit.schedule, every_s)
     times = [point.t / step_s for point in points]
     updates, cycles = [point.updates for point in points], [point.cycle for point in points]
-    errors = [point.smooth_errors if unit.smooth else point.errors for point in points]
-    return [Curve(times, updates, cycles, list(one)) for one in zip(*errors, strict=True)]
+    errors = zip(*(point.errors for point in points), strict=True)
+    return [Curve(times, updates, cycles, list(one)) for one in errors]
 
 
 @lru_cache
