@@ -147,6 +147,7 @@ class Plan:
             bandwidth=shared.bandwidth,
             transport=shared.transport,
             spread=shared.spread,
+            contested=entry.contested,
             task=shared.task,
             optimizer=entry.optimizer or shared.optimizer,
             batch=shared.batch * (agents if entry.k_batch else 1),

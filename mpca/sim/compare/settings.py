@@ -156,6 +156,8 @@ class Entry:
     """A control is shown beside the methods, not among them."""
     k_batch: bool = False
     """One agent with a batch K times as large: K agents whose communication is free."""
+    contested: int = 0
+    """So many of the agents have half of their machine: their updates take twice as long (MPCA SGD, figure 10c)."""
     optimizer: str = ""
     """Empty: that of [compare]."""
     rates: tuple[float, ...] = ()
@@ -164,7 +166,7 @@ class Entry:
     @property
     def reference(self) -> bool:
         """Whether targets and speed-ups are those of this row."""
-        return self.name == "single" and not (self.numbers or self.tune or self.control or self.k_batch)
+        return self.name == "single" and not (self.numbers or self.tune or self.control or self.k_batch or self.contested)
 
     def method(self, knobs: Knobs) -> Method:
         """The method with these values of what is tuned.
@@ -289,7 +291,7 @@ def _entry(values: dict[str, Any]) -> Entry:
     rates = _list(f"{section}.rates", values.pop("rates"), 0.1) if "rates" in values else ()
     if rates:
         _check_rates(f"{section}.rates", rates)
-    own = {key: knob for key, knob in knobs(Entry).items() if key in ("control", "k_batch", "optimizer")}
+    own = {key: knob for key, knob in knobs(Entry).items() if key in ("control", "k_batch", "contested", "optimizer")}
     read = {key: parse(f"{section}.{key}", knob, values.pop(key)) for key, knob in own.items() if key in values}
     of_method = knobs(METHODS[name])
     for key in (*values, *tune):
@@ -321,6 +323,8 @@ def _checked(entry: Entry) -> Entry:
     section = f"method {entry.label!r}"
     if entry.optimizer and entry.optimizer not in OPTIMIZERS:
         raise refused(f"{section}.optimizer", entry.optimizer, f"must be one of {', '.join(OPTIMIZERS)}")
+    if entry.contested < 0:
+        raise refused(f"{section}.contested", entry.contested, "must be 0 or more")
     if prod(len(one) for one in entry.tune.values()) > _MOST_SETTINGS:
         raise refused(f"{section}.tune", dict(entry.tune), f"has more than {_MOST_SETTINGS} combinations")
     if entry.k_batch and not entry.alone(2):

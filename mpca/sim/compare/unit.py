@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -34,6 +34,8 @@ class Unit:
     bandwidth: str
     transport: str
     spread: float
+    contested: int
+    """Agents at half their speed."""
     task: str
     optimizer: str
     batch: int
@@ -72,6 +74,7 @@ def simulate_unit(unit: Unit) -> list[Curve]:
     method = methods.from_dict(unit.method)
     step_s, elements = at.step_s, _elements(TASKS[unit.task].model)
     costs = TableCosts.of(at, COORDINATED[unit.transport], method.phases, method.shards, elements, unit.spread)
+    costs = replace(costs, contested=unit.contested)
     task = {
         "rates": unit.rates,
         "seeds": unit.seeds,

@@ -155,5 +155,5 @@ def test_a_unit_is_named_by_all_that_it_has() -> None:
     _, units = finish(Plan(CONF), fake(learn))
     one = units[0]
     assert replace(one, seeds=(9,)).key != one.key
-    assert replace(one, spread=1.0).key != one.key
+    assert replace(one, contested=1).key != one.key
     assert replace(one, rates=one.rates).key == one.key

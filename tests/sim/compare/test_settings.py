@@ -121,7 +121,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_the_page_explains_every_key() -> None:
     page = (ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
-    of_entry = {"tune", "control", "k_batch", "optimizer", "rates", "label", "name"}
+    of_entry = {"tune", "control", "k_batch", "contested", "optimizer", "rates", "label", "name"}
     assert {one.name for one in fields(Entry)} - {"numbers"} == of_entry
     missing = [key for key in (*(one.name for one in fields(Shared)), *of_entry) if f"`{key}`" not in page]
     assert not missing
