@@ -104,11 +104,17 @@ class Shared:
             raise refused("compare.agents", list(self.agents), "each must be 2 or more; `single` is one agent")
         if not all(0 < share <= 1 for share in self.target_shares):
             raise refused("compare.target_shares", list(self.target_shares), "each must lie above 0, and be at most 1")
+        for key in ("agents", "ratios"):
+            values = getattr(self, key)
+            if len(set(values)) < len(values):
+                raise refused(f"compare.{key}", list(values), "has a value twice")
         _check_rates("compare.rates", self.rates)
         try:
-            parse_rate(self.bandwidth)
+            rate = parse_rate(self.bandwidth)
         except ValueError as error:
             raise refused("compare.bandwidth", self.bandwidth, str(error)) from None
+        if not rate > 0:
+            raise refused("compare.bandwidth", self.bandwidth, "must be above 0")
         for ratio in self.ratios:
             _check_ratio(ratio)
 
@@ -343,8 +349,15 @@ def _checked(entry: Entry) -> Entry:
 def _check_grid(shared: Shared, entry: Entry) -> None:
     """Refuse what a method refuses at one of the bandwidths, and a first grid that is no fair one."""
     for agents, ratio in product(shared.agents, shared.ratios):
-        for one in entry.grid(exchange_of(shared, agents, ratio)):
+        grid = entry.grid(exchange_of(shared, agents, ratio))
+        for one in grid:
             entry.method(one)
+        if any(one in grid[:number] for number, one in enumerate(grid)):
+            raise refused(
+                f"method {entry.label!r}.tune",
+                dict(entry.tune),
+                f"has equal settings at K = {agents}, b/C = {ratio} ({grid}): the row would have fewer trials than others",
+            )
     settings = len(entry.grid(_LONG))
     if shared.trials % settings or shared.trials // settings < _LEAST_RATES:
         raise refused(
