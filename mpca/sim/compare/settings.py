@@ -76,7 +76,7 @@ class Shared:
     spread: float = 0.1
     """The slowest agent's update takes this share longer than the fastest one's."""
     points: int = 96
-    """Evaluations in a run's time."""
+    """Evaluations in the time of `updates`. A run of another length is evaluated as often."""
     tested: int = 2000
     """Samples of an evaluation."""
     seed: int = 0
