@@ -13,7 +13,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from mpca.checks import build, knobs, nearest, parse, refused, unknown
+from mpca.checks import knobs, nearest, parse, refused, unknown
 from mpca.config.sources import read_tables
 from mpca.errors import ConfigError
 from mpca.methods import METHODS, Method, from_dict
@@ -311,7 +311,6 @@ def _entry(values: dict[str, Any]) -> Entry:
     for key, value in tune.items():
         if not isinstance(value, list) or not value:
             raise refused(f"{section}.tune.{key}", value, "must be a list of values to try")
-    build(METHODS[name], section, values)
     tuned = {key: _tuned(f"{section}.tune.{key}", of_method.get(key), value) for key, value in tune.items()}
     return _checked(Entry(label, name, values, tuned, rates=rates, **read))
 

@@ -44,6 +44,21 @@ def test_numbers_of_a_method_and_what_is_tuned_make_the_method(tmp_path: Path) -
     assert entry.method({"shards": 12}) == MPCA(gamma=0.5, shards=12)
 
 
+def test_numbers_need_only_fit_what_is_tuned_beside_them(tmp_path: Path) -> None:
+    text = f'{SINGLE}[[method]]\nname = "diloco"\noverlap = true\nphases = 3\ntune.fragments = [3, 6, 12]\n'
+    assert [one["fragments"] for one in read(tmp_path, text).entries[1].grid(10.0)] == [3, 6, 12]
+    with pytest.raises(ConfigError, match=r"method.phases = 3: must lie between 1 and 2"):
+        read(tmp_path, text.replace("[3, 6, 12]", "[2, 6, 12]"))
+
+
+def test_what_cuts_the_model_is_tuned_alike_for_all_that_have_it() -> None:
+    conf = load(ROOT / "conf" / "compare.toml")
+    cut = {"mpca": "shards", "diloco": "fragments"}
+    rows = [entry for entry in conf.entries if entry.name in cut and "blocking" not in entry.label]
+    assert len(rows) > 5
+    assert {entry.tune[cut[entry.name]] for entry in rows} == {(3, 6, 12)}
+
+
 def test_e_is_the_time_of_an_exchange_in_updates(tmp_path: Path) -> None:
     entry = read(tmp_path, f'{SINGLE}{SYNC}tune.tau = ["0.001 E", "0.5 E", "2.5 E"]\n').entries[1]
     assert [entry.method(one) for one in entry.grid(11.6)] == [Sync(1), Sync(6), Sync(29)]
