@@ -10,6 +10,8 @@ from mpca.sim.compare.plan import Plan
 from mpca.sim.compare.settings import Conf, Entry, Shared
 from mpca.sim.compare.unit import simulate_unit
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SHARED = Shared(agents=(2,), ratios=("VGG-A",), trials=3, updates=30, single_updates=30, points=30, tested=20, tuning_seeds=1)
 
 
