@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import mpca
+from mpca.checks import refused
 from mpca.errors import ConfigError
 from mpca.formats import COMPARISON, check_format
 from mpca.private import make_folder, opener
@@ -38,17 +39,19 @@ class Journal:
         folder: is made if it is missing.
 
     Raises:
-        ConfigError: another process holds the folder, or its results are of other code or damaged.
-        OSError: the folder cannot be written.
+        ConfigError: the folder cannot be written, another process holds it, or its results are of other code or damaged.
     """
 
     def __init__(self, folder: Path) -> None:
-        make_folder(folder)
         self.path = folder / _NAME
         self.done: dict[str, list[Curve]] = {}
         #: What was dropped; empty: nothing.
         self.dropped = ""
-        self._file = open(self.path, "a+b", opener=opener)  # noqa: SIM115  # closed by `close`
+        try:
+            make_folder(folder)
+            self._file = open(self.path, "a+b", opener=opener)  # noqa: SIM115  # closed by `close`
+        except OSError as error:
+            raise refused("--run-dir", str(folder), f"cannot be written: {error.strerror}; choose another one") from None
         try:
             self._hold()
             self._read()

@@ -117,6 +117,14 @@ def test_results_are_of_other_code_when_what_simulates_has_changed(tmp_path: Pat
     assert (written_by(copy) != written_by()) is other
 
 
+@pytest.mark.parametrize("folder", ["file", "file/below", "full"])
+def test_a_folder_that_cannot_be_made_is_refused_in_one_sentence(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "full" / "results.jsonl").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=rf"--run-dir = '.*{folder}': cannot be written: .*; choose another one"):
+        Journal(tmp_path / folder)
+
+
 def test_one_process_at_a_time_holds_a_folder(tmp_path: Path) -> None:
     with Journal(tmp_path), pytest.raises(ConfigError, match="another mpca compare writes"):
         Journal(tmp_path)
