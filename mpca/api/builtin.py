@@ -55,8 +55,7 @@ def train(config: Tables) -> None:
 
     device = mpca.device()
     model = models.create(**config["model"]).to(device)
-    settings = {key: value for key, value in config["optimizer"].items() if value or key in ("name", "lr")}
-    optimizer = create_optimizer(model, **settings)
+    optimizer = create_optimizer(model, **config["optimizer"])
     mpca.attach(model, optimizer)
     for images, labels in mpca.dataset("train", config["data"]["batch_size"]):
         mpca.log(loss=train_step(model, optimizer, images.to(device), labels.to(device)))
