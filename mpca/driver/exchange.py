@@ -139,6 +139,8 @@ class Exchange:
         run.joining.deadline = self._deadline(now)
         if len(usable) < self._needed:
             return self._freeze(now)
+        if run.shape.holds and not any(self._snapshots.frozen[agent].tau for agent in usable):
+            return self._begin_anew(usable, now)
         if self._snapshots.mixed():
             well = [a for a in run.table.in_state(AgentState.ACTIVE) if a.index in usable]
             draft = Draft(f"cycle {n}: freeze again, without what is beyond the norm limit")
@@ -152,6 +154,19 @@ class Exchange:
         if state.made is not None:
             out += self._prepare(state.made)
         return Step(out)
+
+    def _begin_anew(self, usable: list[int], now: float) -> Step:
+        """All who handed over are waiting for a joint state, and have nothing that no sum had: they take the joint model.
+
+        What they were to take, or to hand over, came too late. No sum follows from nothing, so they would wait for ever.
+        """
+        why = "it waits for a joint state that will not come, without an update to hand over: it takes the joint model"
+        for agent in list(self._run.table.in_state(AgentState.ACTIVE)):
+            if agent.index in usable:
+                self._run.table.move(agent, AgentState.JOINING, now, why)
+        self.cycle += 1  # as in `_freeze`: asked again, their executors would give the same
+        self._record.left_out = {}
+        return Step([])
 
     def _freeze(self, now: float) -> Step:
         """In the first cycle, or after a pause: take the agents' snapshots (again), once enough agents train."""

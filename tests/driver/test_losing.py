@@ -12,6 +12,7 @@ from mpca.driver.events import (
     ExecutorDamages,
     ExecutorLost,
     ExecutorReady,
+    OrderDone,
     OrderFailed,
     Tick,
 )
@@ -235,3 +236,25 @@ def test_an_agent_whose_executor_is_gone_or_that_is_late_or_has_finished_is_left
         2: "late: no answer before the deadline",
         3: "finished: its train function returned",
     }
+
+
+def test_who_hold_and_have_nothing_to_hand_over_take_the_joint_model_since_no_joint_state_will_come() -> None:
+    machine = Machine(phases=1, shards=1, holds=True)
+    out = machine.training()
+    out = machine.run(machine.done(order_of(out), tau=0))
+    order = order_of(out)
+    assert (order.reduce, order.freeze) == (None, None)
+    assert {(one.mode, *one.agents) for one in order.downloads} == {("replace", E0, E1)}
+    out = machine.cycle(out)
+    assert order_of(out).begin == [E0, E1]
+    out = machine.cycle(out)
+    assert order_of(out).freeze == Freeze(1, 0, [E0, E1]), "their executors would give the same for cycle 0"
+    assert order_of(machine.cycle(out)).reduce == Reduce(1, 0, 8, [Part("e0", 4.0), Part("e1", 4.0)])
+
+
+def test_one_of_those_who_hold_may_have_nothing_to_hand_over() -> None:
+    machine = Machine(phases=1, shards=1, holds=True)
+    order = order_of(machine.training())
+    answers = [machine.answers(order, tau=tau)[agent] for agent, tau in ((0, 0), (1, 4))]
+    out = machine.run(OrderDone(order.order, answers, 10.0, 12.0, 8))
+    assert order_of(out).reduce.parts == [Part("e1", 4.0)]
