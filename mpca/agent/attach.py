@@ -75,6 +75,8 @@ def _follow(context: AgentContext, optimizer: torch.optim.Optimizer) -> None:
             f"not an optimizer: type={type(optimizer).__name__}, it has no register_step_post_hook; "
             "mpca.attach(model, optimizer) takes a torch.optim.Optimizer, or a list of them"
         )
+    if context.method.takes_gradients:
+        _refuse_all_but_plain_sgd(optimizer, context.method.name)
     if not context.optimizers.add(optimizer):
         return
     context.rounds.add(id(optimizer))
@@ -94,6 +96,17 @@ def _follow(context: AgentContext, optimizer: torch.optim.Optimizer) -> None:
                 context.loop.before_step(optimizer)
 
         optimizer.register_step_pre_hook(before_step)
+
+
+def _refuse_all_but_plain_sgd(optimizer: torch.optim.Optimizer, method: str) -> None:
+    """Of torch's own optimisers; what a class of the user's does, the user knows."""
+    name, momenta = type(optimizer).__name__, {group.get("momentum", 0) for group in optimizer.param_groups}
+    if type(optimizer).__module__.startswith("torch.optim") and (name != "SGD" or any(momenta)):
+        has = f", momentum={max(momenta)}" if any(momenta) else ""
+        raise ConfigError(
+            f"method {method} takes an update for a gradient, and the driver has the momentum: optimizer={name}{has}; "
+            "take torch.optim.SGD without momentum, or another method"
+        )
 
 
 def _join(context: AgentContext) -> ModelWatch:

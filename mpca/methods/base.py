@@ -97,6 +97,11 @@ class Method(ABC):
         """How and when an agent applies a joint state."""
         return AgentSide()
 
+    @property
+    def takes_gradients(self) -> bool:
+        """Whether it takes an agent's update for a gradient. Then the agents' optimisers must be plain SGD."""
+        return False
+
     # ---- ledger: the numbers in force, as `records.Cycle` shows them ----
 
     def alpha_for(self, tau: float, agents: int) -> float:
