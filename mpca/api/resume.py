@@ -79,7 +79,7 @@ class Resumed:
         before = self.state.method
         try:
             same = from_dict(before).direction == method.direction
-        except ConfigError:  # of another version
+        except (ConfigError, TypeError):  # of another version
             same = False
         if not same:
             log.warning(

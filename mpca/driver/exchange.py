@@ -17,6 +17,8 @@ declared late: all at the deadline, one alone sooner (`PublishedShard.overdue`).
 
 from __future__ import annotations
 
+import logging
+
 from mpca.driver.cycle_record import CycleRecordBuilder
 from mpca.driver.cycle_state import BetweenCycles, Broadcasting, CycleState, Delivering, Reduced, Reducing
 from mpca.driver.dispatcher import NO_CYCLE, Draft
@@ -31,6 +33,8 @@ from mpca.driver.states import LIVING, AgentState, RunState
 from mpca.wire.orders import Answer, Freeze, Order, Part, Reduce
 
 __all__ = ["Exchange"]
+
+log = logging.getLogger("mpca.cycle")
 
 
 class Exchange:
@@ -160,10 +164,11 @@ class Exchange:
 
         What they were to take, or to hand over, came too late. No sum follows from nothing, so they would wait for ever.
         """
-        why = "it waits for a joint state that will not come, without an update to hand over: it takes the joint model"
+        why = "was late and waits for a joint state that will not come: it takes the joint model"
         for agent in list(self._run.table.in_state(AgentState.ACTIVE)):
             if agent.index in usable:
                 self._run.table.move(agent, AgentState.JOINING, now, why)
+        log.warning("cycle=%d agents=%s: each %s; if this happens again, raise cluster.cycle_deadline", self.cycle, usable, why)
         self.cycle += 1  # as in `_freeze`: asked again, their executors would give the same
         self._record.left_out = {}
         return Step([])

@@ -88,7 +88,7 @@ def test_another_methods_trajectory_or_momentum_begins_at_0(
         assert f"method {now.name}" in caplog.text
 
 
-@pytest.mark.parametrize("method", [{"name": "of another version"}, {"name": "mpca", "key": 1}, {"name": 3}])
+@pytest.mark.parametrize("method", [{"name": "of another version"}, {"name": "mpca", "key": 1}, {"name": 3}, {"name": []}])
 def test_a_method_that_this_version_does_not_know_leaves_no_momentum(method: dict[str, object]) -> None:
     joint = JointModel(MPCA(), hello(0).hello)
     ones = np.ones(6, np.float32)
