@@ -100,9 +100,11 @@ def _follow(context: AgentContext, optimizer: torch.optim.Optimizer) -> None:
 
 def _refuse_all_but_plain_sgd(optimizer: torch.optim.Optimizer, method: str) -> None:
     """Of torch's own optimisers; what a class of the user's does, the user knows."""
-    name, momenta = type(optimizer).__name__, {group.get("momentum", 0) for group in optimizer.param_groups}
-    if type(optimizer).__module__.startswith("torch.optim") and (name != "SGD" or any(momenta)):
-        has = f", momentum={max(momenta)}" if any(momenta) else ""
+    if not type(optimizer).__module__.startswith("torch.optim"):
+        return
+    name, momentum = type(optimizer).__name__, max(group.get("momentum", 0) for group in optimizer.param_groups)
+    if name != "SGD" or momentum:
+        has = f", momentum={momentum}" if momentum else ""
         raise ConfigError(
             f"method {method} takes an update for a gradient, and the driver has the momentum: optimizer={name}{has}; "
             "take torch.optim.SGD without momentum, or another method"

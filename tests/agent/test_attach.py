@@ -53,11 +53,14 @@ def trained() -> tuple[nn.Module, torch.optim.Optimizer]:
     return model, torch.optim.SGD(model.parameters(), lr=1.0)
 
 
-class Own(torch.optim.Optimizer):
-    """A user's class, of which mpca cannot know what it does."""
+class Own:
+    """A user's class, of which mpca cannot know what it does. It has what `attach` needs, and no more."""
 
     def __init__(self, parameters: object, lr: float) -> None:
-        super().__init__(parameters, {"lr": lr})  # type: ignore[arg-type]
+        self.hooks: list[object] = []
+
+    def register_step_post_hook(self, hook: object) -> None:
+        self.hooks.append(hook)
 
 
 def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -119,7 +122,7 @@ def test_eq_6_is_in_the_gradient_that_the_optimiser_gets(become: Becoming, hello
     ],
 )
 def test_a_method_that_takes_updates_for_gradients_refuses_optimisers_that_are_not_plain_sgd(
-    become: Becoming, hello: list[Hello], make: Callable[..., torch.optim.Optimizer], what: str
+    become: Becoming, hello: list[Hello], make: Callable, what: str
 ) -> None:
     ends = become(replace(START, method={"name": "sync-ps"}, shards=1))
     model, _ = trained()
