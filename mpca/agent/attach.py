@@ -70,9 +70,12 @@ def attach(
 
 
 def _follow(context: AgentContext, optimizer: torch.optim.Optimizer) -> None:
-    if not hasattr(optimizer, "register_step_post_hook"):
+    tilts = context.method.agent_side.how is How.TILT
+    needed = ("register_step_post_hook", *(["register_step_pre_hook"] if tilts else []))
+    missing = [hook for hook in needed if not hasattr(optimizer, hook)]
+    if missing:
         raise ConfigError(
-            f"not an optimizer: type={type(optimizer).__name__}, it has no register_step_post_hook; "
+            f"not an optimizer: type={type(optimizer).__name__}, it has no {missing[0]}; "
             "mpca.attach(model, optimizer) takes a torch.optim.Optimizer, or a list of them"
         )
     if context.method.takes_gradients:
@@ -89,7 +92,7 @@ def _follow(context: AgentContext, optimizer: torch.optim.Optimizer) -> None:
             context.loop.between_batches()
 
     optimizer.register_step_post_hook(after_step)
-    if context.method.agent_side.how is How.TILT:
+    if tilts:
 
         def before_step(_: Any, args: Any, kwargs: Any) -> None:
             if context.watch is not None:

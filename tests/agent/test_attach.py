@@ -135,6 +135,13 @@ def test_a_method_that_takes_updates_for_gradients_refuses_optimisers_that_are_n
     hello += [one for one in ends.heard() if isinstance(one, Hello)]
 
 
+def test_eq_6_needs_an_optimiser_with_a_hook_before_its_step(become: Becoming) -> None:
+    become(replace(START, method={"name": "mpca", "shards": 1, "regulariser": True, "alpha": 0.5}))
+    model, _ = trained()
+    with pytest.raises(ConfigError, match=r"^not an optimizer: type=Own, it has no register_step_pre_hook; "):
+        mpca.attach(model, Own(model.parameters(), 0.1))  # type: ignore[arg-type]
+
+
 def test_what_is_logged_and_counted_goes_with_progress_as_it_is_then(become: Becoming, hello: list[Hello]) -> None:
     ends = become(START)
     model, optimizer = trained()
