@@ -83,6 +83,13 @@ class Exchange:
     def _between(self, state: BetweenCycles, given_up: bool, now: float) -> Step:
         """No cycle is under way: joining agents, local tensors and the end of the run come before the next cycle."""
         run, joining = self._run, self._run.joining
+        if given_up:
+            log.warning(
+                "agents=%s have not received the joint model within cluster.cycle_deadline=%gs, and it is sent anew; "
+                "if this happens again, raise that",
+                [who.agent for who in joining.targets()],
+                run.shape.deadline_s,
+            )
         out = run.orders.drop(joining.take_done(given_up))
         if run.table.count(AgentState.JOINING) and not joining.joint:
             return Step(out + run.ask(PublishJoint()))

@@ -144,6 +144,21 @@ def test_a_cycle_waits_for_a_joiners_download_so_that_its_base_is_young() -> Non
     assert len(written(machine.run(last))) == 1
 
 
+def test_a_joint_model_that_does_not_come_within_the_deadline_is_sent_anew_and_a_warning_says_what_to_raise(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    machine = Machine()
+    out = reducing(machine)
+    machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
+    machine.run(hello(1, incarnation=1))
+    order = order_of(machine.run(machine.done(order_of(out))))
+    machine.run(machine.done(order))
+    assert not caplog.records
+    assert kinds(machine.tell(Tick(), at=5.1))[-4:] == [*["Withdraw"] * 3, "PublishJoint"]
+    (warning,) = caplog.records
+    assert "agents=[1] have not received the joint model within cluster.cycle_deadline=5s" in warning.getMessage()
+
+
 def test_a_late_agent_is_left_out_until_it_answers() -> None:
     machine = Machine()
     out = reducing(machine)
