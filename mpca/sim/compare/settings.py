@@ -83,7 +83,7 @@ class Shared:
     """Of everything."""
 
     def __post_init__(self) -> None:
-        from mpca.models.stacked import OPTIMIZERS
+        from mpca.models.training import OPTIMIZERS
         from mpca.sim.science.lesson import TASKS
 
         for key, allowed in (("task", TASKS), ("transport", COORDINATED), ("optimizer", OPTIMIZERS)):
@@ -328,7 +328,7 @@ def _tuned(key: str, knob: Any, values: list[Any]) -> tuple[Any, ...]:
 
 
 def _checked(entry: Entry) -> Entry:
-    from mpca.models.stacked import OPTIMIZERS
+    from mpca.models.training import OPTIMIZERS
 
     section = f"method {entry.label!r}"
     if entry.optimizer and entry.optimizer not in OPTIMIZERS:
