@@ -17,6 +17,8 @@ declared late: all at the deadline, one alone sooner (`PublishedShard.overdue`).
 
 from __future__ import annotations
 
+import logging
+
 from mpca.driver.cycle_record import CycleRecordBuilder
 from mpca.driver.cycle_state import BetweenCycles, Broadcasting, CycleState, Delivering, Reduced, Reducing
 from mpca.driver.dispatcher import NO_CYCLE, Draft
@@ -31,6 +33,8 @@ from mpca.driver.states import LIVING, AgentState, RunState
 from mpca.wire.orders import Answer, Freeze, Order, Part, Reduce
 
 __all__ = ["Exchange"]
+
+log = logging.getLogger("mpca.cycle")
 
 
 class Exchange:
@@ -79,6 +83,13 @@ class Exchange:
     def _between(self, state: BetweenCycles, given_up: bool, now: float) -> Step:
         """No cycle is under way: joining agents, local tensors and the end of the run come before the next cycle."""
         run, joining = self._run, self._run.joining
+        if given_up:
+            log.warning(
+                "agents=%s have not received the joint model within cluster.cycle_deadline=%gs, and it is sent anew; "
+                "if this happens again, raise that",
+                [who.agent for who in joining.targets()],
+                run.shape.deadline_s,
+            )
         out = run.orders.drop(joining.take_done(given_up))
         if run.table.count(AgentState.JOINING) and not joining.joint:
             return Step(out + run.ask(PublishJoint()))
@@ -139,6 +150,8 @@ class Exchange:
         run.joining.deadline = self._deadline(now)
         if len(usable) < self._needed:
             return self._freeze(now)
+        if run.shape.holds and not any(self._snapshots.frozen[agent].tau for agent in usable):
+            return self._begin_anew(usable, now)
         if self._snapshots.mixed():
             well = [a for a in run.table.in_state(AgentState.ACTIVE) if a.index in usable]
             draft = Draft(f"cycle {n}: freeze again, without what is beyond the norm limit")
@@ -152,6 +165,20 @@ class Exchange:
         if state.made is not None:
             out += self._prepare(state.made)
         return Step(out)
+
+    def _begin_anew(self, usable: list[int], now: float) -> Step:
+        """All who handed over are waiting for a joint state, and have nothing that no sum had: they take the joint model.
+
+        What they were to take, or to hand over, came too late. No sum follows from nothing, so they would wait for ever.
+        """
+        why = "was late and waits for a joint state that will not come: it takes the joint model"
+        for agent in list(self._run.table.in_state(AgentState.ACTIVE)):
+            if agent.index in usable:
+                self._run.table.move(agent, AgentState.JOINING, now, why)
+        log.warning("cycle=%d agents=%s: each %s; if this happens again, raise cluster.cycle_deadline", self.cycle, usable, why)
+        self.cycle += 1  # as in `_freeze`: asked again, their executors would give the same
+        self._record.left_out = {}
+        return Step([])
 
     def _freeze(self, now: float) -> Step:
         """In the first cycle, or after a pause: take the agents' snapshots (again), once enough agents train."""

@@ -178,7 +178,7 @@ class Node:
         cycle, shard, updates = one
         base = self._slots.get((agent.agent, shard), data)  # local tensors have no joint state to be far from
         distance = float(np.linalg.norm(data.astype(np.float64) - base)) if finite else float("nan")
-        trained = self._cluster.watch.snapshot(agent.id, shard)
+        trained = self._cluster.watch.snapshot(agent.id, cycle, shard)
         instructions = self.book.snapshot(agent.id, cycle, shard, updates, crc, finite)
         if self.book.is_frozen(cycle, agent.id):
             pause = self.clock.of_driver(start), self.clock.of_driver(end)
