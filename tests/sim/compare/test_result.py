@@ -7,7 +7,6 @@ import math
 import pytest
 
 from mpca.methods import METHODS
-from mpca.methods.diloco import DiLoCo
 from mpca.sim.compare.plan import Plan
 from mpca.sim.compare.result import Result, result_of, row_of
 from mpca.sim.compare.settings import Conf, Entry, Shared
