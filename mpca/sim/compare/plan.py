@@ -139,6 +139,7 @@ class Plan:
         self, entry: Entry, agents: int, ratio: str, knobs: Mapping[str, Any], rates: tuple[float, ...], seeds: tuple[int, ...]
     ) -> Unit:
         shared, alone, method = self.shared, entry.alone(agents), entry.method(knobs)
+        updates = shared.single_updates if alone and not entry.k_batch else shared.updates
         return Unit(
             method=method.to_dict(),
             agents=method.agents(agents),
@@ -152,8 +153,8 @@ class Plan:
             batch=shared.batch * (agents if entry.k_batch else 1),
             rates=rates,
             seeds=seeds,
-            updates=shared.single_updates if alone and not entry.k_batch else shared.updates,
-            points=shared.points,
+            updates=updates,
+            points=round(shared.points * updates / shared.updates) or 1,
             tested=shared.tested,
             smooth=entry.average(knobs),
             schedule=seeds[0],

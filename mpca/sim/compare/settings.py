@@ -13,7 +13,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from mpca.checks import build, knobs, nearest, parse, refused, unknown
+from mpca.checks import knobs, nearest, parse, refused, unknown
 from mpca.config.sources import read_tables
 from mpca.errors import ConfigError
 from mpca.methods import METHODS, Method, from_dict
@@ -76,7 +76,7 @@ class Shared:
     spread: float = 0.1
     """The slowest agent's update takes this share longer than the fastest one's."""
     points: int = 96
-    """Evaluations in a run's time."""
+    """Evaluations in the time of `updates`. A run of another length is evaluated as often."""
     tested: int = 2000
     """Samples of an evaluation."""
     seed: int = 0
@@ -104,11 +104,17 @@ class Shared:
             raise refused("compare.agents", list(self.agents), "each must be 2 or more; `single` is one agent")
         if not all(0 < share <= 1 for share in self.target_shares):
             raise refused("compare.target_shares", list(self.target_shares), "each must lie above 0, and be at most 1")
+        for key in ("agents", "ratios"):
+            values = getattr(self, key)
+            if len(set(values)) < len(values):
+                raise refused(f"compare.{key}", list(values), "has a value twice")
         _check_rates("compare.rates", self.rates)
         try:
-            parse_rate(self.bandwidth)
+            rate = parse_rate(self.bandwidth)
         except ValueError as error:
             raise refused("compare.bandwidth", self.bandwidth, str(error)) from None
+        if not rate > 0:
+            raise refused("compare.bandwidth", self.bandwidth, "must be above 0")
         for ratio in self.ratios:
             _check_ratio(ratio)
 
@@ -305,7 +311,6 @@ def _entry(values: dict[str, Any]) -> Entry:
     for key, value in tune.items():
         if not isinstance(value, list) or not value:
             raise refused(f"{section}.tune.{key}", value, "must be a list of values to try")
-    build(METHODS[name], section, values)
     tuned = {key: _tuned(f"{section}.tune.{key}", of_method.get(key), value) for key, value in tune.items()}
     return _checked(Entry(label, name, values, tuned, rates=rates, **read))
 
@@ -343,8 +348,15 @@ def _checked(entry: Entry) -> Entry:
 def _check_grid(shared: Shared, entry: Entry) -> None:
     """Refuse what a method refuses at one of the bandwidths, and a first grid that is no fair one."""
     for agents, ratio in product(shared.agents, shared.ratios):
-        for one in entry.grid(exchange_of(shared, agents, ratio)):
+        grid = entry.grid(exchange_of(shared, agents, ratio))
+        for one in grid:
             entry.method(one)
+        if any(one in grid[:number] for number, one in enumerate(grid)):
+            raise refused(
+                f"method {entry.label!r}.tune",
+                dict(entry.tune),
+                f"has equal settings at K = {agents}, b/C = {ratio} ({grid}): the row would have fewer trials than others",
+            )
     settings = len(entry.grid(_LONG))
     if shared.trials % settings or shared.trials // settings < _LEAST_RATES:
         raise refused(

@@ -12,6 +12,7 @@ from typing import Any
 from mpca import methods, models
 from mpca.sim.compare.fairness import Curve
 from mpca.sim.compare.settings import setting_of
+from mpca.sim.costs import Costs
 from mpca.sim.run import Scenario
 from mpca.sim.science.lesson import TASKS, learn
 from mpca.sim.table_costs import TableCosts
@@ -20,6 +21,7 @@ from mpca.sim.transports import COORDINATED
 __all__ = ["Unit", "Units", "simulate_unit"]
 
 _NEVER_S = 1e12
+_READ = 0.1  # updates that it takes to read an agent that is alone; with 0 it would be read again and again in no time
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,12 @@ def simulate_unit(unit: Unit) -> list[Curve]:
         Violation: an invariant of the engine does not hold.
     """
     at = setting_of(unit.ratio, unit.agents, unit.step_s, unit.bandwidth)
-    method = methods.from_dict(unit.method)
-    step_s, elements = at.step_s, _elements(TASKS[unit.task].model)
-    costs = TableCosts.of(at, COORDINATED[unit.transport], method.phases, method.shards, elements, unit.spread)
+    method, step_s = methods.from_dict(unit.method), at.step_s
+    if method.exchanges:
+        elements = _elements(TASKS[unit.task].model)
+        costs: Costs = TableCosts.of(at, COORDINATED[unit.transport], method.phases, method.shards, elements, unit.spread)
+    else:  # an agent alone has its model at hand: evaluated is what it is now, and not what a transport has brought of it
+        costs = Costs(step_s, unit.spread, 0.0, dispatch_s=_READ * step_s, latency_s=0.0, element_bytes=0.0)
     task = {
         "rates": unit.rates,
         "seeds": unit.seeds,

@@ -132,6 +132,12 @@ def test_one_agent_is_simulated_once_for_all_bandwidths() -> None:
     assert {(unit.agents, unit.updates) for unit in batch} == {(1, 1000)}
 
 
+def test_all_runs_are_evaluated_equally_often() -> None:
+    _, units = finish(Plan(CONF), fake(learn))
+    assert {unit.points / unit.updates for unit in units} == {0.1}
+    assert {unit.updates for unit in units} == {1000, 4000}
+
+
 def test_the_order_in_which_units_end_changes_nothing() -> None:
     plain, units = finish(Plan(CONF), fake(learn))
     other, same = finish(Plan(CONF), fake(learn), one_by_one=True)

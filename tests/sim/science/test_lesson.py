@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from mpca.errors import ConfigError
 from mpca.methods import How
@@ -36,12 +34,7 @@ METHODS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-    torch.set_flush_denormal(False)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def scenario(method: str, **task) -> Scenario:
