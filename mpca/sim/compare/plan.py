@@ -15,7 +15,7 @@ from typing import Any
 from mpca.errors import ConfigError
 from mpca.sim.compare import fairness
 from mpca.sim.compare.fairness import Curve, Score, Trial
-from mpca.sim.compare.settings import ALONE, MOST_SEEDS, SMOOTH, Conf, Entry, exchange_of
+from mpca.sim.compare.settings import ALONE, MOST_SEEDS, Conf, Entry, exchange_of
 from mpca.sim.compare.unit import Unit, Units
 
 __all__ = ["Chosen", "Plan", "Progress"]
@@ -148,6 +148,7 @@ class Plan:
             bandwidth=shared.bandwidth,
             transport=shared.transport,
             spread=shared.spread,
+            contested=entry.contested,
             task=shared.task,
             optimizer=entry.optimizer or shared.optimizer,
             batch=shared.batch * (agents if entry.k_batch else 1),
@@ -156,7 +157,6 @@ class Plan:
             updates=updates,
             points=round(shared.points * updates / shared.updates) or 1,
             tested=shared.tested,
-            smooth=entry.average(knobs),
             schedule=seeds[0],
         )
 
@@ -167,4 +167,4 @@ def _takes(entry: Entry, knobs: Mapping[str, Any]) -> bool:
         entry.method(knobs)
     except ConfigError:
         return False
-    return bool(knobs.get(SMOOTH, 1) > 0)
+    return True

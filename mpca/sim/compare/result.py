@@ -242,9 +242,8 @@ def _a_cycle(at: Setting, method: Method, on: Coordinated) -> float:
     """Bytes into and out of an agent in one cycle, by the table of costs: a round of the whole model is S cycles."""
     if not method.exchanges:
         return 0.0
-    moved = cost(
-        row_of(method.to_dict()), at, Choice(tau=1, shards=method.shards, phases=method.phases, updater_state=0), on
-    ).traffic
+    row = row_of(method.to_dict())
+    moved = cost(row, at, Choice(tau=1, shards=method.shards, phases=method.phases), on).traffic
     return (moved.agent_in + moved.agent_out) / method.shards
 
 

@@ -21,12 +21,11 @@ from mpca.sim.papers import MODELS, of_paper
 from mpca.sim.transports import COORDINATED, Setting
 from mpca.units import parse_rate
 
-__all__ = ["ALONE", "MOST_SEEDS", "SMOOTH", "Conf", "Entry", "Knobs", "Shared", "exchange_of", "load", "setting_of"]
+__all__ = ["ALONE", "MOST_SEEDS", "Conf", "Entry", "Knobs", "Shared", "exchange_of", "load", "setting_of"]
 
 #: Values of what is tuned, by name.
 Knobs = Mapping[str, Any]
 
-SMOOTH = "smooth"
 #: b/C of runs that exchange nothing.
 ALONE = "0"
 MOST_SEEDS = 1000  # that are reported, and that choose: each has a range of its own
@@ -163,8 +162,8 @@ class Entry:
     """A control is shown beside the methods, not among them."""
     k_batch: bool = False
     """One agent with a batch K times as large: K agents whose communication is free."""
-    smooth: float = 0.0
-    """Errors are those of a moving average of joint models over so many updates; 0: those of the newest one."""
+    contested: int = 0
+    """So many of the agents have half of their machine: their updates take twice as long (MPCA SGD, figure 10c)."""
     optimizer: str = ""
     """Empty: that of [compare]."""
     rates: tuple[float, ...] = ()
@@ -173,7 +172,7 @@ class Entry:
     @property
     def reference(self) -> bool:
         """Whether targets and speed-ups are those of this row."""
-        return self.name == "single" and not (self.numbers or self.tune or self.control or self.k_batch or self.smooth)
+        return self.name == "single" and not (self.numbers or self.tune or self.control or self.k_batch or self.contested)
 
     def method(self, knobs: Knobs) -> Method:
         """The method with these values of what is tuned.
@@ -181,11 +180,7 @@ class Entry:
         Raises:
             ConfigError: the method refuses a value.
         """
-        return from_dict({"name": self.name, **self.numbers, **{key: one for key, one in knobs.items() if key != SMOOTH}})
-
-    def average(self, knobs: Knobs) -> float:
-        """`smooth` with these values of what is tuned."""
-        return float(knobs.get(SMOOTH, self.smooth))
+        return from_dict({"name": self.name, **self.numbers, **knobs})
 
     def alone(self, agents: int) -> bool:
         """Whether it runs as one agent, whatever K is."""
@@ -302,16 +297,16 @@ def _entry(values: dict[str, Any]) -> Entry:
     rates = _list(f"{section}.rates", values.pop("rates"), 0.1) if "rates" in values else ()
     if rates:
         _check_rates(f"{section}.rates", rates)
-    own = {key: knob for key, knob in knobs(Entry).items() if key in ("control", "k_batch", SMOOTH, "optimizer")}
+    own = {key: knob for key, knob in knobs(Entry).items() if key in ("control", "k_batch", "contested", "optimizer")}
     read = {key: parse(f"{section}.{key}", knob, values.pop(key)) for key, knob in own.items() if key in values}
     of_method = knobs(METHODS[name])
     for key in (*values, *tune):
-        if key not in of_method and not (key in tune and key == SMOOTH):
+        if key not in of_method:
             raise unknown(f"{section}.{key}", [*of_method, *own, "label", "name", "tune", "rates"])
     for key, value in tune.items():
         if not isinstance(value, list) or not value:
             raise refused(f"{section}.tune.{key}", value, "must be a list of values to try")
-    tuned = {key: _tuned(f"{section}.tune.{key}", of_method.get(key), value) for key, value in tune.items()}
+    tuned = {key: _tuned(f"{section}.tune.{key}", of_method[key], value) for key, value in tune.items()}
     return _checked(Entry(label, name, values, tuned, rates=rates, **read))
 
 
@@ -323,7 +318,7 @@ def _tuned(key: str, knob: Any, values: list[Any]) -> tuple[Any, ...]:
             parse(key, _NUMBER, value.removesuffix(_TAIL))
             read.append(value)
         else:
-            read.append(parse(key, knob or _NUMBER, value))
+            read.append(parse(key, knob, value))
     return tuple(read)
 
 
@@ -333,13 +328,10 @@ def _checked(entry: Entry) -> Entry:
     section = f"method {entry.label!r}"
     if entry.optimizer and entry.optimizer not in OPTIMIZERS:
         raise refused(f"{section}.optimizer", entry.optimizer, f"must be one of {', '.join(OPTIMIZERS)}")
-    if entry.smooth < 0:
-        raise refused(f"{section}.smooth", entry.smooth, "must be 0 or more")
+    if entry.contested < 0:
+        raise refused(f"{section}.contested", entry.contested, "must be 0 or more")
     if prod(len(one) for one in entry.tune.values()) > _MOST_SETTINGS:
         raise refused(f"{section}.tune", dict(entry.tune), f"has more than {_MOST_SETTINGS} combinations")
-    for one in entry.grid(_LONG):
-        if entry.average(one) < 0:
-            raise refused(f"{section}.tune.smooth", entry.average(one), "must be 0 or more")
     if entry.k_batch and not entry.alone(2):
         raise refused(f"{section}.k_batch", True, 'is one agent with a larger batch: it needs name = "single"')
     return entry

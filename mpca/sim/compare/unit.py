@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -36,6 +36,8 @@ class Unit:
     bandwidth: str
     transport: str
     spread: float
+    contested: int
+    """Agents at half their speed."""
     task: str
     optimizer: str
     batch: int
@@ -45,8 +47,6 @@ class Unit:
     """How long it trains: the time of so many updates of one agent."""
     points: int
     tested: int
-    smooth: float
-    """Time constant of the moving average of joint models, in C; 0: errors are those of the newest one."""
     schedule: int
     """Seed of the schedule of events."""
 
@@ -78,7 +78,8 @@ def simulate_unit(unit: Unit) -> list[Curve]:
         elements = _elements(TASKS[unit.task].model)
         costs: Costs = TableCosts.of(at, COORDINATED[unit.transport], method.phases, method.shards, elements, unit.spread)
     else:  # an agent alone has its model at hand: evaluated is what it is now, and not what a transport has brought of it
-        costs = Costs(step_s, unit.spread, 0.0, dispatch_s=_READ * step_s, latency_s=0.0, element_bytes=0.0)
+        costs = Costs(step_s, unit.spread, dispatch_s=_READ * step_s, latency_s=0.0, copy_s=0.0, element_bytes=0.0)
+    costs = replace(costs, contested=unit.contested)
     task = {
         "rates": unit.rates,
         "seeds": unit.seeds,
@@ -101,11 +102,11 @@ def simulate_unit(unit: Unit) -> list[Curve]:
         costs=costs,
     )
     every_s = unit.updates * step_s / unit.points
-    _, points = learn(scenario, unit.schedule, every_s, unit.smooth * step_s)
+    _, points = learn(scenario, unit.schedule, every_s)
     times = [point.t / step_s for point in points]
     updates, cycles = [point.updates for point in points], [point.cycle for point in points]
-    errors = [point.smooth_errors if unit.smooth else point.errors for point in points]
-    return [Curve(times, updates, cycles, list(one)) for one in zip(*errors, strict=True)]
+    errors = zip(*(point.errors for point in points), strict=True)
+    return [Curve(times, updates, cycles, list(one)) for one in errors]
 
 
 @lru_cache

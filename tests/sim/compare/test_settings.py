@@ -121,7 +121,7 @@ def test_quick_replaces_keys_and_leaves_the_methods_that_it_names(tmp_path: Path
         (f'{SINGLE}{SYNC}optimizer = "adams"\n', "must be one of adam, adamw, nesterov, sgd"),
         (f"{SINGLE}{SINGLE}", "two methods have the label 'single'"),
         (SYNC, "targets come from one [[method]]"),
-        (f"{SINGLE}tune.smooth = [1, 2, 3]\n", "targets come from one [[method]]"),
+        (f"{SINGLE}tune.ema = [0.9, 0.95, 0.98]\n", "targets come from one [[method]]"),
         (f'[quick]\nmethods = ["snyc"]\n{SINGLE}{SYNC}', "quick.methods = 'snyc': no such label; did you mean 'sync'?"),
     ],
 )
@@ -144,7 +144,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_the_page_explains_every_key() -> None:
     page = (ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
-    of_entry = {"tune", "control", "smooth", "k_batch", "optimizer", "rates", "label", "name"}
+    of_entry = {"tune", "control", "k_batch", "contested", "optimizer", "rates", "label", "name"}
     assert {one.name for one in fields(Entry)} - {"numbers"} == of_entry
     missing = [key for key in (*(one.name for one in fields(Shared)), *of_entry) if f"`{key}`" not in page]
     assert not missing
