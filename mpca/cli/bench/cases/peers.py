@@ -29,7 +29,7 @@ from mpca.cli.options import json_option
 from mpca.errors import EnvironmentRefused, MpcaError
 from mpca.extras import require
 
-__all__ = ["command"]
+__all__ = ["Plan", "command", "measure"]
 
 DRIVER = "mpca.cli.bench.run.peers_driver"
 WORKER_BYTES = 3 << 30

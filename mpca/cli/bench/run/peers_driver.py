@@ -19,6 +19,8 @@ from mpca.cli.bench.run.place import Place, open_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+__all__ = ["main"]
+
 EXECUTOR_BYTES = 768 << 20
 
 

@@ -17,7 +17,7 @@ from torch import nn
 from mpca.data.generated import warped_digits
 from mpca.models.training import create_optimizer, evaluate_classifier
 
-__all__ = ["PEERS", "Trial", "ddp", "evaluate", "mpca_agent", "net"]
+__all__ = ["PEERS", "Pace", "Paced", "Trial", "ddp", "evaluate", "mpca_agent", "net"]
 
 #: Peers without Spark's executors in the exchange.
 PEERS = ("ddp", "ddp-local-sgd")
