@@ -23,6 +23,7 @@ __all__ = [
     "AgentsFound",
     "ClusterEvent",
     "Event",
+    "ExchangeArrived",
     "ExecutorDamages",
     "ExecutorLost",
     "ExecutorReady",
@@ -182,6 +183,29 @@ class ExecutorDamages:
 
     executor: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeArrived(OfAgent):
+    """What an agent sent of its own accord lies on the driver, whole and checked; the agent waits for the answer.
+
+    The driver's JVM fetches one such shard at a time, in the order in which it was asked. It comes with the fields of
+    `wire.messages.Exchange`; times are seconds of the driver's monotonic clock.
+    """
+
+    executor: str
+    agent: int
+    incarnation: int
+    number: int  # exchange of this incarnation, from 1
+    shard: int
+    updates: int
+    version: int
+    length: int  # bytes
+    crc: int
+    finite: bool
+    start: float  # the agent was interrupted
+    asked: float  # its question reached the driver
+    arrived: float  # the bytes had
 
 
 @dataclass(frozen=True, slots=True)
