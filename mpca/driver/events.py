@@ -300,6 +300,6 @@ _Heard = (
     | AgentsFound
 )
 #: What `Cluster.poll` returns.
-ClusterEvent = _Heard | Output
+ClusterEvent = _Heard | ExchangeArrived | Output
 #: What the machine takes; anything else is an error.
 Event = _Heard | Tick | StopRequested | ReadLocal | Initial | Prepared | JointPublished | JointRestored

@@ -173,7 +173,8 @@ class Snapshot(Message):
 class Exchange(Message):
     """The snapshot slot holds `shard` for the server, and the agent waits for its answer: an Install of that shard.
 
-    Only agents of a method that `asks` send it. Until the Install has come, the agent answers no SnapshotRequest.
+    Only agents of a method that `asks` send it. Until the Install has come, the agent answers no SnapshotRequest. The slot's
+    header has `number` as its version.
     """
 
     number: int  # exchanges of this incarnation, from 1
