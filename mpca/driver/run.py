@@ -1,6 +1,6 @@
 """What all parts of the driver's machine share: the agents, the orders, the state of the run, and what the shell must answer.
 
-Decisions are made elsewhere: in `starting.py`, `exchange.py` and `stopping.py`. `cycle.py` hands each event to the part that it
+Decisions are made elsewhere: in `starting.py`, `exchange.py` and `stopping.py`. `run_machine.py` hands each event to the part that it
 concerns.
 """
 
