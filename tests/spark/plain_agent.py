@@ -90,8 +90,9 @@ class PlainAgent:
         elif isinstance(message, Install):
             low, high = self.bounds[message.shard : message.shard + 2]
             arrival = self.segment.read_arrival(message.shard, message.version, message.mode)
-            share = np.float32(message.alpha if message.mode == "install" and message.alpha else 1)
-            self.x[low:high] += share * (arrival - self.x[low:high])
+            if "asks_every" in self.conf and message.mode == "install":
+                arrival = self.x[low:high] + np.float32(message.alpha) * (arrival - self.x[low:high])
+            self.x[low:high] = arrival
             self.versions[message.shard] = message.version
             if message.shard == self.asking:
                 self.asking = None

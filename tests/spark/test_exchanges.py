@@ -41,7 +41,7 @@ def take(driver: HandDriver, exchange: ExchangeArrived) -> np.ndarray:
 
 def answer(driver: HandDriver, exchange: ExchangeArrived, value: float = 1.0, version: int = 1, share: float = 1.0) -> None:
     vector = np.full(exchange.length // 4, value, np.float32)
-    driver.cluster.answer(exchange.id, exchange.number, vector, version, share)
+    driver.cluster.answer(exchange.id, exchange.number, vector, version, "install", share)
 
 
 def server_threads(driver: HandDriver) -> list[str]:

@@ -93,15 +93,7 @@ class SparkCluster:
         self._bridge.take_sent(who, number, length)
         return self._segment.read(length)
 
-    def answer(
-        self,
-        who: AgentId,
-        number: int,
-        vector: npt.NDArray[np.float32],
-        version: int,
-        share: float,
-        mode: str = "install",
-    ) -> None:
+    def answer(self, who: AgentId, number: int, vector: npt.NDArray[np.float32], version: int, mode: str, share: float) -> None:
         length = self._segment.write(_float32(vector))
         self._bridge.answer(who, number, length, version=version, mode=mode, share=share)
 
