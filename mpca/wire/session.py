@@ -22,8 +22,8 @@ Snapshot or Installed of the same numbers. The answer frees the slot, so an answ
 other end is writing to.
 
 An Exchange takes the snapshot slot until an Install of its shard comes, or Stop. Meanwhile the agent sends no Snapshot (a
-SnapshotRequest waits) and no second Exchange. An Install of that shard that was under way when the Exchange was sent ends it
-too, since the agent cannot tell it from the answer.
+SnapshotRequest waits) and no second Exchange. An Install of that shard that was under way when the Exchange was sent, or was
+not read yet, ends it too, since the agent cannot tell it from the answer.
 
 An illegal message raises and changes nothing: `LocalProtocolError` when this end sent it, `RemoteProtocolError` when the
 peer did.
@@ -170,7 +170,7 @@ class Session:
             if message.number != self._exchanges + 1:
                 raise error(f"Exchange out of turn: role={self.role}, number={message.number}, last={self._exchanges}")
             self._exchanges = message.number
-            crossed = self.state == STOPPING or (self.role == EXECUTOR and message.shard in self._offers)
+            crossed = self.state == STOPPING or message.shard in self._offers
             self._asking = None if crossed else message.shard
         elif isinstance(message, Stop):
             self._asking = None

@@ -170,6 +170,11 @@ def test_an_exchange_may_cross_stop() -> None:
         pair.agent.sending(asks(2, 1))
 
 
+def test_an_install_that_waits_to_be_read_ends_an_exchange() -> None:
+    pair = training()
+    pair.say(Install(1, 7, "replace"), asks(1, 1), Installed(1, 7, "replace", 0.0, 0.0), asks(2, 1))
+
+
 def test_an_install_that_crosses_an_exchange_ends_it_on_both_sides() -> None:
     pair = training()
     pair.agent.sending(asks(1, 1))
