@@ -125,6 +125,8 @@ class AgentSide:
             raise ValueError(f"asks_after must be 0 or more, and 0 with hold_after or snapshot_after: {self.asks_after}")
         if not self.asks and (self.sends is not Sends.STATE or self.asks_at_loss):
             raise ValueError("sends and asks_at_loss are only for an agent that asks by itself: asks_after is 0")
+        if self.sends is not Sends.STATE and self.how is not How.REPLACE:
+            raise ValueError("a change is since the joint state that the agent took last as its own: sends needs How.REPLACE")
         if (self.sends is Sends.THRESHOLD) != (self.threshold is not None):
             raise ValueError(f"a threshold is given with Sends.THRESHOLD, and only then: sends={self.sends}")
 

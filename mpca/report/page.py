@@ -27,7 +27,6 @@ __all__ = ["render", "write_report"]
 #: Number of cycles in the timeline, the newest ones; the embedded data has all.
 _TIMELINE_CYCLES = 400
 _COLUMNS = 320  # of the grid of tau
-_DRIVER = ("driver_in", "driver_out")
 _COLOURS = 6  # .s0 to .s5 of page.css
 _BADGES = {"reached": "good", "max_time": "good", "max_cycles": "good", "failed": "bad"}
 
@@ -90,6 +89,7 @@ def _head(records: RunRecords) -> str:
 def _figures(records: RunRecords, series: Series) -> str:
     summary = records.summary
     errors = [point.error for point in series.curve]
+    moved = [one.bytes for one in records.cycles] + [one.bytes for one in records.exchanges]
     figures = [
         (_percent(summary.get("final_error", errors[-1] if errors else None)), "error of the joint model"),
         (_percent(summary.get("best_error", min(errors, default=None))), "best error"),
@@ -104,7 +104,7 @@ def _figures(records: RunRecords, series: Series) -> str:
             "lost / came again",
         ),
         (
-            format_size(sum(one.bytes[way] for one in (*records.cycles, *records.exchanges) for way in _DRIVER)),
+            format_size(sum(one[way] for one in moved for way in ("driver_in", "driver_out"))),
             "through the driver",
         ),
     ]
