@@ -92,14 +92,17 @@ class Cluster(Protocol):
         """
         ...
 
-    def answer(self, who: AgentId, number: int, vector: np.ndarray, version: int, share: float) -> None:
+    def answer(self, who: AgentId, number: int, vector: np.ndarray, version: int, mode: str, share: float) -> None:
         """Answer an Exchange: the agent's executor fetches the vector and installs it. The agent goes on then.
+
+        What was sent is freed on the driver, if it was not taken. The next Exchange may arrive then.
 
         Args:
             who: the process.
             number: of its exchange.
             vector: float32, the shard for this agent alone.
             version: of the joint state.
+            mode: for `Install.mode`: "install", or "replace".
             share: for `Install.alpha`.
         """
         ...

@@ -24,6 +24,7 @@ __all__ = [
     "ClusterEvent",
     "Event",
     "ExchangeArrived",
+    "ExchangeServed",
     "ExecutorDamages",
     "ExecutorLost",
     "ExecutorReady",
@@ -267,6 +268,19 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
+class ExchangeServed:
+    """The shell has answered an agent."""
+
+    sent: ExchangeArrived
+    taken: bool  # what was sent is in the joint model
+    reason: str  # why not; empty: it is, or nobody counts on it any more
+    version: int  # of the joint state that the answer belongs to
+    staleness: int  # exchanges of the shard since the joint state that the agent had taken before
+    share: float  # as in methods.base.Served
+    answered: float  # seconds of the machine
+
+
+@dataclass(frozen=True, slots=True)
 class JointPublished:
     """Every shard of the joint model is published for agents that take it as their own."""
 
@@ -301,5 +315,16 @@ _Heard = (
 )
 #: What `Cluster.poll` returns.
 ClusterEvent = _Heard | ExchangeArrived | Output
-#: What the machine takes; anything else is an error.
-Event = _Heard | Tick | StopRequested | ReadLocal | Initial | Prepared | JointPublished | JointRestored
+#: What the machine takes; anything else is an error. The two of exchanges are for `server.ServerMachine` alone.
+Event = (
+    _Heard
+    | ExchangeArrived
+    | Tick
+    | StopRequested
+    | ReadLocal
+    | Initial
+    | Prepared
+    | ExchangeServed
+    | JointPublished
+    | JointRestored
+)

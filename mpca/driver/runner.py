@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -17,13 +17,14 @@ from mpca.algorithm.joint import JointShard
 from mpca.clock import Clock
 from mpca.driver.backups import BackupWriter
 from mpca.driver.cluster import AgentSpec, Cluster
-from mpca.driver.evaluating import EvaluatorDied, EvaluatorRule, FailRun, StartAgain, StopEvaluating
+from mpca.driver.evaluating import Evaluation, Evaluator, EvaluatorDied, EvaluatorRule, FailRun, StartAgain, StopEvaluating
 from mpca.driver.events import (
     AgentFinished,
     AgentHello,
     AgentProgress,
     ClusterEvent,
     Event,
+    ExchangeServed,
     Initial,
     JointPublished,
     JointRestored,
@@ -41,6 +42,7 @@ from mpca.driver.instructions import (
     Prepare,
     PublishJoint,
     Rediscover,
+    Serve,
     StartAgent,
     SubmitOrder,
     Withdraw,
@@ -57,7 +59,7 @@ from mpca.records import BadFile, Sink, make
 from mpca.storage.layout import ModelLayout
 from mpca.wire.messages import Hello
 
-__all__ = ["Evaluation", "Evaluator", "Runner"]
+__all__ = ["Runner"]
 
 log = logging.getLogger("mpca.run")
 
@@ -66,45 +68,6 @@ STATUS_EVERY_S = 0.5
 #: Evaluations ask for local tensors again after this many times the seconds that the last read took: reads then take a
 #: twentieth of the exchanges' time at most.
 LOCAL_EVERY = 20.0
-
-
-class Evaluation(Protocol):
-    """The result of one evaluation: of the joint model at `cycle`; it took `seconds`."""
-
-    cycle: int
-    error: float | None
-    loss: float | None
-    seconds: float
-
-
-class Evaluator(Protocol):
-    """A process beside the driver. No call blocks. When the process has died, the next `submit` starts it again."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether an evaluation goes on."""
-        ...
-
-    def submit(self, cycle: int, joint: JointModel) -> None:
-        """Evaluate the joint model as it is now.
-
-        Args:
-            cycle: the cycle that goes on, or is next; the result names it.
-            joint: the joint model; its numbers are copied.
-        """
-        ...
-
-    def poll(self) -> list[Evaluation | EvaluatorDied]:
-        """Take the results that have come, and the news that the process has died.
-
-        Raises:
-            AgentFailed: the user's function raised.
-        """
-        ...
-
-    def close(self) -> None:
-        """End the process; safe to call twice."""
-        ...
 
 
 class Runner:
@@ -321,6 +284,8 @@ class Runner:
                 return [self._adopt(one)]
             case Prepare():
                 return [self._prepare(one)]
+            case Serve():
+                return [self._serve(one)]
             case PublishJoint():
                 return [self._publish_joint()]
             case End():
@@ -347,6 +312,20 @@ class Runner:
             broadcast = self.cluster.publish(self.method.outgoing(state))
         return Prepared(one.cycle, one.shard, broadcast, state.k, start, self.clock.now(), moved, size)
 
+    def _serve(self, one: Serve) -> ExchangeServed:
+        assert self.joint is not None
+        sent, served = one.sent, None
+        before = self.joint.state(sent.shard)
+        staleness = before.k - max(0, sent.version)
+        if one.take:
+            vector = self.cluster.take_sent(sent.id, sent.number, sent.length)
+            served = self.joint.serve(sent.shard, vector, staleness, self.machine.agents_wanted)
+        version = self.joint.state(sent.shard).k
+        answer, share = (before.x, 0.0) if served is None else (served.answer, served.share)
+        reason = "not finite together with the joint model" if one.take and served is None else one.reason
+        self.cluster.answer(sent.id, sent.number, answer, version, "replace" if reason else "install", share)
+        return ExchangeServed(sent, served is not None, reason, version, staleness, share, self.clock.now())
+
     def _publish_joint(self) -> JointPublished:
         assert self.joint is not None
         published = []
@@ -359,7 +338,9 @@ class Runner:
 
     def _write(self, one: Write) -> None:
         fields = dict(one.fields)
-        if one.kind == "cycle":
+        if one.kind == "exchange":
+            self.tally.exchange(fields)
+        elif one.kind == "cycle":
             self.tally.cycle(fields)
             fields["stages"] = {
                 name: {**stage, "start": self.t_of(stage["start"]), "end": self.t_of(stage["end"])}

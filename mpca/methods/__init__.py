@@ -5,10 +5,11 @@ To add one, write its file after `sync.py`'s example and add a row to `table.MET
 
 from __future__ import annotations
 
-from mpca.methods.agent_side import AgentSide, How, When
-from mpca.methods.base import Method
+from mpca.methods.agent_side import AgentSide, How, Sends, Threshold, When
+from mpca.methods.base import Method, Served
 from mpca.methods.diloco import DiLoCo
 from mpca.methods.dl4j_averaging import DL4JAveraging
+from mpca.methods.easgd import EASGD
 from mpca.methods.mpca import MPCA
 from mpca.methods.mpca_paper import PaperMPCA
 from mpca.methods.overlap_local_sgd import OverlapLocalSGD
@@ -19,6 +20,7 @@ from mpca.methods.sync_ps import SyncPS
 from mpca.methods.table import METHODS, from_dict, to_dict
 
 __all__ = [
+    "EASGD",
     "METHODS",
     "MPCA",
     "AgentSide",
@@ -28,10 +30,13 @@ __all__ = [
     "Method",
     "OverlapLocalSGD",
     "PaperMPCA",
+    "Sends",
+    "Served",
     "Single",
     "Sync",
     "SyncEASGD",
     "SyncPS",
+    "Threshold",
     "When",
     "from_dict",
     "to_dict",

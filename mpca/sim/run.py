@@ -15,12 +15,12 @@ from mpca import methods
 from mpca.algorithm.sharding import ShardPlan
 from mpca.driver.agent_table import AgentTable
 from mpca.driver.cluster import AgentSpec
-from mpca.driver.cycle import CycleMachine
 from mpca.driver.events import ReadLocal
 from mpca.driver.instructions import End
 from mpca.driver.objectives import Goals
 from mpca.driver.run_shape import RunShape
 from mpca.driver.runner import Runner
+from mpca.driver.server import machine_for
 from mpca.driver.states import RunState
 from mpca.methods.base import Method
 from mpca.records import CycleRecord, Record, to_json
@@ -176,7 +176,7 @@ class _Simulation:
         self._cluster.reach = self._script.reach
         self._ledger = _Ledger(self._watch)
         table = AgentTable(scenario.agents, scenario.per_executor)
-        self._machine = CycleMachine(_shape(scenario, method), table, self._world.clock.now())
+        self._machine = machine_for(method, _shape(scenario, method), table, self._world.clock.now())
         self._port = around(self._cluster, self._world) if around else self._cluster
         spec = AgentSpec("python", {}, {})
         self._runner = Runner(self._machine, self._port, method, spec, self._ledger, self._world.clock)
