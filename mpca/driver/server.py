@@ -57,14 +57,13 @@ class Serving(Running):
         return self._between(given_up=waits, now=now)
 
     def _next(self, now: float) -> Step:
-        run, table = self._run, self._run.table
         out = self.submit_again(now)
-        if out:
-            return Step(out)
-        loads = table.count(AgentState.BEGUN) and now - run.made_at < run.shape.start_timeout_s
-        if table.count(AgentState.ACTIVE) >= self._needed and not loads:
-            out = self.count_from(now)
-        return Step(out + self.serve(now), again=False)
+        return Step(out) if out else Step(self.serve(now), again=False)
+
+    @property
+    def _there(self) -> int:
+        """Late agents count too: one that waits for its turn cannot answer an order in time."""
+        return self._run.table.count(*_TRAINS)
 
     def submit_again(self, now: float) -> list[Instruction]:
         """The order for agents that join or begin, if there are any."""
@@ -101,18 +100,23 @@ class Serving(Running):
         return out + self.serve(now)
 
     def serve(self, now: float) -> list[Instruction]:
-        """Serve who has waited longest, if anybody may be served at `now` (seconds of the machine).
+        """Begin training, when all agents of the start train; then serve who has waited longest, if anybody may be served.
+
+        Args:
+            now: seconds of the machine.
 
         Returns:
-            Serve, or nothing.
+            Serve, or nothing; a record when training begins.
         """
-        run = self._run
-        if not self._waiting or self._taking is not None or run.state is not RunState.RUNNING or run.began is None:
-            return []
-        if self._there < self._needed or self._end() is not None:
-            return []
+        run, table, out = self._run, self._run.table, list[Instruction]()
+        if run.state is not RunState.RUNNING or self._there < self._needed or self._end() is not None:
+            return out
+        if not table.count(AgentState.READY, AgentState.BEGUN) and table.count(AgentState.ACTIVE, AgentState.LATE):
+            out = self.count_from(now)
+        if not self._waiting or self._taking is not None or run.began is None:
+            return out
         event = self._taking = self._waiting.popleft()
-        return [Serve(event, take=run.table.find(event.id) is not None)]
+        return [*out, Serve(event, take=table.find(event.id) is not None)]
 
     def served(self, event: ExchangeServed, now: float) -> list[Instruction]:
         """A question was answered.

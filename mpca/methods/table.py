@@ -9,6 +9,7 @@ from mpca.checks import build, nearest, refused
 from mpca.methods.base import Method
 from mpca.methods.diloco import DiLoCo
 from mpca.methods.dl4j_averaging import DL4JAveraging
+from mpca.methods.easgd import EASGD
 from mpca.methods.mpca import MPCA
 from mpca.methods.mpca_paper import PaperMPCA
 from mpca.methods.overlap_local_sgd import OverlapLocalSGD
@@ -21,7 +22,7 @@ __all__ = ["METHODS", "from_dict", "to_dict"]
 
 #: A method is what it is called in a file, and its class, whose fields are the section's keys.
 METHODS: dict[str, type[Method]] = {
-    cls.name: cls for cls in (DiLoCo, DL4JAveraging, MPCA, OverlapLocalSGD, PaperMPCA, Single, Sync, SyncEASGD, SyncPS)
+    cls.name: cls for cls in (DiLoCo, DL4JAveraging, EASGD, MPCA, OverlapLocalSGD, PaperMPCA, Single, Sync, SyncEASGD, SyncPS)
 }
 
 

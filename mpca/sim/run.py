@@ -23,7 +23,7 @@ from mpca.driver.runner import Runner
 from mpca.driver.server import machine_for
 from mpca.driver.states import RunState
 from mpca.methods.base import Method
-from mpca.records import CycleRecord, Record, to_json
+from mpca.records import CycleRecord, ExchangeRecord, Record, to_json
 from mpca.sim.agents import Behind
 from mpca.sim.check import Checker
 from mpca.sim.cluster import SimCluster
@@ -118,6 +118,11 @@ class Outcome:
     def commits(self) -> list[CycleRecord]:
         """The records of cycles, in order."""
         return [one for one in self.records if isinstance(one, CycleRecord)]
+
+    @property
+    def exchanges(self) -> list[ExchangeRecord]:
+        """The records of exchanges that agents asked for, in order."""
+        return [one for one in self.records if isinstance(one, ExchangeRecord)]
 
 
 class _Ledger:

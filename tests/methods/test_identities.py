@@ -155,6 +155,18 @@ def test_on_a_flat_loss_sync_easgd_keeps_the_sum_of_center_and_agents(living: di
     assert np.abs(rounds[3][0] - rounds[11][0]).max() > 0.01, "they do move"
 
 
+@pytest.mark.parametrize("tau", [3, 10])
+def test_on_a_flat_loss_easgd_keeps_the_sum_of_center_and_agents_and_all_meet(living: dict[int, Settling], tau: int) -> None:
+    """No agent is in the middle of an exchange at the end: each waits for updates that take long."""
+    outcome = run({"name": "easgd", "tau": tau}, 200, trainer="settling", costs=Costs(rate=1e9, spread=0.0))
+    (center,) = outcome.joint
+    agents = [one.x for _, one in sorted(living.items())]
+    total = sum(-LinearTrainer.lr * 20 * LinearTrainer.gradient_of(7, agent) for agent in range(4))
+    np.testing.assert_allclose(center + sum(agents), total, atol=1e-3)
+    for one in agents:
+        np.testing.assert_allclose(one, center, atol=1e-3)
+
+
 @pytest.mark.parametrize(
     "method", [{"name": "sync", "seconds": 0.45}, {"name": "mpca", "replace": True, "shards": 1, "gamma": 0.0}]
 )
