@@ -79,6 +79,7 @@ YARN_NODE_LOST_S = 600.0 * 4 / 3
             JVM["SENT"],
         ),
         (JVM["SENT"], JVM["ANSWER"]),
+        (JVM["SENT"], timeouts.SILENT_S),  # agents that wait behind one that hangs are not silent for that
         # HDFS
         (timeouts.BEAT_S, 5.0),  # README: records on HDFS are at most five seconds old
         (4 * timeouts.BEAT_S, timeouts.OWNER_DEAD_S),  # several beats may be lost

@@ -252,8 +252,11 @@ public final class ExchangeServer implements ServerQueue.Performer {
     private void fetched(ServerQueue.Entry entry, byte[] data) {
         if (entry == fetching) {
             fetching = null;
-            sent.put(name(entry), data);
-            perform(queue.fetched(entry));
+            List<ServerQueue.Instruction> out = queue.fetched(entry);
+            if (entry.state() == ServerQueue.State.HERE) { // nobody has forgotten it meanwhile
+                sent.put(name(entry), data);
+            }
+            perform(out);
         }
     }
 
