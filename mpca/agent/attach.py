@@ -70,11 +70,16 @@ def attach(
 
 
 def _follow(context: AgentContext, optimizer: torch.optim.Optimizer) -> None:
-    if not hasattr(optimizer, "register_step_post_hook"):
+    tilts = context.method.agent_side.how is How.TILT
+    needed = ("register_step_post_hook", *(["register_step_pre_hook"] if tilts else []))
+    missing = [hook for hook in needed if not hasattr(optimizer, hook)]
+    if missing:
         raise ConfigError(
-            f"not an optimizer: type={type(optimizer).__name__}, it has no register_step_post_hook; "
+            f"not an optimizer: type={type(optimizer).__name__}, it has no {missing[0]}; "
             "mpca.attach(model, optimizer) takes a torch.optim.Optimizer, or a list of them"
         )
+    if context.method.takes_gradients:
+        _refuse_all_but_plain_sgd(optimizer, context.method.name)
     if not context.optimizers.add(optimizer):
         return
     context.rounds.add(id(optimizer))
@@ -87,13 +92,26 @@ def _follow(context: AgentContext, optimizer: torch.optim.Optimizer) -> None:
             context.loop.between_batches()
 
     optimizer.register_step_post_hook(after_step)
-    if context.method.agent_side.how is How.TILT:
+    if tilts:
 
         def before_step(_: Any, args: Any, kwargs: Any) -> None:
             if context.watch is not None:
                 context.loop.before_step(optimizer)
 
         optimizer.register_step_pre_hook(before_step)
+
+
+def _refuse_all_but_plain_sgd(optimizer: torch.optim.Optimizer, method: str) -> None:
+    """Of torch's own optimisers; what a class of the user's does, the user knows."""
+    if not type(optimizer).__module__.startswith("torch.optim"):
+        return
+    name, momentum = type(optimizer).__name__, max(group.get("momentum", 0) for group in optimizer.param_groups)
+    if name != "SGD" or momentum:
+        has = f", momentum={momentum}" if momentum else ""
+        raise ConfigError(
+            f"method {method} takes an update for a gradient, and the driver has the momentum: optimizer={name}{has}; "
+            "take torch.optim.SGD without momentum, or another method"
+        )
 
 
 def _join(context: AgentContext) -> ModelWatch:

@@ -14,9 +14,12 @@ Every event comes between two batches, so the loop can carry out an instruction 
     CLOSED     the last message was sent
 
 *tau* counts updates since the last snapshot of that shard, even if that snapshot was never used; or since the shard was
-replaced, if that was later, since updates that were discarded must not count. When an arrived shard is taken, and what it
-does, is the method's choice (`methods.agent_side`). A method that holds answers a SnapshotRequest only after its tau updates;
-otherwise it would average unequal numbers of steps. One with `snapshot_after` does so too, and trains on.
+replaced, if that was later, since updates that were discarded must not count. A request for the cycle that the agent answered
+last, without an update since, gets the same tau: its executor dropped that answer, which came too late.
+
+When an arrived shard is taken, and what it does, is the method's choice (`methods.agent_side`). A method that holds answers a
+SnapshotRequest only after its tau updates; otherwise it would average unequal numbers of steps. One with `snapshot_after` does
+so too, and trains on.
 
 An agent that trains gets new parameters ("replace") when some of its own were non-finite. It takes all shards between the same
 two batches, since one update with a non-finite shard would spoil the others again; and its optimiser is reset.
@@ -117,7 +120,7 @@ class AgentMachine:
     """One incarnation of one agent. Its loop owns it, or the simulator's."""
 
     __slots__ = (
-        "_alphas", "_arrived", "_asked", "_deferred", "_first", "_holds", "_installed_at", "_left_at", "_local",
+        "_alphas", "_answer", "_arrived", "_asked", "_deferred", "_first", "_holds", "_installed_at", "_left_at", "_local",
         "_loss", "_pending", "_published", "_readers", "_returns", "_said_left", "_since_install", "_stop_at",
         "_tau_from", "_updates", "agent", "bursting", "incarnation", "installed", "pulls", "shards", "side", "state",
         "state_since", "stop_reason",
@@ -141,6 +144,7 @@ class AgentMachine:
         self._updates = 0  # optimiser updates of this incarnation
         self._readers = 0  # version of the newest list of readers that it received
         self._tau_from = [0] * shards  # `_updates` when each shard was last published or replaced
+        self._answer: Publish | None = None  # the last snapshot, unless its shard was replaced since
         self._published = 0  # `_updates` when any shard was last published, or replaced by the driver's wish
         self._since_install = 0  # updates since all shards arrived, for methods that hold
         self._installed_at = 0.0  # when they arrived, as `now` of that event, or training began
@@ -355,10 +359,13 @@ class AgentMachine:
         return (published, *self._take_pending())
 
     def _publish(self, asked: SnapshotRequest) -> Publish:
-        shard = asked.shard
+        shard, last = asked.shard, self._answer
         tau = self._updates - self._tau_from[shard]
+        if not tau and last is not None and last[:2] == (asked.cycle, shard):
+            return last
         self._tau_from[shard] = self._published = self._updates
-        return Publish(asked.cycle, shard, tau)
+        self._answer = Publish(asked.cycle, shard, tau)
+        return self._answer
 
     def _take_pending(self) -> tuple[Any, ...]:
         if not self._pending:
@@ -391,6 +398,7 @@ class AgentMachine:
         self.installed[shard] = version
         if mode == "replace" or self.side.how is How.REPLACE:
             self._tau_from[shard] = self._updates
+            self._answer = None
         if mode == "replace":
             self._published = self._updates
         if version == 1:

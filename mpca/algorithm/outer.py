@@ -31,8 +31,9 @@ def outer_step(state: JointShard, mean: Vector, outer: Outer) -> JointShard:
 
     .. math:: \tilde{x}_t = \tilde{x}_{t-1} + \eta\,v_t \quad \text{(heavy ball: Overlap Local SGD, arXiv 2002.09539)}
 
-    The papers' outer gradient is -d, and their momentum -v. Looks like `joint.update`, which it equals without momentum:
-    then eta is beta of eq. 8. At eta = 1 without momentum the result is `mean` to the bit.
+    The papers' outer gradient is -d, and their momentum -v. Nesterov's form is that of torch's SGD. Looks like `joint.update`:
+    without momentum the parameters are the same, with eta for beta of eq. 8, but buffers are those of the mean. At eta = 1
+    without momentum the result is `mean` to the bit.
 
     Args:
         state: joint state before; v is the momentum.

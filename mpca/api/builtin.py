@@ -12,6 +12,7 @@ from typing import Any
 import mpca
 from mpca import data, models
 from mpca.checks import nearest, refused
+from mpca.methods import from_dict
 
 __all__ = ["check", "evaluate", "forget", "layout", "model_bytes", "train"]
 
@@ -23,16 +24,19 @@ def check(config: Tables) -> None:
     """Refuse what cannot run, before an executor is asked for.
 
     Raises:
-        ConfigError: unknown model, data set or optimiser; data that is missing or damaged; fewer samples than agents.
+        ConfigError: unknown model, data set or optimiser; an optimiser that the method cannot use; data that is missing or
+            damaged; fewer samples than agents.
     """
     from mpca.models.training import OPTIMIZERS
 
     options = dict(config["model"])
     models.check(options.pop("name"), options)
     data.check(config["data"]["name"], config["cluster"]["agents"], data.own_options(config["data"]))
-    name = config["optimizer"]["name"]
+    name, method = config["optimizer"]["name"], from_dict(config["method"])
     if name not in OPTIMIZERS:
         raise refused("optimizer.name", name, f"no such optimizer; {nearest(name, OPTIMIZERS)}")
+    if method.takes_gradients and (name != "sgd" or config["optimizer"]["momentum"]):
+        raise refused("optimizer.name", name, f"must be sgd, with optimizer.momentum 0: method {method.name} has the momentum")
 
 
 def model_bytes(config: Tables) -> int:
@@ -55,8 +59,7 @@ def train(config: Tables) -> None:
 
     device = mpca.device()
     model = models.create(**config["model"]).to(device)
-    settings = {key: value for key, value in config["optimizer"].items() if value or key in ("name", "lr")}
-    optimizer = create_optimizer(model, **settings)
+    optimizer = create_optimizer(model, **config["optimizer"])
     mpca.attach(model, optimizer)
     for images, labels in mpca.dataset("train", config["data"]["batch_size"]):
         mpca.log(loss=train_step(model, optimizer, images.to(device), labels.to(device)))

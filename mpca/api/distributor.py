@@ -46,7 +46,8 @@ class Distributor:
     Args:
         num_agents: how many agents; each trains on its own share of the data.
         use_gpu: whether each agent trains on a GPU.
-        method: how the agents train together, such as ``mpca.MPCA(alpha=0.05)``, which is the default.
+        method: how the agents train together, such as ``mpca.DiLoCo(period=50)``; None: as `conf` says, by default
+            ``mpca.MPCA()``.
         objectives: what to reach, and what to do beside training: TargetError, MaxTime, MaxCycles, Evaluate, DumpModel.
         min_agents: the run pauses while fewer agents are alive.
         run_dir: the run's folder itself; ``runs/<name>-<time>`` if not given. A folder that exists is refused.

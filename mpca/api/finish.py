@@ -44,12 +44,12 @@ def take_reached(runner: Runner) -> float | None:
     assert runner.joint is not None
     assert runner.reached is not None
     runner.joint.states, runner.joint.layout = runner.reached
-    return runner.error
+    return runner.evaluations.error
 
 
 def evaluate_last(runner: Runner) -> float | None:
     """Error of the joint model that is saved; None when there is no such model, or no answer in time."""
-    joint, evaluator = runner.joint, runner.evaluator
+    joint, evaluator = runner.joint, runner.evaluations.evaluator
     if evaluator is None or joint is None or not joint.complete or not any(joint.versions()):
         return None
     deadline = time.monotonic() + LAST_EVALUATION_S
@@ -59,7 +59,7 @@ def evaluate_last(runner: Runner) -> float | None:
             if isinstance(done, EvaluatorDied):
                 log.warning("the last joint model was not evaluated: %s", done.reason)
                 return None
-            runner.take_evaluation(done)
+            runner.evaluations.take(done)
             if asked:
                 return done.error
         if not evaluator.busy and not asked:
@@ -100,9 +100,9 @@ def summarise(
     resumed_from: str | None,
     versions: dict[str, str],
 ) -> Summary:
-    tally, goals = runner.tally, runner.goals
-    errors = [one["error"] for one in tally.history if one["error"] is not None]
-    hit = next((one for one in tally.history if one["error"] is not None and one["error"] <= goals.target_error), None)
+    tally, goals, history = runner.tally, runner.goals, runner.evaluations.history
+    errors = [one["error"] for one in history if one["error"] is not None]
+    hit = next((one for one in history if one["error"] is not None and one["error"] <= goals.target_error), None)
     began = runner.machine.began
     # an evaluation of x_0 may come before training began
     trained_at_hit = None if hit is None or began is None else max(0.0, hit["t"] - runner.t_of(began)) + runner.earlier_s
@@ -123,7 +123,7 @@ def summarise(
         best_error=min(errors, default=None),
         target_error=goals.target_error,
         seconds_to_target=trained_at_hit if goals.target_error else None,
-        evaluations=len(tally.history),
+        evaluations=len(history),
         pause_share=tally.pause_share or 0.0,
         model_bytes=4 * joint.bounds[-1] if joint is not None else 0,
         bytes_in_driver=tally.bytes_in_driver,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mpca.checks import refused
 from mpca.config.resolved import Resolved
 from mpca.config.sources import load
 from mpca.driver.cluster import Cluster
@@ -69,5 +70,14 @@ class Listeners:
 
 
 def resolve(path: Path | None, sets: Iterable[str] = (), spark_conf: dict[str, str] | None = None) -> Resolved:
-    """A configuration with the methods of this version; see `config.sources.load`."""
-    return load(path, sets, spark_conf, method=from_dict)
+    """A configuration with the methods of this version; see `config.sources.load`.
+
+    Raises:
+        ConfigError: a source is wrong, or the method's agents would hand over after the deadline.
+    """
+    found = load(path, sets, spark_conf, method=from_dict)
+    hold_s, deadline_s = found.method.agent_side.hold_s, found.cluster.cycle_deadline
+    if hold_s >= deadline_s:
+        rule = f"must be less than cluster.cycle_deadline = {deadline_s:g} s, after which nobody waits for an agent; raise that"
+        raise refused("method.seconds", hold_s, rule)
+    return found

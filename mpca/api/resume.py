@@ -7,9 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from mpca.driver.joint import JointModel
 from mpca.driver.reader_tracker import ReaderTracker
-from mpca.errors import BackupError
+from mpca.errors import BackupError, ConfigError
+from mpca.methods import Method, from_dict
 from mpca.storage import Backups, BackupState, Location, Store
 
 __all__ = ["Resumed", "check_position", "find_backup", "other_model"]
@@ -51,6 +54,8 @@ class Resumed:
     def restore(self, joint: JointModel) -> None:
         """Fill the joint model from the backup.
 
+        The backup's trajectory or momentum is taken if it is that of this run's method; else it begins at 0.
+
         Raises:
             BackupError: the train function builds another model than the backup's.
         """
@@ -65,7 +70,24 @@ class Resumed:
         if mine.orders != theirs.orders:  # the same tensors, but this model has them in another order in memory
             vector = mine.flat(theirs.model_tensors(vector))
             trajectory = mine.flat_parameters(theirs.trajectory_tensors(trajectory))
+        if not self._same_direction(joint.method):
+            trajectory = np.zeros_like(trajectory)
         joint.restore(vector, trajectory, self.state.exchanges)
+
+    def _same_direction(self, method: Method) -> bool:
+        """Whether the backup's v means to this method what it meant to the one that made it."""
+        before = self.state.method
+        try:
+            same = from_dict(before).direction == method.direction
+        except (ConfigError, TypeError):  # of another version
+            same = False
+        if not same:
+            log.warning(
+                "method %s goes on from a backup of method %s: its trajectory or momentum begins at 0",
+                method.name,
+                before.get("name"),
+            )
+        return same
 
 
 def other_model(path: str, theirs: Sequence[Sequence[Any]], mine: Sequence[Sequence[Any]]) -> BackupError:

@@ -1,4 +1,4 @@
-"""`mpca compare`: which method reaches an error soonest, from simulated runs with real gradients."""
+"""`mpca compare`: which method reaches an error soonest, from simulated runs with real gradients; and the papers' figures."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,17 +22,71 @@ if TYPE_CHECKING:
 __all__ = ["compare"]
 
 
+_NAMES = ("9", "10a", "10b", "10c", "13", "table1", "table2", "sparknet-3", "sparknet-4", "deepspark")
+
+
 @click.command()
-@click.argument("conf", type=click.Path(path_type=Path))
+@click.argument("conf", type=click.Path(path_type=Path), required=False)
+@click.option("--figure", "name", type=click.Choice(_NAMES), help="In place of CONF: a figure or table of a paper.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="With --figure: draw it into this HTML file.")
 @click.option("--run-dir", type=click.Path(path_type=Path), help="The results' folder; runs/<CONF's name> if not given.")
 @click.option("--quick", is_flag=True, help="With the file's [quick]: minutes, and less to be said.")
 @click.option("--processes", type=click.IntRange(1), help="As many as there are cores if not given.")
 @json_option
-def compare(conf: Path, run_dir: Path | None, quick: bool, processes: int | None, as_json: bool) -> None:
+def compare(
+    conf: Path | None,
+    name: str | None,
+    out: Path | None,
+    run_dir: Path | None,
+    quick: bool,
+    processes: int | None,
+    as_json: bool,
+) -> None:
     """Compare methods by their time to an error, in the simulator, with equal chances for each.
 
-    A second start goes on where the first one was. docs/compare.md explains file, rules and table.
+    A second start goes on where the first one was. docs/compare.md explains file, rules, table and the papers' figures.
     """
+    if (conf is None) == (name is None):
+        raise click.UsageError("nothing to compare: name a CONF, or one --figure")
+    at_once = processes or len(os.sched_getaffinity(0))
+    if conf is not None:
+        if out is not None:
+            raise click.UsageError("--out draws a --figure; of CONF, compare.html is drawn in the run folder")
+        _compare(conf, run_dir, quick, at_once, as_json)
+        return
+    if quick:
+        raise click.UsageError("--quick is for CONF: a --figure takes minutes at most")
+    assert name is not None
+    _figure(name, out, run_dir, at_once, as_json)
+
+
+def _figure(name: str, out: Path | None, run_dir: Path | None, processes: int, as_json: bool) -> None:
+    """Print a figure of a paper, and draw it."""
+    from mpca.report.figure import write_figure
+    from mpca.sim.compare.figures import FIGURES
+    from mpca.sim.compare.running import compare as run
+
+    figure = FIGURES[name]
+    folder = run_dir or Path("runs") / f"figure-{figure.folder or name}"
+    with _bar(disable=not figure.folder) as tell:
+        shown = figure.make(lambda conf: run(conf, folder, processes, tell, lambda text: click.echo(text, err=True)))
+    if out is not None:
+        write_figure(name, figure, shown, out)
+    if as_json:
+        sheets, claims = ([asdict(one) for one in some] for some in (shown.sheets, shown.claims))
+        click.echo(json.dumps({"figure": name, "source": figure.source, "how": figure.how, "sheets": sheets, "claims": claims}))
+        return
+    click.echo(figure.line)
+    for sheet in shown.sheets:
+        show(sheet)
+    click.echo()
+    for claim in shown.claims:
+        click.echo(claim.line())
+    if out is not None:
+        click.echo(f"\n{out}")
+
+
+def _compare(conf: Path, run_dir: Path | None, quick: bool, processes: int, as_json: bool) -> None:
     from mpca.private import replace_file
     from mpca.report.comparison import write_comparison
     from mpca.sim.compare.result import result_of
@@ -41,7 +96,7 @@ def compare(conf: Path, run_dir: Path | None, quick: bool, processes: int | None
     read = load(conf, quick)
     folder = run_dir or Path("runs") / f"{conf.stem}{'-quick' if quick else ''}"
     with _bar() as tell:
-        done = run(read, folder, processes or len(os.sched_getaffinity(0)), tell, lambda text: click.echo(text, err=True))
+        done = run(read, folder, processes, tell, lambda text: click.echo(text, err=True))
     result = result_of(read, done)
     page = folder / "compare.html"
     write_comparison(result, page)
@@ -58,13 +113,13 @@ def compare(conf: Path, run_dir: Path | None, quick: bool, processes: int | None
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[int, int, Progress], None]]:
+def _bar(disable: bool = False) -> Iterator[Callable[[int, int, Progress], None]]:
     """A progress bar, on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=Console(file=sys.stderr), disable=not sys.stderr.isatty()) as shown:
+    with Progress(*columns, console=Console(file=sys.stderr), disable=disable or not sys.stderr.isatty()) as shown:
         task = shown.add_task("simulating", total=None)
 
         def tell(done: int, known: int, progress: object) -> None:

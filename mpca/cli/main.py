@@ -29,6 +29,7 @@ from mpca.cli.report import report
 from mpca.cli.simulate import simulate
 from mpca.cli.submit import submit
 from mpca.cli.train import train
+from mpca.cli.tune import tune
 from mpca.errors import ConfigError, EnvironmentRefused, MpcaError
 from mpca.streams import sturdy_streams
 
@@ -58,6 +59,7 @@ cli.add_command(generate)
 cli.add_command(report)
 cli.add_command(simulate)
 cli.add_command(compare)
+cli.add_command(tune)
 cli.add_command(bench)
 cli.add_command(backups)
 cli.add_command(dev)

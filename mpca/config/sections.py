@@ -109,9 +109,9 @@ class OptimizerConfig:
     lr: float = 1e-3
     """Learning rate, above 0."""
     weight_decay: float = 0.0
-    """Coupled L2. The paper's lambda ||x||^2 is a weight_decay of 2 lambda."""
+    """Coupled L2, but for adamw. The paper's lambda ||x||^2 is a weight_decay of 2 lambda."""
     momentum: float = 0.0
-    """Momentum, in [0, 1); for sgd only."""
+    """Momentum, in [0, 1); for sgd, and for nesterov, which needs one above 0."""
 
     def __post_init__(self) -> None:
         if not 0 < self.lr < float("inf"):
@@ -119,8 +119,10 @@ class OptimizerConfig:
         _at_least("optimizer", self, 0, "weight_decay")
         if not 0 <= self.momentum < 1:
             raise refused("optimizer.momentum", self.momentum, "must lie in [0, 1)")
-        if self.momentum and self.name != "sgd":
-            raise refused("optimizer.momentum", self.momentum, f"is for sgd; optimizer.name is {self.name!r}")
+        if self.momentum and self.name not in ("sgd", "nesterov"):
+            raise refused("optimizer.momentum", self.momentum, f"is for sgd and nesterov; optimizer.name is {self.name!r}")
+        if not self.momentum and self.name == "nesterov":
+            raise refused("optimizer.momentum", self.momentum, "must be above 0 for nesterov, such as 0.9")
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,17 @@ in, instructions out, the time is an argument::
         |
         +------ the third in ten minutes ------> STOPPED   StopEvaluating; FailRun when nothing else can end the run
 
-The process is behind the port `Evaluator`. This file is not about a user's function that raises: that is an error in the
-user's code, and ends the run.
+This file is not about a user's function that raises: that is an error in the user's code, and ends the run.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
-from mpca.driver.joint import JointModel
 from mpca.driver.objectives import Goals
 from mpca.timeouts import EVALUATOR_AGAIN_S, EVALUATOR_DEATHS_S
 
-__all__ = ["Evaluation", "Evaluator", "EvaluatorDied", "EvaluatorRule", "FailRun", "StartAgain", "StopEvaluating"]
+__all__ = ["EvaluatorDied", "EvaluatorRule", "FailRun", "StartAgain", "StopEvaluating"]
 
 MOST_DEATHS = 3
 
@@ -31,45 +28,6 @@ class EvaluatorDied:
 
     reason: str
     cycle: int | None  # whose evaluation is lost with it
-
-
-class Evaluation(Protocol):
-    """The result of one evaluation: of the joint model at `cycle`; it took `seconds`."""
-
-    cycle: int
-    error: float | None
-    loss: float | None
-    seconds: float
-
-
-class Evaluator(Protocol):
-    """A process beside the driver. No call blocks. When the process has died, the next `submit` starts it again."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether an evaluation goes on."""
-        ...
-
-    def submit(self, cycle: int, joint: JointModel) -> None:
-        """Evaluate the joint model as it is now.
-
-        Args:
-            cycle: the cycle that goes on, or is next; the result names it.
-            joint: the joint model; its numbers are copied.
-        """
-        ...
-
-    def poll(self) -> list[Evaluation | EvaluatorDied]:
-        """Take the results that have come, and the news that the process has died.
-
-        Raises:
-            AgentFailed: the user's function raised.
-        """
-        ...
-
-    def close(self) -> None:
-        """End the process; safe to call twice."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

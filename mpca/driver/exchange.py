@@ -17,6 +17,8 @@ declared late: all at the deadline, one alone sooner (`PublishedShard.overdue`).
 
 from __future__ import annotations
 
+import logging
+
 from mpca.driver.cycle_record import CycleRecordBuilder
 from mpca.driver.cycle_state import BetweenCycles, Broadcasting, CycleState, Delivering, Reduced, Reducing
 from mpca.driver.dispatcher import NO_CYCLE, Draft
@@ -32,6 +34,8 @@ from mpca.driver.states import LIVING, AgentState, RunState
 from mpca.wire.orders import Answer, Freeze, Order, Part, Reduce
 
 __all__ = ["Exchange"]
+
+log = logging.getLogger("mpca.cycle")
 
 
 class Exchange(Running):
@@ -75,6 +79,8 @@ class Exchange(Running):
         run.joining.deadline = self._deadline(now)
         if len(usable) < self._needed:
             return self._freeze(now)
+        if run.shape.holds and not any(self._snapshots.frozen[agent].tau for agent in usable):
+            return self._begin_anew(usable, now)
         if self._snapshots.mixed():
             well = [a for a in run.table.in_state(AgentState.ACTIVE) if a.index in usable]
             draft = Draft(f"cycle {n}: freeze again, without what is beyond the norm limit")
@@ -88,6 +94,20 @@ class Exchange(Running):
         if state.made is not None:
             out += self._prepare(state.made)
         return Step(out)
+
+    def _begin_anew(self, usable: list[int], now: float) -> Step:
+        """All who handed over are waiting for a joint state, and have nothing that no sum had: they take the joint model.
+
+        What they were to take, or to hand over, came too late. No sum follows from nothing, so they would wait for ever.
+        """
+        why = "was late and waits for a joint state that will not come: it takes the joint model"
+        for agent in list(self._run.table.in_state(AgentState.ACTIVE)):
+            if agent.index in usable:
+                self._run.table.move(agent, AgentState.JOINING, now, why)
+        log.warning("cycle=%d agents=%s: each %s; if this happens again, raise cluster.cycle_deadline", self.cycle, usable, why)
+        self.cycle += 1  # as in `_freeze`: asked again, their executors would give the same
+        self._record.left_out = {}
+        return Step([])
 
     def _freeze(self, now: float) -> Step:
         """In the first cycle, or after a pause: take the agents' snapshots (again), once enough agents train."""

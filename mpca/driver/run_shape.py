@@ -27,6 +27,7 @@ class RunShape:
     start_timeout_s: float
     waits_for_shard: bool = False  # a shard that is being downloaded is frozen only after all have acknowledged it
     weights: str = BY_UPDATES  # how much a snapshot counts in a mean
+    holds: bool = False  # agents wait for each joint state
     first_cycle: int = 0
     finish_s: float = 300.0  # for what train functions do behind their loop, after a stop
     norm_limit: float = 0.0  # of `norms.NormLimit`; 0: none
@@ -52,6 +53,7 @@ class RunShape:
             exchanges=method.exchanges,
             waits_for_shard=method.agent_side.waits_for_shard,
             weights=BY_UPDATES if method.weighted else EQUAL,
+            holds=method.agent_side.holds,
             numbers=method.numbers,
             alpha_for=method.alpha_for,
             **rest,

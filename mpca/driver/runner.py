@@ -6,7 +6,6 @@ thread writes backups. The simulator runs this same class over virtual time: it 
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
@@ -17,7 +16,7 @@ from mpca.algorithm.joint import JointShard
 from mpca.clock import Clock
 from mpca.driver.backups import BackupWriter
 from mpca.driver.cluster import AgentSpec, Cluster
-from mpca.driver.evaluating import Evaluation, Evaluator, EvaluatorDied, EvaluatorRule, FailRun, StartAgain, StopEvaluating
+from mpca.driver.evaluations import Evaluations, Evaluator
 from mpca.driver.events import (
     AgentFinished,
     AgentHello,
@@ -60,8 +59,6 @@ from mpca.storage.layout import ModelLayout
 from mpca.wire.messages import Hello
 
 __all__ = ["Runner"]
-
-log = logging.getLogger("mpca.run")
 
 POLL_S = 0.02
 STATUS_EVERY_S = 0.5
@@ -119,21 +116,15 @@ class Runner:
         self.returns: dict[int, bytes] = {}
         #: The states and the layout that reached the target, with the local tensors of that moment: the result of the run.
         self.reached: tuple[list[JointShard | None], ModelLayout] | None = None
-        self.error: float | None = None
-        self.loss: float | None = None
-        self._error_cycle = 0  # cycles that the joint model of `error` had seen
+        self.evaluations = Evaluations(evaluator, goals, self._record)
         self._spec = spec
-        self.evaluator = evaluator  # None also once evaluation has stopped
-        self._evaluator_rule = EvaluatorRule(goals)
         self._backups, self._restore = backups, restore
         self._on_status, self._on_output = on_status, on_output
         self._software = software or {}
         self._check_model = check_model
         self.earlier_s = earlier_s
         self._now0 = clock.now() - earlier_t
-        self._next_evaluation = self._next_status = 0.0
-        self._evaluated_cycle = -1
-        self._evaluated: tuple[list[JointShard | None], ModelLayout] | None = None  # what the newest evaluation is of
+        self._next_status = 0.0
         self._local_asked: int | None = None  # reads of local tensors that had ended when the awaited one was asked for
         self._next_local = 0.0  # until then evaluations take the local tensors that were read last
         self._next_backup = clock.now() + (float(goals.dump.interval) if goals.dump else 0.0)
@@ -186,12 +177,13 @@ class Runner:
             AgentFailed: the user's evaluation raised.
         """
         now = self.clock.now()
-        self._collect_evaluations()
+        for failure in self.evaluations.collect(now):
+            if self.machine.state != RunState.STOPPING:  # a run that ends needs no more evaluations
+                self.stop("failed", failure.reason)
         if self.machine.state in (RunState.RUNNING, RunState.PAUSED):
-            # an evaluation of x_0 is shown, but reaches no target
-            ended = self.goals.reached(self.error if self._error_cycle else None, self.trained_s)
+            ended = self.goals.reached(self.evaluations.judged, self.trained_s)
             if ended is not None:
-                self.reached = self._evaluated if ended[0] == "reached" else None
+                self.reached = self.evaluations.newest if ended[0] == "reached" else None
                 self.stop(*ended)
         self._evaluate(now)
         self._back_up(now)
@@ -353,24 +345,23 @@ class Runner:
             fields["start"] -= self._now0
             fields["end"] = None if fields["end"] is None else fields["end"] - self._now0
             self._paused_reason = fields["reason"] if fields["end"] is None else ""
-        self.records.write(make(one.kind, self.t(), fields))
+        self._record(one.kind, fields)
+
+    def _record(self, kind: str, fields: dict[str, Any]) -> float:
+        """Write a record of now; gives its t."""
+        t = self.t()
+        self.records.write(make(kind, t, fields))
+        if kind == "evaluation":
+            self._next_status = 0.0  # it is shown at once
+        return t
 
     # ---- beside training -------------------------------------------------------------------------------------------------
 
     def _evaluate(self, now: float) -> None:
-        evaluator, wanted = self.evaluator, self.goals.evaluate
-        if evaluator is None or wanted is None:
-            return
-        due = (
-            self.machine.state == RunState.RUNNING
-            and now >= self._next_evaluation
-            and self.machine.cycle > self._evaluated_cycle
-        )
-        if due and not evaluator.busy and self.joint is not None and self.joint.complete and self._local_read(now, saved=False):
-            self._next_evaluation = now + float(wanted.every)
-            self._evaluated_cycle = self.machine.cycle
-            self._evaluated = list(self.joint.states), self.joint.layout
-            evaluator.submit(self.machine.cycle, self.joint)
+        joint, machine = self.joint, self.machine
+        due = machine.state == RunState.RUNNING and self.evaluations.due(now, machine.cycle)
+        if due and joint is not None and joint.complete and self._local_read(now, saved=False):
+            self.evaluations.begin(now, machine.cycle, joint)
 
     def _local_read(self, now: float, saved: bool) -> bool:
         """Whether the local tensors are what an agent has now; if they are not, ask for them.
@@ -391,42 +382,6 @@ class Runner:
         self._next_local = now + LOCAL_EVERY * machine.local_read_s
         return True
 
-    def _collect_evaluations(self) -> None:
-        for done in self.evaluator.poll() if self.evaluator is not None else ():
-            if isinstance(done, EvaluatorDied):
-                self._evaluator_died(done)
-            else:
-                self.take_evaluation(done)
-
-    def _evaluator_died(self, event: EvaluatorDied) -> None:
-        now = self.clock.now()
-        for one in self._evaluator_rule.handle(event, now):
-            if isinstance(one, StartAgain):
-                log.warning("the evaluator is started again: %s", event.reason)
-                self._next_evaluation, self._evaluated_cycle = now + one.after_s, -1
-                fields = {"event": "restarted", "cycle": event.cycle, "reason": event.reason}
-                self.records.write(make("evaluator", self.t(), fields))
-            elif isinstance(one, StopEvaluating):
-                log.warning("nothing is evaluated any more: %s", one.reason)
-                assert self.evaluator is not None
-                self.evaluator.close()
-                self.evaluator = None
-                fields = {"event": "stopped", "cycle": event.cycle, "reason": one.reason}
-                self.records.write(make("evaluator", self.t(), fields))
-            else:
-                assert isinstance(one, FailRun)
-                if self.machine.state != RunState.STOPPING:  # a run that ends needs no more evaluations
-                    self.stop("failed", one.reason)
-
-    def take_evaluation(self, done: Evaluation) -> None:
-        """Show the result of an evaluation, and write its record."""
-        self.error, self.loss, self._error_cycle = done.error, done.loss, done.cycle
-        fields = {"cycle": done.cycle, "seconds": done.seconds, "error": done.error, "loss": done.loss}
-        t = self.t()
-        self.tally.history.append({"t": t, **fields})
-        self.records.write(make("evaluation", t, fields))
-        self._next_status = 0.0
-
     def _back_up(self, now: float) -> None:
         backups = self._backups
         if backups is None or self.goals.dump is None:
@@ -441,11 +396,11 @@ class Runner:
         """Write records of the backups that have ended since the last call."""
         for fields in self._backups.poll() if self._backups is not None else ():
             self.tally.backups += fields["ok"]
-            self.records.write(make("backup", self.t(), fields))
+            self._record("backup", fields)
 
     def progress(self) -> dict[str, Any]:
         """What a later attempt needs besides the model, for a backup's `progress`."""
-        errors = [one["error"] for one in self.tally.history if one["error"] is not None]
+        errors = [one["error"] for one in self.evaluations.history if one["error"] is not None]
         return {
             "trained_s": self.trained_s or 0.0,
             "t": self.t(),
@@ -469,9 +424,9 @@ class Runner:
             state=states.get(self.machine.state, "training"),
             reason=self.machine.at_work or self._paused_reason,
             cycle=self.machine.cycle,
-            evaluations=len(self.tally.history),
-            error=self.error,
-            loss=self.loss,
+            evaluations=len(self.evaluations.history),
+            error=self.evaluations.error,
+            loss=self.evaluations.loss,
             target_error=self.goals.target_error,
             images_per_s=self.tally.samples_per_s,
             updates_per_s=self.tally.updates_per_s,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 
 from mpca.driver.dispatcher import Draft
@@ -15,6 +16,8 @@ from mpca.driver.states import AgentState, RunState
 from mpca.wire.orders import Order
 
 __all__ = ["Running"]
+
+log = logging.getLogger("mpca.cycle")
 
 
 class Running(ABC):
@@ -50,6 +53,13 @@ class Running(ABC):
     def _between(self, given_up: bool, now: float) -> Step:
         """Joining agents, local tensors and the end of the run come first. `given_up`: a joint model's time is over."""
         run, joining = self._run, self._run.joining
+        if given_up:
+            log.warning(
+                "agents=%s have not received the joint model within cluster.cycle_deadline=%gs, and it is sent anew; "
+                "if this happens again, raise that",
+                [who.agent for who in joining.targets()],
+                run.shape.deadline_s,
+            )
         out = run.orders.drop(joining.take_done(given_up))
         if run.table.count(AgentState.JOINING) and not joining.joint:
             return Step(out + run.ask(PublishJoint()))

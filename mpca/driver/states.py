@@ -14,7 +14,8 @@ States of an agent::
 
 Each of them but ABSENT and FINISHED may move to ABSENT (died, raised, lost with its executor) or to FINISHED (its train
 function returned). BEGUN moves back to READY when the order that said begin failed. READY moves to ACTIVE when the agent has
-stepped in this incarnation. ACTIVE moves to JOINING when its parameters could not be used: it takes the joint model.
+stepped in this incarnation. ACTIVE moves to JOINING when its parameters could not be used, or when it waits for a joint state
+that will not come: it takes the joint model.
 
 An illegal move raises `LocalProtocolError` with the newest events, and changes nothing.
 """

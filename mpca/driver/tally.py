@@ -26,7 +26,6 @@ class Tally:
     bytes_out_driver: int = 0
     backups: int = 0
     tau: float | None = None  # mean over the contributors of the newest cycle, or of the newest exchange of one agent
-    history: list[dict[str, Any]] = field(default_factory=list)  # evaluations
     _progress: dict[AgentId, AgentProgress] = field(default_factory=dict)
     _rate: deque[tuple[float, int, int]] = field(default_factory=deque)  # (seconds of the machine, samples, updates)
 

@@ -1,6 +1,7 @@
 """Methods: rules for snapshots and arrived joint states. One small file each, and a table of names.
 
-To add one, write its file after `sync.py`'s example and add a row to `table.METHODS`; the common tests then cover it.
+To add one, write its file after `sync.py`'s example, add a row to `table.METHODS`, and export the class here and in `mpca`; the
+common tests then cover it.
 """
 
 from __future__ import annotations

@@ -105,6 +105,11 @@ class Method(ABC):
         """The outer optimiser with which `merge` moves the joint state (`algorithm.outer`); None: eq. 8 with `beta_at`."""
         return None
 
+    @property
+    def direction(self) -> str:
+        """What v of a joint state is. A run that resumes takes the v of its backup from a method with the same word only."""
+        return f"the momentum of {self.name}" if self.outer is not None else "unused"
+
     def outgoing(self, state: JointShard) -> Vector:
         """The vector to broadcast for a joint state, float32[n]; read-only. It is `state.x` without a projection."""
         return state.x
@@ -115,6 +120,11 @@ class Method(ABC):
     def agent_side(self) -> AgentSide:
         """How and when an agent applies a joint state."""
         return AgentSide()
+
+    @property
+    def takes_gradients(self) -> bool:
+        """Whether it takes an agent's update for a gradient. Then the agents' optimisers must be plain SGD."""
+        return False
 
     # ---- ledger: the numbers in force, as `records.Cycle` shows them ----
 

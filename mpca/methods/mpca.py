@@ -145,6 +145,10 @@ class MPCA(Method):
     def outer(self) -> Outer | None:
         return Outer(self.outer_lr, self.outer_momentum) if self.outer_lr else None
 
+    @property
+    def direction(self) -> str:
+        return "the trajectory" if self.outer is None else super().direction
+
     def for_agents(self) -> dict[str, Any]:
         # alpha comes with every joint state; here it says that the method is a valid one.
         return super().for_agents() | ({"alpha": self.alpha} if self.regulariser else {})

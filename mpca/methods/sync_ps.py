@@ -7,8 +7,8 @@ At every update, with g_i the gradient of agent i at the joint model x~::
     x_i = x~                               all agents wait for it
 
 It is SGD on a batch K times as large. The agents' optimiser must be plain SGD, whose lr and weight decay count: what an agent
-hands over is x~ - lr g_i, and the driver takes the difference to x~ for the gradient. An agent hands over M bytes and receives
-M at each update. A lost agent is missing in one gradient; all wait until it is known as lost.
+hands over is x~ - lr g_i, and the driver takes the difference to x~ for the gradient. (`attach` refuses torch's others.)
+An agent hands over M bytes and receives M at each update. All wait until a lost agent is known as lost; that gradient lacks it.
 
 Departures: gradients go to one server, the driver, and the sum is made on the executors before; BigDL keeps a slice of the
 optimiser on each node. Only SGD with a constant lr is as on one machine: the momentum has each gradient times the lr that it
@@ -59,3 +59,7 @@ class SyncPS(Method):
     @property
     def agent_side(self) -> AgentSide:
         return AgentSide(How.REPLACE, When.ON_ARRIVAL, hold_after=1)
+
+    @property
+    def takes_gradients(self) -> bool:
+        return True

@@ -25,19 +25,13 @@ from torch.nn import functional
 
 from mpca.checks import nearest, refused
 from mpca.models.small import Residual
+from mpca.models.training import OPTIMIZERS
 
-__all__ = ["OPTIMIZERS", "Stack", "one_thread"]
+__all__ = ["Stack", "one_thread"]
 
 _Floats = npt.NDArray[np.float32]
 _Tensors = dict[str, Tensor]
 
-#: Name -> class, and what it sets beside the learning rate.
-OPTIMIZERS: dict[str, tuple[Callable[..., torch.optim.Optimizer], dict[str, Any]]] = {
-    "adam": (torch.optim.Adam, {}),
-    "adamw": (torch.optim.AdamW, {}),
-    "nesterov": (torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
-    "sgd": (torch.optim.SGD, {}),
-}
 _LIMIT = 1e4  # a run with a parameter beyond this has diverged
 _AT_ONCE = 250  # samples of an evaluation
 #: Numbers in a line of the processor's cache. Every run begins at one, so that vector instructions round all runs alike: a run
@@ -61,7 +55,7 @@ class Stack:
         create: makes the net, with parameters from torch's generator.
         seeds: of that generator, one a run.
         rates: learning rates, one a run; runs with equal ones should be neighbours.
-        optimizer: a name of `OPTIMIZERS`.
+        optimizer: a name of `training.OPTIMIZERS`.
         settings: keywords of torch's optimiser, beside the learning rate.
 
     Raises:

@@ -110,6 +110,7 @@ class Checker:
         self._taken: dict[tuple[AgentId, int], int] = {}  # version, by process and shard
         self._local: list[np.ndarray] = []  # local tensors that agents handed over
         self._updates: dict[tuple[AgentId, int], int] = {}  # updates in its parameters, by process and shard
+        self._read: dict[tuple[AgentId, int], tuple[int, int]] = {}  # cycle and updates of its last snapshot, by the same
         self._committed_since = False
         self.joint = JointCheck(method, self._broken)
         self.server = ServerCheck(method, agents, self.joint, self._broken)
@@ -189,13 +190,17 @@ class Checker:
             key = (who, shard)
             self._updates[key] = self._updates.get(key, 0) + updates
 
-    def snapshot(self, who: AgentId, shard: int) -> int:
-        """A shard is read.
+    def snapshot(self, who: AgentId, cycle: int, shard: int) -> int:
+        """A shard is read for a cycle.
 
         Returns:
-            How many updates it has that no earlier snapshot had.
+            How many updates it has that no snapshot for an earlier cycle had.
         """
-        return self._updates.pop((who, shard), 0)
+        fresh, last = self._updates.pop((who, shard), 0), self._read.get((who, shard), (cycle, 0))
+        if not fresh and last[0] == cycle:  # it is read again, since the first snapshot came too late
+            fresh = last[1]
+        self._read[who, shard] = (cycle, fresh)
+        return fresh
 
     def non_finite_again(self, agent: int) -> None:
         """A shard that was replaced is not finite any more, since another shard was not.
@@ -290,6 +295,7 @@ class Checker:
         self._taken[key] = version
         if mode == "replace" or self._method.agent_side.how is How.REPLACE:
             self._updates.pop(key, None)  # the replacement threw these updates away
+            self._read.pop(key, None)
 
     def record(self, record: Record) -> None:
         """A line of the ledger was written.

@@ -40,8 +40,6 @@ class Choice:
     """S, of methods that cut the model; 0: "auto", by `shards_for`."""
     phases: int = 3
     """P <= min(S, 3)."""
-    updater_state: int = 2
-    """Vectors of the updater that dl4j-averaging sends beside the parameters: 2 of Adam, 0 for none."""
     density: float = _DENSITY
     """Encoded bytes of gradient-sharing over those of the model."""
 
@@ -92,7 +90,7 @@ def _single(at: Setting, choice: Choice) -> Cost:
 
 
 def _sync(at: Setting, choice: Choice, on: Coordinated) -> Cost:
-    """All stop, average, replace. Also synchronous EASGD and blocking DiLoCo, which differ in what is made of the mean.
+    """All stop, average, replace. Also blocking DiLoCo, which makes something else of the mean, and DL4J's averaging.
 
     ::
 
@@ -102,30 +100,11 @@ def _sync(at: Setting, choice: Choice, on: Coordinated) -> Cost:
 
     Source: SparkNet, equation (2); MPCA SGD, 3.1.2 and Table 1, whose "suggested tau" this is.
     """
-    return _stop_and_go(at, choice, on, at.model_bytes, 1)
-
-
-def _dl4j_averaging(at: Setting, choice: Choice, on: Coordinated) -> Cost:
-    """`sync`, with the vectors of the updater beside the parameters.
-
-    ::
-
-        period = max(tau C, fixed) + E((1 + u) M) + (1 + u) copies, u = vectors of the updater: 2 of Adam
-        tau    = 5 E((1 + u) M) / C, rounded, unless it is chosen
-        staleness 0
-
-    Source: DL4J, part 1: averaging the state too, "at the cost of doubling (or more) the total size of the network transfers".
-    """
-    factor = 1 + choice.updater_state
-    return _stop_and_go(at, choice, on, factor * at.model_bytes, factor)
-
-
-def _stop_and_go(at: Setting, choice: Choice, on: Coordinated, size: float, copies: int) -> Cost:
-    exchange = on.exchange_s(at, size)
+    exchange = on.exchange_s(at, at.model_bytes)
     tau = choice.tau if choice.tau is not None else max(1, round(_SHARE * exchange / at.step_s))
     computing = tau * at.step_s
-    period = max(computing, on.ask_s(at)) + exchange + copies * on.copies_s(at)  # the job that asks runs while agents compute
-    return Cost(tau, period, period - computing, exchange, 0, on.traffic(at, size))
+    period = max(computing, on.ask_s(at)) + exchange + on.copies_s(at)  # the job that asks runs while agents compute
+    return Cost(tau, period, period - computing, exchange, 0, on.traffic(at, at.model_bytes))
 
 
 def _sync_ps(at: Setting, choice: Choice, on: Coordinated) -> Cost:
@@ -138,7 +117,7 @@ def _sync_ps(at: Setting, choice: Choice, on: Coordinated) -> Cost:
 
     Source: FireCaffe; SparkNet, 3.1.1, with batches that are not divided by K.
     """
-    return _stop_and_go(at, Choice(tau=1), on, at.model_bytes, 1)
+    return _sync(at, Choice(tau=1), on)
 
 
 def _sync_ps_slices(at: Setting, choice: Choice) -> Cost:
@@ -259,15 +238,16 @@ def _gossip(at: Setting, choice: Choice) -> Cost:
 
 
 def _overlap_local_sgd(at: Setting, choice: Choice, on: Coordinated) -> Cost:
-    """The mean of the last round is made while this one computes. Also eager DiLoCo.
+    """The mean of the last round is made while this one computes. Also synchronous EASGD and eager DiLoCo.
 
     ::
 
         period = max(tau C, E(M)) + copies
         tau    = E(M) / C, rounded up, unless it is chosen
-        staleness tau: what arrives is the state of a round ago
+        staleness tau: what is applied is the state of a round ago
 
-    Source: Overlap Local-SGD (Wang, Liang, Joshi 2020); eager updates for DiLoCo: arXiv 2502.12996.
+    Source: Overlap Local-SGD (Wang, Liang, Joshi 2020); eager updates for DiLoCo: arXiv 2502.12996. Synchronous EASGD needs the
+    center of the round before alone (Zhang, Choromanska, LeCun 2015, eq. 2), so that nobody waits here.
     """
     exchange, copies = on.exchange_s(at, at.model_bytes), on.copies_s(at)
     tau = _rule(choice, exchange / at.step_s)
@@ -381,8 +361,8 @@ class Row:
 ROWS: tuple[Row, ...] = (
     Row("single", _single, "none"),
     Row("sync", _sync),
-    Row("sync-easgd", _sync),
-    Row("dl4j-averaging", _dl4j_averaging),
+    Row("sync-easgd", _overlap_local_sgd),
+    Row("dl4j-averaging", _sync),  # parameters alone: updaters' state, which DL4J averages too, is never exchanged here
     Row("sync-ps", _sync_ps),
     Row("sync-ps", _sync_ps_slices, Slices.name),
     Row("async-ps", _async_ps, Server.name),

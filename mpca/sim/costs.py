@@ -7,7 +7,8 @@ the driver. A broadcast leaves the driver once, and the executors relay it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 __all__ = ["Costs"]
 
@@ -18,6 +19,7 @@ class Costs:
 
     step_s: float = 0.02  # one optimiser update of the fastest agent
     spread: float = 0.3  # the slowest agent's step takes this share longer
+    contested: int = 0  # the last so many agents have half of their machine: a step takes twice as long
     copy_s: float = 0.002  # an interruption: one shard into its slot
     boot_s: float = 1.0  # from the start of a process to its Hello
     dispatch_s: float = 0.01  # from an order to its tasks
@@ -27,6 +29,10 @@ class Costs:
     rate: float = 10e6  # bytes a second, each port and direction
     element_bytes: float = 200_000  # an element of the toy model stands for so many bytes of a real one
     slowest: float = 1.5  # the slowest executor's download takes up to so many times that of the fastest one
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a plain map."""
+        return asdict(self)
 
     def reduce_s(self, elements: int, executors: int) -> float:
         """How long a reduction takes.
@@ -73,4 +79,5 @@ class Costs:
         Returns:
             Seconds.
         """
-        return self.step_s * (1 + self.spread * agent / max(agents - 1, 1))
+        times = 2 if agent >= agents - self.contested else 1
+        return times * self.step_s * (1 + self.spread * agent / max(agents - 1, 1))

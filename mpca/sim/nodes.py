@@ -186,7 +186,7 @@ class Node:
         cycle, shard, updates = one
         base = self._slots.get((agent.agent, shard), data)  # local tensors have no joint state to be far from
         distance = float(np.linalg.norm(data.astype(np.float64) - base)) if finite else float("nan")
-        trained = self._cluster.watch.snapshot(agent.id, shard)
+        trained = self._cluster.watch.snapshot(agent.id, cycle, shard)
         instructions = self.book.snapshot(agent.id, cycle, shard, updates, crc, finite)
         if self.book.is_frozen(cycle, agent.id):
             pause = self.clock.of_driver(start), self.clock.of_driver(end)
@@ -198,7 +198,7 @@ class Node:
 
     def ask(self, agent: SimAgent, one: Ask, data: np.ndarray, start: float) -> None:
         """As `agents.Host.ask`."""
-        trained = self._cluster.watch.snapshot(agent.id, one.shard)
+        trained = self._cluster.watch.snapshot(agent.id, one.number, one.shard)
         self._cluster.watch.server.sent(agent.id, one, data, trained)
         self._cluster.ask(self, agent, one, data, self.clock.of_driver(start))
 

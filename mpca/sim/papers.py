@@ -1,8 +1,8 @@
 """Figures and tables of the papers that follow from formulas, with the papers' own numbers beside them.
 
-What needs training runs (figures 9, 10 and 13 of MPCA SGD, the iterations behind SparkNet's figure 3) is not here; functions
-that need such numbers take them as arguments. The sources: MPCA SGD (Langer, Hall, He, Rahayu 2018); SparkNet (Moritz,
-Nishihara, Stoica, Jordan 2016); DeepSpark (Kim, Park, Jang, Yoon 2016).
+What needs runs (figures 9, 10 and 13 of MPCA SGD, the iterations behind SparkNet's figure 3) is in `compare/figures.py`;
+functions here that need such numbers take them as arguments. The sources: MPCA SGD (Langer, Hall, He, Rahayu 2018); SparkNet
+(Moritz, Nishihara, Stoica, Jordan 2016); DeepSpark (Kim, Park, Jang, Yoon 2016).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mpca.sim.transports import Paper, Setting
 from mpca.units import format_duration, format_size
 
 __all__ = [
-    "DISCREPANCY", "GIGABIT", "MODELS", "SPARKNET_TAUS", "TRAINED", "Model", "Trained", "deepspark_bound",
+    "COMPUTING", "DISCREPANCY", "GIGABIT", "MODELS", "SPARKNET_TAUS", "TRAINED", "Model", "Trained", "deepspark_bound",
     "deepspark_sheet", "deepspark_speedup", "exchange_line", "figure_3", "figure_3_sheet", "figure_4", "figure_4_sheet",
     "naive_speedup", "of_paper", "sparknet_speedup", "table_1", "table_2", "table_2_cost",
 ]  # fmt: skip
@@ -112,7 +112,7 @@ _COLUMNS = {
     "mpca": ("mpca", None),
 }
 #: What the text says of the same: share of time computing (6.3, 7.1, 7.2.1, 7.2.2); "near 100 %" is taken as 1, "1/2" as it is.
-_COMPUTING = {
+COMPUTING = {
     ("ResNet-110", "sync"): 0.833, ("ResNet-110", "easgd"): 0.97, ("ResNet-110", "mpca"): 1.0,
     ("ResNet-152", "sync"): 0.833, ("ResNet-152", "easgd"): 0.95, ("ResNet-152", "mpca"): 1.0,
     ("VGG-A", "sync"): 0.5, ("VGG-A", "easgd"): 0.9,
@@ -166,7 +166,7 @@ def table_2() -> Sheet:
         trained = [one for one in TRAINED if one.model == model.name]
         for method in _COLUMNS if trained else ():
             found = table_2_cost(model, method)
-            said = _COMPUTING.get((model.name, method))
+            said = COMPUTING.get((model.name, method))
             a_day = (found.traffic.agent_in + found.traffic.agent_out) / found.period_s * 86400
             times = [getattr(one, method) for one in trained]
             speedups = [one.speedup(method) for one in trained]

@@ -29,6 +29,7 @@ from mpca.sim.check import Checker
 from mpca.sim.cluster import SimCluster
 from mpca.sim.costs import Costs
 from mpca.sim.faults import Fault, FaultScript, random_faults
+from mpca.sim.table_costs import TableCosts
 from mpca.sim.trainers import TRAINERS, Lesson
 from mpca.sim.world import World
 
@@ -68,7 +69,7 @@ class Scenario:
 
     def to_json(self) -> str:
         """As one line of JSON, which `from_json` reads."""
-        return json.dumps(asdict(self), sort_keys=True)
+        return json.dumps({**asdict(self), "costs": self.costs.to_dict()}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Scenario:
@@ -78,7 +79,8 @@ class Scenario:
             TypeError: it has a key that no scenario has.
         """
         values = json.loads(text)
-        values["costs"] = Costs(**values.get("costs", {}))
+        costs = values.get("costs", {})
+        values["costs"] = TableCosts.from_dict(costs) if "on" in costs else Costs(**costs)
         values["behind"] = tuple(Behind(**one) for one in values.get("behind", ()))
         values["faults"] = tuple(Fault(**one) for one in values.get("faults", ()))
         return cls(**values)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from mpca.sim.costs import Costs
-from mpca.sim.transports import Coordinated, Relay, Setting
+from mpca.sim.transports import COORDINATED, Coordinated, Relay, Setting
 
 __all__ = ["TableCosts"]
 
@@ -43,6 +45,17 @@ class TableCosts(Costs):
             at=at,
             overlapped=phases > 1,
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `Costs.to_dict`, with the name of the transport."""
+        return {**asdict(self), "on": {"name": self.on.name, **vars(self.on)}}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TableCosts:
+        """The reverse of `to_dict`."""
+        on = dict(values["on"])
+        kind: Callable[..., Coordinated] = type(COORDINATED[on.pop("name")])
+        return cls(**{**values, "on": kind(**on), "at": Setting(**values["at"])})
 
     def reduce_s(self, elements: int, executors: int) -> float:
         at, size = replace(self.at, agents=max(executors, 1)), elements * self.element_bytes

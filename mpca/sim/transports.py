@@ -173,8 +173,8 @@ class Relay(Coordinated):
         exchange   2.0 M/r on the wire, times u; whole model in phases: (2K-1)/K M/r, times v
 
     Source: the layout of `cluster.reducer = "ranges"` and `cluster.broadcast = "relay"`; both stream, so a stage takes one
-    model time. u and v are what `mpca bench exchange` measured over that, at 30 Mbit/s: kappa 2.6 (K = 4) to 3.0 (K = 8), P/b
-    1.94 to 2.11. Any executor leaves two marks for any other one; the driver hears of each when it is made and removed.
+    model time. u and v are what `mpca bench exchange` measured over that, at 30 and 100 Mbit/s: kappa 2.6 (K = 4) to 3.0 (K =
+    8), P/b 1.94 to 2.27. Any executor leaves two marks for any other one; the driver hears of each when it is made and removed.
     """
 
     blocking: float = 1.4

@@ -14,6 +14,7 @@ from torch import nn
 import mpca
 from mpca.agent.context import AgentContext, current, enter
 from mpca.data.plan import Readers
+from mpca.errors import ConfigError
 from mpca.wire.messages import Begin, Hello, Install, Message, Progress, Snapshot, SnapshotRequest, Start, Stop
 from mpca.wire.slots import MODES, SlotHeader
 from tests.data.pictures import ingested
@@ -50,6 +51,16 @@ def trained() -> tuple[nn.Module, torch.optim.Optimizer]:
     model = nn.Linear(2, 1, bias=False)
     model.weight.data[:] = torch.tensor([1.0, 2.0])
     return model, torch.optim.SGD(model.parameters(), lr=1.0)
+
+
+class Own:
+    """A user's class, of which mpca cannot know what it does. It has what `attach` needs, and no more."""
+
+    def __init__(self, parameters: object, lr: float) -> None:
+        self.hooks: list[object] = []
+
+    def register_step_post_hook(self, hook: object) -> None:
+        self.hooks.append(hook)
 
 
 def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -99,6 +110,36 @@ def test_eq_6_is_in_the_gradient_that_the_optimiser_gets(become: Becoming, hello
     assert model.weight.tolist() == [[0.0, 1.0]]
     step(model, optimizer)
     assert model.weight.tolist() == [[0.0 - (1 - 2.5), 1.0 - 1]]
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (torch.optim.Adam, "optimizer=Adam"),
+        (lambda of, lr: torch.optim.SGD(of, lr, momentum=0.9), "optimizer=SGD, momentum=0.9"),
+        (lambda of, lr: torch.optim.SGD([{"params": of}], lr), ""),
+        (Own, ""),
+    ],
+)
+def test_a_method_that_takes_updates_for_gradients_refuses_optimisers_that_are_not_plain_sgd(
+    become: Becoming, hello: list[Hello], make: Callable, what: str
+) -> None:
+    ends = become(replace(START, method={"name": "sync-ps"}, shards=1))
+    model, _ = trained()
+    ends.say(Begin())
+    if what:
+        with pytest.raises(ConfigError, match=f"^method sync-ps takes.*{what}.*torch.optim.SGD without momentum"):
+            mpca.attach(model, make(model.parameters(), 0.1))
+        return
+    mpca.attach(model, make(model.parameters(), 0.1))
+    hello += [one for one in ends.heard() if isinstance(one, Hello)]
+
+
+def test_eq_6_needs_an_optimiser_with_a_hook_before_its_step(become: Becoming) -> None:
+    become(replace(START, method={"name": "mpca", "shards": 1, "regulariser": True, "alpha": 0.5}))
+    model, _ = trained()
+    with pytest.raises(ConfigError, match=r"^not an optimizer: type=Own, it has no register_step_pre_hook; "):
+        mpca.attach(model, Own(model.parameters(), 0.1))  # type: ignore[arg-type]
 
 
 def test_what_is_logged_and_counted_goes_with_progress_as_it_is_then(become: Becoming, hello: list[Hello]) -> None:

@@ -268,6 +268,17 @@ def test_method_that_holds_answers_when_its_updates_are_done() -> None:
     assert (agent.state, run(agent, SnapshotRequest(1, 0))) == (HOLDING, [Publish(1, 0, 3)])
 
 
+def test_who_is_asked_again_for_the_same_cycle_says_the_same_until_an_update_or_a_replacement() -> None:
+    agent = machine(shards=1, **HOLDS)
+    run(agent, Stepped(3))
+    assert run(agent, SnapshotRequest(0, 0), SnapshotRequest(0, 0)) == [Publish(0, 0, 3)] * 2, "the first one came too late"
+    assert run(agent, SnapshotRequest(1, 0)) == [Publish(1, 0, 0)], "the sum of cycle 0 may have it"
+    run(agent, Install(0, 1, "install"), Stepped(3), SnapshotRequest(2, 0), Install(0, 2, "install"))
+    assert run(agent, SnapshotRequest(2, 0), Stop("enough")) == [Publish(2, 0, 0)], "what it handed over is gone"
+    trains = machine(shards=1)
+    assert run(trains, Stepped(3), SnapshotRequest(0, 0), STEPPED, SnapshotRequest(0, 0))[-1] == Publish(0, 0, 1)
+
+
 def test_method_that_holds_after_a_time_finishes_the_update_and_hands_over_what_it_has() -> None:
     agent = machine(shards=1, how=How.REPLACE, when=When.ON_ARRIVAL, hold_s=2.5)  # training begins at 1 s
     assert agent.handle(SnapshotRequest(0, 0), 1.5) == ()

@@ -23,7 +23,9 @@ def test_x0_is_nobodys_result(exchanges: list[int]) -> None:
         poll=lambda: [SimpleNamespace(error=0.25)] if submitted else [],
     )
     runner = SimpleNamespace(
-        joint=joint, evaluator=evaluator, machine=SimpleNamespace(cycle=3), take_evaluation=lambda done: None
+        joint=joint,
+        evaluations=SimpleNamespace(evaluator=evaluator, take=lambda done: None),
+        machine=SimpleNamespace(cycle=3),
     )
     assert evaluate_last(runner) == (0.25 if committed else None)  # type: ignore[arg-type]
     data, state = last_model(runner, None)  # type: ignore[arg-type]

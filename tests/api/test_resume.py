@@ -12,7 +12,7 @@ from mpca.api.resume import Resumed, find_backup
 from mpca.data.plan import Readers
 from mpca.driver.joint import JointModel
 from mpca.errors import BackupError
-from mpca.methods import MPCA
+from mpca.methods import MPCA, DiLoCo, Method, OverlapLocalSGD, PaperMPCA, Sync, SyncPS
 from mpca.storage import Backups, BackupState, LocalStore, Location, ModelLayout
 from tests.driver.support import hello
 from tests.support.memory_store import MemoryStore
@@ -52,6 +52,48 @@ def test_a_backup_of_the_same_tensors_in_another_memory_order_is_turned() -> Non
     Resumed("b", BackupState(layout, flat, 10 * flat, [0, 2, 4, 6], [1, 1, 1], "r", 1, 3)).restore(joint)
     assert joint.vector().tolist() == [0, 3, 1, 4, 2, 5]
     assert joint.trajectory().tolist() == [0, 30, 10, 40, 20, 50]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "kept"),
+    [
+        (MPCA(), MPCA(gamma=0.5), True),
+        (MPCA(), PaperMPCA(), True),
+        (MPCA(outer_lr=0.7), MPCA(outer_lr=0.4, correction=True), True),
+        (DiLoCo(), DiLoCo(period=50), True),
+        (MPCA(), DiLoCo(), False),
+        (MPCA(), SyncPS(), False),
+        (MPCA(), MPCA(outer_lr=0.7), False),
+        (MPCA(outer_lr=0.7), MPCA(), False),
+        (DiLoCo(), SyncPS(), False),
+        (OverlapLocalSGD(), DiLoCo(), False),
+        (MPCA(), Sync(), False),
+        (Sync(), MPCA(), False),
+    ],
+)
+def test_another_methods_trajectory_or_momentum_begins_at_0(
+    before: Method, now: Method, kept: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    bounds = [0, 6] if now.shards == 1 else [0, 2, 4, 6]
+    joint = JointModel(now, replace(hello(0).hello, bounds=bounds))
+    x = np.arange(6, dtype=np.float32)
+    held = replace(backup(["weight", [6], "parameter", 0]).state, vector=x, trajectory=10 * x, method=before.to_dict())
+    with caplog.at_level("INFO", "mpca.backup"):
+        Resumed("b", held).restore(joint)
+    assert joint.vector().tolist() == x.tolist()
+    assert joint.trajectory().tolist() == ((10 if kept else 0) * x).tolist()
+    assert len(caplog.records) == (0 if kept else 1)
+    if not kept:
+        assert f"method {before.name}" in caplog.text
+        assert f"method {now.name}" in caplog.text
+
+
+@pytest.mark.parametrize("method", [{"name": "of another version"}, {"name": "mpca", "key": 1}, {"name": 3}, {"name": []}])
+def test_a_method_that_this_version_does_not_know_leaves_no_momentum(method: dict[str, object]) -> None:
+    joint = JointModel(MPCA(), hello(0).hello)
+    ones = np.ones(6, np.float32)
+    Resumed("b", replace(backup(["weight", [6], "parameter", 0]).state, trajectory=ones, method=method)).restore(joint)
+    assert not joint.trajectory().any()
 
 
 def position(**changes: object) -> dict[str, object]:

@@ -57,6 +57,8 @@ def test_tcp_tells_b_and_the_period() -> None:
         (["tcp", "--shape", "fast"], "not a rate: 'fast'"),
         (["exchange", "--reducer", "magic"], "'magic' is not one of"),
         (["step", "--model", "resnet35"], "'resnet35': one of digits_convnet"),
+        (["peers", "--ratio", "0"], "0.0 is not in the range"),
+        (["peers", "--peer", "horovod"], "'horovod' is not one of"),
         (["nothing"], "No such command 'nothing'"),
     ],
 )

@@ -109,7 +109,7 @@ def test_a_second_start_simulates_nothing_and_prints_the_table(
     assert "mpca (control)" in out
     assert out.count("simulated, no codec") == 3
     assert "Cost formulas in force:" in out
-    assert "sync, sync-easgd, diloco (the paper's)" in out
+    assert "sync, dl4j-averaging, diloco (the paper's)" in out
     assert "gossip" not in out
     assert out.splitlines()[-1] == str(folder / "compare.html")
     assert (folder / "table.txt").read_text().startswith("K = 2, b/C = 0.59")
@@ -144,3 +144,38 @@ def test_a_wrong_file_is_refused_in_one_line(
     assert (code, out, len(err)) == (2, "", 1)
     assert all(word in err[0] for word in words)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_figure_is_printed_and_drawn(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = run(capfd, "compare", "--figure", "table1", "--out", str(tmp_path / "table1.html"))
+    assert code == 0
+    assert out.startswith("MPCA SGD (Langer, Hall, He, Rahayu 2018), section 3.1.2, Table 1. ")
+    assert "ResNet-152" in out
+    assert "As the paper: tau is five exchanges" in out
+    assert "<polyline" in (tmp_path / "table1.html").read_text(encoding="utf-8")
+    code, out, _ = run(capfd, "compare", "--figure", "deepspark", "--json")
+    assert code == 0
+    assert [one["holds"] for one in json.loads(out)["claims"]] == [False]
+
+
+def test_the_command_names_every_figure() -> None:
+    from mpca.cli.compare import _NAMES
+    from mpca.sim.compare.figures import FIGURES
+
+    assert set(_NAMES) == set(FIGURES)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ([], "nothing to compare: name a CONF, or one --figure"),
+        (["conf.toml", "--figure", "9"], "nothing to compare: name a CONF, or one --figure"),
+        (["--figure", "9", "--quick"], "--quick is for CONF"),
+        (["conf.toml", "--out", "x.html"], "--out draws a --figure"),
+        (["--figure", "12"], "'12' is not one of"),
+    ],
+)
+def test_a_figure_or_a_file(capfd: pytest.CaptureFixture[str], args: list[str], said: str) -> None:
+    code, _, err = run(capfd, "compare", *args)
+    assert code == 2
+    assert said in " ".join(err)

@@ -19,7 +19,8 @@ def tables(path: Path, **data) -> dict:
         "run": {"seed": 1},
         "model": {"name": "digits_mlp"},
         "data": section,
-        "optimizer": {"name": "sgd", "lr": 0.1},
+        "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.0},
+        "method": {"name": "mpca"},
         "cluster": {"agents": 2},
     }
 

@@ -52,6 +52,7 @@ def test_help_imports_neither_torch_nor_spark() -> None:
         (["train", DIGITS, "--set", "model.name=digits_convnot"], ["model.name", "did you mean 'digits_convnet'"]),
         (["train", DIGITS, "--set", "cluster.agents=2000"], ["fewer samples than agents", "2000", "1437"]),
         (["train", DIGITS, "--set", "optimizer.name=adan"], ["optimizer.name", "did you mean 'adam'"]),
+        (["train", DIGITS, "--set", "method.name=sync-ps"], ["optimizer.name = 'adam'", "must be sgd", "sync-ps"]),
         (["train", DIGITS, "--set", "objectives.max_time=90"], ["objectives.max_time", "90s"]),
         (["report", "/nowhere"], ["not a run folder", "records.jsonl"]),
     ],

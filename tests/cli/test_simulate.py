@@ -37,7 +37,7 @@ def test_formulas_are_printed_with_their_sources(capfd: pytest.CaptureFixture[st
     code, out, _ = run(capfd, *PLAN, "--formulas", "--transport", "paper")
     assert code == 0
     assert "    Source: MPCA SGD, Table 1: the least squares line" in out
-    assert "sync, sync-easgd, diloco (the paper's)" in out
+    assert "sync, dl4j-averaging, diloco (the paper's)" in out
 
 
 def test_json_is_one_object_with_setting_rows_formulas_and_verdict(capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from mpca.driver.events import (
     ExecutorDamages,
     ExecutorLost,
     ExecutorReady,
+    OrderDone,
     OrderFailed,
     Tick,
 )
@@ -143,6 +144,21 @@ def test_a_cycle_waits_for_a_joiners_download_so_that_its_base_is_young() -> Non
     assert len(written(machine.run(last))) == 1
 
 
+def test_a_joint_model_that_does_not_come_within_the_deadline_is_sent_anew_and_a_warning_says_what_to_raise(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    machine = Machine()
+    out = reducing(machine)
+    machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
+    machine.run(hello(1, incarnation=1))
+    order = order_of(machine.run(machine.done(order_of(out))))
+    machine.run(machine.done(order))
+    assert not caplog.records
+    assert kinds(machine.tell(Tick(), at=5.1))[-4:] == [*["Withdraw"] * 3, "PublishJoint"]
+    (warning,) = caplog.records
+    assert "agents=[1] have not received the joint model within cluster.cycle_deadline=5s" in warning.getMessage()
+
+
 def test_a_late_agent_is_left_out_until_it_answers() -> None:
     machine = Machine()
     out = reducing(machine)
@@ -235,3 +251,25 @@ def test_an_agent_whose_executor_is_gone_or_that_is_late_or_has_finished_is_left
         2: "late: no answer before the deadline",
         3: "finished: its train function returned",
     }
+
+
+def test_who_hold_and_have_nothing_to_hand_over_take_the_joint_model_since_no_joint_state_will_come() -> None:
+    machine = Machine(phases=1, shards=1, holds=True)
+    out = machine.training()
+    out = machine.run(machine.done(order_of(out), tau=0))
+    order = order_of(out)
+    assert (order.reduce, order.freeze) == (None, None)
+    assert {(one.mode, *one.agents) for one in order.downloads} == {("replace", E0, E1)}
+    out = machine.cycle(out)
+    assert order_of(out).begin == [E0, E1]
+    out = machine.cycle(out)
+    assert order_of(out).freeze == Freeze(1, 0, [E0, E1]), "their executors would give the same for cycle 0"
+    assert order_of(machine.cycle(out)).reduce == Reduce(1, 0, 8, [Part("e0", 4.0), Part("e1", 4.0)])
+
+
+def test_one_of_those_who_hold_may_have_nothing_to_hand_over() -> None:
+    machine = Machine(phases=1, shards=1, holds=True)
+    order = order_of(machine.training())
+    answers = [machine.answers(order, tau=tau)[agent] for agent, tau in ((0, 0), (1, 4))]
+    out = machine.run(OrderDone(order.order, answers, 10.0, 12.0, 8))
+    assert order_of(out).reduce.parts == [Part("e1", 4.0)]

@@ -140,8 +140,12 @@ def test_the_time_of_training_ends_with_the_request_to_stop() -> None:
     assert runner.trained_s == 29.0
 
 
-class _Closes:
+class _Dies:
+    busy = False
     closed = 0
+
+    def poll(self) -> list[EvaluatorDied]:
+        return [EvaluatorDied("killed", 4)]
 
     def close(self) -> None:
         self.closed += 1
@@ -150,10 +154,10 @@ class _Closes:
 def test_an_evaluator_that_ends_again_and_again_changes_nothing_of_how_a_run_ends_that_stops_already() -> None:
     by_hand, clock, runner, _ = shown(Goals.of([TargetError(0.1), Evaluate(print)]))
     by_hand.tell(StopRequested("reached", "error 0.09"), at=clock.now())
-    runner.evaluator = closes = _Closes()
+    runner.evaluations.evaluator = dies = _Dies()
     for _ in range(3):
-        runner._evaluator_died(EvaluatorDied("killed", 4))
-    assert (closes.closed, runner.evaluator) == (1, None)
+        runner.beside()
+    assert (dies.closed, runner.evaluations.evaluator) == (1, None)
     assert by_hand.machine.run.ending == StopRequested("reached", "error 0.09")
 
 
@@ -191,11 +195,11 @@ def test_updates_are_shown_where_nobody_counts_samples() -> None:
 
 def test_an_evaluation_of_x0_reaches_no_target() -> None:
     by_hand, _, runner, _ = shown(Goals(target_error=0.9))
-    runner.take_evaluation(Evaluated(cycle=0))
+    runner.evaluations.take(Evaluated(cycle=0))
     runner.beside()
     assert by_hand.machine.state == "RUNNING"
     assert runner.status().error == 0.5, "it is shown"
-    runner.take_evaluation(Evaluated(cycle=1))
+    runner.evaluations.take(Evaluated(cycle=1))
     runner.beside()
     assert by_hand.machine.state == "STOPPING"
 

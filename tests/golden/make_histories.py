@@ -236,6 +236,13 @@ def overlap_local_sgd(alpha: F, mu: F) -> list[list[float]]:
     return history
 
 
+def sgd(x: list[F], momentum: list[F], gradient: list[F], rate: F, mu: F, nesterov: bool) -> tuple[list[F], list[F]]:
+    """torch's SGD with momentum: the parameters and the momentum after it."""
+    momentum = [mu * m + g for m, g in zip(momentum, gradient, strict=True)]
+    push = [g + mu * m for g, m in zip(gradient, momentum, strict=True)] if nesterov else momentum
+    return [a - rate * b for a, b in zip(x, push, strict=True)], momentum
+
+
 def diloco(eta: F, mu: F) -> list[list[float]]:
     """Algorithm 1: the outer gradient is the joint model less the mean, and torch's Nesterov takes it."""
     joint, momentum = [F(0)] * 3, [F(0)] * 3
@@ -243,8 +250,7 @@ def diloco(eta: F, mu: F) -> list[list[float]]:
     for _ in range(6):
         mean = mean_of(trained([joint for _ in AGENTS], 8))
         gradient = [x - y for x, y in zip(joint, mean, strict=True)]
-        momentum = [mu * m + g for m, g in zip(momentum, gradient, strict=True)]
-        joint = [x - eta * (g + mu * m) for x, g, m in zip(joint, gradient, momentum, strict=True)]
+        joint, momentum = sgd(joint, momentum, gradient, eta, mu, nesterov=True)
         history.append(numbers(joint))
     return history
 
@@ -270,9 +276,7 @@ def sync_ps(mu: F, nesterov: bool) -> list[list[float]]:
     history = []
     for _ in range(6):
         gradient = [x[j] - F(sum(i + j for i in AGENTS), len(AGENTS)) for j in range(3)]
-        momentum = [mu * m + g for m, g in zip(momentum, gradient, strict=True)]
-        push = [g + mu * m for g, m in zip(gradient, momentum, strict=True)] if nesterov else momentum
-        x = [a - RATE * b for a, b in zip(x, push, strict=True)]
+        x, momentum = sgd(x, momentum, gradient, RATE, mu, nesterov)
         history.append(numbers(x))
     return history
 

@@ -144,7 +144,7 @@ def test_merges_and_sends_float32_and_leaves_states_alone(coordinated: Method) -
 
 def test_nobody_is_pulled_before_a_joint_state_is_installed(method: Method) -> None:
     assert all(
-        0 <= method.alpha_for(tau, 4) <= method.agent_side.penalty(method.alpha_for(tau, 4), 0) <= 1 for tau in range(99)
+        0 <= method.alpha_for(tau, 4) <= method.agent_side.penalty(method.alpha_for(tau, 4), 0) <= 1 for tau in range(100)
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 import torch
 
 from mpca import data, models
+from mpca.config.sections import OptimizerConfig
 from mpca.errors import ConfigError
 from mpca.models.training import create_optimizer, evaluate_classifier, train_step
 
@@ -64,6 +67,26 @@ def test_options_that_came_as_text_are_read_by_their_type() -> None:
 def test_an_unknown_optimizer_names_the_nearest() -> None:
     with pytest.raises(ConfigError, match="did you mean 'adam'"):
         create_optimizer(models.create("digits_mlp"), "adan", lr=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "momentum", "kind", "has"),
+    [
+        ("adam", 0.0, torch.optim.Adam, {}),
+        ("adamw", 0.0, torch.optim.AdamW, {}),
+        ("sgd", 0.0, torch.optim.SGD, {"momentum": 0.0, "nesterov": False}),
+        ("sgd", 0.5, torch.optim.SGD, {"momentum": 0.5, "nesterov": False}),
+        ("nesterov", 0.5, torch.optim.SGD, {"momentum": 0.5, "nesterov": True}),
+    ],
+)
+def test_an_optimizer_has_the_configurations_settings_and_none_of_torchs_own(
+    name: str, momentum: float, kind: type, has: dict
+) -> None:
+    config = OptimizerConfig(name=name, lr=0.25, momentum=momentum)
+    made = create_optimizer(models.create("digits_mlp"), **asdict(config))
+    assert type(made) is kind
+    (group,) = made.param_groups
+    assert {key: group[key] for key in ("lr", "weight_decay", *has)} == {"lr": 0.25, "weight_decay": 0.0, **has}
 
 
 @pytest.mark.slow

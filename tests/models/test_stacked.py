@@ -12,8 +12,8 @@ from torch.nn import functional
 
 from mpca import data, models
 from mpca.errors import ConfigError
-from mpca.models.stacked import OPTIMIZERS, Stack, one_thread
-from mpca.models.training import evaluate_classifier
+from mpca.models.stacked import Stack
+from mpca.models.training import OPTIMIZERS, evaluate_classifier
 
 NETS = {
     "mixture_mlp": "mixture",
@@ -30,13 +30,7 @@ OFFICIAL = {
 }
 
 
-@pytest.fixture(autouse=True)
-def one() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    one_thread()
-    yield
-    torch.set_num_threads(threads)
-    torch.set_flush_denormal(False)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def stack(net: str, seeds: list[int] = SEEDS, rates: list[float] = RATES, optimizer: str = "adam") -> Stack:

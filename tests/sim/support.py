@@ -46,7 +46,14 @@ def random_scenario(seed: int) -> Scenario:
             {"name": "mpca", "shards": 3, "phases": random.randint(1, 3)},
             {"name": "mpca", "shards": random.randint(1, 5), "install": "exchange"},
             {"name": "mpca", "correction": True, "shards": random.randint(1, 7)},
+            {"name": "mpca-paper", "shards": random.randint(1, 4)},
             {"name": "sync", "tau": random.randint(1, 5)},
+            {"name": "sync-ps", "nesterov": random.random() < 0.5},
+            {"name": "sync-easgd", "tau": random.randint(1, 8)},  # rounds are shorter than the deadline, as they must be
+            {"name": "overlap-local-sgd", "tau": random.randint(1, 8)},
+            {"name": "dl4j-averaging", "averaging_frequency": random.randint(1, 5), "updater": "reset"},
+            {"name": "diloco", "period": random.randint(1, 5)},
+            {"name": "diloco", "period": 8, "fragments": random.randint(1, 8), "overlap": True},
         )
     )
     if method["name"] == "mpca":

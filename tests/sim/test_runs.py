@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 from typing import ClassVar
@@ -12,7 +13,9 @@ import pytest
 from mpca.sim.costs import Costs
 from mpca.sim.faults import KINDS, POINTS, Fault
 from mpca.sim.run import Scenario, simulate, standard_scenario
+from mpca.sim.table_costs import TableCosts
 from mpca.sim.trainers import TRAINERS, IntegerTrainer
+from mpca.sim.transports import COORDINATED, Coordinated, Relay, Setting
 from tests.sim.support import random_scenario
 
 #: Three hundred schedules in all; whoever waits has the first fifty of them.
@@ -178,3 +181,12 @@ def test_three_faults_happen_on_average() -> None:
 def test_a_scenario_is_data() -> None:
     scenario = standard_scenario(4)
     assert Scenario.from_json(scenario.to_json()) == scenario
+
+
+@pytest.mark.parametrize("on", [*COORDINATED.values(), Relay(blocking=2.0)], ids=lambda one: one.name)
+def test_a_scenario_with_a_transports_costs_is_data_too(on: Coordinated) -> None:
+    setting = Setting(4, 1e6, 0.02, 1e6, engine_rate=math.inf)
+    scenario = Scenario(agents=4, costs=TableCosts.of(setting, on, 3, 3, 24), cycles=9)
+    read = Scenario.from_json(scenario.to_json())
+    assert read == scenario
+    assert simulate(read, 1).ledger == simulate(scenario, 1).ledger

@@ -59,6 +59,30 @@ def test_the_formula_of_mpca_says_what_the_driver_does(model: str, shards: int, 
     assert found == pytest.approx(said, rel=0.25)
 
 
+@pytest.mark.parametrize("factor", [0.5, 1.0, 2.5])
+@pytest.mark.parametrize("model", ["ResNet-152", "VGG-A"])
+@pytest.mark.parametrize(
+    ("row_of", "method", "key"),
+    [
+        ("sync", {"name": "sync"}, "tau"),
+        ("dl4j-averaging", {"name": "dl4j-averaging"}, "averaging_frequency"),
+        ("diloco", {"name": "diloco"}, "period"),
+        ("sync-easgd", {"name": "sync-easgd"}, "tau"),
+        ("overlap-local-sgd", {"name": "overlap-local-sgd"}, "tau"),
+        ("diloco-streaming", {"name": "diloco", "overlap": True}, "period"),
+        ("sync-ps", {"name": "sync-ps"}, ""),
+    ],
+)
+def test_who_waits_and_who_overlaps(row_of: str, method: dict[str, object], key: str, model: str, factor: float) -> None:
+    """Rounds are whole updates in the simulator, so that one update is the tolerance."""
+    at = of_paper(MODELS[model])
+    tau = round(factor * Paper().exchange_s(at, at.model_bytes) / at.step_s) if key else 1
+    commits = run(at, Paper(), method | ({key: tau} if key else {}), 1, 1, 0.0)
+    (row,) = (each for each in ROWS if (each.method, each.transport) == (row_of, None))
+    said = cost(row, at, Choice(tau=tau, shards=1, phases=1), Paper()).period_s
+    assert (commits[-1].t - commits[0].t) / (len(commits) - 1) == pytest.approx(said, abs=at.step_s)
+
+
 @pytest.mark.parametrize(("tau", "step_s"), [(5, 0.095), (50, 0.095), (1, 0.01)])
 def test_the_formula_of_sync_says_what_the_driver_does(tau: int, step_s: float) -> None:
     at = Setting(8, MODELS["ResNet-110"].size_bytes, step_s, 1e9 / 8, prepare_rate=1e15, copy_rate=1e15)

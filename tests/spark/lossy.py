@@ -15,21 +15,21 @@ import numpy as np
 
 from mpca.api.launch import Job, launch, resolve
 from mpca.api.shipping import ship
-from mpca.cli.bench.run.exchange_driver import Spec, open_session
+from mpca.cli.bench.run.place import Place, open_session
 from tests.spark import jobs
 
 cloudpickle.register_pickle_by_value(jobs)
 
 
-def main(spec: Spec, run_dir: Path, folder: Path, deadline_s: str) -> int:
+def main(place: Place, run_dir: Path, folder: Path, deadline_s: str) -> int:
     keys = {
         "run.name": "damaged",
-        "cluster.agents": spec.agents,
+        "cluster.agents": place.agents,
         "cluster.min_agents": 1,
         "cluster.cycle_deadline": f"{deadline_s}s",
         "objectives.max_time": "300s",
     }
-    with open_session(spec) as spark:
+    with open_session(place, 768 << 20, {}) as spark:
         print("ready", flush=True)
         sys.stdin.readline()
         config = resolve(None, [f"{key}={value}" for key, value in keys.items()])
@@ -42,4 +42,4 @@ def main(spec: Spec, run_dir: Path, folder: Path, deadline_s: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Spec(**json.loads(sys.argv[1])), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]))
+    sys.exit(main(Place(**json.loads(sys.argv[1])), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]))

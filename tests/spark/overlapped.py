@@ -12,33 +12,33 @@ from pathlib import Path
 
 from mpca.api.launch import Job, launch, resolve
 from mpca.api.shipping import ship
-from mpca.cli.bench.run.exchange_driver import Spec, open_session
+from mpca.cli.bench.run.place import Place, open_session
 from mpca.cli.bench.run.waiting import wait
 
 #: Long beside what a loaded machine does to a process that sleeps.
 STEP_S = 0.2
 
 
-def main(spec: Spec, run_dir: Path) -> int:
+def main(place: Place, run_dir: Path, size_bytes: int, cycles: int) -> int:
     keys = {
         "run.name": "overlap",
-        "cluster.agents": spec.agents,
-        "cluster.min_agents": spec.agents,
+        "cluster.agents": place.agents,
+        "cluster.min_agents": place.agents,
         "cluster.cycle_deadline": "60s",
-        "objectives.max_cycles": spec.cycles,
+        "objectives.max_cycles": cycles,
         "method.name": "mpca",
         "method.alpha": 0.0,
         "method.alpha_start": 0.0,
     }
-    with open_session(spec) as spark:
+    with open_session(place, 768 << 20, {}) as spark:
         print("ready", flush=True)
         sys.stdin.readline()
         config = resolve(None, [f"{key}={value}" for key, value in keys.items()])
-        ended = launch(Job(config, ship(wait, (spec.size_bytes, STEP_S), {}), run_dir=run_dir, session=spark))
+        ended = launch(Job(config, ship(wait, (size_bytes, STEP_S), {}), run_dir=run_dir, session=spark))
     (run_dir / "steps.json").write_text(json.dumps(ended.returns))
     print(ended.reason, file=sys.stderr)
     return ended.exit_code
 
 
 if __name__ == "__main__":
-    sys.exit(main(Spec(**json.loads(sys.argv[1])), Path(sys.argv[2])))
+    sys.exit(main(Place(**json.loads(sys.argv[1])), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])))

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from mpca.cli.bench.net.standalone import Standalone
-from mpca.cli.bench.run.exchange_driver import Spec
+from mpca.cli.bench.run.place import Place
 from mpca.records import AgentRecord, CycleRecord, Record, read_records
 from tests.bench.support import needs_namespaces
 from tests.spark.node_driver import ready_driver
@@ -111,8 +111,8 @@ def test_a_run_goes_on_over_a_damaged_network_and_is_whole_when_it_is_well(tmp_p
         DamagedNetwork(["master", "driver", *WORKERS]) as net,
         Standalone(net, "master", WORKERS, tmp_path, "2g") as daemons,
     ):
-        spec = Spec(str(tmp_path), AGENTS, 1 << 20, "ranges", "relay", 3, 0, 0, daemons.url, net.address("driver"))
-        arguments = [json.dumps(asdict(spec)), str(run_dir), str(files), str(DEADLINE_S)]
+        place = Place(work_dir=str(tmp_path), agents=AGENTS, master=daemons.url, address=net.address("driver"))
+        arguments = [json.dumps(asdict(place)), str(run_dir), str(files), str(DEADLINE_S)]
         log = tmp_path / "driver.log"
         with ready_driver(net, "tests.spark.lossy", arguments, log) as driver:
             assert driver.stdin is not None

@@ -16,7 +16,7 @@ import pytest
 from mpca.cli.bench.figures import overlap_share
 from mpca.cli.bench.net.network import Network
 from mpca.cli.bench.net.standalone import Standalone
-from mpca.cli.bench.run.exchange_driver import Spec
+from mpca.cli.bench.run.place import Place
 from mpca.records import CycleRecord, RunRecord, read_records
 from tests.bench.support import needs_namespaces
 from tests.spark.node_driver import ready_driver
@@ -37,9 +37,10 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("overlap")
     workers = [f"w{number}" for number in range(AGENTS)]
     with Network(["master", "driver", *workers]) as net, Standalone(net, "master", workers, folder, "3g") as daemons:
-        spec = Spec(str(folder), AGENTS, SIZE, "ranges", "relay", 3, CYCLES, 0, daemons.url, net.address("driver"))
+        place = Place(work_dir=str(folder), agents=AGENTS, master=daemons.url, address=net.address("driver"))
         log = folder / "overlapped.log"
-        with ready_driver(net, "tests.spark.overlapped", [json.dumps(asdict(spec)), str(folder / "run")], log) as driver:
+        arguments = [json.dumps(asdict(place)), str(folder / "run"), str(SIZE), str(CYCLES)]
+        with ready_driver(net, "tests.spark.overlapped", arguments, log) as driver:
             net.shape("30mbit", but=["master"])  # executors are there: their start needs no slow link
             driver.communicate("go\n")
         assert driver.returncode == 0, log.read_text() + daemons.executor_log()

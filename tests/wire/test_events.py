@@ -33,23 +33,10 @@ from mpca.spark.jvm.events import unpack
 from mpca.wire.messages import RETURNED, Hello
 from mpca.wire.orders import Answer, Frozen, Late, LateCode, Rediscovered
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "wire" / "events.json").read_text(encoding="utf-8"))
-HELLO = Hello(
-    agent=3,
-    incarnation=1,
-    pid=4194303,
-    python="3.11.9",
-    torch="2.4.0",
-    mpca="0.1.0",
-    x0_hash="9f" * 32,
-    layout=[["conv.weight", [8, 1, 3, 3], "parameter", 0], ["norm.running_mean", [8], "buffer", 72]],
-    local={"norm.num_batches_tracked": ["int64", [], 8]},
-    tied={"head.weight": "conv.weight"},
-    bounds=[0, 26, 53, 80, 84],
-    parameters=72,
-    segment_fd=11,
-    segment_bytes=20480,
-    slots=[0, 4096, 8192, 12288, 16384],
+WIRE = Path(__file__).parents[1] / "golden" / "wire"
+GOLDEN = json.loads((WIRE / "events.json").read_text(encoding="utf-8"))
+(HELLO,) = (
+    Hello(**one["fields"]) for one in json.loads((WIRE / "messages.json").read_text(encoding="utf-8")) if one["name"] == "Hello"
 )
 LATE = {
     4: Late(LateCode.NO_SUCH_INCARNATION, "no such incarnation"),

@@ -20,6 +20,7 @@ _CASES = {
     "data": "JPEGs to batches: the stream over decoding alone, and over torchvision's ImageFolder.",
     "exchange": "The exchange on real executors behind shaped links, beside plain TCP.",
     "pause": "What exchanges cost an agent that trains: pauses, and steps per second.",
+    "peers": "mpca beside TorchDistributor with DDP, behind the same shaped links: time to a target.",
     "reads": "Reading HDFS by the executor's JVM over reading it by WebHDFS.",
     "sim": "Simulated fault schedules per minute.",
     "step": "A training step with `attach` over the plain step.",

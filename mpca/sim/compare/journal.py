@@ -15,17 +15,21 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import mpca
+from mpca.checks import refused
 from mpca.errors import ConfigError
 from mpca.formats import COMPARISON, check_format
 from mpca.private import make_folder, opener
 from mpca.sim.compare.fairness import Curve
 from mpca.sim.compare.unit import Unit
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "written_by"]
 
 _NAME = "results.jsonl"
 #: Packages that results depend on, beside configuration and drawing.
 _CODE = ("agent", "algorithm", "data", "driver", "methods", "models", "sim", "wire")
+#: Of this package, what curves depend on; `settings.py` says what cluster a b/C is.
+_MAKES_CURVES = ("settings.py", "unit.py")
 
 
 class Journal:
@@ -35,17 +39,19 @@ class Journal:
         folder: is made if it is missing.
 
     Raises:
-        ConfigError: another process holds the folder, or its results are of other code or damaged.
-        OSError: the folder cannot be written.
+        ConfigError: the folder cannot be written, another process holds it, or its results are of other code or damaged.
     """
 
     def __init__(self, folder: Path) -> None:
-        make_folder(folder)
         self.path = folder / _NAME
         self.done: dict[str, list[Curve]] = {}
         #: What was dropped; empty: nothing.
         self.dropped = ""
-        self._file = open(self.path, "a+b", opener=opener)  # noqa: SIM115  # closed by `close`
+        try:
+            make_folder(folder)
+            self._file = open(self.path, "a+b", opener=opener)  # noqa: SIM115  # closed by `close`
+        except OSError as error:
+            raise refused("--run-dir", str(folder), f"cannot be written: {error.strerror}; choose another one") from None
         try:
             self._hold()
             self._read()
@@ -98,11 +104,13 @@ class Journal:
                 self._check(value)
             end += len(line)
         if end == 0:
-            self._write(_written_by())
+            self._write(written_by())
 
-    def _check(self, head: dict[str, Any]) -> None:
+    def _check(self, head: Any) -> None:
+        if not isinstance(head, dict):
+            raise ConfigError(f"{self.path} is no file of mpca compare: choose another --run-dir")
         check_format(str(self.path), head.get("format"), COMPARISON)
-        now = _written_by()
+        now = written_by()
         other = [f"{key} {head.get(key)}, now {value}" for key, value in now.items() if head.get(key) != value]
         if other:
             raise ConfigError(
@@ -115,13 +123,13 @@ class Journal:
         os.fsync(self._file.fileno())
 
 
-def _written_by() -> dict[str, Any]:
-    here = Path(__file__).resolve().parent
-    root = here.parent.parent
+def written_by(root: Path = Path(mpca.__file__).parent) -> dict[str, Any]:
+    """The first line of a file: versions, and a digest of the code that results depend on, which lies in `root`."""
+    here = root / "sim" / "compare"
     digest = hashlib.sha256()
     for package in _CODE:
         for path in sorted((root / package).rglob("*.py")):
-            if path.parent == here and path.name != "unit.py":
+            if path.parent == here and path.name not in _MAKES_CURVES:
                 continue  # what is made of curves can change; they stay
             digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
     versions = {name: metadata.version(name) for name in ("numpy", "torch")}

@@ -15,7 +15,7 @@ from typing import Any
 from mpca.errors import ConfigError
 from mpca.sim.compare import fairness
 from mpca.sim.compare.fairness import Curve, Score, Trial
-from mpca.sim.compare.settings import ALONE, MOST_SEEDS, SMOOTH, Conf, Entry, exchange_of
+from mpca.sim.compare.settings import ALONE, MOST_SEEDS, Conf, Entry, exchange_of
 from mpca.sim.compare.unit import Unit, Units
 
 __all__ = ["Chosen", "Plan", "Progress"]
@@ -139,6 +139,7 @@ class Plan:
         self, entry: Entry, agents: int, ratio: str, knobs: Mapping[str, Any], rates: tuple[float, ...], seeds: tuple[int, ...]
     ) -> Unit:
         shared, alone, method = self.shared, entry.alone(agents), entry.method(knobs)
+        updates = shared.single_updates if alone and not entry.k_batch else shared.updates
         return Unit(
             method=method.to_dict(),
             agents=method.agents(agents),
@@ -147,15 +148,15 @@ class Plan:
             bandwidth=shared.bandwidth,
             transport=shared.transport,
             spread=shared.spread,
+            contested=entry.contested,
             task=shared.task,
             optimizer=entry.optimizer or shared.optimizer,
             batch=shared.batch * (agents if entry.k_batch else 1),
             rates=rates,
             seeds=seeds,
-            updates=shared.single_updates if alone and not entry.k_batch else shared.updates,
-            points=shared.points,
+            updates=updates,
+            points=round(shared.points * updates / shared.updates) or 1,
             tested=shared.tested,
-            smooth=entry.average(knobs),
             schedule=seeds[0],
         )
 
@@ -166,4 +167,4 @@ def _takes(entry: Entry, knobs: Mapping[str, Any]) -> bool:
         entry.method(knobs)
     except ConfigError:
         return False
-    return bool(knobs.get(SMOOTH, 1) > 0)
+    return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -12,7 +12,7 @@ from mpca.methods import Method
 from mpca.sim.compare.fairness import Curve
 from mpca.sim.compare.plan import Chosen, Progress
 from mpca.sim.compare.settings import Conf, setting_of
-from mpca.sim.cost_table import ROWS, Choice, cost, formulas
+from mpca.sim.cost_table import ROWS, Choice, Said, cost, formulas
 from mpca.sim.cost_table import Row as CostRow
 from mpca.sim.sheet import Sheet
 from mpca.sim.transports import COORDINATED, Coordinated, Setting
@@ -154,12 +154,17 @@ class Result:
             row.kind,
         )
 
+    @property
+    def formulas(self) -> list[Said]:
+        """The cost formulas of the rows, and of their transport."""
+        on = COORDINATED[self.conf.shared.transport]
+        named = {(row.method["name"], "") if row.alone else (row_of(row.method).method, on.title) for row in self.rows}
+        transport = {("a cycle", ""), (f"transport {on.title}", "")}
+        return [one for one in formulas(on) if (named | transport) & {(row, one.transport) for row in one.rows}]
+
     def formula_lines(self) -> list[str]:
-        """The cost formulas in force."""
-        said = formulas(COORDINATED[self.conf.shared.transport])
-        names = {row.method["name"] if row.alone else row_of(row.method["name"]).method for row in self.rows}
-        kept = [one for one in said if names & set(one.rows) or one.rows[0] == "a cycle" or _in_force(one.rows[0], self)]
-        return [line for one in kept for line in one.lines()]
+        """`formulas` as text."""
+        return [line for one in self.formulas for line in one.lines()]
 
     def lines(self) -> list[str]:
         """Everything as text."""
@@ -172,7 +177,7 @@ class Result:
             "compare": asdict(self.conf.shared),
             "targets": list(self.targets),
             "rows": [row.to_json() for row in self.rows],
-            "formulas": [asdict(one) for one in formulas(COORDINATED[self.conf.shared.transport])],
+            "formulas": [asdict(one) for one in self.formulas],
         }
 
 
@@ -237,20 +242,21 @@ def _a_cycle(at: Setting, method: Method, on: Coordinated) -> float:
     """Bytes into and out of an agent in one cycle, by the table of costs: a round of the whole model is S cycles."""
     if not method.exchanges:
         return 0.0
-    moved = cost(
-        row_of(method.name), at, Choice(tau=1, shards=method.shards, phases=method.phases, updater_state=0), on
-    ).traffic
+    row = row_of(method.to_dict())
+    moved = cost(row, at, Choice(tau=1, shards=method.shards, phases=method.phases), on).traffic
     return (moved.agent_in + moved.agent_out) / method.shards
 
 
-def row_of(name: str) -> CostRow:
-    """The coordinated row of the table of costs that a method has, or the row of which it is a form ("mpca-paper")."""
+def row_of(method: Mapping[str, Any]) -> CostRow:
+    """The coordinated row of the table of costs that a method has, or the row of which it is a form ("mpca-paper").
+
+    Example:
+        >>> row_of({"name": "mpca-paper"}).method, row_of({"name": "diloco", "overlap": True}).method
+        ('mpca', 'diloco-streaming')
+    """
+    name = method["name"] + "-streaming" * bool(method.get("overlap"))
     fit = [row for row in ROWS if row.transport is None and row.shards is None and name.startswith(row.method)]
     return max(fit, key=lambda row: len(row.method))
-
-
-def _in_force(name: str, result: Result) -> bool:
-    return name == f"transport {COORDINATED[result.conf.shared.transport].title}"
 
 
 def _percent(share: float) -> str:

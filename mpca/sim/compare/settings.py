@@ -13,7 +13,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from mpca.checks import build, knobs, nearest, parse, refused, unknown
+from mpca.checks import knobs, nearest, parse, refused, unknown
 from mpca.config.sources import read_tables
 from mpca.errors import ConfigError
 from mpca.methods import METHODS, Method, from_dict
@@ -21,12 +21,11 @@ from mpca.sim.papers import MODELS, of_paper
 from mpca.sim.transports import COORDINATED, Setting
 from mpca.units import parse_rate
 
-__all__ = ["ALONE", "MOST_SEEDS", "SMOOTH", "Conf", "Entry", "Knobs", "Shared", "exchange_of", "load", "setting_of"]
+__all__ = ["ALONE", "MOST_SEEDS", "Conf", "Entry", "Knobs", "Shared", "exchange_of", "load", "setting_of"]
 
 #: Values of what is tuned, by name.
 Knobs = Mapping[str, Any]
 
-SMOOTH = "smooth"
 #: b/C of runs that exchange nothing.
 ALONE = "0"
 MOST_SEEDS = 1000  # that are reported, and that choose: each has a range of its own
@@ -76,14 +75,14 @@ class Shared:
     spread: float = 0.1
     """The slowest agent's update takes this share longer than the fastest one's."""
     points: int = 96
-    """Evaluations in a run's time."""
+    """Evaluations in the time of `updates`. A run of another length is evaluated as often."""
     tested: int = 2000
     """Samples of an evaluation."""
     seed: int = 0
     """Of everything."""
 
     def __post_init__(self) -> None:
-        from mpca.models.stacked import OPTIMIZERS
+        from mpca.models.training import OPTIMIZERS
         from mpca.sim.science.lesson import TASKS
 
         for key, allowed in (("task", TASKS), ("transport", COORDINATED), ("optimizer", OPTIMIZERS)):
@@ -104,11 +103,17 @@ class Shared:
             raise refused("compare.agents", list(self.agents), "each must be 2 or more; `single` is one agent")
         if not all(0 < share <= 1 for share in self.target_shares):
             raise refused("compare.target_shares", list(self.target_shares), "each must lie above 0, and be at most 1")
+        for key in ("agents", "ratios"):
+            values = getattr(self, key)
+            if len(set(values)) < len(values):
+                raise refused(f"compare.{key}", list(values), "has a value twice")
         _check_rates("compare.rates", self.rates)
         try:
-            parse_rate(self.bandwidth)
+            rate = parse_rate(self.bandwidth)
         except ValueError as error:
             raise refused("compare.bandwidth", self.bandwidth, str(error)) from None
+        if not rate > 0:
+            raise refused("compare.bandwidth", self.bandwidth, "must be above 0")
         for ratio in self.ratios:
             _check_ratio(ratio)
 
@@ -157,8 +162,8 @@ class Entry:
     """A control is shown beside the methods, not among them."""
     k_batch: bool = False
     """One agent with a batch K times as large: K agents whose communication is free."""
-    smooth: float = 0.0
-    """Errors are those of a moving average of joint models over so many updates; 0: those of the newest one."""
+    contested: int = 0
+    """So many of the agents have half of their machine: their updates take twice as long (MPCA SGD, figure 10c)."""
     optimizer: str = ""
     """Empty: that of [compare]."""
     rates: tuple[float, ...] = ()
@@ -167,7 +172,7 @@ class Entry:
     @property
     def reference(self) -> bool:
         """Whether targets and speed-ups are those of this row."""
-        return self.name == "single" and not (self.numbers or self.tune or self.control or self.k_batch or self.smooth)
+        return self.name == "single" and not (self.numbers or self.tune or self.control or self.k_batch or self.contested)
 
     def method(self, knobs: Knobs) -> Method:
         """The method with these values of what is tuned.
@@ -175,11 +180,7 @@ class Entry:
         Raises:
             ConfigError: the method refuses a value.
         """
-        return from_dict({"name": self.name, **self.numbers, **{key: one for key, one in knobs.items() if key != SMOOTH}})
-
-    def average(self, knobs: Knobs) -> float:
-        """`smooth` with these values of what is tuned."""
-        return float(knobs.get(SMOOTH, self.smooth))
+        return from_dict({"name": self.name, **self.numbers, **knobs})
 
     def alone(self, agents: int) -> bool:
         """Whether it runs as one agent, whatever K is."""
@@ -296,17 +297,16 @@ def _entry(values: dict[str, Any]) -> Entry:
     rates = _list(f"{section}.rates", values.pop("rates"), 0.1) if "rates" in values else ()
     if rates:
         _check_rates(f"{section}.rates", rates)
-    own = {key: knob for key, knob in knobs(Entry).items() if key in ("control", "k_batch", SMOOTH, "optimizer")}
+    own = {key: knob for key, knob in knobs(Entry).items() if key in ("control", "k_batch", "contested", "optimizer")}
     read = {key: parse(f"{section}.{key}", knob, values.pop(key)) for key, knob in own.items() if key in values}
     of_method = knobs(METHODS[name])
     for key in (*values, *tune):
-        if key not in of_method and not (key in tune and key == SMOOTH):
+        if key not in of_method:
             raise unknown(f"{section}.{key}", [*of_method, *own, "label", "name", "tune", "rates"])
     for key, value in tune.items():
         if not isinstance(value, list) or not value:
             raise refused(f"{section}.tune.{key}", value, "must be a list of values to try")
-    build(METHODS[name], section, values)
-    tuned = {key: _tuned(f"{section}.tune.{key}", of_method.get(key), value) for key, value in tune.items()}
+    tuned = {key: _tuned(f"{section}.tune.{key}", of_method[key], value) for key, value in tune.items()}
     return _checked(Entry(label, name, values, tuned, rates=rates, **read))
 
 
@@ -318,23 +318,20 @@ def _tuned(key: str, knob: Any, values: list[Any]) -> tuple[Any, ...]:
             parse(key, _NUMBER, value.removesuffix(_TAIL))
             read.append(value)
         else:
-            read.append(parse(key, knob or _NUMBER, value))
+            read.append(parse(key, knob, value))
     return tuple(read)
 
 
 def _checked(entry: Entry) -> Entry:
-    from mpca.models.stacked import OPTIMIZERS
+    from mpca.models.training import OPTIMIZERS
 
     section = f"method {entry.label!r}"
     if entry.optimizer and entry.optimizer not in OPTIMIZERS:
         raise refused(f"{section}.optimizer", entry.optimizer, f"must be one of {', '.join(OPTIMIZERS)}")
-    if entry.smooth < 0:
-        raise refused(f"{section}.smooth", entry.smooth, "must be 0 or more")
+    if entry.contested < 0:
+        raise refused(f"{section}.contested", entry.contested, "must be 0 or more")
     if prod(len(one) for one in entry.tune.values()) > _MOST_SETTINGS:
         raise refused(f"{section}.tune", dict(entry.tune), f"has more than {_MOST_SETTINGS} combinations")
-    for one in entry.grid(_LONG):
-        if entry.average(one) < 0:
-            raise refused(f"{section}.tune.smooth", entry.average(one), "must be 0 or more")
     if entry.k_batch and not entry.alone(2):
         raise refused(f"{section}.k_batch", True, 'is one agent with a larger batch: it needs name = "single"')
     return entry
@@ -343,8 +340,15 @@ def _checked(entry: Entry) -> Entry:
 def _check_grid(shared: Shared, entry: Entry) -> None:
     """Refuse what a method refuses at one of the bandwidths, and a first grid that is no fair one."""
     for agents, ratio in product(shared.agents, shared.ratios):
-        for one in entry.grid(exchange_of(shared, agents, ratio)):
+        grid = entry.grid(exchange_of(shared, agents, ratio))
+        for one in grid:
             entry.method(one)
+        if any(one in grid[:number] for number, one in enumerate(grid)):
+            raise refused(
+                f"method {entry.label!r}.tune",
+                dict(entry.tune),
+                f"has equal settings at K = {agents}, b/C = {ratio} ({grid}): the row would have fewer trials than others",
+            )
     settings = len(entry.grid(_LONG))
     if shared.trials % settings or shared.trials // settings < _LEAST_RATES:
         raise refused(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 from mpca import methods, models
 from mpca.sim.compare.fairness import Curve
 from mpca.sim.compare.settings import setting_of
+from mpca.sim.costs import Costs
 from mpca.sim.run import Scenario
 from mpca.sim.science.lesson import TASKS, learn
 from mpca.sim.table_costs import TableCosts
@@ -20,6 +21,7 @@ from mpca.sim.transports import COORDINATED
 __all__ = ["Unit", "Units", "simulate_unit"]
 
 _NEVER_S = 1e12
+_READ = 0.1  # updates that it takes to read an agent that is alone; with 0 it would be read again and again in no time
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Unit:
     bandwidth: str
     transport: str
     spread: float
+    contested: int
+    """Agents at half their speed."""
     task: str
     optimizer: str
     batch: int
@@ -43,8 +47,6 @@ class Unit:
     """How long it trains: the time of so many updates of one agent."""
     points: int
     tested: int
-    smooth: float
-    """Time constant of the moving average of joint models, in C; 0: errors are those of the newest one."""
     schedule: int
     """Seed of the schedule of events."""
 
@@ -71,9 +73,13 @@ def simulate_unit(unit: Unit) -> list[Curve]:
         Violation: an invariant of the engine does not hold.
     """
     at = setting_of(unit.ratio, unit.agents, unit.step_s, unit.bandwidth)
-    method = methods.from_dict(unit.method)
-    step_s, elements = at.step_s, _elements(TASKS[unit.task].model)
-    costs = TableCosts.of(at, COORDINATED[unit.transport], method.phases, method.shards, elements, unit.spread)
+    method, step_s = methods.from_dict(unit.method), at.step_s
+    if method.exchanges:
+        elements = _elements(TASKS[unit.task].model)
+        costs: Costs = TableCosts.of(at, COORDINATED[unit.transport], method.phases, method.shards, elements, unit.spread)
+    else:  # an agent alone has its model at hand: evaluated is what it is now, and not what a transport has brought of it
+        costs = Costs(step_s, unit.spread, dispatch_s=_READ * step_s, latency_s=0.0, copy_s=0.0, element_bytes=0.0)
+    costs = replace(costs, contested=unit.contested)
     task = {
         "rates": unit.rates,
         "seeds": unit.seeds,
@@ -96,11 +102,11 @@ def simulate_unit(unit: Unit) -> list[Curve]:
         costs=costs,
     )
     every_s = unit.updates * step_s / unit.points
-    _, points = learn(scenario, unit.schedule, every_s, unit.smooth * step_s)
+    _, points = learn(scenario, unit.schedule, every_s)
     times = [point.t / step_s for point in points]
     updates, cycles = [point.updates for point in points], [point.cycle for point in points]
-    errors = [point.smooth_errors if unit.smooth else point.errors for point in points]
-    return [Curve(times, updates, cycles, list(one)) for one in zip(*errors, strict=True)]
+    errors = zip(*(point.errors for point in points), strict=True)
+    return [Curve(times, updates, cycles, list(one)) for one in errors]
 
 
 @lru_cache

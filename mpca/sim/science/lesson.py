@@ -8,7 +8,6 @@ schedule; the seeds of the runs draw x_0 and the order of the data.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -28,8 +27,6 @@ from mpca.sim.science.trainer import StackedTrainer
 
 __all__ = ["TASKS", "DataLesson", "Point", "Task", "learn", "task_of"]
 
-_SHARE = 5  # the moving average is never over more than a fifth of the training so far
-
 
 @dataclass(frozen=True)
 class Task:
@@ -37,7 +34,7 @@ class Task:
 
     data: str  # of data.DATA_SETS, without options
     model: str  # of models.MODELS
-    optimizer: str = "adam"  # of models.stacked.OPTIMIZERS
+    optimizer: str = "adam"  # of models.training.OPTIMIZERS
     settings: Mapping[str, Any] = field(default_factory=dict)  # of torch's optimiser, beside the rate
     rates: tuple[float, ...] = (0.003,)
     seeds: tuple[int, ...] = (0,)  # of x_0 and of the order of the data
@@ -73,24 +70,21 @@ class Point:
     cycle: int
     updates: float  # that an agent has made, on average, as far as the simulator has looked
     errors: tuple[float, ...]
-    smooth_errors: tuple[float, ...]  # of the moving average of joint models; empty: there is none
 
 
-def learn(scenario: Scenario, seed: int, every_s: float = 1.0, smooth_s: float = 2.0) -> tuple[Outcome, list[Point]]:
+def learn(scenario: Scenario, seed: int, every_s: float = 1.0) -> tuple[Outcome, list[Point]]:
     """Simulate a scenario whose trainer is one of `TASKS`. Equal arguments give an equal ledger and equal points.
 
     Args:
         scenario: what is simulated. `Costs.element_bytes` are those of one run's element.
         seed: of every chance in the schedule.
         every_s: seconds of training between two points.
-        smooth_s: time constant of the moving average (EMA) of joint models, in seconds of training; at most a fifth of the
-            training so far.
 
     Raises:
         ConfigError: no such task, data set, model or optimiser.
         Violation: an invariant does not hold.
     """
-    lesson = DataLesson(task_of(scenario), every_s, smooth_s)
+    lesson = DataLesson(task_of(scenario), every_s)
     outcome = simulate(scenario, seed, lesson=lesson)
     return outcome, lesson.points
 
@@ -113,10 +107,9 @@ class DataLesson:
     Args:
         task: what is learnt.
         every_s: seconds of training between two points.
-        smooth_s: time constant of the moving average; 0: there is none.
     """
 
-    def __init__(self, task: Task, every_s: float, smooth_s: float) -> None:
+    def __init__(self, task: Task, every_s: float) -> None:
         from mpca.models.stacked import Stack, one_thread  # here, since the other simulations need no torch
 
         one_thread()
@@ -129,11 +122,7 @@ class DataLesson:
         self._test = [one[: task.tested] for one in _split(task.data, "test", task.sample_seed)]
         self._stacks: list[Stack] = []
         self._trainers: dict[int, list[StackedTrainer]] = {}  # by agent, over incarnations
-        self._every_s, self._smooth_s = every_s, smooth_s
-        self._next_s = 0.0
-        self._seen: list[Any] = []
-        self._smooth: list[np.ndarray] = []
-        self._merged_s: list[float] = []
+        self._every_s, self._next_s = every_s, 0.0
 
     def plan(self, shards: int) -> tuple[list[int], int]:
         """As `Lesson.plan`: a shard is the same part of every run."""
@@ -155,31 +144,14 @@ class DataLesson:
         return made
 
     def look(self, runner: Runner) -> None:
-        """As `Lesson.look`: move the average on, and make a point when it is time."""
+        """As `Lesson.look`: make a point when it is time."""
         joint, now = runner.joint, runner.trained_s
-        if joint is None or now is None or not joint.complete:
-            return
-        self._follow(joint.states, now)
-        if now < self._next_s:
+        if joint is None or now is None or not joint.complete or now < self._next_s:
             return
         self._next_s = (now // self._every_s + 1) * self._every_s
         updates = [sum(one.updates for one in made) for made in self._trainers.values()]
-        newest = np.concatenate([state.x for state in self._seen])
-        mean = sum(updates) / len(updates)
-        smooth = self._errors(np.concatenate(self._smooth)) if self._smooth_s else ()
-        self.points.append(Point(now, runner.machine.cycle, mean, self._errors(newest), smooth))
-
-    def _follow(self, states: list[Any], now: float) -> None:
-        if not self._seen:
-            self._seen, self._smooth = list(states), [state.x.copy() for state in states]
-            self._merged_s = [now] * len(states)
-        for shard, state in enumerate(states):
-            if state is self._seen[shard]:
-                continue
-            # at first the average is over less, or x_0 would stay in it for long
-            share = 1 - math.exp((self._merged_s[shard] - now) / max(1e-9, min(self._smooth_s, now / _SHARE)))
-            self._smooth[shard] += np.float32(share) * (state.x - self._smooth[shard])
-            self._seen[shard], self._merged_s[shard] = state, now
+        newest = np.concatenate([state.x for state in joint.states if state is not None])
+        self.points.append(Point(now, runner.machine.cycle, sum(updates) / len(updates), self._errors(newest)))
 
     def _errors(self, flat: np.ndarray) -> tuple[float, ...]:
         found = self._judge.errors(flat, *self._test)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+import mpca
 from mpca.errors import ConfigError
-from mpca.sim.compare.journal import Journal
+from mpca.sim.compare.journal import Journal, written_by
 from mpca.sim.compare.plan import Plan
 from mpca.sim.compare.settings import Conf, Entry, Shared
 from mpca.sim.compare.unit import Unit
@@ -84,6 +86,43 @@ def test_results_of_another_format_are_refused(tmp_path: Path) -> None:
     path.write_text('{"format":2}\n{}\n')
     with pytest.raises(ConfigError, match="has format 2, this mpca reads 1"):
         Journal(tmp_path)
+
+
+def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_text("[1]\n[2]\n")
+    with pytest.raises(ConfigError, match=r"is no file of mpca compare: .*--run-dir"):
+        Journal(tmp_path)
+    assert path.read_text() == "[1]\n[2]\n"
+
+
+@pytest.mark.parametrize(
+    ("changed", "other"),
+    [
+        ("sim/compare/unit.py", True),
+        ("sim/compare/settings.py", True),
+        ("sim/transports.py", True),
+        ("methods/sync.py", True),
+        ("sim/compare/fairness.py", False),
+        ("sim/compare/result.py", False),
+        ("report/comparison.py", False),
+    ],
+)
+def test_results_are_of_other_code_when_what_simulates_has_changed(tmp_path: Path, changed: str, other: bool) -> None:
+    copy = tmp_path / "mpca"
+    shutil.copytree(Path(mpca.__file__).parent, copy, ignore=shutil.ignore_patterns("*.jar", "__pycache__"))
+    assert written_by(copy) == written_by()
+    with open(copy / changed, "a") as file:
+        file.write("\n")
+    assert (written_by(copy) != written_by()) is other
+
+
+@pytest.mark.parametrize("folder", ["file", "file/below", "full"])
+def test_a_folder_that_cannot_be_made_is_refused_in_one_sentence(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "full" / "results.jsonl").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=rf"--run-dir = '.*{folder}': cannot be written: .*; choose another one"):
+        Journal(tmp_path / folder)
 
 
 def test_one_process_at_a_time_holds_a_folder(tmp_path: Path) -> None:

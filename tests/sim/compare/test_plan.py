@@ -16,11 +16,11 @@ from tests.sim.compare.support import fake, finish, peak
 SINGLE = Entry("single", "single")
 SYNC = Entry("sync", "sync", tune={"tau": (5, 10, 20)})
 MPCA = Entry("mpca", "mpca", numbers={"gamma": 0.5}, tune={"shards": (3, 6, 12)})
-SMOOTH = Entry("smooth", "single", tune={"smooth": (10.0, 20.0, 40.0)}, control=True)
+EMA = Entry("EMA", "single", tune={"ema": (0.9, 0.95, 0.975)}, control=True)
 BATCH = Entry("K-batch", "single", k_batch=True, control=True)
 CONF = Conf(
     Shared(ratios=("ResNet-110", "VGG-A"), trials=9, rounds=6, updates=1000, single_updates=4000, points=100),
-    (SINGLE, SMOOTH, BATCH, SYNC, MPCA),
+    (SINGLE, EMA, BATCH, SYNC, MPCA),
 )
 
 
@@ -30,7 +30,8 @@ def learn(unit: Unit, rate: float, seed: int) -> float:
         return 0.004 * peak(rate, 0.06) * peak(unit.method["tau"], 2) * (1 + seed % 7 / 100)
     if unit.method["name"] == "mpca":
         return 0.004 * peak(rate, 0.004) * peak(unit.method["shards"], 6)
-    return 0.001 * peak(rate, 0.003) * (1 + (peak(unit.smooth, 20) if unit.smooth else 0) + unit.batch / 100)
+    average = peak(1 / (1 - unit.method["ema"]), 20) if unit.method["ema"] else 0
+    return 0.001 * peak(rate, 0.003) * (1 + average + unit.batch / 100)
 
 
 def test_every_method_of_a_condition_has_the_same_number_of_trials() -> None:
@@ -90,7 +91,9 @@ def test_reported_runs_change_nothing_that_was_chosen() -> None:
 
 def test_targets_come_from_single_alone() -> None:
     others_fail = fake(lambda unit, rate, seed: learn(unit, rate, seed) if unit.method["name"] == "single" else 1e-9)
-    faster_controls = fake(lambda unit, rate, seed: learn(unit, rate, seed) * (9 if unit.smooth or unit.batch > 16 else 1))
+    faster_controls = fake(
+        lambda unit, rate, seed: learn(unit, rate, seed) * (9 if unit.method.get("ema") or unit.batch > 16 else 1)
+    )
     plain = finish(Plan(CONF), fake(learn))[0].targets
     assert len(plain) == 2
     assert finish(Plan(CONF), others_fail)[0].targets == plain
@@ -126,10 +129,16 @@ def test_one_agent_is_simulated_once_for_all_bandwidths() -> None:
     _, units = finish(Plan(CONF), fake(learn))
     assert len(units) == len({unit.key for unit in units})
     assert {unit.ratio for unit in units if unit.method["name"] == "single"} == {"0"}
-    first = [unit for unit in units if unit.method["name"] == "single" and unit.batch == 16 and not unit.smooth]
+    first = [unit for unit in units if unit.method["name"] == "single" and unit.batch == 16 and not unit.method["ema"]]
     assert sum(len(unit.rates) == 9 for unit in first) == 1
     batch = [unit for unit in units if unit.batch == 128]
     assert {(unit.agents, unit.updates) for unit in batch} == {(1, 1000)}
+
+
+def test_all_runs_are_evaluated_equally_often() -> None:
+    _, units = finish(Plan(CONF), fake(learn))
+    assert {unit.points / unit.updates for unit in units} == {0.1}
+    assert {unit.updates for unit in units} == {1000, 4000}
 
 
 def test_the_order_in_which_units_end_changes_nothing() -> None:
@@ -152,5 +161,5 @@ def test_a_unit_is_named_by_all_that_it_has() -> None:
     _, units = finish(Plan(CONF), fake(learn))
     one = units[0]
     assert replace(one, seeds=(9,)).key != one.key
-    assert replace(one, smooth=1.0).key != one.key
+    assert replace(one, contested=1).key != one.key
     assert replace(one, rates=one.rates).key == one.key

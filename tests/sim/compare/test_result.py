@@ -44,7 +44,26 @@ def test_bytes_are_those_of_the_cycles_until_the_target(result: Result) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"single"}))
 def test_every_method_that_exchanges_has_a_row_in_the_table_of_costs(name: str) -> None:
-    assert name.startswith(row_of(name).method)
+    assert name.startswith(row_of({"name": name}).method)
+
+
+def test_the_formulas_in_force_are_those_of_the_rows_on_their_transport() -> None:
+    entries = (
+        Entry("one", "single"),
+        Entry("streaming", "diloco", {"overlap": True, "fragments": 3, "phases": 3}),
+        Entry("server", "sync-ps", optimizer="sgd"),
+    )
+    conf = Conf(SHARED, entries)
+    found = result_of(conf, finish(Plan(conf), fake(lambda unit, rate, seed: 0.001))[0])
+    assert [(one.rows, one.transport) for one in found.formulas] == [
+        (("single",), ""),
+        (("sync-ps",), "the paper's"),
+        (("diloco-streaming",), "the paper's"),
+        (("transport the paper's",), ""),
+        (("a cycle",), ""),
+    ]
+    assert "Source: Streaming DiLoCo" in "\n".join(found.lines())
+    assert [one["rows"][0] for one in found.to_json()["formulas"]] == [one.rows[0] for one in found.formulas]
 
 
 def test_conditions_are_named(result: Result) -> None:

@@ -44,6 +44,21 @@ def test_numbers_of_a_method_and_what_is_tuned_make_the_method(tmp_path: Path) -
     assert entry.method({"shards": 12}) == MPCA(gamma=0.5, shards=12)
 
 
+def test_numbers_need_only_fit_what_is_tuned_beside_them(tmp_path: Path) -> None:
+    text = f'{SINGLE}[[method]]\nname = "diloco"\noverlap = true\nphases = 3\ntune.fragments = [3, 6, 12]\n'
+    assert [one["fragments"] for one in read(tmp_path, text).entries[1].grid(10.0)] == [3, 6, 12]
+    with pytest.raises(ConfigError, match=r"method.phases = 3: must lie between 1 and 2"):
+        read(tmp_path, text.replace("[3, 6, 12]", "[2, 6, 12]"))
+
+
+def test_what_cuts_the_model_is_tuned_alike_for_all_that_have_it() -> None:
+    conf = load(ROOT / "conf" / "compare.toml")
+    cut = {"mpca": "shards", "diloco": "fragments"}
+    rows = [entry for entry in conf.entries if entry.name in cut and "blocking" not in entry.label]
+    assert len(rows) > 5
+    assert {entry.tune[cut[entry.name]] for entry in rows} == {(3, 6, 12)}
+
+
 def test_e_is_the_time_of_an_exchange_in_updates(tmp_path: Path) -> None:
     entry = read(tmp_path, f'{SINGLE}{SYNC}tune.tau = ["0.001 E", "0.5 E", "2.5 E"]\n').entries[1]
     assert [entry.method(one) for one in entry.grid(11.6)] == [Sync(1), Sync(6), Sync(29)]
@@ -75,6 +90,8 @@ def test_quick_replaces_keys_and_leaves_the_methods_that_it_names(tmp_path: Path
         (f'[compare]\nupdates = "many"\n{SINGLE}', "compare.updates = 'many': must be a whole number"),
         (f"[compare]\nagents = 8\n{SINGLE}", "compare.agents = 8: must be a list that is not empty"),
         (f"[compare]\nagents = [1]\n{SINGLE}", "each must be 2 or more"),
+        (f"[compare]\nagents = [8, 8]\n{SINGLE}", "compare.agents = [8, 8]: has a value twice"),
+        (f'[compare]\nratios = [2.5, "2.5"]\n{SINGLE}', "compare.ratios = ['2.5', '2.5']: has a value twice"),
         (f'[compare]\nratios = ["ResNet-151"]\n{SINGLE}', "did you mean 'ResNet-152'?"),
         (f"[compare]\nratios = [-1]\n{SINGLE}", "must be a number above 0"),
         (f"[compare]\nrates = [0.1]\n{SINGLE}", "must be the smallest and the largest rate"),
@@ -82,6 +99,7 @@ def test_quick_replaces_keys_and_leaves_the_methods_that_it_names(tmp_path: Path
         (f'[compare]\ntask = "digits"\n{SINGLE}', "compare.task = 'digits': must be one of mixture, warped-digits"),
         (f'[compare]\nstep = "fast"\n{SINGLE}', "compare.step = 'fast': not a duration"),
         (f'[compare]\nbandwidth = "1 Gb"\n{SINGLE}', "compare.bandwidth = '1 Gb': not a rate"),
+        (f'[compare]\nbandwidth = "0mbit"\n{SINGLE}', "compare.bandwidth = '0mbit': must be above 0"),
         (f"[compare]\ntarget_shares = [1.5]\n{SINGLE}", "each must lie above 0, and be at most 1"),
         (f"[compare]\nseeds = 0\n{SINGLE}", "compare.seeds = 0: must be above 0"),
         (f"[compare]\nseeds = 2000\n{SINGLE}", "compare.seeds = 2000: must be at most 1000"),
@@ -94,11 +112,16 @@ def test_quick_replaces_keys_and_leaves_the_methods_that_it_names(tmp_path: Path
         (f"{SINGLE}{SYNC}tune.tau = 5\n", "must be a list of values to try"),
         (f'{SINGLE}{SYNC}tune.tau = ["x E"]\n', "must be a number"),
         (f"{SINGLE}{SYNC}tune.tau = [1, 2]\n", "must be a multiple of 2, and at least 6: 'sync' has 2 settings"),
+        (f"{SINGLE}{SYNC}tune.tau = [3, 3, 5]\n", "method 'sync'.tune = {'tau': (3, 3, 5)}: has equal settings at K = 8"),
+        (
+            f'[compare]\nratios = ["ResNet-152", 0.001]\nstep = "10s"\n{SINGLE}{SYNC}tune.tau = ["0.5 E", "1 E", "2 E"]\n',
+            "has equal settings at K = 8, b/C = 0.001 ([{'tau': 1}, {'tau': 1}, {'tau': 1}])",
+        ),
         (f"{SINGLE}{SYNC}k_batch = true\n", 'needs name = "single"'),
         (f'{SINGLE}{SYNC}optimizer = "adams"\n', "must be one of adam, adamw, nesterov, sgd"),
         (f"{SINGLE}{SINGLE}", "two methods have the label 'single'"),
         (SYNC, "targets come from one [[method]]"),
-        (f"{SINGLE}tune.smooth = [1, 2, 3]\n", "targets come from one [[method]]"),
+        (f"{SINGLE}tune.ema = [0.9, 0.95, 0.98]\n", "targets come from one [[method]]"),
         (f'[quick]\nmethods = ["snyc"]\n{SINGLE}{SYNC}', "quick.methods = 'snyc': no such label; did you mean 'sync'?"),
     ],
 )
@@ -121,7 +144,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_the_page_explains_every_key() -> None:
     page = (ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
-    of_entry = {"tune", "control", "smooth", "k_batch", "optimizer", "rates", "label", "name"}
+    of_entry = {"tune", "control", "k_batch", "contested", "optimizer", "rates", "label", "name"}
     assert {one.name for one in fields(Entry)} - {"numbers"} == of_entry
     missing = [key for key in (*(one.name for one in fields(Shared)), *of_entry) if f"`{key}`" not in page]
     assert not missing

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from mpca.errors import ConfigError
 from mpca.methods import How
@@ -36,23 +34,12 @@ METHODS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-    torch.set_flush_denormal(False)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def scenario(method: str, **task) -> Scenario:
     agents = 1 if method == "single" else SCENARIO.agents
     return replace(SCENARIO, method=METHODS[method], agents=agents, task={**SCENARIO.task, **task})
-
-
-def test_without_a_time_constant_there_is_no_average_and_the_errors_are_the_same() -> None:
-    (_, with_average), (_, without) = (learn(scenario("sync"), 3, 1.0, smooth_s) for smooth_s in (2.0, 0.0))
-    assert [point.errors for point in without] == [point.errors for point in with_average]
-    assert {point.smooth_errors for point in without} == {()}
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -75,31 +62,20 @@ def test_runs_in_one_simulation_have_the_errors_that_they_have_alone() -> None:
     together = learn(scenario("mpca", rates=[0.002, 0.006], seeds=[1, 2]), seed=3)
     alone = learn(scenario("mpca", rates=[0.006], seeds=[2]), seed=3)
     assert [point.errors[3:] for point in together[1]] == [point.errors for point in alone[1]]
-    assert [point.smooth_errors[3:] for point in together[1]] == [point.smooth_errors for point in alone[1]]
     assert [(one.cycle, one.stages) for one in together[0].commits] == [(one.cycle, one.stages) for one in alone[0].commits]
 
 
-def test_the_moving_average_forgets_x0_and_follows_shard_by_shard() -> None:
-    lesson = DataLesson(task_of(scenario("mpca", tested=500)), every_s=1.0, smooth_s=3.0)
+def test_a_point_has_the_errors_of_the_newest_joint_model_once_in_a_while() -> None:
+    lesson = DataLesson(task_of(scenario("mpca", tested=500)), every_s=1.0)
     (*edges,), _ = lesson.plan(2)
-    random = np.random.default_rng(0)
-    flat = [lesson.trainer([0, edges[-1]], How.REPLACE, agent, 0).x for agent in range(2)]
-    states = [SimpleNamespace(x=flat[0][a:b].copy()) for a, b in pairwise(edges)]
-    average, merged = flat[0].astype(np.float64), [0.0, 0.0]
+    flat = lesson.trainer([0, edges[-1]], How.REPLACE, 0, 0).x
+    states = [SimpleNamespace(x=flat[a:b].copy()) for a, b in pairwise(edges)]
     for turn, now in enumerate((0.0, 0.5, 1.0, 2.5, 10.0, 30.0)):
-        shard = turn % 2
-        a, b = edges[shard : shard + 2]
-        if turn:
-            states[shard] = SimpleNamespace(x=states[shard].x + random.standard_normal(b - a).astype(np.float32) / 9)
-            keep = np.exp(-(now - merged[shard]) / min(3.0, now / 5))
-            average[a:b] = keep * average[a:b] + (1 - keep) * states[shard].x
-            merged[shard] = now
+        states[turn % 2] = SimpleNamespace(x=states[turn % 2].x * np.float32(0.9))
         joint = SimpleNamespace(states=list(states), complete=True)
         lesson.look(SimpleNamespace(joint=joint, trained_s=now, machine=SimpleNamespace(cycle=turn)))
-        newest = np.concatenate([state.x for state in states])
         if now != 0.5:  # less than a second after the last point
-            assert lesson.points[-1].errors == lesson._errors(newest)
-            assert lesson.points[-1].smooth_errors == pytest.approx(lesson._errors(average.astype(np.float32)), abs=0.004)
+            assert lesson.points[-1].errors == lesson._errors(np.concatenate([state.x for state in states]))
     assert [point.t for point in lesson.points] == [0.0, 1.0, 2.5, 10.0, 30.0]
 
 
@@ -118,7 +94,7 @@ def test_exchanges_may_cost_what_a_transport_says() -> None:
 def test_a_run_that_diverges_is_all_wrong_and_the_others_learn() -> None:
     _, points = learn(scenario("mpca", optimizer="sgd", rates=[0.1, 1e6]), seed=3)
     assert points[-1].errors[0] < 0.8
-    assert points[-1].errors[1] == points[-1].smooth_errors[1] == 1.0
+    assert points[-1].errors[1] == 1.0
 
 
 @pytest.mark.slow

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,7 @@ from mpca import data, models
 from mpca.agent.layout import read_layout
 from mpca.agent.torch_trainer import TorchTrainer
 from mpca.methods import How
-from mpca.models.stacked import Stack, one_thread
+from mpca.models.stacked import Stack
 from mpca.sim.science.batches import Batches
 from mpca.sim.science.trainer import StackedTrainer
 
@@ -26,13 +24,7 @@ STORY = ["advance 2", "snapshot 0", "advance 1", "install 0 0.1", "advance 2", "
 STORY += ["install 2 0.2", "install 1 0.1", "advance 2", "snapshot 2", "pull 1", "advance 1"]
 
 
-@pytest.fixture(autouse=True)
-def one() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    one_thread()
-    yield
-    torch.set_num_threads(threads)
-    torch.set_flush_denormal(False)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def trainer(seeds: tuple[int, ...], rates: tuple[float, ...], how: How) -> StackedTrainer:

@@ -65,7 +65,7 @@ def _updates_per_s(name: str, task: dict[str, Any], seconds: float) -> float:
     from mpca.methods import How
     from mpca.sim.science.lesson import TASKS, DataLesson
 
-    lesson = DataLesson(replace(TASKS[name], **task), every_s=1.0, smooth_s=1.0)
+    lesson = DataLesson(replace(TASKS[name], **task), every_s=1.0)
     bounds, _ = lesson.plan(1)
     trainer = lesson.trainer(bounds, How.PULL, agent=0, incarnation=0)
     trainer.advance(10, ())

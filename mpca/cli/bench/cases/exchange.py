@@ -8,23 +8,20 @@ Without ``--shape`` everything runs on loopback, which shows that it works and m
 
 from __future__ import annotations
 
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 import click
 
 from mpca.cli.bench.figures import SHARDS, figures
 from mpca.cli.bench.load import Sampler
-from mpca.cli.bench.net.network import RATE, Network, check
-from mpca.cli.bench.net.standalone import Standalone
+from mpca.cli.bench.net.network import RATE, check
+from mpca.cli.bench.net.node_process import NodeProcess
+from mpca.cli.bench.net.standalone import Nodes
 from mpca.cli.bench.net.tcp import cycle_seconds, stream_rate
 from mpca.cli.bench.show import show
 from mpca.cli.options import SIZE, json_option
@@ -33,6 +30,7 @@ from mpca.errors import MpcaError
 __all__ = ["command", "measure"]
 
 PORTS_EVERY_S = 0.25
+DRIVER = "mpca.cli.bench.run.exchange_driver"
 #: What the driver runs, in this order.
 CASES = ("small", "overlapped", "blocking")
 
@@ -101,9 +99,21 @@ def measure(
     }
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mpca-bench-")))
-        spec = Spec(str(folder), agents, size_bytes, reducer, broadcast, phases, cycles, exchanges, encrypt=encrypt)
+        spec = Spec(
+            work_dir=str(folder),
+            agents=agents,
+            size_bytes=size_bytes,
+            reducer=reducer,
+            broadcast=broadcast,
+            phases=phases,
+            cycles=cycles,
+            exchanges=exchanges,
+            encrypt=encrypt,
+        )
         if rate is None:
-            raw = _Driver(stack, [], spec).play(None)
+            driver = NodeProcess(stack, [], DRIVER, spec)
+            driver.hear()
+            raw = _play(driver, None)
             links: dict[str, Any] = {}
             said |= {"counts": False, "note": "loopback, without --shape: shows that it runs, and measures nothing"}
         else:
@@ -114,17 +124,11 @@ def measure(
 
 def _shaped(stack: ExitStack, folder: Path, spec: Any, rate: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the driver measures on nodes of their own, and what plain TCP and the switch measure of the links."""
-    workers = [f"w{number}" for number in range(spec.agents)]
     _tell(f"starting a Master and {spec.agents} executors on nodes of their own")
-    net = stack.enter_context(Network(["master", "driver", *workers]))
-    memory = f"{(2 << 30) + 8 * spec.size_bytes >> 20}m"
-    secret = folder / "secret"
-    secret.touch(mode=0o600)
-    secret.write_text(token_hex(32))
-    daemons = stack.enter_context(Standalone(net, "master", workers, folder, memory, secret))
-    spec = replace(spec, master=daemons.url, address=net.address("driver"), secret=str(secret))
-    driver = _Driver(stack, net.command("driver", []), spec)
-    driver.wait_ready()
+    nodes = Nodes(stack, folder, spec.agents, (2 << 30) + 8 * spec.size_bytes)
+    net, workers = nodes.net, nodes.workers
+    driver = NodeProcess(stack, net.command("driver", []), DRIVER, replace(spec, **nodes.of_driver()))
+    driver.hear()
     net.shape(rate, but=["master"])
     _tell(f"links are limited to {rate}; plain TCP first")
     mib_s = stream_rate(net, "driver", workers[0])
@@ -132,9 +136,9 @@ def _shaped(stack: ExitStack, folder: Path, spec: Any, rate: str) -> tuple[dict[
     b_s = spec.size_bytes / (1 << 20) / mib_s
     try:
         with Sampler(net.ports, PORTS_EVERY_S) as ports:
-            raw = driver.play(b_s)
+            raw = _play(driver, b_s)
     except MpcaError as error:
-        raise MpcaError(f"{error}\n{daemons.executor_log()}") from None
+        raise MpcaError(f"{error}\n{nodes.daemons.executor_log()}") from None
     return raw, {
         "b_s": b_s,
         "stream_mib_s": mib_s,
@@ -146,61 +150,21 @@ def _shaped(stack: ExitStack, folder: Path, spec: Any, rate: str) -> tuple[dict[
     }
 
 
+def _play(driver: NodeProcess, b_s: float | None) -> dict[str, Any]:
+    """Let the driver measure.
+
+    Returns:
+        Its answers by case.
+    """
+    driver.tell({"b_s": b_s})
+    cases: dict[str, Any] = {}
+    while len(cases) < len(CASES):
+        _tell(f"running {CASES[len(cases)]}")
+        one = driver.hear()
+        cases[one["case"]] = one
+    return cases
+
+
 def _tell(text: str) -> None:
     """Tell the waiting user what goes on, on stderr: stdout is for the result."""
     click.echo(text, err=True)
-
-
-class _Driver:
-    """The process of `exchange_driver`, here or on a node."""
-
-    def __init__(self, stack: ExitStack, prefix: list[str], spec: Any) -> None:
-        self._log = Path(spec.work_dir) / "driver-output.log"
-        command = [*prefix, sys.executable, "-m", "mpca.cli.bench.run.exchange_driver", json.dumps(asdict(spec))]
-        sink = stack.enter_context(self._log.open("wb"))
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink, text=True, bufsize=1
-        )
-        stack.callback(self._end)
-        self._ready = False
-
-    def wait_ready(self) -> None:
-        if not self._ready and "ready" not in self._hear():
-            raise MpcaError("the bench's driver did not say that it is ready")
-        self._ready = True
-
-    def play(self, b_s: float | None) -> dict[str, Any]:
-        """Let the driver measure.
-
-        Returns:
-            Its answers by case.
-        """
-        self.wait_ready()
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"b_s": b_s}) + "\n")
-        cases: dict[str, Any] = {}
-        while len(cases) < len(CASES):
-            _tell(f"running {CASES[len(cases)]}")
-            one = self._hear()
-            cases[one["case"]] = one
-        return cases
-
-    def _hear(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-40:])
-            raise MpcaError(f"the bench's driver ended with exit code {self._process.wait()}:\n{tail}")
-        said: dict[str, Any] = json.loads(line)
-        return said
-
-    def _end(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()

@@ -8,8 +8,10 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
+from secrets import token_hex
 from types import TracebackType
 
 from mpca.cli.bench.net.network import Network
@@ -17,11 +19,35 @@ from mpca.environment import child_environment
 from mpca.errors import EnvironmentRefused
 from mpca.redaction import properties
 
-__all__ = ["Standalone"]
+__all__ = ["Nodes", "Standalone"]
 
 MASTER_PORT = 7077
 START_S = 240.0
 _TAIL_LINES = 5
+
+
+class Nodes:
+    """A Master, K Workers and a node for the driver, behind one switch; links are not limited yet.
+
+    Args:
+        stack: ends it.
+        folder: of the bench.
+        agents: K.
+        worker_bytes: memory of a Worker.
+    """
+
+    def __init__(self, stack: ExitStack, folder: Path, agents: int, worker_bytes: int) -> None:
+        self.workers = [f"w{number}" for number in range(agents)]
+        self.net = stack.enter_context(Network(["master", "driver", *self.workers]))
+        self._secret = folder / "secret"
+        self._secret.touch(mode=0o600)
+        self._secret.write_text(token_hex(32))
+        memory = f"{worker_bytes >> 20}m"
+        self.daemons = stack.enter_context(Standalone(self.net, "master", self.workers, folder, memory, self._secret))
+
+    def of_driver(self) -> dict[str, str]:
+        """Where the driver finds them: master, its own address, and a file with the secret."""
+        return {"master": self.daemons.url, "address": self.net.address("driver"), "secret": str(self._secret)}
 
 
 class Standalone:

@@ -1,0 +1,169 @@
+"""`mpca tune`: the search as a function of how runs ended, and the command with runs that need no Spark."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpca.cli import tune as module
+from mpca.cli.tune import GRID, Tried, best, further
+from mpca.errors import ConfigError
+from mpca.records import Summary
+from tests.cli.test_main import DIGITS, run
+from tests.report.synthetic import synthetic_records, write_run
+
+
+def tried(alpha: float | str, error: float, target_s: float | None = None) -> Tried:
+    return Tried(alpha, error, target_s, 20.0, 1000)
+
+
+def test_who_reaches_the_target_is_better_than_who_has_a_small_error() -> None:
+    assert best([tried(0.1, 0.01), tried(0.2, 0.02, 30.0), tried(0.3, 0.02, 20.0)]).alpha == 0.3
+    assert best([tried("auto", 0.02), tried(0.1, 0.02)]).alpha == "auto"
+
+
+@pytest.mark.parametrize(
+    ("errors", "beyond"),
+    [
+        ({0.0125: 0.2, 0.025: 0.1, 0.05: 0.2}, None),
+        ({0.0125: 0.1, 0.025: 0.2, 0.05: 0.3}, 0.00625),
+        ({0.0125: 0.3, 0.025: 0.2, 0.05: 0.1}, 0.1),
+        ({0.0125: 0.3, 0.025: 0.2, 0.6: 0.1}, None),  # an alpha of 14.4 is none
+        ({0.0125: 0.3}, None),
+    ],
+)
+def test_a_grid_is_extended_where_the_best_lies_at_its_edge(errors: dict[float, float], beyond: float | None) -> None:
+    some = [tried("auto", 0.0), *(tried(alpha, error) for alpha, error in errors.items())]
+    assert further(some, 3, 1.0) == beyond
+
+
+def test_an_edge_is_followed_four_times_at_most() -> None:
+    some = [tried(alpha, 1 - alpha) for alpha in (0.001, 0.002)]
+    while (alpha := further(some, 2, math.inf)) is not None:
+        some.append(tried(alpha, 1 - alpha))
+    assert [one.alpha for one in some] == [0.001, 0.002, 0.004, 0.008, 0.016, 0.032]
+
+
+class Runs:
+    """Stands for `mpca train`: writes what a run leaves."""
+
+    def __init__(self, wanted: float) -> None:
+        self.wanted, self.started = wanted, list[str]()
+        self.dies_at = ""
+
+    def __call__(self, conf: Path, sets: Sequence[str], path: Path) -> None:
+        alpha = dict(one.split("=") for one in sets)["method.alpha"]
+        self.started.append(alpha)
+        if alpha == self.dies_at:
+            path.mkdir()
+            raise KeyboardInterrupt
+        far = 3.0 if alpha == "auto" else abs(math.log2(float(alpha) / self.wanted))
+        ended: dict[str, Any] = {"status": "max_time", "reason": "objectives.max_time", "final_error": far / 10 + 0.01}
+        if far > 4:
+            ended = {
+                "status": "failed",
+                "reason": "the parameters of all 4 agents are not finite in cycle 3",
+                "final_error": None,
+            }
+        summary = Summary(method="mpca", num_agents=4, seed=0, seconds=60.0, seconds_to_first_step=1.0, samples=1234, **ended)
+        write_run(path, synthetic_records(), asdict(summary))
+
+
+def command(folder: Path, *args: str) -> tuple[str, ...]:
+    return ("tune", DIGITS, "--run-dir", str(folder), *args)
+
+
+def test_the_best_alpha_is_the_last_line_to_be_pasted(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = Runs(0.025)
+    monkeypatch.setattr(module, "_train", runs)
+    code, out, _ = run(capfd, *command(tmp_path / "tune"))
+    assert code == 0
+    assert runs.started == ["auto", *map(str, GRID)]
+    assert out.splitlines()[-1].startswith("alpha = 0.025    # [method] of ")
+    assert "0.025 <" in out
+    assert "1,234" in out
+    code, out, _ = run(capfd, *command(tmp_path / "tune", "--json"))
+    assert len(runs.started) == 7, "what was run is not run again"
+    assert json.loads(out)["alpha"] == 0.025
+    assert json.loads(out)["runs"][0]["n"] > 0
+
+
+def test_a_start_goes_on_where_the_last_one_was_cut_off(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = Runs(0.05)
+    runs.dies_at = "0.05"
+    monkeypatch.setattr(module, "_train", runs)
+    assert run(capfd, *command(tmp_path, "--alphas", "0.0125,0.025,0.05"))[0] == 130
+    runs.dies_at = ""
+    code, out, _ = run(capfd, *command(tmp_path, "--alphas", "0.0125,0.025,0.05"))
+    assert code == 0
+    assert runs.started == ["auto", "0.0125", "0.025", "0.05", "0.05", "0.1"]  # 0.05 lay at the edge
+    assert out.splitlines()[-1].startswith("alpha = 0.05 ")
+
+
+def test_an_alpha_that_diverges_is_the_worst_and_not_the_end(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_train", Runs(0.01))
+    code, out, _ = run(capfd, *command(tmp_path, "--alphas", "0.005,0.01,0.02,0.9"))
+    assert code == 0
+    assert "diverged" in out
+    assert out.splitlines()[-1].startswith("alpha = 0.01 ")
+
+
+def test_runs_of_another_configuration_are_not_mixed(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_train", Runs(0.025))
+    assert run(capfd, *command(tmp_path))[0] == 0
+    for other in (["--time", "30s"], ["--set", "optimizer.lr=0.01"]):
+        code, _, err = run(capfd, *command(tmp_path, *other))
+        assert code == 2
+        assert "choose another --run-dir" in err[-1]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--set", "method.name=sync"], "mpca tune looks for the alpha of mpca and mpca-paper"),
+        (["--set", "method.correction=true"], "alpha is not used in this form"),
+        (["--alphas", "0.1,2"], "method.alpha = 2"),
+        (["--alphas", "0.1"], "it needs two numbers or more"),
+        (["--alphas", "a,b"], "not a list of numbers"),
+        (["--time", "0s"], "--time = 0"),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], said: str
+) -> None:
+    monkeypatch.setattr(module, "_train", Runs(0.025))
+    code, _, err = run(capfd, *command(tmp_path / "tune", *args))
+    assert code == 2
+    assert said in " ".join(err)
+    assert not (tmp_path / "tune").exists()
+
+
+def test_a_refused_run_is_told_as_train_tells_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no such model"):
+        module._train(Path(DIGITS), ("model.name=digits_convnot",), tmp_path / "run")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_two_alphas_on_real_executors(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    few = ("--set", "cluster.agents=2", "--set", "objectives.target_error=0", "--time", "5s", "--alphas", "0.02,0.05")
+    code, out, _ = run(capfd, *command(tmp_path / "tune", *few, "--json"))
+    assert code == 0
+    found = json.loads(out)
+    assert {"auto", 0.02, 0.05} <= {one["alpha"] for one in found["runs"]}
+    assert all(one["error"] < 0.5 and one["n"] > 1 for one in found["runs"])
