@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 
 from mpca.driver.agent_table import Agent, AgentTable
-from mpca.driver.dispatcher import Draft
+from mpca.driver.dispatcher import NO_CYCLE, Draft
 from mpca.driver.instructions import AdoptInitial
 from mpca.driver.snapshots import ShardSnapshots
 from mpca.driver.states import LIVING, AgentState
@@ -117,10 +117,11 @@ class LocalReads:
         if self._frozen:
             part = Part(self._executor, 1.0)
             return Draft(f"read {name}", reduce=Reduce(self._cycle, self._shard, lengths[self._shard], [part]))
+        forget = NO_CYCLE
         if not self._asked:  # after a failure the agent is asked for the same snapshot again: it is interrupted once
-            self._asked = True
+            self._asked, forget = True, -1  # nothing needs the snapshots of earlier reads any more
             self._cycle = min(self._cycle - 1, -len(lengths) - 1)
-        return Draft(f"freeze {name}", freeze=(self._cycle, self._shard, [self._source]))
+        return Draft(f"freeze {name}", freeze=(self._cycle, self._shard, [self._source]), forget_cycle=forget)
 
     def sent(self, order: int) -> None:
         """The draft went out as the order of this number."""
