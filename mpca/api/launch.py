@@ -196,7 +196,8 @@ class _Launch:
     def _check_model(self, conf: dict[str, str], hello: Hello) -> None:
         """The first hello describes the model: does it fit the heaps that were asked for?"""
         executor, driver = (parse_size(conf.get(f"spark.{one}.memory", "1g")) for one in ("executor", "driver"))
-        self._listeners.on_stage(check_heaps(hello.bounds, self._job.agents_per_executor, executor, driver))
+        answers = self._job.agents if self._job.config.method.asks else 0
+        self._listeners.on_stage(check_heaps(hello.bounds, self._job.agents_per_executor, executor, driver, answers))
         if self._application is not None and self._application.yarn:
             self._listeners.on_stage(executor_budget(self._job.config, conf, 4 * hello.bounds[-1]))
 

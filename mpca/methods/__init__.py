@@ -6,14 +6,17 @@ To add one, write its file after `sync.py`'s example and add a row to `table.MET
 from __future__ import annotations
 
 from mpca.methods.agent_side import AgentSide, How, Sends, Threshold, When
+from mpca.methods.async_ps import AsyncPS
 from mpca.methods.base import Method, Served
 from mpca.methods.diloco import DiLoCo
 from mpca.methods.dl4j_averaging import DL4JAveraging
 from mpca.methods.easgd import EASGD
+from mpca.methods.gradient_sharing import GradientSharing
 from mpca.methods.mpca import MPCA
 from mpca.methods.mpca_paper import PaperMPCA
 from mpca.methods.overlap_local_sgd import OverlapLocalSGD
 from mpca.methods.single import Single
+from mpca.methods.softsync import SoftSync
 from mpca.methods.sync import Sync
 from mpca.methods.sync_easgd import SyncEASGD
 from mpca.methods.sync_ps import SyncPS
@@ -24,8 +27,10 @@ __all__ = [
     "METHODS",
     "MPCA",
     "AgentSide",
+    "AsyncPS",
     "DL4JAveraging",
     "DiLoCo",
+    "GradientSharing",
     "How",
     "Method",
     "OverlapLocalSGD",
@@ -33,6 +38,7 @@ __all__ = [
     "Sends",
     "Served",
     "Single",
+    "SoftSync",
     "Sync",
     "SyncEASGD",
     "SyncPS",

@@ -25,7 +25,7 @@ from mpca.sim.nodes import Node
 from mpca.sim.world import World
 from mpca.wire.agent_ref import AgentId
 
-__all__ = ["AGAIN_S", "ExchangeServer"]
+__all__ = ["AGAIN_S", "ExchangeServer", "ServerParts"]
 
 AGAIN_S = 1.0
 

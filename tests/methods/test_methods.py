@@ -287,6 +287,18 @@ def test_alpha_is_a_number_or_auto(given: object, taken: object) -> None:
         ({"name": "sync-easgd", "beta": 0.0}, r"method.beta = 0.0: must lie in \(0, 1\]"),
         ({"name": "sync-ps", "momentum": 1.0}, r"method.momentum = 1.0: must lie in \[0, 1\)"),
         ({"name": "sync", "alpha": 0.1}, r"unknown key method.alpha"),
+        ({"name": "easgd", "tau": 0}, r"method.tau = 0: must be 1 or more"),
+        ({"name": "easgd", "beta": 1.5}, r"method.beta = 1.5: must lie in \(0, 1\]"),
+        ({"name": "easgd", "loss_cut": -1.0}, r"method.loss_cut = -1.0: must be 0 or more"),
+        ({"name": "async-ps", "n_push": 0}, r"method.n_push = 0: must be 1 or more"),
+        ({"name": "async-ps", "scale": 0.0}, r"method.scale = 0.0: must lie in \(0, 1\]"),
+        ({"name": "async-ps", "momentum": 1.0}, r"method.momentum = 1.0: must lie in \[0, 1\)"),
+        ({"name": "softsync", "n": 0}, r"method.n = 0: must be 1 or more"),
+        ({"name": "gradient-sharing", "threshold": 0.0}, r"method.threshold = 0.0: must be above 0"),
+        ({"name": "gradient-sharing", "least": 0.5, "most": 0.1}, r"method.least = 0.5: must be at most method.most = 0.1"),
+        ({"name": "gradient-sharing", "most": 2.0}, r"method.most = 2.0: must lie in \[0, 1\]"),
+        ({"name": "gradient-sharing", "decay": 1.0}, r"method.decay = 1.0: must lie in \(0, 1\)"),
+        ({"name": "gradient-sharing", "clip": -1.0}, r"method.clip = -1.0: must be 0 or more"),
     ],
 )
 def test_refused_values_name_key_value_and_what_is_allowed(values: dict[str, object], message: str) -> None:
