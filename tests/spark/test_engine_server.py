@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mpca.methods import METHODS
 from mpca.wire.agent_ref import AgentId
 from tests.spark.engine import Told
 from tests.spark.jobs import quadratic, skewed
@@ -21,6 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 PARAMETERS, BUFFERS, AGENTS = 300, 7, 3
 EASGD = ("method.name=easgd", "method.tau=4")
+OTHERS = ("async-ps", "softsync", "gradient-sharing")
 
 
 def check_easgd(told: Told) -> None:
@@ -63,6 +65,19 @@ def test_easgd_learns_digits_of_which_each_agent_sees_two_or_three(engine: Any) 
     sets = ("cluster.agents=4", "cluster.agents_per_executor=2", "objectives.max_cycles=400")
     told = engine(skewed, *digits("train"), 0.05, 0.004, story=story, sets=(*EASGD, *sets))
     assert told.ended.exit_code == 0, told.ended.reason
+    assert digits_error(told.ended.model_state) < 0.3
+
+
+def test_every_method_whose_agents_ask_is_tried() -> None:
+    assert {"easgd", *OTHERS} == {name for name, method in METHODS.items() if method().asks}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_others_learn_the_same(engine: Any, name: str) -> None:
+    sets = (f"method.name={name}", "cluster.agents=4", "cluster.agents_per_executor=2", "objectives.max_cycles=400")
+    told = engine(skewed, *digits("train"), 0.05, 0.004, sets=sets)
+    assert told.ended.exit_code == 0, told.ended.reason
+    assert {one.incarnation for one in told.exchanges} == {0}
     assert digits_error(told.ended.model_state) < 0.3
 
 
