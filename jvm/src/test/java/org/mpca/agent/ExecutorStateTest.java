@@ -87,7 +87,8 @@ class ExecutorStateTest {
                                 event.get("version").asLong(),
                                 event.get("mode").asText(),
                                 0.0,
-                                new byte[0]));
+                                new byte[0],
+                                event.has("answer")));
             case "installed":
                 return executor.installed(
                         agent, incarnation, shard, event.get("version").asLong());
@@ -104,25 +105,6 @@ class ExecutorStateTest {
         IllegalArgumentException refused = assertThrows(
                 IllegalArgumentException.class, () -> executor.freeze(2, 4, 2, Arrays.asList(new int[] {0, 0})));
         assertEquals("a cycle has one shard: cycle=4, shard=1, then shard=2", refused.getMessage());
-    }
-
-    @Test
-    void shouldWriteAnAnswerWhateverItsVersion() {
-        ExecutorState executor = new ExecutorState();
-        executor.agentUp(0, 0);
-        executor.offer(0, 0, new Arrival(1, 5, "replace", 0.0, new byte[0]));
-        Recorder recorder = new Recorder();
-        executor.offer(0, 0, answer(5)).forEach(one -> one.perform(recorder));
-        executor.installed(0, 0, 1, 5).forEach(one -> one.perform(recorder)); // the slot is free: now it is written
-        executor.installed(0, 0, 1, 5).forEach(one -> one.perform(recorder));
-        executor.offer(0, 0, answer(4)).forEach(one -> one.perform(recorder));
-        List<String> written = new ArrayList<>();
-        recorder.done.forEach(one -> written.add(((Map<?, ?>) one).get("do") + " " + ((Map<?, ?>) one).get("version")));
-        assertEquals(Arrays.asList("acknowledge 5", "write 5", "write 4", "acknowledge 4"), written);
-    }
-
-    private static Arrival answer(long version) {
-        return new Arrival(1, version, "install", 0.25, new byte[0], true);
     }
 
     @Test
