@@ -14,7 +14,21 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; a test holds 
     from mpca.api import Distributor, Result
     from mpca.driver.objectives import DumpModel, Evaluate, MaxCycles, MaxTime, TargetError
     from mpca.errors import MpcaError
-    from mpca.methods import MPCA, DiLoCo, DL4JAveraging, OverlapLocalSGD, PaperMPCA, Single, Sync, SyncEASGD, SyncPS
+    from mpca.methods import (
+        EASGD,
+        MPCA,
+        AsyncPS,
+        DiLoCo,
+        DL4JAveraging,
+        GradientSharing,
+        OverlapLocalSGD,
+        PaperMPCA,
+        Single,
+        SoftSync,
+        Sync,
+        SyncEASGD,
+        SyncPS,
+    )
     from mpca.spark.data.dataframes import ingest_dataframe
     from mpca.spark.data.tars import images_in_tar
     from mpca.spark.run.session import session
@@ -22,7 +36,10 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; a test holds 
 __version__ = "0.2.0"
 
 _IN_AGENTS = ("attach", "dataset", "device", "files", "log", "rank", "samples", "shard", "stopping", "world_size")
-_METHODS = ("MPCA", "DL4JAveraging", "DiLoCo", "OverlapLocalSGD", "PaperMPCA", "Single", "Sync", "SyncEASGD", "SyncPS")
+_METHODS = (
+    "EASGD", "MPCA", "AsyncPS", "DL4JAveraging", "DiLoCo", "GradientSharing", "OverlapLocalSGD", "PaperMPCA", "Single",
+    "SoftSync", "Sync", "SyncEASGD", "SyncPS",
+)  # fmt: skip
 #: Public name -> module that has it.
 _HOMES = {
     **dict.fromkeys(_IN_AGENTS, "mpca.agent.attach"),
@@ -36,12 +53,15 @@ _HOMES = {
 }
 
 __all__ = [
+    "EASGD",
     "MPCA",
+    "AsyncPS",
     "DL4JAveraging",
     "DiLoCo",
     "Distributor",
     "DumpModel",
     "Evaluate",
+    "GradientSharing",
     "MaxCycles",
     "MaxTime",
     "MpcaError",
@@ -49,6 +69,7 @@ __all__ = [
     "PaperMPCA",
     "Result",
     "Single",
+    "SoftSync",
     "Sync",
     "SyncEASGD",
     "SyncPS",

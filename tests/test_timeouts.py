@@ -72,6 +72,14 @@ YARN_NODE_LOST_S = 600.0 * 4 / 3
         (JVM["REPAIR"], CLUSTER.cycle_deadline),
         (JVM["REMOVAL"], CLUSTER.cycle_deadline),
         (JVM["KEEPER"], JVM["ACCESS"]),
+        # exchanges that agents ask for
+        (JVM["DOWNLOAD_AGAIN"], JVM["SENT"]),  # others have their turn once a fetch is given up
+        (
+            SPARK["spark.shuffle.io.connectionCreationTimeout"] + SPARK["spark.shuffle.io.connectionTimeout"],
+            JVM["SENT"],
+        ),
+        (JVM["SENT"], JVM["ANSWER"]),
+        (JVM["SENT"], timeouts.SILENT_S),  # agents that wait behind one that hangs are not silent for that
         # HDFS
         (timeouts.BEAT_S, 5.0),  # README: records on HDFS are at most five seconds old
         (4 * timeouts.BEAT_S, timeouts.OWNER_DEAD_S),  # several beats may be lost
@@ -106,7 +114,7 @@ def test_every_time_out_stands_in_one_place() -> None:
 
 def test_every_time_out_of_the_jvm_stands_in_one_place() -> None:
     """What is looked at every few milliseconds is no time-out; nor is the drift of clocks that is borne."""
-    assert len(JVM) == 13
+    assert len(JVM) == 15
     files = [path for path in sorted((ROOT / "jvm/src/main").rglob("*.java")) if path.name != "TimeOuts.java"]
     pattern = re.compile(r"static final \w+ (\w+_(?:MS|S|MILLIS|NANOS|SECONDS)) =")
     found = [f"{path.name}: {name}" for path in files for name in pattern.findall(path.read_text(encoding="utf-8"))]

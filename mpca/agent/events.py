@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 __all__ = [
     "STEPPED",
+    "Ask",
     "Attached",
     "EndGroup",
     "LinkLost",
@@ -39,9 +40,10 @@ class Attached(NamedTuple):
 
 
 class Stepped(NamedTuple):
-    """The optimiser completed updates. A method that holds gets them one at a time."""
+    """The optimiser completed updates. A method that holds, or asks by itself, gets them one at a time."""
 
     updates: int = 1
+    loss: float = 0.0  # that was logged for it; of a method that asks by the losses
 
 
 class Returned(NamedTuple):
@@ -85,6 +87,15 @@ class Publish(NamedTuple):
     cycle: int
     shard: int
     updates: int  # tau
+
+
+class Ask(NamedTuple):
+    """Fill the snapshot slot with what the method sends of the shard, then send Exchange."""
+
+    number: int
+    shard: int
+    updates: int  # tau
+    version: int
 
 
 class Take(NamedTuple):

@@ -11,6 +11,7 @@ from typing import Any
 
 from mpca.agent.events import (
     STEPPED,
+    Ask,
     Attached,
     EndGroup,
     LinkLost,
@@ -22,19 +23,21 @@ from mpca.agent.events import (
     SayFinished,
     SayHello,
     SayProgress,
+    Stepped,
     StopSeen,
     Take,
     TakeReaders,
 )
 from mpca.agent.link import Link, LinkClosed
+from mpca.agent.outbox import Outbox
 from mpca.agent.process import end_group
 from mpca.agent.reading import Reading
 from mpca.agent.stall import StallWatch
-from mpca.agent.state import HOLDING, LEAVING, STOPPING, WAITING, AgentMachine
+from mpca.agent.state import ASKING, HOLDING, LEAVING, STOPPING, WAITING, AgentMachine
 from mpca.agent.trainer import Trainer
 from mpca.clock import Clock
 from mpca.shm import AgentSegment
-from mpca.wire.messages import Failed, Files, Finished, Hello, Installed, Progress, Snapshot, Stop
+from mpca.wire.messages import Exchange, Failed, Files, Finished, Hello, Installed, Progress, Snapshot, Stop
 
 __all__ = ["PROGRESS_INTERVAL_S", "AgentLoop"]
 
@@ -53,6 +56,7 @@ class AgentLoop:
         self._trainer: Trainer | None = None
         self._segment: AgentSegment | None = None
         self._hello: Hello | None = None
+        self._outbox: Outbox | None = None  # of a method whose agents ask by themselves
         self.samples = 0
         self.reading = Reading()
         self.stall = StallWatch(clock)
@@ -62,6 +66,7 @@ class AgentLoop:
         self._perform_one: dict[type, Callable[[Any], None]] = {
             SayHello: self._say_hello,
             Publish: self._publish,
+            Ask: self._ask,
             Take: self._take,
             Release: self._release,
             ResetOptimizer: self._reset_optimizer,
@@ -91,6 +96,9 @@ class AgentLoop:
     def join(self, trainer: Trainer, segment: AgentSegment, hello: Hello) -> None:
         """Send Hello and wait until all agents have the same x_0. The driver may read and replace it meanwhile."""
         self._trainer, self._segment, self._hello = trainer, segment, hello
+        machine = self._machine
+        if machine.side.asks:
+            self._outbox = Outbox(machine.side, trainer.bounds, trainer.parameters, machine.shards, trainer.snapshot)
         self.tell(Attached(local=bool(hello.local)))
         self.stall.waits()
         while self._machine.state is WAITING:
@@ -99,16 +107,16 @@ class AgentLoop:
         self.stall.alive()
 
     def between_batches(self) -> None:
-        """After every optimiser update: count it, serve requests, hold if the method does, and pull."""
+        """After every optimiser update: count it, serve requests, hold or wait for an answer if the method does, and pull."""
         machine = self._machine
-        self.tell(STEPPED)
+        self.tell(Stepped(1, self._metrics().get("loss", 0.0)) if machine.side.asks_at_loss else STEPPED)
         self._serve(0.0)
         if self._clock.now() >= self._next_progress:
             self._report()
             self.stall.alive()
-        if machine.state is HOLDING:
+        if machine.state in (HOLDING, ASKING):
             self.stall.waits()
-            while machine.state is HOLDING:
+            while machine.state in (HOLDING, ASKING):
                 self._serve(None)
             self.stall.alive()
         if machine.pulls and not machine.tilts:
@@ -164,12 +172,29 @@ class AgentLoop:
         self._pause_s += end - start
         self._link.send(Snapshot(one.cycle, one.shard, one.updates, start, end))
 
+    def _ask(self, one: Ask) -> None:
+        assert self._trainer is not None
+        assert self._segment is not None
+        assert self._outbox is not None
+        trainer, outbox, start = self._trainer, self._outbox, self._clock.now()
+
+        def fill(out: Any) -> None:
+            trainer.snapshot(one.shard, out)
+            outbox.fill(one.shard, out)
+
+        self._segment.write_snapshot(one.shard, one.number, one.updates, fill)
+        end = self._clock.now()
+        self._pause_s += end - start
+        self._link.send(Exchange(one.number, one.shard, one.updates, one.version, start, end))
+
     def _take(self, one: Take) -> None:
         assert self._trainer is not None
         assert self._segment is not None
         start = self._clock.now()
         data = self._segment.read_arrival(one.shard, one.version, one.mode)
         self._trainer.install(one.shard, data, one.version, one.mode)
+        if self._outbox is not None:
+            self._outbox.installed(one.shard, data, one.mode)
         if one.share:
             self._trainer.pull(((one.shard, one.share),))
         end = self._clock.now()

@@ -6,6 +6,7 @@ Every event comes between two batches, so the loop can carry out an instruction 
     WAITING    Hello was sent; x_0 may be read and replaced; no step yet
     TRAINING   the function takes steps; requests interrupt it
     HOLDING    for a method in step with others (sync): tau updates are done, and the next joint state has not come yet
+    ASKING     for a method whose agents ask by themselves: Exchange was sent, and its answer has not come yet
     STOPPING   Stop has come: requests are answered until the user's function returns; `function` tells whether it is still
                in its loop or has left it
     LEAVING    the user's function returned by itself, and the model has local tensors: requests are answered until Stop
@@ -22,6 +23,8 @@ so too, and trains on.
 
 An agent that trains gets new parameters ("replace") when some of its own were non-finite. It takes all shards between the same
 two batches, since one update with a non-finite shard would spoil the others again; and its optimiser is reset.
+While it is ASKING, the snapshot slot is the executor's: a SnapshotRequest is answered after the answer has come. A replacement
+of all shards ends the waiting too, and Stop does; an answer that comes after that is not taken.
 Shards after the method's own are the local tensors. They are not exchanged, have no tau, and requests for them are answered at
 once. README.md in this folder tells a failure step by step.
 """
@@ -34,6 +37,7 @@ from enum import Enum
 from typing import Any
 
 from mpca.agent.events import (
+    Ask,
     Attached,
     EndGroup,
     LinkLost,
@@ -55,7 +59,19 @@ from mpca.errors import LocalProtocolError
 from mpca.methods import AgentSide, How, When
 from mpca.wire.messages import ENDED, LEFT, LOOP, OVERRUN, RETURNED, Begin, Install, ReadersChanged, SnapshotRequest, Stop
 
-__all__ = ["CLOSED", "HOLDING", "LEAVING", "MOVES", "STARTING", "STOPPING", "TRAINING", "WAITING", "AgentMachine", "State"]
+__all__ = [
+    "ASKING",
+    "CLOSED",
+    "HOLDING",
+    "LEAVING",
+    "MOVES",
+    "STARTING",
+    "STOPPING",
+    "TRAINING",
+    "WAITING",
+    "AgentMachine",
+    "State",
+]
 
 _log = logging.getLogger("mpca.agent")
 
@@ -67,6 +83,7 @@ class State(str, Enum):
     WAITING = "WAITING"
     TRAINING = "TRAINING"
     HOLDING = "HOLDING"
+    ASKING = "ASKING"
     STOPPING = "STOPPING"
     LEAVING = "LEAVING"
     CLOSED = "CLOSED"
@@ -76,14 +93,15 @@ class State(str, Enum):
 
 
 # Plain names, since every event compares with one, and Python 3.11 takes 0.1 us to find an Enum's member.
-STARTING, WAITING, TRAINING, HOLDING, STOPPING, LEAVING, CLOSED = State
+STARTING, WAITING, TRAINING, HOLDING, ASKING, STOPPING, LEAVING, CLOSED = State
 
 #: Legal moves. Every state but CLOSED may close: the function returned or raised, or the link is lost.
 MOVES: Mapping[State, frozenset[State]] = {
     STARTING: frozenset({WAITING, STOPPING, CLOSED}),
     WAITING: frozenset({TRAINING, STOPPING, CLOSED}),
-    TRAINING: frozenset({HOLDING, STOPPING, LEAVING, CLOSED}),
+    TRAINING: frozenset({HOLDING, ASKING, STOPPING, LEAVING, CLOSED}),
     HOLDING: frozenset({TRAINING, STOPPING, CLOSED}),
+    ASKING: frozenset({TRAINING, STOPPING, CLOSED}),
     STOPPING: frozenset({CLOSED}),
     LEAVING: frozenset({CLOSED}),
     CLOSED: frozenset(),
@@ -102,10 +120,10 @@ class AgentMachine:
     """One incarnation of one agent. Its loop owns it, or the simulator's."""
 
     __slots__ = (
-        "_alphas", "_answer", "_arrived", "_deferred", "_first", "_holds", "_installed_at", "_left_at", "_local", "_pending",
-        "_published", "_readers", "_returns", "_said_left", "_side", "_since_install", "_stop_at", "_tau_from",
-        "_updates", "agent", "bursting", "incarnation", "installed", "pulls", "shards", "state", "state_since",
-        "stop_reason",
+        "_alphas", "_answer", "_arrived", "_asked", "_deferred", "_first", "_holds", "_installed_at", "_left_at", "_local",
+        "_loss", "_pending", "_published", "_readers", "_returns", "_said_left", "_since_install", "_stop_at",
+        "_tau_from", "_updates", "agent", "bursting", "incarnation", "installed", "pulls", "shards", "side", "state",
+        "state_since", "stop_reason",
     )  # fmt: skip
 
     def __init__(self, agent: int, incarnation: int, shards: int, side: AgentSide) -> None:
@@ -118,7 +136,7 @@ class AgentMachine:
         self.installed = [-1] * shards  # version of each shard's newest installed joint state, -1 before the first
         #: (shard, alpha) of the pulls before the next gradient; shards with alpha 0 are left out.
         self.pulls: tuple[tuple[int, float], ...] = _NOTHING
-        self._side = side
+        self.side = side
         self._holds = side.holds
         self._alphas: list[float | None] = [None] * shards  # alphas of the newest installed joint states; None: no pull
         self._first: list[int | None] = [None] * shards  # `_updates` when version 1 was installed; None: a later one came first
@@ -137,7 +155,9 @@ class AgentMachine:
         self._stop_at = 0  # `_updates` when Stop came
         self._left_at: int | None = None  # `_updates` when the function last saw Stop
         self._said_left: float | None = None  # when that was last reported
-        self._deferred: SnapshotRequest | None = None  # a request that waits for updates that the method wants first
+        self._deferred: SnapshotRequest | None = None  # a request that waits for updates that the method wants, or for the slot
+        self._asked = 0  # number of the newest Exchange
+        self._loss = 0.0  # losses since then, added up
 
     def handle(self, event: Any, now: float) -> tuple[Any, ...]:
         """Apply one event at time `now` (seconds, monotonic), and return the instructions that follow, in order.
@@ -160,14 +180,16 @@ class AgentMachine:
     @property
     def tilts(self) -> bool:
         """Whether `pulls` are for gradients (eq. 6) and not for parameters (eq. 7)."""
-        return self._side.how is How.TILT
+        return self.side.how is How.TILT
 
     @property
     def due_in(self) -> int:
-        """Updates until a deferred request is answered by an agent that does not hold; 0: no such request."""
-        if self._deferred is None or self._side.holds:
+        """Updates until a deferred request is answered by an agent that does not hold, or one asks by itself; 0: neither."""
+        if self.side.asks and self.state is TRAINING:
+            return max(1, self.side.asks_after - (self._updates - self._published))
+        if self._deferred is None or self.side.holds or self.side.asks:
             return 0
-        return self._side.snapshot_after - (self._updates - self._published)
+        return self.side.snapshot_after - (self._updates - self._published)
 
     @property
     def function(self) -> str:
@@ -194,10 +216,12 @@ class AgentMachine:
         self._updates += count
         if self.bursting:
             self._pull_anew()
+        if self.side.asks:
+            return self._ask_when_due(event.loss, now)
         if not self._holds:
             return _NOTHING if self._deferred is None or self.due_in > 0 else self._answer_deferred()
         self._since_install += count
-        side, since_s = self._side, now - self._installed_at
+        side, since_s = self.side, now - self._installed_at
         if self.state is not TRAINING or (since_s < side.hold_s if side.hold_s else self._since_install < side.hold_after):
             return _NOTHING
         of = f"in {since_s:.3f} s" if side.hold_s else f"of {side.hold_after}"
@@ -243,9 +267,12 @@ class AgentMachine:
         return (TakeReaders(event.readers),)
 
     def _snapshot_request(self, event: SnapshotRequest, now: float) -> tuple[Any, ...]:
+        if self.state is ASKING:
+            self._deferred = event
+            return _NOTHING
         if event.shard >= self.shards:
             return (Publish(event.cycle, event.shard, 0),)
-        early = self._updates - self._published < self._side.snapshot_after
+        early = self._updates - self._published < self.side.snapshot_after
         if (self._holds or early) and self.state is TRAINING:
             self._deferred = event
             return _NOTHING
@@ -254,19 +281,23 @@ class AgentMachine:
     def _install(self, event: Install, now: float) -> tuple[Any, ...]:
         if event.shard >= self.shards:
             return (Take(event.shard, event.version, event.mode),)
+        if self.side.asks and event.mode == "install":
+            return self._answered(event, now)
         if self._stale(event):
             return (Release(event.shard, event.version, event.mode),)
         older = self._pending.pop(event.shard, None)
         freed = _NOTHING if older is None else (Release(older.shard, older.version, older.mode),)
         replaces = event.mode == "replace"
-        if replaces and self.state in (TRAINING, STOPPING):
+        if replaces and self.state in (TRAINING, ASKING, STOPPING):
             freed += self._release_installs()
             self._pending[event.shard] = event
-            return (*freed, *self._take_pending()) if len(self._pending) == self.shards else freed
-        if replaces or self._side.when is When.ON_ARRIVAL or self.state is HOLDING:
+            if len(self._pending) < self.shards:
+                return freed
+            return (*freed, *self._take_pending(), *self._go_on("the joint model replaces its own", now))
+        if replaces or self.side.when is When.ON_ARRIVAL or self.state is HOLDING:
             taken = self._take(event)
             self._count_arrival(event.shard, now)
-            resets = (replaces or self._side.resets_optimizer) and self._updates
+            resets = (replaces or self.side.resets_optimizer) and self._updates
             return (*freed, taken, ResetOptimizer()) if resets else (*freed, taken)
         self._pending[event.shard] = event
         return freed
@@ -288,10 +319,40 @@ class AgentMachine:
 
     # ---- rules ----
 
+    def _ask_when_due(self, loss: float, now: float) -> tuple[Any, ...]:
+        """An update of an agent that asks by itself: ask, if it is time."""
+        side, made = self.side, self._updates - self._published
+        self._loss += loss
+        early = side.asks_at_loss and self._loss > side.asks_at_loss
+        if self.state is not TRAINING or (made < side.asks_after and not early):
+            return _NOTHING
+        shard, self._loss, self._published = self._asked % self.shards, 0.0, self._updates
+        self._asked += 1
+        tau = self._updates - self._tau_from[shard]
+        self._tau_from[shard] = self._updates
+        self._become(ASKING, now, f"{made} updates are done")
+        return (Ask(self._asked, shard, tau, self.installed[shard]),)
+
+    def _answered(self, event: Install, now: float) -> tuple[Any, ...]:
+        """What has come is the answer to an Exchange, whatever its version is."""
+        if self.state is not ASKING or event.shard != (self._asked - 1) % self.shards:
+            return (Release(event.shard, event.version, event.mode),)
+        taken = self._take(event)
+        resets = (ResetOptimizer(),) if self.side.resets_optimizer else _NOTHING
+        return (taken, *resets, *self._go_on(f"exchange {self._asked} was answered", now))
+
+    def _go_on(self, reason: str, now: float) -> tuple[Any, ...]:
+        if self.state is not ASKING:
+            return _NOTHING
+        self._become(TRAINING, now, reason)
+        return self._answer_deferred()
+
     def _exchange(self, asked: SnapshotRequest) -> tuple[Any, ...]:
         """Publish one shard and install what waits, in the method's order."""
+        if asked.shard >= self.shards:
+            return (Publish(asked.cycle, asked.shard, 0),)
         # A replacement still lacks shards, which were given up: the shards that came are better than the trained ones.
-        if self._side.when is When.BEFORE_SNAPSHOT or any(one.mode == "replace" for one in self._pending.values()):
+        if self.side.when is When.BEFORE_SNAPSHOT or any(one.mode == "replace" for one in self._pending.values()):
             taken = self._take_pending()
             return (*taken, self._publish(asked))
         published = self._publish(asked)
@@ -312,7 +373,7 @@ class AgentMachine:
         waiting = [self._pending[shard] for shard in sorted(self._pending)]
         self._pending.clear()
         taken = tuple([self._take(one) for one in waiting])
-        resets = self._side.resets_optimizer or any(one.mode == "replace" for one in waiting)
+        resets = self.side.resets_optimizer or any(one.mode == "replace" for one in waiting)
         return (*taken, ResetOptimizer()) if resets else taken
 
     def _release_installs(self) -> tuple[Any, ...]:
@@ -335,7 +396,7 @@ class AgentMachine:
     def _take(self, event: Install) -> Take:
         shard, version, mode = event.shard, event.version, event.mode
         self.installed[shard] = version
-        if mode == "replace" or self._side.how is How.REPLACE:
+        if mode == "replace" or self.side.how is How.REPLACE:
             self._tau_from[shard] = self._updates
             self._answer = None
         if mode == "replace":
@@ -344,11 +405,11 @@ class AgentMachine:
             self._first[shard] = self._updates
         elif mode == "replace":
             self._first[shard] = None
-        if self._side.how in (How.PULL, How.TILT):
+        if self.side.how in (How.PULL, How.TILT):
             # An agent that joins starts at the joint state, without a pull.
             self._alphas[shard] = event.alpha if mode == "install" else None
             self._pull_anew()
-        return Take(shard, version, mode, event.alpha if self._side.how is How.MIX and mode == "install" else 0.0)
+        return Take(shard, version, mode, event.alpha if self.side.how is How.MIX and mode == "install" else 0.0)
 
     def _pull_anew(self) -> None:
         """Compute the pulls before the next gradient: alpha as the driver sent it, or more during the first updates."""
@@ -358,9 +419,9 @@ class AgentMachine:
                 continue
             age = first = self._first[shard]
             if first is not None:
-                age = self.installed[shard] - 1 if self._side.decay_by_version else self._updates - first
-            now = self._side.penalty(alpha, age)
-            self.bursting = self.bursting or (now > alpha and not self._side.decay_by_version)
+                age = self.installed[shard] - 1 if self.side.decay_by_version else self._updates - first
+            now = self.side.penalty(alpha, age)
+            self.bursting = self.bursting or (now > alpha and not self.side.decay_by_version)
             if now:
                 pulls.append((shard, now))
         self.pulls = tuple(pulls)

@@ -12,6 +12,7 @@ from mpca.algorithm.outer import Outer, outer_step
 from mpca.algorithm.penalty import correct, pull, tilt
 from mpca.algorithm.schedules import alpha_at, alpha_for, beta_at, gamma_at
 from mpca.algorithm.sharding import ShardPlan
+from mpca.algorithm.threshold import encode
 
 __all__ = [
     "JointShard",
@@ -22,6 +23,7 @@ __all__ = [
     "beta_at",
     "blend",
     "correct",
+    "encode",
     "extrapolate",
     "gamma_at",
     "init",

@@ -30,9 +30,9 @@ from mpca.driver.agent_table import AgentTable
 from mpca.driver.backups import BackupWriter
 from mpca.driver.budget import check_heaps
 from mpca.driver.cluster import Cluster
-from mpca.driver.cycle import CycleMachine
 from mpca.driver.instructions import End
 from mpca.driver.runner import Runner
+from mpca.driver.server import machine_for
 from mpca.driver.states import RunState
 from mpca.driver.status import RunStatus
 from mpca.errors import JvmError, MpcaError, RunFailed
@@ -131,7 +131,8 @@ class _Launch:
             evaluator = JointEvaluator(job.evaluate.function)
             self._stack.callback(evaluator.close)
         backups = self._open_backups(store, term)
-        machine = CycleMachine(
+        machine = machine_for(
+            job.config.method,
             run_shape(job, self._goals, run_name, term, resumed, session),
             AgentTable(job.agents, job.config.cluster.agents_per_executor),
             self._clock.now(),
@@ -195,7 +196,8 @@ class _Launch:
     def _check_model(self, conf: dict[str, str], hello: Hello) -> None:
         """The first hello describes the model: does it fit the heaps that were asked for?"""
         executor, driver = (parse_size(conf.get(f"spark.{one}.memory", "1g")) for one in ("executor", "driver"))
-        self._listeners.on_stage(check_heaps(hello.bounds, self._job.agents_per_executor, executor, driver))
+        answers = self._job.agents if self._job.config.method.asks else 0
+        self._listeners.on_stage(check_heaps(hello.bounds, self._job.agents_per_executor, executor, driver, answers))
         if self._application is not None and self._application.yarn:
             self._listeners.on_stage(executor_budget(self._job.config, conf, 4 * hello.bounds[-1]))
 

@@ -307,7 +307,7 @@ class AgentTable:
         told, found.told = found.told, False
         return [self.record(found, "rediscovered", reason)] if told else []
 
-    def unusable(self, agent: Agent, exchange: int, now: float, what: str) -> list[Instruction]:
+    def unusable(self, agent: Agent, exchange: int, now: float, what: str, joins: bool = True) -> list[Instruction]:
         """The agent's parameters cannot enter a sum. The agent takes the joint model as its own; the third time it starts anew.
 
         It starts on the same executor, whose registry ends the older incarnation. This is no death of the executor, which is
@@ -318,11 +318,14 @@ class AgentTable:
             exchange: number of the exchange, over all shards.
             now: seconds of the machine.
             what: what is wrong with them, such as "not finite".
+            joins: whether an order brings it the joint model; else it is on its way already.
 
         Returns:
             Nothing; at a new start a record and StartAgent.
         """
         agent.unusable_at = [k for k in agent.unusable_at if exchange - k < UNUSABLE_EXCHANGES] + [exchange]
+        if len(agent.unusable_at) < UNUSABLE_TIMES and not joins:
+            return []
         if len(agent.unusable_at) < UNUSABLE_TIMES:
             self.move(agent, AgentState.JOINING, now, f"its parameters are {what}: it takes the joint model")
             return []

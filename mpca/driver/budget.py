@@ -38,20 +38,21 @@ def executor_heap(shard_bytes: int, agents: int) -> int:
     return _RESERVED + int(shards * shard_bytes / _FRACTION)
 
 
-def driver_heap(shard_bytes: int, model_bytes: int) -> int:
+def driver_heap(shard_bytes: int, model_bytes: int, answers: int = 0) -> int:
     """Heap that the driver's JVM needs.
 
     Args:
         shard_bytes: size of the largest shard.
         model_bytes: size of all shards.
+        answers: shards on their way to agents that asked by themselves.
 
     Returns:
         Bytes.
     """
-    return _RESERVED + int((_DRIVER_SHARDS * shard_bytes + model_bytes) / _FRACTION)
+    return _RESERVED + int(((_DRIVER_SHARDS + answers) * shard_bytes + model_bytes) / _FRACTION)
 
 
-def check_heaps(bounds: list[int], agents_per_executor: int, executor_bytes: int, driver_bytes: int) -> str:
+def check_heaps(bounds: list[int], agents_per_executor: int, executor_bytes: int, driver_bytes: int, answers: int = 0) -> str:
     """Compare the heaps that are needed with those that are there.
 
     Args:
@@ -59,6 +60,7 @@ def check_heaps(bounds: list[int], agents_per_executor: int, executor_bytes: int
         agents_per_executor: agents in one executor.
         executor_bytes: heap of an executor.
         driver_bytes: heap of the driver's JVM.
+        answers: agents that may wait for an answer each, if they ask by themselves.
 
     Returns:
         One line that names both.
@@ -68,7 +70,7 @@ def check_heaps(bounds: list[int], agents_per_executor: int, executor_bytes: int
     """
     shard = 4 * max(b - a for a, b in itertools.pairwise(bounds))
     model = 4 * bounds[-1]
-    executor, driver = executor_heap(shard, agents_per_executor), driver_heap(shard, model)
+    executor, driver = executor_heap(shard, agents_per_executor), driver_heap(shard, model, answers)
     for need, have, key in (
         (executor, executor_bytes, "cluster.executor_memory (spark.executor.memory)"),
         (driver, driver_bytes, "spark.driver.memory"),

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mpca.driver.events import ClusterEvent
-from mpca.wire.agent_ref import AgentRef
+from mpca.wire.agent_ref import AgentId, AgentRef
 from mpca.wire.orders import Order
 
 __all__ = ["AgentSpec", "Cluster"]
@@ -77,6 +77,34 @@ class Cluster(Protocol):
 
     def withdraw(self, broadcast: int) -> None:
         """Free a broadcast on the driver; executors drop it by `Order.forget_broadcasts`."""
+        ...
+
+    def take_sent(self, who: AgentId, number: int, length: int) -> np.ndarray:
+        """Take what an agent sent by an Exchange (`ExchangeArrived`), and free it on the driver.
+
+        Args:
+            who: the process.
+            number: of its exchange.
+            length: bytes of the shard.
+
+        Returns:
+            float32[length / 4], a copy.
+        """
+        ...
+
+    def answer(self, who: AgentId, number: int, vector: np.ndarray, version: int, mode: str, share: float) -> None:
+        """Answer an Exchange: the agent's executor fetches the vector and installs it. The agent goes on then.
+
+        What was sent is freed on the driver, if it was not taken. The next Exchange may arrive then.
+
+        Args:
+            who: the process.
+            number: of its exchange.
+            vector: float32, the shard for this agent alone.
+            version: of the joint state.
+            mode: for `Install.mode`: "install", or "replace".
+            share: for `Install.alpha`.
+        """
         ...
 
     def rediscover(self, executors: list[str]) -> None:

@@ -1,7 +1,7 @@
 """Writes the driver's orders, knows the one in flight, and holds a failed one until it may go out again.
 
 One job at a time: an executor has one core for orders, and two jobs in flight hung the prototype. Other files decide which
-order comes next (`cycle.py` names them); this file knows how to write it and what became of it. `now` is seconds of the
+order comes next (`run_machine.py` names them); this file knows how to write it and what became of it. `now` is seconds of the
 machine's clock.
 """
 

@@ -23,6 +23,8 @@ __all__ = [
     "AgentsFound",
     "ClusterEvent",
     "Event",
+    "ExchangeArrived",
+    "ExchangeServed",
     "ExecutorDamages",
     "ExecutorLost",
     "ExecutorReady",
@@ -185,6 +187,29 @@ class ExecutorDamages:
 
 
 @dataclass(frozen=True, slots=True)
+class ExchangeArrived(OfAgent):
+    """What an agent sent of its own accord lies on the driver, whole and checked; the agent waits for the answer.
+
+    The driver's JVM fetches one such shard at a time, in the order in which it was asked. It comes with the fields of
+    `wire.messages.Exchange`; times are seconds of the driver's monotonic clock.
+    """
+
+    executor: str
+    agent: int
+    incarnation: int
+    number: int  # exchange of this incarnation, from 1
+    shard: int
+    updates: int
+    version: int
+    length: int  # bytes
+    crc: int
+    finite: bool
+    start: float  # the agent was interrupted
+    asked: float  # its question reached the driver
+    arrived: float  # the bytes had
+
+
+@dataclass(frozen=True, slots=True)
 class HoldEnded(OfAgent):
     """A holding job ended (cancelled, aborted, excluded). Its agent may live on: rediscovery tells."""
 
@@ -243,6 +268,19 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
+class ExchangeServed:
+    """The shell has answered an agent."""
+
+    sent: ExchangeArrived
+    taken: bool  # what was sent is in the joint model
+    reason: str  # why not; empty: it is, or nobody counts on it any more
+    version: int  # of the joint state that the answer belongs to
+    staleness: int  # exchanges of the shard since the joint state that the agent had taken before
+    share: float  # as in methods.base.Served
+    answered: float  # seconds of the machine
+
+
+@dataclass(frozen=True, slots=True)
 class JointPublished:
     """Every shard of the joint model is published for agents that take it as their own."""
 
@@ -276,6 +314,17 @@ _Heard = (
     | AgentsFound
 )
 #: What `Cluster.poll` returns.
-ClusterEvent = _Heard | Output
-#: What the machine takes; anything else is an error.
-Event = _Heard | Tick | StopRequested | ReadLocal | Initial | Prepared | JointPublished | JointRestored
+ClusterEvent = _Heard | ExchangeArrived | Output
+#: What the machine takes; anything else is an error. The two of exchanges are for `server.ServerMachine` alone.
+Event = (
+    _Heard
+    | ExchangeArrived
+    | Tick
+    | StopRequested
+    | ReadLocal
+    | Initial
+    | Prepared
+    | ExchangeServed
+    | JointPublished
+    | JointRestored
+)

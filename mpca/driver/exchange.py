@@ -23,11 +23,12 @@ from mpca.driver.cycle_record import CycleRecordBuilder
 from mpca.driver.cycle_state import BetweenCycles, Broadcasting, CycleState, Delivering, Reduced, Reducing
 from mpca.driver.dispatcher import NO_CYCLE, Draft
 from mpca.driver.downloads import Downloads
-from mpca.driver.events import Acknowledged, OrderDone, Prepared, StopRequested
-from mpca.driver.instructions import Instruction, Prepare, PublishJoint, Write
+from mpca.driver.events import Acknowledged, OrderDone, Prepared
+from mpca.driver.instructions import Instruction, Prepare, Write
 from mpca.driver.norms import NormLimit
 from mpca.driver.published import PublishedShard, Sum
 from mpca.driver.run import WAIT, Run, Step
+from mpca.driver.running import Running
 from mpca.driver.snapshots import ShardSnapshots
 from mpca.driver.states import LIVING, AgentState, RunState
 from mpca.wire.orders import Answer, Freeze, Order, Part, Reduce
@@ -37,7 +38,7 @@ __all__ = ["Exchange"]
 log = logging.getLogger("mpca.cycle")
 
 
-class Exchange:
+class Exchange(Running):
     """Decides in the states RUNNING and PAUSED.
 
     Args:
@@ -45,107 +46,35 @@ class Exchange:
     """
 
     def __init__(self, run: Run) -> None:
+        super().__init__(run)
         shape = run.shape
         self.state: CycleState = BetweenCycles()
-        self.cycle = shape.first_cycle
-        self.versions = [0] * shape.shards  # exchanges of each shard so far
-        self._run = run
         self._downloads = Downloads(run)
         self._snapshots = ShardSnapshots(NO_CYCLE)  # of the newest freeze
         self._record = CycleRecordBuilder()
         self._norms = NormLimit(shape.norm_limit, shape.shards)
         self._alphas = [0.0] * shape.shards  # alpha that goes with the joint state of each shard's last exchange
-        self._paused = (0.0, "")  # since when, and why
 
     # ---- what comes next ---------------------------------------------------------------------------------------------
 
     def advance(self, now: float) -> Step:
-        """Decide what comes next; called when the run is idle.
-
-        Args:
-            now: seconds of the machine.
-
-        Returns:
-            Instructions, and whether to look again at once. `WAIT`: only an event can bring what is missing.
-        """
         joining, state = self._run.joining, self.state
         joiners_wait = joining.waits()
         if self._downloads.missing(self._download()) or (joiners_wait and now <= joining.deadline):
             return WAIT
         if isinstance(state, BetweenCycles):
-            return self._between(state, given_up=joiners_wait, now=now)
+            return self._between(given_up=joiners_wait, now=now)
         if isinstance(state, Reduced) and self._run.shape.phases == 1:
             joining.deadline = self._deadline(now)
             self.state = Broadcasting(state.published, self._deadline(now))
             return Step(self._send_broadcast(self.state, now))
         return Step(self._end_cycle(now))
 
-    def _between(self, state: BetweenCycles, given_up: bool, now: float) -> Step:
-        """No cycle is under way: joining agents, local tensors and the end of the run come before the next cycle."""
-        run, joining = self._run, self._run.joining
-        if given_up:
-            log.warning(
-                "agents=%s have not received the joint model within cluster.cycle_deadline=%gs, and it is sent anew; "
-                "if this happens again, raise that",
-                [who.agent for who in joining.targets()],
-                run.shape.deadline_s,
-            )
-        out = run.orders.drop(joining.take_done(given_up))
-        if run.table.count(AgentState.JOINING) and not joining.joint:
-            return Step(out + run.ask(PublishJoint()))
-        released = run.local.release()
-        if released is not None:
-            return Step(out + run.orders.submit(released, self.cycle, now))
-        read = run.read_local(self.cycle, now)
-        if read is not None:
-            return Step(out + read)
-        end = self._end()
-        if end is not None:
-            run.stop(end, now)
-            return Step(out)
-        there = run.table.count(AgentState.ACTIVE, AgentState.BEGUN, AgentState.READY)
-        if there < self._needed:
-            out += self._pause(there, now)
-            if joining.targets():
-                joining.deadline = self._deadline(now)
-                return Step(out + self._submit(Draft("joint model for joining agents"), now))
-            return Step(out, again=False)
-        if run.state is RunState.PAUSED:
-            run.enter(RunState.RUNNING, f"{there} agents alive", now)
-            out.append(Write("pause", {"start": self._paused[0], "end": now, "reason": self._paused[1]}))
-        step = self._begin_cycle(state, now)
-        return Step(out + step.instructions, step.again)
-
-    def _end(self) -> StopRequested | None:
-        """Why no further cycle may begin; None: one may."""
-        table, most = self._run.table, self._run.shape.goals.max_cycles
-        if most is not None and self.cycle >= most:
-            return StopRequested("max_cycles", f"{self.cycle} cycles")
-        if table.count(AgentState.FINISHED) == len(table.agents):
-            return StopRequested("reached", "every train function returned")
-        return None
-
-    @property
-    def _needed(self) -> int:
-        """Agents that a commit needs: `min_agents`, less those whose train function has returned; at least 1."""
-        table = self._run.table
-        return max(1, min(self._run.shape.min_agents, len(table.agents) - table.count(AgentState.FINISHED)))
-
-    def _deadline(self, now: float) -> float:
-        return now + self._run.shape.deadline_s
-
-    def _pause(self, there: int, now: float) -> list[Instruction]:
-        if self._run.state is RunState.PAUSED:
-            return []
-        reason = f"{there} of {len(self._run.table.agents)} agents alive, min_agents={self._run.shape.min_agents}"
-        self._run.enter(RunState.PAUSED, reason, now)
-        self._paused = (now, reason)
-        return [Write("pause", {"start": now, "end": None, "reason": reason})]
-
     # ---- one cycle -----------------------------------------------------------------------------------------------------
 
-    def _begin_cycle(self, state: BetweenCycles, now: float) -> Step:
-        run, n = self._run, self.cycle
+    def _next(self, now: float) -> Step:
+        run, n, state = self._run, self.cycle, self.state
+        assert isinstance(state, BetweenCycles), state
         usable = self._snapshots.contributors() if self._snapshots.cycle == n else []
         run.joining.deadline = self._deadline(now)
         if len(usable) < self._needed:
@@ -196,20 +125,6 @@ class Exchange:
         draft = Draft(f"cycle {self.cycle}: freeze", freeze=(self.cycle, self.cycle % run.shape.shards, everyone))
         return Step(out + self._submit(draft, now))
 
-    def count_from(self, now: float) -> list[Instruction]:
-        """Training begins, once. What is compared between runs is counted from here, and not from the fastest agent.
-
-        Args:
-            now: seconds of the machine.
-
-        Returns:
-            A record of kind `begin`; nothing at a later call.
-        """
-        if self._run.began is not None:
-            return []
-        self._run.began = now
-        return [Write("begin", {"agents": self._run.table.count(AgentState.ACTIVE)})]
-
     def submit_again(self, now: float) -> list[Instruction]:
         """After a failure, submit the order of the present state again, built from what is true now.
 
@@ -252,16 +167,6 @@ class Exchange:
         if not out:  # no executor is there
             self._order_ended(None)
         return out
-
-    def _submit(self, draft: Draft, now: float) -> list[Instruction]:
-        """An order of this cycle, with the agents that join or begin."""
-        return self._run.orders.submit(self._with_joiners(draft), self.cycle, now)
-
-    def _with_joiners(self, draft: Draft) -> Draft:
-        draft.joint, draft.joiners = self._run.joining.joint, self._run.joining.targets()
-        draft.begin = True
-        draft.forget_cycle = self.cycle - 1
-        return draft
 
     def _freeze_waits(self, download: PublishedShard | None) -> bool:
         """Whether the snapshots of n+1 are frozen after the acknowledgements, by an order of their own.

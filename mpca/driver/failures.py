@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 
 from mpca.driver.events import ExecutorDamages, OrderFailed, StopRequested
-from mpca.driver.exchange import Exchange
 from mpca.driver.instructions import Instruction
 from mpca.driver.run import Run
+from mpca.driver.running import Running
 from mpca.driver.states import AgentState, RunState
 
 __all__ = ["Failures"]
@@ -25,7 +25,7 @@ MOST_MORE = 3
 class Failures:
     """See the module's text. `now` is seconds of the machine's clock."""
 
-    def __init__(self, run: Run, exchange: Exchange) -> None:
+    def __init__(self, run: Run, exchange: Running) -> None:
         self._run, self._exchange = run, exchange
         self._in_a_row = 0  # failures that no loss explains
 

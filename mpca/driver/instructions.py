@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from mpca.driver.events import ExchangeArrived
 from mpca.wire.agent_ref import AgentRef
 from mpca.wire.orders import Order
 
@@ -21,6 +22,7 @@ __all__ = [
     "Prepare",
     "PublishJoint",
     "Rediscover",
+    "Serve",
     "StartAgent",
     "SubmitOrder",
     "Withdraw",
@@ -63,6 +65,15 @@ class Prepare:
     cycle: int
     shard: int
     length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """Answer an agent's exchange. Answer: ExchangeServed."""
+
+    sent: ExchangeArrived
+    take: bool  # take in what was sent; else the agent gets the joint state as it is
+    reason: str = ""  # why it cannot be taken in: then the joint state replaces the agent's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,5 +120,5 @@ class End:
 
 #: What `handle` returns.
 Instruction = (
-    StartAgent | SubmitOrder | CancelOrder | AdoptInitial | Prepare | PublishJoint | Withdraw | Rediscover | Write | End
+    StartAgent | SubmitOrder | CancelOrder | AdoptInitial | Prepare | Serve | PublishJoint | Withdraw | Rediscover | Write | End
 )

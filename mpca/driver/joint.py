@@ -13,7 +13,7 @@ import numpy as np
 from mpca.algorithm.joint import JointShard
 from mpca.algorithm.sharding import ShardPlan
 from mpca.errors import BackupError
-from mpca.methods.base import Method
+from mpca.methods.base import Method, Served
 from mpca.storage.layout import ModelLayout
 from mpca.wire.messages import Hello
 
@@ -74,6 +74,25 @@ class JointModel:
         state = self.method.merge(state, mean)
         self.states[shard] = state
         return state
+
+    def serve(self, shard: int, sent: np.ndarray, staleness: int, agents: int) -> Served | None:
+        """Take in what one agent sent of a shard.
+
+        Args:
+            shard: its number.
+            sent: float32[length of the shard].
+            staleness: as in `Method.serve`.
+            agents: of the run.
+
+        Returns:
+            What the method made of it; None: the joint state would not be finite, so it stays.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            served = self.method.serve(self.state(shard), sent, staleness, agents)
+        if not np.isfinite(served.state.x).all():
+            return None
+        self.states[shard] = served.state
+        return served
 
     def state(self, shard: int) -> JointShard:
         """The state of a shard, which must have one."""

@@ -99,7 +99,7 @@ class LateAgents:
         found = self._table.find(key)
         if found is not None and found.state == AgentState.ACTIVE:
             self._early.add(key)
-        return self._back(key, now, "it answered again")
+        return self.back(key, now, "it answered again")
 
     def on_acknowledged(self, key: AgentId, now: float) -> list[Instruction]:
         """An agent's download has ended. A late agent that owed it, or is suspected, comes back.
@@ -109,13 +109,23 @@ class LateAgents:
         """
         if self._owing.pop(key, None) is None and key not in self._suspects:
             return []
-        return self._back(key, now, "its download came after all")
+        return self.back(key, now, "its download came after all")
 
     def bar(self, executor: str, now: float) -> None:
         """Agents of this executor that are late stay so for `BARRED_S`, whatever they answer."""
         self._barred[executor] = now + BARRED_S
 
-    def _back(self, key: AgentId, now: float, reason: str) -> list[Instruction]:
+    def back(self, key: AgentId, now: float, reason: str) -> list[Instruction]:
+        """A late agent is back, unless its executor is barred.
+
+        Args:
+            key: the process.
+            now: seconds of the machine.
+            reason: what it did, for the record.
+
+        Returns:
+            A record if one said that the agent was lost.
+        """
         found = self._table.find(key)
         if found is not None and found.executor in self._barred:
             self._suspects.add(key)  # its executor is asked for it when the bar is over
@@ -154,7 +164,7 @@ class LateAgents:
             if key in self._unheld:  # in this case only: a second holding job would take the core that orders need
                 out += self._table.hold_again(key, event.executor)
             if key in self._suspects:
-                out += self._back(key, now, "its executor answered again")
+                out += self.back(key, now, "its executor answered again")
         for key in sorted(self._unheld - settled):
             found = self._table.find(key)
             if found is None or found.executor == event.executor:  # other executors answer for their own agents

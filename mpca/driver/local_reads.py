@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 
 from mpca.driver.agent_table import Agent, AgentTable
-from mpca.driver.dispatcher import Draft
+from mpca.driver.dispatcher import NO_CYCLE, Draft
 from mpca.driver.instructions import AdoptInitial
 from mpca.driver.snapshots import ShardSnapshots
 from mpca.driver.states import LIVING, AgentState
@@ -45,7 +45,9 @@ class LocalReads:
         self._key: AgentId = AgentId(-1, -1)  # of the source when it was chosen
         self._executor = ""
         self._shard = shards
-        self._cycle = 0  # of the newest snapshot; the numbers fall, below those of the reading of x_0
+        # Of the newest snapshot. The numbers rise from far below those of the reading of x_0, so that a read can forget all
+        # before it, and nothing of its own.
+        self._cycle = NO_CYCLE
         self._asked = False  # that snapshot is of this shard
         self._frozen = self._summed = False
         self._order = -1
@@ -119,8 +121,10 @@ class LocalReads:
             return Draft(f"read {name}", reduce=Reduce(self._cycle, self._shard, lengths[self._shard], [part]))
         if not self._asked:  # after a failure the agent is asked for the same snapshot again: it is interrupted once
             self._asked = True
-            self._cycle = min(self._cycle - 1, -len(lengths) - 1)
-        return Draft(f"freeze {name}", freeze=(self._cycle, self._shard, [self._source]))
+            self._cycle += 1
+        draft = Draft(f"freeze {name}", freeze=(self._cycle, self._shard, [self._source]))
+        draft.forget_cycle = self._cycle - 1
+        return draft
 
     def sent(self, order: int) -> None:
         """The draft went out as the order of this number."""

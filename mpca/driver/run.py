@@ -1,7 +1,7 @@
 """What all parts of the driver's machine share: the agents, the orders, the state of the run, and what the shell must answer.
 
-Decisions are made elsewhere: in `starting.py`, `exchange.py` and `stopping.py`. `cycle.py` hands each event to the part that it
-concerns.
+Decisions are made elsewhere: in `starting.py`, `stopping.py` and the forms of `running.py`. `run_machine.py` hands each event
+to the part that it concerns.
 """
 
 from __future__ import annotations

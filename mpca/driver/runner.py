@@ -23,6 +23,7 @@ from mpca.driver.events import (
     AgentProgress,
     ClusterEvent,
     Event,
+    ExchangeServed,
     Initial,
     JointPublished,
     JointRestored,
@@ -40,6 +41,7 @@ from mpca.driver.instructions import (
     Prepare,
     PublishJoint,
     Rediscover,
+    Serve,
     StartAgent,
     SubmitOrder,
     Withdraw,
@@ -274,6 +276,8 @@ class Runner:
                 return [self._adopt(one)]
             case Prepare():
                 return [self._prepare(one)]
+            case Serve():
+                return [self._serve(one)]
             case PublishJoint():
                 return [self._publish_joint()]
             case End():
@@ -300,6 +304,20 @@ class Runner:
             broadcast = self.cluster.publish(self.method.outgoing(state))
         return Prepared(one.cycle, one.shard, broadcast, state.k, start, self.clock.now(), moved, size)
 
+    def _serve(self, one: Serve) -> ExchangeServed:
+        assert self.joint is not None
+        sent, served = one.sent, None
+        before = self.joint.state(sent.shard)
+        staleness = before.k - max(0, sent.version)
+        if one.take:
+            vector = self.cluster.take_sent(sent.id, sent.number, sent.length)
+            served = self.joint.serve(sent.shard, vector, staleness, self.machine.agents_wanted)
+        version = self.joint.state(sent.shard).k
+        answer, share = (before.x, 0.0) if served is None else (served.answer, served.share)
+        reason = "not finite together with the joint model" if one.take and served is None else one.reason
+        self.cluster.answer(sent.id, sent.number, answer, version, "replace" if reason else "install", share)
+        return ExchangeServed(sent, served is not None, reason, version, staleness, share, self.clock.now())
+
     def _publish_joint(self) -> JointPublished:
         assert self.joint is not None
         published = []
@@ -312,7 +330,9 @@ class Runner:
 
     def _write(self, one: Write) -> None:
         fields = dict(one.fields)
-        if one.kind == "cycle":
+        if one.kind == "exchange":
+            self.tally.exchange(fields)
+        elif one.kind == "cycle":
             self.tally.cycle(fields)
             fields["stages"] = {
                 name: {**stage, "start": self.t_of(stage["start"]), "end": self.t_of(stage["end"])}

@@ -8,10 +8,10 @@ waits for their functions.
 from __future__ import annotations
 
 from mpca.driver.dispatcher import Draft
-from mpca.driver.exchange import Exchange
 from mpca.driver.instructions import End, Instruction
 from mpca.driver.objectives import judge
 from mpca.driver.run import Run, Step
+from mpca.driver.running import Running
 from mpca.driver.states import LIVING, RunState
 from mpca.timeouts import STOP_GRACE_S, STOP_ORDER_S
 from mpca.wire.orders import StopAgent
@@ -31,7 +31,7 @@ class Stopping:
         exchange: has the sum and the record that are not finished yet.
     """
 
-    def __init__(self, run: Run, exchange: Exchange) -> None:
+    def __init__(self, run: Run, exchange: Running) -> None:
         self.ended: End | None = None
         self._run, self._exchange = run, exchange
         self._deadline: float | None = None  # of the order in flight; None: that order was in flight at the stop already

@@ -25,7 +25,7 @@ class Tally:
     bytes_in_driver: int = 0
     bytes_out_driver: int = 0
     backups: int = 0
-    tau: float | None = None  # mean over the contributors of the newest cycle
+    tau: float | None = None  # mean over the contributors of the newest cycle, or of the newest exchange of one agent
     _progress: dict[AgentId, AgentProgress] = field(default_factory=dict)
     _rate: deque[tuple[float, int, int]] = field(default_factory=deque)  # (seconds of the machine, samples, updates)
 
@@ -51,6 +51,17 @@ class Tally:
         taus = [one["tau"] for one in fields["contributors"].values()]
         if taus:
             self.tau = sum(taus) / len(taus)
+
+    def exchange(self, fields: dict[str, Any]) -> None:
+        """Count an exchange of one agent, as a cycle.
+
+        Args:
+            fields: of its record.
+        """
+        self.cycles += not fields["reason"]
+        self.bytes_in_driver += fields["bytes"]["driver_in"]
+        self.bytes_out_driver += fields["bytes"]["driver_out"]
+        self.tau = fields["tau"]
 
     @property
     def steps(self) -> list[int]:

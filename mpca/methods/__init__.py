@@ -6,33 +6,44 @@ common tests then cover it.
 
 from __future__ import annotations
 
-from mpca.methods.agent_side import AgentSide, How, When
-from mpca.methods.base import Method
+from mpca.methods.agent_side import AgentSide, How, Sends, Threshold, When
+from mpca.methods.async_ps import AsyncPS
+from mpca.methods.base import Method, Served
 from mpca.methods.diloco import DiLoCo
 from mpca.methods.dl4j_averaging import DL4JAveraging
+from mpca.methods.easgd import EASGD
+from mpca.methods.gradient_sharing import GradientSharing
 from mpca.methods.mpca import MPCA
 from mpca.methods.mpca_paper import PaperMPCA
 from mpca.methods.overlap_local_sgd import OverlapLocalSGD
 from mpca.methods.single import Single
+from mpca.methods.softsync import SoftSync
 from mpca.methods.sync import Sync
 from mpca.methods.sync_easgd import SyncEASGD
 from mpca.methods.sync_ps import SyncPS
 from mpca.methods.table import METHODS, from_dict, to_dict
 
 __all__ = [
+    "EASGD",
     "METHODS",
     "MPCA",
     "AgentSide",
+    "AsyncPS",
     "DL4JAveraging",
     "DiLoCo",
+    "GradientSharing",
     "How",
     "Method",
     "OverlapLocalSGD",
     "PaperMPCA",
+    "Sends",
+    "Served",
     "Single",
+    "SoftSync",
     "Sync",
     "SyncEASGD",
     "SyncPS",
+    "Threshold",
     "When",
     "from_dict",
     "to_dict",

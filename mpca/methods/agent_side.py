@@ -5,7 +5,10 @@ sees it (| is between two batches)::
 
     updates ... | BEFORE_SNAPSHOT, snapshot, AFTER_SNAPSHOT | update | update | ON_ARRIVAL | update ...
 
-and one update is: pull (`How.PULL`), gradient, tilt (`How.TILT`), step of the optimiser.
+and one update is: pull (`How.PULL`), gradient, tilt (`How.TILT`), step of the optimiser. An agent that asks by itself
+(`AgentSide.asks`) exchanges when its updates are made, and waits::
+
+    updates ... | what it `Sends` | waits | the answer, as `How` says | update ...
 
 A further rule is one more value here, and one more case in `install` of `agent.torch_trainer` and `sim.trainers`: mypy names a
 `match` that lacks it.
@@ -18,7 +21,7 @@ from enum import Enum
 
 from mpca.algorithm import alpha_at
 
-__all__ = ["AgentSide", "How", "When"]
+__all__ = ["AgentSide", "How", "Sends", "Threshold", "When"]
 
 
 class How(Enum):
@@ -43,13 +46,36 @@ class When(Enum):
     ON_ARRIVAL = "on arrival"  # between any two batches
 
 
+class Sends(Enum):
+    """What an agent that asks by itself sends of a shard. Buffers are sent as they are, whatever is sent of the parameters."""
+
+    STATE = "state"  # its own state
+    CHANGE = "change"  # what changed since the joint state that it took last, or since x_0
+    THRESHOLD = "threshold"  # that change and the residual, coded as 0 or a threshold with a sign; the rest is the new residual
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """How a change is coded (`algorithm.threshold`), and how the threshold adapts to the share of elements that are sent."""
+
+    start: float
+    least: float = 0.0
+    """The threshold falls when a smaller share than this was sent."""
+    most: float = 1.0
+    """The threshold grows when a larger share than this was sent."""
+    decay: float = 0.95
+    """Factor by which it falls, or its inverse by which it grows."""
+    clip: float = 0.0
+    """What is left is cut off at this many thresholds; 0: never."""
+
+
 @dataclass(frozen=True)
 class AgentSide:
-    """How and when an agent applies a joint state, and whether it waits for one.
+    """How and when an agent applies a joint state, whether it waits for one, and whether it asks by itself.
 
     Raises:
         ValueError: CORRECT with AFTER_SNAPSHOT, which never damps (`algorithm.penalty.correct`); a number is negative; or
-            two of `hold_after`, `hold_s` and `snapshot_after` are given.
+            two of `hold_after`, `hold_s`, `snapshot_after` and `asks_after` are given.
 
     Example:
         >>> side = AgentSide(How.PULL, When.ON_ARRIVAL, alpha_start=0.5, alpha_decay=0.7)
@@ -67,6 +93,16 @@ class AgentSide:
     snapshot_after: int = 0
     """0: the agent answers a SnapshotRequest at once. n: when it has made n updates or more since its last snapshot (or since
     x_0). It goes on training before and after. Not with `hold_after`."""
+    asks_after: int = 0
+    """0: the driver asks. n: the agent asks by itself after every n updates, for one shard after the other. It waits for the
+    answer. Not with `hold_after` or `snapshot_after`."""
+    asks_at_loss: float = 0.0
+    """With `asks_after`: it asks before that when the losses that the train function logs add up to more than this since it
+    asked last; 0: it does not."""
+    sends: Sends = Sends.STATE
+    """With `asks_after`: what it sends."""
+    threshold: Threshold | None = None
+    """With Sends.THRESHOLD: how it is coded."""
     resets_optimizer: bool = False
     """With REPLACE: whether the optimiser's state begins anew with each joint state."""
     alpha_start: float = 0.0
@@ -85,11 +121,24 @@ class AgentSide:
             raise ValueError(f"hold_s must be 0 or more, and 0 with hold_after: {self.hold_s}")
         if self.snapshot_after < 0 or (self.snapshot_after and self.holds):
             raise ValueError(f"snapshot_after must be 0 or more, and 0 with hold_after: {self.snapshot_after}")
+        if self.asks_after < 0 or (self.asks_after and (self.holds or self.snapshot_after)):
+            raise ValueError(f"asks_after must be 0 or more, and 0 with hold_after or snapshot_after: {self.asks_after}")
+        if not self.asks and (self.sends is not Sends.STATE or self.asks_at_loss):
+            raise ValueError("sends and asks_at_loss are only for an agent that asks by itself: asks_after is 0")
+        if self.sends is not Sends.STATE and self.how is not How.REPLACE:
+            raise ValueError("a change is since the joint state that the agent took last as its own: sends needs How.REPLACE")
+        if (self.sends is Sends.THRESHOLD) != (self.threshold is not None):
+            raise ValueError(f"a threshold is given with Sends.THRESHOLD, and only then: sends={self.sends}")
 
     @property
     def holds(self) -> bool:
         """Whether the agent waits for each joint state."""
         return self.hold_after > 0 or self.hold_s > 0
+
+    @property
+    def asks(self) -> bool:
+        """Whether the agent asks for exchanges by itself."""
+        return self.asks_after > 0
 
     @property
     def waits_for_shard(self) -> bool:

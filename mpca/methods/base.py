@@ -8,14 +8,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from mpca.algorithm import JointShard, Outer, init
 from mpca.algorithm.averaging import Vector
 from mpca.checks import refused
 from mpca.methods.agent_side import AgentSide
 
-__all__ = ["Method", "check_outer"]
+__all__ = ["Method", "Served", "check_outer"]
+
+
+class Served(NamedTuple):
+    """What a method makes of what an agent sent of a shard."""
+
+    state: JointShard  # the new joint state
+    answer: Vector  # for that agent alone, float32[n]; read-only
+    share: float  # of the answer that the agent takes (`How.MIX`), or of what it sent that was taken in
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,11 @@ class Method(ABC):
         return True
 
     @property
+    def asks(self) -> bool:
+        """Whether agents ask by themselves, so that the driver serves them (`serve`) and makes no mean (`merge`)."""
+        return self.agent_side.asks
+
+    @property
     def weighted(self) -> bool:
         """Whether a contribution counts by its updates (eq. 9); if not, all with any update count alike."""
         return True
@@ -75,6 +88,17 @@ class Method(ABC):
 
         Not called when the weights sum to 0: then there is no mean, and no new version.
         """
+
+    def serve(self, state: JointShard, sent: Vector, staleness: int, agents: int) -> Served:
+        """Take in what one agent sent of a shard, and answer it. Only with `asks`.
+
+        Args:
+            state: the joint state; nobody writes to its arrays.
+            sent: float32[n], as `agent_side.sends` says; this may change it.
+            staleness: exchanges of the shard since the joint state that the agent took last.
+            agents: of the run.
+        """
+        raise NotImplementedError(f"agents of method {self.name} do not ask by themselves")
 
     @property
     def outer(self) -> Outer | None:

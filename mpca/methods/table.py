@@ -6,23 +6,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from mpca.checks import build, nearest, refused
+from mpca.methods.async_ps import AsyncPS
 from mpca.methods.base import Method
 from mpca.methods.diloco import DiLoCo
 from mpca.methods.dl4j_averaging import DL4JAveraging
+from mpca.methods.easgd import EASGD
+from mpca.methods.gradient_sharing import GradientSharing
 from mpca.methods.mpca import MPCA
 from mpca.methods.mpca_paper import PaperMPCA
 from mpca.methods.overlap_local_sgd import OverlapLocalSGD
 from mpca.methods.single import Single
+from mpca.methods.softsync import SoftSync
 from mpca.methods.sync import Sync
 from mpca.methods.sync_easgd import SyncEASGD
 from mpca.methods.sync_ps import SyncPS
 
 __all__ = ["METHODS", "from_dict", "to_dict"]
 
+_CLASSES: tuple[type[Method], ...] = (
+    AsyncPS, DiLoCo, DL4JAveraging, EASGD, GradientSharing, MPCA, OverlapLocalSGD, PaperMPCA, Single, SoftSync, Sync, SyncEASGD,
+    SyncPS,
+)  # fmt: skip
 #: A method is what it is called in a file, and its class, whose fields are the section's keys.
-METHODS: dict[str, type[Method]] = {
-    cls.name: cls for cls in (DiLoCo, DL4JAveraging, MPCA, OverlapLocalSGD, PaperMPCA, Single, Sync, SyncEASGD, SyncPS)
-}
+METHODS: dict[str, type[Method]] = {cls.name: cls for cls in _CLASSES}
 
 
 def from_dict(values: Mapping[str, Any]) -> Method:

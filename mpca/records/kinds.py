@@ -24,6 +24,7 @@ __all__ = [
     "EndRecord",
     "EvaluationRecord",
     "EvaluatorRecord",
+    "ExchangeRecord",
     "GapRecord",
     "PauseRecord",
     "Record",
@@ -115,6 +116,28 @@ class CycleRecord(Record):
 
 
 @dataclass(frozen=True)
+class ExchangeRecord(Record):
+    """One exchange of one agent that asked for it by itself. A run has these in place of cycles."""
+
+    kind: ClassVar[str] = "exchange"
+    _optional: ClassVar[tuple[str, ...]] = ("reason",)
+
+    cycle: int  # number of the exchange, over all agents
+    shard: int
+    agent: int
+    incarnation: int
+    number: int  # exchange of this incarnation, from 1
+    tau: int  # updates of the agent since its last exchange of this shard
+    staleness: int  # exchanges of the shard since the joint state that the agent had taken before
+    version: int  # of the joint state after it
+    share: float  # of the way that agent and joint model moved towards each other, or by which what came was scaled
+    wait: float  # seconds: from the question to the arrival of what the agent sent
+    served: float  # seconds: from then to the answer
+    bytes: dict[str, int]  # "driver_in", "driver_out"; "data_read" and "data_remote" as in a cycle
+    reason: str = ""  # why nothing was taken in; then no exchange was counted
+
+
+@dataclass(frozen=True)
 class EvaluationRecord(Record):
     """The joint model of `cycle` was evaluated; never the extrapolated one."""
 
@@ -192,6 +215,7 @@ KINDS: dict[str, type[Record]] = {
         BeginRecord,
         AgentRecord,
         CycleRecord,
+        ExchangeRecord,
         EvaluationRecord,
         EvaluatorRecord,
         BackupRecord,

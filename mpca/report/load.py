@@ -18,6 +18,7 @@ from mpca.records import (
     EndRecord,
     EvaluationRecord,
     EvaluatorRecord,
+    ExchangeRecord,
     PauseRecord,
     Record,
     RunFolder,
@@ -44,6 +45,7 @@ class RunRecords:
     attempts: list[RunRecord] = field(default_factory=list)
     agents: list[AgentRecord] = field(default_factory=list)
     cycles: list[CycleRecord] = field(default_factory=list)
+    exchanges: list[ExchangeRecord] = field(default_factory=list)  # of agents that ask by themselves, in place of cycles
     evaluations: list[EvaluationRecord] = field(default_factory=list)
     evaluators: list[EvaluatorRecord] = field(default_factory=list)
     pauses: list[PauseRecord] = field(default_factory=list)
@@ -79,6 +81,7 @@ def load_run(run_dir: Path) -> RunRecords:
         attempts=attempts,
         agents=_of(AgentRecord, records),
         cycles=_of(CycleRecord, records),
+        exchanges=_of(ExchangeRecord, records),
         evaluations=_of(EvaluationRecord, records),
         evaluators=_of(EvaluatorRecord, records),
         # A pause has two records, at its beginning and its end.

@@ -16,7 +16,7 @@ from typing import Any
 
 from mpca.private import replace_file
 from mpca.records import to_json
-from mpca.report import svg, wire
+from mpca.report import exchanges, svg, wire
 from mpca.report.blocks import axis_seconds, document, legend, section, table
 from mpca.report.load import RunRecords, load_run
 from mpca.report.series import STAGES, Series, extract
@@ -53,7 +53,7 @@ def render(records: RunRecords) -> str:
         _head(records),
         _figures(records, series),
         _error(records, series),
-        _timeline(series),
+        _timeline(series) if records.cycles or not records.exchanges else exchanges.section_of(records.exchanges),
         _losses(series),
         _tau(series),
         _agents(series),
@@ -80,8 +80,8 @@ def _head(records: RunRecords) -> str:
     if not ended and not records.summary:
         reason = f"The records stop {format_duration(records.last_t)} after the start: the run goes on, or was cut off."
     colour = _BADGES.get(status, "")
-    if colour == "good" and not records.cycles:  # an older version's status for a limit that was met before the first commit
-        colour = "bad"
+    if colour == "good" and not (records.cycles or records.exchanges):
+        colour = "bad"  # an older version's status for a limit that was met before the first commit
     badge = f'<span class="badge {colour}">{escape(status)}</span>'
     return f'<header><h1>{escape(records.name)}</h1>{badge}</header><p class="reason">{escape(reason)}</p>'
 
@@ -89,17 +89,24 @@ def _head(records: RunRecords) -> str:
 def _figures(records: RunRecords, series: Series) -> str:
     summary = records.summary
     errors = [point.error for point in series.curve]
+    moved = [one.bytes for one in records.cycles] + [one.bytes for one in records.exchanges]
     figures = [
         (_percent(summary.get("final_error", errors[-1] if errors else None)), "error of the joint model"),
         (_percent(summary.get("best_error", min(errors, default=None))), "best error"),
         (format_duration(summary.get("seconds", records.last_t)), "of training"),
-        (f"{len(records.cycles):,}", "cycles"),
+        (
+            f"{len(records.cycles) or sum(not e.reason for e in records.exchanges):,}",
+            "exchanges" if records.exchanges else "cycles",
+        ),
         (str(len(series.agents)), "agents"),
         (
             f"{len(series.losses)} / {sum(loss.replaced_after_s is not None for loss in series.losses)}",
             "lost / came again",
         ),
-        (format_size(sum(b.driver_in + b.driver_out for b in series.bytes)), "through the driver"),
+        (
+            format_size(sum(one[way] for one in moved for way in ("driver_in", "driver_out"))),
+            "through the driver",
+        ),
     ]
     if summary.get("seconds_to_target") is not None:
         figures.insert(2, (format_duration(summary["seconds_to_target"]), "to the target"))

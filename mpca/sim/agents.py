@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mpca.agent.events import (
+    Ask,
     Attached,
     Publish,
     Raised,
@@ -28,6 +29,7 @@ from mpca.agent.events import (
     Take,
     TakeReaders,
 )
+from mpca.agent.outbox import Outbox
 from mpca.agent.state import CLOSED, LEAVING, STOPPING, TRAINING, AgentMachine
 from mpca.methods import Method, When
 from mpca.sim.clocks import NodeClock
@@ -90,6 +92,17 @@ class Host(Protocol):
         """
         ...
 
+    def ask(self, agent: SimAgent, one: Ask, data: np.ndarray, start: float) -> None:
+        """The process asks for an exchange, and waits.
+
+        Args:
+            agent: the process.
+            one: which shard, and tau.
+            data: float32, what it sends.
+            start: seconds of the host's clock: the interruption began.
+        """
+        ...
+
     def arrival(self, agent: int, shard: int) -> np.ndarray:
         """What lies in the arrival slot of this agent's shard, float32."""
         ...
@@ -147,6 +160,8 @@ class SimAgent:
         self.id, self.agent, self.pid = who, who.agent, pid
         self.machine = AgentMachine(*who, method.shards, method.agent_side)
         self.trainer = trainer
+        side = method.agent_side
+        self._outbox = Outbox(side, trainer.bounds, trainer.parameters, method.shards, trainer.snapshot) if side.asks else None
         self.behind = _NOTHING_BEHIND
         self._free_at: float | None = None  # when its function is through, once it was told to stop
         self.alive = True
@@ -270,9 +285,11 @@ class SimAgent:
         if machine.state is not TRAINING or self.stopped:
             return
         count = int((now - self._trained_to) / self._step_s + 1e-6)
-        while count and (machine.bursting or machine.due_in > 0):  # each update changes the pulls, or may answer a request
+        while count and (machine.bursting or machine.due_in > 0):  # each update changes the pulls, or may be the last for now
             self._step(1, now)
             count -= 1
+            if machine.state is not TRAINING:
+                return
         if self._holds:
             for _ in range(count):
                 if machine.state is not TRAINING:
@@ -335,12 +352,16 @@ class SimAgent:
             kind = type(one)
             if kind is Publish:
                 self._publish(one)
+            elif kind is Ask:
+                self._ask(one)
             elif kind is Take:
                 data = self._node.arrival(self.agent, one.shard)
                 if one.shard >= self.machine.shards:
                     self.counted = int.from_bytes(from_words(data, LOCAL_BYTES), "little")
                 else:
                     self.trainer.install(one.shard, data, one.version, one.mode)
+                    if self._outbox is not None:
+                        self._outbox.installed(one.shard, data, one.mode)
                     if one.share:
                         self.trainer.pull(((one.shard, one.share),))
                     if one.mode == "replace" and self.non_finite:
@@ -375,9 +396,18 @@ class SimAgent:
             to_words(self.counted.to_bytes(LOCAL_BYTES, "little"), words)
             self._node.snapshot(self, one, words, end - self._copy_s, end)
             return
+        self._node.snapshot(self, one, self._read(one.shard), end - self._copy_s, end)
+
+    def _ask(self, one: Ask) -> None:
+        assert self._outbox is not None
+        data = self._read(one.shard)
+        self._outbox.fill(one.shard, data)
+        self._node.ask(self, one, data, self._node.clock.now() - self._copy_s)
+
+    def _read(self, shard: int) -> np.ndarray:
         bounds = self.trainer.bounds
-        data = np.empty(bounds[one.shard + 1] - bounds[one.shard], np.float32)
-        self.trainer.snapshot(one.shard, data)
+        data = np.empty(bounds[shard + 1] - bounds[shard], np.float32)
+        self.trainer.snapshot(shard, data)
         if self.non_finite:
             data[:1] = np.nan
-        self._node.snapshot(self, one, data, end - self._copy_s, end)
+        return data

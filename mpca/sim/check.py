@@ -36,9 +36,10 @@ import numpy as np
 
 from mpca.driver.events import Acknowledged, AgentDied, AgentFinished, AgentHello, OrderDone
 from mpca.methods import How, Method
-from mpca.records import CycleRecord, Record
+from mpca.records import CycleRecord, ExchangeRecord, Record
 from mpca.sim.agents import SimAgent
 from mpca.sim.check_joint import JointCheck, close_to
+from mpca.sim.check_server import ServerCheck
 from mpca.sim.executor import ExecutorState
 from mpca.sim.world import World
 from mpca.wire.agent_ref import AgentId, AgentRef
@@ -112,6 +113,7 @@ class Checker:
         self._read: dict[tuple[AgentId, int], tuple[int, int]] = {}  # cycle and updates of its last snapshot, by the same
         self._committed_since = False
         self.joint = JointCheck(method, self._broken)
+        self.server = ServerCheck(method, agents, self.joint, self._broken)
         self.last_contributors: set[int] = set()
 
     # ---- what happens ------------------------------------------------------------------------------------------------
@@ -288,7 +290,7 @@ class Checker:
         """
         key = (process.id, shard)
         before = self._taken.get(key, -1)
-        if version < before or (version == before and mode == "install"):
+        if version < before or (version == before and mode == "install" and not self._method.asks):
             self._broken("once", f"{key} takes version {version} after version {before} ({mode})")
         self._taken[key] = version
         if mode == "replace" or self._method.agent_side.how is How.REPLACE:
@@ -302,6 +304,9 @@ class Checker:
             Violation: fence, said, I1, I2, I5, I6, I9.
         """
         self.tell(record)
+        if isinstance(record, ExchangeRecord):
+            self.server.listed(record, self._newest[record.agent])
+            self.last_contributors, self._committed_since = self.server.contributors, True
         if not isinstance(record, CycleRecord):
             return
         cycle, contributors = record.cycle, record.contributors
@@ -368,7 +373,7 @@ class Checker:
         has = self._offered.get(who)
         for shard, state in enumerate(self.joint.states):
             version = 0 if has is None else has.get(shard, -1)
-            if state is not None and state.k - version > 1:
+            if state is not None and state.k - version > 1 and not self._method.asks:
                 self._broken(
                     "I10", f"agent {who.agent}, incarnation {who.incarnation} begins at version {version} of shard {shard}; "
                     f"the joint model is at {state.k}"

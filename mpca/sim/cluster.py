@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mpca.agent.events import Ask
 from mpca.driver.cluster import AgentSpec
 from mpca.driver.events import (
     AgentBack,
@@ -30,9 +31,10 @@ from mpca.sim.clocks import NodeClock
 from mpca.sim.costs import Costs
 from mpca.sim.jobs import Jobs
 from mpca.sim.nodes import Node
+from mpca.sim.server import ExchangeServer
 from mpca.sim.trainers import SimTrainer
 from mpca.sim.world import World
-from mpca.wire.agent_ref import AgentRef
+from mpca.wire.agent_ref import AgentId, AgentRef
 from mpca.wire.messages import Hello
 from mpca.wire.orders import Frozen, Late, Order
 
@@ -86,6 +88,7 @@ class SimCluster:
         self._agents, self._per_executor = agents, per_executor
         self._make_trainer = make_trainer
         self._jobs = Jobs(world, costs, self)
+        self.server = ExchangeServer(world, costs, self)
         self._serial = {"executor": 0, "pid": 1000, "broadcast": 0}
         self._closed = False
 
@@ -123,6 +126,12 @@ class SimCluster:
         """As `Cluster.withdraw`: a download that has not ended by now never ends."""
         self.broadcasts.pop(broadcast, None)
 
+    def take_sent(self, who: AgentId, number: int, length: int) -> np.ndarray:
+        return self.server.take(who, number, length)
+
+    def answer(self, who: AgentId, number: int, vector: np.ndarray, version: int, mode: str, share: float) -> None:
+        self.server.answer(who, number, vector, version, mode, share)
+
     def rediscover(self, executors: list[str]) -> None:
         """As `Cluster.rediscover`: the answers come after twice `Costs.latency_s`."""
         self._world.after(self._costs.latency_s * 2, lambda: self._find_living(executors))
@@ -144,6 +153,7 @@ class SimCluster:
         self.broadcasts.clear()
         self.sums.clear()
         self._jobs.clear()
+        self.server.clear()
 
     # ---- executors and processes -------------------------------------------------------------------------------------------
 
@@ -204,6 +214,10 @@ class SimCluster:
         """As `Jobs.frozen`."""
         self._jobs.frozen(node, ticket, frozen, late, weight)
 
+    def ask(self, node: Node, agent: SimAgent, one: Ask, data: np.ndarray, start: float) -> None:
+        """As `ExchangeServer.ask`."""
+        self.server.ask(node, agent, one, data, start)
+
     # ---- faults --------------------------------------------------------------------------------------------------------
 
     def process(self, agent: int) -> tuple[Node, SimAgent] | None:
@@ -232,6 +246,9 @@ class SimCluster:
         self._echo(event)
         self._echo(AgentBack(node.name, *one.id))
         self._echo(AgentFinished(node.name, *one.id, b""))
+        words = self.server.last_words(one.id)
+        if words is not None:
+            self._echo(words)
 
     def kill_executor(self, agent: int, replace: bool = True) -> bool:
         """The whole executor of an agent is lost; ExecutorLost follows.

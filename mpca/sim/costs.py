@@ -58,6 +58,17 @@ class Costs:
         """
         return self.latency_s * 2 + 2 * elements * self.element_bytes / self.rate
 
+    def send_s(self, elements: int) -> float:
+        """How long one agent's shard takes to the driver, once it is its turn.
+
+        Args:
+            elements: of the shard.
+
+        Returns:
+            Seconds.
+        """
+        return self.latency_s * 2 + elements * self.element_bytes / self.rate
+
     def step_of(self, agent: int, agents: int) -> float:
         """How long one update of an agent takes: agent 0 is the fastest, the last one the slowest.
 

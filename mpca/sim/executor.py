@@ -20,7 +20,8 @@ forgotten while it is only MADE was never read; the number of such yields is rep
 
 *Arrivals.* The slot of one shard of one agent is free, or it is offered: from its writing until the agent's Installed. An
 arrival at an offered slot waits for the slot, and a newer arrival supersedes it. The executor acknowledges every arrival that
-it holds for the agent, and every arrival that came too late to be of use.
+it holds for the agent, and every arrival that came too late to be of use. An
+answer to an Exchange is never too late: the agent waits for it.
 """
 
 from __future__ import annotations
@@ -307,7 +308,7 @@ class ExecutorState:
             out.append(Drop(one, unread))
         return out
 
-    def offer(self, who: AgentId, shard: int, version: int, mode: str, arrival: Any = None) -> list[Any]:
+    def offer(self, who: AgentId, shard: int, version: int, mode: str, arrival: Any = None, answer: bool = False) -> list[Any]:
         """A joint shard was downloaded for an agent.
 
         Args:
@@ -316,6 +317,7 @@ class ExecutorState:
             version: of the joint state.
             mode: "install" or "replace".
             arrival: what was downloaded; it is passed on and not looked at.
+            answer: whether it answers an Exchange.
 
         Returns:
             Write, when the slot is free; Supersede for an arrival that this one replaces, or for this one when it is older;
@@ -326,10 +328,11 @@ class ExecutorState:
         if seat is None:
             return out
         slot = seat.slots.setdefault(shard, _Slot())
-        if slot.newest is not None and version < slot.newest:
+        if slot.newest is not None and version < slot.newest and not answer:
             out.append(Supersede(agent, shard, version))
-        elif slot.newest is None or version > slot.newest or mode == "replace":
-            # a replacement is written even if its version is there already: the agent's own state was not finite
+        elif slot.newest is None or version > slot.newest or mode == "replace" or answer:
+            # a replacement is written even if its version is there already: the agent's own state was not finite. So is an
+            # answer: the server's state need not have changed since the last one
             slot.newest = version
             if slot.offered is None:
                 slot.offered = version

@@ -9,6 +9,13 @@ The simulated cluster passes these points as it works on the orders of a cycle:
     reduced      the sum is made, no agent was interrupted yet
     freezing     agents are interrupted, none has handed over
     frozen       all agents have handed over, the driver does not know yet
+
+And these, as it carries an exchange that an agent asked for; their number is that of the exchange, from 1:
+
+    asked        it is its turn
+    sending      half of what the agent sent has come to the driver
+    arrived      all has come, the driver does not know yet
+    answering    half of the time until the answer is there is over
 """
 
 from __future__ import annotations
@@ -19,9 +26,10 @@ from random import Random
 from mpca.sim.cluster import SimCluster
 from mpca.sim.world import World
 
-__all__ = ["KINDS", "POINTS", "Fault", "FaultScript", "random_faults"]
+__all__ = ["EXCHANGE_POINTS", "KINDS", "POINTS", "Fault", "FaultScript", "random_faults"]
 
 POINTS = ("submit", "started", "downloading", "reducing", "reduced", "freezing", "frozen")
+EXCHANGE_POINTS = ("asked", "sending", "arrived", "answering")
 KINDS = (
     "kill_agent", "kill_executor", "stop_agent", "non_finite", "end_hold", "retry_task", "misplace", "join",
     "refuse_start", "skew_driver", "skew_executor",
@@ -35,7 +43,7 @@ class Fault:
     kind: str  # one of KINDS, or "damage": an executor recovers from that later than a random schedule ends
     agent: int  # to which it happens, or to whose executor
     cycle: int
-    point: str  # one of POINTS
+    point: str  # one of POINTS, or of EXCHANGE_POINTS
     for_s: float = 0.0  # stop_agent: how long
     times: int = 1  # damage: how many of the executor's next transfers
     by_s: float = 0.0  # skew_driver, skew_executor: how far the wall clock is set forward, or back
@@ -65,8 +73,8 @@ class FaultScript:
         """The cluster passes a point: the faults of that point are planned.
 
         Args:
-            point: one of POINTS.
-            cycle: of the order that is worked on.
+            point: one of POINTS, or of EXCHANGE_POINTS.
+            cycle: of the order that is worked on, or the number of the exchange.
         """
         due = self._waiting.pop((point, cycle), None)
         for fault in due or ():
@@ -95,7 +103,9 @@ class FaultScript:
             cluster.watch.tell(fault.kind, agent, fault.point, fault.cycle)
 
 
-def random_faults(random: Random, agents: int, cycles: int, mean: float, deadline_s: float) -> tuple[Fault, ...]:
+def random_faults(
+    random: Random, agents: int, cycles: int, mean: float, deadline_s: float, points: tuple[str, ...] = POINTS
+) -> tuple[Fault, ...]:
     """Draw a schedule.
 
     Swarm testing: it draws only from a random subset of the kinds, so that no kind hides another.
@@ -106,6 +116,7 @@ def random_faults(random: Random, agents: int, cycles: int, mean: float, deadlin
         cycles: of the run; the last ten have no faults.
         mean: how many faults a schedule has on average.
         deadline_s: of a cycle, in seconds; stops last up to three times as long.
+        points: at which they may happen.
     """
     kinds = random.sample(KINDS, random.randint(1, len(KINDS)))
     count = min(round(random.expovariate(1 / mean)), 4 * round(mean) + 1)
@@ -117,7 +128,7 @@ def random_faults(random: Random, agents: int, cycles: int, mean: float, deadlin
                 kind,
                 random.randrange(agents),
                 random.randint(1, max(1, cycles - 10)),
-                random.choice(POINTS),
+                random.choice(points),
                 for_s=random.choice((0.1, 1.0, deadline_s, 3 * deadline_s)) if kind == "stop_agent" else 0.0,
                 by_s=random.choice((-600.0, -30.0, 30.0, 600.0)) if kind.startswith("skew") else 0.0,
                 after_s=random.choice((0.0, 0.0, random.uniform(0, 0.3))),

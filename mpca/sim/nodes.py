@@ -11,7 +11,7 @@ from zlib import crc32
 
 import numpy as np
 
-from mpca.agent.events import Publish, Take
+from mpca.agent.events import Ask, Publish, Take
 from mpca.agent.state import STOPPING
 from mpca.algorithm.averaging import local_mean
 from mpca.driver.events import AgentBack, AgentFailedEvent, AgentFinished, AgentProgress, ClusterEvent
@@ -40,6 +40,10 @@ class Reports(Protocol):
 
     def hello(self, node: Node, agent: SimAgent) -> None:
         """An agent on this node says hello."""
+        ...
+
+    def ask(self, node: Node, agent: SimAgent, one: Ask, data: np.ndarray, start: float) -> None:
+        """An agent on this node asks for an exchange; `start` is in seconds of the driver's clock."""
         ...
 
     def frozen(self, node: Node, ticket: int, frozen: list[Frozen], late: dict[int, Late], weight: float) -> None:
@@ -137,6 +141,10 @@ class Node:
         self._perform(out)
         return bool(out)
 
+    def answer(self, who: AgentId, shard: int, version: int, mode: str, data: np.ndarray, share: float) -> None:
+        """Hand the answer to an Exchange to its agent; arguments as those of `offer`."""
+        self._perform(self.book.offer(who, shard, version, mode, (data, share), answer=True))
+
     def sends(self) -> bool:
         """Whether the next transfer arrives whole. A damaged one is fetched once more."""
         for _ in range(2):
@@ -187,6 +195,12 @@ class Node:
             stopping = agent.machine.state is STOPPING
             self._cluster.watch.frozen(cycle, shard, frozen, data, trained, stopping)
         self._perform(instructions)
+
+    def ask(self, agent: SimAgent, one: Ask, data: np.ndarray, start: float) -> None:
+        """As `agents.Host.ask`."""
+        trained = self._cluster.watch.snapshot(agent.id, one.number, one.shard)
+        self._cluster.watch.server.sent(agent.id, one, data, trained)
+        self._cluster.ask(self, agent, one, data, self.clock.of_driver(start))
 
     def arrival(self, agent: int, shard: int) -> np.ndarray:
         return self._slots[(agent, shard)]

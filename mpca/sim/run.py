@@ -15,15 +15,15 @@ from mpca import methods
 from mpca.algorithm.sharding import ShardPlan
 from mpca.driver.agent_table import AgentTable
 from mpca.driver.cluster import AgentSpec
-from mpca.driver.cycle import CycleMachine
 from mpca.driver.events import ReadLocal
 from mpca.driver.instructions import End
 from mpca.driver.objectives import Goals
 from mpca.driver.run_shape import RunShape
 from mpca.driver.runner import Runner
+from mpca.driver.server import machine_for
 from mpca.driver.states import RunState
 from mpca.methods.base import Method
-from mpca.records import CycleRecord, Record, to_json
+from mpca.records import CycleRecord, ExchangeRecord, Record, to_json
 from mpca.sim.agents import Behind
 from mpca.sim.check import Checker
 from mpca.sim.cluster import SimCluster
@@ -121,6 +121,11 @@ class Outcome:
         """The records of cycles, in order."""
         return [one for one in self.records if isinstance(one, CycleRecord)]
 
+    @property
+    def exchanges(self) -> list[ExchangeRecord]:
+        """The records of exchanges that agents asked for, in order."""
+        return [one for one in self.records if isinstance(one, ExchangeRecord)]
+
 
 class _Ledger:
     """The recorder of a simulated run."""
@@ -178,7 +183,7 @@ class _Simulation:
         self._cluster.reach = self._script.reach
         self._ledger = _Ledger(self._watch)
         table = AgentTable(scenario.agents, scenario.per_executor)
-        self._machine = CycleMachine(_shape(scenario, method), table, self._world.clock.now())
+        self._machine = machine_for(method, _shape(scenario, method), table, self._world.clock.now())
         self._port = around(self._cluster, self._world) if around else self._cluster
         spec = AgentSpec("python", {}, {})
         self._runner = Runner(self._machine, self._port, method, spec, self._ledger, self._world.clock)

@@ -24,6 +24,7 @@ __all__ = [
     "OVERRUN",
     "RETURNED",
     "Begin",
+    "Exchange",
     "Failed",
     "Fetch",
     "Fetched",
@@ -97,7 +98,7 @@ class Install(Message):
     shard: int
     version: int  # exchange number of this shard, 1 for the first
     mode: str  # "install": apply it by the method's rule; "replace": take it as the agent's parameters (x_0, agents that join)
-    alpha: float = 0.0  # strength of the pull towards it, before every gradient; 0: none
+    alpha: float = 0.0  # strength of the pull towards it, before every gradient; 0: none; of an answer to Exchange, its share
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +167,22 @@ class Snapshot(Message):
     updates: int  # tau: optimiser updates completed since the last snapshot of this shard
     start: float  # seconds of the machine's monotonic clock: the interruption began
     end: float  # the same: training continued
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange(Message):
+    """The snapshot slot holds `shard` for the server, and the agent waits for its answer: an Install of that shard.
+
+    Only agents of a method that `asks` send it. Until the Install has come, the agent answers no SnapshotRequest. The slot's
+    header has `number` as its version.
+    """
+
+    number: int  # exchanges of this incarnation, from 1
+    shard: int
+    updates: int  # tau: optimiser updates since the last exchange of this shard
+    version: int  # of the joint state of this shard that the agent installed last; the server counts staleness from it
+    start: float  # seconds of the machine's monotonic clock: the interruption began
+    end: float  # the same: the slot was filled
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,4 +269,5 @@ CODES: dict[int, type[Message]] = {
     22: Failed,
     23: Files,
     24: Fetch,
+    25: Exchange,
 }

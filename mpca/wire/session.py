@@ -15,10 +15,15 @@ message: an agent that is CLOSED drops what it receives. Stop may cross Hello. B
 was submitted again). SnapshotRequest and Install may come in WAITING: x_0 is read, and an agent that joins gets its state.
 ReadersChanged comes whenever agents were lost or joined, and before the Begin of an agent that joins; it needs no answer. Files
 comes when the agent opens a data set on HDFS; Fetch and Fetched use the pipes that Files names, in turn, and have no session.
+Exchange comes only while the agent trains, so it may cross Stop.
 
 Beside the table each end keeps the open requests: one SnapshotRequest at a time and one Install per shard, each answered by the
 Snapshot or Installed of the same numbers. The answer frees the slot, so an answer without a request would free a slot that the
 other end is writing to.
+
+An Exchange takes the snapshot slot until an Install of its shard comes, or Stop. Meanwhile the agent sends no Snapshot (a
+SnapshotRequest waits) and no second Exchange. An Install of that shard that was under way when the Exchange was sent, or was
+not read yet, ends it too, since the agent cannot tell it from the answer.
 
 An illegal message raises and changes nothing: `LocalProtocolError` when this end sent it, `RemoteProtocolError` when the
 peer did.
@@ -29,6 +34,7 @@ from __future__ import annotations
 from mpca.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from mpca.wire.messages import (
     Begin,
+    Exchange,
     Failed,
     Fetched,
     Files,
@@ -79,11 +85,13 @@ _BOTH: dict[str, dict[type[Message], str]] = {
 TRANSITIONS: dict[str, dict[str, dict[type[Message], str]]] = {
     EXECUTOR: {
         **_BOTH,
-        STOPPING: {**_BOTH[STOPPING], Hello: STOPPING},  # Hello was sent before Stop was read
+        TRAINING: {**_BOTH[TRAINING], Exchange: TRAINING},
+        STOPPING: {**_BOTH[STOPPING], Hello: STOPPING, Exchange: STOPPING},  # sent before Stop was read
         CLOSED: {},
     },
     AGENT: {
         **_BOTH,
+        TRAINING: {**_BOTH[TRAINING], Exchange: TRAINING},
         # The executor sent these before it read the agent's last message; nothing acts on them.
         CLOSED: dict.fromkeys((Begin, SnapshotRequest, Install, ReadersChanged, Stop), CLOSED),
     },
@@ -101,6 +109,8 @@ class Session:
         self._table = TRANSITIONS[role]
         self._request: tuple[int, int] | None = None  # (cycle, shard) asked and not answered
         self._offers: dict[int, tuple[int, str]] = {}  # shard -> (version, mode) offered and not answered
+        self._exchanges = 0  # number of the newest
+        self._asking: int | None = None  # shard of the Exchange whose Install has not come
 
     def sending(self, message: Message) -> None:
         """Check a message before this end sends it.
@@ -137,6 +147,8 @@ class Session:
                 raise error(f"a second SnapshotRequest while one is unanswered: role={self.role}, open={self._request}")
             self._request = (message.cycle, message.shard)
         elif isinstance(message, Snapshot):
+            if self._asking is not None:
+                raise error(f"Snapshot while an Exchange has the slot: role={self.role}, shard={self._asking}")
             if self._request != (message.cycle, message.shard):
                 raise error(
                     f"Snapshot without its SnapshotRequest: role={self.role}, cycle={message.cycle}, shard={message.shard}, "
@@ -150,6 +162,18 @@ class Session:
                     f"version={message.version}, open={self._offers[message.shard]}"
                 )
             self._offers[message.shard] = (message.version, message.mode)
+            if self._asking == message.shard:
+                self._asking = None
+        elif isinstance(message, Exchange):
+            if self._asking is not None:
+                raise error(f"a second Exchange while one is unanswered: role={self.role}, shard={self._asking}")
+            if message.number != self._exchanges + 1:
+                raise error(f"Exchange out of turn: role={self.role}, number={message.number}, last={self._exchanges}")
+            self._exchanges = message.number
+            crossed = self.state == STOPPING or message.shard in self._offers
+            self._asking = None if crossed else message.shard
+        elif isinstance(message, Stop):
+            self._asking = None
         elif isinstance(message, Installed):
             if self._offers.get(message.shard) != (message.version, message.mode):
                 raise error(

@@ -9,12 +9,14 @@ Each slot is a header of 64 bytes and then float32 elements, little-endian::
     +--------+--------+--------+--------+----------+----------+---------+-------+---------+------------------
       u32      u16      u16      u64      u64        u64        u64       u32
 
-``seq`` is odd while the slot is being written. ``version`` is the cycle of a snapshot or the exchange number of an
-arrival. ``updates`` is tau (snapshots only). ``length`` is in bytes, without the header. The snapshot slot is written
-by the agent and read by the executor; arrival slots the other way round. A slot belongs to its writer until the message
-that names it was sent, then to its reader until the answer (the executor's next SnapshotRequest; the agent's Installed).
-Before Hello all slots belong to the agent, which writes x_0 into the arrival slots: the executor measures from there how far a
-snapshot has moved.
+``seq`` is odd while the slot is being written. ``version`` is the cycle of a snapshot, the number of an Exchange, or the
+exchange number of an arrival. ``updates`` is tau (snapshots and Exchanges). ``length`` is in bytes, without the header.
+``mode`` is that of a snapshot for an Exchange too. The snapshot slot is written by the agent and read by the executor;
+arrival slots the other way round. A slot belongs to its writer until the message that names it was sent, then to its reader
+until the answer (the executor's next SnapshotRequest; the agent's Installed; the Install of an Exchange's shard). One
+exception: an Exchange may take the slot behind a Snapshot. If the executor had not read that yet, it sends its
+SnapshotRequest once more. Before Hello all slots belong to the agent, which writes x_0 into the arrival slots: the executor
+measures from there how far a snapshot has moved.
 The Java twin is ``org.mpca.shm.SlotDescriptor``; both read the same bytes from ``tests/golden/wire/``.
 """
 

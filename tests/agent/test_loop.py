@@ -18,6 +18,7 @@ from mpca.clock import ManualClock
 from mpca.shm import AgentSegment
 from mpca.wire.messages import (
     Begin,
+    Exchange,
     Finished,
     Hello,
     Install,
@@ -208,6 +209,39 @@ def test_a_method_in_step_waits_for_the_answer_after_its_updates(start: Starting
     assert over.wait(SECONDS)
     training.join()
     assert agent.model.taken == [(0, [7.0, 8.0, 9.0], 1, "install")]
+
+
+def test_an_agent_that_asks_waits_for_the_answer_and_is_pulled_to_it_once(start: Starting) -> None:
+    agent = start({"name": "easgd", "tau": 2})
+    agent.join()
+    agent.loop.between_batches()
+    assert agent.said() == []
+    training = threading.Thread(target=agent.loop.between_batches)
+    training.start()
+    (asked,) = agent.said()
+    assert isinstance(asked, Exchange)
+    assert (asked.number, asked.shard, asked.updates, asked.version, asked.end - asked.start) == (1, 0, 2, -1, 0.25)
+    assert agent.segment.shard_view(0).tolist() == [1.0, 2.0, 3.0]
+    assert training.is_alive()
+    agent.offer(1, [7.0, 8.0, 9.0])
+    training.join(SECONDS)
+    assert (agent.model.taken, agent.model.pulled) == ([(0, [7.0, 8.0, 9.0], 1, "install")], [((0, 0.5),)])
+
+
+def test_an_agent_asks_by_the_losses_that_its_function_logs(start: Starting) -> None:
+    """Each is 0.5."""
+    agent = start({"name": "easgd", "tau": 100, "loss_cut": 1.25})
+    agent.join()
+    agent.loop.between_batches()
+    agent.loop.between_batches()
+    assert agent.said() == []
+    training = threading.Thread(target=agent.loop.between_batches)
+    training.start()
+    (asked,) = (one for one in agent.said() if isinstance(one, Exchange))
+    assert asked.updates == 3
+    agent.ends.say(Stop("enough"))
+    training.join(SECONDS)
+    assert not training.is_alive()
 
 
 def test_stop_is_seen_before_the_next_batch_and_what_came_with_it_is_served_there(start: Starting) -> None:

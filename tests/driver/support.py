@@ -11,13 +11,14 @@ from mpca.driver.events import (
     Acknowledged,
     AgentHello,
     AgentProgress,
+    ExchangeServed,
     ExecutorReady,
     Initial,
     JointPublished,
     OrderDone,
     Prepared,
 )
-from mpca.driver.instructions import AdoptInitial, Prepare, PublishJoint, SubmitOrder, Write
+from mpca.driver.instructions import AdoptInitial, Prepare, PublishJoint, Serve, SubmitOrder, Write
 from mpca.driver.run_shape import RunShape
 from mpca.wire.agent_ref import AgentId, AgentRef
 from mpca.wire.messages import Hello
@@ -47,11 +48,13 @@ def progress(agent: int, incarnation: int = 0) -> AgentProgress:
 class Machine:
     """`agents` agents, `per_executor` on each executor (e0, e1, ...)."""
 
+    kind: Any = CycleMachine
+
     def __init__(
         self, agents: int = 2, phases: int = 3, min_agents: int = 1, shards: int = 3, per_executor: int = 1, **shape: Any
     ) -> None:
         self.now = 0.0
-        self.machine = CycleMachine(
+        self.machine = self.kind(
             RunShape(
                 run="r", term=1, shards=shards, phases=phases, exchanges=True, min_agents=min_agents, deadline_s=5.0,
                 start_timeout_s=60.0, **shape,
@@ -110,6 +113,9 @@ class Machine:
                 elif isinstance(one, Prepare):
                     self.sums += 1
                     queue.append(Prepared(one.cycle, one.shard, 500 + one.cycle, one.cycle // self.shards + 1, 1.0, 2.0))
+                elif isinstance(one, Serve):
+                    self.sums += one.take
+                    queue.append(ExchangeServed(one.sent, one.take, one.reason, self.sums, 2, 0.5, self.now + 0.25))
                 elif isinstance(one, PublishJoint):
                     queue.append(JointPublished([(shard, 900 + shard, 1, 8) for shard in range(3)]))
         return out

@@ -30,3 +30,10 @@ def test_a_heap_that_is_too_small_is_refused_with_what_it_needs(executor: int, d
 def test_several_agents_of_an_executor_need_room_for_their_own_yields() -> None:
     assert executor_heap(10 * MIB, 2) - executor_heap(10 * MIB, 1) == pytest.approx(4 * 10 * MIB / 0.6, abs=2)
     assert driver_heap(0, 0) == 300 * MIB
+
+
+def test_each_agent_that_asks_by_itself_may_have_an_answer_on_the_driver() -> None:
+    assert driver_heap(10 * MIB, 10 * MIB, 8) - driver_heap(10 * MIB, 10 * MIB) == pytest.approx(8 * 10 * MIB / 0.6, abs=2)
+    with pytest.raises(ConfigError, match=r"spark\.driver\.memory"):
+        check_heaps([0, 100 * MIB // 4], 1, 4096 * MIB, 2048 * MIB, answers=8)
+    assert check_heaps([0, 100 * MIB // 4], 1, 4096 * MIB, 2048 * MIB)

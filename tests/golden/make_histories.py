@@ -314,6 +314,73 @@ def in_step() -> None:
     )
 
 
+def one_trained(agent: int, x: list[F], updates: int) -> list[F]:
+    return [agent + j + (1 - RATE) ** updates * (value - agent - j) for j, value in enumerate(x)]
+
+
+def elastic(share: F) -> list[list[float]]:
+    """Zhang's algorithm 1, agents in a ring: each moves from where the center was, and the center from where it was."""
+    models, center, history = [[F(0)] * 3 for _ in AGENTS], [F(0)] * 3, []
+    for number in range(12):
+        agent = number % 3
+        x = one_trained(agent, models[agent], 8)
+        models[agent], center = towards(x, center, share), towards(center, x, share)
+        history.append(numbers(center))
+    return history
+
+
+def pushed(updates: int, scale: F = F(1), mu: F = F(0), collects: int = 0, theta: F | None = None) -> list[list[float]]:
+    """A server that takes changes in, agents in a ring; each trains from what it got at its last turn.
+
+    `collects`: n-softsync: so many changes, each divided by the server's moves since the agent had its model.
+    `theta`: changes are coded by this threshold, and what is left waits for the next one.
+    """
+    got, left = [[F(0)] * 3 for _ in AGENTS], [[F(0)] * 3 for _ in AGENTS]
+    joint, momentum, gathered, moves, seen, history = [F(0)] * 3, [F(0)] * 3, [F(0)] * 3, 0, [0, 0, 0], []
+    for number in range(12):
+        agent = number % 3
+        change = [a - b for a, b in zip(one_trained(agent, got[agent], updates), got[agent], strict=True)]
+        if theta is not None:
+            owed = [a + b for a, b in zip(change, left[agent], strict=True)]
+            change = [F(0) if abs(one) < theta else theta if one > 0 else -theta for one in owed]
+            left[agent] = [a - b for a, b in zip(owed, change, strict=True)]
+        if collects:
+            gathered = [a + b / max(1, moves - seen[agent]) for a, b in zip(gathered, change, strict=True)]
+            if number % collects == collects - 1:
+                joint = [a + b / collects for a, b in zip(joint, gathered, strict=True)]
+                gathered, moves = [F(0)] * 3, moves + 1
+        else:
+            momentum = [mu * a + b for a, b in zip(momentum, change, strict=True)]
+            joint = [a + scale * b for a, b in zip(joint, momentum, strict=True)]
+        got[agent], seen[agent] = joint, moves
+        history.append(numbers(joint))
+    return history
+
+
+def in_a_ring() -> None:
+    """Methods whose agents ask by themselves, when the link is so slow that they are served in a ring."""
+    cases = [
+        {"method": {"name": "easgd", "tau": 8}, "joint": elastic(F(3, 10)), "updates": 8},
+        {"method": {"name": "easgd", "tau": 8, "beta": 0.75}, "joint": elastic(F(1, 4)), "updates": 8},
+        {"method": {"name": "async-ps"}, "joint": pushed(1)},
+        {"method": {"name": "async-ps", "n_push": 8, "scale": 0.25}, "joint": pushed(8, F(1, 4)), "updates": 8},
+        {"method": {"name": "async-ps", "momentum": 0.5}, "joint": pushed(1, mu=F(1, 2))},
+        {"method": {"name": "softsync"}, "joint": pushed(1, collects=3)},
+        {"method": {"name": "softsync", "n": 3}, "joint": pushed(1, collects=1)},
+        {"method": {"name": "gradient-sharing", "threshold": 0.0625}, "joint": pushed(1, theta=F(1, 16))},
+        {
+            "method": {"name": "gradient-sharing", "threshold": 0.0625, "mean": True},
+            "joint": pushed(1, F(1, 3), theta=F(1, 16)),
+        },
+    ]
+    write(
+        "in_a_ring",
+        "Losses (x - m)^2 / 2, plain SGD of rate 1/20, three agents served in turn: the joint model after each exchange.",
+        cases=[{"updates": 1} | case for case in cases],
+        relative_error=1e-5,
+    )
+
+
 if __name__ == "__main__":
-    for make in (averages, joint, pulls, schedules, training, corrections, tilts, outer, in_step):
+    for make in (averages, joint, pulls, schedules, training, corrections, tilts, outer, in_step, in_a_ring):
         make()

@@ -118,6 +118,7 @@ MESSAGES = [
     message("Finished", 21, returns=b"\x80\x05N."),
     message("Files", 23, pid=4194303, requests_fd=12, answers_fd=15, memory_fd=16, memory_bytes=4194304),
     message("Fetch", 24, number=70000, url="hdfs://cluster/data/é.tar", offset=(1 << 33) + 1, bytes=3670016),
+    message("Exchange", 25, number=70000, shard=2, updates=130, version=(1 << 33) + 1, start=86400.25, end=86400.5),
     message("Failed", 22, error="ValueError: x", traceback="Traceback (most recent call last):\n" + "  é" * 40),
 ]
 
@@ -314,6 +315,22 @@ EVENTS = [
     event("OrderFailed", order=70001, executor="2", reason="a wrong checksum", unfinished=["0", "2"], damages=True),
     event("OrderFailed", order=70002, executor=None, reason="cancelled", unfinished=[], damages=False),
     event("ExecutorDamages", executor="2", reason="a piece of a broadcast"),
+    event(
+        "ExchangeArrived",
+        executor="2",
+        agent=3,
+        incarnation=1,
+        number=70000,
+        shard=2,
+        updates=130,
+        version=(1 << 33) + 1,
+        length=104,
+        crc=3735928559,
+        finite=True,
+        start=86400.25,
+        asked=86400.5,
+        arrived=86401.5,
+    ),
     event("HoldEnded", agent=3, incarnation=1, reason="executor 2 is gone"),
     event("AgentsFound", executor="2", agents=[{"agent": 3, "incarnation": 1, "pid": 4194303}]),
 ]

@@ -155,6 +155,45 @@ def test_on_a_flat_loss_sync_easgd_keeps_the_sum_of_center_and_agents(living: di
     assert np.abs(rounds[3][0] - rounds[11][0]).max() > 0.01, "they do move"
 
 
+@pytest.mark.parametrize("tau", [3, 10])
+def test_on_a_flat_loss_easgd_keeps_the_sum_of_center_and_agents_and_all_meet(living: dict[int, Settling], tau: int) -> None:
+    """No agent is in the middle of an exchange at the end: each waits for updates that take long."""
+    outcome = run({"name": "easgd", "tau": tau}, 200, trainer="settling", costs=Costs(rate=1e9, spread=0.0))
+    (center,) = outcome.joint
+    agents = [one.x for _, one in sorted(living.items())]
+    total = sum(-LinearTrainer.lr * 20 * LinearTrainer.gradient_of(7, agent) for agent in range(4))
+    np.testing.assert_allclose(center + sum(agents), total, atol=1e-3)
+    for one in agents:
+        np.testing.assert_allclose(one, center, atol=1e-3)
+
+
+@pytest.mark.parametrize("n_push", [1, 5])
+@pytest.mark.parametrize("seed", range(3))
+def test_async_ps_of_one_agent_is_single_to_the_bit(seed: int, n_push: int) -> None:
+    """Of numbers whose differences are exact: the constant gradients are multiples of a power of 2."""
+    outcome = run({"name": "async-ps", "n_push": n_push}, 12, seed, agents=1, buffers=2)
+    alone = LinearTrainer([0, 9], 7, How.PULL, 0, 0)
+    alone.advance(12 * n_push, ())
+    assert outcome.joint[0].tobytes() == alone.x.tobytes()
+
+
+def test_on_a_flat_loss_a_server_has_the_sum_of_all_updates(living: dict[int, Settling]) -> None:
+    for method in ({"name": "async-ps"}, {"name": "gradient-sharing", "threshold": 0.25}):
+        living.clear()
+        outcome = run(method, 600, trainer="settling", costs=Costs(rate=1e9, spread=0.3))
+        total = sum(-LinearTrainer.lr * 20 * LinearTrainer.gradient_of(7, agent) for agent in range(4))
+        np.testing.assert_array_equal(outcome.joint[0], total, err_msg="all residuals have been sent")
+
+
+def test_softsync_of_one_change_with_staleness_that_does_not_count_is_async_ps_to_the_bit() -> None:
+    soft, plain = (
+        run(method, 40, trainer="quadratic", buffers=2)
+        for method in ({"name": "softsync", "n": 4, "by_staleness": False}, {"name": "async-ps"})
+    )
+    assert soft.ledger == plain.ledger
+    assert soft.joint[0].tobytes() == plain.joint[0].tobytes()
+
+
 @pytest.mark.parametrize(
     "method", [{"name": "sync", "seconds": 0.45}, {"name": "mpca", "replace": True, "shards": 1, "gamma": 0.0}]
 )

@@ -16,6 +16,7 @@ from mpca.sim.faults import Fault
 from mpca.sim.run import Outcome, Scenario, simulate, standard_scenario
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "histories" / "in_step.json").read_text())
+RING = json.loads((Path(__file__).parents[1] / "golden" / "histories" / "in_a_ring.json").read_text())
 QUICK = Costs(rate=1e9, spread=0.1)  # an exchange is over before the next updates are made
 
 
@@ -33,15 +34,30 @@ def test_joint_models_are_those_of_the_fractions(case: dict[str, Any]) -> None:
         np.testing.assert_allclose(joint, expected, rtol=GOLDEN["relative_error"], atol=GOLDEN["relative_error"])
 
 
+@pytest.mark.parametrize("case", RING["cases"], ids=lambda case: json.dumps(case["method"]))
+def test_joint_models_of_a_server_are_those_of_the_fractions(case: dict[str, Any]) -> None:
+    """An exchange takes as long as many updates, so that all but one agent wait, and are served in a ring."""
+    for count, expected in enumerate(case["joint"], start=1):
+        model = {"trainer": "quadratic", "parameters": 3, "buffers": 0, "agents": 3, "min_agents": 1}
+        outcome = run(case["method"], count, costs=Costs(rate=1e6, spread=0.0), **model)
+        assert [one.agent for one in outcome.exchanges] == [n % 3 for n in range(count)]
+        assert {one.tau for one in outcome.exchanges} == {case["updates"]}
+        (joint,) = outcome.joint
+        np.testing.assert_allclose(joint, expected, rtol=RING["relative_error"], atol=RING["relative_error"])
+
+
 @pytest.mark.parametrize("name", sorted(METHODS))
 @pytest.mark.parametrize("point", ["reducing", "frozen"])
 def test_an_agent_is_lost_and_its_replacement_takes_part(name: str, point: str) -> None:
     """The simulator's invariants hold: each joint state is made of exactly the contributions that the ledger lists."""
     method = METHODS[name]()
+    point = {"reducing": "sending", "frozen": "answering"}[point] if method.asks else point
     fault = Fault("kill_agent", agent=0, cycle=3, point=point)
-    outcome = run(method.to_dict(), 60, agents=method.agents(4), min_agents=1, faults=(fault,))
+    outcome = run(method.to_dict(), 120 if method.asks else 60, agents=method.agents(4), min_agents=1, faults=(fault,))
     assert (outcome.status, outcome.faults, outcome.settled) == ("max_cycles", [fault], True)
-    assert {one["incarnation"] for commit in outcome.commits for a, one in commit.contributors.items() if a == 0} == {0, 1}
+    mine = [one["incarnation"] for commit in outcome.commits for a, one in commit.contributors.items() if a == 0]
+    mine += [one.incarnation for one in outcome.exchanges if one.agent == 0]
+    assert set(mine) == {0, 1}
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
@@ -71,6 +87,9 @@ FORMS = (
     {"name": "mpca", "regulariser": True, "alpha": 0.5},
     {"name": "mpca", "replace": True, "weighted": False},
     {"name": "mpca-paper"},
+    {"name": "async-ps", "n_push": 5, "momentum": 0.5},
+    {"name": "softsync", "n": 2},
+    {"name": "gradient-sharing", "threshold": 2.0, "mean": True},
     {"name": "overlap-local-sgd", "tau": 70},
     {"name": "sync", "seconds": 0.5, "weighted": False},
     {"name": "sync-easgd", "tau": 30},

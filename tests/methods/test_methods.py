@@ -39,6 +39,16 @@ def method(request: pytest.FixtureRequest) -> Method:
     return METHODS[request.param]()
 
 
+@pytest.fixture(params=sorted(name for name, cls in METHODS.items() if not cls().asks))
+def coordinated(request: pytest.FixtureRequest) -> Method:
+    return METHODS[request.param]()
+
+
+@pytest.fixture(params=sorted(name for name, cls in METHODS.items() if cls().asks))
+def server(request: pytest.FixtureRequest) -> Method:
+    return METHODS[request.param]()
+
+
 def test_travels_as_a_plain_map(method: Method) -> None:
     values = method.to_dict()
     assert from_dict(json.loads(json.dumps(values))) == method
@@ -74,7 +84,8 @@ def test_answers_are_among_those_that_agents_know(method: Method) -> None:
     assert method.agents(4) in (1, 4)
 
 
-def test_first_exchange_takes_the_mean_whole_or_by_the_methods_rate(method: Method) -> None:
+def test_first_exchange_takes_the_mean_whole_or_by_the_methods_rate(coordinated: Method) -> None:
+    method = coordinated
     x0, mean = np.float32([1, 2, 3]), np.float32([4, 4, 4])
     state = method.start(x0, parameters=2)
     assert state.k == 0
@@ -91,7 +102,33 @@ def test_first_exchange_takes_the_mean_whole_or_by_the_methods_rate(method: Meth
     np.testing.assert_array_equal(x0, [1, 2, 3])
 
 
-def test_merges_and_sends_float32_and_leaves_states_alone(method: Method) -> None:
+def test_a_method_has_a_mean_or_a_server(method: Method) -> None:
+    state, vector = method.start(np.float32([1, 2]), 2), np.float32([3, 4])
+    refused = (method.merge, (state, vector)) if method.asks else (method.serve, (state, vector, 0, 4))
+    with pytest.raises(NotImplementedError, match=f"agents of method {method.name}"):
+        refused[0](*refused[1])
+
+
+def test_serves_float32_and_leaves_states_alone(server: Method) -> None:
+    rng = np.random.default_rng(3)
+    state = server.start(rng.standard_normal(6).astype(np.float32), parameters=4)
+    for k in range(30):
+        kept = (state, state.x.tobytes(), state.v.tobytes())
+        served = server.serve(state, rng.standard_normal(6).astype(np.float32), k % 5, 3)
+        assert (state, state.x.tobytes(), state.v.tobytes()) == kept
+        assert served.state.k == k + 1
+        assert served.state.x.dtype == served.state.v.dtype == served.answer.dtype == np.float32
+        assert 0 < served.share <= 1
+        state = served.state
+
+
+def test_buffers_move_a_kth_of_the_way_and_are_never_summed(server: Method) -> None:
+    state = server.start(np.float32([1, 2, 10]), 2)
+    assert server.serve(state, np.float32([0, 0, 20]), 0, 5).state.x[2] == 12
+
+
+def test_merges_and_sends_float32_and_leaves_states_alone(coordinated: Method) -> None:
+    method = coordinated
     rng = np.random.default_rng(3)
     state = method.start(rng.standard_normal(6).astype(np.float32), parameters=4)
     for k in range(30):
@@ -250,6 +287,18 @@ def test_alpha_is_a_number_or_auto(given: object, taken: object) -> None:
         ({"name": "sync-easgd", "beta": 0.0}, r"method.beta = 0.0: must lie in \(0, 1\]"),
         ({"name": "sync-ps", "momentum": 1.0}, r"method.momentum = 1.0: must lie in \[0, 1\)"),
         ({"name": "sync", "alpha": 0.1}, r"unknown key method.alpha"),
+        ({"name": "easgd", "tau": 0}, r"method.tau = 0: must be 1 or more"),
+        ({"name": "easgd", "beta": 1.5}, r"method.beta = 1.5: must lie in \(0, 1\]"),
+        ({"name": "easgd", "loss_cut": -1.0}, r"method.loss_cut = -1.0: must be 0 or more"),
+        ({"name": "async-ps", "n_push": 0}, r"method.n_push = 0: must be 1 or more"),
+        ({"name": "async-ps", "scale": 0.0}, r"method.scale = 0.0: must lie in \(0, 1\]"),
+        ({"name": "async-ps", "momentum": 1.0}, r"method.momentum = 1.0: must lie in \[0, 1\)"),
+        ({"name": "softsync", "n": 0}, r"method.n = 0: must be 1 or more"),
+        ({"name": "gradient-sharing", "threshold": 0.0}, r"method.threshold = 0.0: must be above 0"),
+        ({"name": "gradient-sharing", "least": 0.5, "most": 0.1}, r"method.least = 0.5: must be at most method.most = 0.1"),
+        ({"name": "gradient-sharing", "most": 2.0}, r"method.most = 2.0: must lie in \[0, 1\]"),
+        ({"name": "gradient-sharing", "decay": 1.0}, r"method.decay = 1.0: must lie in \(0, 1\)"),
+        ({"name": "gradient-sharing", "clip": -1.0}, r"method.clip = -1.0: must be 0 or more"),
     ],
 )
 def test_refused_values_name_key_value_and_what_is_allowed(values: dict[str, object], message: str) -> None:

@@ -203,6 +203,30 @@ def test_times_are_seconds_of_training_over_all_attempts(tmp_path: Path) -> None
     assert (page.data["pauses"][-1]["start"], page.data["pauses"][-1]["end"]) == (9.5, 17.5)
 
 
+def test_a_run_of_exchanges_in_place_of_cycles_has_a_page_with_a_row_by_agent(tmp_path: Path) -> None:
+    records = [one for one in synthetic_records() if one["kind"] != "cycle"]
+    said = {"shard": 0, "incarnation": 0, "tau": 10, "version": 1, "share": 0.5, "served": 0.02}
+    for n in range(6):
+        more = {
+            "agent": n % 2,
+            "number": n // 2 + 1,
+            "staleness": n,
+            "wait": 0.1 * n,
+            "bytes": {"driver_in": 1024, "driver_out": 1024},
+        }
+        reason = {"reason": "not finite"} if n == 5 else {}
+        records.insert(-1, {"kind": "exchange", "t": 20.0 + n, "cycle": n, **said, **more, **reason})
+    page = page_of(write_run(tmp_path / "run", records))
+    assert [row for row in page.rows if len(row) == 8 and row[0] in "01"] == [
+        ["0", "3", "0", "10.0", "2.0", "200 ms", "20 ms", "6.0 KiB"],
+        ["1", "2", "1", "10.0", "3.0", "300 ms", "20 ms", "6.0 KiB"],
+    ]
+    text = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "<b>5</b><span>exchanges</span>" in text
+    assert '<span class="badge good">reached</span>' in text
+    assert "No cycle was committed" not in text
+
+
 def test_a_folder_without_records_is_refused_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"not a run folder: .*no records\.jsonl"):
         write_report(tmp_path)

@@ -26,6 +26,7 @@ LASTING = (
     "mpca-relay",
     "mpca-freeze",
     "mpca-snapshots",
+    "mpca-exchanges",
 )
 _runs = itertools.count(1)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from mpca.driver.events import ExecutorDamages, OrderDone, OrderFailed
+from mpca.driver.events import ExchangeArrived, ExecutorDamages, OrderDone, OrderFailed
 from mpca.spark.run.session import session
 from mpca.wire.orders import Part, Reduce
 from tests.spark.plain_agent import initial
@@ -108,6 +108,26 @@ def downloaded(bench: Bench, driver: HandDriver, arms: list[Arm]) -> dict[str, A
     return {"same": same, "told": sorted(told)}
 
 
+def exchanged(bench: Bench, driver: HandDriver, arms: list[Arm]) -> dict[str, Any]:
+    """An agent sends its shard and gets a vector for it, which it sends the next time. Armed forever: until it was told."""
+    seen = driver.of(ExchangeArrived)
+    first = driver.wait(ExchangeArrived, lambda one: one.number > len(seen), new=False)
+    driver.cluster.take_sent(first.id, first.number, first.length)
+    fresh = np.random.default_rng(first.number).standard_normal(first.length // 4, dtype=np.float32)
+    bench.arm(arms)
+    driver.cluster.answer(first.id, first.number, fresh, first.number, "replace", 0.0)
+    if any(times == FOREVER for _, _, times in arms):
+        told = driver.wait(ExecutorDamages).executor
+        for port, direction, _ in arms:
+            bench.proxy.arm(port, direction, 0)
+    else:
+        told = ""
+    second = driver.wait(ExchangeArrived, lambda one: one.number == first.number + 1, new=False)
+    sent = driver.cluster.take_sent(second.id, second.number, second.length)
+    driver.cluster.answer(second.id, second.number, sent, second.number, "replace", 0.0)
+    return {"same": sent.tobytes() == (fresh + np.float32(1)).tobytes(), "told": told}
+
+
 def main(work_dir: str) -> None:
     with session(work_dir, executors=3, executor_memory=700 * MIB, driver_memory=700 * MIB) as spark:
         bench = Bench(spark, work_dir)
@@ -127,6 +147,13 @@ def main(work_dir: str) -> None:
         with HandDriver(spark, "torrent", elements=ELEMENTS, broadcast="torrent") as driver:
             driver.start_agents(bench.executors)
             bench.say("torrent once", driver, [(driver_port, OUT, 1)], downloaded)
+        with HandDriver(spark, "exchange", elements=ELEMENTS // 3, shards=1) as driver:
+            driver.start_agent(0, bad, asks_every=1)
+            driver.done(driver.submit(begin=driver.everyone()))
+            bench.say("exchange", driver, [], exchanged)
+            bench.say("sent once", driver, [(port, OUT, 1)], exchanged)
+            bench.say("answer once", driver, [(driver_port, OUT, 1)], exchanged)
+            bench.say("sent always", driver, [(port, OUT, FOREVER)], exchanged)
         print(json.dumps({"case": "end", "bad": bad}), flush=True)
 
 

@@ -20,10 +20,10 @@ import numpy as np
 from mpca.api.launch import Ended, Job, launch, resolve
 from mpca.api.shipping import ship
 from mpca.driver.cluster import AgentSpec, Cluster
-from mpca.driver.events import AgentFinished, AgentHello, AgentProgress, ClusterEvent, ExecutorReady, OrderDone
+from mpca.driver.events import AgentFinished, AgentHello, AgentProgress, ClusterEvent, ExchangeArrived, ExecutorReady, OrderDone
 from mpca.driver.objectives import Evaluate
 from mpca.driver.status import RunStatus
-from mpca.records import AgentRecord, CycleRecord, PauseRecord, Record, read_records
+from mpca.records import AgentRecord, CycleRecord, ExchangeRecord, PauseRecord, Record, read_records
 from mpca.wire.agent_ref import AgentId, AgentRef
 from mpca.wire.orders import Frozen, Order
 from tests.spark import jobs
@@ -61,6 +61,8 @@ class Observed:
         self.reductions: list[tuple[Order, OrderDone]] = []
         self.finished: set[int] = set()  # agents whose train function returned
         self.data: dict[AgentId, list[int]] = {}  # where its stream is
+        self.exchanges: list[ExchangeArrived] = []  # that agents asked for
+        self.sent: dict[tuple[AgentId, int], np.ndarray] = {}  # in those, by process and number
         self.published: dict[int, np.ndarray] = {}
         self.cluster: Any = None
         self._work_dir = work_dir
@@ -103,6 +105,15 @@ class Observed:
     def withdraw(self, broadcast: int) -> None:
         self.cluster.withdraw(broadcast)
 
+    def take_sent(self, who: AgentId, number: int, length: int) -> np.ndarray:
+        sent = self.cluster.take_sent(who, number, length)
+        if self._remember:
+            self.sent[who, number] = sent.copy()
+        return sent
+
+    def answer(self, who: AgentId, number: int, vector: np.ndarray, version: int, mode: str, share: float) -> None:
+        self.cluster.answer(who, number, vector, version, mode, share)
+
     def rediscover(self, executors: list[str]) -> None:
         self.cluster.rediscover(executors)
 
@@ -130,6 +141,8 @@ class Observed:
             self.pids[event.hello.id] = event.hello.pid
         elif isinstance(event, AgentFinished):
             self.finished.add(event.agent)
+        elif isinstance(event, ExchangeArrived):
+            self.exchanges.append(event)
         elif isinstance(event, AgentProgress) and event.data:
             self.data[event.id] = event.data
         elif isinstance(event, OrderDone) and self._remember:
@@ -150,6 +163,10 @@ class Observed:
     def reducing(self, cycle: int) -> bool:
         """The order that sums this cycle is about to go out: everything is materialised, nothing is summed."""
         return self.coming is not None and self.coming.reduce is not None and self.coming.reduce.cycle >= cycle
+
+    def asks(self, agent: int, incarnation: int, times: int = 1) -> bool:
+        """It has sent a shard of its own accord so often, and waits for the answer to the newest."""
+        return sum(one.id == (agent, incarnation) for one in self.exchanges) >= times
 
     def takes_part(self, agent: int, incarnation: int, after: int = -1, times: int = 3) -> bool:
         """It has contributed to so many cycles after that one."""
@@ -226,6 +243,10 @@ class Told:
     @property
     def cycles(self) -> list[CycleRecord]:
         return [one for one in self.records if isinstance(one, CycleRecord)]
+
+    @property
+    def exchanges(self) -> list[ExchangeRecord]:
+        return [one for one in self.records if isinstance(one, ExchangeRecord)]
 
     @property
     def pauses(self) -> list[PauseRecord]:

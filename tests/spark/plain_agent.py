@@ -2,7 +2,8 @@
 
 What it adds is its number plus one, so every value of a snapshot can be told from the agent and the updates it made.
 Its Start carries in `conf`: `elements`, `step_s` (seconds of a step), and what goes wrong (`nan_after`, `fail_after`,
-`return_after` steps).
+`return_after` steps). With `asks_every` it exchanges a shard after so many steps, one after the other, and goes
+the share of the way to the answer.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from mpca.agent.process import die_with_parent, lead_own_group, move_control_pip
 from mpca.shm import AgentSegment
 from mpca.wire.messages import (
     Begin,
+    Exchange,
     Failed,
     Finished,
     Hello,
@@ -47,7 +49,9 @@ class PlainAgent:
         self.bounds = bounds(len(self.x), start.shards)
         self.segment = AgentSegment(self.bounds, start.agent)
         self.tau = [0] * start.shards
-        self.steps = 0
+        self.versions = [0] * start.shards
+        self.steps = self.asked = 0
+        self.asking: int | None = None  # a shard
         self.begun = self.stopped = False
 
     def hello(self) -> None:
@@ -85,7 +89,13 @@ class PlainAgent:
             self.link.send(Snapshot(message.cycle, shard, tau, began, time.monotonic()))
         elif isinstance(message, Install):
             low, high = self.bounds[message.shard : message.shard + 2]
-            self.x[low:high] = self.segment.read_arrival(message.shard, message.version, message.mode)
+            arrival = self.segment.read_arrival(message.shard, message.version, message.mode)
+            if "asks_every" in self.conf and message.mode == "install":
+                arrival = self.x[low:high] + np.float32(message.alpha) * (arrival - self.x[low:high])
+            self.x[low:high] = arrival
+            self.versions[message.shard] = message.version
+            if message.shard == self.asking:
+                self.asking = None
             self.link.send(Installed(message.shard, message.version, message.mode, began, time.monotonic()))
 
     def step(self) -> None:
@@ -95,6 +105,25 @@ class PlainAgent:
         self.tau = [tau + 1 for tau in self.tau]
         if self.steps == self.conf.get("nan_after"):
             self.x[:] = np.nan
+
+    def exchange(self) -> None:
+        """One shard; nothing else is answered until its answer has come."""
+        began = time.monotonic()
+        shard = self.asking = self.asked % self.start.shards
+        self.asked += 1
+        low, high = self.bounds[shard : shard + 2]
+        tau, self.tau[shard] = self.tau[shard], 0
+        self.segment.write_snapshot(shard, self.asked, tau, lambda out: np.copyto(out, self.x[low:high]))
+        self.link.send(Exchange(self.asked, shard, tau, self.versions[shard], began, time.monotonic()))
+        held = []
+        while self.asking is not None and not self.stopped:
+            for message in self.link.receive(None):
+                if isinstance(message, SnapshotRequest):
+                    held.append(message)
+                else:
+                    self.handle(message)
+        for message in held:
+            self.handle(message)
 
     def run(self) -> None:
         self.hello()
@@ -107,6 +136,8 @@ class PlainAgent:
                 self.handle(message)
             if self.begun:
                 self.step()
+                if self.steps % self.conf.get("asks_every", self.steps + 1) == 0:
+                    self.exchange()
         self.link.send(Progress(self.steps, self.steps, 1.0, 0.0, {"loss": 0.5}))
         self.link.send(Finished(str(self.steps).encode()))
 

@@ -53,6 +53,17 @@ def test_a_piece_of_a_broadcast_that_was_damaged_once_is_fetched_again(cases, ca
     assert cases[case] == {"fired": 1, "same": [True, True, True], "told": []}
 
 
+@pytest.mark.parametrize(("case", "fired"), [("exchange", 0), ("sent once", 1), ("answer once", 1)])
+def test_what_an_agent_exchanges_is_fetched_again(cases, case: str, fired: int) -> None:
+    assert cases[case] == {"fired": fired, "same": True, "told": ""}
+
+
+def test_an_exchange_that_is_damaged_twice_is_told_and_asked_for_again(cases) -> None:
+    said = cases["sent always"]
+    assert said["fired"] >= 2
+    assert (said["same"], said["told"]) == (True, cases["end"]["bad"])
+
+
 def test_pieces_of_an_owner_that_damages_come_from_the_driver_which_is_told(cases) -> None:
     said = cases["piece always"]
     assert said["fired"] >= 2

@@ -1,4 +1,5 @@
-"""Hundreds of small cycles leave no more behind than dozens did: blocks, broadcasts, descriptors, threads, memory."""
+"""Hundreds of small cycles, and thousands of exchanges, leave no more behind than dozens did: blocks, broadcasts, descriptors,
+threads, memory."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mpca.driver.events import Acknowledged
+from mpca.driver.events import Acknowledged, ExchangeArrived
 from tests.spark.support import HandDriver, java_pids
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -66,7 +67,32 @@ def test_five_hundred_cycles(drive, spark, work_dir) -> None:
     began = time.monotonic()
     cycles.run(LATE)
     print(f"median cycle about {(time.monotonic() - began) / (LATE - EARLY):.3f} s")
-    late = look(driver, spark, work_dir)
+    compare(early, look(driver, spark, work_dir))
+    assert driver.of(Acknowledged) == []
+
+
+def test_thousands_of_exchanges_that_agents_ask_for(drive, spark, work_dir) -> None:
+    driver = drive(elements=7_500)
+    driver.start_agents(driver.executors(3), step_s=0.002, asks_every=1)
+    driver.done(driver.submit(begin=driver.everyone()))
+    serve(driver, 3000)
+    early = look(driver, spark, work_dir)
+    serve(driver, 6000)
+    compare(early, look(driver, spark, work_dir))
+
+
+def serve(driver: HandDriver, times: int) -> None:
+    """So many, and then none: every agent waits."""
+    served = 0
+    while served < times:
+        for event in driver.cluster.poll(1.0):
+            if isinstance(event, ExchangeArrived):
+                sent = driver.cluster.take_sent(event.id, event.number, event.length)
+                driver.cluster.answer(event.id, event.number, sent, version=1, mode="install", share=0.5)
+                served += 1
+
+
+def compare(early: dict[str, dict[str, int]], late: dict[str, dict[str, int]]) -> None:
     print(early, late, sep="\n")
     for place, then in early.items():
         now = late[place]
@@ -75,7 +101,6 @@ def test_five_hundred_cycles(drive, spark, work_dir) -> None:
         assert now["threads"] == then["threads"], place
         assert now["descriptors"] <= then["descriptors"] + 5, place
         assert now["resident"] <= 1.05 * then["resident"], place
-    assert driver.of(Acknowledged) == []
 
 
 def look(driver: HandDriver, spark, work_dir: Path) -> dict[str, dict[str, int]]:

@@ -19,6 +19,7 @@ from mpca.driver.events import (
     AgentProgress,
     AgentsFound,
     ClusterEvent,
+    ExchangeArrived,
     ExecutorDamages,
     ExecutorLost,
     ExecutorReady,
@@ -63,6 +64,7 @@ EVENTS: list[ClusterEvent] = [
     OrderFailed(70001, "2", "a wrong checksum", ["0", "2"], damages=True),
     OrderFailed(70002, None, "cancelled", [], damages=False),
     ExecutorDamages("2", "a piece of a broadcast"),
+    ExchangeArrived("2", 3, 1, 70000, 2, 130, BIG, 104, 3735928559, True, 86400.25, 86400.5, 86401.5),
     HoldEnded(3, 1, "executor 2 is gone"),
     AgentsFound("2", [Rediscovered(3, 1, 4194303)]),
 ]

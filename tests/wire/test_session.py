@@ -5,6 +5,7 @@ import pytest
 from mpca.errors import LocalProtocolError, RemoteProtocolError
 from mpca.wire.messages import (
     Begin,
+    Exchange,
     Failed,
     Fetched,
     Finished,
@@ -36,6 +37,10 @@ class SessionPair:
             sender.sending(message)
             receiver.received(message)
             assert self.executor.state == self.agent.state
+
+
+def asks(number: int, shard: int) -> Exchange:
+    return Exchange(number, shard, 12, 41, 0.0, 0.0)
 
 
 def training() -> SessionPair:
@@ -113,6 +118,10 @@ def test_nobody_says_the_other_sides_words() -> None:
         ([Install(1, 7, "install")], Install(1, 8, "install"), r"slot is taken: role=EXECUTOR, shard=1, version=8"),
         ([], Installed(1, 7, "install", 0.0, 0.0), "Installed without its Install"),
         ([Install(1, 7, "install")], Installed(1, 7, "replace", 0.0, 0.0), "Installed without its Install"),
+        ([asks(1, 1), SnapshotRequest(4, 0)], Snapshot(4, 0, 0, 0.0, 0.0), "Snapshot while an Exchange has the slot"),
+        ([asks(1, 1)], asks(2, 2), "a second Exchange while one is unanswered: role=AGENT, shard=1"),
+        ([asks(1, 1), Install(1, 7, "install")], asks(1, 1), "Exchange out of turn: role=AGENT, number=1, last=1"),
+        ([], asks(2, 1), "Exchange out of turn: role=AGENT, number=2, last=0"),
     ],
 )
 def test_every_answer_has_its_question(before: list[Message], message: Message, says: str) -> None:
@@ -139,3 +148,38 @@ def test_a_stopping_agent_still_answers() -> None:
     pair.say(SnapshotRequest(1, 0), Install(0, 1, "install"), Stop("enough"), Snapshot(1, 0, 3, 0.0, 0.0))
     pair.say(Installed(0, 1, "install", 0.0, 0.0), SnapshotRequest(2, 1), Snapshot(2, 1, 1, 0.0, 0.0))
     assert pair.agent.state == STOPPING
+
+
+def test_an_exchange_ends_with_the_install_of_its_shard() -> None:
+    pair = training()
+    pair.say(SnapshotRequest(4, 0), asks(1, 1), Install(0, 7, "replace"), Installed(0, 7, "replace", 0.0, 0.0))
+    pair.say(Install(1, 8, "install"), Snapshot(4, 0, 0, 0.0, 0.0), Installed(1, 8, "install", 0.0, 0.0))
+    pair.say(asks(2, 1), Install(1, 8, "install"), Installed(1, 8, "install", 0.0, 0.0))
+    pair.say(asks(3, 0), Stop("enough"), SnapshotRequest(5, 0), Snapshot(5, 0, 0, 0.0, 0.0))
+    pair.say(Install(0, 9, "install"), Installed(0, 9, "install", 0.0, 0.0), Finished(b""))
+
+
+def test_an_exchange_may_cross_stop() -> None:
+    pair = training()
+    pair.agent.sending(asks(1, 1))
+    pair.executor.sending(Stop("enough"))
+    pair.executor.received(asks(1, 1))
+    pair.agent.received(Stop("enough"))
+    pair.say(SnapshotRequest(4, 0), Snapshot(4, 0, 0, 0.0, 0.0))
+    with pytest.raises(LocalProtocolError, match="Exchange is illegal here: role=AGENT, state=STOPPING"):
+        pair.agent.sending(asks(2, 1))
+
+
+def test_an_install_that_waits_to_be_read_ends_an_exchange() -> None:
+    pair = training()
+    pair.say(Install(1, 7, "replace"), asks(1, 1), Installed(1, 7, "replace", 0.0, 0.0), asks(2, 1))
+
+
+def test_an_install_that_crosses_an_exchange_ends_it_on_both_sides() -> None:
+    pair = training()
+    pair.agent.sending(asks(1, 1))
+    pair.executor.sending(Install(1, 7, "replace"))
+    pair.executor.received(asks(1, 1))
+    pair.agent.received(Install(1, 7, "replace"))
+    pair.say(SnapshotRequest(4, 0), Snapshot(4, 0, 0, 0.0, 0.0), Installed(1, 7, "replace", 0.0, 0.0))
+    pair.say(Install(1, 8, "install"), Installed(1, 8, "install", 0.0, 0.0), asks(2, 1))

@@ -15,7 +15,7 @@ from mpca.sim.compare.settings import Conf, setting_of
 from mpca.sim.cost_table import ROWS, Choice, Said, cost, formulas
 from mpca.sim.cost_table import Row as CostRow
 from mpca.sim.sheet import Sheet
-from mpca.sim.transports import COORDINATED, Coordinated, Setting
+from mpca.sim.transports import COORDINATED, Coordinated, Server, Setting
 from mpca.units import format_size
 
 __all__ = ["KIND", "Result", "Row", "Times", "result_of", "row_of"]
@@ -248,14 +248,15 @@ def _a_cycle(at: Setting, method: Method, on: Coordinated) -> float:
 
 
 def row_of(method: Mapping[str, Any]) -> CostRow:
-    """The coordinated row of the table of costs that a method has, or the row of which it is a form ("mpca-paper").
+    """The row of the table of costs that a method has in a run, or the row of which it is a form ("mpca-paper").
 
     Example:
         >>> row_of({"name": "mpca-paper"}).method, row_of({"name": "diloco", "overlap": True}).method
         ('mpca', 'diloco-streaming')
     """
     name = method["name"] + "-streaming" * bool(method.get("overlap"))
-    fit = [row for row in ROWS if row.transport is None and row.shards is None and name.startswith(row.method)]
+    here = (None, Server.name)  # coordinated, or through the server; not in slices or between agents
+    fit = [row for row in ROWS if row.transport in here and row.shards is None and name.startswith(row.method)]
     return max(fit, key=lambda row: len(row.method))
 
 

@@ -13,7 +13,7 @@ from py4j.java_gateway import JavaPackage
 
 from mpca.errors import EnvironmentRefused
 from mpca.spark.jvm.errors import jvm_errors
-from mpca.wire.agent_ref import AgentRef
+from mpca.wire.agent_ref import AgentId, AgentRef
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,6 +92,16 @@ class MpcaBridge:
         """Free a broadcast on the driver."""
         with jvm_errors(f"withdrawing broadcast {broadcast}"):
             self._java.withdraw(broadcast)
+
+    def take_sent(self, who: AgentId, number: int, length: int) -> None:
+        """Write what an agent sent by an Exchange into the segment, and free it."""
+        with jvm_errors(f"taking exchange {number} of agent {who.agent}"):
+            self._java.takeSent(*who, number, length)
+
+    def answer(self, who: AgentId, number: int, length: int, *, version: int, mode: str, share: float) -> None:
+        """Answer an Exchange with the first `length` bytes of the segment."""
+        with jvm_errors(f"answering exchange {number} of agent {who.agent}"):
+            self._java.answer(*who, number, length, version, mode, float(share))
 
     def rediscover(self, executors: list[str]) -> None:
         """Ask these executors which agents live."""

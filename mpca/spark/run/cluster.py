@@ -16,7 +16,7 @@ from mpca.driver.events import ClusterEvent
 from mpca.spark.jvm.bridge import MpcaBridge
 from mpca.spark.jvm.driver_segment import DriverSegment
 from mpca.spark.jvm.events import unpack
-from mpca.wire.agent_ref import AgentRef
+from mpca.wire.agent_ref import AgentId, AgentRef
 from mpca.wire.codec import encode
 from mpca.wire.messages import Start
 from mpca.wire.orders import Order
@@ -83,12 +83,19 @@ class SparkCluster:
         return self._segment.read(length)
 
     def publish(self, vector: npt.NDArray[np.float32]) -> int:
-        if vector.dtype != np.float32:
-            raise ValueError(f"a broadcast is float32: dtype={vector.dtype}")
-        return self._bridge.publish(self._segment.write(vector))
+        return self._bridge.publish(self._segment.write(_float32(vector)))
 
     def withdraw(self, broadcast: int) -> None:
         self._bridge.withdraw(broadcast)
+
+    def take_sent(self, who: AgentId, number: int, length: int) -> npt.NDArray[np.float32]:
+        self._segment.reserve(length)
+        self._bridge.take_sent(who, number, length)
+        return self._segment.read(length)
+
+    def answer(self, who: AgentId, number: int, vector: npt.NDArray[np.float32], version: int, mode: str, share: float) -> None:
+        length = self._segment.write(_float32(vector))
+        self._bridge.answer(who, number, length, version=version, mode=mode, share=share)
 
     def rediscover(self, executors: list[str]) -> None:
         self._bridge.rediscover(executors)
@@ -107,3 +114,9 @@ class SparkCluster:
                 self._bridge.close()
             finally:
                 self._segment.close()
+
+
+def _float32(vector: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    if vector.dtype != np.float32:
+        raise ValueError(f"what goes out is float32: dtype={vector.dtype}")
+    return vector

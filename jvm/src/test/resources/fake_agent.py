@@ -115,6 +115,7 @@ os.posix_fallocate(segment_fd, 0, SLOT * (SHARDS + 1))
 segment = mmap.mmap(segment_fd, SLOT * (SHARDS + 1))
 x = array("f", [0.0] * (SHARDS * SIZE))
 steps, interruptions, seq, since, training, owed = 0, 0, 0, [0] * SHARDS, False, []
+number, asking, held = 0, None, []
 send(
     17,
     agent=AGENT,
@@ -146,6 +147,27 @@ def installed(shard, version, mode):
     send(19, shard=shard, version=version, mode=mode, start=time.time(), end=time.time())
 
 
+def fill(shard, version):
+    """Write a shard into the snapshot slot; the updates since it was written last."""
+    global seq
+    seq += 2
+    data = x[shard * SIZE : (shard + 1) * SIZE].tobytes()
+    segment[:64] = HEADER.pack(0x4C53504D, 1, shard, seq, version, since[shard], len(data), 0)
+    segment[64 : 64 + len(data)] = data
+    updates, since[shard] = since[shard], 0
+    return updates
+
+
+def ask(shard, snapshot=None):
+    """Send an Exchange; behind a Snapshot, if there is one, whose bytes it has overwritten."""
+    global number, asking
+    number, asking = number + 1, shard
+    updates = fill(shard, number)
+    if snapshot:
+        send(18, **snapshot)
+    send(25, number=number, shard=shard, updates=updates, version=7, start=time.time(), end=time.time())
+
+
 while True:
     if select.select([control_in], [], [], 0.001)[0]:
         code, fields = receive()
@@ -156,16 +178,19 @@ while True:
         elif code == 3:
             if "die-when-asked" in FLAGS:
                 os.kill(os.getpid(), signal.SIGKILL)
+            if asking is not None and "answers-asking" not in FLAGS:
+                held.append(fields)
+                continue
             interruptions += 1
             shard, start = fields["shard"], time.time()
             if "nan" in FLAGS:
                 x[shard * SIZE + 3] = float("nan")
-            seq += 2
-            data = x[shard * SIZE : (shard + 1) * SIZE].tobytes()
-            segment[:64] = HEADER.pack(0x4C53504D, 1, shard, seq, fields["cycle"], since[shard], len(data), 0)
-            segment[64 : 64 + len(data)] = data
-            updates, since[shard] = since[shard], 0
-            send(18, cycle=fields["cycle"], shard=shard, updates=updates, start=start, end=time.time())
+            updates = fill(shard, fields["cycle"])
+            snapshot = {"cycle": fields["cycle"], "shard": shard, "updates": updates, "start": start, "end": time.time()}
+            if "asks-behind-snapshot" in FLAGS and number == 0:
+                ask(1, snapshot)
+                continue
+            send(18, **snapshot)
             if "die-after-snapshot" in FLAGS:
                 os.kill(os.getpid(), signal.SIGKILL)
         elif code == 4:
@@ -174,6 +199,13 @@ while True:
                 owed.append(arrival)
             else:
                 installed(*arrival)
+                if arrival[0] == asking:
+                    print("answered", arrival[1], arrival[2], fields["alpha"], x[asking * SIZE], flush=True)
+                    asking = None
+                    for one in held:
+                        updates = fill(one["shard"], one["cycle"])
+                        send(18, cycle=one["cycle"], shard=one["shard"], updates=updates, start=time.time(), end=time.time())
+                    held.clear()
         elif code == 6:
             print("readers", fields["version"], fields["readers"], file=sys.stderr, flush=True)
         elif code == 5:
@@ -185,6 +217,10 @@ while True:
                     print("line", n, flush=True)
                 print("the last line", flush=True)
             sys.exit(0)
+    elif asking is not None:
+        pass  # it waits
+    elif training and "asks" in FLAGS and steps >= 5 and number == 0:
+        ask(1)
     elif "still" not in FLAGS:  # "still": its parameters stay what was installed
         steps += 1
         since = [one + 1 for one in since]

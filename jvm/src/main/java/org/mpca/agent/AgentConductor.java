@@ -1,6 +1,7 @@
 package org.mpca.agent;
 
 import java.io.IOException;
+import java.util.BitSet;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
@@ -69,6 +70,7 @@ final class AgentConductor implements Runnable {
     private AgentSegment segment;
     private FilePipe filePipe;
     private boolean streamEnded;
+    private boolean stopping;
     /** When its process is ended, of System.nanoTime; null: it stays. */
     private Long leaveBy;
     /** The report of Finished or Failed, until it is sent; and when it is sent at the latest. */
@@ -78,6 +80,14 @@ final class AgentConductor implements Runnable {
     private String fault = "";
     private int askedCycle;
     private int askedShard = -1;
+    /** Number of its newest Exchange. */
+    private int exchanges;
+    /** Of the Exchange whose Install was not sent yet; -1: none. */
+    private int askingShard = -1;
+    /** An Exchange has taken the snapshot slot before the Snapshot in it was read: that is asked for again. */
+    private boolean overtaken;
+    /** Shards whose Install the agent has not answered. */
+    private final BitSet installs = new BitSet();
 
     AgentConductor(LaunchSpec spec, AgentEvents events, SnapshotKeeper keeper, FileReads files) {
         this.spec = spec;
@@ -125,7 +135,11 @@ final class AgentConductor implements Runnable {
     }
 
     void stop(String reason) {
-        commands.add(() -> writer.write(Message.stop(reason).pack()));
+        commands.add(() -> {
+            stopping = true;
+            askingShard = -1; // it waits no more, and answers again
+            writer.write(Message.stop(reason).pack());
+        });
     }
 
     void interrupt(int cycle, int shard) {
@@ -139,6 +153,10 @@ final class AgentConductor implements Runnable {
     void write(Arrival arrival) {
         commands.add(() -> {
             segment.writeArrival(arrival.shard, arrival.version, arrival.mode, arrival.data);
+            installs.set(arrival.shard);
+            if (arrival.shard == askingShard) {
+                askingShard = -1;
+            }
             writer.write(Message.install(arrival.shard, arrival.version, arrival.mode, arrival.alpha)
                     .pack());
         });
@@ -246,6 +264,8 @@ final class AgentConductor implements Runnable {
             case SNAPSHOT:
                 expect(
                         state == State.ATTACHED
+                                && askingShard < 0
+                                && !overtaken
                                 && askedShard == fields.integer("shard")
                                 && askedCycle == fields.integer("cycle"),
                         message);
@@ -253,7 +273,14 @@ final class AgentConductor implements Runnable {
                 break;
             case INSTALLED:
                 expect(state == State.ATTACHED, message);
+                installs.clear(fields.integer("shard"));
                 keeper.installed(this, fields.integer("shard"), fields.number("version"));
+                break;
+            case EXCHANGE:
+                expect(
+                        state == State.ATTACHED && askingShard < 0 && fields.integer("number") == exchanges + 1,
+                        message);
+                exchange(fields);
                 break;
             case PROGRESS:
                 tell(to -> to.progress(spec.agent, spec.incarnation, withBytes(fields.asMap())));
@@ -305,7 +332,16 @@ final class AgentConductor implements Runnable {
     }
 
     private void snapshot(Fields fields) throws IOException {
-        AgentSegment.Read read = segment.readSnapshot(askedShard, askedCycle);
+        AgentSegment.Read read;
+        try {
+            read = segment.readSnapshot(askedShard, askedCycle);
+        } catch (ProtocolException e) {
+            if (segment.snapshotVersion() != exchanges + 1) {
+                throw e;
+            }
+            overtaken = true; // its Exchange follows
+            return;
+        }
         FrozenYield frozen = new FrozenYield(
                 fields.integer("updates"),
                 read.crc,
@@ -316,6 +352,28 @@ final class AgentConductor implements Runnable {
                 read.data);
         keeper.snapshot(this, askedCycle, askedShard, frozen);
         askedShard = -1;
+    }
+
+    private void exchange(Fields fields) throws IOException {
+        int shard = fields.integer("shard");
+        AgentSegment.Read read = segment.readSnapshot(shard, exchanges + 1);
+        exchanges++;
+        // An Install that is under way ends the exchange for the agent, which cannot know that it is no answer.
+        askingShard = stopping || installs.get(shard) ? -1 : shard;
+        Sent sent = new Sent(
+                exchanges,
+                shard,
+                fields.integer("updates"),
+                fields.number("version"),
+                read.crc,
+                read.finite,
+                fields.real("start"),
+                read.data);
+        tell(to -> to.asks(spec.agent, spec.incarnation, sent));
+        if (overtaken) {
+            overtaken = false;
+            writer.write(Message.snapshotRequest(askedCycle, askedShard).pack());
+        }
     }
 
     private void leave(Message message, Consumer<AgentEvents> report) throws ProtocolException {
@@ -341,7 +399,8 @@ final class AgentConductor implements Runnable {
     private void expect(boolean allowed, Message message) throws ProtocolException {
         if (!allowed) {
             throw new ProtocolException("message not allowed now: agent=" + spec.agent + ", message=" + message
-                    + ", state=" + state + ", asked shard=" + askedShard + " of cycle=" + askedCycle);
+                    + ", state=" + state + ", asked shard=" + askedShard + " of cycle=" + askedCycle
+                    + ", asking shard=" + askingShard + " by exchange=" + exchanges);
         }
     }
 
@@ -371,6 +430,7 @@ final class AgentConductor implements Runnable {
                 LOG.log(Level.WARNING, name + ": segment does not close", e);
             }
         }
+        tell(to -> to.ended(spec.agent, spec.incarnation));
         if (last != State.ENDING && !dismissed) {
             String lines = tail;
             int pid = child == null ? 0 : child.pid();

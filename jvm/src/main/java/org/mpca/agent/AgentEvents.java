@@ -28,4 +28,10 @@ public interface AgentEvents {
 
     /** An agent that had been late answered after all; its bytes were dropped. */
     void back(int agent, int incarnation);
+
+    /** The agent waits for the server's answer to what it sent. */
+    void asks(int agent, int incarnation, Sent sent);
+
+    /** The process is gone, however it ended, a dismissal included: it waits for nothing any more. */
+    void ended(int agent, int incarnation);
 }

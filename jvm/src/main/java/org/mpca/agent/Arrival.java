@@ -15,12 +15,19 @@ public final class Arrival {
     public final double alpha;
     /** float32, little-endian. Shared between the agents of an executor. */
     public final byte[] data;
+    /** It answers an Exchange: the agent waits for it, whatever its version is. */
+    public final boolean answer;
 
     public Arrival(int shard, long version, String mode, double alpha, byte[] data) {
+        this(shard, version, mode, alpha, data, false);
+    }
+
+    public Arrival(int shard, long version, String mode, double alpha, byte[] data, boolean answer) {
         this.shard = shard;
         this.version = version;
         this.mode = mode;
         this.alpha = alpha;
         this.data = data;
+        this.answer = answer;
     }
 }

@@ -36,7 +36,8 @@ import org.mpca.wire.Late;
  *
  * <p><b>Arrivals.</b> The slot of one shard of one agent is free, or offered from its writing until the agent's
  * Installed. An arrival at an offered slot waits for it, and is superseded by a newer one. Acknowledged is whatever the
- * executor holds for the agent, and whatever came too late to be of use.
+ * executor holds for the agent, and whatever came too late to be of use. An answer to an Exchange is never too late: the agent
+ * waits for it.
  *
  * <p>Concurrency: owned by one thread, mpca-snapshots.
  */
@@ -289,10 +290,12 @@ public final class ExecutorState {
             return out;
         }
         Slot slot = seat.slots.computeIfAbsent(shard, key -> new Slot());
-        if (slot.newest != null && version < slot.newest) {
+        if (slot.newest != null && version < slot.newest && !arrival.answer) {
             out.add(performer -> performer.supersede(agent, shard, version));
-        } else if (slot.newest == null || version > slot.newest || arrival.mode.equals("replace")) {
-            // A replacement is written though its version is there already: the agent's own state was not finite.
+        } else if (slot.newest == null || version > slot.newest || arrival.mode.equals("replace") || arrival.answer) {
+            // A replacement is written though its version is there already: the agent's own state was not finite. So is
+            // an
+            // answer: the server's state need not have changed since the last one.
             slot.newest = version;
             if (slot.offered == null) {
                 slot.offered = version;

@@ -9,8 +9,11 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import org.mpca.rdd.ExchangeServer;
 import org.mpca.rdd.JobWatch;
 import org.mpca.rdd.Peer;
+import org.mpca.rdd.SparkInternals;
 import org.mpca.wire.Event;
 
 /**
@@ -20,7 +23,7 @@ import org.mpca.wire.Event;
  * <p>Filled by Spark's message and listener threads, which must never wait: everything here only enqueues. Guarded by its
  * own lock, the queues apart.
  */
-final class Inbox implements JobWatch.ExecutorListener {
+final class Inbox implements JobWatch.ExecutorListener, SparkInternals.Questions {
     private static final int MOST_AT_ONCE = 1000;
 
     private static Inbox current;
@@ -30,6 +33,8 @@ final class Inbox implements JobWatch.ExecutorListener {
     private final LinkedHashMap<String, Peer> ready = new LinkedHashMap<>();
     private final Set<String> gone = new HashSet<>();
     private final Map<String, LinkedBlockingQueue<byte[]>> runs = new HashMap<>();
+    /** Who serves the exchanges of a run. */
+    private final Map<String, ExchangeServer> servers = new HashMap<>();
 
     /** Begins anew, for a new SparkContext. */
     static synchronized Inbox open() {
@@ -53,8 +58,32 @@ final class Inbox implements JobWatch.ExecutorListener {
         ready.keySet().forEach(executor -> post(run, readyEvent(executor)));
     }
 
+    /** Questions of the run's executors go there from now on. */
+    synchronized void serve(String run, ExchangeServer server) {
+        servers.put(run, server);
+    }
+
     synchronized void unsubscribe(String run) {
         runs.remove(run);
+        servers.remove(run);
+    }
+
+    @Override
+    public synchronized void asked(String run, byte[] question, Consumer<byte[]> reply) {
+        ExchangeServer server = servers.get(run);
+        if (server == null) {
+            reply.accept(ExchangeServer.refusal("the run is over", false));
+        } else {
+            server.asked(question, reply);
+        }
+    }
+
+    @Override
+    public synchronized void told(String run, byte[] word) {
+        ExchangeServer server = servers.get(run);
+        if (server != null) {
+            server.told(word);
+        }
     }
 
     void post(String run, Event event) {
@@ -106,6 +135,7 @@ final class Inbox implements JobWatch.ExecutorListener {
         hellos.remove(executor);
         cores.remove(executor);
         if (ready.remove(executor) != null) {
+            servers.values().forEach(server -> server.lost(executor));
             postToAll(Event.executorLost(executor, reason));
         }
     }

@@ -49,6 +49,7 @@ public final class MpcaBridge {
         this.segment = new RandomAccessFile(segmentPath, "rw");
         try {
             inbox.subscribe(run);
+            inbox.serve(run, driver.server());
         } catch (RuntimeException e) {
             segment.close();
             throw e;
@@ -99,6 +100,22 @@ public final class MpcaBridge {
     /** Frees a broadcast on the driver. */
     public void withdraw(int broadcast) {
         driver.withdraw(broadcast);
+    }
+
+    /** Writes what an agent sent by an exchange into the segment, from its start on, and frees it. */
+    public void takeSent(int agent, int incarnation, int number, int length) throws IOException {
+        driver.takeSent(agent, incarnation, number, length, segment.getChannel());
+    }
+
+    /**
+     * Answers an exchange with the first `length` bytes of the segment.
+     *
+     * @param mode of the Install: "install" or "replace"
+     * @param share goes into the Install as its alpha
+     */
+    public void answer(int agent, int incarnation, int number, int length, long version, String mode, double share)
+            throws IOException {
+        driver.answer(agent, incarnation, number, length, segment.getChannel(), version, mode, share);
     }
 
     /** Asks these executors which agents live. Events: AgentsFound, one of each that answers. */

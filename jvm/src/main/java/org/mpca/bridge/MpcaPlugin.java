@@ -25,8 +25,9 @@ import org.slf4j.LoggerFactory;
 
 /**
  * What {@code spark.plugins} names. Its messages carry events from the executors to the driver, over Spark's own RPC
- * with its authentication; there is no way back, orders go down in the closures of tasks. They are for control only:
- * half a millisecond for a small one, a second for a megabyte.
+ * with its authentication; there is no way back, orders go down in the closures of tasks. Only an exchange that an agent asks for
+ * is answered, by a reply to the executor's question. They are for control only: half a millisecond for a small one, a second for a
+ * megabyte.
  */
 public final class MpcaPlugin implements SparkPlugin {
     private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
@@ -78,6 +79,7 @@ public final class MpcaPlugin implements SparkPlugin {
         public Map<String, String> init(SparkContext context, PluginContext plugin) {
             inbox = Inbox.open();
             JobWatch.watch(context, inbox);
+            SparkInternals.answer(inbox);
             return Collections.emptyMap();
         }
 

@@ -5,10 +5,11 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.mpca.agent.AgentEvents;
+import org.mpca.agent.Sent;
 import org.mpca.wire.Event;
 
 /**
- * What the agents of one run report, turned into events for the driver. Printed lines are gathered for a moment, since
+ * What the agents of one run report, turned into events for the driver; what they ask goes to {@link Exchanges}. Printed lines are gathered for a moment, since
  * an agent may print thousands a second; everything else goes at once, after the lines printed before it.
  *
  * <p>Called from the threads of the agents; one thread, "mpca-output", sends what was gathered. The gathered lines are
@@ -24,15 +25,17 @@ final class AgentUplink implements AgentEvents {
     private final String executor;
     private final String host;
     private final Uplink uplink;
+    private final Exchanges exchanges;
     private final Map<List<Integer>, Lines> gathered = new LinkedHashMap<>();
     private final Object sending = new Object();
     private boolean sleeping;
 
-    AgentUplink(String run, String executor, String host, Uplink uplink) {
+    AgentUplink(String run, String executor, String host, Uplink uplink, Exchanges exchanges) {
         this.run = run;
         this.executor = executor;
         this.host = host;
         this.uplink = uplink;
+        this.exchanges = exchanges;
     }
 
     @Override
@@ -63,6 +66,16 @@ final class AgentUplink implements AgentEvents {
     @Override
     public void back(int agent, int incarnation) {
         send(Event.agentBack(executor, agent, incarnation));
+    }
+
+    @Override
+    public void asks(int agent, int incarnation, Sent sent) {
+        exchanges.asks(run, agent, incarnation, sent);
+    }
+
+    @Override
+    public void ended(int agent, int incarnation) {
+        exchanges.ended(run, agent, incarnation);
     }
 
     @Override

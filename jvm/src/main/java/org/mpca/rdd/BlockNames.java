@@ -13,6 +13,8 @@ import java.util.List;
  *   mpca_RUN_TERM_r_ORDER_CHUNK           a chunk of a sum                          pushed to the driver, reported
  *   mpca_RUN_TERM_s_ORDER_CHUNK           the same chunk, in case it is damaged on its way on its executor, not reported
  *   mpca_RUN_TERM_b_ID_PIECE              a piece of a broadcast                    on driver and owner, not reported
+ *   mpca_RUN_TERM_x_AGENT_INC_NUMBER      what an agent sent to the server          on its executor, not reported
+ *   mpca_RUN_TERM_a_AGENT_INC_NUMBER      the server's answer to it                 on the driver, not reported
  *   mpca_RUN_TERM_m_ID_ORDER_OWNER_BATCH  "my batch of pieces is here", one byte    pushed to executors, reported
  * </pre>
  * Immutable.
@@ -53,6 +55,14 @@ final class BlockNames implements Serializable {
 
     String pieces(int broadcast) {
         return prefix + "b_" + broadcast + "_";
+    }
+
+    String sent(int agent, int incarnation, int number) {
+        return prefix + "x_" + agent + "_" + incarnation + "_" + number;
+    }
+
+    String answer(int agent, int incarnation, int number) {
+        return prefix + "a_" + agent + "_" + incarnation + "_" + number;
     }
 
     String marks() {

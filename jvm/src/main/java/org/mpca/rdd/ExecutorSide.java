@@ -26,6 +26,7 @@ public final class ExecutorSide {
     final PartStore parts = new PartStore(sweeper);
     final KeptSums sums = new KeptSums(sweeper);
     final Downloader downloader;
+    final Exchanges exchanges;
 
     /** Addresses of the GPUs that Spark gave this executor, with commas between them; empty: none. */
     final String devices;
@@ -42,6 +43,7 @@ public final class ExecutorSide {
         this.devices = devices;
         this.uplink = uplink;
         this.downloader = new Downloader(self.executor, uplink, sweeper, clock);
+        this.exchanges = new Exchanges(self.executor, new ExchangesPort(sweeper, clock));
     }
 
     /** Called once by the plug-in, before any task. */
@@ -65,7 +67,7 @@ public final class ExecutorSide {
 
     /** Where the agents of a run report. */
     AgentEvents events(String run) {
-        return uplinks.computeIfAbsent(run, name -> new AgentUplink(name, self.executor, self.host, uplink));
+        return uplinks.computeIfAbsent(run, name -> new AgentUplink(name, self.executor, self.host, uplink, exchanges));
     }
 
     /** Tells the driver that an executor damages what it sends, where no order fails by it. */
@@ -81,12 +83,14 @@ public final class ExecutorSide {
     void endRun(String run, long millis) throws InterruptedException {
         Future<?> downloadsEnd = downloader.endRun(run);
         AgentRegistry.get().close(run);
+        Future<?> exchangesEnd = exchanges.endRun(run); // no agent of the run asks any more
         parts.endRun(run);
         sums.endRun(run);
         try {
             downloadsEnd.get(millis, TimeUnit.MILLISECONDS);
+            exchangesEnd.get(millis, TimeUnit.MILLISECONDS);
         } catch (ExecutionException | TimeoutException e) {
-            LOG.warn("downloads of the run do not end: run={} cause={}", run, e.toString());
+            LOG.warn("downloads or exchanges of the run do not end: run={} cause={}", run, e.toString());
         }
         String prefix = BlockNames.ofRun(run);
         sweeper.removeLater(() -> Inventory.blocks(prefix, false), false);

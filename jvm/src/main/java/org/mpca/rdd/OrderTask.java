@@ -65,6 +65,7 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
         ExecutorSide side = ExecutorSide.get();
         AgentRegistry registry = AgentRegistry.get();
         String here = side.self().executor;
+        side.exchanges.enter(order.run, order.term);
         registry.forget(order.run, order.term, order.forgetCycle);
         side.sums.forgetBefore(order.run, order.term, order.order);
         side.parts.forget(order.run, order.term, order.forgetCycle);

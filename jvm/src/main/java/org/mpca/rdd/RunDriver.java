@@ -53,6 +53,7 @@ public final class RunDriver {
     private final Sweeper sweeper = new Sweeper();
     private final Reducer reducer;
     private final Broadcaster broadcaster;
+    private final ExchangeServer server;
     /** Ranges that the shard of a cycle is cut into: by its first freeze, since all parts must be cut alike. */
     private final TreeMap<Integer, Integer> ranges = new TreeMap<>();
     /** Which order froze the part of a cycle on an executor. */
@@ -85,6 +86,7 @@ public final class RunDriver {
         JobWatch.get(context);
         this.jobs = new Jobs(context, run);
         BlockNames names = new BlockNames(run, term);
+        this.server = new ExchangeServer(run, names, sweeper, executors, events);
         this.reducer =
                 choose("reducer", reducer, "ranges", () -> new RangesReducer(names, sweeper), "tree", TreeReducer::new);
         this.broadcaster = choose(
@@ -332,6 +334,30 @@ public final class RunDriver {
         broadcaster.withdraw(broadcast);
     }
 
+    /** Where questions of this run's agents go. */
+    public ExchangeServer server() {
+        return server;
+    }
+
+    /** Writes what an agent sent into the channel, from its start on, and frees it. */
+    public void takeSent(int agent, int incarnation, int number, int length, FileChannel to) throws IOException {
+        server.takeSent(agent, incarnation, number, length, to);
+    }
+
+    /** Answers an exchange with a vector from the channel's start. */
+    public void answer(
+            int agent,
+            int incarnation,
+            int number,
+            int length,
+            FileChannel from,
+            long version,
+            String mode,
+            double share)
+            throws IOException {
+        server.answer(agent, incarnation, number, Channels.read(from, length), version, mode, share);
+    }
+
     // ---- the end
     // ------------------------------------------------------------------------------------------------------
 
@@ -354,6 +380,7 @@ public final class RunDriver {
         if (closed.getAndSet(true)) {
             return;
         }
+        server.close(TimeOuts.END_RUN_MS);
         if (!context.isStopped()) {
             jobs.cancelAll("order/");
             String runName = run;

@@ -6,6 +6,7 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
 import java.util.function.BiConsumer;
 import java.util.function.Consumer;
 import org.apache.hadoop.conf.Configuration;
@@ -20,6 +21,11 @@ import org.apache.spark.network.buffer.ManagedBuffer;
 import org.apache.spark.network.buffer.NioManagedBuffer;
 import org.apache.spark.network.shuffle.BlockFetchingListener;
 import org.apache.spark.rdd.RDD;
+import org.apache.spark.rpc.RpcCallContext;
+import org.apache.spark.rpc.RpcEndpointRef;
+import org.apache.spark.rpc.RpcEnv;
+import org.apache.spark.rpc.RpcTimeout;
+import org.apache.spark.rpc.ThreadSafeRpcEndpoint;
 import org.apache.spark.scheduler.SparkListenerJobStart;
 import org.apache.spark.storage.BlockData;
 import org.apache.spark.storage.BlockId;
@@ -27,18 +33,23 @@ import org.apache.spark.storage.BlockManager;
 import org.apache.spark.storage.BlockManagerId;
 import org.apache.spark.storage.StorageLevel;
 import org.apache.spark.storage.TestBlockId;
+import org.apache.spark.util.RpcUtils;
 import org.apache.spark.util.io.ChunkedByteBuffer;
+import scala.Function1;
 import scala.Option;
+import scala.PartialFunction;
 import scala.Tuple2;
 import scala.collection.JavaConverters;
 import scala.collection.immutable.List$;
 import scala.concurrent.ExecutionContext;
 import scala.concurrent.ExecutionContext$;
+import scala.concurrent.duration.FiniteDuration;
 import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
 import scala.runtime.AbstractFunction0;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.AbstractFunction2;
+import scala.runtime.AbstractPartialFunction;
 import scala.runtime.BoxedUnit;
 import scala.util.Try;
 
@@ -209,6 +220,108 @@ public final class SparkInternals {
                     .onComplete(new OnTry<BoxedUnit>((nothing, failure) -> done.accept(failure)), HERE);
         } catch (Exception e) {
             done.accept(e);
+        }
+    }
+
+    // ---- words that are answered later
+    // ----------------------------------------------------------------------------------
+
+    private static final String ENDPOINT = "mpca-exchanges";
+
+    /** Who answers the executors' questions, on the driver. Called by one thread of Spark's, which must not be held up. */
+    public interface Questions {
+        /** `reply` may be called later, once, by any thread. */
+        void asked(String run, byte[] question, Consumer<byte[]> reply);
+
+        /** A word without an answer. The words and questions of one executor come in the order in which they were sent. */
+        void told(String run, byte[] word);
+    }
+
+    /** Lets executors {@link #ask} and {@link #tell} this driver. A plug-in's own messages are answered at once, or hold up all. */
+    public static void answer(Questions questions) {
+        RpcEnv env = SparkEnv.get().rpcEnv();
+        env.setupEndpoint(ENDPOINT, new Endpoint(env, questions));
+    }
+
+    /** The driver's endpoint, looked up by an executor; waits for the driver. */
+    static RpcEndpointRef driver() {
+        return RpcUtils.makeDriverRef(
+                ENDPOINT, SparkEnv.get().conf(), SparkEnv.get().rpcEnv());
+    }
+
+    /** Asks the driver; `done` gets its answer or the failure, a passed time-out included, in a thread that must not be held up. */
+    static void ask(
+            RpcEndpointRef driver, String run, byte[] question, long timeoutMs, BiConsumer<byte[], Throwable> done) {
+        try {
+            RpcTimeout timeout = new RpcTimeout(new FiniteDuration(timeoutMs, TimeUnit.MILLISECONDS), "an exchange");
+            driver.ask(new Word(run, question), timeout, BYTES).onComplete(new OnTry<byte[]>(done), HERE);
+        } catch (Exception e) { // Scala's methods throw what they do not declare
+            done.accept(null, e);
+        }
+    }
+
+    static void tell(RpcEndpointRef driver, String run, byte[] word) {
+        driver.send(new Word(run, word));
+    }
+
+    /** Goes up only: an executor's RPC knows no class of ours. */
+    private static final class Word implements Serializable {
+        private static final long serialVersionUID = 1;
+
+        final String run;
+        final byte[] said;
+
+        Word(String run, byte[] said) {
+            this.run = run;
+            this.said = said;
+        }
+    }
+
+    private static final class Endpoint implements ThreadSafeRpcEndpoint {
+        private final RpcEnv env;
+        private final Questions questions;
+
+        Endpoint(RpcEnv env, Questions questions) {
+            this.env = env;
+            this.questions = questions;
+        }
+
+        @Override
+        public RpcEnv rpcEnv() {
+            return env;
+        }
+
+        @Override
+        public PartialFunction<Object, BoxedUnit> receive() {
+            return new OnWord(word -> questions.told(word.run, word.said));
+        }
+
+        @Override
+        public PartialFunction<Object, BoxedUnit> receiveAndReply(RpcCallContext call) {
+            return new OnWord(word -> questions.asked(word.run, word.said, call::reply));
+        }
+    }
+
+    private static final class OnWord extends AbstractPartialFunction<Object, BoxedUnit> {
+        private final Consumer<Word> act;
+
+        OnWord(Consumer<Word> act) {
+            this.act = act;
+        }
+
+        @Override
+        public boolean isDefinedAt(Object message) {
+            return message instanceof Word;
+        }
+
+        @Override
+        @SuppressWarnings("unchecked")
+        public <A extends Object, B> B applyOrElse(A message, Function1<A, B> otherwise) {
+            if (!isDefinedAt(message)) {
+                return otherwise.apply(message);
+            }
+            act.accept((Word) message);
+            return (B) BoxedUnit.UNIT;
         }
     }
 

@@ -142,6 +142,11 @@ public final class AgentSegment implements Closeable {
         return new Read(data, crc.getValue(), finite, finite ? Math.sqrt(squares) : Double.NaN);
     }
 
+    /** What the header of the snapshot slot says now. */
+    public long snapshotVersion() throws IOException {
+        return header(slots[0]).version;
+    }
+
     /** Writes an arrival into the slot of its shard. The agent has said that it may be written, or never had it. */
     public void writeArrival(int shard, long version, String mode, byte[] data) throws IOException {
         if (shard < 0 || shard >= shardBytes.length || data.length != shardBytes[shard]) {

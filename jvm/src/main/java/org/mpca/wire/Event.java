@@ -140,6 +140,13 @@ public final class Event {
         return new Event("ExecutorDamages").with("executor", executor).with("reason", reason);
     }
 
+    /** {@code question} has the rest of the event's fields, as the agent's executor asked. */
+    public static Event exchangeArrived(Map<String, Object> question, double asked, double arrived) {
+        Event event = new Event("ExchangeArrived");
+        event.fields.putAll(question);
+        return event.with("asked", asked).with("arrived", arrived);
+    }
+
     public static Event holdEnded(int agent, int incarnation, String reason) {
         return new Event("HoldEnded").ofAgent(agent, incarnation).with("reason", reason);
     }

@@ -78,7 +78,9 @@ public final class Message {
         /** The agent wants files read: where its pipes and its memory for that are. */
         FILES(23, "pid", "requests_fd", "answers_fd", "memory_fd", "memory_bytes"),
         /** Read a range of a file; on the agent's own pipe. */
-        FETCH(24, "number", "url", "offset", "bytes");
+        FETCH(24, "number", "url", "offset", "bytes"),
+        /** The snapshot slot holds the shard for the server; the agent waits for an INSTALL of it. */
+        EXCHANGE(25, "number", "shard", "updates", "version", "start", "end");
 
         public final int code;
         /** In the order in which they are packed. */

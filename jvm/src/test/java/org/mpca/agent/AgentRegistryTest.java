@@ -222,6 +222,58 @@ class AgentRegistryTest {
     }
 
     @Test
+    void shouldPassAnExchangeOnAndHandItsAnswerOver() throws Exception {
+        agents.train(0, 0, "asks");
+        String asks = events.await("asks 0/0");
+        assertTrue(asks.matches("asks 0/0 number=1 shard=1 updates=[5-9][0-9]* version=7 bytes=40"), asks);
+        long before = System.nanoTime();
+        assertEquals(
+                Collections.singletonMap(0, Late.DEADLINE),
+                registry.freeze(keys(1, 1, 0), before + 300_000_000L).late,
+                "it waits for its answer");
+        assertTrue(registry.offer(RUN, 0, 0, new Arrival(1, 7, "install", 0.25, floats(3), true)));
+        events.await("output 0/0 answered 7 install 0.25 3.0");
+        events.await("back 0/0");
+        assertTrue(registry.freeze(keys(2, 2, 0), FakeAgents.soon()).frozen.containsKey(0));
+        assertEquals(Collections.emptyList(), events.all("died"));
+    }
+
+    @Test
+    void shouldAskAgainForASnapshotThatAnExchangeHasOverwritten() throws Exception {
+        agents.train(0, 0, "asks-behind-snapshot");
+        Thread answer = new Thread(() -> {
+            try {
+                events.await("asks 0/0 number=1 shard=1");
+                registry.offer(RUN, 0, 0, new Arrival(1, 1, "install", 0.0, floats(3), true));
+            } catch (InterruptedException e) {
+                throw new AssertionError(e);
+            }
+        });
+        answer.start();
+        Freezing freezing = registry.freeze(keys(1, 2, 0), FakeAgents.soon());
+        answer.join();
+        assertTrue(freezing.frozen.containsKey(0), freezing.late.toString());
+        assertEquals(Collections.emptyList(), events.all("died"));
+    }
+
+    @Test
+    void shouldKillAnAgentThatHandsASnapshotOverWhileItAsks() throws Exception {
+        agents.train(0, 0, "asks", "answers-asking");
+        events.await("asks 0/0");
+        assertEquals(Collections.singletonMap(0, Late.DIED), registry.freeze(keys(1, 2, 0), FakeAgents.soon()).late);
+        assertTrue(events.await("died 0/0").contains("message not allowed now: agent=0, message=SNAPSHOT"));
+    }
+
+    @Test
+    void shouldSayOfEveryAgentThatItHasEnded() throws Exception {
+        agents.train(0, 0);
+        agents.train(0, 1); // the older one is dismissed
+        events.await("ended 0/0");
+        registry.stop(RUN, 0, 1, "enough");
+        events.await("ended 0/1");
+    }
+
+    @Test
     void shouldNotAcknowledgeAnArrivalForNobody() throws Exception {
         assertFalse(registry.offer(RUN, 0, 0, new Arrival(1, 1, "install", 0.25, floats(1))));
         agents.train(0, 1);

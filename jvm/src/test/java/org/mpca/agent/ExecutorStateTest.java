@@ -87,7 +87,8 @@ class ExecutorStateTest {
                                 event.get("version").asLong(),
                                 event.get("mode").asText(),
                                 0.0,
-                                new byte[0]));
+                                new byte[0],
+                                event.has("answer")));
             case "installed":
                 return executor.installed(
                         agent, incarnation, shard, event.get("version").asLong());

@@ -80,4 +80,15 @@ final class RecordedEvents implements AgentEvents {
     public void back(int agent, int incarnation) {
         note("back " + agent + "/" + incarnation);
     }
+
+    @Override
+    public void asks(int agent, int incarnation, Sent sent) {
+        note("asks " + agent + "/" + incarnation + " number=" + sent.number + " shard=" + sent.shard + " updates="
+                + sent.updates + " version=" + sent.version + " bytes=" + sent.data.length);
+    }
+
+    @Override
+    public void ended(int agent, int incarnation) {
+        note("ended " + agent + "/" + incarnation);
+    }
 }

@@ -15,7 +15,7 @@ import org.mpca.wire.Event;
 
 class AgentUplinkTest {
     private final LinkedBlockingQueue<Event> sent = new LinkedBlockingQueue<>();
-    private final AgentUplink uplink = new AgentUplink("run", "7", "host", (run, event) -> sent.add(event));
+    private final AgentUplink uplink = new AgentUplink("run", "7", "host", (run, event) -> sent.add(event), null);
 
     @Test
     void shouldSendLinesTogetherAfterAMoment() throws Exception {
@@ -43,13 +43,18 @@ class AgentUplinkTest {
         List<String> kinds = Collections.synchronizedList(new ArrayList<>());
         CountDownLatch taken = new CountDownLatch(1);
         CountDownLatch go = new CountDownLatch(1);
-        AgentUplink slow = new AgentUplink("run", "7", "host", (run, event) -> {
-            if (event.kind.equals("Output")) {
-                taken.countDown();
-                await(go);
-            }
-            kinds.add(event.kind);
-        });
+        AgentUplink slow = new AgentUplink(
+                "run",
+                "7",
+                "host",
+                (run, event) -> {
+                    if (event.kind.equals("Output")) {
+                        taken.countDown();
+                        await(go);
+                    }
+                    kinds.add(event.kind);
+                },
+                null);
         slow.output(3, 1, Collections.singletonList("last words"));
         await(taken); // by the thread that had gathered them
         Thread finishing = new Thread(() -> slow.finished(3, 1, new byte[0]));

@@ -33,6 +33,8 @@ class BlockNamesTest {
         assertTrue(BlockNames.isReported(run, names.mark(1, 2, 0, 0)));
         assertFalse(BlockNames.isReported(run, names.parts(-3, 1) + 0));
         assertFalse(BlockNames.isReported(run, names.pieces(1) + 0));
+        assertFalse(BlockNames.isReported(run, names.sent(3, 1, 7)));
+        assertFalse(BlockNames.isReported(run, names.answer(3, 1, 7)));
     }
 
     @Test

@@ -26,6 +26,8 @@ class EventTest {
     private List<Event> made() {
         Map<String, Object> progress = new LinkedHashMap<>(fields("AgentProgress"));
         progress.keySet().removeAll(Arrays.asList("kind", "agent", "incarnation"));
+        Map<String, Object> question = new LinkedHashMap<>(fields("ExchangeArrived"));
+        question.keySet().removeAll(Arrays.asList("kind", "asked", "arrived"));
         List<byte[]> answers = new ArrayList<>();
         ((List<?>) fields("OrderDone").get("answers")).forEach(one -> answers.add((byte[]) one));
         return Arrays.asList(
@@ -43,6 +45,7 @@ class EventTest {
                 Event.orderFailed(70001, "2", "a wrong checksum", Arrays.asList("0", "2"), true),
                 Event.orderFailed(70002, null, "cancelled", Collections.emptyList(), false),
                 Event.executorDamages("2", "a piece of a broadcast"),
+                Event.exchangeArrived(question, 86400.5, 86401.5),
                 Event.holdEnded(3, 1, "executor 2 is gone"),
                 Event.agentsFound("2", Collections.singletonList(Event.living(3, 1, 4194303))));
     }
