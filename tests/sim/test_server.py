@@ -147,7 +147,9 @@ def not_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bug", "red"), [(served_wrong, {"I2"}), (answered_by_another, {"I10"}), (not_fenced, {"fence", "I1"})], ids=str
+    ("bug", "red"),
+    [(served_wrong, {"I2"}), (answered_by_another, {"I10"}), (not_fenced, {"fence", "I1"})],
+    ids=["served_wrong", "answered_by_another", "not_fenced"],
 )
 def test_planted_bug_is_found(bug: Any, red: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     faults = (Fault("kill_agent", 1, 20, "asked"),)
