@@ -74,8 +74,15 @@ class BeginRecord(Record):
 
     kind: ClassVar[str] = "begin"
 
+    _optional: ClassVar[tuple[str, ...]] = ("shards", "period_s", "fixed_s", "wire_s")
+
     agents: int  # number of agents that trained
     trained: float = 0.0  # seconds of training of earlier attempts
+    # Of a run that has decided its number of shards, seconds as measured when x_0 was read:
+    shards: int | None = None
+    period_s: float | None = None  # of the whole model: shards x fixed_s + wire_s
+    fixed_s: float | None = None  # of a cycle that moves nothing
+    wire_s: float | None = None  # of the whole model on the wire
 
 
 @dataclass(frozen=True)
