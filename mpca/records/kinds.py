@@ -56,7 +56,7 @@ class RunRecord(Record):
     method: str
     num_agents: int
     seed: int
-    shards: int
+    shards: int  # that it begins with; `BeginRecord` has those that it decided on
     phases: int
     target_error: float = 0.0  # 0: none was set
     attempt: int = 1
