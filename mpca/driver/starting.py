@@ -90,7 +90,8 @@ class Starting:
         """
         run, joining = self._run, self._run.joining
         source, shard = joining.source, joining.read
-        if source is None or source.id != self._read_from or source.state != AgentState.JOINING:
+        gone = source is None or source.id != self._read_from or source.state != AgentState.JOINING
+        if gone and not joining.knows:
             if not self._choose_source():
                 run.enter(RunState.STARTING, "the agent whose x_0 was being read is gone", now)
             return Step([])
@@ -98,8 +99,12 @@ class Starting:
             done, self._sum = self._sum, None
             return Step(run.ask(AdoptInitial(done.order, done.shard, done.length)))
         if shard == len(run.lengths):
-            joining.known()
+            if not joining.knows:
+                joining.known()
             if run.shape.auto_shards and not run.decided:
+                if not self._cutting.knows:
+                    out = run.orders.submit(Draft("measure an order that does nothing"), -1, now)
+                    return Step(out, again=bool(out))
                 model = sum(run.lengths[: run.shape.shards])
                 run.decided = self._cutting.decide(model)
                 if run.decided["shards"] != run.shape.shards:
@@ -108,6 +113,7 @@ class Starting:
             run.enter(RunState.RUNNING, "x_0 is known", now)
             return Step([])
         cycle = shard - len(run.lengths)
+        assert source is not None
         draft = Draft(f"read x_0 of agent {source.index}, shard {shard}", forget_cycle=cycle - 1)
         if self._held:
             draft.reduce = Reduce(cycle, shard, run.lengths[shard], [Part(source.executor or "", 1.0)])
@@ -128,10 +134,11 @@ class Starting:
             self._uncut = []
         if order.reduce is not None:
             self._sum = Sum(order.order, order.reduce.cycle, order.reduce.shard, order.reduce.length)
-            self._cutting.brought(event.end - event.start, order.reduce.length)
+            self._cutting.brought(event.answers, order.reduce.length)
+        elif order.cut is None:
+            self._cutting.empty(event.end - event.start)
         if order.freeze is None:
             return
-        self._cutting.froze(event.end - event.start)
         kept, _ = ShardSnapshots.of(order.freeze, event.answers, set(run.table.executors))
         for one in kept.frozen.values():
             run.silence.heard(one.id, now)

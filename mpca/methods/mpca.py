@@ -45,6 +45,9 @@ _SHARDS: int | str = 3
 class _Undecided(int):
     """A number of shards to begin with, until the driver has decided one."""
 
+    def __reduce__(self) -> tuple[Any, ...]:  # copies and pickles stay undecided
+        return (_Undecided, (int(self),))
+
 
 @dataclass(frozen=True)
 class MPCA(Method):

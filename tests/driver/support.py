@@ -76,7 +76,7 @@ class Machine:
 
     # ---- what executors answer
 
-    def answers(self, order: Order, tau: int = 4) -> list[Answer]:
+    def answers(self, order: Order, tau: int = 4, seconds: float = 1.0) -> list[Answer]:
         said = []
         for name in order.executors:
             frozen, late = [], {}
@@ -87,7 +87,7 @@ class Machine:
                 else:
                     frozen.append(self.frozen(who.id, tau))
             weight = float(sum(one.tau for one in frozen if one.finite))
-            said.append(Answer(name, name, frozen, late, weight, 10.0, 11.0, 8, 2))
+            said.append(Answer(name, name, frozen, late, weight, 10.0, 10.0 + seconds, 8, 2))
         return said
 
     def frozen(self, who: AgentId, tau: int) -> Frozen:
@@ -95,7 +95,7 @@ class Machine:
         return Frozen(*who, tau, 7, finite, self.moved.get(who.agent, 1.0) if finite else math.nan, 1.0, 1.5)
 
     def done(self, order: Order, tau: int = 4, seconds: float = 2.0) -> OrderDone:
-        return OrderDone(order.order, self.answers(order, tau), 10.0, 10.0 + seconds, 8)
+        return OrderDone(order.order, self.answers(order, tau, seconds / 2), 10.0, 10.0 + seconds, 8)
 
     @staticmethod
     def acks(order: Order) -> list[Acknowledged]:

@@ -6,46 +6,67 @@ from typing import Any
 
 import pytest
 
-from mpca.driver.cutting import Cutting
+from mpca.driver.cutting import ENOUGH, Cutting
 from mpca.driver.events import AgentDied, ExecutorLost, ExecutorReady, OrderFailed, StopRequested, Tick
 from mpca.driver.instructions import CutJoint, StartAgent
 from mpca.wire.agent_ref import AgentRef
-from mpca.wire.orders import Cut
+from mpca.wire.orders import Answer, Cut
 from tests.driver.support import E0, E1, Machine, hello, kinds, order_of, progress, written
 
 MODEL = 24  # bytes
 
 
-def test_freezes_tell_the_fixed_seconds_and_sums_those_of_the_wire() -> None:
+def answers(*seconds: tuple[float, float]) -> list[Answer]:
+    return [Answer(f"e{n}", "host", [], {}, 0.0, *times, 8, 8) for n, times in enumerate(seconds)]
+
+
+def test_orders_that_carry_nothing_tell_the_fixed_seconds_and_sums_those_of_the_wire() -> None:
     cutting = Cutting()
-    for seconds in (0.9, 0.1, 0.125):  # the first one has loaded classes
-        cutting.froze(seconds)
-    for seconds in (3.0, 0.625, 0.75):
-        cutting.brought(seconds, 8)
+    for seconds in (0.9, 0.6, 0.3, *[0.125] * (ENOUGH - 4)):  # the first ones have loaded classes
+        cutting.empty(seconds)
+        assert not cutting.knows
+    cutting.empty(0.1)
+    assert cutting.knows
+    cutting.brought(answers((10.0, 13.0), (11.0, 12.0)), 8)
+    cutting.brought(answers((20.25, 20.5), (20.0, 20.25), (0.0, 0.0)), 8)  # the third had no range of it
     # 0.5 s for 8 bytes: a model of 24 bytes takes 1.5 s one way
     assert cutting.decide(MODEL) == {"shards": 6, "period_s": 6 * 0.125 + 3.0, "fixed_s": 0.125, "wire_s": 3.0}
 
 
-def test_sums_that_take_no_longer_than_freezes_leave_three_shards() -> None:
+def test_a_model_of_no_bytes_has_three_shards() -> None:
     cutting = Cutting()
-    for _ in range(3):
-        cutting.froze(0.1)
-        cutting.brought(0.08, 0)
-        cutting.brought(0.08, 8)
-    assert cutting.decide(MODEL) == {"shards": 3, "period_s": pytest.approx(0.3), "fixed_s": 0.1, "wire_s": 0.0}
+    cutting.empty(0.1)
+    cutting.brought(answers((1.0, 1.5)), 0)
+    assert cutting.decide(0) == {"shards": 3, "period_s": pytest.approx(0.3), "fixed_s": 0.1, "wire_s": 0.0}
 
 
 def read(machine: Machine, seconds: float, out: list[Any] | None = None) -> list[Any]:
-    """x_0 is read; a shard takes so many seconds more than an order that carries nothing, which takes one. What follows."""
+    """x_0 is read, a shard in so many seconds; an order that carries nothing takes one. What follows."""
     out = machine.started() if out is None else out
-    while order_of(out).description.startswith("read"):
+    while order_of(out).description.startswith(("read", "measure")):
         order = order_of(out)
-        out = machine.run(machine.done(order, tau=0, seconds=1.0 + seconds * (order.reduce is not None)))
+        out = machine.run(machine.done(order, tau=0, seconds=1.0 if order.reduce is None else 2 * seconds))
     return out
 
 
 def cut(shards: int = 6, agents: list[AgentRef] | None = None) -> Cut:
     return Cut(shards, [E0, E1] if agents is None else agents)
+
+
+def test_an_order_that_measures_does_nothing_and_a_failed_one_is_sent_again() -> None:
+    machine = Machine(auto_shards=True)
+    out = machine.started()
+    while order_of(out).description.startswith("read"):
+        out = machine.run(machine.done(order_of(out), tau=0))
+    for n in range(ENOUGH - 3):  # three freezes carried nothing either
+        order = order_of(out)
+        assert (order.executors, order.cycle, order.begin, order.downloads) == (["e0", "e1"], -1, [], [])
+        assert order.freeze is order.reduce is order.cut is None
+        if n == 0:
+            machine.run(OrderFailed(order.order, "e1", "the task was lost"))
+            order = order_of(machine.tell(Tick(), at=machine.now + 5.0))
+        out = machine.run(machine.done(order, seconds=1.0))
+    assert order_of(out).description == "begin"
 
 
 def test_three_shards_that_are_enough_stay_and_the_record_says_why() -> None:
@@ -166,3 +187,21 @@ def test_a_run_that_is_stopped_while_it_cuts_ends() -> None:
     machine.run(machine.done(order))
     assert machine.machine.ended is not None
     assert (machine.machine.state, machine.machine.ended.status) == ("CLOSED", "interrupted")
+
+
+def test_the_source_may_die_while_orders_are_measured_since_x0_is_known_and_all_may() -> None:
+    machine = Machine(auto_shards=True)
+    out = machine.started()
+    while order_of(out).description.startswith("read"):
+        out = machine.run(machine.done(order_of(out), tau=0))
+    for agent in (0, 1):
+        machine.run(AgentDied(f"e{agent}", agent, 0, 100, 137, ""))
+    assert machine.run(machine.done(order_of(out), seconds=1.0)) == [], "nobody is there to be measured"
+    assert machine.machine.state == "READING"
+    out = machine.run(hello(1, 1))
+    assert order_of(out).description.startswith("measure")
+    machine.run(hello(0, 1, x0="another"))
+    out = read(machine, 4.0, out)
+    assert order_of(out).description == "begin", "three shards are enough for these seconds"
+    assert order_of(out).begin == [AgentRef("e1", 1, 1)]
+    assert {who for one in order_of(out).downloads for who in one.agents} == {AgentRef("e0", 0, 1)}

@@ -37,12 +37,12 @@ def test_a_slow_wire_gets_more_shards_and_each_is_exchanged_in_its_turn() -> Non
     assert "replaced" not in events
 
 
-def test_a_fast_wire_keeps_three_shards_and_is_the_run_of_three_but_for_one_record() -> None:
+def test_a_fast_wire_keeps_three_shards_and_exchanges_as_a_run_of_three() -> None:
     fast = replace(SLOW, costs=Costs(element_bytes=1.0))
     auto, three = (simulate(replace(fast, method=AUTO | {"shards": shards}), 1) for shards in ("auto", 3))
     assert begun(auto).shards == 3
-    assert [one for one in auto.records if not isinstance(one, BeginRecord)] == [
-        one for one in three.records if not isinstance(one, BeginRecord)
+    assert [(one.cycle, one.shard, set(one.contributors)) for one in auto.commits] == [
+        (one.cycle, one.shard, set(one.contributors)) for one in three.commits
     ]
 
 
