@@ -1,8 +1,8 @@
 """Figures and tables of the papers that follow from formulas, with the papers' own numbers beside them.
 
-What needs runs (figures 9, 10 and 13 of MPCA SGD, the iterations behind SparkNet's figure 3) is in `compare/figures.py`;
-functions here that need such numbers take them as arguments. The sources: MPCA SGD (Langer, Hall, He, Rahayu 2018); SparkNet
-(Moritz, Nishihara, Stoica, Jordan 2016); DeepSpark (Kim, Park, Jang, Yoon 2016).
+What needs runs (figures 9, 10 and 13 of MPCA SGD, the iterations behind SparkNet's figure 3) is in `compare/figures.py`
+and `compare/untrained.py`; functions here that need such numbers take them as arguments. The sources: MPCA SGD (Langer, Hall,
+He, Rahayu 2018); SparkNet (Moritz, Nishihara, Stoica, Jordan 2016); DeepSpark (Kim, Park, Jang, Yoon 2016).
 """
 
 from __future__ import annotations

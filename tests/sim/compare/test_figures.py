@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from mpca.sim.compare.figures import FIGURES, Bars, Chart, Shown
+from mpca.sim.compare.figure_types import Bars, Chart, Shown
+from mpca.sim.compare.figures import FIGURES
 from mpca.sim.compare.plan import Plan, Progress
 from mpca.sim.compare.settings import Conf
 from mpca.sim.compare.unit import Unit
