@@ -424,6 +424,7 @@ class Runner:
             state=states.get(self.machine.state, "training"),
             reason=self.machine.at_work or self._paused_reason,
             cycle=self.machine.cycle,
+            counts=self.machine.counts,
             evaluations=len(self.evaluations.history),
             error=self.evaluations.error,
             loss=self.evaluations.loss,
