@@ -19,7 +19,7 @@ from mpca import data, models
 from mpca.algorithm.sharding import ShardPlan
 from mpca.checks import nearest, refused
 from mpca.driver.runner import Runner
-from mpca.methods import How
+from mpca.methods import How, from_dict
 from mpca.sim.costs import Costs
 from mpca.sim.run import Outcome, Scenario, simulate
 from mpca.sim.science.batches import Batches
@@ -81,10 +81,13 @@ def learn(scenario: Scenario, seed: int, every_s: float = 1.0) -> tuple[Outcome,
         every_s: seconds of training between two points.
 
     Raises:
-        ConfigError: no such task, data set, model or optimiser.
+        ConfigError: no such task, data set, model or optimiser; or agents ask by their losses, and there is more than one run.
         Violation: an invariant does not hold.
     """
-    lesson = DataLesson(task_of(scenario), every_s)
+    task = task_of(scenario)
+    if len(task.runs) > 1 and from_dict(scenario.method).agent_side.asks_at_loss:
+        raise refused("method", dict(scenario.method), "its exchanges depend on losses: one rate and one seed in a simulation")
+    lesson = DataLesson(task, every_s)
     outcome = simulate(scenario, seed, lesson=lesson)
     return outcome, lesson.points
 
