@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
-from collections.abc import Sequence
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,7 +19,7 @@ from mpca.cli import tune as module
 from mpca.cli.tune import GRID, Tried, best, further
 from mpca.errors import ConfigError
 from mpca.records import Summary
-from tests.cli.test_main import DIGITS, run
+from tests.cli.test_main import DIGITS, ROOT, run
 from tests.report.synthetic import synthetic_records, write_run
 
 
@@ -62,6 +66,8 @@ class Runs:
         self.started.append(alpha)
         if alpha == self.dies_at:
             path.mkdir()
+            (path / "records.jsonl").write_text(f"of {path.name}\n")
+            path.with_name(f"{path.name}.log").write_text("cut off\n")
             raise KeyboardInterrupt
         far = 3.0 if alpha == "auto" else abs(math.log2(float(alpha) / self.wanted))
         ended: dict[str, Any] = {"status": "max_time", "reason": "objectives.max_time", "final_error": far / 10 + 0.01}
@@ -110,6 +116,130 @@ def test_a_start_goes_on_where_the_last_one_was_cut_off(
     assert out.splitlines()[-1].startswith("alpha = 0.05 ")
 
 
+def test_what_was_cut_off_stays_and_the_next_attempt_takes_the_next_number(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, grid = Runs(0.05), ("--alphas", "0.025,0.05,0.1")
+    monkeypatch.setattr(module, "_train", runs)
+    runs.dies_at = "0.05"
+    for _ in range(2):
+        assert run(capfd, *command(tmp_path, *grid))[0] == 130
+    kept = content(tmp_path)
+    assert kept["alpha-0.05.2/records.jsonl"] == b"of alpha-0.05.2\n"
+    runs.dies_at = ""
+    assert run(capfd, *command(tmp_path, *grid))[0] == 0
+    assert (tmp_path / "alpha-0.05.3" / "summary.json").is_file()
+    assert kept.items() <= content(tmp_path).items()
+    shutil.rmtree(tmp_path / "alpha-0.05")
+    before = len(runs.started)
+    code, out, _ = run(capfd, *command(tmp_path, *grid))
+    assert (code, len(runs.started)) == (0, before), "the attempt that ended counts, whichever number it has"
+    assert out.splitlines()[-1].startswith("alpha = 0.05 ")
+
+
+def test_a_log_alone_is_an_attempt_too(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(conf: Path, sets: Sequence[str], path: Path) -> None:
+        path.with_name(f"{path.name}.log").touch(exist_ok=False)
+        raise ConfigError("no such data")
+
+    monkeypatch.setattr(module, "_train", refuses)
+    for number in (1, 2):
+        assert run(capfd, *command(tmp_path))[0] == 2
+        assert list(content(tmp_path)) == ["alpha-auto.2.log", "alpha-auto.log", "tune.json"][2 - number :]
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(one.relative_to(folder)): one.read_bytes() for one in sorted(folder.rglob("*")) if one.is_file()}
+
+
+def _file(folder: Path) -> None:
+    folder.write_text("mine")
+
+
+def _nothing_there(folder: Path) -> None:
+    folder.symlink_to(folder.parent / "gone")
+
+
+def _somebodys(folder: Path) -> None:
+    (folder / "alpha-0.05").mkdir(parents=True)
+    (folder / "alpha-0.05" / "notes.txt").write_text("mine")
+
+
+def _holds(text: bytes) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        _somebodys(folder)
+        (folder / "tune.json").write_bytes(text)
+
+    return make
+
+
+def _link(folder: Path) -> None:
+    _somebodys(folder)
+    (folder.parent / "other").write_bytes(b"")
+    (folder / "tune.json").symlink_to(folder.parent / "other")
+
+
+def _folder(folder: Path) -> None:
+    (folder / "tune.json").mkdir(parents=True)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (_file, "cannot be used: File exists"),
+        (_nothing_there, "cannot be used: File exists"),
+        (_somebodys, "is not empty and has no file tune.json"),
+        (_link, "is not empty and has no file tune.json"),
+        (_folder, "is not empty and has no file tune.json"),
+        (_holds(b""), "its tune.json is empty"),
+        (_holds(b'{"cut'), "its tune.json is damaged"),
+        (_holds(b"\xff\xfe\x00"), "its tune.json is damaged"),
+        (_holds(b"[]"), "has runs of another configuration"),
+    ],
+)
+def test_a_folder_that_is_not_of_this_search_is_refused_and_left_as_it_was(
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    make: Callable[[Path], None],
+    said: str,
+) -> None:
+    monkeypatch.setattr(module, "_train", runs := Runs(0.025))
+    make(tmp_path / "mine")
+    before, names = content(tmp_path), sorted(tmp_path.rglob("*"))
+    code, out, err = run(capfd, *command(tmp_path / "mine"))
+    assert (code, out, len(err)) == (2, "", 1)
+    assert err[0].startswith(f"mpca: refused: --run-dir = '{tmp_path / 'mine'}': {said}")
+    assert "choose a" in err[0]
+    assert (content(tmp_path), sorted(tmp_path.rglob("*")), runs.started) == (before, names, [])
+
+
+def test_two_searches_in_one_folder_do_not_mix(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = Runs(0.025)
+    monkeypatch.setattr(module, "_train", runs)
+    assert run(capfd, *command(tmp_path))[0] == 0
+    with open(tmp_path / "tune.json") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        code, _, err = run(capfd, *command(tmp_path))
+    assert code == 2
+    assert "another mpca tune uses it" in err[-1]
+
+
+def test_a_disk_that_takes_nothing_is_told_and_the_search_begins_once_it_does(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [sys.executable, "-m", "mpca.cli", *command(tmp_path / "tune")]
+    done = subprocess.run(["bash", "-c", 'ulimit -f 0; exec "$@"', "bash", *words], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert "cannot be used: File too large" in done.stderr
+    monkeypatch.setattr(module, "_train", Runs(0.025))
+    assert run(capfd, *command(tmp_path / "tune"))[0] == 0
+
+
 def test_an_alpha_that_diverges_is_the_worst_and_not_the_end(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +258,8 @@ def test_runs_of_another_configuration_are_not_mixed(
     for other in (["--time", "30s"], ["--set", "optimizer.lr=0.01"]):
         code, _, err = run(capfd, *command(tmp_path, *other))
         assert code == 2
-        assert "choose another --run-dir" in err[-1]
+        assert "--run-dir = " in err[-1]
+        assert "choose another one" in err[-1]
 
 
 @pytest.mark.parametrize(
