@@ -16,6 +16,7 @@ import fcntl
 import json
 import math
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -26,10 +27,12 @@ from typing import IO, Any
 
 import click
 
+from mpca.agent.process import die_with
 from mpca.checks import refused
 from mpca.cli.options import Parsed, json_option
 from mpca.cli.sheets import show
 from mpca.errors import ConfigError, RunFailed
+from mpca.timeouts import RUN_END_S
 from mpca.units import format_duration, parse_duration
 
 __all__ = ["Tried", "best", "further", "tune"]
@@ -113,6 +116,7 @@ def tune(
     those of the training: the best alpha depends on how often shards are exchanged.
     """
     from mpca.api.launch import resolve
+    from mpca.api.signals import Signals
 
     if not time_s > 0:
         raise refused("--time", time_s, "must be above 0, such as 60s")
@@ -122,7 +126,7 @@ def tune(
     for alpha in alphas:
         resolve(conf, (*sets, f"method.alpha={alpha:g}"))  # refuses what the method refuses, before anything is started
     folder = run_dir or Path("runs") / f"{resolved.run.name}-tune"
-    with _claimed(folder, resolved.to_dict()):
+    with _claimed(folder, resolved.to_dict()), Signals():
         tried = _search(alphas, most, not resolved.method.regulariser, lambda alpha: _run(conf, sets, alpha, folder))
     found = best(tried)
     if found.error >= 1:
@@ -268,7 +272,8 @@ def _train(conf: Path, sets: Sequence[str], path: Path) -> None:
 
     Raises:
         ConfigError: it was refused.
-        KeyboardInterrupt: the user has interrupted it.
+        KeyboardInterrupt: a signal asks us to end; the run has ended.
+        RunFailed: its log cannot be written.
     """
     log = _log(path)
     pairs = [word for one in sets for word in ("--set", one)]
@@ -278,14 +283,43 @@ def _train(conf: Path, sets: Sequence[str], path: Path) -> None:
     except OSError as error:
         raise RunFailed(f"log of a run cannot be written: {log}: {error.strerror}") from None
     with said:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said)
-        try:
-            code = child.wait()
-        except KeyboardInterrupt:  # the terminal has told the child too: it ends its run in order
-            child.wait()
-            raise
+        code = _ended(
+            subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                preexec_fn=lambda: die_with(signal.SIGTERM),  # when this process is killed
+            )
+        )
     if code == ConfigError.exit_code:
         raise ConfigError(_last_line(log).removeprefix("mpca: refused: "))
+
+
+def _ended(child: subprocess.Popen[bytes]) -> int:
+    """Wait for a run. A signal that asks us to end goes to the run too, which has its time to save; then it is killed.
+
+    Raises:
+        Interrupted: the first signal.
+    """
+    from mpca.api.signals import Interrupted
+
+    first: Interrupted | None = None
+    limit_s = None
+    while True:
+        try:
+            code = child.wait(limit_s)
+            break
+        except Interrupted as error:
+            first = first or error
+            if error.signum != signal.SIGINT:  # of Ctrl-C the terminal has told the run too
+                child.send_signal(error.signum)
+                limit_s = RUN_END_S
+        except subprocess.TimeoutExpired:
+            child.kill()
+    if first is not None:
+        raise first
+    return code
 
 
 def _last_line(log: Path) -> str:

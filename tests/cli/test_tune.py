@@ -5,14 +5,18 @@ from __future__ import annotations
 import fcntl
 import json
 import math
+import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from mpca.cli import tune as module
@@ -21,6 +25,7 @@ from mpca.errors import ConfigError
 from mpca.records import Summary
 from tests.cli.test_main import DIGITS, ROOT, run
 from tests.report.synthetic import synthetic_records, write_run
+from tests.support.fake_executor import wait_until
 
 
 def tried(alpha: float | str, error: float, target_s: float | None = None) -> Tried:
@@ -286,6 +291,76 @@ def test_what_cannot_be_tuned_is_refused(
 def test_a_refused_run_is_told_as_train_tells_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no such model"):
         module._train(Path(DIGITS), ("model.name=digits_convnot",), tmp_path / "run")
+
+
+#: Stands for `mpca train`: told to end, it takes a while to save, and says what it was told. Or it is deaf.
+TRAINS = """#!{python}
+import os, signal, sys, time
+from pathlib import Path
+folder, told = Path(sys.argv[sys.argv.index("--run-dir") + 1]), []
+for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(one, lambda number, _: told.append(number))
+folder.mkdir()
+(folder / "pid.new").write_text(str(os.getpid()))
+(folder / "pid.new").rename(folder / "pid")
+while not told or {deaf}:
+    time.sleep(0.02)
+time.sleep(0.5)
+(folder / "told.new").write_text(str(told))
+(folder / "told.new").rename(folder / "told")
+sys.exit(128 + told[0])
+"""
+#: `mpca tune` as it is, but for the program that it starts, and its patience.
+TUNES = """
+import sys
+from mpca.cli import main
+sys.executable, sys.modules["mpca.cli.tune"].RUN_END_S = sys.argv[1], float(sys.argv[2])
+main(sys.argv[3:])
+"""
+
+
+@contextmanager
+def tuning(
+    folder: Path, deaf: bool = False, patience_s: float = 30.0
+) -> Iterator[tuple[subprocess.Popen[str], psutil.Process]]:
+    """A search whose first run goes on, in a process group of its own, and the run."""
+    program, started = folder / "trains", folder / "tune" / "alpha-auto" / "pid"
+    program.write_text(TRAINS.format(python=sys.executable, deaf=deaf))
+    program.chmod(0o700)
+    words = [sys.executable, "-c", TUNES, str(program), str(patience_s), *command(folder / "tune")]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True) as process:
+        try:
+            wait_until(lambda: started.exists() or process.poll() is not None, "the run has begun", 60.0)
+            yield process, psutil.Process(int(started.read_text()))
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_search_that_is_asked_to_end_lets_its_run_save_first(tmp_path: Path, signum: int, code: int) -> None:
+    with tuning(tmp_path) as (process, trains):
+        send = os.killpg if signum == signal.SIGINT else os.kill  # a terminal sends Ctrl-C to both
+        send(process.pid, signum)
+        _, said = process.communicate(timeout=60)
+        assert (process.returncode, said.strip()) == (code, f"mpca: {signal.Signals(signum).name}")
+        assert not trains.is_running()
+    assert (tmp_path / "tune" / "alpha-auto" / "told").read_text() == f"[{signum:d}]"
+
+
+def test_a_run_ends_with_a_search_that_is_killed(tmp_path: Path) -> None:
+    told = tmp_path / "tune" / "alpha-auto" / "told"
+    with tuning(tmp_path) as (process, _):
+        process.kill()
+        wait_until(told.exists, "the run was told", 30.0)
+    assert told.read_text() == f"[{signal.SIGTERM:d}]"
+
+
+def test_a_run_that_does_not_end_is_killed_in_the_end(tmp_path: Path) -> None:
+    with tuning(tmp_path, deaf=True, patience_s=0.5) as (process, trains):
+        process.terminate()
+        assert process.wait(60) == 143
+        assert not trains.is_running()
 
 
 @pytest.mark.spark
