@@ -1,10 +1,13 @@
-"""`.ci/run` with programs that stand for everything it calls: what it asks of a disk, in which order, and how it ends."""
+"""`.ci/run` with programs that stand for everything it calls: what it asks of a disk, in which order, and how it ends. And
+what a session of tests leaves on the disk.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +88,16 @@ def test_a_cache_that_cannot_be_pruned_fails_nothing(checkout: Checkout) -> None
     assert done.returncode == 0
     assert "error: no cache" in done.stderr
     assert "make lint junit" in checkout.calls()
+
+
+def test_folders_of_tests_that_passed_do_not_stay(tmp_path: Path) -> None:
+    file = tmp_path / "test_two.py"
+    file.write_text("def test_good(tmp_path):\n    pass\n\ndef test_bad(tmp_path):\n    assert not tmp_path\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
+    environment = {**os.environ, "PYTEST_DEBUG_TEMPROOT": str(tmp_path)}
+    for wanted, names in (("test_two.py::test_good", set()), ("test_two.py", {"test_bad0"})):
+        subprocess.run(
+            [*command, str(tmp_path / wanted)], env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL, check=not names
+        )
+        kept = tmp_path.glob("pytest-of-*/pytest-*/test_*")
+        assert {one.name for one in kept if one.is_dir() and not one.is_symlink()} == names
