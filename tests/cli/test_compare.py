@@ -11,9 +11,11 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.cli.test_main import ROOT, run
+from tests.support.fake_executor import wait_until
 
 CONF = """
 [compare]
@@ -96,6 +98,21 @@ def test_two_processes_and_a_kill_bring_the_same_numbers(
     assert json.loads(out) == result
     assert lines(tmp_path)[: len(kept)] == kept
     assert sorted(lines(tmp_path)) == sorted(lines(folder))
+
+
+def test_ctrl_c_while_the_processes_start_is_told_in_one_line(conf: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mpca.cli", "compare", str(conf), "--run-dir", str(tmp_path), "--processes", "2"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True) as process:
+
+        def importing() -> bool:
+            assert process.poll() is None
+            workers = [one for one in psutil.Process(process.pid).children() if "mpca.sim.compare.worker" in one.cmdline()]
+            return any("numpy" in Path(f"/proc/{one.pid}/maps").read_text() for one in workers)
+
+        wait_until(importing, "a process imports", 60.0)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, said.strip()) == (130, "mpca: interrupted")
 
 
 def test_a_second_start_simulates_nothing_and_prints_the_table(
