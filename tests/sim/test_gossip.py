@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,6 +34,22 @@ class Still(Flat):
 
     def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None:
         """Nothing changes."""
+
+
+class Noted(Gossips):
+    """Notes what left and what came, in order: both may happen between the same two batches."""
+
+    def __init__(self, *args: Any) -> None:
+        self.happened: list[tuple[bool, int]] = []
+        super().__init__(*args)
+
+    def _send(self, *args: Any) -> None:
+        super()._send(*args)
+        self.happened.append((False, self._flights))
+
+    def _mix(self, flight: Any, receiver: Any) -> None:
+        super()._mix(flight, receiver)
+        self.happened.append((True, flight.number))
 
 
 @settings(max_examples=60, deadline=None)
@@ -80,6 +98,37 @@ def test_a_lost_agent_takes_its_weight_along_and_what_was_on_its_way() -> None:
         one.weight for one in run.agents if one.alive
     )
     np.testing.assert_allclose(run.mean(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("correction", [False, True])
+def test_a_history_is_that_of_exact_fractions(correction: bool) -> None:
+    """Computed anew from who sent when, and who mixed when; on a flat loss there is nothing that a correction could add."""
+    world, count = World(2), 5
+    run = Noted(Gossip(4, correction), Costs(rate=4e6, spread=0.2), world, [Still(agent) for agent in range(count)])
+    x = [[Fraction(value) for value in one.trainer.x.tolist()] for one in run.agents]
+    w = [Fraction(1, count)] * count
+    world.run(10.0, [])
+    flying = [flight for one in run.agents for flight in one.coming]
+    known = {one.number: one for one in [*run.messages, *flying]}
+    sent = {}
+    for came, number in run.happened:
+        one = known[number]
+        if not came:
+            w[one.sender] /= 2
+            sent[one.number] = (x[one.sender], w[one.sender])
+            continue
+        (values, weight), own = sent.pop(one.number), w[one.receiver]
+        w[one.receiver] = own + weight
+        x[one.receiver] = [
+            (own * old + weight * new) / w[one.receiver] for old, new in zip(x[one.receiver], values, strict=True)
+        ]
+        assert one.weight == pytest.approx(float(weight), rel=1e-12)
+        assert one.share == pytest.approx(float(weight / w[one.receiver]), rel=1e-12)
+    assert len(run.messages) > 50
+    assert set(sent) == {one.number for one in flying}
+    for agent, exact, weight in zip(run.agents, x, w, strict=True):
+        assert agent.weight == pytest.approx(float(weight), rel=1e-12)
+        np.testing.assert_allclose(agent.trainer.x, [float(value) for value in exact], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("correction", [False, True])
