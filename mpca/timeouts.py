@@ -54,6 +54,8 @@ CHILD_END_S = 5.0
 SESSION_END_S = 10.0
 #: An executor's JVM may take so long before it is killed: its agents have ended by then.
 EXECUTORS_END_S = 1.0
+#: `mpca tune` that was asked to end waits so long for the run that it started.
+RUN_END_S = 40.0
 #: `mpca submit` waits so long for the last lines of a driver that has ended.
 LAST_LINES_S = 40.0
 

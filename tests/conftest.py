@@ -4,6 +4,8 @@ Tests marked `spark`, `hadoop` or `docker` share a session or daemons between th
 everything has ended; what a single one of them may leave in Spark is checked in `tests/spark`.
 
 Of those it is also asked whether they replaced a part of mpca: such a test counts for what really happens, or not at all.
+
+A test whose name differs between processes is refused when it is collected.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import hypothesis
 import pytest
 
 from tests.support.leaks import Held, wait_until_gone
+from tests.support.names import changing
 from tests.support.unpatched import Watch
 
 # A run under `nohup`, or of a CI that does the same, would hand down to everything here that SIGHUP is ignored.
@@ -42,6 +45,16 @@ def one_thread() -> Iterator[None]:
     yield
     torch.set_num_threads(threads)
     torch.set_flush_denormal(False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    """An error of its file, since pytest-xdist shows those of its processes too."""
+    report = yield
+    if found := changing(one.nodeid for one in report.result or () if isinstance(one, pytest.Item)):
+        why = "other processes give these tests other names, since an address or a set is in them; give ids=[...] by hand:"
+        report.outcome, report.result, report.longrepr = "failed", [], "\n".join([why, *found])
+    return report
 
 
 def _on_a_cluster(item: pytest.Item) -> bool:

@@ -57,6 +57,7 @@ YARN_NODE_LOST_S = 600.0 * 4 / 3
         (timeouts.EVALUATOR_END_S, timeouts.CHILD_END_S),
         (timeouts.EXECUTORS_END_S, timeouts.SESSION_END_S),
         (timeouts.STOP_GRACE_S + timeouts.LAST_BACKUP_S + 2 * timeouts.SESSION_END_S, timeouts.LAST_LINES_S),
+        (timeouts.STOP_GRACE_S + timeouts.LAST_BACKUP_S + 2 * timeouts.SESSION_END_S, timeouts.RUN_END_S),
         (JVM["LAST_WORD"], JVM["DRAIN"]),
         (JVM["DRAIN"], JVM["END"]),
         (JVM["OUTPUT"], JVM["END"]),

@@ -116,7 +116,7 @@ def test_a_test_on_a_cluster_that_replaces_something_fails_and_another_does_not(
         def test_undone_at_once():
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(units, "parse_size", None)
-                time.sleep(2)
+                time.sleep(2)  # longer than EVERY_S: the watch looks meanwhile
 
         @pytest.fixture
         def patched():

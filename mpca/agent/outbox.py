@@ -30,15 +30,23 @@ class Outbox:
         parameters: elements before this index are parameters.
         shards: of the model.
         read: reads x_0 of a shard into an array.
+        runs: element-major in the vector, of which each has a threshold of its own; an agent is one run.
     """
 
     def __init__(
-        self, side: AgentSide, bounds: list[int], parameters: int, shards: int, read: Callable[[int, _Array], None]
+        self,
+        side: AgentSide,
+        bounds: list[int],
+        parameters: int,
+        shards: int,
+        read: Callable[[int, _Array], None],
+        runs: int = 1,
     ) -> None:
         self._side = side
         self._base: list[_Array] = []  # by shard: the parameters when the agent took a joint state last
         self._residual: list[_Array] = []
-        self._thresholds = [side.threshold.start if side.threshold is not None else 0.0] * shards
+        start = side.threshold.start if side.threshold is not None else 0.0
+        self._thresholds = [np.full(runs, start) for _ in range(shards)]
         for shard, (a, b) in enumerate(pairwise(bounds[: shards + 1] if side.sends is not Sends.STATE else [])):
             x0 = np.empty(b - a, np.float32)
             read(shard, x0)
@@ -53,10 +61,11 @@ class Outbox:
         change = out[: base.size]
         change -= base
         if self._side.threshold is not None:
-            residual = self._residual[shard]
-            residual += change
-            change[:] = encode(residual, self._thresholds[shard])
-            self._adapt(shard, np.count_nonzero(change) / max(1, change.size))
+            self._residual[shard] += change
+            thresholds = self._thresholds[shard]
+            residual, coded = (one.reshape(-1, thresholds.size) for one in (self._residual[shard], change))
+            coded[:] = encode(residual, thresholds)
+            self._adapt(residual, thresholds, coded)
 
     def installed(self, shard: int, data: _Array, mode: str) -> None:
         """A joint state has replaced the agent's; `mode` "replace": for another reason than an exchange, so nothing is owed."""
@@ -66,13 +75,14 @@ class Outbox:
         if mode == "replace":
             self._residual[shard][:] = 0
 
-    def _adapt(self, shard: int, share: float) -> None:
-        rule, threshold = self._side.threshold, self._thresholds[shard]
+    def _adapt(self, residual: _Array, thresholds: npt.NDArray[np.float64], coded: _Array) -> None:
+        rule = self._side.threshold
         assert rule is not None
         if rule.clip:
-            residual = self._residual[shard]
-            np.clip(residual, -rule.clip * threshold, rule.clip * threshold, out=residual)
-        if share < rule.least:
-            self._thresholds[shard] = threshold * rule.decay
-        elif share > rule.most:
-            self._thresholds[shard] = threshold / rule.decay
+            limits = (rule.clip * thresholds).astype(np.float32)
+            np.clip(residual, -limits, limits, out=residual)
+        if rule.least > 0 or rule.most < 1:
+            shares = np.count_nonzero(coded, axis=0) / max(1, len(coded))
+            low, high = shares < rule.least, shares > rule.most
+            thresholds[low] *= rule.decay
+            thresholds[high] /= rule.decay

@@ -9,7 +9,7 @@ from mpca.algorithm.averaging import Vector
 __all__ = ["encode"]
 
 
-def encode(total: Vector, threshold: float) -> Vector:
+def encode(total: Vector, threshold: float | Vector) -> Vector:
     r"""Code what is to be sent, and keep the rest.
 
     .. math:: s_j = \theta\,\mathrm{sign}(r_j) \text{ if } |r_j| \ge \theta, \text{ else } 0; \qquad r \leftarrow r - s
@@ -19,10 +19,10 @@ def encode(total: Vector, threshold: float) -> Vector:
 
     Args:
         total: :math:`r`, float32[n]; afterwards it is the new residual.
-        threshold: :math:`\theta`, above 0.
+        threshold: :math:`\theta`, above 0; or one for each element of the last axis.
 
     Returns:
-        :math:`s`, float32[n], a new array.
+        :math:`s`, of the form of `total`, a new array.
 
     Raises:
         ValueError: the threshold is not above 0.
@@ -32,8 +32,9 @@ def encode(total: Vector, threshold: float) -> Vector:
         >>> encode(total, threshold=1.0).tolist(), total.tolist()
         ([0.0, -1.0, 1.0], [0.5, -2.0, 0.0])
     """
-    if not threshold > 0:
+    theta = np.asarray(threshold, total.dtype)
+    if not (theta > 0).all():
         raise ValueError(f"the threshold must be above 0: {threshold}")
-    sent = np.where(np.abs(total) >= threshold, np.copysign(total.dtype.type(threshold), total), total.dtype.type(0))
+    sent: Vector = np.where(np.abs(total) >= theta, np.copysign(theta, total), total.dtype.type(0))
     total -= sent
     return sent

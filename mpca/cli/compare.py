@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mpca.cli.options import json_option
+from mpca.cli.options import check_out, json_option
 from mpca.cli.sheets import show
+from mpca.errors import RunFailed
 
 if TYPE_CHECKING:
     from mpca.sim.compare.plan import Progress
@@ -68,10 +69,13 @@ def _figure(name: str, out: Path | None, run_dir: Path | None, processes: int, a
 
     figure = FIGURES[name]
     folder = run_dir or Path("runs") / f"figure-{figure.folder or name}"
-    with _bar(disable=not figure.folder) as tell:
+    if out is not None:
+        check_out("--out", out)
+    with _keeping(folder), _bar(disable=not figure.folder) as tell:
         shown = figure.make(lambda conf: run(conf, folder, processes, tell, lambda text: click.echo(text, err=True)))
     if out is not None:
-        write_figure(name, figure, shown, out)
+        with _keeping(out):
+            write_figure(name, figure, shown, out)
     if as_json:
         sheets, claims = ([asdict(one) for one in some] for some in (shown.sheets, shown.claims))
         click.echo(json.dumps({"figure": name, "source": figure.source, "how": figure.how, "sheets": sheets, "claims": claims}))
@@ -95,12 +99,16 @@ def _compare(conf: Path, run_dir: Path | None, quick: bool, processes: int, as_j
 
     read = load(conf, quick)
     folder = run_dir or Path("runs") / f"{conf.stem}{'-quick' if quick else ''}"
-    with _bar() as tell:
-        done = run(read, folder, processes, tell, lambda text: click.echo(text, err=True))
-    result = result_of(read, done)
-    page = folder / "compare.html"
-    write_comparison(result, page)
-    replace_file(folder / "table.txt", "".join(f"{line}\n" for line in result.lines()).encode())
+    page, lines = folder / "compare.html", folder / "table.txt"
+    for path in (page, lines):
+        if folder.is_dir():
+            check_out("--run-dir", path)
+    with _keeping(folder):
+        with _bar() as tell:
+            done = run(read, folder, processes, tell, lambda text: click.echo(text, err=True))
+        result = result_of(read, done)
+        write_comparison(result, page)
+        replace_file(lines, "".join(f"{line}\n" for line in result.lines()).encode())
     if as_json:
         click.echo(json.dumps(result.to_json(), allow_nan=False))
         return
@@ -110,6 +118,15 @@ def _compare(conf: Path, run_dir: Path | None, quick: bool, processes: int, as_j
     for line in result.formula_lines():
         click.echo(line)
     click.echo(f"\n{page}")
+
+
+@contextmanager
+def _keeping(path: Path) -> Iterator[None]:
+    """Say in one line that a disk takes no more: results that it has taken are not simulated again."""
+    try:
+        yield
+    except OSError as error:
+        raise RunFailed(f"{path}: {error.strerror or error}; results so far are kept: go on by the same command") from error
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from mpca.cli.options import SIZE, json_option
+from mpca.cli.options import SIZE, check_out, json_option
 from mpca.units import format_size
 
 __all__ = ["generate", "ingest"]
@@ -77,6 +77,7 @@ def generate(images: int, target: Path, classes: int, seed: int, processes: int 
     """
     from mpca.data.generate import generate
 
+    check_out("TARGET", target)
     written = 0
     with _bar("images") as advance:
 

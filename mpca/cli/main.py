@@ -85,7 +85,8 @@ def _run(args: Sequence[str] | None) -> int:
         error.show()
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
-        code = _say(str(error) or "interrupted", getattr(error, "exit_code", _SIGINT))
+        caught = error.__cause__ or error  # click makes an Abort of it
+        code = _say(str(caught) or "interrupted", getattr(caught, "exit_code", _SIGINT))
     except (ConfigError, EnvironmentRefused) as error:
         code = _say(f"refused: {error}", error.exit_code)
     except MpcaError as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from mpca.cli.options import check_out
 from mpca.errors import ConfigError
 from mpca.units import format_duration, format_size
 
@@ -23,8 +24,7 @@ def pack(output: Path, without: tuple[str, ...], also: tuple[str, ...]) -> None:
 
     if not output.name.endswith((".tar.gz", ".tgz")):
         raise ConfigError(f"not an archive that Spark unpacks: {output}; name it *.tar.gz")
-    if not output.parent.is_dir():
-        raise ConfigError(f"no such folder: {output.parent}")
+    check_out("OUTPUT", output)
     planned = plan(without, also)
     size, seconds = estimate(planned)
     click.echo(

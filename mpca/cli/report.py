@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from mpca.checks import refused
+
 __all__ = ["report"]
 
 
@@ -15,4 +17,8 @@ def report(run_dir: Path) -> None:
     """Draw report.html from the records of a run, also while the run goes on or after it was killed."""
     from mpca.report import write_report
 
-    click.echo(write_report(run_dir))
+    try:
+        path = write_report(run_dir)
+    except OSError as error:
+        raise refused("RUN_DIR", str(run_dir), f"its report cannot be drawn: {error.strerror}") from None
+    click.echo(path)

@@ -12,23 +12,27 @@ nothing.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
-import shutil
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import IO, Any
 
 import click
 
+from mpca.agent.process import die_with
 from mpca.checks import refused
 from mpca.cli.options import Parsed, json_option
 from mpca.cli.sheets import show
 from mpca.errors import ConfigError, RunFailed
+from mpca.timeouts import RUN_END_S
 from mpca.units import format_duration, parse_duration
 
 __all__ = ["Tried", "best", "further", "tune"]
@@ -112,6 +116,7 @@ def tune(
     those of the training: the best alpha depends on how often shards are exchanged.
     """
     from mpca.api.launch import resolve
+    from mpca.api.signals import Signals
 
     if not time_s > 0:
         raise refused("--time", time_s, "must be above 0, such as 60s")
@@ -121,8 +126,8 @@ def tune(
     for alpha in alphas:
         resolve(conf, (*sets, f"method.alpha={alpha:g}"))  # refuses what the method refuses, before anything is started
     folder = run_dir or Path("runs") / f"{resolved.run.name}-tune"
-    _claim(folder, resolved.to_dict())
-    tried = _search(alphas, most, not resolved.method.regulariser, lambda alpha: _run(conf, sets, alpha, folder))
+    with _claimed(folder, resolved.to_dict()), Signals():
+        tried = _search(alphas, most, not resolved.method.regulariser, lambda alpha: _run(conf, sets, alpha, folder))
     found = best(tried)
     if found.error >= 1:
         raise RunFailed(f"training diverged with every alpha: lower optimizer.lr; the runs lie in {folder}")
@@ -146,25 +151,59 @@ def _most(method: Any) -> float:
     return math.inf if method.regulariser else 1.0
 
 
-def _claim(folder: Path, tables: Mapping[str, Any]) -> None:
-    """Make the folder, or see that it has runs of the same configuration.
+def _claimed(folder: Path, tables: Mapping[str, Any]) -> IO[bytes]:
+    """Make the folder, or see that it has runs of the same configuration; it is this process's until the file is closed.
 
     Raises:
-        ConfigError: its runs are of another one, or it cannot be made.
+        ConfigError: it has something else, another process has it, or it cannot be used. What is in it stays as it is.
     """
-    from mpca.private import make_folder, replace_file
+    from mpca.private import make_folder, opener
 
     path = folder / "tune.json"
     method = {key: value for key, value in tables["method"].items() if key != "alpha"}
-    mine = json.dumps({**tables, "method": method}, sort_keys=True, default=str)
+    mine = json.dumps({**tables, "method": method}, sort_keys=True, default=str).encode()
     try:
         make_folder(folder)
-        if not path.exists():
-            replace_file(path, mine.encode())
-        elif path.read_text(encoding="utf-8") != mine:
-            raise ConfigError(f"{folder} has runs of another configuration or --time: choose another --run-dir, or remove it")
+        ours = path.is_file() and not path.is_symlink()
+        if not ours and any(folder.iterdir()):
+            raise _refused(
+                folder, "is not empty and has no file tune.json, so it is not of mpca tune: choose a new or an empty one"
+            )
+        file = open(path, "r+b") if ours else open(path, "x+b", opener=opener)  # noqa: SIM115  # the caller closes it
+        try:
+            _hold(file, mine, folder)
+        except BaseException:
+            file.close()
+            raise
     except OSError as error:
-        raise ConfigError(f"folder of the runs cannot be used: --run-dir={folder}: {error.strerror}") from error
+        raise _refused(folder, f"cannot be used: {error.strerror or error}; choose another one") from None
+    return file
+
+
+def _hold(file: IO[bytes], mine: bytes, folder: Path) -> None:
+    """Lock the file, and see that it says what is tuned; an empty one is of a start that was cut off."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _refused(folder, "another mpca tune uses it: wait for it, or choose another one") from None
+    file.seek(0)
+    found = file.read()
+    if found == mine:
+        return
+    if found:
+        try:
+            json.loads(found)
+        except ValueError as error:
+            raise _refused(folder, f"its tune.json is damaged ({error}): choose another one") from None
+        raise _refused(folder, "has runs of another configuration or --time: choose another one")
+    if len(list(folder.iterdir())) > 1:
+        raise _refused(folder, "its tune.json is empty: choose another one")
+    file.write(mine)
+    file.flush()
+
+
+def _refused(folder: Path, rule: str) -> ConfigError:
+    return refused("--run-dir", str(folder), rule)
 
 
 def _search(alphas: Sequence[float], most: float, auto: bool, run: Callable[[float | str], Tried]) -> list[Tried]:
@@ -189,19 +228,31 @@ def _search(alphas: Sequence[float], most: float, auto: bool, run: Callable[[flo
 
 
 def _run(conf: Path, sets: Sequence[str], alpha: float | str, folder: Path) -> Tried:
-    """One run, unless an earlier start has made it."""
-    path = folder / f"alpha-{alpha}"
+    """One run, unless an earlier start has made it. What was cut off stays, and the new attempt takes the next number."""
+    name = f"alpha-{alpha}"
+    attempts = _attempts(folder, name)
+    path = next((one for one in attempts.values() if _summary(one) is not None), None)
+    if path is None:
+        path = folder / (f"{name}.{max(attempts) + 1}" if attempts else name)
+        _train(conf, (*sets, f"method.alpha={alpha}"), path)
     summary = _summary(path)
     if summary is None:
-        if path.exists():
-            shutil.rmtree(path)  # a run of ours that was cut off
-        _train(conf, (*sets, f"method.alpha={alpha}"), path)
-        summary = _summary(path)
-        if summary is None:
-            raise RunFailed(f"the run with alpha = {alpha} has failed: {_last_line(folder / f'alpha-{alpha}.log')}")
+        raise RunFailed(f"the run with alpha = {alpha} has failed: {_last_line(_log(path))}")
     diverged = summary.status == "failed" or summary.final_error is None
     error = 1.0 if diverged else float(summary.final_error or 0.0)
     return Tried(alpha, error, summary.seconds_to_target, _mean_tau(path), summary.samples)
+
+
+def _attempts(folder: Path, name: str) -> dict[int, Path]:
+    """Attempts with an alpha, `alpha-X`, `alpha-X.2`, ..., by number; a log alone counts as one too."""
+    pattern = re.compile(rf"{re.escape(name)}(?:\.([1-9][0-9]*))?(?:\.log)?")
+    found = (pattern.fullmatch(one.name) for one in folder.iterdir())
+    numbers = sorted({int(one[1] or 1) for one in found if one is not None})
+    return {number: folder / (name if number == 1 else f"{name}.{number}") for number in numbers}
+
+
+def _log(path: Path) -> Path:
+    return path.with_name(f"{path.name}.log")
 
 
 def _summary(path: Path) -> Any:
@@ -221,20 +272,54 @@ def _train(conf: Path, sets: Sequence[str], path: Path) -> None:
 
     Raises:
         ConfigError: it was refused.
-        KeyboardInterrupt: the user has interrupted it.
+        KeyboardInterrupt: a signal asks us to end; the run has ended.
+        RunFailed: its log cannot be written.
     """
-    log = path.with_name(f"{path.name}.log")
+    log = _log(path)
     pairs = [word for one in sets for word in ("--set", one)]
     command = [sys.executable, "-m", "mpca.cli", "train", str(conf), *pairs, "--run-dir", str(path), "--json"]
-    with open(log, "wb") as said:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said)
-        try:
-            code = child.wait()
-        except KeyboardInterrupt:  # the terminal has told the child too: it ends its run in order
-            child.wait()
-            raise
+    try:
+        said = open(log, "xb")  # noqa: SIM115  # closed below
+    except OSError as error:
+        raise RunFailed(f"log of a run cannot be written: {log}: {error.strerror}") from None
+    with said:
+        code = _ended(
+            subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                preexec_fn=lambda: die_with(signal.SIGTERM),  # when this process is killed
+            )
+        )
     if code == ConfigError.exit_code:
         raise ConfigError(_last_line(log).removeprefix("mpca: refused: "))
+
+
+def _ended(child: subprocess.Popen[bytes]) -> int:
+    """Wait for a run. A signal that asks us to end goes to the run too, which has its time to save; then it is killed.
+
+    Raises:
+        Interrupted: the first signal.
+    """
+    from mpca.api.signals import Interrupted
+
+    first: Interrupted | None = None
+    limit_s = None
+    while True:
+        try:
+            code = child.wait(limit_s)
+            break
+        except Interrupted as error:
+            first = first or error
+            if error.signum != signal.SIGINT:  # of Ctrl-C the terminal has told the run too
+                child.send_signal(error.signum)
+                limit_s = RUN_END_S
+        except subprocess.TimeoutExpired:
+            child.kill()
+    if first is not None:
+        raise first
+    return code
 
 
 def _last_line(log: Path) -> str:

@@ -134,7 +134,7 @@ class ObjectivesConfig:
     max_time: float = _duration(0.0)
     """Seconds since all agents of the start trained, over all attempts of the run; 0: none."""
     max_cycles: int = 0
-    """Cycles over all attempts; 0: none."""
+    """Cycles over all attempts, or exchanges of one agent where agents ask by themselves; 0: none."""
     evaluate_every: float = _duration(1.0)
     """Seconds between two evaluations of the joint model, which run while training goes on; 0: without a pause."""
 

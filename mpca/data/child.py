@@ -14,7 +14,7 @@ import subprocess
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -31,7 +31,7 @@ class Child:
 
     def __init__(self, module: str, *arguments: object, pass_fds: Iterable[int] = ()) -> None:
         ours, theirs = socket.socketpair()
-        with theirs:
+        with theirs, _without_interrupts():
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module, str(theirs.fileno()), *map(str, arguments)],
                 stdin=subprocess.DEVNULL,
@@ -61,6 +61,16 @@ class Child:
         if code == -signal.SIGPROF:
             return f"more than {DECODE_CPU_S} s of processor time"
         return f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.Signals(-code).name})"
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """A child inherits the mask. So Ctrl-C does not end it with a traceback before it can say that the parent handles it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def parent() -> tuple[Connection, list[str]]:

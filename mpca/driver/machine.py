@@ -49,6 +49,11 @@ class Machine(Protocol):
         ...
 
     @property
+    def counts(self) -> str:
+        """The word for what `cycle` counts: "cycle", or "exchange"."""
+        ...
+
+    @property
     def began(self) -> float | None:
         """When training began: all agents of the start had taken an update, or `start_timeout` was over. None: not yet."""
         ...

@@ -67,7 +67,10 @@ class MaxTime(Objective):
 
 @dataclass(frozen=True, slots=True)
 class MaxCycles(Objective):
-    """The run ends after this many cycles (jobs; 3 shards: 20 exchanges are 60 cycles)."""
+    """The run ends after this many cycles (jobs; 3 shards: 20 exchanges are 60 cycles).
+
+    With a method whose agents ask by themselves: after this many exchanges of one agent.
+    """
 
     cycles: int
 
@@ -157,7 +160,7 @@ class Goals:
         return None
 
 
-def judge(asked: StopRequested, committed: bool, in_flight: str) -> StopRequested:
+def judge(asked: StopRequested, committed: bool, counts: str, in_flight: str) -> StopRequested:
     """How a run ends that was asked to end.
 
     Without a commit the agents trained apart, and the joint model is still x_0. Whatever limit was met, that is no success,
@@ -165,7 +168,8 @@ def judge(asked: StopRequested, committed: bool, in_flight: str) -> StopRequeste
 
     Args:
         asked: what the run was to end as.
-        committed: whether any cycle was, by this attempt or an earlier one.
+        committed: whether any cycle or exchange was, by this attempt or an earlier one.
+        counts: "cycle" or "exchange": which of them the run has.
         in_flight: the order that was not answered yet when the run was asked to end; empty: none.
 
     Returns:
@@ -174,5 +178,5 @@ def judge(asked: StopRequested, committed: bool, in_flight: str) -> StopRequeste
     if committed or asked.status not in _MET:
         return asked
     waited = f', while "{in_flight}" was not answered yet' if in_flight else ""
-    why = f"no cycle was committed, so there is no joint model: {asked.reason}{waited}; {_MET[asked.status]}"
+    why = f"no {counts} was committed, so there is no joint model: {asked.reason}{waited}; {_MET[asked.status]}"
     return StopRequested("failed", why, final=True)

@@ -142,6 +142,11 @@ class RunMachine:
         return self.run.state
 
     @property
+    def counts(self) -> str:
+        """The word for what `cycle` counts: "cycle", or "exchange"."""
+        return self.exchange.counts
+
+    @property
     def cycle(self) -> int:
         return self.exchange.cycle
 

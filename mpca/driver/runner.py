@@ -118,7 +118,7 @@ class Runner:
         self.returns: dict[int, bytes] = {}
         #: The states and the layout that reached the target, with the local tensors of that moment: the result of the run.
         self.reached: tuple[list[JointShard | None], ModelLayout] | None = None
-        self.evaluations = Evaluations(evaluator, goals, self._record)
+        self.evaluations = Evaluations(evaluator, goals, self._record_evaluation)
         self._spec = spec
         self._backups, self._restore = backups, restore
         self._on_status, self._on_output = on_status, on_output
@@ -362,9 +362,12 @@ class Runner:
         """Write a record of now; gives its t."""
         t = self.t()
         self.records.write(make(kind, t, fields))
-        if kind == "evaluation":
-            self._next_status = 0.0  # it is shown at once
         return t
+
+    def _record_evaluation(self, kind: str, fields: dict[str, Any]) -> float:
+        """As `_record`; what evaluations say is shown at once."""
+        self._next_status = 0.0
+        return self._record(kind, fields)
 
     # ---- beside training -------------------------------------------------------------------------------------------------
 
@@ -435,6 +438,7 @@ class Runner:
             state=states.get(self.machine.state, "training"),
             reason=self.machine.at_work or self._paused_reason,
             cycle=self.machine.cycle,
+            counts=self.machine.counts,
             evaluations=len(self.evaluations.history),
             error=self.evaluations.error,
             loss=self.evaluations.loss,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from mpca.driver.dispatcher import Draft
 from mpca.driver.events import Acknowledged, OrderDone, Prepared, StopRequested
@@ -23,9 +24,13 @@ log = logging.getLogger("mpca.cycle")
 class Running(ABC):
     """Decides in the states RUNNING and PAUSED; what has no cycles leaves the methods about cycles as they are here.
 
+    `counts` is the word for what `cycle` counts, where people read it.
+
     Args:
         run: what the parts of the machine share.
     """
+
+    counts: ClassVar[str] = "cycle"
 
     def __init__(self, run: Run) -> None:
         self.cycle = run.shape.first_cycle  # the one that goes on, or is next
@@ -90,7 +95,7 @@ class Running(ABC):
         """Why nothing further may begin; None: it may."""
         table, most = self._run.table, self._run.shape.goals.max_cycles
         if most is not None and self.cycle >= most:
-            return StopRequested("max_cycles", f"{self.cycle} cycles")
+            return StopRequested("max_cycles", f"{self.cycle} {self.counts}s")
         if table.count(AgentState.FINISHED) == len(table.agents):
             return StopRequested("reached", "every train function returned")
         return None

@@ -41,6 +41,8 @@ _TRAINS = (AgentState.READY, AgentState.BEGUN, AgentState.ACTIVE, AgentState.LAT
 class Serving(Running):
     """Decides in the states RUNNING and PAUSED."""
 
+    counts = "exchange"
+
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self._waiting: deque[ExchangeArrived] = deque()  # one; more only after news that one process asks anew

@@ -18,7 +18,8 @@ class RunStatus:
     seconds: float  # since the run began
     state: str = "training"  # "starting", "training", "paused", "stopping"
     reason: str = ""  # why the run is in that state, e.g. "2/4 agents, waiting for min_agents=3"
-    cycle: int = 0  # cycles that were committed
+    cycle: int = 0  # cycles that were committed; where agents ask by themselves: exchanges
+    counts: str = "cycle"  # what `cycle` counts, or "exchange"
     evaluations: int = 0  # how many there have been; a log writes one line for each
     error: float | None = None  # newest evaluation of the joint model, share of wrong answers in [0, 1]
     loss: float | None = None

@@ -68,7 +68,7 @@ class Stopping:
         if waiting:
             return Step(out, again=False)
         run.enter(RunState.CLOSED, reason, now)
-        ending = judge(run.ending, any(exchange.versions), run.stopped_in)
+        ending = judge(run.ending, any(exchange.versions), exchange.counts, run.stopped_in)
         self.ended = finishing.end(ending, run.table.agents, now)
         return Step([*out, self.ended])
 

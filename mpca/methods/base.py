@@ -31,6 +31,8 @@ class Method(ABC):
     """One method of training together. Vectors are float32 and belong to one shard: parameters first, then buffers."""
 
     name: ClassVar[str]
+    simulated: ClassVar[bool] = False
+    """Whether it is in the simulator alone (`sim.gossip`), and refused on Spark."""
 
     # ---- both sides ----
 

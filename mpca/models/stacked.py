@@ -86,7 +86,7 @@ class Stack:
         self.elements = self.parameters + self.state.shape[1]
         #: Runs whose parameters were no numbers any more, or huge.
         self.diverged = np.zeros(self.runs, bool)
-        self._targets = torch.zeros(0)
+        self._targets = self._loss = torch.zeros(0)
         ends = np.cumsum([0] + [len(list(equal)) for _, equal in groupby(rates)]).tolist()
         self._groups = [slice(a, b) for a, b in pairwise(ends)]
         self._rates = [rates[one.start] for one in self._groups]
@@ -119,10 +119,11 @@ class Stack:
         logits = self._logits(samples, self.weights, self.state, training=True)
         loss = functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum") / labels.shape[1]
         found: Tensor = torch.autograd.grad(loss, self.weights)[0]
+        self._loss = loss.detach()
         return found
 
-    def step(self, samples: Tensor, labels: Tensor, tilts: Sequence[tuple[int, int, float]] = ()) -> None:
-        """One update of each run; arguments as those of `gradient`.
+    def step(self, samples: Tensor, labels: Tensor, tilts: Sequence[tuple[int, int, float]] = ()) -> float:
+        """One update of each run; arguments as those of `gradient`. Gives the sum of the runs' losses before it.
 
         `tilts` (first element, last element, alpha) tilt the gradient towards what `aim` set (eq. 6).
         """
@@ -133,6 +134,7 @@ class Stack:
         for part, rows in zip(self._parts, self._groups, strict=True):
             part.grad = gradient[rows]
         self._optimizer.step()
+        return float(self._loss)
 
     @torch.no_grad()
     def aim(self, first: int, last: int, target: _Floats) -> None:

@@ -124,7 +124,10 @@ class CycleRecord(Record):
 
 @dataclass(frozen=True)
 class ExchangeRecord(Record):
-    """One exchange of one agent that asked for it by itself. A run has these in place of cycles."""
+    """One exchange of one agent that asked for it by itself.
+
+    A run has these in place of cycles, and `cycle` in its other records is a number of exchanges.
+    """
 
     kind: ClassVar[str] = "exchange"
     _optional: ClassVar[tuple[str, ...]] = ("reason",)

@@ -9,7 +9,7 @@ from pathlib import Path
 from mpca.private import replace_file
 from mpca.report import svg
 from mpca.report.blocks import axis_seconds, document, legend, section, table
-from mpca.sim.compare.figures import Bars, Chart, Figure, Shown
+from mpca.sim.compare.figure_types import Bars, Chart, Figure, Shown
 
 __all__ = ["render_figure", "write_figure"]
 

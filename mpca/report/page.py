@@ -59,7 +59,7 @@ def render(records: RunRecords) -> str:
         _agents(series),
         *wire.sections(series),
         _pauses(records, series),
-        _backups(series),
+        _backups(records, series),
         _summary(records),
     ]
     return document(records.name, sections, data)
@@ -71,6 +71,11 @@ def _percent(share: float | None) -> str:
 
 def _seconds(value: float) -> str:
     return format_duration(value) if value >= 1 or value == 0 else f"{value * 1000:.0f}ms"
+
+
+def _counted(records: RunRecords) -> str:
+    """What the numbers called `cycle` in the records count."""
+    return "exchange" if records.exchanges else "cycle"
 
 
 def _head(records: RunRecords) -> str:
@@ -96,7 +101,7 @@ def _figures(records: RunRecords, series: Series) -> str:
         (format_duration(summary.get("seconds", records.last_t)), "of training"),
         (
             f"{len(records.cycles) or sum(not e.reason for e in records.exchanges):,}",
-            "exchanges" if records.exchanges else "cycles",
+            f"{_counted(records)}s",
         ),
         (str(len(series.agents)), "agents"),
         (
@@ -137,7 +142,7 @@ def _error(records: RunRecords, series: Series) -> str:
         "error",
         "s0",
         [(point.t, point.error) for point in series.curve],
-        [f"{_percent(p.error)} at {p.t:.1f} s, cycle {p.cycle}" for p in series.curve],
+        [f"{_percent(p.error)} at {p.t:.1f} s, {_counted(records)} {p.cycle}" for p in series.curve],
     )
     chart = svg.line_chart(
         "Error of the joint model over time",
@@ -332,7 +337,7 @@ def _pauses(records: RunRecords, series: Series) -> str:
     return section("Pause", note, *body)
 
 
-def _backups(series: Series) -> str:
+def _backups(records: RunRecords, series: Series) -> str:
     if not series.backups:
         return ""
     rows = [
@@ -349,7 +354,7 @@ def _backups(series: Series) -> str:
     return section(
         "Backups",
         "Newest last.",
-        table(("when", "cycle", "size", "took", "result", "path"), rows, frozenset({"cycle"})),
+        table(("when", count := _counted(records), "size", "took", "result", "path"), rows, frozenset({count})),
     )
 
 

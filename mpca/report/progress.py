@@ -23,7 +23,7 @@ _REFRESHES_PER_S = 4
 
 
 def status_line(status: RunStatus) -> str:
-    """Cycle, error, images/s, tau since the last refresh, agents alive of wanted, time to the objective.
+    """Cycle or exchange, error, images/s, tau since the last refresh, agents alive of wanted, time to the objective.
 
     If samples are not counted (the user's own loader), the rate is that of the optimisers' updates.
 
@@ -31,7 +31,7 @@ def status_line(status: RunStatus) -> str:
         >>> status_line(RunStatus(seconds=12.0, cycle=41, error=0.081, agents_alive=3, agents_wanted=4))
         'cycle 41 | error 8.10 % | 3/4 agents | 12s'
     """
-    parts = [f"cycle {status.cycle}"]
+    parts = [f"{status.counts} {status.cycle}"]
     if status.state != "training":
         parts.insert(0, status.state + (f" ({status.reason})" if status.reason else ""))
     if status.error is not None:

@@ -166,7 +166,8 @@ class SimAgent:
         self.trainer, self._lay = lay(shards), lay
         trainer = self.trainer
         side = method.agent_side
-        self._outbox = Outbox(side, trainer.bounds, trainer.parameters, shards, trainer.snapshot) if side.asks else None
+        parts = trainer.bounds, trainer.parameters, shards, trainer.snapshot, trainer.runs
+        self._outbox = Outbox(side, *parts) if side.asks else None
         self.behind = _NOTHING_BEHIND
         self._free_at: float | None = None  # when its function is through, once it was told to stop
         self.alive = True
@@ -183,8 +184,8 @@ class SimAgent:
         self.counted = 0
         self._world, self._node = world, node
         self._step_s, self._copy_s = step_s, copy_s
-        self._holds = method.agent_side.holds
-        self._lazy = method.agent_side.when is not When.ON_ARRIVAL and not self._holds
+        self._holds = side.holds
+        self._lazy = side.when is not When.ON_ARRIVAL and not self._holds
         self._inbox: list[Any] = []
         self._trained_to = 0.0  # seconds of virtual time: when the batch began that is running now
         self._awake = False  # a look is planned
@@ -269,12 +270,19 @@ class SimAgent:
                 self._world.after(self._step_s + self._copy_s, self._look)
             elif machine.due_in > 0 and not self._due:
                 self._due = True
-                self._world.after(machine.due_in * self._step_s, self._look_when_due)
+                updates = 1 if machine.side.asks_at_loss else machine.due_in
+                self._world.after(updates * self._step_s, self._look_when_due)
 
     def _look_when_due(self) -> None:
         """The updates that a deferred request waits for are made by now, or almost: each look in between took time."""
         self._due = False
-        self._plan_look()
+        if not self.machine.side.asks_at_loss or self.machine.state is not TRAINING:
+            self._plan_look()
+        elif self.alive and not self.stopped:
+            self._train_to(self._world.now)  # to look at a loss is no interruption
+            if self.machine.state is TRAINING:
+                self._due = True
+                self._world.after(self._step_s, self._look_when_due)
 
     def _tell_first_step(self) -> None:
         """The driver asks an agent for nothing before it knows of its first update."""
@@ -311,7 +319,7 @@ class SimAgent:
             self._node.non_finite_again(self)
         self._node.stepped(self, count)
         self._trained_to += count * self._step_s
-        self._perform(self.machine.handle(Stepped(count), now), now)
+        self._perform(self.machine.handle(Stepped(count, self.trainer.loss), now), now)
 
     # ---- behind the loop -----------------------------------------------------------------------------------------------
 

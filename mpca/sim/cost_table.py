@@ -135,14 +135,16 @@ def _sync_ps_slices(at: Setting, choice: Choice) -> Cost:
 
 
 def _async_ps(at: Setting, choice: Choice) -> Cost:
-    """Each agent pushes its gradient to the driver and pulls the parameters, after every update. Also softsync.
+    """Each agent pushes its change to the driver and pulls the parameters, every tau updates. Also softsync.
 
     ::
 
-        period = max(C + 2 stream + copies, K service)
-        staleness 1: of K - 1 updates of the others, on average
+        period = max(tau C + 2 stream + copies, K service)
+        tau    = 1 here; `n_push` of a run
+        staleness tau: of (K - 1) tau updates of the others, on average
 
-    Source: DistBelief; softsync (Zhang, Gupta, Lian, Liu 2016) sends the same, and only applies it later.
+    Source: DistBelief; softsync (Zhang, Gupta, Lian, Liu 2016) sends the same, and only applies it later. Gradient sharing
+    does too, where its coded updates are not packed: in 32 bits an element.
     """
     exchange = 2 * Server.stream_s(at, at.model_bytes)
     period = max(at.step_s + exchange + at.copies_s, at.agents * Server.service_s(at, at.model_bytes))
@@ -164,17 +166,34 @@ def _async_ps_slices(at: Setting, choice: Choice) -> Cost:
 
 
 def _easgd(at: Setting, choice: Choice) -> Cost:
+    """Each agent sends the driver its model every tau updates, and waits for the driver's.
+
+    ::
+
+        period = max(tau C + 2 stream + copies, K service)
+        tau    = 1.3 K service / C, rounded up, unless it is chosen
+        staleness tau / 2: the driver's model holds what each of the others sent in the last round
+
+    Source: MPCA SGD, 3.2.2 and 6.3; there an agent waits for the download alone.
+    """
+    return _elastic(at, choice, 2)
+
+
+def _easgd_paper(at: Setting, choice: Choice) -> Cost:
     """Each agent asks the driver every tau updates, waits for the download, and sends its difference while it goes on.
 
     ::
 
         period = max(tau C + stream + copies, K service)
-        tau    = 1.3 K service / C, rounded up, unless it is chosen
-        staleness tau / 2: the driver's model holds what each of the others sent in the last round
+        tau and staleness are those of `easgd`
 
     Source: MPCA SGD, 3.2.2 and 6.3.
     """
-    exchange = Server.stream_s(at, at.model_bytes)
+    return _elastic(at, choice, 1)
+
+
+def _elastic(at: Setting, choice: Choice, streams: int) -> Cost:
+    exchange = streams * Server.stream_s(at, at.model_bytes)
     queue = at.agents * Server.service_s(at, at.model_bytes)
     tau = _rule(choice, _SPARE * queue / at.step_s)
     period = max(tau * at.step_s + exchange + at.copies_s, queue)
@@ -341,7 +360,7 @@ class Row:
     transport: str | None = None
     """Its only transport; None: any of `COORDINATED`."""
     peer: bool = False
-    """Not a method of this engine: what users have beside it."""
+    """Not this engine's: what users have beside it, or a form of a method that it does not have."""
     shards: int | None = None
     """S of this row, if the choice does not say it."""
 
@@ -358,7 +377,9 @@ ROWS: tuple[Row, ...] = (
     Row("async-ps", _async_ps_slices, Slices.name),
     Row("softsync", _async_ps, Server.name),
     Row("easgd", _easgd, Server.name),
-    Row("gradient-sharing", _gradient_sharing, Server.name),
+    Row("easgd", _easgd_paper, Server.name, peer=True),
+    Row("gradient-sharing", _async_ps, Server.name),
+    Row("gradient-sharing", _gradient_sharing, Server.name, peer=True),
     Row("gradient-sharing", _gradient_sharing_peers, Peers.name),
     Row("gossip", _gossip, Peers.name),
     Row("overlap-local-sgd", _overlap_local_sgd),
@@ -411,7 +432,7 @@ def formulas(on: Coordinated | None = None) -> list[Said]:
     for row in ROWS:
         if row.shards is None:
             transport = words if row.transport is None else titles.get(row.transport, "")
-            rows.setdefault((row.formula, transport), []).append(row.method)
+            rows.setdefault((row.formula, transport), []).append(row.method + " *" * row.peer)
     said = [Said(tuple(names), transport, *_said(formula)) for (formula, transport), names in rows.items()]
     said += [Said((f"transport {each.title}",), "", *_said(type(each))) for each in coordinated]
     said.append(Said(("a cycle",), "", *_said(Coordinated.cycle_s)))

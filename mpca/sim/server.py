@@ -99,8 +99,7 @@ class ExchangeServer:
         if question is None or question.process.id != who or question.one.number != number:
             return
         self._current = None
-        moving = vector.size * self._costs.element_bytes / self._costs.rate
-        self._out_free = max(self._world.now, self._out_free) + moving
+        self._out_free = max(self._world.now, self._out_free) + self._costs.answer_s(vector.size)
         delay = self._out_free - self._world.now + self._costs.latency_s
         self._world.after(delay / 2, self._cluster.reach, "answering", self._fetched)
         self._world.after(delay, self._answered, question, vector.copy(), version, mode, share)

@@ -7,14 +7,18 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from mpca.sim.costs import Costs
-from mpca.sim.transports import COORDINATED, Coordinated, Relay, Setting
+from mpca.sim.transports import COORDINATED, Coordinated, Peers, Relay, Server, Setting
 
 __all__ = ["TableCosts"]
 
 
 @dataclass(frozen=True, slots=True)
 class TableCosts(Costs):
-    """What a reduction and a download take is `on`'s; all executors end a download at the same time. Make one with `of`."""
+    """What a reduction and a download take is `on`'s; all executors end a download at the same time. Make one with `of`.
+
+    Agents that ask by themselves are served at the driver's port (`transports.Server`), whatever `on` is, and those that
+    push to each other send straight (`transports.Peers`).
+    """
 
     on: Coordinated = field(default_factory=Relay)
     at: Setting = field(default_factory=lambda: Setting(1, 0, 1, 1))
@@ -64,3 +68,9 @@ class TableCosts(Costs):
     def download_s(self, elements: int) -> float:
         size = elements * self.element_bytes
         return self.on.together_s(self.at, size) if self.overlapped else self.on.broadcast_s(self.at, size)
+
+    def answer_s(self, elements: int) -> float:
+        return Server.service_s(self.at, elements * self.element_bytes)
+
+    def peer_s(self, elements: int) -> float:
+        return Peers.stream_s(self.at, elements * self.element_bytes)

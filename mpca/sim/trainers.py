@@ -23,6 +23,10 @@ class SimTrainer(Protocol):
 
     bounds: list[int]
     parameters: int
+    runs: int
+    """That the vector has, element-major."""
+    loss: float
+    """Before the last update; 0: nobody knows it."""
 
     def advance(self, updates: int, pulls: tuple[tuple[int, float], ...]) -> None:
         """Make updates.
@@ -79,6 +83,9 @@ class Lesson(Protocol):
 
 class Flat:
     """A flat float32 vector: parameters, then buffers that count updates."""
+
+    runs = 1
+    loss = 0.0
 
     def __init__(self, bounds: list[int], parameters: int, how: How) -> None:
         self.bounds, self.parameters = bounds, parameters

@@ -1,4 +1,4 @@
-"""Train functions that the tests ship to real agent processes."""
+"""Train functions that the tests ship to real agent processes. `pause_s` stands for what a step computes, in seconds."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def works_behind(size: int, pause_s: float, go: str) -> int:
     """As `count_down`, and behind its loop it works until there is that file."""
     done = count_down(size, pause_s)
     while not os.path.exists(go):
-        time.sleep(0.01)
+        time.sleep(0.01)  # stands for work: an evaluation, a last file
     return done
 
 
@@ -69,7 +69,7 @@ def stuck(size: int) -> None:
     stall = current().loop.stall  # type: ignore[union-attr]
     assert stall._since is not None, "what comes before attach is watched too"
     stall.after_s = 1.0
-    count_down(size, 0.6, 3)
+    count_down(size, 0.6, 3)  # slow steps, but none is silent for that long
     lock = threading.Lock()
     lock.acquire()
     lock.acquire()
@@ -83,7 +83,7 @@ def never_asks(size: int) -> None:
     while True:
         model.weight.grad = torch.ones(size)
         optimizer.step()
-        time.sleep(0.001)
+        time.sleep(0.001)  # stands for a step's work
 
 
 def ruined_once(size: int, bad: int, pause_s: float) -> int:
@@ -132,7 +132,7 @@ def with_child(pause_s: float) -> None:
     """A data worker of its own, as DataLoader makes them; says the child's pid, then trains."""
     child = os.fork()
     if child == 0:
-        time.sleep(600)
+        time.sleep(600)  # until it is killed; a test that fails to kill it leaves nothing behind for ever
         os._exit(0)
     print(f"child={child}")
     count_down(4, pause_s)

@@ -268,21 +268,19 @@ def test_end_of_file_kills_the_group_data_workers_included() -> None:
 def test_stopped_agent_dies_with_its_parent() -> None:
     """A stopped process cannot read an end of file: the parent-death signal is what ends it."""
     script = (
-        "import sys, time\n"
+        "import sys\n"
         "from tests.agent import jobs\n"
         "from tests.support.fake_executor import FakeExecutor\n"
         "executor = FakeExecutor(jobs.count_down, 4, 0.001)\n"
         "executor.meet()\n"
         "print(executor.process.pid, flush=True)\n"
-        "time.sleep(600)\n"
+        "sys.stdin.read()\n"  # it lives until it is killed, or this test has ended
     )
-    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    agent = int(parent.stdout.readline())
-    os.kill(agent, signal.SIGSTOP)
-    parent.kill()
-    parent.wait()
-    parent.stdout.close()
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        agent = int(parent.stdout.readline())
+        os.kill(agent, signal.SIGSTOP)
+        parent.kill()
     wait_until(lambda: not _running(agent), f"end of agent {agent}", deadline_s=10)
 
 

@@ -17,7 +17,7 @@ stall.after_s = 0.2
 """
 STUCK = """
 def deadlock():
-    threading.Timer(20, os._exit, [0]).start()
+    threading.Timer(20, os._exit, [0]).start()  # whatever happens, the script ends
     lock = threading.Lock()
     lock.acquire()
     lock.acquire(timeout=WAIT)
@@ -25,7 +25,7 @@ def deadlock():
 
 
 def said(script: str, wait_s: float = 1.0) -> str:
-    """What it wrote to descriptor 2."""
+    """What it wrote to descriptor 2. Pauses stand for what keeps a step, and are longer or shorter than `after_s`."""
     text = HEAD + STUCK.replace("WAIT", str(wait_s)) + script + "\nos._exit(0)\n"
     return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60).stderr
 
@@ -45,6 +45,7 @@ def test_one_that_holds_the_interpreters_lock_is_shown_too() -> None:
     [
         "deadlock()",  # no agent: a bench that attaches
         "stall.begin(); stall.waits(); deadlock()",
+        # 2.5 s in all, and never silent for long
         "stall.after_s = 2.0; stall.begin()\nfor _ in range(50): time.sleep(0.05); stall.alive()",
     ],
     ids=["not begun", "waits for others", "alive"],

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.bench.support import needs_namespaces
+from tests.support.fake_executor import wait_until
 
 
 def bench(*words: str, limit_s: float = 280) -> dict[str, Any]:
@@ -66,3 +70,19 @@ def test_bad_words_are_refused_before_anything_is_started(words: list[str], sent
     done = subprocess.run([sys.executable, "-m", "mpca.cli", "bench", *words], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert sentence in done.stderr
+
+
+def test_a_case_that_is_asked_to_end_breaks_off_in_order() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mpca.cli", "bench", "compare", "--seconds", "120"], stderr=subprocess.PIPE, text=True
+    )
+    status = Path("/proc", str(process.pid), "status")
+
+    def heard() -> bool:
+        (caught,) = re.findall(r"SigCgt:\s*(\w+)", status.read_text())
+        return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+
+    wait_until(heard, "it hears SIGTERM", 60.0)
+    process.terminate()
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said.strip()) == (143, "mpca: SIGTERM")

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from mpca.cli.bench.net.network import PREFIX, Network, check, sweep
 from mpca.errors import EnvironmentRefused
 from tests.bench.support import needs_namespaces
+from tests.support.fake_executor import wait_until
 
 NETNS = Path("/run/netns")
 
@@ -64,14 +64,14 @@ def test_nodes_reach_each_other_and_the_switch_counts_their_bytes() -> None:
 def test_what_a_killed_bench_left_is_removed_by_the_next() -> None:
     needs_namespaces()
     code = (
-        "import subprocess, time\n"
+        "import subprocess, sys\n"
         "from mpca.cli.bench.net.network import Network\n"
         "with Network(['a']) as net:\n"
         "    subprocess.Popen(net.command('a', ['sleep', '600']))\n"
         "    print('made', flush=True)\n"
-        "    time.sleep(600)\n"
+        "    sys.stdin.read()\n"  # it lives until it is killed, or this test has ended
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as maker:
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as maker:
         assert maker.stdout is not None
         assert maker.stdout.readline() == "made\n"
         mine = {f"{PREFIX}{maker.pid}-a", f"{PREFIX}{maker.pid}-switch"}
@@ -82,10 +82,7 @@ def test_what_a_killed_bench_left_is_removed_by_the_next() -> None:
         assert pids, "the sleeper outlived its maker, or there is nothing to test"
         assert mine <= set(sweep())
     assert not mine & namespaces()
-    deadline = time.monotonic() + 5
-    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    wait_until(lambda: not [pid for pid in pids if Path(f"/proc/{pid}").exists()], f"end of {pids}", deadline_s=5)
 
 
 @pytest.mark.root

@@ -17,6 +17,7 @@ from torch import nn
 
 from mpca.cli.bench.cases.peers import Plan, _Trials
 from mpca.cli.bench.run.peers_train import Pace, Paced, Trial, evaluate, net
+from tests.support.fake_executor import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 TRIAL = Trial(peer="ddp", rate=0.001, seed=0, step_s=0.02, seconds=1.0, every_s=0.25, batch=8, optimizer="adam")
@@ -40,25 +41,31 @@ def test_the_pace_takes_its_time_and_changes_no_gradient() -> None:
     assert len(found) == 6
 
 
+class NotedPace(Pace):
+    """Notes the ninths of the update that it waited for, among what else happens."""
+
+    def __init__(self, step_s: float) -> None:
+        super().__init__(step_s)
+        self.happened: list[float | str] = []
+
+    def wait(self, share: float) -> None:
+        super().wait(share)
+        assert time.monotonic() >= self._began + share * self._step_s
+        self.happened.append(round(9 * share, 6))
+
+
 def test_two_thirds_of_the_time_lie_in_the_backward_pass_and_its_first_gradient_comes_early() -> None:
     """That of the last layer: DDP sends it while the others are computed."""
-    pace, times = Pace(0.3), {}
+    pace = NotedPace(0.3)
     model = Paced(net(0), pace)
-
-    def note(name: str) -> None:
-        times[name] = time.monotonic()
-
     for name, one in model.named_parameters():
-        one.register_post_accumulate_grad_hook(lambda _, name=name: note(name))
+        if name.endswith(".weight"):
+            one.register_post_accumulate_grad_hook(lambda _, name=name: pace.happened.append(name))
     pace.begin()
-    began = time.monotonic()
     out = model(torch.randn(4, 1, 12, 12))
-    ahead = time.monotonic() - began
+    assert pace.happened == [1, 2, 3]
     out.sum().backward()
-    assert 0.1 <= ahead < 0.2
-    first = times["layers.2.weight"] - began
-    assert first >= 0.1 + 0.2 / 3
-    assert first < times["layers.0.1.weight"] - began
+    assert pace.happened[3:] == [5, "layers.2.weight", 7, "layers.1.0.weight", 9, "layers.0.1.weight"]
 
 
 def test_evaluating_does_not_wait() -> None:
@@ -96,13 +103,19 @@ class Answers:
 
     def __init__(self, missed: int | None) -> None:
         self.trials: list[dict[str, Any]] = []
+        self.read = 0  # times that the ports of the switch were read
         self._missed = missed
+
+    def ports(self) -> dict[str, tuple[int, int]]:
+        self.read += 1
+        return {"driver": (0, 0), "w0": (0, 0), "w1": (0, 0)}
 
     def tell(self, trial: dict[str, Any]) -> None:
         self.trials.append(trial)
 
     def hear(self) -> dict[str, Any]:
-        time.sleep(0.05)  # the switch is read meanwhile
+        before = self.read
+        wait_until(lambda: self.read >= before + 2, "the bytes of the trial were counted at its begin and end")
         trial, now = self.trials[-1], time.monotonic()
         error = 0.5 if trial["seed"] == self._missed else 0.25
         errors = [[0.1, 0.9], [0.004 / trial["rate"] + trial["seed"] / 10, error]]
@@ -111,9 +124,8 @@ class Answers:
 
 @pytest.mark.parametrize("missed", [None, 1])
 def test_the_best_rate_of_the_tuning_seed_runs_on_the_seeds_that_are_reported(missed: int | None) -> None:
-    counted = {"driver": (0, 0), "w0": (0, 0), "w1": (0, 0)}
-    nodes: Any = SimpleNamespace(net=SimpleNamespace(ports=lambda: counted), workers=["w0", "w1"])
     driver: Any = Answers(missed)
+    nodes: Any = SimpleNamespace(net=SimpleNamespace(ports=driver.ports), workers=["w0", "w1"])
     trials = _Trials(driver, nodes, PLAN, ports_every_s=0.0005)
     row = trials.of_peer(TRIAL)
     assert [(one["rate"], one["seed"]) for one in driver.trials] == [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -10,9 +11,11 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.cli.test_main import ROOT, run
+from tests.support.fake_executor import wait_until
 
 CONF = """
 [compare]
@@ -97,6 +100,21 @@ def test_two_processes_and_a_kill_bring_the_same_numbers(
     assert sorted(lines(tmp_path)) == sorted(lines(folder))
 
 
+def test_ctrl_c_while_the_processes_start_is_told_in_one_line(conf: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mpca.cli", "compare", str(conf), "--run-dir", str(tmp_path), "--processes", "2"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True) as process:
+
+        def importing() -> bool:
+            assert process.poll() is None
+            workers = [one for one in psutil.Process(process.pid).children() if "mpca.sim.compare.worker" in one.cmdline()]
+            return any("numpy" in Path(f"/proc/{one.pid}/maps").read_text() for one in workers)
+
+        wait_until(importing, "a process imports", 60.0)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, said.strip()) == (130, "mpca: interrupted")
+
+
 def test_a_second_start_simulates_nothing_and_prints_the_table(
     capfd: pytest.CaptureFixture[str], conf: Path, one: tuple[Path, dict[str, object]]
 ) -> None:
@@ -179,3 +197,61 @@ def test_a_figure_or_a_file(capfd: pytest.CaptureFixture[str], args: list[str], 
     code, _, err = run(capfd, "compare", *args)
     assert code == 2
     assert said in " ".join(err)
+
+
+@pytest.mark.parametrize(
+    ("out", "why"),
+    [
+        ("nowhere/x.html", "No such file or directory"),
+        ("file/x.html", "Not a directory"),
+        ("file", None),
+        ("folder", "directory"),
+        ("", "Is a directory"),
+        (f"{'x' * 300}.html", "File name too long"),
+        ("/proc/x.html", "No such file or directory"),  # as root too nobody can write there
+    ],
+)
+def test_a_page_that_cannot_be_written_is_refused_before_anything_is_simulated(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, why: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder").mkdir()
+
+    def simulates(*_: object) -> None:
+        raise RuntimeError("it simulates")
+
+    monkeypatch.setattr("mpca.sim.compare.running.compare", simulates)
+    code, _, err = run(capfd, "compare", "--figure", "10a", "--out", out)
+    if why is None:
+        assert "it simulates" in err[-1], "a file is replaced"
+    else:
+        assert code == 2
+        assert "--out" in err[-1]
+        assert why in err[-1]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_a_table_that_cannot_be_written_is_refused_before_anything_is_simulated(
+    capfd: pytest.CaptureFixture[str], conf: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "compare.html").mkdir()
+    code, _, err = run(capfd, "compare", str(conf), "--run-dir", str(tmp_path))
+    assert code == 2
+    assert err == [
+        f"mpca: refused: --run-dir = '{tmp_path / 'compare.html'}': cannot be written: Is a directory; choose another one"
+    ]
+    assert [one.name for one in tmp_path.iterdir()] == ["compare.html"]
+
+
+def test_a_disk_that_fills_is_told_in_one_line(
+    capfd: pytest.CaptureFixture[str], conf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fills(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("mpca.sim.compare.running.compare", fills)
+    for words in ([str(conf)], ["--figure", "10a"]):
+        code, out, err = run(capfd, "compare", *words, "--run-dir", str(tmp_path))
+        said = f"mpca: {tmp_path}: No space left on device; results so far are kept: go on by the same command"
+        assert (code, out, err) == (1, "", [said])

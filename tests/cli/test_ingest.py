@@ -50,6 +50,8 @@ def test_generate_and_ingest_say_what_they_did(capfd: pytest.CaptureFixture[str]
         (["ingest", "nowhere", "set"], ["no such source", "nowhere"]),
         (["ingest", "nowhere", "set", "--shard-size", "much"], ["not a size: 'much'"]),
         (["generate", "3", "x.tar", "--classes", "4"], ["classes=4, images=3"]),
+        (["generate", "3", "nowhere/x.tar"], ["TARGET = 'nowhere/x.tar'", "No such file or directory"]),
+        (["generate", "3", "."], ["TARGET = '.'", "Is a directory"]),
     ],
 )
 def test_refusals_exit_with_2_and_leave_nothing(

@@ -126,6 +126,15 @@ def test_report_draws_the_page_and_says_where_it_is(capfd: pytest.CaptureFixture
     assert (run_dir / "report.html").is_file()
 
 
+def test_a_report_that_cannot_be_written_is_told_in_one_line(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run", synthetic_records(cycles=5))
+    (run_dir / "report.html").mkdir()
+    code, out, err = run(capfd, "report", str(run_dir))
+    assert (code, out) == (2, "")
+    assert err == [f"mpca: refused: RUN_DIR = '{run_dir}': its report cannot be drawn: Is a directory"]
+    assert not list(run_dir.glob(".*")), "nothing stays behind"
+
+
 @pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, '{"status": "rea'])
 def test_a_report_is_drawn_without_a_summary_that_is_damaged(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, text: str

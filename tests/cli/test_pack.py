@@ -49,7 +49,7 @@ def test_a_package_that_is_not_there_is_refused_with_the_nearest() -> None:
         plan(without=["torhc"])
 
 
-@pytest.mark.parametrize("output", ["env.zip", "nowhere/env.tar.gz"])
+@pytest.mark.parametrize("output", ["env.zip", "nowhere/env.tar.gz", f"{'x' * 300}.tar.gz"])
 def test_an_output_that_cannot_be_is_refused(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str
 ) -> None:

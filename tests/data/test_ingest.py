@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tarfile
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from mpca.data.ingest_sources import listing
 from mpca.data.manifest import load_index, load_manifest, store_at
 from mpca.errors import ConfigError
 from tests.data.pictures import folders, jpeg
+from tests.support.fake_executor import wait_until
 
 SMALL = Options(withheld=2, shard_bytes=60_000)
 
@@ -145,11 +145,12 @@ def test_a_killed_ingest_goes_on_where_it_was_and_gives_the_same_bytes(tmp_path:
     command = [sys.executable, "-m", "mpca.cli", "ingest", str(source), str(target), "--withheld", "2", "--processes", "1"]
     command += ["--shard-size", "60000B", "--json"]
     killed = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while len(list(target.glob("_ingest/*.tar.json"))) < 2:
-        assert time.monotonic() < deadline
+
+    def two_are_written() -> bool:
         assert killed.poll() is None
-        time.sleep(0.002)
+        return len(list(target.glob("_ingest/*.tar.json"))) >= 2
+
+    wait_until(two_are_written, "two shards", every_s=0.002)  # often: the others follow at once
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
     assert not (target / "manifest.json").exists(), "half of it is no data set"
@@ -190,11 +191,7 @@ def test_a_decoder_that_dies_costs_the_file_that_it_died_of(tmp_path: Path) -> N
         "--json",
     ]
     ingesting = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not (pid := _importing_torch(ingesting.pid)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    os.kill(pid, signal.SIGSEGV)
+    os.kill(wait_until(lambda: _importing_torch(ingesting.pid), "a decoder that loads torch"), signal.SIGSEGV)
     out, _ = ingesting.communicate(timeout=60)
     assert json.loads(out)["records"] == {"train": 10}
     (line,) = (target / "bad.jsonl").read_text().splitlines()

@@ -64,7 +64,7 @@ def test_a_record_that_decoders_die_of_three_times_is_not_tried_again() -> None:
                 if at_it and pid not in killed:
                     os.kill(pid, signal.SIGSEGV)
                     killed.append(pid)
-            time.sleep(0.002)
+            time.sleep(0.002)  # often: each decoder is at it for a moment only
 
     killer = threading.Thread(target=kill)
     killer.start()

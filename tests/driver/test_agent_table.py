@@ -12,6 +12,16 @@ def starts(out: list) -> list[StartAgent]:
     return [one for one in out if isinstance(one, StartAgent)]
 
 
+def active() -> AgentTable:
+    """A table whose only agent has the joint model and has made its first step: it is ACTIVE."""
+    table = AgentTable(wanted=1, per_executor=1)
+    table.executor_ready("a", "h", 2, 0.0)
+    table.hello(AgentId(0, 0), "h", 7, 1.0)
+    table.move(table.agents[0], AgentState.READY, 2.0, "x_0 agreed")
+    table.trains(AgentId(0, 0), 2.0)
+    return table
+
+
 def test_two_cores_are_a_place() -> None:
     table = AgentTable(wanted=4, per_executor=4)
     assert starts(table.executor_ready("a", "h", 5, 0.0)) == [StartAgent(AgentRef("a", 0, 0)), StartAgent(AgentRef("a", 1, 0))]
@@ -119,11 +129,7 @@ def test_who_steps_before_begin_is_known_of_is_active() -> None:
 
 
 def test_a_late_agent_that_dies_was_lost_once() -> None:
-    table = AgentTable(wanted=1, per_executor=1)
-    table.executor_ready("a", "h", 2, 0.0)
-    table.hello(AgentId(0, 0), "h", 7, 1.0)
-    table.move(table.agents[0], AgentState.READY, 2.0, "x_0 agreed")
-    table.trains(AgentId(0, 0), 2.0)
+    table = active()
     table.late(AgentId(0, 0), "stopped", 3.0)
     (lost,) = table.given_up(AgentId(0, 0), "stopped")
     assert (lost.fields["event"], lost.fields["reason"]) == ("lost", "stopped")
@@ -133,11 +139,7 @@ def test_a_late_agent_that_dies_was_lost_once() -> None:
 
 
 def test_a_late_agent_that_was_not_given_up_was_never_lost() -> None:
-    table = AgentTable(wanted=1, per_executor=1)
-    table.executor_ready("a", "h", 2, 0.0)
-    table.hello(AgentId(0, 0), "h", 7, 1.0)
-    table.move(table.agents[0], AgentState.READY, 2.0, "x_0 agreed")
-    table.trains(AgentId(0, 0), 2.0)
+    table = active()
     table.late(AgentId(0, 0), "slow", 3.0)
     assert table.back(AgentId(0, 0), 4.0, "it answered") == []
     assert table.given_up(AgentId(0, 0), "slow") == []
@@ -145,11 +147,7 @@ def test_a_late_agent_that_was_not_given_up_was_never_lost() -> None:
 
 
 def test_a_late_agent_whose_process_has_ended_is_told_of_by_its_death_alone() -> None:
-    table = AgentTable(wanted=1, per_executor=1)
-    table.executor_ready("a", "h", 2, 0.0)
-    table.hello(AgentId(0, 0), "h", 7, 1.0)
-    table.move(table.agents[0], AgentState.READY, 2.0, "x_0 agreed")
-    table.trains(AgentId(0, 0), 2.0)
+    table = active()
     table.late(AgentId(0, 0), "died before it handed over", 3.0)
     assert (table.agents[0].state, table.lost) == (AgentState.LATE, 0)
     lost, *_ = table.died(AgentId(0, 0), "exit code 137", 4.0)

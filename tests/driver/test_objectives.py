@@ -77,15 +77,18 @@ def test_a_run_ends_at_its_target_or_at_its_time_and_not_before() -> None:
 )
 def test_a_run_without_a_commit_has_failed_whatever_limit_it_met(status: str, remedy: str) -> None:
     asked = StopRequested(status, "the limit")
-    assert judge(asked, True, "cycle 9: reduce shard 0") == asked
+    assert judge(asked, True, "cycle", "cycle 9: reduce shard 0") == asked
     why = f"no cycle was committed, so there is no joint model: the limit; {remedy}"
-    assert judge(asked, False, "") == StopRequested("failed", why, final=True)
-    assert ': the limit, while "cycle 0: freeze" was not answered yet; ' in judge(asked, False, "cycle 0: freeze").reason
+    assert judge(asked, False, "cycle", "") == StopRequested("failed", why, final=True)
+    assert judge(asked, False, "exchange", "").reason == why.replace("no cycle", "no exchange")
+    assert (
+        ': the limit, while "cycle 0: freeze" was not answered yet; ' in judge(asked, False, "cycle", "cycle 0: freeze").reason
+    )
 
 
 @pytest.mark.parametrize("asked", [StopRequested("interrupted", "SIGINT"), StopRequested("failed", "a bug", final=True)])
 def test_a_run_that_was_broken_off_says_that_and_not_that_it_had_no_commit(asked: StopRequested) -> None:
-    assert judge(asked, False, "begin") == asked
+    assert judge(asked, False, "cycle", "begin") == asked
 
 
 @pytest.mark.parametrize(

@@ -175,6 +175,20 @@ def test_the_status_is_shown_at_once_and_then_twice_a_second() -> None:
     assert seen[-1].seconds == 1.0
 
 
+def test_what_evaluations_say_is_shown_at_once_and_another_record_is_not() -> None:
+    _, clock, runner, seen = shown(Goals.of([TargetError(0.1), Evaluate(print)]))
+    runner.beside()
+    clock.advance(0.01)
+    runner.evaluations.take(Evaluated(3))
+    runner.beside()
+    runner.evaluations.died(EvaluatorDied("killed", 4), clock.now())
+    runner.beside()
+    assert [one.seconds for one in seen] == [0.0, 0.01, 0.01]
+    runner._record("evaluator", {"event": "restarted", "cycle": 4, "reason": "killed"})
+    runner.beside()
+    assert len(seen) == 3
+
+
 def test_a_rate_and_a_tau_are_shown_when_they_are_known() -> None:
     _, clock, runner, _ = shown(Goals())
     assert (runner.status().images_per_s, runner.status().tau) == (None, None)

@@ -231,7 +231,7 @@ def test_no_more_than_max_cycles_are_served_and_who_waits_is_answered_before_the
         server.run(asks(agent))
     out = server.run(asks(0))
     assert serves(out) == [(2, True, ""), (1, True, ""), (0, False, "")]
-    assert [(one.agent, one.reason) for one in order_of(out).stop] == [(agent, "2 cycles") for agent in range(3)]
+    assert [(one.agent, one.reason) for one in order_of(out).stop] == [(agent, "2 exchanges") for agent in range(3)]
     assert len(written(out, "exchange")) == 2
     assert serves(server.run(asks(1, 2))) == [(1, False, "")], "it asked before it heard of the stop"
 

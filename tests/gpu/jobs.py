@@ -38,7 +38,7 @@ def count_down(size: int, busy: int, pause_s: float) -> dict[str, Any]:
         model.seen += 1
         done += 1
         mpca.log(loss=model.weight[0])  # read when it is sent
-        time.sleep(pause_s)
+        time.sleep(pause_s)  # stands for what a step does without the GPU
     return {
         "done": done,
         "device": str(model.weight.device),

@@ -39,7 +39,7 @@ def method(request: pytest.FixtureRequest) -> Method:
     return METHODS[request.param]()
 
 
-@pytest.fixture(params=sorted(name for name, cls in METHODS.items() if not cls().asks))
+@pytest.fixture(params=sorted(name for name, cls in METHODS.items() if not (cls().asks or cls.simulated)))
 def coordinated(request: pytest.FixtureRequest) -> Method:
     return METHODS[request.param]()
 
@@ -104,7 +104,7 @@ def test_first_exchange_takes_the_mean_whole_or_by_the_methods_rate(coordinated:
 
 def test_a_method_has_a_mean_or_a_server(method: Method) -> None:
     state, vector = method.start(np.float32([1, 2]), 2), np.float32([3, 4])
-    refused = (method.merge, (state, vector)) if method.asks else (method.serve, (state, vector, 0, 4))
+    refused = (method.merge, (state, vector)) if method.asks or method.simulated else (method.serve, (state, vector, 0, 4))
     with pytest.raises(NotImplementedError, match=f"agents of method {method.name}"):
         refused[0](*refused[1])
 

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from mpca.report.figure import render_figure, write_figure
-from mpca.sim.compare.figures import FIGURES, Chart, Claim, Shown
+from mpca.sim.compare.figure_types import Chart, Claim, Shown
+from mpca.sim.compare.figures import FIGURES
 from mpca.sim.sheet import Sheet
 from tests.report.test_page import Page
 

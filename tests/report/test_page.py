@@ -223,6 +223,8 @@ def test_a_run_of_exchanges_in_place_of_cycles_has_a_page_with_a_row_by_agent(tm
     ]
     text = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "<b>5</b><span>exchanges</span>" in text
+    assert " s, exchange " in text, "a dot of the curve"
+    assert re.search(r" s, cycle |<th[^>]*>cycle<", text) is None
     assert '<span class="badge good">reached</span>' in text
     assert "No cycle was committed" not in text
 

@@ -82,3 +82,7 @@ def test_a_letter_that_the_stream_lacks() -> None:
 def test_the_rate_is_of_what_was_counted(images_per_s: float | None, updates_per_s: float | None, says: str | None) -> None:
     status = RunStatus(seconds=1.0, images_per_s=images_per_s, updates_per_s=updates_per_s, agents_alive=1, agents_wanted=1)
     assert status_line(status).split(" | ")[1:-2] == ([] if says is None else [says])
+
+
+def test_what_agents_ask_for_by_themselves_is_counted_as_exchanges() -> None:
+    assert status_line(RunStatus(seconds=1.0, cycle=7, counts="exchange")).startswith("exchange 7 | ")

@@ -21,13 +21,14 @@ FREE = Setting(
 )  # fmt: skip
 
 
-def row(method: str, transport: str | None = None, shards: int | None = None) -> Row:
-    (one,) = (each for each in ROWS if (each.method, each.transport, each.shards) == (method, transport, shards))
+def row(method: str, transport: str | None = None, shards: int | None = None, peer: bool = False) -> Row:
+    wanted = method, transport, shards, peer or method in ("ddp", "local-sgd")
+    (one,) = (each for each in ROWS if (each.method, each.transport, each.shards, each.peer) == wanted)
     return one
 
 
-def by_hand(method: str, transport: str | None = None, **choice: int) -> Cost:
-    return cost(row(method, transport), HAND, Choice(**choice), WIRE)
+def by_hand(method: str, transport: str | None = None, peer: bool = False, **choice: int) -> Cost:
+    return cost(row(method, transport, peer=peer), HAND, Choice(**choice), WIRE)
 
 
 def test_single_computes() -> None:
@@ -57,7 +58,7 @@ def test_gradients_to_one_optimiser_after_every_update() -> None:
     assert by_hand("async-ps", "slices") == replace(both, staleness=1)
 
 
-@pytest.mark.parametrize("method", ["async-ps", "softsync"])
+@pytest.mark.parametrize("method", ["async-ps", "softsync", "gradient-sharing"])
 def test_the_drivers_port_serves_one_agent_after_the_other(method: str) -> None:
     service = F(1, 4) + 960
     found = by_hand(method, "server")
@@ -67,26 +68,27 @@ def test_the_drivers_port_serves_one_agent_after_the_other(method: str) -> None:
     assert alone.period_s == 5 + 2 * (F(1, 2) + service) + 10
 
 
-def test_easgd_waits_for_the_download_alone() -> None:
+@pytest.mark.parametrize(("paper", "ways"), [(False, 2), (True, 1)])
+def test_easgd_waits_for_both_ways_and_in_the_paper_for_the_download_alone(paper: bool, ways: int) -> None:
     service = F(1, 4) + 960
-    found = by_hand("easgd", "server", tau=1000)
-    assert (found.exchange_s, found.waits_s) == (F(1, 2) + service, F(1, 2) + service + 10)
+    found = by_hand("easgd", "server", paper, tau=1000)
+    assert (found.exchange_s, found.waits_s) == (ways * (F(1, 2) + service), ways * (F(1, 2) + service) + 10)
     assert found.staleness == 500
     assert found.traffic == Traffic(960, 960, 3840, 3840)
-    crowded = by_hand("easgd", "server", tau=10)
+    crowded = by_hand("easgd", "server", paper, tau=10)
     assert crowded.period_s == 4 * service  # 50 s of computing: the queue never empties
-    assert by_hand("easgd", "server").tau == 999  # 1.3 x 3841 s, in updates of 5 s
+    assert by_hand("easgd", "server", paper).tau == 999  # 1.3 x 3841 s, in updates of 5 s
 
 
 def test_gradient_sharing_goes_to_all_others() -> None:
     share = Choice(density=F(1, 10))  # type: ignore[arg-type]  # 96 bytes
-    through = cost(row("gradient-sharing", "server"), HAND, share, WIRE)
+    through = cost(row("gradient-sharing", "server", peer=True), HAND, share, WIRE)
     assert through.traffic == Traffic(96, 288, 1152, 384)
     assert (through.period_s, through.waits_s) == (1152, 1147)
     straight = cost(row("gradient-sharing", "peers"), HAND, share, WIRE)
     assert straight.traffic == Traffic(288, 288)
     assert (straight.period_s, straight.exchange_s) == (288, F(3, 8) + 96)
-    tiny = cost(row("gradient-sharing", "server"), replace(HAND, message_s=F(1)), Choice(density=0), WIRE)
+    tiny = cost(row("gradient-sharing", "server", peer=True), replace(HAND, message_s=F(1)), Choice(density=0), WIRE)
     assert tiny.period_s == 16  # a message of each agent in, three out, a second each
     assert cost(row("gradient-sharing", "peers"), HAND, Choice(density=0), WIRE).period_s == 5
 
@@ -174,7 +176,7 @@ class TestEveryRow:
 
 def test_the_table_has_every_method_and_transport_with_formula_and_source() -> None:
     said = formulas(WIRE)
-    assert {name for one in said for name in one.rows} == {one.method for one in ROWS} | {
+    assert {name for one in said for name in one.rows} == {one.method + " *" * one.peer for one in ROWS} | {
         "transport ranges+relay", "a cycle", "transport driver's port", "transport a slice an agent",
         "transport agent to agent", "transport ring all-reduce",
     }  # fmt: skip
@@ -230,7 +232,8 @@ def test_the_three_ratios_give_the_periods_of_the_comparison(at: Setting, ratio:
 @pytest.mark.parametrize(("at", "tau", "share"), [(RESNET_110, 20, 97), (RESNET_152, 50, 95), (VGG_A, 95, 90)])
 def test_easgd_computes_as_much_as_the_paper_says(at: Setting, tau: int, share: int) -> None:
     alone = replace(at, message_s=0, latency_s=0, copy_rate=inf)
-    assert 100 * cost(row("easgd", "server"), alone, Choice(tau=tau), Paper()).utilisation == pytest.approx(share, abs=2)
+    found = cost(row("easgd", "server", peer=True), alone, Choice(tau=tau), Paper())
+    assert 100 * found.utilisation == pytest.approx(share, abs=2)
 
 
 def test_easgds_smallest_tau_is_the_papers() -> None:

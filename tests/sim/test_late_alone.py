@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mpca.driver.events import Acknowledged
+from mpca.records import AgentRecord
 from mpca.sim.cluster import SimCluster
 from mpca.sim.run import Scenario, simulate
 from mpca.sim.world import World
@@ -57,3 +58,5 @@ def test_no_cycle_waits_for_the_deadline_because_of_one_agent(phases: int, late_
     assert {one.left_out[1] for one in without} == {"late: its download was not acknowledged in time"}
     assert len(without) < len(outcome.commits) / 2
     assert all({0, 2, 3} <= set(one.contributors) for one in outcome.commits)
+    lost = [one.index for one in outcome.records if isinstance(one, AgentRecord) and one.event == "lost"]
+    assert lost == ([1] * 3 if late_s is None else []), "whose download comes after all was never lost"

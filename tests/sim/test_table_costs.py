@@ -88,3 +88,20 @@ def test_the_formula_of_sync_says_what_the_driver_does(tau: int, step_s: float) 
     at = Setting(8, MODELS["ResNet-110"].size_bytes, step_s, 1e9 / 8, prepare_rate=1e15, copy_rate=1e15)
     (row,) = (each for each in ROWS if each.method == "sync")
     assert period_s(at, tau) == pytest.approx(cost(row, at, Choice(tau=tau), Relay()).period_s, rel=0.03)
+
+
+@pytest.mark.parametrize("model", ["ResNet-110", "VGG-A"])
+@pytest.mark.parametrize("name", ["easgd", "easgd, seldom", "async-ps", "softsync", "gradient-sharing"])
+def test_the_formulas_of_a_server_say_what_the_driver_does(name: str, model: str) -> None:
+    """In a ring whose turns are short or long; an agent's round is K exchanges."""
+    at, method = of_paper(MODELS[model]), name.partition(",")[0]
+    tau = 300 if "seldom" in name else 20 if method == "easgd" else 1
+    costs = TableCosts.of(at, Paper(), 1, 1, ELEMENTS, 0.0)
+    scenario = Scenario(
+        agents=8, min_agents=8, method={"name": method} | ({"tau": tau} if method == "easgd" else {}), cycles=160, costs=costs,
+        parameters=ELEMENTS, buffers=0, deadline_s=1e4, start_timeout_s=1e4, finish_s=1e4, patience_s=1e6,
+    )  # fmt: skip
+    mine = [one.t for one in simulate(scenario, seed=1).exchanges[80:] if one.agent == 3]
+    row = next(each for each in ROWS if (each.method, each.transport, each.peer) == (method, "server", False))
+    said = cost(row, at, Choice(tau=tau), Paper()).period_s
+    assert (mine[-1] - mine[0]) / (len(mine) - 1) == pytest.approx(said, rel=0.02)

@@ -27,7 +27,7 @@ def exchange(spark, reducer: str, broadcast: str) -> dict:
     with HandDriver(spark, f"alone-{reducer}", reducer=reducer, broadcast=broadcast) as driver:
         driver.start_agents(driver.executors(2))
         driver.done(driver.submit(begin=driver.everyone()))
-        time.sleep(0.2)
+        time.sleep(0.2)  # agents take steps of 5 ms; none at all would be a sum with no weight
         answers = driver.done(driver.submit(freeze=driver.freeze(0))).answers
         order = driver.submit(reduce=driver.reduce(0, answers))
         driver.done(order)
@@ -64,7 +64,7 @@ def hang(spark, work_dir: str) -> None:
         driver.done(driver.submit(begin=driver.everyone()))
         pids = [os.getpid(), *java_pids(Path(work_dir)).values(), *driver.all_pids()]
         print(json.dumps({"pids": pids}), flush=True)
-        time.sleep(600)
+        time.sleep(600)  # until it is killed; without that it ends in order, much later
 
 
 def main(work_dir: str, conf: str, end: str = "end") -> None:

@@ -19,12 +19,12 @@ def works(seconds: dict[int, float], never: int) -> int:
         if mpca.rank() != never and mpca.stopping():
             until = time.monotonic() + seconds[mpca.rank()]
             while time.monotonic() < until:
-                time.sleep(0.05)
+                time.sleep(0.05)  # stands for work
             return done
         optimizer.zero_grad()
         model(torch.randn(3, 4)).square().mean().backward()
         optimizer.step()
-        time.sleep(0.005)
+        time.sleep(0.005)  # stands for a step's work
         done += 1
 
 
@@ -38,7 +38,7 @@ def raises(agent: int) -> int:
         optimizer.zero_grad()
         model(x).square().mean().backward()
         optimizer.step()
-        time.sleep(0.005)
+        time.sleep(0.005)  # stands for a step's work
     if mpca.rank() == agent:
         raise ValueError("the last evaluation has a mistake")
     return mpca.rank()

@@ -1,7 +1,7 @@
 """Train functions that the engine's tests ship to real agents, by value: agents need not find this module.
 
 Imports are inside, as in a user's own function. What a function should leave for the test to read, it writes into files,
-so that it is there after a kill too.
+so that it is there after a kill too. `pause_s` stands for what a step computes, in seconds.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def evaluated(folder: str, state: dict) -> dict[str, float]:
         file.write(str(os.getpid()))
     os.rename(f"{folder}/evaluating.part", f"{folder}/evaluating")
     while not os.path.exists(f"{folder}/go"):
-        time.sleep(0.01)
+        time.sleep(0.01)  # stands for work
     return {"error": 0.5, "loss": 1.0}
 
 
@@ -185,7 +185,7 @@ def linear(parameters: int) -> None:
     while not mpca.stopping():
         model.weight.grad = gradient.clone()
         optimizer.step()
-        time.sleep(0.005)
+        time.sleep(0.005)  # stands for a step's work
 
 
 def regression(rows: np.ndarray, answers: np.ndarray, batch: int, lr: float) -> int:

@@ -99,7 +99,7 @@ class PlainAgent:
             self.link.send(Installed(message.shard, message.version, message.mode, began, time.monotonic()))
 
     def step(self) -> None:
-        time.sleep(self.conf.get("step_s", 0.005))
+        time.sleep(self.conf.get("step_s", 0.005))  # stands for the step's work
         self.steps += 1
         self.x += np.float32(self.start.agent + 1)
         self.tau = [tau + 1 for tau in self.tau]

@@ -42,7 +42,7 @@ def test_a_sum_has_the_bytes_that_numpy_computes(drive, reducer, per_executor, w
     executors = driver.executors(3)
     driver.start_agents(executors, per_executor=per_executor)
     driver.done(driver.submit(begin=driver.everyone()))
-    time.sleep(0.3)
+    time.sleep(0.3)  # agents take steps of 5 ms, and not equally many
     freeze = replace(driver.freeze(0), weights=weights)
     answers = driver.done(driver.submit(freeze=freeze)).answers
     assert [answer.executor for answer in answers] == executors
@@ -105,7 +105,7 @@ def test_a_reduction_resubmitted_gives_the_same_bytes(drive) -> None:
         order = driver.submit(reduce=driver.reduce(0, answers))
         driver.done(order)
         sums.append(driver.cluster.take_sum(order, driver.shard_bytes(0)).tobytes())
-        time.sleep(0.1)
+        time.sleep(0.1)  # agents take steps meanwhile
     assert sums[0] == sums[1]
 
 
@@ -113,7 +113,7 @@ def test_what_was_frozen_stays_frozen(drive) -> None:
     driver = drive()
     begin(driver, driver.executors(3))
     first = driver.done(driver.submit(freeze=driver.freeze(0))).answers
-    time.sleep(0.2)
+    time.sleep(0.2)  # agents take steps meanwhile
     again = driver.done(driver.submit(freeze=driver.freeze(0))).answers
     assert [answer.frozen for answer in first] == [answer.frozen for answer in again]
 
@@ -139,7 +139,7 @@ def test_a_contribution_that_is_not_finite_is_left_out(drive) -> None:
     for agent, executor in enumerate(executors):
         driver.start_agent(agent, executor, nan_after=1 if agent == 1 else None)
     driver.done(driver.submit(begin=driver.everyone()))
-    time.sleep(0.2)
+    time.sleep(0.2)  # agents take steps of 5 ms; the first makes agent 1's parameters NaN
     answers = driver.done(driver.submit(freeze=driver.freeze(0))).answers
     assert [one.finite for answer in answers for one in answer.frozen] == [True, False, True]
     assert answers[1].weight == 0

@@ -145,7 +145,7 @@ def test_an_agent_is_killed_while_it_waits_for_its_turn(drive) -> None:
     driver = drive()
     begin(driver, driver.executors(2))
     first = arrived(driver, 0)
-    time.sleep(0.5)
+    time.sleep(0.5)  # until the other one stands in the queue too; nobody says so before its turn
     other = 1 - first.agent
     kill(driver.pids[other])
     driver.wait(AgentDied, lambda event: event.agent == other, new=False)
@@ -162,7 +162,7 @@ def test_an_executor_is_killed_in_an_exchange(drive, work_dir, whose: str) -> No
     executors = driver.executors(2)
     begin(driver, executors)
     first = arrived(driver, 0)
-    time.sleep(0.5)
+    time.sleep(0.5)  # until the other one stands in the queue too; nobody says so before its turn
     lost = first.agent if whose == "of whom is served" else 1 - first.agent
     kill(java_pids(work_dir)[executors[lost]])
     driver.wait(ExecutorLost, lambda event: event.executor == executors[lost], new=False)
@@ -187,7 +187,7 @@ def test_a_run_is_closed_while_agents_wait(drive) -> None:
     begin(driver, executors, per_executor=2)
     exchange = arrived(driver, 0)
     take(driver, exchange)
-    time.sleep(0.5)
+    time.sleep(0.5)  # until others stand in the queue; nobody says so before its turn
     assert server_threads(other) == ["mpca-server"]
     began = time.monotonic()
     driver.cluster.close()

@@ -26,7 +26,7 @@ def test_an_executor_killed_between_freezing_and_summing(drive, work_dir) -> Non
     executors = driver.executors(3)
     driver.start_agents(executors)
     driver.done(driver.submit(begin=driver.everyone()))
-    time.sleep(0.2)
+    time.sleep(0.2)  # agents take steps of 5 ms
     answers = driver.done(driver.submit(freeze=driver.freeze(0))).answers
     lost = executors[1]
     kill(java_pids(work_dir)[lost])
@@ -66,7 +66,7 @@ def test_an_executor_killed_while_its_agent_is_awaited(drive, work_dir) -> None:
     driver.done(driver.submit(begin=driver.everyone()))
     os.kill(driver.pids[2], signal.SIGSTOP)
     order = driver.submit(freeze=driver.freeze(0))
-    time.sleep(0.5)
+    time.sleep(0.5)  # until the executor waits for its agent; neither says so
     kill(java_pids(work_dir)[executors[2]])
     killed = time.monotonic()
     failed = driver.failed(order)
@@ -230,7 +230,7 @@ def test_an_order_over_its_time_can_be_cancelled(drive) -> None:
     driver.done(driver.submit(begin=driver.everyone()))
     os.kill(driver.pids[1], signal.SIGSTOP)
     order = driver.submit(freeze=driver.freeze(0))
-    time.sleep(0.5)
+    time.sleep(0.5)  # until the executor waits for its agent; neither says so
     began = time.monotonic()
     driver.cluster.cancel(order, "enough")
     assert "enough" in driver.failed(order).reason
@@ -250,7 +250,7 @@ def test_an_owner_killed_while_it_relays_is_passed_over(drive, work_dir) -> None
     broadcast = driver.cluster.publish(vector)
     os.kill(java_pids(work_dir)[executors[1]], signal.SIGSTOP)
     driver.submit(downloads=[driver.download(broadcast, 0, 1)])
-    time.sleep(0.5)
+    time.sleep(0.5)  # until the others wait for pieces of the one that stands still; they do not say so
     kill(java_pids(work_dir)[executors[1]])
     acknowledged = driver.acknowledged(broadcast, 2)
     assert {event.agent for event in acknowledged} == {0, 2}

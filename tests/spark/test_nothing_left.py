@@ -108,7 +108,7 @@ def look(driver: HandDriver, spark, work_dir: Path) -> dict[str, dict[str, int]]
     pids = {**java_pids(work_dir), "driver": spark.sparkContext._gateway.proc.pid}
     for _ in range(3):
         spark._jvm.System.gc()
-        time.sleep(1.0)
+        time.sleep(1.0)  # Spark's cleaner follows in a thread of its own, and says nothing when it has done
     return {
         place["executor"]: {
             "blocks": len(place["blocks"]),

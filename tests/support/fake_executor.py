@@ -32,14 +32,16 @@ __all__ = ["FakeExecutor", "wait_until"]
 
 DEADLINE_S = 60.0
 M = TypeVar("M", bound=Message)
+R = TypeVar("R")
 
 
-def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Wait for a condition, not for a duration."""
+def wait_until(condition: Callable[[], R], what: str, deadline_s: float = DEADLINE_S, every_s: float = 0.01) -> R:
+    """Wait for a condition, not for a duration; what it gives, once it gives something."""
     end = time.monotonic() + deadline_s
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < end, f"not within {deadline_s} s: {what}"
-        time.sleep(0.01)
+        time.sleep(every_s)
+    return found
 
 
 class FakeExecutor:

@@ -5,8 +5,6 @@ A case is imported only when it is called: most cases need Spark or torch, and `
 
 from __future__ import annotations
 
-import signal
-import sys
 from importlib import import_module
 
 import click
@@ -45,8 +43,9 @@ class _Cases(click.Group):
 
 
 @click.group(cls=_Cases)
-def bench() -> None:
+@click.pass_context
+def bench(ctx: click.Context) -> None:
     """Measure a part of the engine; the keys and the goals stand in `show.py`."""
-    for one in (signal.SIGTERM, signal.SIGHUP):  # so that executors, nodes and files are removed then too
-        if signal.getsignal(one) != signal.SIG_IGN:
-            signal.signal(one, lambda number, _: sys.exit(128 + number))
+    from mpca.api.signals import Signals
+
+    ctx.with_resource(Signals())  # SIGTERM and SIGHUP raise: executors, nodes and files are removed then too

@@ -2,5 +2,5 @@
 
 What makes it fair is in `fairness.py`, and which runs there are in `plan.py`. Both are pure: they are given curves and say what
 to run next. `settings.py` reads the file, `unit.py` simulates, `journal.py` keeps results, `running.py` drives processes,
-`result.py` makes the table.
+`result.py` makes the table. The papers' own figures are in `figures.py` and `untrained.py`.
 """

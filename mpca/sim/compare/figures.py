@@ -1,14 +1,15 @@
-"""The papers' tables and figures as commands: what is a formula is computed, what needs training is simulated in minutes.
+"""The papers' tables and figures as commands, and how each one that trains is simulated in minutes.
 
 Each figure says which paper and section it shows, and compares what the paper says of it with what came out here: a claim that
-breaks is printed as one. The formulas are in `sim/papers.py`. What is trained here is a small net on computed data, with rates
-chosen on seeds that are not reported (`fairness.py`); where the paper fixed a number (tau, alpha, gamma), it is taken as it is.
+breaks is printed as one. What needs no training is in `untrained.py`. What is trained here is a small net on computed data,
+with rates chosen on seeds that are not reported (`fairness.py`); where the paper fixed a number (tau, alpha, gamma), it is
+taken as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from math import inf, log10
@@ -16,196 +17,14 @@ from statistics import fmean
 from typing import Any
 
 from mpca.sim import papers
-from mpca.sim.compare.plan import Progress
+from mpca.sim.compare import untrained
+from mpca.sim.compare.figure_types import Chart, Claim, Figure, Shown, Simulate
 from mpca.sim.compare.result import Result, Row, result_of
 from mpca.sim.compare.settings import Conf, Entry, Shared
 from mpca.sim.papers import MODELS, SPARKNET_TAUS
 from mpca.sim.sheet import Sheet
-from mpca.units import format_duration
 
-__all__ = ["FIGURES", "Bars", "Chart", "Claim", "Figure", "Shown"]
-
-#: Simulates what a file asks for.
-Simulate = Callable[[Conf], Progress]
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What a paper says of its figure, and whether it is so here."""
-
-    said: str
-    holds: bool | None
-    """None: these runs were too short to tell."""
-    found: str
-
-    def line(self) -> str:
-        """For a terminal."""
-        verdict = {True: "As the paper", False: "BREAKS from the paper", None: "Undecided"}[self.holds]
-        return f"{verdict}: {self.said}. Here: {self.found}."
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Lines over one axis; errors and other shares are percent."""
-
-    title: str
-    x_label: str
-    lines: Mapping[str, Sequence[tuple[float, float]]]
-    percent: bool = False
-    log: bool = False
-    """x is the logarithm to base 10 of what the axis shows."""
-
-
-@dataclass(frozen=True)
-class Bars:
-    """Lanes of bars over seconds: lane, start, end, shard or None, text."""
-
-    title: str
-    lanes: tuple[str, ...]
-    bars: tuple[tuple[int, float, float, int | None, str], ...]
-
-
-@dataclass(frozen=True)
-class Shown:
-    """What a figure prints and draws."""
-
-    sheets: Sequence[Sheet]
-    drawn: Sequence[Chart | Bars]
-    claims: Sequence[Claim]
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One table or figure of a paper."""
-
-    source: str
-    how: str
-    """What of it is computed by formulas, and what is simulated."""
-    make: Callable[[Simulate], Shown]
-    folder: str = ""
-    """Of the runs' results; empty: nothing is trained."""
-
-    @property
-    def line(self) -> str:
-        """Which paper and section, and how."""
-        return f"{self.source}. {self.how}"
-
-
-# ---- formulas ----
-
-
-def _table_1(_: Simulate) -> Shown:
-    models = sorted(MODELS.values(), key=lambda one: one.b_s)
-    fixed, slope = papers.exchange_line()
-    measured = [(one.b_s, one.exchange_s) for one in models]
-    line = [(0.0, fixed), (models[-1].b_s, fixed + slope * models[-1].b_s)]
-    worst = max(models, key=lambda one: abs(fixed + slope * one.b_s - one.exchange_s))
-    off = fixed + slope * worst.b_s - worst.exchange_s
-    suggested = all(round(5 * one.exchange_s / one.step_s) == one.tau for one in models)
-    return Shown(
-        [papers.table_1()],
-        [Chart("Seconds of an exchange", "b: seconds to send the model once", {"paper": measured, "formula": line})],
-        [
-            Claim("exchanges grow with the model", abs(off) < 0.2, f"the formula is off by {off:.2f} s at most ({worst.name})"),
-            Claim("tau is five exchanges", suggested, "the paper's own tau, rounded" if suggested else "another tau"),
-        ],
-    )
-
-
-def _table_2(_: Simulate) -> Shown:
-    charts = []
-    for name in dict.fromkeys(one.model for one in papers.TRAINED):
-        rows = [one for one in papers.TRAINED if one.model == name]
-        lines = {
-            method: [(100 * one.error, gain) for one in rows if (gain := one.speedup(method)) is not None]
-            for method in ("sync", "easgd", "mxnet", "mpca")
-        }
-        charts.append(Chart(f"{name}: times as fast as one GPU, as printed in the paper", "error, %", lines))
-    claims = []
-    for (model, method), share in papers.COMPUTING.items():
-        found = papers.table_2_cost(MODELS[model], method).utilisation
-        said = f"{model}, {method}: {100 * share:.0f} % of the time computing"
-        claims.append(Claim(said, abs(found - share) <= 0.025, f"{100 * found:.0f} % by the formula"))
-    return Shown([papers.table_2()], charts, claims)
-
-
-def _deepspark(_: Simulate) -> Shown:
-    taus = [10 ** (one / 4) for one in range(4, 21)]
-    line = [(log10(tau), papers.deepspark_speedup(16, round(tau), papers.DISCREPANCY[500], 10)) for tau in taus]
-    limit = papers.deepspark_bound(16, papers.DISCREPANCY[500])
-    chart = Chart(
-        "Equation 3 over tau, with d of tau = 500", "tau", {"speed-up": line, "its limit": [(1, limit), (5, limit)]}, log=True
-    )
-    best = max(papers.deepspark_speedup(16, tau, d, 10) for tau, d in papers.DISCREPANCY.items())
-    claim = Claim(
-        "16 agents were 2.5 times as fast as one machine", best >= 2, f"equation 3 gives {best:.2f} with its own S / C"
-    )
-    return Shown([papers.deepspark_sheet()], [chart], [claim])
-
-
-# ---- a schedule ----
-
-
-def _figure_9(_: Simulate) -> Shown:
-    from mpca.sim.run import Scenario, simulate
-    from mpca.sim.table_costs import TableCosts
-    from mpca.sim.transports import Setting, Tree
-
-    agents, shards, forever = 3, 3, 1e9
-    model = MODELS["VGG-A"]
-    at = Setting(agents, model.size_bytes, model.step_s, papers.GIGABIT)
-    scenario = Scenario(
-        agents=agents, min_agents=agents, method={"name": "mpca-paper"}, cycles=12, parameters=24, buffers=0,
-        costs=TableCosts.of(at, Tree(), shards, shards, 24, 0.1),
-        deadline_s=forever, start_timeout_s=forever, finish_s=forever, patience_s=forever,
-    )  # fmt: skip
-    commits = simulate(scenario, seed=0).commits[-6:]
-    lanes = ("broadcast", "prepare", "reduce", *(f"agent {agent}" for agent in range(agents)))
-    start = min(commits[0].stages[one]["start"] for one in ("broadcast", "reduce"))
-    end = commits[-1].t
-    bars: list[tuple[int, float, float, int | None, str]] = []
-    pauses: dict[int, list[tuple[float, float]]] = {agent: [] for agent in range(agents)}
-    for commit in commits:
-        for name, stage in commit.stages.items():
-            if stage["end"] > start:
-                bars.append((lanes.index(name), stage["start"] - start, stage["end"] - start, int(stage["shard"]), ""))
-        for agent, (first, last) in commit.pauses.items():
-            pauses[agent].append((max(first, start), last))
-    stood = 0.0
-    for agent, several in pauses.items():
-        before = start
-        for first, last in [*sorted(several), (end, end)]:
-            bars.append((lanes.index(f"agent {agent}"), before - start, first - start, None, "computes"))
-            before, stood = last, stood + last - first
-    rows = []
-    for commit in commits:
-        reduce, broadcast = commit.stages["reduce"], commit.stages["broadcast"]
-        tau = " / ".join(str(commit.contributors[agent]["tau"]) for agent in range(agents))
-        spans = (f"{stage['start'] - start:.1f} to {stage['end'] - start:.1f}" for stage in (reduce, broadcast))
-        rows.append((f"{commit.cycle}", f"{reduce['shard']:.0f}", f"{broadcast['shard']:.0f}", *spans, tau))
-    both = [
-        min(one.stages["reduce"]["end"], one.stages["broadcast"]["end"])
-        - max(one.stages["reduce"]["start"], one.stages["broadcast"]["start"])
-        for one in commits
-    ]
-    share = 1 - stood / (agents * (end - start))
-    sheet = Sheet(
-        f"{agents} agents, {shards} phases, {model.name} at 1 Gbit/s: stages in seconds",
-        ("cycle", "shard up", "shard down", "reduce", "broadcast", "tau of the agents"),
-        tuple(rows),
-        (f"An exchange of a shard comes every {format_duration((end - start) / len(commits) * shards)}.",),
-    )
-    return Shown(
-        [sheet],
-        [Bars("Stages of six cycles, and what the agents do", lanes, tuple(bars))],
-        [
-            Claim("one shard is reduced while another one is broadcast", min(both) > 0, f"{fmean(both):.1f} s of a cycle"),
-            Claim("agents compute but for brief moments", share > 0.95, f"{100 * share:.1f} % of the time"),
-        ],
-    )
-
-
-# ---- training ----
+__all__ = ["FIGURES"]
 
 #: Minutes on two cores: one bandwidth, few rates.
 _BASE = Shared(trials=5, rounds=1, updates=800, single_updates=2400, points=80, tested=1000, target_shares=(0.15, 0.5))
@@ -283,7 +102,8 @@ def _figure_13(simulate: Simulate) -> Shown:
     entries = (
         _SINGLE,
         Entry("sync", "sync", {"tau": model.sync_tau}),
-        Entry("sync-easgd", "sync-easgd", {"tau": model.easgd_tau}),
+        Entry("easgd", "easgd", {"tau": model.easgd_tau}),
+        Entry("async-ps", "async-ps"),
         Entry("mpca-paper", "mpca-paper"),
     )
 
@@ -292,9 +112,10 @@ def _figure_13(simulate: Simulate) -> Shown:
         order = [
             _sooner(result, said, -1, *labels, agents=8)
             for said, labels in (
-                ("mpca before EASGD (here its synchronous form)", ("mpca-paper", "sync-easgd")),
-                ("EASGD before sync", ("sync-easgd", "sync")),
-                ("sync before one GPU", ("sync", "single")),
+                ("mpca before EASGD", ("mpca-paper", "easgd")),
+                ("EASGD before sync", ("easgd", "sync")),
+                ("sync before MXNet (here async-ps at the driver's port)", ("sync", "async-ps")),
+                ("MXNet before one GPU", ("async-ps", "single")),
             )
         ]
         return [*order, _ordered("13c: more agents are faster", grows, -1)]
@@ -456,7 +277,7 @@ FIGURES: dict[str, Figure] = {
     "9": Figure(
         f"{_MPCA}, section 4.2, figure 9",
         "Simulated: driver and agents in virtual time, exchanges by formulas of Spark's tree and torrent; nothing is trained.",
-        _figure_9,
+        untrained.figure_9,
     ),
     "10a": Figure(
         f"{_MPCA}, section 4.3, figure 10a",
@@ -474,16 +295,16 @@ FIGURES: dict[str, Figure] = {
     "13": Figure(
         f"{_MPCA}, section 7.1, figure 13 (a, b: K = 8; c: K = 2 and 4 too)",
         f"Simulated: {_NET}, b/C and exchange times of ResNet-110 by the formula of Table 1; the paper trained ResNet-110. Its "
-        f"MXNet is not among these methods, and EASGD in its synchronous form.",
+        f"MXNet, a slice of the server on each agent, is async-ps at the driver's port here.",
         _figure_13, "13",
     ),
     "table1": Figure(
-        f"{_MPCA}, section 3.1.2, Table 1", "The paper's numbers beside formulas; nothing is simulated.", _table_1
+        f"{_MPCA}, section 3.1.2, Table 1", "The paper's numbers beside formulas; nothing is simulated.", untrained.table_1
     ),
     "table2": Figure(
         f"{_MPCA}, section 7.3, Table 2",
         "Times are the paper's, the rest is by the formulas of the table of costs; nothing is simulated.",
-        _table_2,
+        untrained.table_2,
     ),
     "sparknet-3": Figure(
         "SparkNet (Moritz, Nishihara, Stoica, Jordan 2016), section 3.1.2, figure 3",
@@ -498,6 +319,6 @@ FIGURES: dict[str, Figure] = {
     "deepspark": Figure(
         "DeepSpark (Kim, Park, Jang, Yoon 2016), section 5.2, equation 3",
         "The formula with the paper's own numbers; nothing is simulated.",
-        _deepspark,
+        untrained.deepspark,
     ),
 }  # fmt: skip

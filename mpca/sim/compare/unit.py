@@ -67,13 +67,16 @@ Units = Mapping[str, list[Curve]]
 
 
 def simulate_unit(unit: Unit) -> list[Curve]:
-    """The curves of a unit, in the order of `Unit.runs`.
+    """The curves of a unit, in the order of `Unit.runs`; runs share a schedule of events, if it does not depend on numbers.
 
     Raises:
         Violation: an invariant of the engine does not hold.
     """
     at = setting_of(unit.ratio, unit.agents, unit.step_s, unit.bandwidth)
     method, step_s = methods.from_dict(unit.method), at.step_s
+    if method.agent_side.asks_at_loss and len(unit.runs) > 1:  # no two runs have the same schedule
+        alone = (replace(unit, rates=(rate,), seeds=(seed,)) for rate, seed in unit.runs)
+        return [curve for one in alone for curve in simulate_unit(one)]
     if method.exchanges:
         elements = _elements(TASKS[unit.task].model)
         costs: Costs = TableCosts.of(at, COORDINATED[unit.transport], method.phases, method.shards, elements, unit.spread)

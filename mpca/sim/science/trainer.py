@@ -32,7 +32,7 @@ class StackedTrainer(Flat):
 
     def __init__(self, bounds: list[int], parameters: int, how: How, stack: Stack, batches: Batches) -> None:
         super().__init__(bounds, parameters, how)
-        self._stack, self._batches = stack, batches
+        self.runs, self._stack, self._batches = stack.runs, stack, batches
         self._edges = [edge // stack.runs for edge in bounds]  # in elements of a run
         x0 = np.empty(bounds[-1], np.float32)
         stack.read(0, stack.elements, x0)
@@ -46,7 +46,7 @@ class StackedTrainer(Flat):
         for _ in range(updates):
             for first, last, alpha in pulled:
                 self._stack.pull(first, last, alpha)
-            self._stack.step(*self._batches.take(), tilts)
+            self.loss = self._stack.step(*self._batches.take(), tilts)
         self.updates += updates
 
     def pull(self, pulls: tuple[tuple[int, float], ...]) -> None:

@@ -18,7 +18,7 @@ while not mpca.stopping():
     optimizer.zero_grad()
     model(torch.randn(8, 4)).square().mean().backward()
     optimizer.step()
-    time.sleep(0.01)
+    time.sleep(0.01)  # stands for a step's work
     steps += 1
     if mpca.rank() == 1 and steps > 50:
         if been_here.exists() and not hoard:

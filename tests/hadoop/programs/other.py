@@ -13,5 +13,5 @@ while not Path(sys.argv[1]).exists():
     assert sum(value for _, value in pairs.collect()) == 999 * 500
     jobs += 1
     print("job", jobs, flush=True)
-    time.sleep(1.5)
+    time.sleep(1.5)  # two cores are shared with the run
 spark.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -64,6 +65,27 @@ def test_the_formulas_in_force_are_those_of_the_rows_on_their_transport() -> Non
     ]
     assert "Source: Streaming DiLoCo" in "\n".join(found.lines())
     assert [one["rows"][0] for one in found.to_json()["formulas"]] == [one.rows[0] for one in found.formulas]
+
+
+def test_an_exchange_that_one_agent_asks_for_is_one_agents_alone() -> None:
+    entries = (Entry("one", "single"), Entry("sync", "sync"), *(Entry(name, name) for name in ("easgd", "gradient-sharing")))
+    conf = Conf(SHARED, entries)
+    found = result_of(conf, finish(Plan(conf), fake(lambda unit, rate, seed: 0.001 * unit.agents))[0])
+    model = MODELS["ResNet-152"]
+    for row in found.rows[2:4]:
+        exchanges = int(row.times[-1].median)
+        assert row.times[-1].agent_bytes == pytest.approx(exchanges * 2 * model.size_bytes / 8)
+    said = [(one.rows, one.transport) for one in found.formulas]
+    assert (("easgd",), "driver's port") in said
+    assert (("transport driver's port",), "") in said
+    (shared,) = (rows for rows, _ in said if "gradient-sharing" in rows)
+    assert shared == ("async-ps", "softsync", "gradient-sharing"), "in 32 bits an element"
+
+
+def test_runs_with_schedules_of_their_own_have_a_middle_as_far_as_all_go(result: Result) -> None:
+    first, *others = result.rows[1].curves
+    short = replace(first, times=first.times[:40], updates=first.updates[:40], errors=first.errors[:40])
+    assert len(replace(result.rows[1], curves=(first, short, *others)).middle()) == 40
 
 
 def test_conditions_are_named(result: Result) -> None:

@@ -65,6 +65,54 @@ def test_runs_in_one_simulation_have_the_errors_that_they_have_alone() -> None:
     assert [(one.cycle, one.stages) for one in together[0].commits] == [(one.cycle, one.stages) for one in alone[0].commits]
 
 
+SERVED = [
+    {"name": "easgd", "tau": 10},
+    {"name": "async-ps", "n_push": 3},
+    {"name": "softsync", "n": 2},
+    {"name": "gradient-sharing", "threshold": 0.004, "least": 0.2, "most": 0.4, "decay": 0.7, "clip": 4.0},
+]
+
+
+@pytest.mark.parametrize("method", SERVED, ids=lambda method: method["name"])
+def test_runs_whose_agents_ask_have_the_models_that_they_have_alone_bit_for_bit(method: dict[str, object]) -> None:
+    """Also with adaptive thresholds, of which each run has its own."""
+    base = replace(SCENARIO, method=method, max_time_s=1.0, costs=replace(SCENARIO.costs, rate=1e7))
+    both, one = (
+        learn(replace(base, task={**SCENARIO.task, "rates": rates, "seeds": seeds, "tested": 200}), seed=3)
+        for rates, seeds in (([0.002, 0.006], [1, 2]), ([0.006], [2]))
+    )
+    assert len(both[0].exchanges) > 12, "and all of them have moved the joint model"
+    assert [(a.t, a.agent, a.staleness) for a in both[0].exchanges] == [(a.t, a.agent, a.staleness) for a in one[0].exchanges]
+    assert [point.errors[3:] for point in both[1]] == [point.errors for point in one[1]]
+    (together,), (alone,) = both[0].joint, one[0].joint
+    assert together.reshape(-1, 4)[:, 3].tobytes() == alone.tobytes()
+
+
+@pytest.mark.parametrize("correction", [False, True])
+def test_runs_of_agents_that_gossip_have_the_models_that_they_have_alone_bit_for_bit(correction: bool) -> None:
+    base = replace(SCENARIO, method={"name": "gossip", "tau": 5, "correction": correction}, max_time_s=1.0)
+    both, one, again = (
+        learn(replace(base, task={**SCENARIO.task, "rates": rates, "seeds": seeds, "tested": 200}), seed=3)
+        for rates, seeds in (([0.002, 0.006], [1, 2]), ([0.006], [2]), ([0.006], [2]))
+    )
+    assert len(both[0].messages) > 8
+    assert both[0].ledger == one[0].ledger == again[0].ledger
+    assert [point.errors[3:] for point in both[1]] == [point.errors for point in one[1]]
+    assert one[1] == again[1]
+    assert both[0].mean.reshape(-1, 4)[:, 3].tobytes() == one[0].mean.tobytes()
+
+
+def test_an_agent_that_asks_by_its_losses_does_so_in_a_run_of_its_own() -> None:
+    method = {"name": "easgd", "tau": 1000, "loss_cut": 12.0}
+    outcome, points = learn(replace(SCENARIO, method=method, costs=replace(SCENARIO.costs, rate=1e7)), seed=3)
+    taus = [one.tau for one in outcome.exchanges if one.agent == 0]
+    assert taus[0] == 6, "the first losses are log 10"
+    assert taus[-1] >= 9, "the period grows as the loss falls"
+    assert points[-1].errors[0] < 0.6
+    with pytest.raises(ConfigError, match="one rate and one seed"):
+        learn(replace(scenario("mpca", seeds=[1, 2]), method=method), seed=3)
+
+
 def test_a_point_has_the_errors_of_the_newest_joint_model_once_in_a_while() -> None:
     lesson = DataLesson(task_of(scenario("mpca", tested=500)), every_s=1.0)
     (*edges,), _ = lesson.plan(2)
@@ -107,6 +155,23 @@ def test_mpca_learns_the_mixture_to_fifteen_percent_sooner_than_one_agent() -> N
     single = reached("single")
     assert reached("mpca") < 0.9 * single
     assert reached("mpca, delay-corrected") < 0.7 * single
+
+
+LEARNS = [
+    *SERVED,
+    {"name": "easgd", "tau": 1000, "loss_cut": 8.0},
+    {"name": "gossip", "tau": 5},
+    {"name": "gossip", "tau": 5, "correction": True},
+]
+
+
+@pytest.mark.parametrize("method", LEARNS, ids=lambda method: "-".join(map(str, method.values())))
+def test_methods_without_cycles_learn_the_mixture_to_forty_percent(method: dict[str, object]) -> None:
+    rates = [0.006] if "loss_cut" in method else [0.002, 0.004, 0.008]
+    costs = replace(SCENARIO.costs, rate=1e7)
+    base = replace(SCENARIO, method=method, costs=costs, max_time_s=5.0, task={**SCENARIO.task, "rates": rates})
+    _, points = learn(base, seed=3)
+    assert min(min(point.errors) for point in points) < 0.4
 
 
 def test_every_task_names_a_net_and_data_that_fit() -> None:

@@ -1,0 +1,103 @@
+"""`.ci/run` with programs that stand for everything it calls: what it asks of a disk, in which order, and how it ends. And
+what a session of tests leaves on the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+NEEDED = ("make", "python3", "ip", "debootstrap", "dockerd", "docker-compose", "faketime", "iptables", "apt-get", "uv")
+STANDS_IN = '#!/bin/bash\necho "${0##*/} $*" >>"$TOLD"\n'
+
+
+class Checkout:
+    """A folder with `.ci/run` in it, and a disk with so much free space."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.told = folder, folder / "told"
+        (folder / ".ci").mkdir()
+        shutil.copy(ROOT / ".ci" / "run", folder / ".ci" / "run")
+        for name in NEEDED:
+            self.program(f"bin/{name}")
+        for name in ("python", "uv"):
+            self.program(f".venv/bin/{name}")
+
+    def program(self, path: str, more: str = "") -> None:
+        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / path).write_text(STANDS_IN + more)
+        (self.folder / path).chmod(0o700)
+
+    def disk(self, *free: str) -> None:
+        """What df says of the disks: free GiB and where they are mounted."""
+        self.program("bin/df", "".join(f"echo '{line}'\n" for line in (" Avail Mounted on", *free)))
+
+    def run(self) -> subprocess.CompletedProcess[str]:
+        path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path, "TOLD": str(self.told), "HOME": str(self.folder), "TMPDIR": str(self.folder)}
+        return subprocess.run([".ci/run"], cwd=self.folder, env=environment, capture_output=True, text=True, timeout=60)
+
+    def calls(self) -> list[str]:
+        return self.told.read_text().splitlines()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def test_free_space_is_told_first_and_so_is_too_little(checkout: Checkout) -> None:
+    checkout.disk(" 90G /", "  7G /tmp space", " 90G /")
+    done = checkout.run()
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[0] == "free: 7 GiB in /tmp space, 90 GiB in /"
+    assert done.stderr.startswith("it may take 25 GiB, and there is less in /tmp space: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert checkout.calls()[0] == f"df -BG --output=avail,target . {checkout.folder} {checkout.folder}/.cache"
+
+
+def test_what_uv_has_no_use_for_is_removed_after_each_setup(checkout: Checkout) -> None:
+    checkout.disk("66G /")
+    done = checkout.run()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "free: 66 GiB in /"
+    calls = checkout.calls()
+    assert calls[1:4] == ["make setup", "uv --version", "uv cache prune --quiet"]
+    assert "make lint junit" in calls
+    assert not any(one.startswith("apt-get") for one in calls)
+
+
+def test_the_uv_that_the_setup_installed_is_taken_where_there_is_no_other(checkout: Checkout) -> None:
+    checkout.disk("66G /")
+    checkout.program("bin/uv", "exit 1\n")  # as a version manager's stub
+    checkout.program(".venv/bin/uv", 'echo "of .venv" >>"$TOLD"\n')
+    assert checkout.run().returncode == 0
+    assert checkout.calls()[2:5] == ["uv --version", "uv cache prune --quiet", "of .venv"]
+
+
+def test_a_cache_that_cannot_be_pruned_fails_nothing(checkout: Checkout) -> None:
+    checkout.disk("66G /")
+    checkout.program("bin/uv", '[[ $1 == --version ]] || { echo "error: no cache" >&2; exit 2; }\n')
+    done = checkout.run()
+    assert done.returncode == 0
+    assert "error: no cache" in done.stderr
+    assert "make lint junit" in checkout.calls()
+
+
+def test_folders_of_tests_that_passed_do_not_stay(tmp_path: Path) -> None:
+    file = tmp_path / "test_two.py"
+    file.write_text("def test_good(tmp_path):\n    pass\n\ndef test_bad(tmp_path):\n    assert not tmp_path\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
+    environment = {**os.environ, "PYTEST_DEBUG_TEMPROOT": str(tmp_path)}
+    for wanted, names in (("test_two.py::test_good", set()), ("test_two.py", {"test_bad0"})):
+        subprocess.run(
+            [*command, str(tmp_path / wanted)], env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL, check=not names
+        )
+        kept = tmp_path.glob("pytest-of-*/pytest-*/test_*")
+        assert {one.name for one in kept if one.is_dir() and not one.is_symlink()} == names
