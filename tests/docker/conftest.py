@@ -13,6 +13,19 @@ from dockerized.machine import Machine
 from tests.docker.support import nothing_beyond
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_of_a_killed_session(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Containers outlive an engine that was killed with its machine. With them on it, the next engine would never be ended."""
+    folder = Engine.own().folder
+    assert folder is not None
+    if not any((folder / "data" / "containers").glob("*")):
+        return
+    engine = Engine.ready(print)
+    for name in ("mpca-test", "mpca-test-compose"):
+        Cluster(name, engine, tmp_path_factory.mktemp("left"), print).down()
+    engine.stop(print)
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Six hosts; at the end the machine is as it was."""
