@@ -117,6 +117,7 @@ def summarise(
         seconds_to_first_step=submit_seconds.get("first_step"),
         submit_seconds=submit_seconds,
         cycles=runner.machine.shape.first_cycle + tally.cycles,
+        counts=runner.machine.counts,
         steps=tally.steps,
         samples=tally.samples,
         final_error=final_error,

@@ -19,7 +19,8 @@ __all__ = ["cause_lines", "is_result", "result_lines", "say_last"]
 
 _FILES = ("report.html", "model.safetensors")
 _RESULT = re.compile(
-    rf"({'|'.join(STATUSES)}): .*\d+ cycles, .* of training|report \S.*/report\.html$|model  \S.*/model\.safetensors$"
+    rf"({'|'.join(STATUSES)}): .*\d+ (?:cycle|exchange)s, .* of training|"
+    r"report \S.*/report\.html$|model  \S.*/model\.safetensors$"
 )
 
 
@@ -31,7 +32,7 @@ def result_lines(summary: Mapping[str, Any], run_dir: Path | str, saved: Contain
         run_dir: where the run lies.
         saved: names of the files there.
     """
-    parts = [f"{summary['cycles']} cycles", f"{format_duration(summary['seconds'])} of training"]
+    parts = [f"{summary['cycles']} {summary['counts']}s", f"{format_duration(summary['seconds'])} of training"]
     if summary["final_error"] is not None:
         parts.insert(0, f"error {100 * summary['final_error']:.2f} %")
     if summary["agents_lost"]:

@@ -32,6 +32,7 @@ class Summary:
     seconds_to_first_step: float | None  # from the start of this attempt; null: no step was taken
     submit_seconds: dict[str, float] = field(default_factory=dict)  # by stage of the start
     cycles: int = 0
+    counts: str = "cycle"  # what `cycles` counts; "exchange": agents ask by themselves, and there are no cycles
     steps: list[int] = field(default_factory=list)  # optimiser updates by agent, over incarnations
     samples: int | None = 0  # null: not counted (the user's own loader, without `mpca.samples`)
     final_error: float | None = None  # error of the saved model

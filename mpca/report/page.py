@@ -56,7 +56,7 @@ def render(records: RunRecords) -> str:
         _timeline(series) if records.cycles or not records.exchanges else exchanges.section_of(records.exchanges),
         _losses(series),
         _tau(series),
-        _agents(series),
+        _agents(records, series),
         *wire.sections(series),
         _pauses(records, series),
         _backups(records, series),
@@ -262,7 +262,7 @@ def _tau(series: Series) -> str:
     )
 
 
-def _agents(series: Series) -> str:
+def _agents(records: RunRecords, series: Series) -> str:
     if not series.agents:
         return ""
     heads = (
@@ -291,8 +291,10 @@ def _agents(series: Series) -> str:
         )
         for row in series.agents
     ]
+    shown = 4 if records.exchanges else len(heads)  # what agents that ask by themselves exchanged has a section of its own
     numeric = frozenset(heads) - {"host", "executor", "agent"}
-    return section("Agents", "Over all incarnations; host and executor are the last ones.", table(heads, rows, numeric))
+    body = table(heads[:shown], [row[:shown] for row in rows], numeric)
+    return section("Agents", "Over all incarnations; host and executor are the last ones.", body)
 
 
 def _pauses(records: RunRecords, series: Series) -> str:

@@ -10,6 +10,7 @@ from mpca.cli.outcome import cause_lines, is_result, result_lines
 SUMMARY = {
     "status": "failed",
     "cycles": 9,
+    "counts": "cycle",
     "seconds": 75.0,
     "final_error": 0.0222,
     "agents_lost": 2,
@@ -30,7 +31,9 @@ def test_a_result_says_how_it_went_and_what_is_there() -> None:
         "max_time: 9 cycles, 1m15s of training",
         "model  hdfs://a/b/model.safetensors",
     ]
-    for one in lines + result_lines(bare, "/runs/a b", {"report.html", "model.safetensors"}):
+    asked = result_lines({**bare, "counts": "exchange"}, "/runs/a", ())
+    assert asked == ["max_time: 9 exchanges, 1m15s of training"]
+    for one in lines + asked + result_lines(bare, "/runs/a b", {"report.html", "model.safetensors"}):
         assert is_result(one)
         assert not is_result(f"[agent 1] {one}")
     assert not is_result("model 229.7 KiB, shards of 76.6 KiB; heap needed / there: executor 300.5 MiB / 512.0 MiB")

@@ -76,7 +76,7 @@ PROMISED = {
     "end": {"status", "reason"},
 }
 SUMMARY_KEYS = (
-    "status reason method num_agents seed seconds seconds_to_first_step submit_seconds cycles steps samples final_error "
+    "status reason method num_agents seed seconds seconds_to_first_step submit_seconds cycles counts steps samples final_error "
     "best_error target_error seconds_to_target evaluations pause_share model_bytes bytes_in_driver bytes_out_driver "
     "bytes_data_remote bad_records agents_lost agents_replaced cut_off backups attempts resumed_from versions final"
 )

@@ -221,6 +221,7 @@ def test_a_run_of_exchanges_in_place_of_cycles_has_a_page_with_a_row_by_agent(tm
         ["0", "3", "0", "10.0", "2.0", "200 ms", "20 ms", "6.0 KiB"],
         ["1", "2", "1", "10.0", "3.0", "300 ms", "20 ms", "6.0 KiB"],
     ]
+    assert [row[0] for row in page.rows if len(row) == 4] == list("0123"), "where each agent was, and no cycles of it"
     text = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "<b>5</b><span>exchanges</span>" in text
     assert " s, exchange " in text, "a dot of the curve"
