@@ -119,13 +119,8 @@ def test_states_of_an_agent_from_start_to_finish() -> None:
 
 
 def test_who_steps_before_begin_is_known_of_is_active() -> None:
-    """The order that said begin failed after the agent had heard it."""
-    table = AgentTable(wanted=1, per_executor=1)
-    table.executor_ready("a", "h", 2, 0.0)
-    table.hello(AgentId(0, 0), "h", 7, 1.0)
-    table.move(table.agents[0], AgentState.READY, 2.0, "x_0 agreed")
-    table.trains(AgentId(0, 0), 3.0)
-    assert table.agents[0].state == AgentState.ACTIVE
+    """The order that said begin failed after the agent had heard it: it was READY until its first step."""
+    assert active().agents[0].state == AgentState.ACTIVE
 
 
 def test_a_late_agent_that_dies_was_lost_once() -> None:

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from mpca import data
-from mpca.cli.bench.net.network import Network
-from mpca.cli.bench.net.standalone import Standalone
-from mpca.cli.bench.run.place import Place
 from mpca.records import AgentRecord, BeginRecord, CycleRecord, Record, RunRecord, read_records
-from tests.bench.support import needs_namespaces
 from tests.spark.jobs import skewed
-from tests.spark.node_driver import ready_driver
+from tests.spark.overlapped import BYTES_A_SECOND, overlapped_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(580)]
 
 AGENTS = 3
 SIZE = 6 << 20
 CYCLES = 30
-RATE, BYTES_A_SECOND = "30mbit", 30e6 / 8
 
 
 def of(kind: type[Record], records: list[Record]) -> list:
@@ -46,18 +39,8 @@ def test_digits_on_loopback_keep_three_shards_and_the_record_says_why(engine) ->
 @pytest.mark.root
 @pytest.mark.slow
 def test_a_model_behind_slow_links_is_cut_anew_before_the_first_step(tmp_path: Path) -> None:
-    needs_namespaces()
-    workers = [f"w{number}" for number in range(AGENTS)]
-    with Network(["master", "driver", *workers]) as net, Standalone(net, "master", workers, tmp_path, "3g") as daemons:
-        place = Place(work_dir=str(tmp_path), agents=AGENTS, master=daemons.url, address=net.address("driver"))
-        log = tmp_path / "overlapped.log"
-        arguments = [json.dumps(asdict(place)), str(tmp_path / "run"), str(SIZE), str(CYCLES), "auto"]
-        with ready_driver(net, "tests.spark.overlapped", arguments, log) as driver:
-            net.shape(RATE, but=["master"])  # executors are there: their start needs no slow link
-            driver.communicate("go\n")
-        assert driver.returncode == 0, log.read_text() + daemons.executor_log()
-
-    records = read_records(tmp_path / "run" / "records.jsonl").records
+    run_dir = overlapped_run(tmp_path, AGENTS, SIZE, CYCLES, "auto")
+    records = read_records(run_dir / "records.jsonl").records
     (begin,) = of(BeginRecord, records)
     print(begin)
     assert begin.shards > 3

@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import json
 import statistics
-from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from mpca.cli.bench.figures import overlap_share
-from mpca.cli.bench.net.network import Network
-from mpca.cli.bench.net.standalone import Standalone
-from mpca.cli.bench.run.place import Place
 from mpca.records import CycleRecord, RunRecord, read_records
-from tests.bench.support import needs_namespaces
-from tests.spark.node_driver import ready_driver
+from tests.spark.overlapped import overlapped_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(580)]
 
@@ -33,18 +28,7 @@ STEADY = 4
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of one run, with the steps of its agents beside the records."""
-    needs_namespaces()
-    folder = tmp_path_factory.mktemp("overlap")
-    workers = [f"w{number}" for number in range(AGENTS)]
-    with Network(["master", "driver", *workers]) as net, Standalone(net, "master", workers, folder, "3g") as daemons:
-        place = Place(work_dir=str(folder), agents=AGENTS, master=daemons.url, address=net.address("driver"))
-        log = folder / "overlapped.log"
-        arguments = [json.dumps(asdict(place)), str(folder / "run"), str(SIZE), str(CYCLES), "3"]
-        with ready_driver(net, "tests.spark.overlapped", arguments, log) as driver:
-            net.shape("30mbit", but=["master"])  # executors are there: their start needs no slow link
-            driver.communicate("go\n")
-        assert driver.returncode == 0, log.read_text() + daemons.executor_log()
-    return folder / "run"
+    return overlapped_run(tmp_path_factory.mktemp("overlap"), AGENTS, SIZE, CYCLES, 3)
 
 
 @pytest.fixture(scope="module")
