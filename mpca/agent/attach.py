@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpca.agent.attached import several
 from mpca.agent.context import AgentContext, current
+from mpca.agent.metrics import Metrics
 from mpca.agent.seeds import seed_everything
 from mpca.errors import ConfigError
 from mpca.methods import How
@@ -160,17 +161,19 @@ def _join(context: AgentContext) -> ModelWatch:
 
 
 def log(**metrics: Any) -> None:
-    """Report numbers, such as ``log(loss=loss)``. The newest value of each name is sent with the next progress report.
+    """Report numbers, such as ``log(loss=loss, lr=rate)``: at every step, or when there are any.
+
+    Their means since the last report go to the driver, about once a second: to the progress line (the mean over agents of the
+    first one logged), `records.jsonl` (kind `metrics`), the report's curves and `Result.history`.
 
     Args:
-        metrics: numbers, or tensors of one element. A tensor is read only when it is sent.
+        metrics: numbers, or tensors of one element. A tensor on a GPU is read only when it is sent.
+
+    Raises:
+        ConfigError: a value is not a number.
     """
     context = current()
-    if context is None:
-        return
-    for name, value in metrics.items():
-        # Not float(): on a GPU it would wait for the device at every step.
-        context.metrics[name] = value.detach() if hasattr(value, "detach") else float(value)
+    (Metrics() if context is None else context.metrics).add(metrics)
 
 
 def rank() -> int:

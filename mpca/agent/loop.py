@@ -29,6 +29,7 @@ from mpca.agent.events import (
     TakeReaders,
 )
 from mpca.agent.link import Link, LinkClosed
+from mpca.agent.metrics import Metrics
 from mpca.agent.outbox import Outbox
 from mpca.agent.process import end_group
 from mpca.agent.reading import Reading
@@ -37,7 +38,18 @@ from mpca.agent.state import ASKING, HOLDING, LEAVING, STOPPING, WAITING, AgentM
 from mpca.agent.trainer import Trainer
 from mpca.clock import Clock
 from mpca.shm import AgentSegment
-from mpca.wire.messages import Exchange, Failed, Files, Finished, Hello, Installed, Progress, Snapshot, Stop
+from mpca.wire.messages import (
+    Exchange,
+    Failed,
+    Files,
+    Finished,
+    Hello,
+    Installed,
+    Progress,
+    Snapshot,
+    Stop,
+    metrics_every_s,
+)
 
 __all__ = ["PROGRESS_INTERVAL_S", "AgentLoop"]
 
@@ -48,11 +60,11 @@ PROGRESS_INTERVAL_S = 0.5
 class AgentLoop:
     """Carries out the instructions of one `AgentMachine`."""
 
-    def __init__(self, link: Link, machine: AgentMachine, clock: Clock, metrics: Callable[[], dict[str, float]]) -> None:
+    def __init__(self, link: Link, machine: AgentMachine, clock: Clock, metrics: Metrics) -> None:
         self._link = link
         self._machine = machine
         self._clock = clock
-        self._metrics = metrics  # gives the newest values of mpca.log, for each Progress
+        self._metrics = metrics  # what mpca.log was given
         self._trainer: Trainer | None = None
         self._segment: AgentSegment | None = None
         self._hello: Hello | None = None
@@ -63,6 +75,7 @@ class AgentLoop:
         self._pause_s = 0.0
         self._began: float | None = None
         self._next_progress = 0.0
+        self._next_metrics = 0.0
         self._perform_one: dict[type, Callable[[Any], None]] = {
             SayHello: self._say_hello,
             Publish: self._publish,
@@ -109,7 +122,7 @@ class AgentLoop:
     def between_batches(self) -> None:
         """After every optimiser update: count it, serve requests, hold or wait for an answer if the method does, and pull."""
         machine = self._machine
-        self.tell(Stepped(1, self._metrics().get("loss", 0.0)) if machine.side.asks_at_loss else STEPPED)
+        self.tell(Stepped(1, self._metrics.newest("loss")) if machine.side.asks_at_loss else STEPPED)
         self._serve(0.0)
         if self._clock.now() >= self._next_progress:
             self._report()
@@ -221,6 +234,7 @@ class AgentLoop:
         self._link.send(Failed(one.error, one.traceback))
 
     def _report_all(self) -> None:
+        self._next_metrics = 0.0
         self._report()
         while self.reading.bad:
             self._report()
@@ -230,7 +244,11 @@ class AgentLoop:
         self._next_progress = now + PROGRESS_INTERVAL_S
         train_s = 0.0 if self._began is None else now - self._began
         steps, function, data, bad = self._machine.updates, self._machine.function, self.reading.position, self.reading.bad
-        said = Progress(steps, self.samples, train_s, self._pause_s, self._metrics(), data, function, bad.take(), bad.dropped)
+        metrics = {}
+        if now >= self._next_metrics:
+            self._next_metrics = now + metrics_every_s(train_s)
+            metrics = self._metrics.take()
+        said = Progress(steps, self.samples, train_s, self._pause_s, metrics, data, function, bad.take(), bad.dropped)
         self._link.send(said)
 
     def _end_group(self, _: EndGroup) -> None:

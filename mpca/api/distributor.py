@@ -33,7 +33,8 @@ class Result:
     summary: dict[str, Any]
     """As in summary.json."""
     history: list[dict[str, Any]] = field(repr=False)
-    """Evaluations of the joint model, oldest first: t, cycle, seconds, error, loss."""
+    """What was measured, oldest first, each with `kind` and `t`. "evaluation", of the joint model: cycle, seconds, error, loss;
+    "metrics", what agents gave to `mpca.log`: metrics, the means over agents by name."""
     returns: dict[int, Any] = field(repr=False)
     """What the train function returned, by agent; the functions in `summary["cut_off"]` did not return."""
     model_state: dict[str, Any] | None = field(repr=False)

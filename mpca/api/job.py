@@ -56,7 +56,7 @@ class Ended:
     reason: str
     exit_code: int
     model_state: dict[str, Any]  # numpy arrays by the model's own names
-    history: list[dict[str, Any]]  # evaluations
+    history: list[dict[str, Any]]  # as `Runner.history`
     returns: dict[int, Any] = field(default_factory=dict)  # what train functions returned, by agent
 
 

@@ -264,7 +264,7 @@ class _Launch:
             reason=trouble or end.reason,
             exit_code=1 if trouble else exit_code(end, self._signals.caught),
             model_state=state,
-            history=runner.evaluations.history,
+            history=runner.history(),
             returns={agent: cloudpickle.loads(data) for agent, data in sorted(runner.returns.items())},
         )
 

@@ -71,7 +71,7 @@ class Evaluations:
 
     def __init__(self, evaluator: Evaluator | None, goals: Goals, write: Callable[[str, dict[str, Any]], float]) -> None:
         self.evaluator = evaluator  # None also once evaluation has stopped
-        #: What `take` was given, with the `t` of its record.
+        #: {"kind": "evaluation", "t", ...}: the records.
         self.history: list[dict[str, Any]] = []
         self.error: float | None = None
         self.loss: float | None = None
@@ -123,7 +123,7 @@ class Evaluations:
         """Show the result of an evaluation, and write its record."""
         self.error, self.loss, self._cycle = done.error, done.loss, done.cycle
         fields = {"cycle": done.cycle, "seconds": done.seconds, "error": done.error, "loss": done.loss}
-        self.history.append({"t": self._write("evaluation", fields), **fields})
+        self.history.append({"kind": "evaluation", "t": self._write("evaluation", fields), **fields})
 
     def died(self, event: EvaluatorDied, now: float) -> list[FailRun]:
         """The evaluator's process has ended; returns as `collect` does."""

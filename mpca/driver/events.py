@@ -116,7 +116,7 @@ class AgentProgress(OfAgent):
     samples: int
     train_s: float
     pause_s: float
-    metrics: dict[str, float]
+    metrics: dict[str, float]  # as in wire.messages.Progress
     data: list[int] = field(default_factory=list)  # as in wire.messages.Progress
     function: str = LOOP  # as in wire.messages.Progress
     bad: list[list[str]] = field(default_factory=list)  # as in wire.messages.Progress

@@ -49,6 +49,7 @@ from mpca.driver.instructions import (
 )
 from mpca.driver.joint import JointModel
 from mpca.driver.machine import Machine
+from mpca.driver.metrics import LoggedMetrics
 from mpca.driver.states import RunState
 from mpca.driver.status import RunStatus
 from mpca.driver.tally import Tally
@@ -117,6 +118,7 @@ class Runner:
         #: The states and the layout that reached the target, with the local tensors of that moment: the result of the run.
         self.reached: tuple[list[JointShard | None], ModelLayout] | None = None
         self.evaluations = Evaluations(evaluator, goals, self._record_evaluation)
+        self.metrics = LoggedMetrics()
         self._spec = spec
         self._backups, self._restore = backups, restore
         self._on_status, self._on_output = on_status, on_output
@@ -220,6 +222,10 @@ class Runner:
         told: list[Event] = []
         if isinstance(event, AgentProgress):
             self.tally.progress(event, self.clock.now())
+            if event.metrics:
+                who = {"agent": event.agent, "incarnation": event.incarnation}
+                t = self._record("metrics", {**who, "steps": event.steps, "metrics": event.metrics})
+                self.metrics.heard(event, t)
             if self.bad is not None:
                 self.bad.met(self.t(), *event.id, event.bad, event.bad_dropped)
         elif isinstance(event, Output):
@@ -341,6 +347,8 @@ class Runner:
             fields["pauses"] = {agent: [self.t_of(at) for at in pause] for agent, pause in fields["pauses"].items()}
         elif one.kind == "begin":
             fields["trained"] = self.earlier_s
+        elif one.kind == "agent" and fields["event"] == "lost":
+            self.metrics.lost(fields["index"])
         elif one.kind == "pause":
             fields["start"] -= self._now0
             fields["end"] = None if fields["end"] is None else fields["end"] - self._now0
@@ -412,6 +420,11 @@ class Runner:
             "best_error": min(errors, default=None),
         }
 
+    def history(self) -> list[dict[str, Any]]:
+        """What was evaluated and logged, oldest first, to the end of the run."""
+        self.metrics.note(self.t())
+        return sorted([*self.evaluations.history, *self.metrics.history], key=lambda one: float(one["t"]))
+
     def status(self) -> RunStatus:
         """The run as it is now, for a display."""
         states = {
@@ -431,6 +444,7 @@ class Runner:
             evaluations=len(self.evaluations.history),
             error=self.evaluations.error,
             loss=self.evaluations.loss,
+            logged=self.metrics.first,
             target_error=self.goals.target_error,
             images_per_s=self.tally.samples_per_s,
             updates_per_s=self.tally.updates_per_s,

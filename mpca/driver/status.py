@@ -23,6 +23,7 @@ class RunStatus:
     evaluations: int = 0  # how many there have been; a log writes one line for each
     error: float | None = None  # newest evaluation of the joint model, share of wrong answers in [0, 1]
     loss: float | None = None
+    logged: tuple[str, float] | None = None  # the metric that agents logged first, and its mean over them
     target_error: float = 0.0  # 0: none
     images_per_s: float | None = None  # samples of all agents over the last seconds; None also when no agent counts them
     updates_per_s: float | None = None  # optimiser updates of all agents over the last seconds

@@ -26,6 +26,7 @@ __all__ = [
     "EvaluatorRecord",
     "ExchangeRecord",
     "GapRecord",
+    "MetricsRecord",
     "PauseRecord",
     "Record",
     "RunRecord",
@@ -153,6 +154,18 @@ class EvaluationRecord(Record):
 
 
 @dataclass(frozen=True)
+class MetricsRecord(Record):
+    """What an agent gave to `mpca.log`; at most one a second and agent, and one more at its end."""
+
+    kind: ClassVar[str] = "metrics"
+
+    agent: int
+    incarnation: int
+    steps: int  # optimiser updates of this incarnation
+    metrics: dict[str, float | None]  # means since its record before
+
+
+@dataclass(frozen=True)
 class EvaluatorRecord(Record):
     """The evaluator's process ended. It was started again, or this attempt makes no more evaluations."""
 
@@ -220,6 +233,7 @@ KINDS: dict[str, type[Record]] = {
         CycleRecord,
         ExchangeRecord,
         EvaluationRecord,
+        MetricsRecord,
         EvaluatorRecord,
         BackupRecord,
         PauseRecord,

@@ -16,7 +16,7 @@ from typing import Any
 
 from mpca.private import replace_file
 from mpca.records import to_json
-from mpca.report import exchanges, svg, wire
+from mpca.report import curves, exchanges, svg, wire
 from mpca.report.blocks import axis_seconds, document, legend, section, table
 from mpca.report.load import RunRecords, load_run
 from mpca.report.series import STAGES, Series, extract
@@ -53,6 +53,7 @@ def render(records: RunRecords) -> str:
         _head(records),
         _figures(records, series),
         _error(records, series),
+        *curves.sections(series.metrics, _loss_marks(series)),
         _timeline(series) if records.cycles or not records.exchanges else exchanges.section_of(records.exchanges),
         _losses(series),
         _tau(series),

@@ -11,11 +11,12 @@ from mpca.clock import ManualClock
 from mpca.driver.cluster import AgentSpec
 from mpca.driver.evaluating import EvaluatorDied
 from mpca.driver.events import AgentHello, ExecutorReady, StopRequested
+from mpca.driver.instructions import Write
 from mpca.driver.objectives import Evaluate, Goals, MaxTime, TargetError
 from mpca.driver.runner import STATUS_EVERY_S, Runner
 from mpca.driver.status import RunStatus
 from mpca.errors import EnvironmentRefused
-from mpca.records import MemorySink
+from mpca.records import MemorySink, to_json
 from tests.driver.support import Machine, hello, progress
 
 OURS = {"python": "3.11.7", "torch": "2.15.0", "mpca": "0.1.0", "numpy": "2.1.0"}
@@ -205,6 +206,30 @@ def test_updates_are_shown_where_nobody_counts_samples() -> None:
         clock.advance(2.0)
     assert (runner.status().images_per_s, runner.status().updates_per_s) == (None, 15.0)
     assert runner.progress()["samples"] is None
+
+
+def test_what_agents_log_is_recorded_by_agent_and_shown_and_kept_as_the_mean() -> None:
+    _, clock, runner, _ = shown(Goals())
+    assert (runner.status().logged, runner.history()) == (None, [])
+    runner.evaluations.take(Evaluated(3))
+    clock.advance(1.0)
+    for agent, loss in ((0, 4.0), (1, 2.0)):
+        runner._note(replace(progress(agent), steps=31, metrics={"loss": loss}))
+    runner._note(progress(0))
+    assert [to_json(one) for one in runner.records.records if one.kind == "metrics"] == [
+        {"kind": "metrics", "t": 1.0, "agent": agent, "incarnation": 0, "steps": 31, "metrics": {"loss": loss}}
+        for agent, loss in ((0, 4.0), (1, 2.0))
+    ]
+    assert runner.status().logged == ("loss", 3.0)
+    clock.advance(0.5)
+    lost = {"event": "lost", "index": 0, "incarnation": 0, "host": "h", "executor_id": "e0", "pid": 7, "reason": "killed"}
+    runner._write(Write("agent", lost))
+    assert runner.status().logged == ("loss", 2.0)
+    assert runner.history() == [
+        {"kind": "evaluation", "t": 0.0, "cycle": 3, "seconds": 0.1, "error": 0.5, "loss": None},
+        {"kind": "metrics", "t": 1.0, "metrics": {"loss": 4.0}},
+        {"kind": "metrics", "t": 1.5, "metrics": {"loss": 2.0}},
+    ]
 
 
 def test_an_evaluation_of_x0_reaches_no_target() -> None:

@@ -86,3 +86,24 @@ def test_the_rate_is_of_what_was_counted(images_per_s: float | None, updates_per
 
 def test_what_agents_ask_for_by_themselves_is_counted_as_exchanges() -> None:
     assert status_line(RunStatus(seconds=1.0, cycle=7, counts="exchange")).startswith("exchange 7 | ")
+
+
+def test_a_log_of_a_run_without_evaluations_has_a_line_every_ten_seconds() -> None:
+    stream = io.StringIO()
+    with ProgressLine(stream) as progress:
+        for n in range(100):
+            progress.update(
+                RunStatus(
+                    seconds=n / 2, cycle=n, logged=("loss", 2.0 - n / 100), updates_per_s=31.0, agents_alive=2, agents_wanted=2
+                )
+            )
+        progress.update(RunStatus(seconds=49.5, cycle=99, evaluations=1, agents_alive=2, agents_wanted=2))
+        progress.update(RunStatus(seconds=90.0, cycle=180, evaluations=1, agents_alive=2, agents_wanted=2))
+    assert stream.getvalue().splitlines() == [
+        "cycle 0 | loss 2 | 31 updates/s | 2/2 agents | 0ms",
+        "cycle 20 | loss 1.8 | 31 updates/s | 2/2 agents | 10s",
+        "cycle 40 | loss 1.6 | 31 updates/s | 2/2 agents | 20s",
+        "cycle 60 | loss 1.4 | 31 updates/s | 2/2 agents | 30s",
+        "cycle 80 | loss 1.2 | 31 updates/s | 2/2 agents | 40s",
+        "cycle 99 | 2/2 agents | 49.5s",
+    ]
