@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # the same names for editors and type checkers; a test holds them to `_HOMES`
     from mpca.agent.attach import attach, dataset, device, files, log, rank, samples, shard, stopping, world_size
     from mpca.api import Distributor, Result
-    from mpca.driver.objectives import DumpModel, Evaluate, MaxCycles, MaxTime, TargetError
+    from mpca.driver.objectives import DumpModel, EarlyStopping, Evaluate, KeepBest, MaxCycles, MaxTime, Target
     from mpca.errors import MpcaError
     from mpca.methods import (
         EASGD,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; a test holds 
 __version__ = "0.2.0"
 
 _IN_AGENTS = ("attach", "dataset", "device", "files", "log", "rank", "samples", "shard", "stopping", "world_size")
+_OBJECTIVES = ("DumpModel", "EarlyStopping", "Evaluate", "KeepBest", "MaxCycles", "MaxTime", "Target")
 _METHODS = (
     "EASGD", "MPCA", "AsyncPS", "DL4JAveraging", "DiLoCo", "GradientSharing", "OverlapLocalSGD", "PaperMPCA", "Single",
     "SoftSync", "Sync", "SyncEASGD", "SyncPS",
@@ -43,7 +44,7 @@ _METHODS = (
 #: Public name -> module that has it.
 _HOMES = {
     **dict.fromkeys(_IN_AGENTS, "mpca.agent.attach"),
-    **dict.fromkeys(("DumpModel", "Evaluate", "MaxCycles", "MaxTime", "TargetError"), "mpca.driver.objectives"),
+    **dict.fromkeys(_OBJECTIVES, "mpca.driver.objectives"),
     **dict.fromkeys(("Distributor", "Result"), "mpca.api"),
     **dict.fromkeys(_METHODS, "mpca.methods"),
     "MpcaError": "mpca.errors",
@@ -60,8 +61,10 @@ __all__ = [
     "DiLoCo",
     "Distributor",
     "DumpModel",
+    "EarlyStopping",
     "Evaluate",
     "GradientSharing",
+    "KeepBest",
     "MaxCycles",
     "MaxTime",
     "MpcaError",
@@ -73,7 +76,7 @@ __all__ = [
     "Sync",
     "SyncEASGD",
     "SyncPS",
-    "TargetError",
+    "Target",
     "__version__",
     "attach",
     "dataset",

@@ -11,7 +11,7 @@ from typing import Any
 
 from mpca.errors import ConfigError
 
-__all__ = ["Metrics"]
+__all__ = ["Metrics", "number"]
 
 MOST_NAMES = 100
 _LONGEST_NAME = 100  # characters
@@ -34,11 +34,11 @@ class Metrics:
             ConfigError: a value is not a number, or a name is too long.
         """
         for name, value in given.items():
-            number = _number(name, value)
+            one = number("mpca.log takes", name, value)
             if name in self._newest or len(self._newest) < MOST_NAMES:
                 total, count = self._sums.get(name, (0.0, 0))
-                self._sums[name] = total + number, count + 1
-                self._newest[name] = number
+                self._sums[name] = total + one, count + 1
+                self._newest[name] = one
             elif not self._told:
                 self._told = True
                 _log.warning("mpca.log keeps %d names; left out, as every further one: %s", MOST_NAMES, name)
@@ -53,20 +53,27 @@ class Metrics:
         return float(self._newest.get(name, 0.0))
 
 
-def _number(name: str, value: Any) -> Any:
-    """A float, or a tensor of one element on another device than the CPU."""
+def number(what: str, name: str, value: Any) -> Any:
+    """A float, or a tensor of one element on another device than the CPU.
+
+    Args:
+        what: who wants it, for the error.
+        name: of the metric.
+        value: anything.
+
+    Raises:
+        ConfigError: it is not a number, or the name is too long.
+    """
     if len(name) > _LONGEST_NAME:
-        raise ConfigError(f"mpca.log: a name has at most {_LONGEST_NAME} characters: {name[:_LONGEST_NAME]}...")
+        raise ConfigError(f"{what} numbers by name, which has at most {_LONGEST_NAME} characters: {name[:_LONGEST_NAME]}...")
     if hasattr(value, "detach"):  # a tensor; torch need not be imported here
         if value.numel() == 1 and not value.is_complex():
-            number = value.detach().double()
-            return number.item() if number.device.type == "cpu" else number.reshape(())
+            one = value.detach().double()
+            return one.item() if one.device.type == "cpu" else one.reshape(())
     elif not isinstance(value, (str, bytes)):
         try:
             return float(value)
         except (TypeError, ValueError):
             pass
     shape = f" of shape {list(value.shape)}" if hasattr(value, "shape") else f" {value!r:.60}"
-    raise ConfigError(
-        f"mpca.log takes numbers, or tensors of one element: {name} is a {type(value).__name__}{shape}; print text"
-    )
+    raise ConfigError(f"{what} numbers, or tensors of one element: {name} is a {type(value).__name__}{shape}; print text")

@@ -11,7 +11,7 @@ from mpca.checks import refused
 from mpca.config.resolved import Resolved
 from mpca.config.sources import load
 from mpca.driver.cluster import Cluster
-from mpca.driver.objectives import Evaluate
+from mpca.driver.objectives import Evaluate, Goals, metric_goals
 from mpca.driver.status import RunStatus
 from mpca.methods import from_dict
 
@@ -73,11 +73,12 @@ def resolve(path: Path | None, sets: Iterable[str] = (), spark_conf: dict[str, s
     """A configuration with the methods of this version; see `config.sources.load`.
 
     Raises:
-        ConfigError: a source is wrong, or the method's agents would hand over after the deadline.
+        ConfigError: a source is wrong, goals contradict each other, or the method's agents would hand over after the deadline.
     """
     found = load(path, sets, spark_conf, method=from_dict)
     hold_s, deadline_s = found.method.agent_side.hold_s, found.cluster.cycle_deadline
     if hold_s >= deadline_s:
         rule = f"must be less than cluster.cycle_deadline = {deadline_s:g} s, after which nobody waits for an agent; raise that"
         raise refused("method.seconds", hold_s, rule)
+    Goals(evaluate=Evaluate(dict), **metric_goals(found.objectives))  # refuses what is none, or contradicts itself
     return found

@@ -263,7 +263,9 @@ def _summary(path: Path) -> Any:
         found = read_summary(path / "summary.json")
     except (OSError, ValueError):
         return None
-    told = found.status in ("reached", "max_time", "max_cycles") or (found.status == "failed" and _NOT_FINITE in found.reason)
+    told = found.status in ("reached", "early_stopping", "max_time", "max_cycles") or (
+        found.status == "failed" and _NOT_FINITE in found.reason
+    )
     return found if told else None
 
 

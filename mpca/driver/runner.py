@@ -12,11 +12,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mpca.algorithm.joint import JointShard
 from mpca.clock import Clock
 from mpca.driver.backups import BackupWriter
 from mpca.driver.cluster import AgentSpec, Cluster
-from mpca.driver.evaluations import Evaluations, Evaluator
+from mpca.driver.evaluations import Evaluations, Evaluator, Kept
 from mpca.driver.events import (
     AgentFinished,
     AgentHello,
@@ -56,7 +55,6 @@ from mpca.driver.tally import Tally
 from mpca.errors import EnvironmentRefused
 from mpca.methods.base import Method
 from mpca.records import BadFile, Sink, make
-from mpca.storage.layout import ModelLayout
 from mpca.wire.messages import Hello
 
 __all__ = ["Runner"]
@@ -115,8 +113,8 @@ class Runner:
         self.joint: JointModel | None = None
         self.tally = Tally(machine.agents_wanted)
         self.returns: dict[int, bytes] = {}
-        #: The states and the layout that reached the target, with the local tensors of that moment: the result of the run.
-        self.reached: tuple[list[JointShard | None], ModelLayout] | None = None
+        #: The model that reached the target.
+        self.reached: Kept | None = None
         self.evaluations = Evaluations(evaluator, goals, self._record_evaluation)
         self.metrics = LoggedMetrics()
         self._spec = spec
@@ -148,7 +146,7 @@ class Runner:
         """Ask for an orderly end: Ctrl-C, SIGTERM, a failure beside the engine.
 
         Args:
-            status: what the run is to end as: "reached", "max_time", "interrupted" or "failed".
+            status: what the run is to end as: one of `records.STATUSES`.
             reason: why, for the user.
             final: whether another attempt would fail the same way.
         """
@@ -177,13 +175,14 @@ class Runner:
 
         Raises:
             AgentFailed: the user's evaluation raised.
+            ConfigError: it does not return a number that a goal looks at.
         """
         now = self.clock.now()
         for failure in self.evaluations.collect(now):
             if self.machine.state != RunState.STOPPING:  # a run that ends needs no more evaluations
                 self.stop("failed", failure.reason)
         if self.machine.state in (RunState.RUNNING, RunState.PAUSED):
-            ended = self.goals.reached(self.evaluations.judged, self.trained_s)
+            ended = self.goals.reached(self.evaluations.judged, self.evaluations.best, self.trained_s)
             if ended is not None:
                 self.reached = self.evaluations.newest if ended[0] == "reached" else None
                 self.stop(*ended)
@@ -442,10 +441,12 @@ class Runner:
             cycle=self.machine.cycle,
             counts=self.machine.counts,
             evaluations=len(self.evaluations.history),
-            error=self.evaluations.error,
-            loss=self.evaluations.loss,
+            error=self.evaluations.values.get("error"),
+            loss=self.evaluations.values.get("loss"),
+            evaluated=self.evaluations.shown,
             logged=self.metrics.first,
             target_error=self.goals.target_error,
+            targets=[str(one) for one in self.goals.targets if one.metric != "error"],
             images_per_s=self.tally.samples_per_s,
             updates_per_s=self.tally.updates_per_s,
             tau=self.tally.tau,

@@ -1,4 +1,4 @@
-"""What agents logged over time: a chart a metric, agents as thin lines, their mean as the thick one, evaluations as dots."""
+"""What was logged and evaluated over time, a chart a metric: agents thin, their mean thick, evaluations as dots."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Curve:
     agents: dict[int, Points]
     mean: Points  # over agents
     evaluations: Points  # of the joint model, where they have a number of that name
+    target: float | None = None  # a value that ends the run
 
 
 def curves_of(records: RunRecords) -> list[Curve]:
@@ -36,17 +37,21 @@ def curves_of(records: RunRecords) -> list[Curve]:
         for name, value in one.metrics.items():
             if value is not None:  # a number that is not finite leaves a gap
                 by_name.setdefault(name, {}).setdefault(one.agent, []).append((one.t, value))
+    evaluated: dict[str, Points] = {}
+    for done in records.evaluations:
+        for name, value in {"error": done.error, "loss": done.loss, **done.metrics}.items():
+            if value is not None:
+                evaluated.setdefault(name, []).append((done.t, value))
+                if name != "error":  # that has a chart of its own
+                    by_name.setdefault(name, {})
+    bounds = [one.rpartition(sign) for one in records.attempts[-1].targets for sign in (">=", "<=")] if records.attempts else []
+    targets = {name.strip(): float(bound) for name, sign, bound in bounds if sign}
     found = []
     for name, raw in by_name.items():
         agents = {agent: list(_thinned(points, width)) for agent, points in sorted(raw.items())}
         together = sorted(point for points in agents.values() for point in points)
-        found.append(Curve(name, agents, list(_thinned(together, 2 * width)), _evaluated(records, name)))
+        found.append(Curve(name, agents, list(_thinned(together, 2 * width)), evaluated.get(name, []), targets.get(name)))
     return found
-
-
-def _evaluated(records: RunRecords, name: str) -> Points:
-    values = [(one.t, {"error": one.error, "loss": one.loss}.get(name)) for one in records.evaluations]
-    return [(t, value) for t, value in values if value is not None]
 
 
 def _thinned(points: Points, width: float) -> Iterator[tuple[float, float]]:
@@ -72,9 +77,11 @@ def sections(curves: Sequence[Curve], marks: Sequence[tuple[float, str]]) -> lis
 
 def _section(curve: Curve, marks: Sequence[tuple[float, str]]) -> str:
     lines = [svg.Line(f"agent {agent}", "thin s0", points) for agent, points in curve.agents.items() if len(curve.agents) > 1]
-    mean = "mean of the agents" if lines else f"agent {next(iter(curve.agents))}"
-    lines.append(svg.Line(mean, "thick s0", curve.mean))
-    entries = [("s0", mean)]
+    entries = []
+    if curve.agents:
+        mean = "mean of the agents" if lines else f"agent {next(iter(curve.agents))}"
+        lines.append(svg.Line(mean, "thick s0", curve.mean))
+        entries.append(("s0", mean))
     if curve.evaluations:
         titles = [f"joint model: {value:.4g} at {t:.1f} s" for t, value in curve.evaluations]
         lines.append(svg.Line("joint model, evaluated", "s1", curve.evaluations, titles))
@@ -85,8 +92,14 @@ def _section(curve: Curve, marks: Sequence[tuple[float, str]]) -> str:
         "seconds of training",
         axis_seconds,
         lambda value: f"{value:g}",
+        level=None if curve.target is None else (curve.target, f"target {curve.target:g}"),
         marks=marks,
         height=240,
     )
-    note = "Logged by the agents; a thin line is one of them." if len(curve.agents) > 1 else "Logged by one agent alone."
+    notes = (
+        "Of the joint model, one dot an evaluation.",
+        "Logged by one agent alone.",
+        "Logged by the agents; a thin line is one.",
+    )
+    note = notes[min(len(curve.agents), 2)]
     return section(curve.name, note, legend(entries), chart)

@@ -28,7 +28,7 @@ __all__ = ["render", "write_report"]
 _TIMELINE_CYCLES = 400
 _COLUMNS = 320  # of the grid of tau
 _COLOURS = 6  # .s0 to .s5 of page.css
-_BADGES = {"reached": "good", "max_time": "good", "max_cycles": "good", "failed": "bad"}
+_BADGES = {"reached": "good", "early_stopping": "good", "max_time": "good", "max_cycles": "good", "failed": "bad"}
 
 
 def write_report(run_dir: Path) -> Path:
@@ -132,7 +132,7 @@ def _evaluator_marks(series: Series) -> list[tuple[float, str]]:
 
 def _error(records: RunRecords, series: Series) -> str:
     if not series.curve:
-        return section("Error over time", "No evaluation was recorded.")
+        return "" if series.metrics else section("Error over time", "No evaluation was recorded.")
     target = records.attempts[-1].target_error if records.attempts else 0.0
     line = svg.Line(
         "error",

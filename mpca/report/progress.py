@@ -39,6 +39,9 @@ def status_line(status: RunStatus) -> str:
     if status.error is not None:
         goal = f" (target {100 * status.target_error:g} %)" if status.target_error else ""
         parts.append(f"error {100 * status.error:.2f} %{goal}")
+    for name, value in status.evaluated:
+        goals = [one.removeprefix(name) for one in status.targets if one.startswith(f"{name} ")]
+        parts.append(f"{name} {value:.4g}" + (f" (target{goals[0]})" if goals else ""))
     if status.logged is not None:
         parts.append(f"{status.logged[0]} {status.logged[1]:.4g}")
     if status.images_per_s is not None:

@@ -87,5 +87,5 @@ def test_a_flood_of_names_is_cut_off_with_one_warning(caplog: pytest.LogCaptureF
             metrics.add({f"loss{n}": n, "loss0": 1.0})
     assert len(metrics.take()) == MOST_NAMES
     assert caplog.messages == [f"mpca.log keeps {MOST_NAMES} names; left out, as every further one: loss{MOST_NAMES}"]
-    with pytest.raises(ConfigError, match=r"^mpca\.log: a name has at most 100 characters: l"):
+    with pytest.raises(ConfigError, match=r"^mpca\.log takes numbers by name, which has at most 100 characters: l"):
         metrics.add({"l" * 101: 1.0})

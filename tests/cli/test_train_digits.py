@@ -25,9 +25,9 @@ ROOT = Path(__file__).resolve().parents[2]
 MPCA = [sys.executable, "-m", "mpca.cli"]
 FILES = {"config.toml", "records.jsonl", "summary.json", "model.safetensors", "report.html", "backups"}
 SUMMARY_KEYS = """
-status reason method num_agents seed seconds seconds_to_first_step submit_seconds cycles steps samples final_error best_error
-target_error seconds_to_target evaluations pause_share model_bytes bytes_in_driver bytes_out_driver bytes_data_remote
-bad_records agents_lost agents_replaced cut_off backups attempts resumed_from versions final
+status reason method num_agents seed seconds seconds_to_first_step submit_seconds cycles steps samples final_error
+final_metrics best_error target_error seconds_to_target evaluations pause_share model_bytes bytes_in_driver bytes_out_driver
+bytes_data_remote bad_records agents_lost agents_replaced cut_off backups attempts resumed_from versions final
 """
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]

@@ -348,5 +348,23 @@ def test_a_metric_of_a_long_run_is_drawn_thinned_and_a_flood_of_them_in_part(tmp
     flood = metrics(7.0, 0, **{f"<m{n}>": float(n) for n in range(30)})
     page = page_of(write_run(tmp_path / "flood", [*synthetic_records()[:-1], flood]))
     text = (tmp_path / "flood" / "report.html").read_text(encoding="utf-8")
-    assert (len(page.data["metrics"]), text.count("<h2>&lt;m")) == (30, 24)
+    assert (len(page.data["metrics"]), text.count("<h2>&lt;m")) == (31, 24)
     assert "Not drawn; they are in records.jsonl: &lt;m24&gt;, " in text
+
+
+def test_other_numbers_of_an_evaluation_have_charts_with_their_targets(tmp_path: Path) -> None:
+    records = [one for one in synthetic_records() if one["kind"] != "evaluation"]
+    records[0] |= {"targets": ["perplexity <= 20.0"]}
+    done = {"cycle": 3, "seconds": 0.1, "error": None, "loss": None}
+    evaluations = [
+        {"kind": "evaluation", "t": 10.0 + n, **done, "metrics": {"perplexity": 50.0 - n, "f1": None if n else 0.5}}
+        for n in range(3)
+    ]
+    page = page_of(write_run(tmp_path / "run", [*records[:-1], *evaluations]))
+    perplexity, f1 = page.data["metrics"]
+    assert (perplexity["evaluations"], perplexity["agents"], perplexity["target"]) == (
+        [[10.0, 50.0], [11.0, 49.0], [12.0, 48.0]], {}, 20.0,
+    )  # fmt: skip
+    assert (f1["evaluations"], f1["target"]) == ([[10.0, 0.5]], None)
+    text = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert ("target 20</text>" in text, "Error over time" in text) == (True, False)

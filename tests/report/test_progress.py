@@ -107,3 +107,9 @@ def test_a_log_of_a_run_without_evaluations_has_a_line_every_ten_seconds() -> No
         "cycle 80 | loss 1.2 | 31 updates/s | 2/2 agents | 40s",
         "cycle 99 | 2/2 agents | 49.5s",
     ]
+
+
+def test_numbers_of_an_evaluation_stand_beside_their_targets() -> None:
+    evaluated = [("accuracy", 0.95123), ("acc", 2.0)]
+    status = RunStatus(seconds=1.0, evaluated=evaluated, targets=["accuracy >= 0.97"], logged=("loss", 1 / 3))
+    assert status_line(status).split(" | ")[1:4] == ["accuracy 0.9512 (target >= 0.97)", "acc 2", "loss 0.3333"]
