@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # the same names for editors and type checkers; a test holds them to `_HOMES`
     from mpca.agent.attach import attach, dataset, device, files, log, rank, samples, shard, stopping, world_size
     from mpca.api import Distributor, Result
+    from mpca.driver.callbacks import Callback
     from mpca.driver.objectives import DumpModel, EarlyStopping, Evaluate, KeepBest, MaxCycles, MaxTime, Target
     from mpca.errors import MpcaError
     from mpca.methods import (
@@ -47,6 +48,7 @@ _HOMES = {
     **dict.fromkeys(_OBJECTIVES, "mpca.driver.objectives"),
     **dict.fromkeys(("Distributor", "Result"), "mpca.api"),
     **dict.fromkeys(_METHODS, "mpca.methods"),
+    "Callback": "mpca.driver.callbacks",
     "MpcaError": "mpca.errors",
     "images_in_tar": "mpca.spark.data.tars",
     "ingest_dataframe": "mpca.spark.data.dataframes",
@@ -57,6 +59,7 @@ __all__ = [
     "EASGD",
     "MPCA",
     "AsyncPS",
+    "Callback",
     "DL4JAveraging",
     "DiLoCo",
     "Distributor",

@@ -46,6 +46,8 @@ STOP_AGAIN_S = 1.0
 LAST_EVALUATION_S = 3.0
 #: The backup of the last joint model may take so long.
 LAST_BACKUP_S = 5.0
+#: Callbacks of the user have so long after the end of the run, for what they have not heard of yet and for `on_end`.
+CALLBACKS_END_S = 5.0
 #: The evaluator's process may take so long to end by itself.
 EVALUATOR_END_S = 2.0
 #: A process that reads or writes for us (a decoder, Hadoop's client) may take so long to end by itself.

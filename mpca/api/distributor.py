@@ -10,6 +10,7 @@ from typing import Any
 
 from mpca.api.launch import Ended, Job, launch, resolve
 from mpca.api.shipping import ship
+from mpca.driver.callbacks import Callback, check_callbacks
 from mpca.driver.objectives import DumpModel, EarlyStopping, Evaluate, Goals, KeepBest, MaxCycles, MaxTime, Objective, Target
 from mpca.errors import BadRecords, RunFailed
 from mpca.methods import Method
@@ -59,6 +60,7 @@ class Distributor:
         resume: "auto", or the path of a backup to go on from.
         spark: a SparkSession; None takes the one of the spark-submit that started this program, or starts executors on this
             machine.
+        callbacks: objects that hear of cycles, evaluations, lost agents and the end; see `mpca.Callback`.
 
     Example:
         >>> Distributor(num_agents=4, objectives=[MaxTime("60s")]).conf.objectives.max_time
@@ -78,6 +80,7 @@ class Distributor:
         conf: str | Path | Mapping[str, Any] | None = None,
         resume: str | None = None,
         spark: Any = None,
+        callbacks: Iterable[Callback] = (),
     ) -> None:
         goals = list(objectives)
         Goals.of(goals)  # wrong objectives are refused here, where the caller wrote them
@@ -99,6 +102,7 @@ class Distributor:
         self._evaluate = next((one for one in goals if isinstance(one, Evaluate)), None)
         self._spark, self._resume = spark, resume
         self._run_dir = run_dir
+        self._callbacks = check_callbacks(callbacks)
 
     def run(self, train: Callable[..., Any] | str | Path, *args: Any, **kwargs: Any) -> Result:
         """Run ``train(*args, **kwargs)`` in every agent until an objective is reached or all functions have returned.
@@ -116,7 +120,9 @@ class Distributor:
         """
         from mpca.report import ProgressLine
 
-        job = Job(self.conf, ship(train, args, kwargs), self._evaluate, self._run_dir, self._resume, self._spark)
+        job = Job(
+            self.conf, ship(train, args, kwargs), self._evaluate, self._run_dir, self._resume, self._spark, self._callbacks
+        )
         with ProgressLine(sys.stdout) as progress:
             ended = launch(job, on_status=progress.update, on_output=progress.output, on_stage=progress.say)
         return _result(ended)

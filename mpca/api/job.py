@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mpca.checks import refused
 from mpca.config.resolved import Resolved
 from mpca.config.sources import load
+from mpca.driver.callbacks import Callback
 from mpca.driver.cluster import Cluster
 from mpca.driver.objectives import Evaluate, Goals, metric_goals
 from mpca.driver.status import RunStatus
@@ -31,6 +32,7 @@ class Job:
     run_dir: Path | str | None = None  # the folder itself, or its URL; None: run.dir, or runs/<name>-<time>
     resume: str | None = None  # "auto", or the folder of a backup, or its URL
     session: SparkSession | None = None  # None: executors on this machine
+    callbacks: tuple[Callback, ...] = ()
     wrap_cluster: Callable[[Cluster], Cluster] = lambda cluster: cluster  # puts something between driver and cluster: faults
 
     @property

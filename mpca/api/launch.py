@@ -138,13 +138,13 @@ class _Launch:
             self._clock.now(),
         )
         record = first_record(job, term, resumed, self._goals)
-        files = self._files = RunFiles(self._location, term, job.config, record)
+        files = self._files = RunFiles(self._location, term, job.config, record, job.callbacks)
         runner = Runner(
             machine,
             cluster,
             job.config.method,
             agent_spec(job, run_name, on_yarn=self._application is not None and self._application.yarn),
-            files.records,
+            files.sink,
             self._clock,
             evaluator=evaluator,  # type: ignore[arg-type]  # its evaluations are frozen, the port's fields can be set
             backups=backups,

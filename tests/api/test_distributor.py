@@ -16,6 +16,10 @@ def evaluate(state: dict) -> dict[str, float]:
     return {"error": 0.0}
 
 
+class Misspelt(mpca.Callback):
+    def on_cycles(self, record: dict) -> None: ...
+
+
 def test_arguments_become_keys_of_the_configuration() -> None:
     distributor = mpca.Distributor(
         num_agents=8,
@@ -75,6 +79,11 @@ def test_goals_by_any_metric_become_the_configuration() -> None:
     ("arguments", "match"),
     [
         ({"conf": {"objectives.targets": "accuracy > 0.9"}}, "not a target: 'accuracy > 0.9'; write it as"),
+        ({"callbacks": [print]}, r"^not a callback: <built-in function print>; give an object of a subclass of mpca.Callback"),
+        (
+            {"callbacks": [Misspelt()]},
+            r"^Misspelt.on_cycles: no such event of a run; known are on_cycle, on_evaluation, on_agent",
+        ),
         ({"conf": {"objectives.keep_best": "f1"}}, "KeepBest: say whether a smaller f1 is better"),
         ({"conf": {"objectives.targets": "f1 >= 1, f1 <= 2"}}, "two targets for f1"),
         ({"conf": {"objectives.patience": 0}}, "objectives.patience = 0"),
