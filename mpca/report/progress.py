@@ -43,7 +43,9 @@ def status_line(status: RunStatus) -> str:
         goals = [one.removeprefix(name) for one in status.targets if one.startswith(f"{name} ")]
         parts.append(f"{name} {value:.4g}" + (f" (target{goals[0]})" if goals else ""))
     if status.logged is not None:
-        parts.append(f"{status.logged[0]} {status.logged[1]:.4g}")
+        name, value = status.logged
+        whose = "agents' " if name in ("error", *dict(status.evaluated)) else ""
+        parts.append(f"{whose}{name} {value:.4g}")
     if status.images_per_s is not None:
         parts.append(f"{status.images_per_s:,.0f} images/s")
     elif status.updates_per_s is not None:

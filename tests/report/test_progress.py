@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+from dataclasses import replace
 
 import pytest
 
@@ -113,3 +114,5 @@ def test_numbers_of_an_evaluation_stand_beside_their_targets() -> None:
     evaluated = [("accuracy", 0.95123), ("acc", 2.0)]
     status = RunStatus(seconds=1.0, evaluated=evaluated, targets=["accuracy >= 0.97"], logged=("loss", 1 / 3))
     assert status_line(status).split(" | ")[1:4] == ["accuracy 0.9512 (target >= 0.97)", "acc 2", "loss 0.3333"]
+    status = replace(status, logged=("acc", 3.0))
+    assert status_line(status).split(" | ")[2:4] == ["acc 2", "agents' acc 3"]
