@@ -27,7 +27,8 @@ def status_line(status: RunStatus) -> str:
     """Cycle or exchange, error, the first metric that agents logged, images/s, tau since the last refresh, agents alive of
     wanted, time to the objective.
 
-    If samples are not counted (the user's own loader), the rate is that of the optimisers' updates.
+    The rate of the optimisers' updates is there where samples are not counted (the user's own loader), and until an evaluation
+    says how far the run is.
 
     Example:
         >>> status_line(RunStatus(seconds=12.0, cycle=41, error=0.081, agents_alive=3, agents_wanted=4))
@@ -48,7 +49,7 @@ def status_line(status: RunStatus) -> str:
         parts.append(f"{whose}{name} {value:.4g}")
     if status.images_per_s is not None:
         parts.append(f"{status.images_per_s:,.0f} images/s")
-    elif status.updates_per_s is not None:
+    if status.updates_per_s is not None and (status.images_per_s is None or not status.evaluations):
         digits = 0 if status.updates_per_s >= 10 else 2
         parts.append(f"{status.updates_per_s:,.{digits}f} updates/s")
     if status.tau is not None:

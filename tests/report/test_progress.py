@@ -72,17 +72,20 @@ def test_a_letter_that_the_stream_lacks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("images_per_s", "updates_per_s", "says"),
+    ("images_per_s", "updates_per_s", "evaluations", "says"),
     [
-        (2982.4, 93.2, "2,982 images/s"),
-        (None, 1200.4, "1,200 updates/s"),
-        (None, 0.25, "0.25 updates/s"),
-        (None, None, None),
+        (2982.4, 93.2, 1, ["2,982 images/s"]),
+        (2982.4, 93.2, 0, ["2,982 images/s", "93 updates/s"]),
+        (None, 1200.4, 1, ["1,200 updates/s"]),
+        (None, 0.25, 0, ["0.25 updates/s"]),
+        (None, None, 0, []),
     ],
 )
-def test_the_rate_is_of_what_was_counted(images_per_s: float | None, updates_per_s: float | None, says: str | None) -> None:
-    status = RunStatus(seconds=1.0, images_per_s=images_per_s, updates_per_s=updates_per_s, agents_alive=1, agents_wanted=1)
-    assert status_line(status).split(" | ")[1:-2] == ([] if says is None else [says])
+def test_the_rate_is_of_what_was_counted_and_of_steps_while_nothing_is_evaluated(
+    images_per_s: float | None, updates_per_s: float | None, evaluations: int, says: list[str]
+) -> None:
+    rates = {"images_per_s": images_per_s, "updates_per_s": updates_per_s, "evaluations": evaluations}
+    assert status_line(RunStatus(seconds=1.0, agents_alive=1, agents_wanted=1, **rates)).split(" | ")[1:-2] == says
 
 
 def test_what_agents_ask_for_by_themselves_is_counted_as_exchanges() -> None:
