@@ -134,7 +134,7 @@ class PlainAgent:
                 return
             for message in self.link.receive(0.0 if self.begun else None):
                 self.handle(message)
-            if self.begun:
+            if self.begun and not self.stopped:
                 self.step()
                 if self.steps % self.conf.get("asks_every", self.steps + 1) == 0:
                     self.exchange()

@@ -51,7 +51,7 @@ class Watch:
         """Note what differs from what is known, and take in what is new."""
         with self._lock:
             self._others: dict[str, ModuleType] = {"builtins": builtins}  # of this look
-            for name, module in list(sys.modules.items()):
+            for name, module in sys.modules.copy().items():  # list() of the items may meet another thread's import
                 if self._of_ours(name) and isinstance(module, ModuleType) and not _half(module):
                     self._module(name, module)
             for name, module in self._others.items():
