@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; a test holds 
         AsyncPS,
         DiLoCo,
         DL4JAveraging,
+        Gossip,
         GradientSharing,
         OverlapLocalSGD,
         PaperMPCA,
@@ -37,8 +38,8 @@ __version__ = "0.2.0"
 
 _IN_AGENTS = ("attach", "dataset", "device", "files", "log", "rank", "samples", "shard", "stopping", "world_size")
 _METHODS = (
-    "EASGD", "MPCA", "AsyncPS", "DL4JAveraging", "DiLoCo", "GradientSharing", "OverlapLocalSGD", "PaperMPCA", "Single",
-    "SoftSync", "Sync", "SyncEASGD", "SyncPS",
+    "EASGD", "MPCA", "AsyncPS", "DL4JAveraging", "DiLoCo", "Gossip", "GradientSharing", "OverlapLocalSGD", "PaperMPCA",
+    "Single", "SoftSync", "Sync", "SyncEASGD", "SyncPS",
 )  # fmt: skip
 #: Public name -> module that has it.
 _HOMES = {
@@ -61,6 +62,7 @@ __all__ = [
     "Distributor",
     "DumpModel",
     "Evaluate",
+    "Gossip",
     "GradientSharing",
     "MaxCycles",
     "MaxTime",

@@ -88,12 +88,13 @@ def parse(key: str, knob: Field[Any], value: object) -> Any:
     quantity = knob.metadata.get("quantity")
     if quantity is not None:
         return _quantity(key, quantity, value)
-    word = knob.metadata.get("word")
-    if word is not None:
-        return _number_or(word, key, value)
-    default = knob.default
+    word, default = knob.metadata.get("word"), knob.default
     assert default is not MISSING, f"{key} has no default to tell its type"
-    kind = type(default)
+    kind = knob.metadata.get("kind", type(default))
+    if word is not None and kind is not int:
+        return _number_or(word, key, value)
+    if word is not None and value == word:
+        return word
     try:
         read = _read(kind, value)
     except (ValueError, OverflowError):

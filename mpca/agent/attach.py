@@ -23,6 +23,7 @@ from mpca.methods import How
 if TYPE_CHECKING:
     import torch
 
+    from mpca.agent.loop import Laid
     from mpca.agent.reading import Reading
     from mpca.agent.watch import ModelWatch
     from mpca.data.share import Share
@@ -128,32 +129,36 @@ def _join(context: AgentContext) -> ModelWatch:
 
     start, model = context.start, context.models.whole
     layout, own = read_layout(model), own_names(model)
-    plan = layout.plan(start.shards, start.layer_aligned)
-    bounds = layout.bounds(plan)
-    segment = AgentSegment(bounds, start.agent)
-    hello = Hello(
-        agent=start.agent,
-        incarnation=start.incarnation,
-        pid=os.getpid(),
-        python=platform.python_version(),
-        torch=torch.__version__,
-        mpca=__version__,
-        x0_hash=layout.sha256(),
-        layout=[[own(name), *rest] for name, *rest in layout.rows()],
-        local={own(name): row for name, row in layout.local.rows().items()},
-        tied={own(alias): own(name) for alias, name in layout.tied.items()},
-        bounds=bounds,
-        parameters=layout.parameters,
-        segment_fd=segment.fd,
-        segment_bytes=segment.size_bytes,
-        slots=segment.slots,
-    )
+    x0_hash, how = layout.sha256(), context.method.agent_side.how
+
+    def lay(shards: int) -> Laid:
+        plan = layout.plan(shards, start.layer_aligned)
+        bounds = layout.bounds(plan)
+        segment = AgentSegment(bounds, start.agent)
+        hello = Hello(
+            agent=start.agent,
+            incarnation=start.incarnation,
+            pid=os.getpid(),
+            python=platform.python_version(),
+            torch=torch.__version__,
+            mpca=__version__,
+            x0_hash=x0_hash,
+            layout=[[own(name), *rest] for name, *rest in layout.rows()],
+            local={own(name): row for name, row in layout.local.rows().items()},
+            tied={own(alias): own(name) for alias, name in layout.tied.items()},
+            bounds=bounds,
+            parameters=layout.parameters,
+            segment_fd=segment.fd,
+            segment_bytes=segment.size_bytes,
+            slots=segment.slots,
+        )
+        with refused_when_full(layout.device, TorchTrainer.device_bytes(layout, plan, how)):
+            trainer = TorchTrainer(layout, plan, how, context.optimizers)
+        segment.lay_initial(trainer.snapshot)
+        return trainer, segment, hello
+
     watch = ModelWatch(model, context.optimizers, layout)
-    how = context.method.agent_side.how
-    with refused_when_full(layout.device, TorchTrainer.device_bytes(layout, plan, how)):
-        trainer = TorchTrainer(layout, plan, how, context.optimizers)
-    segment.lay_initial(trainer.snapshot)
-    context.loop.join(trainer, segment, hello)
+    context.loop.join(lay)
     # Until here all agents drew equal random numbers, to make the same x_0; from here on each draws its own.
     seed_everything(start.seed, start.agent, start.incarnation)
     return watch

@@ -13,6 +13,7 @@ __all__ = [
     "STEPPED",
     "Ask",
     "Attached",
+    "CutAnew",
     "EndGroup",
     "LinkLost",
     "Publish",
@@ -79,6 +80,12 @@ class SayProgress(NamedTuple):
 
 class SayHello(NamedTuple):
     """Send Hello."""
+
+
+class CutAnew(NamedTuple):
+    """Cut the model into so many shards: a new trainer, a new segment, and a new Hello for both. SayHello follows."""
+
+    shards: int
 
 
 class Publish(NamedTuple):

@@ -13,6 +13,7 @@ from mpca.agent.events import (
     STEPPED,
     Ask,
     Attached,
+    CutAnew,
     EndGroup,
     LinkLost,
     Publish,
@@ -39,8 +40,10 @@ from mpca.clock import Clock
 from mpca.shm import AgentSegment
 from mpca.wire.messages import Exchange, Failed, Files, Finished, Hello, Installed, Progress, Snapshot, Stop
 
-__all__ = ["PROGRESS_INTERVAL_S", "AgentLoop"]
+__all__ = ["PROGRESS_INTERVAL_S", "AgentLoop", "Laid"]
 
+#: A model that is cut into shards: what reads and changes it, the slots of its shards, and the Hello that names them.
+Laid = tuple[Trainer, AgentSegment, Hello]
 #: "At most twice a second" (wire.messages.Progress).
 PROGRESS_INTERVAL_S = 0.5
 
@@ -56,6 +59,7 @@ class AgentLoop:
         self._trainer: Trainer | None = None
         self._segment: AgentSegment | None = None
         self._hello: Hello | None = None
+        self._lay: Callable[[int], Laid] | None = None
         self._outbox: Outbox | None = None  # of a method whose agents ask by themselves
         self.samples = 0
         self.reading = Reading()
@@ -65,6 +69,7 @@ class AgentLoop:
         self._next_progress = 0.0
         self._perform_one: dict[type, Callable[[Any], None]] = {
             SayHello: self._say_hello,
+            CutAnew: self._cut_anew,
             Publish: self._publish,
             Ask: self._ask,
             Take: self._take,
@@ -93,10 +98,14 @@ class AgentLoop:
         self.tell(StopSeen())
         return True
 
-    def join(self, trainer: Trainer, segment: AgentSegment, hello: Hello) -> None:
-        """Send Hello and wait until all agents have the same x_0. The driver may read and replace it meanwhile."""
-        self._trainer, self._segment, self._hello = trainer, segment, hello
-        machine = self._machine
+    def join(self, lay: Callable[[int], Laid]) -> None:
+        """Send Hello and wait until all agents have the same x_0. The driver may read and replace it meanwhile.
+
+        Args:
+            lay: cuts the model into a number of shards. It is called again when the driver decides another number.
+        """
+        machine, self._lay = self._machine, lay
+        self._trainer, self._segment, self._hello = trainer, _, hello = lay(machine.shards)
         if machine.side.asks:
             self._outbox = Outbox(machine.side, trainer.bounds, trainer.parameters, machine.shards, trainer.snapshot)
         self.tell(Attached(local=bool(hello.local)))
@@ -158,6 +167,13 @@ class AgentLoop:
             self.tell(message)
 
     # ---- instructions ----
+
+    def _cut_anew(self, one: CutAnew) -> None:
+        assert self._lay is not None
+        assert self._segment is not None
+        self._trainer = None  # a GPU may have no room for two
+        self._segment.close()
+        self._trainer, self._segment, self._hello = self._lay(one.shards)
 
     def _say_hello(self, _: SayHello) -> None:
         assert self._hello is not None

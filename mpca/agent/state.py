@@ -3,7 +3,8 @@
 Every event comes between two batches, so the loop can carry out an instruction at once. States:
 
     STARTING   the user's function runs; `attach` has not been called
-    WAITING    Hello was sent; x_0 may be read and replaced; no step yet
+    WAITING    Hello was sent; x_0 may be read and replaced; no step yet. A Cut gives the model another number of shards, and
+               Hello is sent anew
     TRAINING   the function takes steps; requests interrupt it
     HOLDING    for a method in step with others (sync): tau updates are done, and the next joint state has not come yet
     ASKING     for a method whose agents ask by themselves: Exchange was sent, and its answer has not come yet
@@ -39,6 +40,7 @@ from typing import Any
 from mpca.agent.events import (
     Ask,
     Attached,
+    CutAnew,
     EndGroup,
     LinkLost,
     Publish,
@@ -57,7 +59,7 @@ from mpca.agent.events import (
 )
 from mpca.errors import LocalProtocolError
 from mpca.methods import AgentSide, How, When
-from mpca.wire.messages import ENDED, LEFT, LOOP, OVERRUN, RETURNED, Begin, Install, ReadersChanged, SnapshotRequest, Stop
+from mpca.wire.messages import ENDED, LEFT, LOOP, OVERRUN, RETURNED, Begin, Cut, Install, ReadersChanged, SnapshotRequest, Stop
 
 __all__ = [
     "ASKING",
@@ -129,21 +131,16 @@ class AgentMachine:
     def __init__(self, agent: int, incarnation: int, shards: int, side: AgentSide) -> None:
         self.agent = agent
         self.incarnation = incarnation
-        self.shards = shards
         self.state = STARTING
         self.state_since = 0.0  # when the state was entered, as `now` of that event
         self.stop_reason: str | None = None
-        self.installed = [-1] * shards  # version of each shard's newest installed joint state, -1 before the first
         #: (shard, alpha) of the pulls before the next gradient; shards with alpha 0 are left out.
         self.pulls: tuple[tuple[int, float], ...] = _NOTHING
         self.side = side
         self._holds = side.holds
-        self._alphas: list[float | None] = [None] * shards  # alphas of the newest installed joint states; None: no pull
-        self._first: list[int | None] = [None] * shards  # `_updates` when version 1 was installed; None: a later one came first
         self.bursting = False  # whether pulls change with the next update
         self._updates = 0  # optimiser updates of this incarnation
         self._readers = 0  # version of the newest list of readers that it received
-        self._tau_from = [0] * shards  # `_updates` when each shard was last published or replaced
         self._answer: Publish | None = None  # the last snapshot, unless its shard was replaced since
         self._published = 0  # `_updates` when any shard was last published, or replaced by the driver's wish
         self._since_install = 0  # updates since all shards arrived, for methods that hold
@@ -158,6 +155,16 @@ class AgentMachine:
         self._deferred: SnapshotRequest | None = None  # a request that waits for updates that the method wants, or for the slot
         self._asked = 0  # number of the newest Exchange
         self._loss = 0.0  # losses since then, added up
+        self._lay(shards)
+
+    def _lay(self, shards: int) -> None:
+        """Begin with so many shards, of which nothing was exchanged yet."""
+        self.shards = shards
+        self.installed = [-1] * shards  # version of each shard's newest installed joint state, -1 before the first
+        self._alphas: list[float | None] = [None] * shards  # alphas of the newest installed joint states; None: no pull
+        self._first: list[int | None] = [None] * shards  # `_updates` when version 1 was installed; None: a later one came first
+        self._tau_from = [0] * shards  # `_updates` when each shard was last published or replaced
+        self._answer = None
 
     def handle(self, event: Any, now: float) -> tuple[Any, ...]:
         """Apply one event at time `now` (seconds, monotonic), and return the instructions that follow, in order.
@@ -250,6 +257,12 @@ class AgentMachine:
         return (SayFailed(event.error, event.traceback),)
 
     # ---- the executor ----
+
+    def _cut(self, event: Cut, now: float) -> tuple[Any, ...]:
+        if self.state is not WAITING:  # its function has failed, or ended: the executor will hear
+            return _NOTHING
+        self._lay(event.shards)
+        return (CutAnew(event.shards), SayHello())
 
     def _begin(self, event: Begin, now: float) -> tuple[Any, ...]:
         if self.state is WAITING:
@@ -453,6 +466,7 @@ _DECISIONS: dict[type, Callable[[AgentMachine, Any, float], tuple[Any, ...]]] = 
     StopSeen: AgentMachine._stop_seen,
     LinkLost: AgentMachine._lost,
     Begin: AgentMachine._begin,
+    Cut: AgentMachine._cut,
     SnapshotRequest: AgentMachine._snapshot_request,
     Install: AgentMachine._install,
     ReadersChanged: AgentMachine._told_readers,

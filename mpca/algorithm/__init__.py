@@ -11,7 +11,7 @@ from mpca.algorithm.joint import JointShard, blend, extrapolate, init, trajector
 from mpca.algorithm.outer import Outer, outer_step
 from mpca.algorithm.penalty import correct, pull, tilt
 from mpca.algorithm.schedules import alpha_at, alpha_for, beta_at, gamma_at
-from mpca.algorithm.sharding import ShardPlan
+from mpca.algorithm.sharding import ShardPlan, shards_for
 from mpca.algorithm.threshold import encode
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "local_mean",
     "outer_step",
     "pull",
+    "shards_for",
     "tilt",
     "trajectory",
     "update",

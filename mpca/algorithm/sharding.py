@@ -1,4 +1,6 @@
-"""Cuts the flat vector of a model into shards (section 4.2). Not for moving bytes, nor for the order of transfers.
+"""Cuts the flat vector of a model into shards (section 4.2), and says how many of them are right for a network.
+
+Not for moving bytes, nor for the order of transfers.
 
 The flat vector is all trainable parameters (a tied one once) and then all floating-point buffers. A cut may fall inside
 a tensor, so that shards are equal to the byte: with cuts at layer edges only, VGG-A, whose largest tensor is 77 % of
@@ -17,11 +19,13 @@ from operator import add
 from mpca.errors import ConfigError
 from mpca.units import format_size
 
-__all__ = ["ELEMENT_BYTES", "SHARD_LIMIT_BYTES", "ShardPlan"]
+__all__ = ["ELEMENT_BYTES", "LEAST_SHARDS", "MOST_SHARDS", "SHARD_LIMIT_BYTES", "WELL_ABOVE", "ShardPlan", "shards_for"]
 
 ELEMENT_BYTES = 4  # float32
 #: A shard travels as one Java byte array, whose length is an int; a page is left for headers.
 SHARD_LIMIT_BYTES = (1 << 31) - 4096
+#: Of `shards_for`: a number of shards lies between these, and a cycle takes so many times as long as one that moves nothing.
+LEAST_SHARDS, MOST_SHARDS, WELL_ABOVE = 3, 24, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,28 @@ class ShardPlan:
         """
         start, end = self.bounds[shard], self.bounds[shard + 1]
         return min(max(self.parameters - start, 0), end - start)
+
+
+def shards_for(cycle_s: Callable[[float], float]) -> int:
+    r"""As many shards as leave a cycle `WELL_ABOVE` times as long as one that moves nothing, from 3 to 24.
+
+    What arrives is about three cycles old, and a cycle has fixed seconds f beside the time of its shard on the wire. With m,
+    the time of the whole model on the wire, the period of the whole model is
+
+    .. math:: P(S) = S f + m, \qquad S = \max\{s \le 24 : s f \le m / 4\}, \text{ at least } 3
+
+    so the fixed seconds lengthen the period by a quarter at most. With three shards, the fewest that three phases can use, they
+    may do so by more.
+
+    Args:
+        cycle_s: seconds of a cycle that moves this share of the model, from 0 to 1.
+
+    Example:
+        >>> [shards_for(lambda share: 0.1 + m * share) for m in (0.2, 2.5, 100.0)]
+        [3, 6, 24]
+    """
+    enough = WELL_ABOVE * cycle_s(0)
+    return next((s for s in range(MOST_SHARDS, LEAST_SHARDS, -1) if cycle_s(1 / s) >= enough), LEAST_SHARDS)
 
 
 def _cheapest_cuts(

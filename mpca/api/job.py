@@ -77,9 +77,13 @@ def resolve(path: Path | None, sets: Iterable[str] = (), spark_conf: dict[str, s
     """A configuration with the methods of this version; see `config.sources.load`.
 
     Raises:
-        ConfigError: a source is wrong, or the method's agents would hand over after the deadline.
+        ConfigError: a source is wrong, the method is simulated only, or its agents would hand over after the deadline.
     """
     found = load(path, sets, spark_conf, method=_method)
+    if found.method.simulated:
+        raise refused(
+            "method.name", found.method.name, "is simulated only, in `mpca compare`: nothing here carries it on Spark"
+        )
     hold_s, deadline_s = found.method.agent_side.hold_s, found.cluster.cycle_deadline
     if hold_s >= deadline_s:
         rule = f"must be less than cluster.cycle_deadline = {deadline_s:g} s, after which nobody waits for an agent; raise that"

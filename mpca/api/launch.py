@@ -10,7 +10,7 @@ import logging
 import signal
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -125,6 +125,8 @@ class _Launch:
     ) -> tuple[Runner, BackupWriter]:
         """The parts of the run, and the writer of its backups into `store`."""
         job, run_name = self._job, f"{self._location.root.name}-{term}"
+        if resumed is not None:
+            job = replace(job, config=replace(job.config, method=resumed.method(job.config.method)))
         cluster = self._open_cluster(session, run_name, term)
         evaluator = None
         if job.evaluate is not None:
@@ -138,7 +140,7 @@ class _Launch:
             self._clock.now(),
         )
         record = first_record(job, term, resumed, self._goals.target_error)
-        files = self._files = RunFiles(self._location, term, job.config, record)
+        files = self._files = RunFiles(self._location, term, self._job.config, record)
         runner = Runner(
             machine,
             cluster,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mpca.algorithm.sharding import LEAST_SHARDS
 from mpca.driver.joint import JointModel
 from mpca.driver.reader_tracker import ReaderTracker
 from mpca.errors import BackupError, ConfigError
@@ -50,6 +51,10 @@ class Resumed:
     @property
     def progress(self) -> dict[str, Any]:
         return self.state.progress
+
+    def method(self, method: Method) -> Method:
+        """The method, with the backup's number of shards in place of an "auto" one: a run that goes on reads no x_0."""
+        return method.cut(max(LEAST_SHARDS, len(self.state.exchanges))) if method.auto_shards else method
 
     def restore(self, joint: JointModel) -> None:
         """Fill the joint model from the backup.

@@ -215,16 +215,36 @@ class AgentTable:
             now: seconds of the machine.
 
         Returns:
-            A record; nothing when the incarnation is old or has said hello before.
+            A record; nothing when the incarnation is old or has said hello before, with these shards or others.
         """
         found = self.find(who)
         if found is None or found.state != AgentState.STARTING:
             return []
-        found.host, found.pid = host, pid
+        again, found.host, found.pid = found.pid, host, pid
         self.move(found, AgentState.JOINING, now, "hello")
+        if again:
+            return []
         event = "started" if who.incarnation == 0 else "replaced"
         self.replaced += who.incarnation > 0
         return [self.record(found, event)]
+
+    def cut_anew(self, now: float) -> tuple[list[AgentRef], list[Instruction]]:
+        """The model is to be cut anew: who has said hello is STARTING until it has done so again.
+
+        Agents that have not said hello yet were told the old number: they are started anew.
+
+        Args:
+            now: seconds of the machine.
+
+        Returns:
+            The agents that must be told, and StartAgent for the others.
+        """
+        for agent in list(self.in_state(AgentState.STARTING)):
+            self.move(agent, AgentState.ABSENT, now, "the model was cut anew before it had said hello")
+        out, told = self.fill(now), list(self.in_state(AgentState.JOINING))
+        for agent in told:
+            self.move(agent, AgentState.STARTING, now, "it cuts the model anew")
+        return [agent.ref for agent in told], out
 
     def died(self, who: AgentId, reason: str, now: float) -> list[Instruction]:
         """The process of an agent has ended, and its executor lives. The death counts against the executor.

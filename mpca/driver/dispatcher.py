@@ -18,7 +18,7 @@ from mpca.driver.run_shape import RunShape
 from mpca.driver.states import LIVING, AgentState
 from mpca.timeouts import CANCEL_AFTER_S, LOSS_NEWS_S
 from mpca.wire.agent_ref import AgentRef
-from mpca.wire.orders import Download, Freeze, Order, Reduce, StopAgent
+from mpca.wire.orders import Cut, Download, Freeze, Order, Reduce, StopAgent
 
 __all__ = ["NO_CYCLE", "Draft", "Failed", "InFlight", "OrderDispatcher"]
 
@@ -37,6 +37,7 @@ class Draft:
     joint: list[PublishedShard] | None = None  # the joint model, for `joiners`
     joiners: list[AgentRef] | None = None
     begin: bool = False  # READY agents begin with this order
+    cut: list[AgentRef] | None = None  # agents that cut the model into the run's number of shards
     stop: list[StopAgent] | None = None
     forget_cycle: int = NO_CYCLE
 
@@ -69,7 +70,7 @@ class OrderDispatcher:
 
     def __init__(self, shape: RunShape, table: AgentTable, reader_tracker: ReaderTracker) -> None:
         self._state: InFlight | Failed | None = None
-        self._shape, self._table, self._reader_tracker = shape, table, reader_tracker
+        self.shape, self._table, self._reader_tracker = shape, table, reader_tracker
         self._serial = 0
         self._asked: dict[int, set[str]] = {}  # broadcast -> executors that were asked to fetch it
         # Withdrawn broadcasts, each with the executors that must hear of it. A late executor hears no order: it would go on
@@ -106,6 +107,7 @@ class OrderDispatcher:
         self._reader_tracker.look(self._table.agents, [one.agent for one in begin])
         names = dict.fromkeys(a.executor or "" for a in living if a.state != AgentState.LATE or draft.stop)
         names.update(dict.fromkeys(part.executor for part in draft.reduce.parts) if draft.reduce else {})
+        names.update(dict.fromkeys(who.executor for who in draft.cut or ()))
         if not names:
             return []
         self._serial += 1
@@ -115,10 +117,10 @@ class OrderDispatcher:
             self.unasked = {a.index: self._table.why_unasked(a) for a in self._table.agents if a.index not in asked}
         order = Order(
             order=self._serial,
-            run=self._shape.run,
-            term=self._shape.term,
+            run=self.shape.run,
+            term=self.shape.term,
             cycle=cycle,
-            deadline=now + self._shape.deadline_s,
+            deadline=now + self.shape.deadline_s,
             executors=list(names),
             description=draft.description,
             begin=begin,
@@ -127,8 +129,9 @@ class OrderDispatcher:
             forget_broadcasts=list(self._waste),
             downloads=self._downloads(draft, living, now),
             reduce=draft.reduce,
-            freeze=None if freeze is None else Freeze(freeze[0], freeze[1], [a.ref for a in freeze[2]], self._shape.weights),
+            freeze=None if freeze is None else Freeze(freeze[0], freeze[1], [a.ref for a in freeze[2]], self.shape.weights),
             readers=self._reader_tracker.tell(a for a in living if a.executor in names),
+            cut=Cut(self.shape.shards, draft.cut) if draft.cut else None,
         )
         self._heard(order)
         self._state = InFlight(order)

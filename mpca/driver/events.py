@@ -289,7 +289,8 @@ class JointPublished:
 
 @dataclass(frozen=True, slots=True)
 class JointRestored:
-    """The shell has taken the joint model from a backup. This event comes before the first hello."""
+    """The shell has taken the joint model from a backup, or x_0 from before a cut. The event comes before the first hello with
+    these shards."""
 
     versions: tuple[int, ...]  # exchanges of each shard so far
 

@@ -47,13 +47,16 @@ class Exchange(Running):
 
     def __init__(self, run: Run) -> None:
         super().__init__(run)
-        shape = run.shape
         self.state: CycleState = BetweenCycles()
         self._downloads = Downloads(run)
         self._snapshots = ShardSnapshots(NO_CYCLE)  # of the newest freeze
         self._record = CycleRecordBuilder()
-        self._norms = NormLimit(shape.norm_limit, shape.shards)
-        self._alphas = [0.0] * shape.shards  # alpha that goes with the joint state of each shard's last exchange
+        self.restored((0,) * run.shape.shards)
+
+    def restored(self, versions: tuple[int, ...]) -> None:
+        super().restored(versions)
+        self._norms = NormLimit(self._run.shape.norm_limit, len(versions))
+        self._alphas = [0.0] * len(versions)  # alpha that goes with the joint state of each shard's last exchange
 
     # ---- what comes next ---------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from mpca.wire.orders import Order
 __all__ = [
     "AdoptInitial",
     "CancelOrder",
+    "CutJoint",
     "CutOff",
     "End",
     "Instruction",
@@ -55,6 +56,13 @@ class AdoptInitial:
     order: int
     shard: int
     length: int
+
+
+@dataclass(frozen=True, slots=True)
+class CutJoint:
+    """Cut x_0 into another number of shards, and start agents with that from now on. The next Hello says where the cuts are."""
+
+    shards: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,5 +128,16 @@ class End:
 
 #: What `handle` returns.
 Instruction = (
-    StartAgent | SubmitOrder | CancelOrder | AdoptInitial | Prepare | Serve | PublishJoint | Withdraw | Rediscover | Write | End
+    StartAgent
+    | SubmitOrder
+    | CancelOrder
+    | AdoptInitial
+    | CutJoint
+    | Prepare
+    | Serve
+    | PublishJoint
+    | Withdraw
+    | Rediscover
+    | Write
+    | End
 )

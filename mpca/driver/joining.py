@@ -7,6 +7,8 @@ publishes it once for all who wait, and a later joiner gets a newer one.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mpca.driver.agent_table import Agent, AgentTable
 from mpca.driver.events import Acknowledged, JointPublished
 from mpca.driver.published import PublishedShard
@@ -28,6 +30,7 @@ class Joining:
         self.deadline = 0.0  # for the joiners' acknowledgements of the joint model; seconds of the machine
         self._for: set[AgentId] = set()  # processes that take this joint model
         self._hashes: dict[int, str] = {}
+        self._x0_hash = ""  # of the x_0 that was read
         self._table = table
 
     def greet(self, hello: Hello) -> str:
@@ -39,6 +42,8 @@ class Joining:
         if self.hello is None:
             self.hello = hello
         self._hashes[hello.agent] = hello.x0_hash
+        if not self.hello.bounds:  # the first hello behind a cut
+            self.hello = replace(self.hello, bounds=hello.bounds)
         first = self.hello
         if hello.layout == first.layout and hello.bounds == first.bounds and hello.local == first.local:
             return ""
@@ -70,12 +75,25 @@ class Joining:
         self.source = next(self._table.in_state(AgentState.JOINING), None)
         return self.source is not None
 
+    @property
+    def knows(self) -> bool:
+        """Whether x_0 is known, all of it from one agent."""
+        return bool(self._x0_hash)
+
+    def known(self) -> None:
+        """The shell holds x_0 of every shard."""
+        assert self.source is not None
+        self._x0_hash = self._hashes[self.source.index]
+
+    def cut(self) -> None:
+        """The model is cut anew: the next hello says where."""
+        assert self.hello is not None
+        self.hello = replace(self.hello, bounds=[])
+
     def agree(self, now: float) -> None:
         """The driver knows x_0: agents that have the same are READY, the others will take the joint model."""
-        assert self.source is not None
-        same = self._hashes[self.source.index]
         for agent in list(self._table.in_state(AgentState.JOINING)):
-            if self._hashes[agent.index] == same:
+            if self._hashes[agent.index] == self._x0_hash:
                 self._table.move(agent, AgentState.READY, now, "x_0 agreed")
 
     # ---- the joint model for joiners -------------------------------------------------------------------------------

@@ -7,13 +7,14 @@ to the part that it concerns.
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from mpca.driver.agent_table import AgentTable
 from mpca.driver.dispatcher import OrderDispatcher
 from mpca.driver.events import StopRequested
 from mpca.driver.finishing import Finishing
-from mpca.driver.instructions import AdoptInitial, Instruction, Prepare, PublishJoint
+from mpca.driver.instructions import AdoptInitial, CutJoint, Instruction, Prepare, PublishJoint
 from mpca.driver.joining import Joining
 from mpca.driver.late_agents import LateAgents
 from mpca.driver.local_reads import LocalReads
@@ -52,6 +53,7 @@ class Run:
         self.state = RunState.STARTING
         self.lengths: list[int] = []  # bytes of each shard, those of local tensors behind the model's
         self.began: float | None = None  # as `Machine.began`
+        self.decided: dict[str, Any] = {}  # the number of shards and what it was decided by, for the record of kind `begin`
         self.reader_tracker = ReaderTracker(len(table.agents), shape.data, shape.shard_hosts)
         self.orders = OrderDispatcher(shape, table, self.reader_tracker)
         self.joining = Joining(table)
@@ -97,6 +99,17 @@ class Run:
         """
         self.asked = question
         return [question]
+
+    def cut(self, shards: int) -> list[Instruction]:
+        """Go on with another number of shards. Nothing of the old ones may be in flight.
+
+        Returns:
+            CutJoint, before which no agent may be started anew.
+        """
+        self.shape = self.orders.shape = replace(self.shape, shards=shards)
+        self.local = LocalReads(self.table, shards)
+        self.joining.cut()
+        return [CutJoint(shards)]
 
     def stop(self, request: StopRequested, now: float) -> None:
         """Begin to end the run. When it was asked before, `Finishing.again` says which request counts.

@@ -349,7 +349,7 @@ class RunMachine:
         return []
 
     def _on_joint_restored(self, event: JointRestored, now: float) -> list[Instruction]:
-        self.exchange.versions = list(event.versions)
+        self.exchange.restored(event.versions)
         return []
 
     def _on_read_local(self, event: ReadLocal, now: float) -> list[Instruction]:

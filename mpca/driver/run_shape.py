@@ -1,4 +1,4 @@
-"""What does not change during a run, as the driver's state machine needs it."""
+"""What does not change during a run, as the driver's state machine needs it; only an "auto" number of shards does, once."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class RunShape:
     waits_for_shard: bool = False  # a shard that is being downloaded is frozen only after all have acknowledged it
     weights: str = BY_UPDATES  # how much a snapshot counts in a mean
     holds: bool = False  # agents wait for each joint state
+    auto_shards: bool = False  # S is decided when x_0 is known, by `cutting.Cutting`; `shards` is where it begins
     first_cycle: int = 0
     finish_s: float = 300.0  # for what train functions do behind their loop, after a stop
     norm_limit: float = 0.0  # of `norms.NormLimit`; 0: none
@@ -50,6 +51,7 @@ class RunShape:
         return cls(
             shards=method.shards,
             phases=method.phases,
+            auto_shards=method.auto_shards,
             exchanges=method.exchanges,
             waits_for_shard=method.agent_side.waits_for_shard,
             weights=BY_UPDATES if method.weighted else EQUAL,

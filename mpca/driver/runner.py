@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -36,6 +37,7 @@ from mpca.driver.events import (
 from mpca.driver.instructions import (
     AdoptInitial,
     CancelOrder,
+    CutJoint,
     End,
     Instruction,
     Prepare,
@@ -79,7 +81,7 @@ class Runner:
         clock: the machine's clock.
         evaluator: None: nothing is evaluated.
         backups: None: no backups are written.
-        restore: fills the joint model of a run that goes on from a backup.
+        restore: fills the joint model of a run that goes on from a backup. A run that is cut anew does so with its x_0.
         on_status: is given the status every `STATUS_EVERY_S`.
         on_output: is given each line that an agent prints.
         check_model: raises when the model of the first Hello does not fit the run.
@@ -230,7 +232,7 @@ class Runner:
             self.returns[event.agent] = event.returns
         elif isinstance(event, AgentHello):
             self._check_hello(event)
-            if self.joint is None:
+            if self.joint is None and event.hello.shards == self.method.shards:
                 self._check_model(event.hello)
                 self.joint = JointModel(self.method, event.hello)
                 if self._restore is not None:
@@ -274,6 +276,8 @@ class Runner:
                 self._write(one)
             case AdoptInitial():
                 return [self._adopt(one)]
+            case CutJoint():
+                self._cut_joint(one.shards)
             case Prepare():
                 return [self._prepare(one)]
             case Serve():
@@ -290,6 +294,13 @@ class Runner:
         assert self.joint is not None
         self.joint.adopt(one.shard, self.cluster.take_sum(one.order, one.length))
         return Initial(one.shard)
+
+    def _cut_joint(self, shards: int) -> None:
+        """x_0 goes into the joint model that the next Hello with so many shards describes."""
+        assert self.joint is not None
+        self._restore, self.joint = self.joint.begin_again, None
+        self.method = self.method.cut(shards)
+        self._spec = replace(self._spec, start=self._spec.start | {"shards": shards})
 
     def _prepare(self, one: Prepare) -> Prepared:
         assert self.joint is not None

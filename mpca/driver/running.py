@@ -134,7 +134,11 @@ class Running(ABC):
         if self._run.began is not None:
             return []
         self._run.began = now
-        return [Write("begin", {"agents": self._run.table.count(AgentState.ACTIVE)})]
+        return [Write("begin", {"agents": self._run.table.count(AgentState.ACTIVE), **self._run.decided})]
+
+    def restored(self, versions: tuple[int, ...]) -> None:
+        """The joint model has so many shards, of which there were so many exchanges."""
+        self.versions = list(versions)
 
     def _submit(self, draft: Draft, now: float) -> list[Instruction]:
         """An order, with the agents that join or begin."""

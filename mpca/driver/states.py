@@ -6,7 +6,8 @@ States of a run::
       |    ^---- its source is gone ---/|                     |            |
       +------------- StopRequested -----+---------------------+------------+--> STOPPING --> CLOSED
 
-A run that goes on from a backup moves from STARTING to RUNNING.
+A run that goes on from a backup moves from STARTING to RUNNING. One that decides its number of shards moves back from READING
+to STARTING, its agents with it, and then to RUNNING: all say hello again.
 
 States of an agent::
 
@@ -75,7 +76,7 @@ _GONE = frozenset({AgentState.ABSENT, AgentState.FINISHED})
 AGENT_MOVES: Mapping[AgentState, frozenset[AgentState]] = {
     AgentState.ABSENT: frozenset({AgentState.STARTING}),
     AgentState.STARTING: _GONE | {AgentState.JOINING},
-    AgentState.JOINING: _GONE | {AgentState.READY},
+    AgentState.JOINING: _GONE | {AgentState.READY, AgentState.STARTING},
     AgentState.READY: _GONE | {AgentState.BEGUN, AgentState.ACTIVE},
     AgentState.BEGUN: _GONE | {AgentState.ACTIVE, AgentState.READY},
     AgentState.ACTIVE: _GONE | {AgentState.LATE, AgentState.JOINING},

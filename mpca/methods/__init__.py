@@ -12,6 +12,7 @@ from mpca.methods.base import Method, Served
 from mpca.methods.diloco import DiLoCo
 from mpca.methods.dl4j_averaging import DL4JAveraging
 from mpca.methods.easgd import EASGD
+from mpca.methods.gossip import Gossip
 from mpca.methods.gradient_sharing import GradientSharing
 from mpca.methods.mpca import MPCA
 from mpca.methods.mpca_paper import PaperMPCA
@@ -31,6 +32,7 @@ __all__ = [
     "AsyncPS",
     "DL4JAveraging",
     "DiLoCo",
+    "Gossip",
     "GradientSharing",
     "How",
     "Method",

@@ -31,6 +31,8 @@ class Method(ABC):
     """One method of training together. Vectors are float32 and belong to one shard: parameters first, then buffers."""
 
     name: ClassVar[str]
+    simulated: ClassVar[bool] = False
+    """Whether it is in the simulator alone (`sim.gossip`), and refused on Spark."""
 
     # ---- both sides ----
 
@@ -48,6 +50,11 @@ class Method(ABC):
         return 1
 
     @property
+    def auto_shards(self) -> bool:
+        """Whether the driver decides S before the first step, by `algorithm.shards_for`. `shards` is where it begins."""
+        return False
+
+    @property
     def phases(self) -> int:
         """P: the number of stages (reduce, prepare, broadcast) that run at once, 1 <= P <= min(S, 3)."""
         return 1
@@ -56,6 +63,10 @@ class Method(ABC):
     def layer_aligned(self) -> bool:
         """Whether shards end at tensor edges (`ShardPlan.layer_aligned`) instead of being equal in bytes."""
         return False
+
+    def cut(self, shards: int) -> Method:
+        """This method with a number of shards that the driver has decided. Only with `auto_shards`."""
+        raise NotImplementedError(f"method {self.name} has its own number of shards")
 
     # ---- driver ----
 

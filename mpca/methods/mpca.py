@@ -21,11 +21,12 @@ Beyond it: `correction` adds x* less the snapshot that it answers, once, without
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from mpca.algorithm import JointShard, Outer, alpha_for, beta_at, extrapolate, gamma_at, outer_step, update
 from mpca.algorithm.averaging import Vector
+from mpca.algorithm.sharding import LEAST_SHARDS
 from mpca.checks import refused
 from mpca.methods.agent_side import AgentSide, How, When
 from mpca.methods.base import Method, check_outer
@@ -37,6 +38,15 @@ EXCHANGE = "exchange"
 _UNITS = ("update", EXCHANGE)
 _INSTALLS = ("exchange", "arrival")
 _STAGES = 3  # broadcast, reduce, prepare: "only three atomic operations" (section 4.2)
+#: The default of `shards`: a number, or AUTO.
+_SHARDS: int | str = 3
+
+
+class _Undecided(int):
+    """A number of shards to begin with, until the driver has decided one."""
+
+    def __reduce__(self) -> tuple[Any, ...]:  # copies and pickles stay undecided
+        return (_Undecided, (int(self),))
 
 
 @dataclass(frozen=True)
@@ -70,8 +80,9 @@ class MPCA(Method):
     """Factor by which alpha falls to its value, in [0, 1]."""
     alpha_unit: str = "update"
     """When it falls: at each "update" of an agent, or at each "exchange" of the shard (`mpca-paper`)."""
-    shards: int = 3
-    """Shards of the model; more than three make every exchange shorter and the overhead larger (section 4.2)."""
+    shards: int | str = field(default=_SHARDS, metadata={"word": AUTO, "kind": int})  # type: ignore[assignment]  # see below
+    """Shards of the model; more than three make every exchange shorter and the overhead larger (section 4.2). "auto": from 3 to
+    24, as the driver decides before the first step (`algorithm.shards_for`); until then it is a 3."""
     phases: int = 0
     """Stages that overlap, at most min(shards, 3); 0 takes that largest number and is replaced by it."""
     weighted: bool = True
@@ -124,8 +135,10 @@ class MPCA(Method):
         for key in ("beta_ramp", "gamma_ramp", "phases"):
             if getattr(self, key) < 0:
                 raise refused(f"method.{key}", getattr(self, key), "must be 0 or more")
-        if self.shards < 1:
-            raise refused("method.shards", self.shards, "must be 1 or more")
+        if self.shards == AUTO:
+            object.__setattr__(self, "shards", _Undecided(LEAST_SHARDS))
+        if isinstance(self.shards, str) or self.shards < 1:
+            raise refused("method.shards", self.shards, f'must be 1 or more, or "{AUTO}"')
         most = min(self.shards, _STAGES)
         if self.phases > most:
             raise refused(
@@ -140,6 +153,16 @@ class MPCA(Method):
             raise refused("method.alpha_unit", self.alpha_unit, f"must be one of {', '.join(_UNITS)}")
         if self.phases == 0:
             object.__setattr__(self, "phases", most)
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | ({"shards": AUTO} if self.auto_shards else {})
+
+    @property
+    def auto_shards(self) -> bool:
+        return isinstance(self.shards, _Undecided)
+
+    def cut(self, shards: int) -> MPCA:
+        return replace(self, shards=shards)
 
     @property
     def outer(self) -> Outer | None:

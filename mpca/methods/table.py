@@ -11,6 +11,7 @@ from mpca.methods.base import Method
 from mpca.methods.diloco import DiLoCo
 from mpca.methods.dl4j_averaging import DL4JAveraging
 from mpca.methods.easgd import EASGD
+from mpca.methods.gossip import Gossip
 from mpca.methods.gradient_sharing import GradientSharing
 from mpca.methods.mpca import MPCA
 from mpca.methods.mpca_paper import PaperMPCA
@@ -24,8 +25,8 @@ from mpca.methods.sync_ps import SyncPS
 __all__ = ["METHODS", "from_dict", "to_dict"]
 
 _CLASSES: tuple[type[Method], ...] = (
-    AsyncPS, DiLoCo, DL4JAveraging, EASGD, GradientSharing, MPCA, OverlapLocalSGD, PaperMPCA, Single, SoftSync, Sync, SyncEASGD,
-    SyncPS,
+    AsyncPS, DiLoCo, DL4JAveraging, EASGD, Gossip, GradientSharing, MPCA, OverlapLocalSGD, PaperMPCA, Single, SoftSync, Sync,
+    SyncEASGD, SyncPS,
 )  # fmt: skip
 #: A method is what it is called in a file, and its class, whose fields are the section's keys.
 METHODS: dict[str, type[Method]] = {cls.name: cls for cls in _CLASSES}

@@ -56,7 +56,7 @@ class RunRecord(Record):
     method: str
     num_agents: int
     seed: int
-    shards: int
+    shards: int  # that it begins with; `BeginRecord` has those that it decided on
     phases: int
     target_error: float = 0.0  # 0: none was set
     attempt: int = 1
@@ -74,8 +74,15 @@ class BeginRecord(Record):
 
     kind: ClassVar[str] = "begin"
 
+    _optional: ClassVar[tuple[str, ...]] = ("shards", "period_s", "fixed_s", "wire_s")
+
     agents: int  # number of agents that trained
     trained: float = 0.0  # seconds of training of earlier attempts
+    # Of a run that has decided its number of shards, seconds as measured when x_0 was read:
+    shards: int | None = None
+    period_s: float | None = None  # of the whole model: shards x fixed_s + wire_s
+    fixed_s: float | None = None  # of a cycle that moves nothing
+    wire_s: float | None = None  # of the whole model on the wire
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ class RunRecords:
 
     name: str
     attempts: list[RunRecord] = field(default_factory=list)
+    begins: list[BeginRecord] = field(default_factory=list)  # of attempts that trained
     agents: list[AgentRecord] = field(default_factory=list)
     cycles: list[CycleRecord] = field(default_factory=list)
     exchanges: list[ExchangeRecord] = field(default_factory=list)  # of agents that ask by themselves, in place of cycles
@@ -79,6 +80,7 @@ def load_run(run_dir: Path) -> RunRecords:
     return RunRecords(
         name=attempts[0].name if attempts else run_dir.resolve().name,
         attempts=attempts,
+        begins=_of(BeginRecord, records),
         agents=_of(AgentRecord, records),
         cycles=_of(CycleRecord, records),
         exchanges=_of(ExchangeRecord, records),

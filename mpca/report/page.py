@@ -115,6 +115,11 @@ def _figures(records: RunRecords, series: Series) -> str:
     ]
     if summary.get("seconds_to_target") is not None:
         figures.insert(2, (format_duration(summary["seconds_to_target"]), "to the target"))
+    decided = next((one for one in reversed(records.begins) if one.shards is not None), None)
+    if decided is not None:
+        period, fixed, wire = (_seconds(value or 0.0) for value in (decided.period_s, decided.fixed_s, decided.wire_s))
+        words = f"shards, decided from {wire} on the wire and {fixed} of any cycle: a period of {period}"
+        figures.append((str(decided.shards), words))
     if summary.get("pause_share") is not None:
         figures.append((_percent(summary["pause_share"]), "paused for exchange"))
     cards = "".join(f'<div class="figure"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for value, name in figures)

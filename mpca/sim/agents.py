@@ -6,6 +6,7 @@ message has come, at the end of the batch that is running then, as the real loop
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ import numpy as np
 from mpca.agent.events import (
     Ask,
     Attached,
+    CutAnew,
     Publish,
     Raised,
     Release,
@@ -141,7 +143,8 @@ class SimAgent:
         who: which process of which agent.
         pid: number of the process.
         method: what its machine runs.
-        trainer: stands in for model and optimiser.
+        shards: into which the model is cut at first.
+        lay: makes what stands in for model and optimiser, for a number of shards.
         step_s: seconds of one update.
         copy_s: seconds of an interruption.
     """
@@ -153,15 +156,17 @@ class SimAgent:
         who: AgentId,
         pid: int,
         method: Method,
-        trainer: SimTrainer,
+        shards: int,
+        lay: Callable[[int], SimTrainer],
         step_s: float,
         copy_s: float,
     ) -> None:
         self.id, self.agent, self.pid = who, who.agent, pid
-        self.machine = AgentMachine(*who, method.shards, method.agent_side)
-        self.trainer = trainer
+        self.machine = AgentMachine(*who, shards, method.agent_side)
+        self.trainer, self._lay = lay(shards), lay
+        trainer = self.trainer
         side = method.agent_side
-        parts = trainer.bounds, trainer.parameters, method.shards, trainer.snapshot, trainer.runs
+        parts = trainer.bounds, trainer.parameters, shards, trainer.snapshot, trainer.runs
         self._outbox = Outbox(side, *parts) if side.asks else None
         self.behind = _NOTHING_BEHIND
         self._free_at: float | None = None  # when its function is through, once it was told to stop
@@ -384,6 +389,8 @@ class SimAgent:
                 self.trainer.reset_optimizer()
             elif kind is TakeReaders:
                 self.readers = one.readers
+            elif kind is CutAnew:
+                self.trainer = self._lay(one.shards)
             elif kind is SayHello:
                 self._node.hello(self)
             elif kind is SayProgress:

@@ -14,6 +14,7 @@
     I12 nothing piles up while the run goes on, nothing is left at its end
     said   an agent that does not contribute is left out with a reason
     hold   an agent has one holding job
+    cut    a model is cut anew before any agent has begun, and x_0 stays what it was
     local  an agent that joins gets local tensors that one agent had, and so does the joint model
     fence  only the newest incarnation of an agent is asked, and only one that was asked contributes
     cured  an agent that was replaced because its parameters were not finite is finite at its next snapshot
@@ -167,13 +168,18 @@ class Checker:
         """The driver has submitted an order.
 
         Raises:
-            Violation: fence, I6, I10.
+            Violation: fence, cut, I6, I10.
         """
         self.tell("order", order.order, order.description)
         self.joint.look()
         if order.order <= self._order:
             self._broken("I6", f"order {order.order} after order {self._order}")
         self._order = order.order
+        if order.cut is not None:
+            if self._updates or self._cycle >= 0:
+                self._broken("cut", f"order {order.order} cuts the model anew, in a run that has begun")
+            self._method = self._method.cut(order.cut.shards)
+            self.joint.cut()
         for who in order.begin:
             self._base(who.id)
         if order.freeze is not None:

@@ -37,8 +37,16 @@ class JointCheck:
         self.committed: dict[tuple[int, int], Any] = {}  # (shard, version) -> state
         self.model: Callable[[], JointModel | None] = lambda: None
         self._method, self._broken = method, broken
+        self._x0: np.ndarray | None = None  # until the first look behind a cut
         self._records: dict[int, deque[tuple[int, int, np.ndarray, float]]] = {}
         self._merges: dict[int, deque[tuple[Any, Any]]] = {}
+
+    def cut(self) -> None:
+        """The model is cut anew: from now on its states are those of other shards, of the same x_0."""
+        if all(state is not None for state in self.states):
+            self._x0 = np.concatenate([state.x for state in self.states])
+        self.states.clear()
+        self.committed.clear()
 
     def listed(self, cycle: int, shard: int, handed: Iterable[tuple[int, np.ndarray]]) -> None:
         """The ledger lists the contributions of a cycle.
@@ -78,6 +86,10 @@ class JointCheck:
         joint, states = self.model(), self.states
         if joint is None:
             return
+        if self._x0 is not None:
+            if not np.array_equal(joint.vector(), self._x0) or any(joint.versions()):
+                self._broken("cut", f"x_0 is {joint.vector()} at {joint.versions()} when it is cut anew; it was {self._x0}")
+            self._x0 = None
         if not states:
             states += [None] * len(joint.states)
         for shard, state in enumerate(joint.states):

@@ -51,11 +51,10 @@ class SimCluster:
         world: virtual time.
         costs: what things take.
         method: of the run.
-        bounds: shard edges in elements.
         parameters: how many elements are parameters; the rest are buffers.
         agents: of the run.
         per_executor: agents that one executor may have.
-        make_trainer: makes the trainer of (agent, incarnation).
+        make_trainer: makes the trainer of (shards, agent, incarnation).
         watch: checks what happens.
     """
 
@@ -64,11 +63,10 @@ class SimCluster:
         world: World,
         costs: Costs,
         method: Method,
-        bounds: list[int],
         parameters: int,
         agents: int,
         per_executor: int,
-        make_trainer: Callable[[int, int], SimTrainer],
+        make_trainer: Callable[[int, int, int], SimTrainer],
         watch: Checker,
     ) -> None:
         self.nodes: dict[str, Node] = {}
@@ -84,7 +82,7 @@ class SimCluster:
         self.broadcasts: dict[int, np.ndarray] = {}
         self.sums: dict[int, np.ndarray] = {}
         self._world, self._costs, self._method = world, costs, method
-        self._bounds, self._parameters = bounds, parameters
+        self._parameters = parameters
         self._agents, self._per_executor = agents, per_executor
         self._make_trainer = make_trainer
         self._jobs = Jobs(world, costs, self)
@@ -99,9 +97,9 @@ class SimCluster:
     # ---- the port ------------------------------------------------------------------------------------------------------
 
     def start_agent(self, who: AgentRef, spec: AgentSpec) -> None:
-        """As `Cluster.start_agent`, after `Costs.dispatch_s`; `spec` is not looked at."""
+        """As `Cluster.start_agent`, after `Costs.dispatch_s`; of `spec` only the number of shards counts."""
         self.watch.started(who)
-        self._world.after(self._costs.dispatch_s, self._hold, who)
+        self._world.after(self._costs.dispatch_s, self._hold, who, spec.start["shards"])
 
     def submit(self, order: Order) -> None:
         """As `Cluster.submit`: the job's tasks begin after `Costs.dispatch_s`."""
@@ -165,7 +163,7 @@ class SimCluster:
         self.nodes[name] = Node(name, f"host-{name}", self, clock)
         self.emit(ExecutorReady(name, f"host-{name}", CORES * self._per_executor))
 
-    def _hold(self, who: AgentRef) -> None:
+    def _hold(self, who: AgentRef, shards: int) -> None:
         """The holding job's task begins: start the process, or take hold of the living one."""
         node, agent = self.nodes.get(who.executor), who.agent
         if node is None or self._closed or agent in self._refused:
@@ -178,10 +176,13 @@ class SimCluster:
             return
         if there is not None:
             self.kill_process(node, there)  # the registry allows one incarnation of an agent
-        trainer = self._make_trainer(*who.id)
         step_s = self._costs.step_of(agent, self._agents)
         pid, method = self._next("pid"), self._method
-        process = SimAgent(self._world, node, who.id, pid, method, trainer, step_s, self._costs.copy_s)
+
+        def lay(cut: int) -> SimTrainer:
+            return self._make_trainer(cut, *who.id)
+
+        process = SimAgent(self._world, node, who.id, pid, method, shards, lay, step_s, self._costs.copy_s)
         node.agents[agent] = process
         process.behind = self.behind.get(agent, process.behind)
         self.watch.process(process)
@@ -189,7 +190,7 @@ class SimCluster:
 
     def hello(self, node: Node, agent: SimAgent) -> None:
         """An agent on this node says hello: the driver hears it."""
-        bounds, parameters = self._bounds, self._parameters
+        bounds, parameters = agent.trainer.bounds, self._parameters
         layout = [["weight", [parameters], "parameter", 0], ["buffer", [bounds[-1] - parameters], "buffer", parameters]]
         local = {"counted": ["int32", [], LOCAL_BYTES]} if self.local else {}
         edges = [*bounds, bounds[-1] + LOCAL_BYTES // 2] if self.local else bounds

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from math import ceil
 from textwrap import wrap
 
+from mpca.algorithm import shards_for
 from mpca.sim.transports import COORDINATED, Coordinated, Peers, Ring, Server, Setting, Slices, Traffic
 
-__all__ = ["ROWS", "Choice", "Cost", "Formula", "Row", "Said", "cost", "formulas", "shards_for"]
+__all__ = ["ROWS", "Choice", "Cost", "Formula", "Row", "Said", "cost", "formulas"]
 
 #: Updates per time of an exchange, in which agents compute 83.3 % of the time: "5 S" (SparkNet, 3.1.2), the paper's 1:5 rule.
 _SHARE = 5
@@ -26,8 +27,6 @@ _SHARE = 5
 _SPARE = 1.3
 #: Encoded bytes over those of the model: 0.21 MB of 58.4 MB (Strom 2015, threshold 2; DL4J keeps it between 1e-4 and 1e-2).
 _DENSITY = 0.21 / 58.4
-#: Shards, at most, of an "auto" number, and how many times as long as an empty cycle theirs are, at least.
-_MOST_SHARDS, _WELL_ABOVE = 24, 5
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Choice:
     tau: int | None = None
     """Updates between two exchanges; None: as few as the link carries, by the rule of the method's row."""
     shards: int = 3
-    """S, of methods that cut the model; 0: "auto", by `shards_for`."""
+    """S, of methods that cut the model; 0: "auto", by `algorithm.shards_for`."""
     phases: int = 3
     """P <= min(S, 3)."""
     density: float = _DENSITY
@@ -342,19 +341,9 @@ def _local_sgd(at: Setting, choice: Choice) -> Cost:
     return Cost(tau, tau * at.step_s + exchange, exchange, exchange, 0, Ring.traffic(at, at.model_bytes))
 
 
-def shards_for(at: Setting, on: Coordinated) -> int:
-    """How many shards an "auto" number is: as many as leave a cycle 5 times as long as one that moves nothing; 3 to 24.
-
-    What arrives is P n / S updates old, so that more shards are fresher, and each cycle costs its fixed seconds.
-    """
-    fixed = on.cycle_s(at, 0, 3)
-    fit = (one for one in range(_MOST_SHARDS, 3, -1) if on.cycle_s(at, at.model_bytes / one, 3) >= _WELL_ABOVE * fixed)
-    return next(fit, 3)
-
-
 def _cycle(at: Setting, choice: Choice, on: Coordinated) -> tuple[int, float]:
     """S, and the seconds of a cycle."""
-    shards = choice.shards or shards_for(at, on)
+    shards = choice.shards or shards_for(lambda share: on.cycle_s(at, share * at.model_bytes, 3))
     return shards, on.cycle_s(at, at.model_bytes / shards, _phases(choice, shards))
 
 

@@ -80,6 +80,17 @@ class Costs:
         """
         return elements * self.element_bytes / self.rate
 
+    def peer_s(self, elements: int) -> float:
+        """How long one agent's shard takes to another agent.
+
+        Args:
+            elements: of the shard.
+
+        Returns:
+            Seconds.
+        """
+        return self.latency_s + elements * self.element_bytes / self.rate
+
     def step_of(self, agent: int, agents: int) -> float:
         """How long one update of an agent takes: agent 0 is the fastest, the last one the slowest.
 

@@ -10,6 +10,10 @@ The simulated cluster passes these points as it works on the orders of a cycle:
     freezing     agents are interrupted, none has handed over
     frozen       all agents have handed over, the driver does not know yet
 
+This one it passes before the first cycle, with cycle -1:
+
+    cut          agents were told to cut the model anew, none has said hello again
+
 And these, as it carries an exchange that an agent asked for; their number is that of the exchange, from 1:
 
     asked        it is its turn
@@ -43,7 +47,7 @@ class Fault:
     kind: str  # one of KINDS, or "damage": an executor recovers from that later than a random schedule ends
     agent: int  # to which it happens, or to whose executor
     cycle: int
-    point: str  # one of POINTS, or of EXCHANGE_POINTS
+    point: str  # one of POINTS, or of EXCHANGE_POINTS, or "cut"
     for_s: float = 0.0  # stop_agent: how long
     times: int = 1  # damage: how many of the executor's next transfers
     by_s: float = 0.0  # skew_driver, skew_executor: how far the wall clock is set forward, or back

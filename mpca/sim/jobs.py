@@ -120,6 +120,9 @@ class Jobs:
         for who in readers.agents if readers is not None else ():
             if who.executor in self._cluster.nodes and readers is not None:
                 self._cluster.nodes[who.executor].tell_readers(who.id, readers.version, readers.readers)
+        for who in order.cut.agents if order.cut is not None else ():
+            if who.executor in self._cluster.nodes and order.cut is not None:
+                self._cluster.nodes[who.executor].cut(who.id, order.cut.shards)
         for who in order.begin:
             if who.executor in self._cluster.nodes:
                 self._cluster.nodes[who.executor].begin(who.id)
@@ -131,7 +134,7 @@ class Jobs:
         if failed is not None:
             self._fail(job, failed, f"WrongExecutor: the task of executor {failed} was run elsewhere")
             return
-        self._cluster.reach("started", order.cycle)
+        self._cluster.reach("cut" if order.cut is not None else "started", order.cycle)
         if order.reduce is None:
             self._freeze(job)
         else:

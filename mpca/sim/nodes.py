@@ -20,7 +20,7 @@ from mpca.sim.check import Checker
 from mpca.sim.clocks import NodeClock
 from mpca.sim.executor import Answered, Back, Drop, ExecutorState, Interrupt, Write
 from mpca.wire.agent_ref import AgentId
-from mpca.wire.messages import Begin, Install, ReadersChanged, SnapshotRequest, Stop
+from mpca.wire.messages import Begin, Cut, Install, ReadersChanged, SnapshotRequest, Stop
 from mpca.wire.orders import Freeze, Frozen, Late, Rediscovered
 
 __all__ = ["Node", "Reports"]
@@ -94,6 +94,12 @@ class Node:
         found = self._find(who)
         if found is not None:
             found.receive(ReadersChanged(version, readers))
+
+    def cut(self, who: AgentId, shards: int) -> None:
+        """Tell a process to cut the model anew."""
+        found = self._find(who)
+        if found is not None and found.machine.shards != shards:  # as the registry: an order may come twice
+            found.receive(Cut(shards))
 
     def begin(self, who: AgentId) -> None:
         """Tell a process to begin."""

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Any
 
+from mpca.methods import METHODS
 from mpca.sim.cost_table import ROWS, Choice, Cost, Row, cost
 from mpca.sim.papers import TRAINED
 from mpca.sim.sheet import Sheet
@@ -40,7 +41,8 @@ class Planned:
     @property
     def name(self) -> str:
         """The method, and what tells its rows apart."""
-        return self.row.method + (f", {self.row.shards or 'auto'} shards" if self.row.shards is not None else "")
+        only = " (simulated)" if self.row.method in METHODS and METHODS[self.row.method].simulated else ""
+        return self.row.method + only + (f", {self.row.shards or 'auto'} shards" if self.row.shards is not None else "")
 
     @property
     def updates_per_s(self) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -185,7 +184,7 @@ class _Simulation:
         table = AgentTable(scenario.agents, scenario.per_executor)
         self._machine = machine_for(method, _shape(scenario, method), table, self._world.clock.now())
         self._port = around(self._cluster, self._world) if around else self._cluster
-        spec = AgentSpec("python", {}, {})
+        spec = AgentSpec("python", {}, {"shards": method.shards})
         self._runner = Runner(self._machine, self._port, method, spec, self._ledger, self._world.clock)
         self._watch.joint.model = lambda: self._runner.joint
         self._settled: bool | None = None
@@ -237,12 +236,16 @@ def _cluster(scenario: Scenario, world: World, method: Method, watch: Checker, l
     costs, how = scenario.costs, method.agent_side.how
     if lesson is None:
         parameters = scenario.parameters
-        bounds = list(ShardPlan.equal(parameters + scenario.buffers, parameters, method.shards).bounds)
-        make: Callable[[int, int], Any] = partial(TRAINERS[scenario.trainer], bounds, parameters, how)
     else:
-        bounds, parameters = lesson.plan(method.shards)
-        costs, make = lesson.costs(costs), partial(lesson.trainer, bounds, how)
-    cluster = SimCluster(world, costs, method, bounds, parameters, scenario.agents, scenario.per_executor, make, watch)
+        costs, parameters = lesson.costs(costs), lesson.plan(method.shards)[1]
+
+    def make(shards: int, agent: int, incarnation: int) -> Any:
+        if lesson is not None:
+            return lesson.trainer(lesson.plan(shards)[0], how, agent, incarnation)
+        bounds = list(ShardPlan.equal(parameters + scenario.buffers, parameters, shards).bounds)
+        return TRAINERS[scenario.trainer](bounds, parameters, how, agent, incarnation)
+
+    cluster = SimCluster(world, costs, method, parameters, scenario.agents, scenario.per_executor, make, watch)
     cluster.echo_s, cluster.skew_s, cluster.local = scenario.echo_s, scenario.skew_s, scenario.local
     cluster.behind = {one.agent: one for one in scenario.behind}
     return cluster

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from mpca.sim.costs import Costs
-from mpca.sim.transports import COORDINATED, Coordinated, Relay, Server, Setting
+from mpca.sim.transports import COORDINATED, Coordinated, Peers, Relay, Server, Setting
 
 __all__ = ["TableCosts"]
 
@@ -16,7 +16,8 @@ __all__ = ["TableCosts"]
 class TableCosts(Costs):
     """What a reduction and a download take is `on`'s; all executors end a download at the same time. Make one with `of`.
 
-    Agents that ask by themselves are served at the driver's port (`transports.Server`), whatever `on` is.
+    Agents that ask by themselves are served at the driver's port (`transports.Server`), whatever `on` is, and those that
+    push to each other send straight (`transports.Peers`).
     """
 
     on: Coordinated = field(default_factory=Relay)
@@ -70,3 +71,6 @@ class TableCosts(Costs):
 
     def answer_s(self, elements: int) -> float:
         return Server.service_s(self.at, elements * self.element_bytes)
+
+    def peer_s(self, elements: int) -> float:
+        return Peers.stream_s(self.at, elements * self.element_bytes)

@@ -6,12 +6,13 @@ Parameters never travel here: a message names a slot of the mapped segment (`slo
 ``org.mpca.wire.Message``; both read the same bytes from ``tests/golden/wire/``.
 
 Messages can come out of order: an Install may arrive together with a SnapshotRequest (the method decides which goes first); a
-SnapshotRequest may come before Begin (to read x_0); Stop may come at any time.
+SnapshotRequest may come before Begin (to read x_0); Stop may come at any time, behind a Cut too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from mpca.wire.agent_ref import OfAgent
@@ -24,6 +25,7 @@ __all__ = [
     "OVERRUN",
     "RETURNED",
     "Begin",
+    "Cut",
     "Exchange",
     "Failed",
     "Fetch",
@@ -117,6 +119,13 @@ class Stop(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class Cut(Message):
+    """Before Begin: cut the model into so many shards, in place of `Start.shards`, and say Hello anew, with a new segment."""
+
+    shards: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fetched(Message):
     """Answer to a Fetch, on the agent's pipe for answers. Number 0 comes first: the pipes are open."""
 
@@ -156,6 +165,12 @@ class Hello(OfAgent, Message):
     segment_fd: int
     segment_bytes: int
     slots: list[int]  # byte offset of each slot in the segment: [snapshot, arrival of shard 0, ...]
+
+    @property
+    def shards(self) -> int:
+        """Into how many shards the model is cut; those of local tensors are not counted."""
+        end: int = sum(prod(row[1]) for row in self.layout)
+        return sum(edge <= end for edge in self.bounds) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +276,7 @@ CODES: dict[int, type[Message]] = {
     5: Stop,
     6: ReadersChanged,
     7: Fetched,
+    8: Cut,
     17: Hello,
     18: Snapshot,
     19: Installed,

@@ -1,7 +1,7 @@
 """Orders from the driver to the executors, one per Spark job, in its closure; and the answer of each task.
 
-Every executor carries out an order in this sequence: forget data that no cycle needs any more; deliver ReadersChanged, Begin
-and Stop; start the download of broadcasts in the background; reduce one shard; freeze the snapshots for the next cycle.
+Every executor carries out an order in this sequence: forget data that no cycle needs any more; deliver ReadersChanged, Cut,
+Begin and Stop; start the download of broadcasts in the background; reduce one shard; freeze the snapshots for the next cycle.
 Since snapshots are frozen at the end of the job before, every chunk exists when a reduce starts (no ready mark, no polling, no
 miss). And the driver knows every contributor, its tau and that it is finite *before* it orders a sum.
 
@@ -28,6 +28,7 @@ __all__ = [
     "GONE",
     "NO_SUCH_INCARNATION",
     "Answer",
+    "Cut",
     "Download",
     "Freeze",
     "Frozen",
@@ -116,6 +117,14 @@ class Download:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """These agents, which have not begun, cut the model into another number of shards and say Hello anew."""
+
+    shards: int
+    agents: list[AgentRef]
+
+
+@dataclass(frozen=True, slots=True)
 class ReadersOrder:
     """The agents that read the data, for agents that have not received this version."""
 
@@ -155,6 +164,7 @@ class Order:
     reduce: Reduce | None = None
     freeze: Freeze | None = None
     readers: ReadersOrder | None = None
+    cut: Cut | None = None
 
     def pack(self) -> bytes:
         packed: bytes = msgpack.packb(asdict(self), use_bin_type=True)

@@ -5,7 +5,7 @@ or receives. It keeps the agent's state from this end's point of view, so the tw
 
     STARTING   the process was started; it knows nothing
     LOADING    Start was sent: the user's function runs, `attach` has not been called
-    WAITING    Hello was sent: x_0 is known, the first step is not allowed yet
+    WAITING    Hello was sent: x_0 is known, the first step is not allowed yet; a Cut leads back to LOADING
     TRAINING   Begin was sent
     STOPPING   Stop was sent: the agent ends when its function returns; it still answers
     CLOSED     Finished or Failed was sent, the agent's last message
@@ -34,6 +34,7 @@ from __future__ import annotations
 from mpca.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from mpca.wire.messages import (
     Begin,
+    Cut,
     Exchange,
     Failed,
     Fetched,
@@ -76,7 +77,7 @@ _ANY_TIME = (ReadersChanged, Files, SnapshotRequest, Snapshot, Install, Installe
 _BOTH: dict[str, dict[type[Message], str]] = {
     STARTING: {Start: LOADING, Failed: CLOSED},
     LOADING: {Hello: WAITING, Stop: STOPPING, Progress: LOADING, Files: LOADING, **_ENDINGS},
-    WAITING: {Begin: TRAINING, Stop: STOPPING, **dict.fromkeys(_ANY_TIME, WAITING), **_ENDINGS},
+    WAITING: {Begin: TRAINING, Cut: LOADING, Stop: STOPPING, **dict.fromkeys(_ANY_TIME, WAITING), **_ENDINGS},
     TRAINING: {Begin: TRAINING, Stop: STOPPING, **dict.fromkeys(_ANY_TIME, TRAINING), **_ENDINGS},
     STOPPING: {Begin: STOPPING, Stop: STOPPING, **dict.fromkeys(_ANY_TIME, STOPPING), **_ENDINGS},
 }
@@ -92,12 +93,13 @@ TRANSITIONS: dict[str, dict[str, dict[type[Message], str]]] = {
     AGENT: {
         **_BOTH,
         TRAINING: {**_BOTH[TRAINING], Exchange: TRAINING},
+        STOPPING: {**_BOTH[STOPPING], Hello: STOPPING},  # Stop was read together with the Cut that this answers
         # The executor sent these before it read the agent's last message; nothing acts on them.
-        CLOSED: dict.fromkeys((Begin, SnapshotRequest, Install, ReadersChanged, Stop), CLOSED),
+        CLOSED: dict.fromkeys((Begin, Cut, SnapshotRequest, Install, ReadersChanged, Stop), CLOSED),
     },
 }
 
-_SENT_BY_EXECUTOR = frozenset({Start, Begin, SnapshotRequest, Install, ReadersChanged, Fetched, Stop})
+_SENT_BY_EXECUTOR = frozenset({Start, Begin, Cut, SnapshotRequest, Install, ReadersChanged, Fetched, Stop})
 
 
 class Session:
@@ -146,6 +148,9 @@ class Session:
             if self._request is not None:
                 raise error(f"a second SnapshotRequest while one is unanswered: role={self.role}, open={self._request}")
             self._request = (message.cycle, message.shard)
+        elif isinstance(message, Cut):
+            if self._request is not None or self._offers:
+                raise error(f"Cut while the agent owes an answer: role={self.role}, open={self._request or self._offers}")
         elif isinstance(message, Snapshot):
             if self._asking is not None:
                 raise error(f"Snapshot while an Exchange has the slot: role={self.role}, shard={self._asking}")

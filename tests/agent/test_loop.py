@@ -6,18 +6,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from mpca import methods
-from mpca.agent.loop import PROGRESS_INTERVAL_S, AgentLoop
+from mpca.agent.loop import PROGRESS_INTERVAL_S, AgentLoop, Laid
 from mpca.agent.state import AgentMachine
 from mpca.clock import ManualClock
 from mpca.shm import AgentSegment
 from mpca.wire.messages import (
     Begin,
+    Cut,
     Exchange,
     Finished,
     Hello,
@@ -78,10 +80,18 @@ class Agent:
         slots = self.segment.slots
         self.hello = Hello(0, 0, 1, "3", "2", "0", "x0", [], tensors, {}, [0, ELEMENTS], ELEMENTS, 3, 4096, slots)
 
+    def lay(self, shards: int) -> Laid:
+        """The model, cut into so many shards: a new segment from the second time on."""
+        if shards != len(self.hello.bounds) - 1:
+            bounds = [ELEMENTS * edge // shards for edge in range(shards + 1)]
+            self.model, self.segment = Model(self.clock), AgentSegment(bounds, agent=0)
+            self.hello = replace(self.hello, bounds=bounds, slots=self.segment.slots)
+        return self.model, self.segment, self.hello
+
     def join(self) -> None:
         """Until it may train; x_0 is read meanwhile."""
         self.ends.say(Begin())
-        self.loop.join(self.model, self.segment, self.hello)
+        self.loop.join(self.lay)
         assert self.ends.heard() == [self.hello]
 
     def offer(self, version: int, vector: list[float], mode: str = "install") -> None:
@@ -108,7 +118,7 @@ def start() -> Iterator[Starting]:
 
         def made(method: dict[str, Any], local: bool = False) -> Agent:
             agent = Agent(held.enter_context(PipeEnds()), method, local)
-            held.callback(agent.segment.close)
+            held.callback(lambda: agent.segment.close())
             return agent
 
         yield made
@@ -120,9 +130,25 @@ MPCA = {"name": "mpca", "shards": 1, "install": "arrival"}
 def test_x0_is_handed_over_before_the_first_step(start: Starting) -> None:
     agent = start(MPCA)
     agent.ends.say(SnapshotRequest(-1, 0), Begin())
-    agent.loop.join(agent.model, agent.segment, agent.hello)
+    agent.loop.join(agent.lay)
     assert agent.said() == [agent.hello, Snapshot(-1, 0, 0, 100.0, 100.25)]
     assert agent.segment.shard_view(0).tolist() == [1.0, 2.0, 3.0]
+
+
+def test_a_model_that_is_cut_anew_has_a_new_segment_and_is_said_hello_for_again(start: Starting) -> None:
+    agent = start(MPCA)
+    first, old = agent.hello, agent.segment
+    joining = threading.Thread(target=agent.loop.join, args=(agent.lay,))
+    joining.start()
+    assert agent.ends.heard() == [first]
+    agent.ends.say(SnapshotRequest(-1, 0))
+    assert agent.ends.heard() == [Snapshot(-1, 0, 0, 100.0, 100.25)]
+    agent.ends.say(Cut(3))
+    assert agent.ends.heard() == [agent.hello]
+    assert (old.fd, agent.hello.bounds, len(agent.hello.slots)) == (-1, [0, 1, 2, 3], 4)
+    agent.ends.say(Begin())
+    joining.join(SECONDS)
+    assert not joining.is_alive()
 
 
 def test_what_is_asked_is_done_between_two_batches_and_the_time_that_it_took_is_counted(start: Starting) -> None:

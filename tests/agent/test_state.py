@@ -9,6 +9,7 @@ import pytest
 from mpca.agent.events import (
     STEPPED,
     Attached,
+    CutAnew,
     EndGroup,
     LinkLost,
     Publish,
@@ -29,7 +30,7 @@ from mpca.agent.state import CLOSED, HOLDING, MOVES, STOPPING, TRAINING, WAITING
 from mpca.errors import LocalProtocolError
 from mpca.methods import AgentSide, How, When
 from mpca.wire.codec import FrameReader, encode
-from mpca.wire.messages import Begin, Install, ReadersChanged, SnapshotRequest, Stop
+from mpca.wire.messages import Begin, Cut, Install, ReadersChanged, SnapshotRequest, Stop
 
 
 class Side(AgentSide):
@@ -474,3 +475,21 @@ def test_an_agent_that_was_told_to_stop_or_has_no_local_tensors_ends_at_once() -
         agent = machine(shards=2, started=False, hold_after=3)
         run(agent, attached, Begin(), first)
         assert run(agent, Returned(b"r")) == [SayFinished(b"r")]
+
+
+def test_before_the_first_step_a_model_may_be_cut_anew_and_hello_follows() -> None:
+    agent = AgentMachine(0, 0, 3, AgentSide())
+    assert agent.handle(Attached(), 0.0) == (SayHello(),)
+    assert agent.handle(SnapshotRequest(-3, 0), 1.0) == (Publish(-3, 0, 0),)
+    assert agent.handle(Cut(6), 2.0) == (CutAnew(6), SayHello())
+    assert (agent.state, agent.shards, agent.installed) == (WAITING, 6, [-1] * 6)
+    assert agent.handle(Begin(), 3.0) == ()
+    agent.handle(Stepped(4), 4.0)
+    assert agent.handle(SnapshotRequest(5, 5), 5.0) == (Publish(5, 5, 4),)
+
+
+def test_an_agent_that_was_told_to_stop_is_not_cut_anew() -> None:
+    agent = AgentMachine(0, 0, 3, AgentSide())
+    agent.handle(Attached(), 0.0)
+    agent.handle(Stop("enough"), 1.0)
+    assert agent.handle(Cut(6), 2.0) == ()

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpca.algorithm import ShardPlan
+from mpca.algorithm import ShardPlan, shards_for
+from mpca.algorithm.sharding import LEAST_SHARDS, MOST_SHARDS
 from mpca.errors import ConfigError
 
 
@@ -83,3 +84,31 @@ def test_no_shards_are_refused() -> None:
         ShardPlan.layer_aligned([10], 10, 0)
     with pytest.raises(ValueError, match="parameters=11"):
         ShardPlan.equal(10, 11, 2)
+
+
+def chosen(fixed_s: float, wire_s: float) -> int:
+    return shards_for(lambda share: fixed_s + share * wire_s)
+
+
+SECONDS = st.floats(1e-4, 1e4)
+
+
+@given(SECONDS, st.floats(0, 1e4))
+def test_the_number_of_shards_is_the_largest_whose_fixed_seconds_are_a_quarter_of_the_wire_at_most(f: float, m: float) -> None:
+    shards = chosen(f, m)
+    assert LEAST_SHARDS <= shards <= MOST_SHARDS
+    quarter = m / 4
+    if shards > LEAST_SHARDS:
+        assert shards * f <= quarter * (1 + 1e-9)
+    if shards < MOST_SHARDS:
+        assert (shards + 1) * f > quarter * (1 - 1e-9)
+
+
+@given(SECONDS, SECONDS, st.floats(1, 100))
+def test_a_slower_wire_gives_no_fewer_shards_and_longer_fixed_seconds_no_more(f: float, m: float, factor: float) -> None:
+    assert chosen(f, m * factor) >= chosen(f, m) >= chosen(f * factor, m)
+
+
+@given(SECONDS, SECONDS, st.sampled_from([2.0**power for power in range(-8, 9)]))
+def test_the_number_of_shards_depends_on_the_ratio_alone(f: float, m: float, unit: float) -> None:
+    assert chosen(f * unit, m * unit) == chosen(f, m)

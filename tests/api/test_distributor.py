@@ -56,6 +56,7 @@ def test_a_backup_objective_sets_the_backups() -> None:
         ({"num_agents": 2, "min_agents": 3}, "cluster.min_agents = 3"),
         ({"conf": {"cluster.agnets": 2}}, "did you mean 'agents'"),
         ({"method": mpca.Sync(seconds=30.0)}, r"method.seconds = 30.0: must be less than cluster.cycle_deadline = 30 s"),
+        ({"method": mpca.Gossip()}, r"method.name = 'gossip': is simulated only"),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(arguments: dict, match: str) -> None:

@@ -130,3 +130,15 @@ def test_one_that_is_named_and_cannot_be_gone_on_from_is_refused(tmp_path: Path)
     info = Backups(LocalStore(tmp_path), "backups").write(replace(state, data=position(at=None)))
     with pytest.raises(BackupError, match=rf"^{info.name}: .*position in the data is damaged"):
         find_backup(info.path, Location.parse(tmp_path / "backups"), lambda at: LocalStore(at.path))
+
+
+@pytest.mark.parametrize(("exchanges", "shards"), [([4, 4, 3, 3, 3], 5), ([7], 3), ([1] * 30, 30)])
+def test_a_run_that_goes_on_keeps_the_number_of_shards_that_the_backups_run_had_decided(
+    exchanges: list[int], shards: int
+) -> None:
+    before = backup(["weight", [6], "parameter", 0])
+    resumed = replace(before, state=replace(before.state, exchanges=exchanges))
+    method = resumed.method(MPCA(shards="auto", delta=0.5))
+    assert (method, method.auto_shards) == (MPCA(shards=shards, delta=0.5), False)
+    assert resumed.method(MPCA(shards=4)) == MPCA(shards=4), "a number in the configuration counts"
+    assert resumed.method(Sync()) == Sync()

@@ -58,7 +58,6 @@ def test_a_refusal_of_a_key_or_a_file_imports_nothing_slow() -> None:
         ("submit", "nowhere.toml"): "No such file",
         ("tune", DIGITS, "--set", "metod.name=sync"): "did you mean 'method'?",
         ("tune", "nowhere.toml"): "No such file",
-        ("simulate", "--plan", "--step", "0s", "--size", "1MiB"): "must be above 0",
         ("driver", DIGITS): "spark-submit must start this command",
         ("doctor",): "HADOOP_CONF_DIR is not set",
         ("pack", "environment.zip"): "name it *.tar.gz",
@@ -81,6 +80,7 @@ def test_a_refusal_by_a_method_or_a_data_set_imports_no_more_than_numpy(tmp_path
         ("compare", "nowhere.toml"): "No such file",
         ("compare", DIGITS): "unknown section [run]",
         ("compare", str(word)): "compare.optimizer = 'adan'",
+        ("simulate", "--plan", "--step", "0s", "--size", "1MiB"): "must be above 0",
         ("ingest", "/nowhere", "target"): "no such source",
         ("backups", "verify", "/nowhere"): "no backups here",
     }

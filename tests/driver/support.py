@@ -15,10 +15,11 @@ from mpca.driver.events import (
     ExecutorReady,
     Initial,
     JointPublished,
+    JointRestored,
     OrderDone,
     Prepared,
 )
-from mpca.driver.instructions import AdoptInitial, Prepare, PublishJoint, Serve, SubmitOrder, Write
+from mpca.driver.instructions import AdoptInitial, CutJoint, Prepare, PublishJoint, Serve, SubmitOrder, Write
 from mpca.driver.run_shape import RunShape
 from mpca.wire.agent_ref import AgentId, AgentRef
 from mpca.wire.messages import Hello
@@ -75,7 +76,7 @@ class Machine:
 
     # ---- what executors answer
 
-    def answers(self, order: Order, tau: int = 4) -> list[Answer]:
+    def answers(self, order: Order, tau: int = 4, seconds: float = 1.0) -> list[Answer]:
         said = []
         for name in order.executors:
             frozen, late = [], {}
@@ -86,15 +87,15 @@ class Machine:
                 else:
                     frozen.append(self.frozen(who.id, tau))
             weight = float(sum(one.tau for one in frozen if one.finite))
-            said.append(Answer(name, name, frozen, late, weight, 10.0, 11.0, 8, 2))
+            said.append(Answer(name, name, frozen, late, weight, 10.0, 10.0 + seconds, 8, 2))
         return said
 
     def frozen(self, who: AgentId, tau: int) -> Frozen:
         finite = who.agent not in self.nan
         return Frozen(*who, tau, 7, finite, self.moved.get(who.agent, 1.0) if finite else math.nan, 1.0, 1.5)
 
-    def done(self, order: Order, tau: int = 4) -> OrderDone:
-        return OrderDone(order.order, self.answers(order, tau), 10.0, 12.0, 8)
+    def done(self, order: Order, tau: int = 4, seconds: float = 2.0) -> OrderDone:
+        return OrderDone(order.order, self.answers(order, tau, seconds / 2), 10.0, 10.0 + seconds, 8)
 
     @staticmethod
     def acks(order: Order) -> list[Acknowledged]:
@@ -110,6 +111,9 @@ class Machine:
                 out.append(one)
                 if isinstance(one, AdoptInitial):
                     queue.append(Initial(one.shard))
+                elif isinstance(one, CutJoint):
+                    self.shards = one.shards
+                    queue.append(JointRestored((0,) * one.shards))  # the runner waits for the next hello with it
                 elif isinstance(one, Prepare):
                     self.sums += 1
                     queue.append(Prepared(one.cycle, one.shard, 500 + one.cycle, one.cycle // self.shards + 1, 1.0, 2.0))
@@ -117,7 +121,7 @@ class Machine:
                     self.sums += one.take
                     queue.append(ExchangeServed(one.sent, one.take, one.reason, self.sums, 2, 0.5, self.now + 0.25))
                 elif isinstance(one, PublishJoint):
-                    queue.append(JointPublished([(shard, 900 + shard, 1, 8) for shard in range(3)]))
+                    queue.append(JointPublished([(shard, 900 + shard, 1, 8) for shard in range(self.shards)]))
         return out
 
     def started(self) -> list[Any]:

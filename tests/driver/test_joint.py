@@ -59,6 +59,18 @@ def test_a_backup_of_the_same_shards_goes_on_at_their_versions_and_of_others_at_
     assert other.versions() == [4, 4, 4]
 
 
+def test_x0_and_local_tensors_go_over_into_other_shards() -> None:
+    joint = model()
+    for shard, piece in enumerate((X[:2], X[2:4], X[4:], np.array([7, 0, 0], np.float32), np.array([1], np.float32))):
+        joint.adopt(shard, piece)
+    said = replace(hello(0).hello, bounds=[0, 1, 2, 4, 6, 8, 10], local={"n": ["int64", [], 8]})
+    other = JointModel(methods.from_dict({"name": "mpca", "shards": 4}), said)
+    joint.begin_again(other)
+    assert [state.x.tolist() for state in other.states] == [[1.0], [2.0], [3.0, 4.0], [5.0, 6.0]]
+    assert (other.versions(), other.trajectory().tolist()) == ([0] * 4, [0.0] * 6)
+    assert [(shard, part.tolist()) for shard, part in other.local_parts()] == [(4, [7.0, 0.0]), (5, [0.0, 1.0])]
+
+
 def test_a_backup_of_a_larger_model_is_taken_as_well() -> None:
     rows = [["weight", [500, 2], "parameter", 0]]
     said = replace(hello(0, layout=rows).hello, bounds=[0, 400, 800, 1000], parameters=1000)

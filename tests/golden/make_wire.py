@@ -65,6 +65,8 @@ MESSAGES = [
     message("SnapshotRequest", 3, cycle=70000, shard=127),
     message("Install", 4, shard=1, version=14, mode="install", alpha=0.025),
     message("Install", 4, shard=128, version=(1 << 33) + 1, mode="replace", alpha=0.0),
+    message("Cut", 8, shards=6),
+    message("Cut", 8, shards=128),
     message("Stop", 5, reason="objective reached: Fehler ≤ 2,5 %"),
     message(
         "ReadersChanged",
@@ -193,6 +195,7 @@ EMPTY_ORDER = {
     "reduce": None,
     "freeze": None,
     "readers": None,
+    "cut": None,
 }
 FULL_ORDER = {
     "order": 70001,
@@ -229,6 +232,7 @@ FULL_ORDER = {
         "readers": {"agents": 4, "since": [[0, 4], [3, 7]], "losses": [[3, 5, 70000, 6]], "before": []},
         "agents": [["0", 0, 1]],
     },
+    "cut": {"shards": 6, "agents": [["0", 0, 1], ["2", 3, 0]]},
 }
 ANSWER = {
     "executor": "2",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, fields, replace
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def method(request: pytest.FixtureRequest) -> Method:
     return METHODS[request.param]()
 
 
-@pytest.fixture(params=sorted(name for name, cls in METHODS.items() if not cls().asks))
+@pytest.fixture(params=sorted(name for name, cls in METHODS.items() if not (cls().asks or cls.simulated)))
 def coordinated(request: pytest.FixtureRequest) -> Method:
     return METHODS[request.param]()
 
@@ -104,7 +104,7 @@ def test_first_exchange_takes_the_mean_whole_or_by_the_methods_rate(coordinated:
 
 def test_a_method_has_a_mean_or_a_server(method: Method) -> None:
     state, vector = method.start(np.float32([1, 2]), 2), np.float32([3, 4])
-    refused = (method.merge, (state, vector)) if method.asks else (method.serve, (state, vector, 0, 4))
+    refused = (method.merge, (state, vector)) if method.asks or method.simulated else (method.serve, (state, vector, 0, 4))
     with pytest.raises(NotImplementedError, match=f"agents of method {method.name}"):
         refused[0](*refused[1])
 
@@ -393,3 +393,34 @@ def test_diloco_waits_or_streams() -> None:
 def test_dl4j_averaging_is_sync_with_a_choice_for_the_optimisers_state() -> None:
     assert DL4JAveraging(7).agent_side == Sync(7).agent_side
     assert DL4JAveraging(7, "reset").agent_side == AgentSide(How.REPLACE, When.ON_ARRIVAL, hold_after=7, resets_optimizer=True)
+
+
+@pytest.mark.parametrize(
+    "method", [MPCA(shards="auto"), PaperMPCA(shards="auto"), from_dict({"name": "mpca", "shards": "auto"})]
+)
+def test_an_auto_number_of_shards_is_a_three_until_the_driver_has_decided(method: MPCA) -> None:
+    assert (method.shards, method.phases, method.auto_shards) == (3, 3, True)
+    assert method.to_dict()["shards"] == "auto"
+    assert from_dict(method.to_dict()).auto_shards
+    assert replace(method, delta=0.5).auto_shards, "another number of the method leaves it open"
+    decided = method.cut(7)
+    assert (type(decided), decided.shards, decided.phases, decided.auto_shards) == (type(method), 7, 3, False)
+    assert decided.to_dict() == method.to_dict() | {"shards": 7}
+
+
+def test_a_number_of_shards_is_not_decided_anew() -> None:
+    assert not MPCA(shards=3).auto_shards
+    assert not Sync().auto_shards
+    with pytest.raises(NotImplementedError, match="method sync has its own number of shards"):
+        Sync().cut(5)
+
+
+@pytest.mark.parametrize("phases", [1, 2, 3])
+def test_an_auto_number_of_shards_leaves_the_phases_as_they_are(phases: int) -> None:
+    assert MPCA(shards="auto", phases=phases).cut(24).phases == phases
+
+
+@pytest.mark.parametrize("shards", ["many", "AUTO", 2.5, True])
+def test_what_is_no_number_of_shards_is_refused(shards: object) -> None:
+    with pytest.raises(ConfigError, match=r"method.shards = .*must be a whole number"):
+        from_dict({"name": "mpca", "shards": shards})

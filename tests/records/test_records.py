@@ -30,7 +30,7 @@ from mpca.records import (
 
 SAMPLES: dict[str, dict[str, Any]] = {
     "run": {"name": "digits", "method": "mpca", "num_agents": 4, "seed": 1, "shards": 3, "phases": 3},
-    "begin": {"agents": 4, "trained": 12.5},
+    "begin": {"agents": 4, "trained": 12.5, "shards": 6, "period_s": 5.25, "fixed_s": 0.125, "wire_s": 4.5},
     "agent": {"event": "lost", "index": 3, "incarnation": 1, "host": "h", "executor_id": "2", "pid": 77, "reason": "killed"},
     "cycle": {
         "cycle": 5,

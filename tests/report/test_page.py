@@ -309,3 +309,14 @@ def test_the_ends_of_the_evaluator_are_marks_of_the_curve(tmp_path: Path) -> Non
     assert [one["event"] for one in page.data["evaluators"]] == ["restarted", "stopped"]
     text = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "2 times the evaluator&#x27;s process ended; after the last time nothing was evaluated any more." in text
+
+
+def test_a_number_of_shards_that_was_decided_is_shown_with_what_it_was_decided_by(tmp_path: Path) -> None:
+    records = synthetic_records()
+    begin = {"kind": "begin", "t": 0.0, "agents": 4, "trained": 0.0}
+    records.insert(1, begin)
+    plain = write_report(write_run(tmp_path / "plain", records)).read_text(encoding="utf-8")
+    assert "shards, decided" not in plain
+    begin |= {"shards": 6, "period_s": 5.25, "fixed_s": 0.125, "wire_s": 4.5}
+    page = write_report(write_run(tmp_path / "decided", records)).read_text(encoding="utf-8")
+    assert "<b>6</b><span>shards, decided from 4.5s on the wire and 125ms of any cycle: a period of 5.2s</span>" in page

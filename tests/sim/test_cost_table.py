@@ -8,7 +8,7 @@ from math import inf
 
 import pytest
 
-from mpca.sim.cost_table import ROWS, Choice, Cost, Row, cost, formulas, shards_for
+from mpca.sim.cost_table import ROWS, Choice, Cost, Row, cost, formulas
 from mpca.sim.transports import COORDINATED, Paper, Relay, Setting, Traffic, Tree
 from tests.sim.test_transports import HAND, WIRE
 
@@ -192,14 +192,19 @@ def test_a_formula_is_printed_with_its_rows() -> None:
     assert all(len(line) <= 128 for one in formulas() for line in one.lines() if "Source" not in line)
 
 
+def auto_shards(at: Setting) -> int:
+    (row,) = (one for one in ROWS if one.shards == 0)
+    return cost(row, at, Choice(shards=0), Relay()).shards
+
+
 def test_an_auto_number_of_shards_keeps_cycles_long() -> None:
     small = Setting(8, 7 << 20, 0.01, 125e6)
     large = replace(small, model_bytes=491 << 20)
-    assert shards_for(small, Relay()) == 3
-    assert 3 < shards_for(large, Relay()) <= 24
-    assert shards_for(FREE, Relay()) == 3
-    assert shards_for(replace(large, rate=1e6), Relay()) == 24
-    count = shards_for(large, Relay())
+    assert auto_shards(small) == 3
+    assert 3 < auto_shards(large) <= 24
+    assert auto_shards(FREE) == 3
+    assert auto_shards(replace(large, rate=1e6)) == 24
+    count = auto_shards(large)
     empty = Relay().cycle_s(large, 0, 3)
     assert Relay().cycle_s(large, large.model_bytes / count, 3) >= 5 * empty
     assert Relay().cycle_s(large, large.model_bytes / (count + 1), 3) < 5 * empty

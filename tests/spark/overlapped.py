@@ -1,7 +1,8 @@
-"""The driver of `test_overlap`, on a node of its own: one run through the users' door on the executors of other nodes.
+"""The driver of `test_overlap` and `test_auto_shards`, on a node of its own: one run on the executors of other nodes.
 
-``python -m tests.spark.overlapped SPEC RUN_DIR``: SPEC as for the bench's driver. It says "ready" when every executor is
-there, waits for a line, runs, and writes the wall clock of every agent's steps as ``steps.json`` into RUN_DIR.
+``python -m tests.spark.overlapped SPEC RUN_DIR SIZE CYCLES SHARDS``: SPEC as for the bench's driver. It says "ready" when every
+executor is there, waits for a line, runs through the users' door, and writes the wall clock of every agent's steps as
+``steps.json`` into RUN_DIR.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mpca.cli.bench.run.waiting import wait
 STEP_S = 0.2
 
 
-def main(place: Place, run_dir: Path, size_bytes: int, cycles: int) -> int:
+def main(place: Place, run_dir: Path, size_bytes: int, cycles: int, shards: str) -> int:
     keys = {
         "run.name": "overlap",
         "cluster.agents": place.agents,
@@ -27,6 +28,7 @@ def main(place: Place, run_dir: Path, size_bytes: int, cycles: int) -> int:
         "cluster.cycle_deadline": "60s",
         "objectives.max_cycles": cycles,
         "method.name": "mpca",
+        "method.shards": shards,
         "method.alpha": 0.0,
         "method.alpha_start": 0.0,
     }
@@ -41,4 +43,4 @@ def main(place: Place, run_dir: Path, size_bytes: int, cycles: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Place(**json.loads(sys.argv[1])), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])))
+    sys.exit(main(Place(**json.loads(sys.argv[1])), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]))

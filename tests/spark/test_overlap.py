@@ -39,7 +39,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Network(["master", "driver", *workers]) as net, Standalone(net, "master", workers, folder, "3g") as daemons:
         place = Place(work_dir=str(folder), agents=AGENTS, master=daemons.url, address=net.address("driver"))
         log = folder / "overlapped.log"
-        arguments = [json.dumps(asdict(place)), str(folder / "run"), str(SIZE), str(CYCLES)]
+        arguments = [json.dumps(asdict(place)), str(folder / "run"), str(SIZE), str(CYCLES), "3"]
         with ready_driver(net, "tests.spark.overlapped", arguments, log) as driver:
             net.shape("30mbit", but=["master"])  # executors are there: their start needs no slow link
             driver.communicate("go\n")

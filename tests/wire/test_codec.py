@@ -13,6 +13,7 @@ from mpca.wire.codec import MAX_FRAME_BYTES, MAX_NESTING, FrameBuffer, FrameRead
 from mpca.wire.messages import (
     CODES,
     Begin,
+    Cut,
     Exchange,
     Failed,
     Fetch,
@@ -42,7 +43,7 @@ MESSAGES = [
     Snapshot(41, 1, 12, 1.5, 2.25),
     Installed(1, 41, "replace", 1.0, 1.125), Progress(5, 160, 2.5, 0.25, {"loss": 0.5}), Finished(b"\x80"),
     Failed("ValueError: no", "Traceback ..."), ReadersChanged(2, {"agents": 1, "since": [[0, 3]]}), Files(7, 8, 9, 10, 4096),
-    Fetch(1, "hdfs://h/a", 0, 4096), Fetched(1, 100, "", ""), Exchange(1, 2, 12, 41, 1.5, 2.25),
+    Fetch(1, "hdfs://h/a", 0, 4096), Fetched(1, 100, "", ""), Exchange(1, 2, 12, 41, 1.5, 2.25), Cut(6),
 ]  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from mpca.wire.orders import (
     FORGOTTEN,
     NO_SUCH_INCARNATION,
     Answer,
+    Cut,
     Download,
     Freeze,
     Frozen,
@@ -60,6 +61,7 @@ def test_the_golden_orders_are_written() -> None:
         reduce=Reduce(41, 2, 108, [Part("0", 131.0), Part("2", 120.0)]),
         freeze=Freeze(42, 0, [first, second]),
         readers=ReadersOrder(3, readers, [first]),
+        cut=Cut(6, [first, second]),
     )
     assert full.pack().hex() == golden("full")["bytes"]
     assert Order(1, "digits", 0, -1, 86430.5, ["0", "2"]).pack().hex() == golden("empty")["bytes"]

@@ -5,6 +5,7 @@ import pytest
 from mpca.errors import LocalProtocolError, RemoteProtocolError
 from mpca.wire.messages import (
     Begin,
+    Cut,
     Exchange,
     Failed,
     Fetched,
@@ -18,10 +19,10 @@ from mpca.wire.messages import (
     SnapshotRequest,
     Stop,
 )
-from mpca.wire.session import AGENT, CLOSED, EXECUTOR, STOPPING, TRAINING, TRANSITIONS, WAITING, Session
+from mpca.wire.session import AGENT, CLOSED, EXECUTOR, LOADING, STOPPING, TRAINING, TRANSITIONS, WAITING, Session
 from tests.wire.test_codec import HELLO, MESSAGES, START
 
-OURS = (type(START), Begin, Fetched, SnapshotRequest, Install, ReadersChanged, Stop)  # an executor's words
+OURS = (type(START), Begin, Cut, Fetched, SnapshotRequest, Install, ReadersChanged, Stop)  # an executor's words
 
 
 class SessionPair:
@@ -183,3 +184,28 @@ def test_an_install_that_crosses_an_exchange_ends_it_on_both_sides() -> None:
     pair.agent.received(Install(1, 7, "replace"))
     pair.say(SnapshotRequest(4, 0), Snapshot(4, 0, 0, 0.0, 0.0), Installed(1, 7, "replace", 0.0, 0.0))
     pair.say(Install(1, 8, "install"), Installed(1, 8, "install", 0.0, 0.0), asks(2, 1))
+
+
+def test_a_model_is_cut_anew_before_the_first_step_and_said_hello_for_again() -> None:
+    pair = SessionPair()
+    pair.say(START, HELLO, SnapshotRequest(-1, 0), Snapshot(-1, 0, 0, 0.0, 0.0), Cut(6))
+    assert pair.agent.state == LOADING
+    with pytest.raises(LocalProtocolError, match="Begin is illegal here"):
+        pair.executor.sending(Begin())
+    pair.say(HELLO, Install(5, 0, "replace"), Installed(5, 0, "replace", 0.0, 0.0), Begin())
+    with pytest.raises(LocalProtocolError, match="Cut is illegal here"):
+        pair.executor.sending(Cut(3))
+
+
+def test_a_model_is_not_cut_while_the_agent_owes_an_answer() -> None:
+    pair = SessionPair()
+    pair.say(START, HELLO, SnapshotRequest(-1, 0))
+    with pytest.raises(LocalProtocolError, match=r"Cut while the agent owes an answer: .*open=\(-1, 0\)"):
+        pair.executor.sending(Cut(6))
+
+
+def test_stop_may_cross_the_hello_behind_a_cut() -> None:
+    pair = SessionPair()
+    pair.say(START, HELLO, Cut(6), Stop("enough"))
+    pair.say(HELLO, Finished(b""))
+    assert pair.agent.state == CLOSED

@@ -15,13 +15,14 @@ from mpca.sim.compare.settings import Conf, setting_of
 from mpca.sim.cost_table import ROWS, Choice, Said, cost, formulas
 from mpca.sim.cost_table import Row as CostRow
 from mpca.sim.sheet import Sheet
-from mpca.sim.transports import COORDINATED, Coordinated, Server, Setting
+from mpca.sim.transports import COORDINATED, Coordinated, Peers, Server, Setting
 from mpca.units import format_size
 
 __all__ = ["KIND", "Result", "Row", "Times", "result_of", "row_of"]
 
-#: What every row is.
+#: What every row is, and what one is that cannot be had on Spark.
 KIND = "simulated, no codec"
+SIMULATED_ONLY = "simulated only, no codec"
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class Result:
         """The cost formulas of the rows, and of their transport."""
         on = COORDINATED[self.conf.shared.transport]
         rows = [row_of(row.method) for row in self.rows]
-        titles = {None: on.title, Server.name: Server.title}
+        titles = {None: on.title, Server.name: Server.title, Peers.name: Peers.title}
         named = {(one.method, titles.get(one.transport, "")) for one in rows}
         used = {title for _, title in named if title}
         named |= {(f"transport {title}", "") for title in used} | {("a cycle", "") for title in used if title == on.title}
@@ -219,6 +220,7 @@ def _row(one: Chosen, single: Chosen, targets: Sequence[float], conf: Conf, b_ov
         times,
         median(curve.errors[-1] for curve in one.curves),
         tuple(one.curves),
+        SIMULATED_ONLY if method.simulated else KIND,
     )
 
 
@@ -244,13 +246,13 @@ def _times(curves: Sequence[Curve], single: Sequence[Curve], target: float, a_cy
 def _a_cycle(at: Setting, method: Method, on: Coordinated) -> float:
     """Bytes into and out of an agent in one cycle, by the table of costs: a round of the whole model is S cycles.
 
-    Of agents that ask, each exchange is one's alone, so that a round is K of them.
+    Of agents that ask or gossip, each exchange is one's alone, so that a round is K of them.
     """
     if not method.exchanges:
         return 0.0
     row = row_of(method.to_dict())
     moved = cost(row, at, Choice(tau=1, shards=method.shards, phases=method.phases), on).traffic
-    return (moved.agent_in + moved.agent_out) / (at.agents if method.asks else method.shards)
+    return (moved.agent_in + moved.agent_out) / (at.agents if method.asks or method.simulated else method.shards)
 
 
 def row_of(method: Mapping[str, Any]) -> CostRow:
@@ -261,7 +263,7 @@ def row_of(method: Mapping[str, Any]) -> CostRow:
         ('mpca', 'diloco-streaming')
     """
     name = method["name"] + "-streaming" * bool(method.get("overlap"))
-    here = (None, "none", Server.name)  # coordinated, alone, or through the server; not in slices or between agents
+    here = (None, "none", Server.name, Peers.name)  # coordinated, alone, through the server, or (gossip) between agents
     fit = [row for row in ROWS if row.transport in here and row.shards is None and not row.peer and name.startswith(row.method)]
     return max(fit, key=lambda row: len(row.method))
 

@@ -8,7 +8,7 @@ schedule; the seeds of the runs draw x_0 and the order of the data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -21,6 +21,7 @@ from mpca.checks import nearest, refused
 from mpca.driver.runner import Runner
 from mpca.methods import How, from_dict
 from mpca.sim.costs import Costs
+from mpca.sim.gossip import Gossiped, simulate_gossip
 from mpca.sim.run import Outcome, Scenario, simulate
 from mpca.sim.science.batches import Batches
 from mpca.sim.science.trainer import StackedTrainer
@@ -72,7 +73,7 @@ class Point:
     errors: tuple[float, ...]
 
 
-def learn(scenario: Scenario, seed: int, every_s: float = 1.0) -> tuple[Outcome, list[Point]]:
+def learn(scenario: Scenario, seed: int, every_s: float = 1.0) -> tuple[Outcome | Gossiped, list[Point]]:
     """Simulate a scenario whose trainer is one of `TASKS`. Equal arguments give an equal ledger and equal points.
 
     Args:
@@ -84,10 +85,12 @@ def learn(scenario: Scenario, seed: int, every_s: float = 1.0) -> tuple[Outcome,
         ConfigError: no such task, data set, model or optimiser; or agents ask by their losses, and there is more than one run.
         Violation: an invariant does not hold.
     """
-    task = task_of(scenario)
-    if len(task.runs) > 1 and from_dict(scenario.method).agent_side.asks_at_loss:
+    task, method = task_of(scenario), from_dict(scenario.method)
+    if len(task.runs) > 1 and method.agent_side.asks_at_loss:
         raise refused("method", dict(scenario.method), "its exchanges depend on losses: one rate and one seed in a simulation")
     lesson = DataLesson(task, every_s)
+    if method.simulated:
+        return simulate_gossip(scenario, seed, lesson, every_s, lesson.point), lesson.points
     outcome = simulate(scenario, seed, lesson=lesson)
     return outcome, lesson.points
 
@@ -152,9 +155,13 @@ class DataLesson:
         if joint is None or now is None or not joint.complete or now < self._next_s:
             return
         self._next_s = (now // self._every_s + 1) * self._every_s
+        self.point(now, runner.machine.cycle, lambda: np.concatenate([one.x for one in joint.states if one is not None]))
+
+    def point(self, now: float, cycle: int, newest: Callable[[], np.ndarray]) -> None:
+        """Make a point of a model at this time (seconds of training); `cycle` counts exchanges."""
+        flat = newest()
         updates = [sum(one.updates for one in made) for made in self._trainers.values()]
-        newest = np.concatenate([state.x for state in joint.states if state is not None])
-        self.points.append(Point(now, runner.machine.cycle, sum(updates) / len(updates), self._errors(newest)))
+        self.points.append(Point(now, cycle, sum(updates) / len(updates), self._errors(flat)))
 
     def _errors(self, flat: np.ndarray) -> tuple[float, ...]:
         found = self._judge.errors(flat, *self._test)

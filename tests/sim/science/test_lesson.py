@@ -88,6 +88,20 @@ def test_runs_whose_agents_ask_have_the_models_that_they_have_alone_bit_for_bit(
     assert together.reshape(-1, 4)[:, 3].tobytes() == alone.tobytes()
 
 
+@pytest.mark.parametrize("correction", [False, True])
+def test_runs_of_agents_that_gossip_have_the_models_that_they_have_alone_bit_for_bit(correction: bool) -> None:
+    base = replace(SCENARIO, method={"name": "gossip", "tau": 5, "correction": correction}, max_time_s=1.0)
+    both, one, again = (
+        learn(replace(base, task={**SCENARIO.task, "rates": rates, "seeds": seeds, "tested": 200}), seed=3)
+        for rates, seeds in (([0.002, 0.006], [1, 2]), ([0.006], [2]), ([0.006], [2]))
+    )
+    assert len(both[0].messages) > 8
+    assert both[0].ledger == one[0].ledger == again[0].ledger
+    assert [point.errors[3:] for point in both[1]] == [point.errors for point in one[1]]
+    assert one[1] == again[1]
+    assert both[0].mean.reshape(-1, 4)[:, 3].tobytes() == one[0].mean.tobytes()
+
+
 def test_an_agent_that_asks_by_its_losses_does_so_in_a_run_of_its_own() -> None:
     method = {"name": "easgd", "tau": 1000, "loss_cut": 12.0}
     outcome, points = learn(replace(SCENARIO, method=method, costs=replace(SCENARIO.costs, rate=1e7)), seed=3)
@@ -141,6 +155,23 @@ def test_mpca_learns_the_mixture_to_fifteen_percent_sooner_than_one_agent() -> N
     single = reached("single")
     assert reached("mpca") < 0.9 * single
     assert reached("mpca, delay-corrected") < 0.7 * single
+
+
+LEARNS = [
+    *SERVED,
+    {"name": "easgd", "tau": 1000, "loss_cut": 8.0},
+    {"name": "gossip", "tau": 5},
+    {"name": "gossip", "tau": 5, "correction": True},
+]
+
+
+@pytest.mark.parametrize("method", LEARNS, ids=lambda method: "-".join(map(str, method.values())))
+def test_methods_without_cycles_learn_the_mixture_to_forty_percent(method: dict[str, object]) -> None:
+    rates = [0.006] if "loss_cut" in method else [0.002, 0.004, 0.008]
+    costs = replace(SCENARIO.costs, rate=1e7)
+    base = replace(SCENARIO, method=method, costs=costs, max_time_s=5.0, task={**SCENARIO.task, "rates": rates})
+    _, points = learn(base, seed=3)
+    assert min(min(point.errors) for point in points) < 0.4
 
 
 def test_every_task_names_a_net_and_data_that_fit() -> None:

@@ -110,30 +110,38 @@ if "worker" in FLAGS and os.fork() == 0:  # a data worker, which holds the pipes
     print("worker", os.getpid(), flush=True)
     time.sleep(600)
 
-segment_fd = os.memfd_create("fake-agent")
-os.posix_fallocate(segment_fd, 0, SLOT * (SHARDS + 1))
-segment = mmap.mmap(segment_fd, SLOT * (SHARDS + 1))
 x = array("f", [0.0] * (SHARDS * SIZE))
 steps, interruptions, seq, since, training, owed = 0, 0, 0, [0] * SHARDS, False, []
 number, asking, held = 0, None, []
-send(
-    17,
-    agent=AGENT,
-    incarnation=INCARNATION,
-    pid=os.getpid() + ("liar" in FLAGS),
-    python="3",
-    torch="none",
-    mpca="0",
-    x0_hash="0",
-    layout=[],
-    local={},
-    tied={},
-    bounds=[SIZE * s for s in range(SHARDS + 1)],
-    parameters=SHARDS * SIZE,
-    segment_fd=segment_fd,
-    segment_bytes=SLOT * (SHARDS + 1),
-    slots=[SLOT * s for s in range(SHARDS + 1)],
-)
+
+
+def lay():
+    """A new segment, and Hello for it."""
+    global segment
+    segment_fd = os.memfd_create("fake-agent")
+    os.posix_fallocate(segment_fd, 0, SLOT * (SHARDS + 1))
+    segment = mmap.mmap(segment_fd, SLOT * (SHARDS + 1))
+    send(
+        17,
+        agent=AGENT,
+        incarnation=INCARNATION,
+        pid=os.getpid() + ("liar" in FLAGS),
+        python="3",
+        torch="none",
+        mpca="0",
+        x0_hash="0",
+        layout=[],
+        local={},
+        tied={},
+        bounds=[SIZE * s for s in range(SHARDS + 1)],
+        parameters=SHARDS * SIZE,
+        segment_fd=segment_fd,
+        segment_bytes=SLOT * (SHARDS + 1),
+        slots=[SLOT * s for s in range(SHARDS + 1)],
+    )
+
+
+lay()
 if "fail" in FLAGS:  # the user's code raises
     send(22, error="ValueError: x", traceback="Traceback ...\nValueError: x")
     sys.exit(1)
@@ -208,6 +216,9 @@ while True:
                     held.clear()
         elif code == 6:
             print("readers", fields["version"], fields["readers"], file=sys.stderr, flush=True)
+        elif code == 8:
+            SHARDS, SIZE, since = fields["shards"], len(x) // fields["shards"], [0] * fields["shards"]
+            lay()
         elif code == 5:
             send(21, returns=str(interruptions).encode())
             if "lingers" in FLAGS:  # a thread of the user's that does not end

@@ -137,11 +137,11 @@ def _attach(model: Any, optimizer: Any) -> None:
     import mpca
     from mpca.agent.context import AgentContext, current, enter
     from mpca.agent.link import Link
-    from mpca.methods import MPCA
+    from mpca.methods import MPCA, Method
     from mpca.wire.codec import FrameReader, encode
 
     to_agent, from_agent = _pipe(), _pipe()
-    method = MPCA(install="arrival")  # here there is no exchange at which a joint state could be applied
+    method: Method = MPCA(install="arrival")  # here there is no exchange at which a joint state could be applied
     start = Start(0, 0, 1, "bench", 0, method.shards, False, method.for_agents(), "train", b"")
     os.write(to_agent[1], encode(start))
     link = Link(to_agent[0], from_agent[1])

@@ -22,13 +22,14 @@ import org.mpca.wire.ProtocolException;
  * moves bytes in and out of its segment, and reports.
  *
  * <pre>
- *   STARTING --Hello--&gt; ATTACHED --Finished, Failed--&gt; ENDING --process gone--&gt; ENDED
+ *   STARTING &lt;-Cut, Hello-&gt; ATTACHED --Finished, Failed--&gt; ENDING --process gone--&gt; ENDED
  *       +-----------------Finished, Failed-----------------^
  *   any of them --process gone--&gt; ENDED, and died is reported unless ENDING
  * </pre>
  *
  * Finished and Failed are reported when the process is gone and all that it printed was passed on, or after a second: the
- * driver may stop listening after the last agent's. A SnapshotRequest may be sent before Begin. An agent that breaks the
+ * driver may stop listening after the last agent's. A SnapshotRequest may be sent before Begin. A Cut makes the agent say Hello
+ * anew, with another segment; one that owes an answer by then is killed. An agent that breaks the
  * protocol is killed. What it had sent before its end is handled before the keeper hears that it is gone, so a snapshot that
  * was handed over counts.
  *
@@ -86,6 +87,8 @@ final class AgentConductor implements Runnable {
     private int askingShard = -1;
     /** An Exchange has taken the snapshot slot before the Snapshot in it was read: that is asked for again. */
     private boolean overtaken;
+    /** The number of shards of the newest Cut; 0: there was none. */
+    private int cutInto;
     /** Shards whose Install the agent has not answered. */
     private final BitSet installs = new BitSet();
 
@@ -131,6 +134,24 @@ final class AgentConductor implements Runnable {
             if (state == State.ATTACHED) { // one that is leaving reads no more
                 writer.write(Message.readersChanged(version, readers).pack());
             }
+        });
+    }
+
+    void cut(int shards) {
+        commands.add(() -> {
+            if (state != State.ATTACHED || stopping || shards == cutInto) {
+                return; // an order that was submitted again
+            }
+            if (askedShard >= 0) {
+                throw new ProtocolException("cut while a snapshot is asked for: agent=" + spec.agent + ", shard="
+                        + askedShard + " of cycle=" + askedCycle);
+            }
+            cutInto = shards;
+            segment.close(); // its memory is free when the agent closes it too
+            segment = null;
+            attached = false;
+            enter(State.STARTING, "Cut");
+            writer.write(Message.cut(shards).pack());
         });
     }
 

@@ -113,6 +113,14 @@ public final class AgentRegistry {
         }
     }
 
+    /** Idempotent. An agent that is not here is started with the new number. */
+    public void cut(String run, int agent, int incarnation, int shards) {
+        AgentConductor conductor = find(run, agent, incarnation);
+        if (conductor != null) {
+            conductor.cut(shards);
+        }
+    }
+
     public void stop(String run, int agent, int incarnation, String reason) {
         AgentConductor conductor = find(run, agent, incarnation);
         if (conductor != null) {

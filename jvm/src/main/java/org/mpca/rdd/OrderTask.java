@@ -78,6 +78,13 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
                 }
             }
         }
+        if (order.cut != null) {
+            for (Order.AgentRef agent : order.cut.agents) {
+                if (agent.executor.equals(here)) {
+                    registry.cut(order.run, agent.agent, agent.incarnation, order.cut.shards);
+                }
+            }
+        }
         for (Order.AgentRef agent : order.begin) {
             if (agent.executor.equals(here)) {
                 registry.begin(order.run, agent.agent, agent.incarnation);

@@ -11,7 +11,7 @@ import java.util.Map;
  * A control message between this executor and an agent; the twin of {@code mpca/wire/messages.py}, where every field is
  * explained. The body of a frame is a msgpack array {@code [code, {field: value}]}.
  *
- * <p>One class for all kinds, unlike Python: the executor makes six small ones and passes most fields of the others
+ * <p>One class for all kinds, unlike Python: the executor makes seven small ones and passes most fields of the others
  * on.
  *
  * <p>Concurrency: immutable.
@@ -47,6 +47,8 @@ public final class Message {
         READERS_CHANGED(6, "version", "readers"),
         /** What a FETCH asked for lies in the memory; on the agent's own pipe. */
         FETCHED(7, "number", "bytes", "error", "text"),
+        /** Before BEGIN: cut the model into so many shards, and say HELLO anew. */
+        CUT(8, "shards"),
         /** attach was called; where the segment is. */
         HELLO(
                 17,
@@ -111,6 +113,10 @@ public final class Message {
 
     public static Message begin() {
         return of(Kind.BEGIN);
+    }
+
+    public static Message cut(int shards) {
+        return of(Kind.CUT, shards);
     }
 
     public static Message snapshotRequest(int cycle, int shard) {

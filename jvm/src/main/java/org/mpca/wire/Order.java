@@ -39,6 +39,8 @@ public final class Order {
     public final Freeze freeze;
     /** Null when no agent needs them. */
     public final Readers readers;
+    /** Null when nothing is cut. */
+    public final Cut cut;
 
     private Order(Fields fields) throws ProtocolException {
         order = fields.integer("order");
@@ -65,6 +67,9 @@ public final class Order {
                 : null;
         readers = fields.has("readers")
                 ? new Readers(Fields.parse("Order.readers", fields.asMap().get("readers")))
+                : null;
+        cut = fields.has("cut")
+                ? new Cut(Fields.parse("Order.cut", fields.asMap().get("cut")))
                 : null;
     }
 
@@ -160,6 +165,17 @@ public final class Order {
         Readers(Fields fields) throws ProtocolException {
             version = fields.integer("version");
             readers = fields.map("readers");
+            agents = agents(fields, "agents");
+        }
+    }
+
+    /** Agents that have not begun: they cut the model into so many shards and say Hello anew. */
+    public static final class Cut {
+        public final int shards;
+        public final List<AgentRef> agents;
+
+        Cut(Fields fields) throws ProtocolException {
+            shards = fields.integer("shards");
             agents = agents(fields, "agents");
         }
     }

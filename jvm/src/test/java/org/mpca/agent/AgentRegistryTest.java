@@ -91,6 +91,37 @@ class AgentRegistryTest {
     }
 
     @Test
+    void shouldTakeTheNewSegmentOfAnAgentThatIsCutAnew() throws Exception {
+        agents.start(0, 0, "still");
+        events.await("hello 0/0");
+        assertEquals(40, agents.yield(0, 2, 0).freeze(FakeAgents.soon()).data.length);
+        registry.cut(RUN, 0, 0, 6);
+        registry.cut(RUN, 0, 0, 6); // the order was submitted again before the agent had answered
+        events.await("hello 0/0", 2);
+        registry.cut(RUN, 0, 0, 6); // and after that
+        registry.cut(RUN, 0, 1, 5); // of an incarnation that is not here
+        assertTrue(registry.offer(RUN, 0, 0, new Arrival(5, 0, "replace", 0.0, new byte[20])));
+        registry.begin(RUN, 0, 0);
+        assertEquals(20, agents.yield(1, 5, 0).freeze(FakeAgents.soon()).data.length);
+        assertEquals(2, events.all("hello 0/0").size());
+        assertEquals(Collections.emptyList(), events.all("died"));
+    }
+
+    @Test
+    void shouldEndAnAgentThatIsCutWhileItOwesASnapshot() throws Exception {
+        agents.start(0, 0);
+        String hello = events.await("hello 0/0");
+        int pid = Integer.parseInt(hello.replaceAll(".*pid=", ""));
+        FakeAgents.signal("STOP", pid);
+        assertEquals(
+                Collections.singletonMap(0, Late.DEADLINE),
+                registry.freeze(keys(-1, 2, 0), System.nanoTime() + 300_000_000L).late);
+        registry.cut(RUN, 0, 0, 6);
+        String died = events.await("died 0/0");
+        assertTrue(died.contains("cut while a snapshot is asked for: agent=0, shard=2 of cycle=-1"), died);
+    }
+
+    @Test
     void shouldFreezeAgentsSideBySide() throws Exception {
         agents.train(0, 0);
         agents.train(1, 0);

@@ -57,6 +57,7 @@ class MessageTest {
                 Message.snapshotRequest(70000, 127),
                 Message.install(1, 14, "install", 0.025),
                 Message.install(128, (1L << 33) + 1, "replace", 0.0),
+                Message.cut(6),
                 Message.stop("objective reached: Fehler ≤ 2,5 %"),
                 Message.fetched(70000, 3670016, "", ""),
                 Message.fetched(70001, 0, "java.io.FileNotFoundException", "File does not exist: /data/é.tar"),
@@ -113,6 +114,7 @@ class MessageTest {
         assertNull(empty.reduce);
         assertNull(empty.freeze);
         assertNull(empty.readers);
+        assertNull(empty.cut);
         assertEquals(86430.5, empty.deadline);
 
         Order full = Order.unpack(Golden.hex(golden.get("full").get("bytes").asText()));
@@ -145,6 +147,7 @@ class MessageTest {
         assertEquals(120.0, full.freeze.weight(120), "by updates");
         assertEquals("3 0 0 1", full.readers.version + " " + text(full.readers.agents));
         assertEquals(Golden.value(fields.get("readers").get("readers")), Golden.comparable(full.readers.readers));
+        assertEquals("6 0 0 1, 2 3 0", full.cut.shards + " " + text(full.cut.agents));
     }
 
     @Test
