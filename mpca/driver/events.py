@@ -83,7 +83,7 @@ class AgentDied(OfAgent):
         A crash in C code leaves a dump (of `faulthandler`), whose last line is a list of modules.
         """
         how = f"exit code {self.exit_code}"
-        if self.exit_code < 128 and "Traceback" not in self.tail:
+        if self.exit_code < 128 and not (self.exit_code == 1 and "Traceback" in self.tail):  # 1: of Python, for an exception
             how += ": the process ended itself, without an exception (os._exit?)"
         lines = [line.strip() for line in self.tail.splitlines() if line.strip()]
         said = f"last output: {lines[-1]}" if lines else ""
