@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the same names for editors and type checkers; a test holds them to `_HOMES`
     from mpca.agent.attach import attach, dataset, device, files, log, rank, samples, shard, stopping, world_size
-    from mpca.api import Distributor, Result
+    from mpca.api.distributor import Distributor, Result
     from mpca.driver.callbacks import Callback
     from mpca.driver.objectives import DumpModel, EarlyStopping, Evaluate, KeepBest, MaxCycles, MaxTime, Target
     from mpca.errors import MpcaError
@@ -47,7 +47,7 @@ _METHODS = (
 _HOMES = {
     **dict.fromkeys(_IN_AGENTS, "mpca.agent.attach"),
     **dict.fromkeys(_OBJECTIVES, "mpca.driver.objectives"),
-    **dict.fromkeys(("Distributor", "Result"), "mpca.api"),
+    **dict.fromkeys(("Distributor", "Result"), "mpca.api.distributor"),
     **dict.fromkeys(_METHODS, "mpca.methods"),
     "Callback": "mpca.driver.callbacks",
     "MpcaError": "mpca.errors",

@@ -42,6 +42,8 @@ STOP_ORDER_S = 2.0
 STOP_GRACE_S = 4.0
 #: A stop order that failed goes out again after so long: news of a lost executor may be on its way.
 STOP_AGAIN_S = 1.0
+#: Threads of a train function that has returned are named by its agent when they go on for so long.
+THREADS_END_S = 1.0
 #: The evaluation of the last joint model may take so long.
 LAST_EVALUATION_S = 3.0
 #: The backup of the last joint model may take so long.

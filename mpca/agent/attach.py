@@ -62,6 +62,7 @@ def attach(
     context = current()
     if context is None:
         return
+    _refuse_process_group()
     context.models.add(model, begun=context.attached)
     for one in several(optimizer):
         _follow(context, one)
@@ -69,6 +70,15 @@ def attach(
         context.to_come = context.optimizers.to_come(context.models.parameters())
         if not context.to_come:
             context.watch = _join(context)
+
+
+def _refuse_process_group() -> None:
+    distributed = sys.modules["torch"].distributed
+    if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
+        raise ConfigError(
+            f"torch.distributed is initialised: world_size={distributed.get_world_size()}; agents exchange by mpca, and the "
+            "loss of one would block the others: leave out init_process_group and DistributedDataParallel"
+        )
 
 
 def _follow(context: AgentContext, optimizer: torch.optim.Optimizer) -> None:

@@ -1,11 +1,13 @@
 """The agent's single-threaded loop: reads the pipe between two batches, and carries out the state machine's instructions.
 
 The optimiser's post-step hook calls it (as do `attach` and `stopping`), so its thread is always between two batches; no other
-thread runs beside the user's training. While the agent waits or holds, the loop waits for the pipe.
+thread runs beside the user's training. While the agent waits or holds, the loop waits for the pipe. The user's own threads may
+ask whether the run is stopping; two that step at the same time are refused.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -38,6 +40,7 @@ from mpca.agent.stall import StallWatch
 from mpca.agent.state import ASKING, HOLDING, LEAVING, STOPPING, WAITING, AgentMachine
 from mpca.agent.trainer import Trainer
 from mpca.clock import Clock
+from mpca.errors import ConfigError
 from mpca.shm import AgentSegment
 from mpca.wire.messages import (
     Exchange,
@@ -77,6 +80,8 @@ class AgentLoop:
         self.reading = Reading()
         self.stall = StallWatch(clock)
         self._pause_s = 0.0
+        self._steps = threading.Lock()  # of the thread that steps
+        self._access = threading.RLock()  # to the machine and the link
         self._began: float | None = None
         self._next_progress = 0.0
         self._next_metrics = 0.0
@@ -98,6 +103,14 @@ class AgentLoop:
     @property
     def stopping(self) -> bool:
         """Whether Stop has come. Looks into the pipe, and leaves all other messages there until the end of the batch."""
+        if not self._access.acquire(blocking=False):  # another thread is here, and may wait for the executor
+            return self._machine.state is STOPPING
+        try:
+            return self._look_for_stop()
+        finally:
+            self._access.release()
+
+    def _look_for_stop(self) -> bool:
         if self._machine.state is not STOPPING:
             try:
                 stop = self._link.peek(Stop)
@@ -129,7 +142,22 @@ class AgentLoop:
         self.stall.alive()
 
     def between_batches(self) -> None:
-        """After every optimiser update: count it, serve requests, hold or wait for an answer if the method does, and pull."""
+        """After every optimiser update: count it, serve requests, hold or wait for an answer if the method does, and pull.
+
+        Raises:
+            ConfigError: another thread is in here.
+        """
+        if not self._steps.acquire(blocking=False):
+            raise ConfigError(
+                "two threads step attached optimizers at the same time: parameters must not change under another thread's "
+                "backward pass; step them on one thread"
+            )
+        try:
+            self._serve_between_batches()
+        finally:
+            self._steps.release()
+
+    def _serve_between_batches(self) -> None:
         machine = self._machine
         self.tell(Stepped(1, self._metrics.newest("loss")) if machine.side.asks_at_loss else STEPPED)
         self._serve(0.0)
@@ -164,20 +192,22 @@ class AgentLoop:
 
     def tell(self, event: Any) -> None:
         """Give an event to the machine, and carry out its instructions."""
-        for instruction in self._machine.handle(event, self._clock.now()):
-            try:
-                self._perform_one[type(instruction)](instruction)
-            except LinkClosed:
-                self.tell(LinkLost())
+        with self._access:
+            for instruction in self._machine.handle(event, self._clock.now()):
+                try:
+                    self._perform_one[type(instruction)](instruction)
+                except LinkClosed:
+                    self.tell(LinkLost())
 
     def _serve(self, timeout_s: float | None) -> None:
-        try:
-            messages = self._link.receive(timeout_s)
-        except LinkClosed:
-            self.tell(LinkLost())
-            return
-        for message in messages:
-            self.tell(message)
+        with self._access:
+            try:
+                messages = self._link.receive(timeout_s)
+            except LinkClosed:
+                self.tell(LinkLost())
+                return
+            for message in messages:
+                self.tell(message)
 
     # ---- instructions ----
 

@@ -115,7 +115,7 @@ def tune(
     A second start goes on where the first one was. The last line is to be pasted into CONF. Run it on machines and links like
     those of the training: the best alpha depends on how often shards are exchanged.
     """
-    from mpca.api.launch import resolve
+    from mpca.api.job import resolve
     from mpca.api.signals import Signals
 
     if not time_s > 0:

@@ -105,7 +105,7 @@ class OptimizerConfig:
     """[optimizer]: each agent's own; its state is never exchanged."""
 
     name: str = "adam"
-    """A name of mpca.models.training.OPTIMIZERS."""
+    """A name of mpca.models.OPTIMIZERS."""
     lr: float = 1e-3
     """Learning rate, above 0."""
     weight_decay: float = 0.0
