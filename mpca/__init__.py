@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the same names for editors and type checkers; a test holds them to `_HOMES`
     from mpca.agent.attach import attach, dataset, device, files, log, rank, samples, shard, stopping, world_size
-    from mpca.api import Distributor, Result
-    from mpca.driver.objectives import DumpModel, Evaluate, MaxCycles, MaxTime, TargetError
+    from mpca.api.distributor import Distributor, Result
+    from mpca.driver.callbacks import Callback
+    from mpca.driver.objectives import DumpModel, EarlyStopping, Evaluate, KeepBest, MaxCycles, MaxTime, Target
     from mpca.errors import MpcaError
     from mpca.methods import (
         EASGD,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; a test holds 
 __version__ = "0.2.0"
 
 _IN_AGENTS = ("attach", "dataset", "device", "files", "log", "rank", "samples", "shard", "stopping", "world_size")
+_OBJECTIVES = ("DumpModel", "EarlyStopping", "Evaluate", "KeepBest", "MaxCycles", "MaxTime", "Target")
 _METHODS = (
     "EASGD", "MPCA", "AsyncPS", "DL4JAveraging", "DiLoCo", "Gossip", "GradientSharing", "OverlapLocalSGD", "PaperMPCA",
     "Single", "SoftSync", "Sync", "SyncEASGD", "SyncPS",
@@ -44,9 +46,10 @@ _METHODS = (
 #: Public name -> module that has it.
 _HOMES = {
     **dict.fromkeys(_IN_AGENTS, "mpca.agent.attach"),
-    **dict.fromkeys(("DumpModel", "Evaluate", "MaxCycles", "MaxTime", "TargetError"), "mpca.driver.objectives"),
-    **dict.fromkeys(("Distributor", "Result"), "mpca.api"),
+    **dict.fromkeys(_OBJECTIVES, "mpca.driver.objectives"),
+    **dict.fromkeys(("Distributor", "Result"), "mpca.api.distributor"),
     **dict.fromkeys(_METHODS, "mpca.methods"),
+    "Callback": "mpca.driver.callbacks",
     "MpcaError": "mpca.errors",
     "images_in_tar": "mpca.spark.data.tars",
     "ingest_dataframe": "mpca.spark.data.dataframes",
@@ -57,13 +60,16 @@ __all__ = [
     "EASGD",
     "MPCA",
     "AsyncPS",
+    "Callback",
     "DL4JAveraging",
     "DiLoCo",
     "Distributor",
     "DumpModel",
+    "EarlyStopping",
     "Evaluate",
     "Gossip",
     "GradientSharing",
+    "KeepBest",
     "MaxCycles",
     "MaxTime",
     "MpcaError",
@@ -75,7 +81,7 @@ __all__ = [
     "Sync",
     "SyncEASGD",
     "SyncPS",
-    "TargetError",
+    "Target",
     "__version__",
     "attach",
     "dataset",

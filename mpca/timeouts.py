@@ -42,10 +42,14 @@ STOP_ORDER_S = 2.0
 STOP_GRACE_S = 4.0
 #: A stop order that failed goes out again after so long: news of a lost executor may be on its way.
 STOP_AGAIN_S = 1.0
+#: Threads of a train function that has returned are named by its agent when they go on for so long.
+THREADS_END_S = 1.0
 #: The evaluation of the last joint model may take so long.
 LAST_EVALUATION_S = 3.0
 #: The backup of the last joint model may take so long.
 LAST_BACKUP_S = 5.0
+#: Callbacks of the user have so long after the end of the run, for what they have not heard of yet and for `on_end`.
+CALLBACKS_END_S = 5.0
 #: The evaluator's process may take so long to end by itself.
 EVALUATOR_END_S = 2.0
 #: A process that reads or writes for us (a decoder, Hadoop's client) may take so long to end by itself.

@@ -25,6 +25,8 @@ _JAVA = (ROOT / "jvm/src/main/java/org/mpca/agent/TimeOuts.java").read_text(enco
 JVM = {name: int(value.replace("_", "")) / 1000 for name, value in re.findall(r"long (\w+)_MS = ([\d_]+);", _JAVA)}
 CLUSTER = ClusterConfig()
 SPARK = {one.key: parse_duration(one.value) for one in TABLE if "imeout" in one.key}
+#: What an interrupted run does before its JVMs end.
+OWN_END_S = timeouts.STOP_GRACE_S + timeouts.LAST_BACKUP_S + timeouts.CALLBACKS_END_S
 #: YARN's default gives a silent node up after ten minutes, and looks every third of that time.
 YARN_NODE_LOST_S = 600.0 * 4 / 3
 
@@ -56,8 +58,8 @@ YARN_NODE_LOST_S = 600.0 * 4 / 3
         (timeouts.STOP_GRACE_S + timeouts.LAST_BACKUP_S, 10.0),  # an interrupted run has about ten seconds
         (timeouts.EVALUATOR_END_S, timeouts.CHILD_END_S),
         (timeouts.EXECUTORS_END_S, timeouts.SESSION_END_S),
-        (timeouts.STOP_GRACE_S + timeouts.LAST_BACKUP_S + 2 * timeouts.SESSION_END_S, timeouts.LAST_LINES_S),
-        (timeouts.STOP_GRACE_S + timeouts.LAST_BACKUP_S + 2 * timeouts.SESSION_END_S, timeouts.RUN_END_S),
+        (OWN_END_S + 2 * timeouts.SESSION_END_S, timeouts.LAST_LINES_S),
+        (OWN_END_S + 2 * timeouts.SESSION_END_S, timeouts.RUN_END_S),
         (JVM["LAST_WORD"], JVM["DRAIN"]),
         (JVM["DRAIN"], JVM["END"]),
         (JVM["OUTPUT"], JVM["END"]),

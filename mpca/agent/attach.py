@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpca.agent.attached import several
 from mpca.agent.context import AgentContext, current
+from mpca.agent.metrics import Metrics
 from mpca.agent.seeds import seed_everything
 from mpca.errors import ConfigError
 from mpca.methods import How
@@ -61,6 +62,7 @@ def attach(
     context = current()
     if context is None:
         return
+    _refuse_process_group()
     context.models.add(model, begun=context.attached)
     for one in several(optimizer):
         _follow(context, one)
@@ -68,6 +70,15 @@ def attach(
         context.to_come = context.optimizers.to_come(context.models.parameters())
         if not context.to_come:
             context.watch = _join(context)
+
+
+def _refuse_process_group() -> None:
+    distributed = sys.modules["torch"].distributed
+    if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
+        raise ConfigError(
+            f"torch.distributed is initialised: world_size={distributed.get_world_size()}; agents exchange by mpca, and the "
+            "loss of one would block the others: leave out init_process_group and DistributedDataParallel"
+        )
 
 
 def _follow(context: AgentContext, optimizer: torch.optim.Optimizer) -> None:
@@ -165,17 +176,19 @@ def _join(context: AgentContext) -> ModelWatch:
 
 
 def log(**metrics: Any) -> None:
-    """Report numbers, such as ``log(loss=loss)``. The newest value of each name is sent with the next progress report.
+    """Report numbers, such as ``log(loss=loss, lr=rate)``: at every step, or when there are any.
+
+    Their means since the last report go to the driver, about once a second: to the progress line (the mean over agents of the
+    first one logged), `records.jsonl` (kind `metrics`), the report's curves and `Result.history`.
 
     Args:
-        metrics: numbers, or tensors of one element. A tensor is read only when it is sent.
+        metrics: numbers, or tensors of one element. A tensor on a GPU is read only when it is sent.
+
+    Raises:
+        ConfigError: a value is not a number.
     """
     context = current()
-    if context is None:
-        return
-    for name, value in metrics.items():
-        # Not float(): on a GPU it would wait for the device at every step.
-        context.metrics[name] = value.detach() if hasattr(value, "detach") else float(value)
+    (Metrics() if context is None else context.metrics).add(metrics)
 
 
 def rank() -> int:

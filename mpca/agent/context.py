@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mpca.agent.attached import AttachedModels
 from mpca.agent.files import ExecutorFiles, FilePipe
 from mpca.agent.link import Link
 from mpca.agent.loop import AgentLoop
+from mpca.agent.metrics import Metrics
 from mpca.agent.optimizers import Optimizers
 from mpca.agent.rounds import Rounds
 from mpca.agent.state import AgentMachine
@@ -34,7 +35,7 @@ class AgentContext:
     start: Start
     method: Method
     loop: AgentLoop
-    metrics: dict[str, Any]  # newest values of `log`, numbers or tensors
+    metrics: Metrics  # what `log` was given
     models: AttachedModels = field(default_factory=AttachedModels)
     rounds: Rounds = field(default_factory=Rounds)
     watch: ModelWatch | None = None  # watches all models, once the exchange has begun
@@ -47,9 +48,9 @@ class AgentContext:
     def make(cls, start: Start, link: Link) -> AgentContext:
         """Make machine and loop of the agent that `start` describes."""
         method = from_dict(start.method)
-        metrics: dict[str, Any] = {}
+        metrics = Metrics()
         machine = AgentMachine(start.agent, start.incarnation, start.shards, method.agent_side)
-        loop = AgentLoop(link, machine, SystemClock(), lambda: {name: float(value) for name, value in metrics.items()})
+        loop = AgentLoop(link, machine, SystemClock(), metrics)
         return cls(start, method, loop, metrics)
 
     @property

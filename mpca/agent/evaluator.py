@@ -19,12 +19,14 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgpack
 
+from mpca.agent.metrics import number
 from mpca.agent.process import end_group, lead_own_group, move_control_pipe
+from mpca.errors import ConfigError
 from mpca.streams import sturdy_streams
 from mpca.wire.codec import FrameBuffer, frame
 
@@ -55,7 +57,10 @@ def _requests(read_fd: int) -> Iterator[dict[str, Any]]:
 def _evaluate(function: Callable[[Any], dict[str, float]], path: str) -> dict[str, float]:
     from safetensors.torch import load_file
 
-    return {name: float(value) for name, value in function(load_file(path)).items()}
+    found = function(load_file(path))
+    if not isinstance(found, Mapping):
+        raise ConfigError(f'an evaluation returns numbers by name, such as {{"error": 0.1}}, and not a {type(found).__name__}')
+    return {name: float(number("an evaluation returns", str(name), value)) for name, value in found.items()}
 
 
 def _answer(function: Callable[[Any], dict[str, float]] | str, request: dict[str, Any]) -> dict[str, Any]:

@@ -34,8 +34,7 @@ class Evaluated:
     """The answer to one request: numbers, or the reason why there are none."""
 
     cycle: int
-    error: float | None
-    loss: float | None
+    values: Mapping[str, float]
     seconds: float  # inside the evaluator, reading the state included
     failed: str | None  # a traceback
 
@@ -55,7 +54,7 @@ class EvaluatorProcess:
     low priority.
 
     Args:
-        evaluate: takes a state_dict of CPU tensors, and returns ``{"error": ..., "loss": ...}``; shipped like a train function.
+        evaluate: takes a state_dict of CPU tensors, and returns numbers by name; shipped like a train function.
         threads: number of torch's threads.
         python: the interpreter.
     """
@@ -150,7 +149,7 @@ class EvaluatorProcess:
         os.close(self._open.pop(cycle))
         if failed is not None:
             _log.warning("an evaluation failed: cycle=%d\n%s", cycle, failed)
-        return Evaluated(cycle, result.get("error"), result.get("loss"), answer.get("seconds", 0.0), failed)
+        return Evaluated(cycle, result, answer.get("seconds", 0.0), failed)
 
     def _lose(self, reason: str, cycle: int | None = None) -> None:
         """Remove the process, and let `poll` report its death."""

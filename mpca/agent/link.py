@@ -1,6 +1,8 @@
 """The agent's end of the control pipe: descriptors, frames, session. Not for decisions.
 
 Reading blocks only when a time-out is given. Writing may block, but not for long, since the executor always reads.
+
+A process that the train function forks has the descriptors too. It may not use them: it would read what the agent is told.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import os
 import select
 from collections import deque
 
+from mpca.errors import ConfigError
 from mpca.wire.codec import FrameReader, encode
 from mpca.wire.messages import Message
 from mpca.wire.session import AGENT, Session
@@ -32,6 +35,11 @@ class Link:
         self._reader = FrameReader()
         self._session = Session(AGENT)
         self._inbox: deque[Message] = deque()
+        self.cut = False  # whether this process is a fork of the agent's
+
+    def cut_off(self) -> None:
+        """Let this process, a fork of the agent's, say and hear nothing."""
+        self.cut = True
 
     def receive(self, timeout_s: float | None = 0.0) -> list[Message]:
         """All messages that have come. Waits up to `timeout_s` seconds (None: without limit) for the first.
@@ -58,9 +66,11 @@ class Link:
         """Send one message.
 
         Raises:
+            ConfigError: this process is a fork of the agent's.
             LinkClosed: the executor no longer reads.
             LocalProtocolError: the protocol does not allow the message now.
         """
+        self._refuse_forks()
         data = memoryview(encode(message))
         self._session.sending(message)
         try:
@@ -71,6 +81,7 @@ class Link:
 
     def _fill(self, timeout_s: float | None) -> None:
         """Read until a message is complete, the time is over, or the pipe is empty."""
+        self._refuse_forks()
         while self._poll.poll(None if timeout_s is None else timeout_s * 1000):
             data = os.read(self._read_fd, _READ_BYTES)
             if not data:
@@ -82,3 +93,10 @@ class Link:
                 self._inbox.append(message)
             if self._inbox:
                 timeout_s = 0.0
+
+    def _refuse_forks(self) -> None:
+        if self.cut:
+            raise ConfigError(
+                "this process was forked by the train function: it cannot ask mpca.stopping, call mpca.attach or step an "
+                "attached optimizer; only the agent's own process can"
+            )

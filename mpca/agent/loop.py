@@ -1,11 +1,13 @@
 """The agent's single-threaded loop: reads the pipe between two batches, and carries out the state machine's instructions.
 
 The optimiser's post-step hook calls it (as do `attach` and `stopping`), so its thread is always between two batches; no other
-thread runs beside the user's training. While the agent waits or holds, the loop waits for the pipe.
+thread runs beside the user's training. While the agent waits or holds, the loop waits for the pipe. The user's own threads may
+ask whether the run is stopping; two that step at the same time are refused.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +32,7 @@ from mpca.agent.events import (
     TakeReaders,
 )
 from mpca.agent.link import Link, LinkClosed
+from mpca.agent.metrics import Metrics
 from mpca.agent.outbox import Outbox
 from mpca.agent.process import end_group
 from mpca.agent.reading import Reading
@@ -37,8 +40,20 @@ from mpca.agent.stall import StallWatch
 from mpca.agent.state import ASKING, HOLDING, LEAVING, STOPPING, WAITING, AgentMachine
 from mpca.agent.trainer import Trainer
 from mpca.clock import Clock
+from mpca.errors import ConfigError
 from mpca.shm import AgentSegment
-from mpca.wire.messages import Exchange, Failed, Files, Finished, Hello, Installed, Progress, Snapshot, Stop
+from mpca.wire.messages import (
+    Exchange,
+    Failed,
+    Files,
+    Finished,
+    Hello,
+    Installed,
+    Progress,
+    Snapshot,
+    Stop,
+    metrics_every_s,
+)
 
 __all__ = ["PROGRESS_INTERVAL_S", "AgentLoop", "Laid"]
 
@@ -51,11 +66,11 @@ PROGRESS_INTERVAL_S = 0.5
 class AgentLoop:
     """Carries out the instructions of one `AgentMachine`."""
 
-    def __init__(self, link: Link, machine: AgentMachine, clock: Clock, metrics: Callable[[], dict[str, float]]) -> None:
+    def __init__(self, link: Link, machine: AgentMachine, clock: Clock, metrics: Metrics) -> None:
         self._link = link
         self._machine = machine
         self._clock = clock
-        self._metrics = metrics  # gives the newest values of mpca.log, for each Progress
+        self._metrics = metrics  # what mpca.log was given
         self._trainer: Trainer | None = None
         self._segment: AgentSegment | None = None
         self._hello: Hello | None = None
@@ -65,8 +80,11 @@ class AgentLoop:
         self.reading = Reading()
         self.stall = StallWatch(clock)
         self._pause_s = 0.0
+        self._steps = threading.Lock()  # of the thread that steps
+        self._access = threading.RLock()  # to the machine and the link
         self._began: float | None = None
         self._next_progress = 0.0
+        self._next_metrics = 0.0
         self._perform_one: dict[type, Callable[[Any], None]] = {
             SayHello: self._say_hello,
             CutAnew: self._cut_anew,
@@ -85,6 +103,14 @@ class AgentLoop:
     @property
     def stopping(self) -> bool:
         """Whether Stop has come. Looks into the pipe, and leaves all other messages there until the end of the batch."""
+        if not self._access.acquire(blocking=False):  # another thread is here, and may wait for the executor
+            return self._machine.state is STOPPING
+        try:
+            return self._look_for_stop()
+        finally:
+            self._access.release()
+
+    def _look_for_stop(self) -> bool:
         if self._machine.state is not STOPPING:
             try:
                 stop = self._link.peek(Stop)
@@ -116,9 +142,24 @@ class AgentLoop:
         self.stall.alive()
 
     def between_batches(self) -> None:
-        """After every optimiser update: count it, serve requests, hold or wait for an answer if the method does, and pull."""
+        """After every optimiser update: count it, serve requests, hold or wait for an answer if the method does, and pull.
+
+        Raises:
+            ConfigError: another thread is in here.
+        """
+        if not self._steps.acquire(blocking=False):
+            raise ConfigError(
+                "two threads step attached optimizers at the same time: parameters must not change under another thread's "
+                "backward pass; step them on one thread"
+            )
+        try:
+            self._serve_between_batches()
+        finally:
+            self._steps.release()
+
+    def _serve_between_batches(self) -> None:
         machine = self._machine
-        self.tell(Stepped(1, self._metrics().get("loss", 0.0)) if machine.side.asks_at_loss else STEPPED)
+        self.tell(Stepped(1, self._metrics.newest("loss")) if machine.side.asks_at_loss else STEPPED)
         self._serve(0.0)
         if self._clock.now() >= self._next_progress:
             self._report()
@@ -151,20 +192,22 @@ class AgentLoop:
 
     def tell(self, event: Any) -> None:
         """Give an event to the machine, and carry out its instructions."""
-        for instruction in self._machine.handle(event, self._clock.now()):
-            try:
-                self._perform_one[type(instruction)](instruction)
-            except LinkClosed:
-                self.tell(LinkLost())
+        with self._access:
+            for instruction in self._machine.handle(event, self._clock.now()):
+                try:
+                    self._perform_one[type(instruction)](instruction)
+                except LinkClosed:
+                    self.tell(LinkLost())
 
     def _serve(self, timeout_s: float | None) -> None:
-        try:
-            messages = self._link.receive(timeout_s)
-        except LinkClosed:
-            self.tell(LinkLost())
-            return
-        for message in messages:
-            self.tell(message)
+        with self._access:
+            try:
+                messages = self._link.receive(timeout_s)
+            except LinkClosed:
+                self.tell(LinkLost())
+                return
+            for message in messages:
+                self.tell(message)
 
     # ---- instructions ----
 
@@ -237,6 +280,7 @@ class AgentLoop:
         self._link.send(Failed(one.error, one.traceback))
 
     def _report_all(self) -> None:
+        self._next_metrics = 0.0
         self._report()
         while self.reading.bad:
             self._report()
@@ -246,7 +290,11 @@ class AgentLoop:
         self._next_progress = now + PROGRESS_INTERVAL_S
         train_s = 0.0 if self._began is None else now - self._began
         steps, function, data, bad = self._machine.updates, self._machine.function, self.reading.position, self.reading.bad
-        said = Progress(steps, self.samples, train_s, self._pause_s, self._metrics(), data, function, bad.take(), bad.dropped)
+        metrics = {}
+        if now >= self._next_metrics:
+            self._next_metrics = now + metrics_every_s(train_s)
+            metrics = self._metrics.take()
+        said = Progress(steps, self.samples, train_s, self._pause_s, metrics, data, function, bad.take(), bad.dropped)
         self._link.send(said)
 
     def _end_group(self, _: EndGroup) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import traceback
-from typing import Any
+from typing import Any, NoReturn
 
 from mpca.agent.process import die_with_parent, end_group, lead_own_group, move_control_pipe
 
@@ -35,6 +36,43 @@ def _user_traceback(error: BaseException) -> str:
 
 def _describe(error: BaseException) -> str:
     return "".join(traceback.format_exception_only(type(error), error)).strip()
+
+
+def _advice(error: BaseException) -> str:
+    """What to do about an error that torch.distributed raised; empty for all others."""
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if not modules or not modules[-1].startswith("torch.distributed"):
+        return ""
+    return "; agents need no process group: leave out init_process_group and DistributedDataParallel"
+
+
+def _end_fork(error: BaseException | None) -> NoReturn:
+    """End a process that the train function forked, and that came out of it: it speaks for no agent.
+
+    Not by `sys.exit`: what is registered for the agent's end, such as the removal of its files, is not to be done here.
+    """
+    code = 1
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    elif error is not None:
+        print(_user_traceback(error), end="", file=sys.stderr)
+    else:
+        print("mpca: a process that the train function forked returned from it: end it there by os._exit(0)", file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _say_threads() -> None:
+    """Name the threads for which the interpreter waits at its end."""
+    names = [one.name for one in threading.enumerate() if one is not threading.main_thread() and not one.daemon]
+    if names:
+        print(
+            f"mpca: the train function has returned, and its threads go on: {', '.join(names)}; they are killed in a few "
+            "seconds: join them in the function, or make them daemons",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _load(payload: bytes) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -119,23 +157,33 @@ def main() -> int:
 
     from mpca.agent.context import AgentContext, enter
     from mpca.agent.events import Raised
+    from mpca.timeouts import THREADS_END_S
 
     context = AgentContext.make(start, link)
     enter(context)
+    os.register_at_fork(after_in_child=link.cut_off)
     try:
         context.loop.stall.begin()
         context.gpu = _own_gpu(start.device)
         returns = _run(start.payload, start.seed, start.threads, start.device)
+        if link.cut:
+            _end_fork(None)
         context.check_begun()
         sys.stdout.flush()
         context.loop.leave(returns)
     except BaseException as error:  # SystemExit too: an agent that exits early reports it
+        if link.cut:
+            _end_fork(error)
         if isinstance(error, SystemExit) and error.code in (None, 0):
             context.loop.leave(_ship(None))
             return 0
         sys.stdout.flush()
-        context.loop.tell(Raised(_describe(error), _user_traceback(error)))
+        context.loop.tell(Raised(_describe(error) + _advice(error), _user_traceback(error)))
         return _EXIT_FAILED
+    finally:
+        last = threading.Timer(THREADS_END_S, _say_threads)
+        last.daemon = True
+        last.start()
     return 0
 
 

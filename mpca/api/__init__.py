@@ -1,6 +1,1 @@
-"""What a user's own program calls on the driver: `Distributor` and the objectives."""
-
-from mpca.api.distributor import Distributor, Result
-from mpca.driver.objectives import DumpModel, Evaluate, MaxCycles, MaxTime, TargetError
-
-__all__ = ["Distributor", "DumpModel", "Evaluate", "MaxCycles", "MaxTime", "Result", "TargetError"]
+"""What a user's own program calls on the driver; `mpca` has the names. Nothing is imported here: refusals need `job` alone."""

@@ -27,14 +27,12 @@ def check(config: Tables) -> None:
         ConfigError: unknown model, data set or optimiser; an optimiser that the method cannot use; data that is missing or
             damaged; fewer samples than agents.
     """
-    from mpca.models.training import OPTIMIZERS
-
     options = dict(config["model"])
     models.check(options.pop("name"), options)
     data.check(config["data"]["name"], config["cluster"]["agents"], data.own_options(config["data"]))
     name, method = config["optimizer"]["name"], from_dict(config["method"])
-    if name not in OPTIMIZERS:
-        raise refused("optimizer.name", name, f"no such optimizer; {nearest(name, OPTIMIZERS)}")
+    if name not in models.OPTIMIZERS:
+        raise refused("optimizer.name", name, f"no such optimizer; {nearest(name, models.OPTIMIZERS)}")
     if method.takes_gradients and (name != "sgd" or config["optimizer"]["momentum"]):
         raise refused("optimizer.name", name, f"must be sgd, with optimizer.momentum 0: method {method.name} has the momentum")
 

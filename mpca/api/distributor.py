@@ -10,7 +10,8 @@ from typing import Any
 
 from mpca.api.launch import Ended, Job, launch, resolve
 from mpca.api.shipping import ship
-from mpca.driver.objectives import DumpModel, Evaluate, Goals, MaxCycles, MaxTime, Objective, TargetError
+from mpca.driver.callbacks import Callback, check_callbacks
+from mpca.driver.objectives import DumpModel, EarlyStopping, Evaluate, Goals, KeepBest, MaxCycles, MaxTime, Objective, Target
 from mpca.errors import BadRecords, RunFailed
 from mpca.methods import Method
 from mpca.spark.yarn.submitted import submitted_session
@@ -26,14 +27,15 @@ class Result:
     """The result of a run."""
 
     status: str
-    """"reached", "max_time", "max_cycles" or "interrupted"."""
+    """"reached", "early_stopping", "max_time" or "max_cycles"."""
     reason: str
     run_dir: Path | str
     """A URL when it is on HDFS."""
     summary: dict[str, Any]
     """As in summary.json."""
     history: list[dict[str, Any]] = field(repr=False)
-    """Evaluations of the joint model, oldest first: t, cycle, seconds, error, loss."""
+    """What was measured, oldest first, each with `kind` and `t`. "evaluation", of the joint model: cycle, seconds, error, loss,
+    and the other numbers as metrics; "metrics", what agents gave to `mpca.log`: metrics, the means over agents by name."""
     returns: dict[int, Any] = field(repr=False)
     """What the train function returned, by agent; the functions in `summary["cut_off"]` did not return."""
     model_state: dict[str, Any] | None = field(repr=False)
@@ -48,7 +50,8 @@ class Distributor:
         use_gpu: whether each agent trains on a GPU.
         method: how the agents train together, such as ``mpca.DiLoCo(period=50)``; None: as `conf` says, by default
             ``mpca.MPCA()``.
-        objectives: what to reach, and what to do beside training: TargetError, MaxTime, MaxCycles, Evaluate, DumpModel.
+        objectives: what to reach, and what to do beside training: Target, MaxTime, MaxCycles, Evaluate,
+            EarlyStopping, KeepBest, DumpModel.
         min_agents: the run pauses while fewer agents are alive.
         run_dir: the run's folder itself; ``runs/<name>-<time>`` if not given. A folder that exists is refused.
         name: of the run, in the folder's name and in the Spark UI.
@@ -57,6 +60,7 @@ class Distributor:
         resume: "auto", or the path of a backup to go on from.
         spark: a SparkSession; None takes the one of the spark-submit that started this program, or starts executors on this
             machine.
+        callbacks: objects that hear of cycles, evaluations, lost agents and the end; see `mpca.Callback`.
 
     Example:
         >>> Distributor(num_agents=4, objectives=[MaxTime("60s")]).conf.objectives.max_time
@@ -76,6 +80,7 @@ class Distributor:
         conf: str | Path | Mapping[str, Any] | None = None,
         resume: str | None = None,
         spark: Any = None,
+        callbacks: Iterable[Callback] = (),
     ) -> None:
         goals = list(objectives)
         Goals.of(goals)  # wrong objectives are refused here, where the caller wrote them
@@ -88,6 +93,8 @@ class Distributor:
             values.update({f"method.{key}": value for key, value in method.to_dict().items()})
         for one in goals:
             values.update(_settings(one))
+        others = [str(one) for one in goals if isinstance(one, Target) and one.metric != "error"]
+        values.update({"objectives.targets": ", ".join(others)} if others else {})
         path = None if conf is None or isinstance(conf, Mapping) else Path(conf)
         spark = spark if spark is not None else submitted_session()
         session = dict(spark.sparkContext.getConf().getAll()) if spark is not None else None
@@ -95,6 +102,7 @@ class Distributor:
         self._evaluate = next((one for one in goals if isinstance(one, Evaluate)), None)
         self._spark, self._resume = spark, resume
         self._run_dir = run_dir
+        self._callbacks = check_callbacks(callbacks)
 
     def run(self, train: Callable[..., Any] | str | Path, *args: Any, **kwargs: Any) -> Result:
         """Run ``train(*args, **kwargs)`` in every agent until an objective is reached or all functions have returned.
@@ -112,7 +120,9 @@ class Distributor:
         """
         from mpca.report import ProgressLine
 
-        job = Job(self.conf, ship(train, args, kwargs), self._evaluate, self._run_dir, self._resume, self._spark)
+        job = Job(
+            self.conf, ship(train, args, kwargs), self._evaluate, self._run_dir, self._resume, self._spark, self._callbacks
+        )
         with ProgressLine(sys.stdout) as progress:
             ended = launch(job, on_status=progress.update, on_output=progress.output, on_stage=progress.say)
         return _result(ended)
@@ -158,8 +168,12 @@ def _text(value: Any) -> str:
 
 def _settings(one: Objective) -> dict[str, str]:
     """The configuration's keys that an objective stands for."""
-    if isinstance(one, TargetError):
-        return {"objectives.target_error": str(one.error)}
+    if isinstance(one, Target):
+        return {"objectives.target_error": repr(one.bound)} if one.metric == "error" else {}  # the others are one key together
+    if isinstance(one, EarlyStopping):
+        return {"objectives.early_stopping": str(one), "objectives.patience": str(one.patience)}
+    if isinstance(one, KeepBest):
+        return {"objectives.keep_best": str(one)}
     if isinstance(one, MaxTime):
         return {"objectives.max_time": f"{one.seconds:.6f}s"}
     if isinstance(one, MaxCycles):

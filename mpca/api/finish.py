@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from mpca.driver.backups import BackupWriter
 from mpca.driver.evaluating import EvaluatorDied
+from mpca.driver.evaluations import numbers_of
 from mpca.driver.instructions import End
 from mpca.driver.runner import Runner
 from mpca.errors import AgentFailed, BackupError, BadRecords, ConfigError, EnvironmentRefused
@@ -15,11 +17,11 @@ from mpca.records import Summary
 from mpca.storage import model_file
 from mpca.timeouts import LAST_BACKUP_S, LAST_EVALUATION_S
 
-__all__ = ["evaluate_last", "exit_code", "is_final", "last_model", "summarise", "take_reached"]
+__all__ = ["evaluate_last", "exit_code", "is_final", "last_model", "summarise", "take_kept"]
 
 log = logging.getLogger("mpca.run")
 
-_EXIT_CODES = {"reached": 0, "max_time": 0, "max_cycles": 0, "failed": 1}
+_EXIT_CODES = {"reached": 0, "early_stopping": 0, "max_time": 0, "max_cycles": 0, "failed": 1}
 _SIGNALLED = 128
 #: Errors in the user's configuration, code, data or backup: every attempt meets them. Another attempt may avoid all others.
 _FINAL = (AgentFailed, BackupError, BadRecords, ConfigError, EnvironmentRefused)
@@ -39,16 +41,24 @@ def exit_code(end: End, signal_number: int | None) -> int:
     return _EXIT_CODES[end.status] or int(any(one.work_lost for one in end.cut_off))
 
 
-def take_reached(runner: Runner) -> float | None:
-    """Make the model that reached the target the result of the run; cycles after it do not count."""
+def take_kept(runner: Runner) -> Mapping[str, float] | None:
+    """Make the model that was the best by `KeepBest`, or else the one that reached a target, the result of the run.
+
+    Cycles after it do not count.
+
+    Returns:
+        What its evaluation returned; None: there is no such model, and the last one is the result.
+    """
+    kept = runner.evaluations.best_model or runner.reached
+    if kept is None:
+        return None
     assert runner.joint is not None
-    assert runner.reached is not None
-    runner.joint.states, runner.joint.layout = runner.reached
-    return runner.evaluations.error
+    runner.joint.states, runner.joint.layout = kept.states, kept.layout
+    return kept.values
 
 
-def evaluate_last(runner: Runner) -> float | None:
-    """Error of the joint model that is saved; None when there is no such model, or no answer in time."""
+def evaluate_last(runner: Runner) -> Mapping[str, float] | None:
+    """What the evaluation of the last joint model returns; None when there is no such model, or no answer in time."""
     joint, evaluator = runner.joint, runner.evaluations.evaluator
     if evaluator is None or joint is None or not joint.complete or not any(joint.versions()):
         return None
@@ -61,9 +71,9 @@ def evaluate_last(runner: Runner) -> float | None:
                 return None
             runner.evaluations.take(done)
             if asked:
-                return done.error
+                return done.values
         if not evaluator.busy and not asked:
-            evaluator.submit(runner.machine.cycle, joint)
+            runner.evaluations.submit(runner.machine.cycle, joint)
             asked = True
         time.sleep(0.005)
     log.warning("the last joint model was not evaluated: no answer within %.0f s", LAST_EVALUATION_S)
@@ -95,14 +105,14 @@ def summarise(
     runner: Runner,
     end: End,
     seed: int,
-    final_error: float | None,
+    final: Mapping[str, float] | None,
     submit_seconds: dict[str, float],
     resumed_from: str | None,
     versions: dict[str, str],
 ) -> Summary:
     tally, goals, history = runner.tally, runner.goals, runner.evaluations.history
     errors = [one["error"] for one in history if one["error"] is not None]
-    hit = next((one for one in history if one["error"] is not None and one["error"] <= goals.target_error), None)
+    hit = next((one for one in history if any(target.met(numbers_of(one)) for target in goals.targets)), None)
     began = runner.machine.began
     # an evaluation of x_0 may come before training began
     trained_at_hit = None if hit is None or began is None else max(0.0, hit["t"] - runner.t_of(began)) + runner.earlier_s
@@ -120,10 +130,11 @@ def summarise(
         counts=runner.machine.counts,
         steps=tally.steps,
         samples=tally.samples,
-        final_error=final_error,
+        final_error=(final or {}).get("error"),
         best_error=min(errors, default=None),
+        final_metrics=dict(final or {}),
         target_error=goals.target_error,
-        seconds_to_target=trained_at_hit if goals.target_error else None,
+        seconds_to_target=trained_at_hit,
         evaluations=len(history),
         pause_share=tally.pause_share or 0.0,
         model_bytes=4 * joint.bounds[-1] if joint is not None else 0,

@@ -1,8 +1,11 @@
-"""What is to be run, its result, and who hears of a run while it goes on. Plain values: nothing is opened or started here."""
+"""What is to be run, its result, and who hears of a run while it goes on. Plain values: nothing is opened or started here.
+
+The refusal of a configuration needs only this file, so that it comes before the imports of a run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 from mpca.checks import refused
 from mpca.config.resolved import Resolved
 from mpca.config.sources import load
-from mpca.driver.cluster import Cluster
-from mpca.driver.objectives import Evaluate
-from mpca.driver.status import RunStatus
-from mpca.methods import from_dict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from mpca.driver.callbacks import Callback
+    from mpca.driver.cluster import Cluster
+    from mpca.driver.objectives import Evaluate
+    from mpca.driver.status import RunStatus
+    from mpca.methods import Method
 
 __all__ = ["Ended", "Job", "Listeners", "resolve"]
 
@@ -31,6 +36,7 @@ class Job:
     run_dir: Path | str | None = None  # the folder itself, or its URL; None: run.dir, or runs/<name>-<time>
     resume: str | None = None  # "auto", or the folder of a backup, or its URL
     session: SparkSession | None = None  # None: executors on this machine
+    callbacks: tuple[Callback, ...] = ()
     wrap_cluster: Callable[[Cluster], Cluster] = lambda cluster: cluster  # puts something between driver and cluster: faults
 
     @property
@@ -56,7 +62,7 @@ class Ended:
     reason: str
     exit_code: int
     model_state: dict[str, Any]  # numpy arrays by the model's own names
-    history: list[dict[str, Any]]  # evaluations
+    history: list[dict[str, Any]]  # as `Runner.history`
     returns: dict[int, Any] = field(default_factory=dict)  # what train functions returned, by agent
 
 
@@ -73,9 +79,10 @@ def resolve(path: Path | None, sets: Iterable[str] = (), spark_conf: dict[str, s
     """A configuration with the methods of this version; see `config.sources.load`.
 
     Raises:
-        ConfigError: a source is wrong, the method is simulated only, or its agents would hand over after the deadline.
+        ConfigError: a source is wrong, the method is simulated only, its agents would hand over after the deadline, or goals
+            contradict each other.
     """
-    found = load(path, sets, spark_conf, method=from_dict)
+    found = load(path, sets, spark_conf, method=_method)
     if found.method.simulated:
         raise refused(
             "method.name", found.method.name, "is simulated only, in `mpca compare`: nothing here carries it on Spark"
@@ -84,4 +91,14 @@ def resolve(path: Path | None, sets: Iterable[str] = (), spark_conf: dict[str, s
     if hold_s >= deadline_s:
         rule = f"must be less than cluster.cycle_deadline = {deadline_s:g} s, after which nobody waits for an agent; raise that"
         raise refused("method.seconds", hold_s, rule)
+    from mpca.driver.objectives import Evaluate, Goals, metric_goals  # late, as methods
+
+    Goals(evaluate=Evaluate(dict), **metric_goals(found.objectives))  # refuses what is none, or contradicts itself
     return found
+
+
+def _method(values: Mapping[str, Any]) -> Method:
+    """As `methods.from_dict`, which is imported when all else is in order: methods import numpy."""
+    from mpca.methods import from_dict
+
+    return from_dict(values)

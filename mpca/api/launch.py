@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import cloudpickle
 
 from mpca.api.evaluation import JointEvaluator
-from mpca.api.finish import evaluate_last, exit_code, is_final, last_model, summarise, take_reached
+from mpca.api.finish import evaluate_last, exit_code, is_final, last_model, summarise, take_kept
 from mpca.api.job import Ended, Job, Listeners, resolve
 from mpca.api.location import choose_location
 from mpca.api.parts import agent_spec, first_record, goals_of, open_session, run_shape, versions
@@ -139,14 +139,14 @@ class _Launch:
             AgentTable(job.agents, job.config.cluster.agents_per_executor),
             self._clock.now(),
         )
-        record = first_record(job, term, resumed, self._goals.target_error)
-        files = self._files = RunFiles(self._location, term, self._job.config, record)
+        record = first_record(job, term, resumed, self._goals)
+        files = self._files = RunFiles(self._location, term, self._job.config, record, self._job.callbacks)
         runner = Runner(
             machine,
             cluster,
             job.config.method,
             agent_spec(job, run_name, on_yarn=self._application is not None and self._application.yarn),
-            files.records,
+            files.sink,
             self._clock,
             evaluator=evaluator,  # type: ignore[arg-type]  # its evaluations are frozen, the port's fields can be set
             backups=backups,
@@ -247,16 +247,17 @@ class _Launch:
     def _finish(self, runner: Runner, end: End, backups: BackupWriter, files: RunFiles, resumed: Resumed | None) -> Ended:
         tell = self._listeners.on_stage
         tell("saving the joint model")
-        error = take_reached(runner) if runner.reached else None
+        final = None
         try:
-            error = error if error is not None else evaluate_last(runner)
+            final = evaluate_last(runner) if runner.reached is None else None
         except MpcaError as failure:
             log.warning("the last joint model was not evaluated: %s", failure)
+        final = take_kept(runner) or final
         model, state = last_model(runner, backups)
         if runner.tally.first_step is not None:  # of the fastest agent, whichever agent reported first
             self._seconds["first_step"] = self._before + runner.tally.first_step - self._began
         resumed_from = resumed.path if resumed else None
-        summary = summarise(runner, end, self._job.config.run.seed, error, self._seconds, resumed_from, versions())
+        summary = summarise(runner, end, self._job.config.run.seed, final, self._seconds, resumed_from, versions())
         if summary.bad_records:
             tell(f"{summary.bad_records:,} records of the data could not be used; they are named in {files.bad_shown}")
         trouble = files.save(runner.t(), summary, model)
@@ -266,7 +267,7 @@ class _Launch:
             reason=trouble or end.reason,
             exit_code=1 if trouble else exit_code(end, self._signals.caught),
             model_state=state,
-            history=runner.evaluations.history,
+            history=runner.history(),
             returns={agent: cloudpickle.loads(data) for agent, data in sorted(runner.returns.items())},
         )
 

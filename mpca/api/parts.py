@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpca import __version__
 from mpca.driver.cluster import AgentSpec
-from mpca.driver.objectives import DumpModel, Goals
+from mpca.driver.objectives import DumpModel, Goals, metric_goals
 from mpca.driver.run_shape import RunShape
 from mpca.records import RunRecord
 
@@ -118,7 +118,7 @@ def goals_of(job: Job, backup_at: str) -> Goals:
     """The objectives of a run."""
     objectives, backup = job.config.objectives, job.config.backup
     return Goals(
-        target_error=objectives.target_error if job.evaluate is not None else 0.0,
+        **(metric_goals(objectives) if job.evaluate is not None else {}),
         max_time=objectives.max_time or None,
         max_cycles=objectives.max_cycles or None,
         evaluate=job.evaluate,
@@ -126,7 +126,7 @@ def goals_of(job: Job, backup_at: str) -> Goals:
     )
 
 
-def first_record(job: Job, term: int, resumed: Resumed | None, target_error: float) -> RunRecord:
+def first_record(job: Job, term: int, resumed: Resumed | None, goals: Goals) -> RunRecord:
     """The first record of this attempt."""
     method = job.config.method
     return RunRecord(
@@ -137,7 +137,8 @@ def first_record(job: Job, term: int, resumed: Resumed | None, target_error: flo
         seed=job.config.run.seed,
         shards=method.shards,
         phases=method.phases,
-        target_error=target_error,
+        target_error=goals.target_error,
+        targets=[str(one) for one in goals.targets if one.metric != "error"],
         attempt=term,
         resumed_from=resumed.path if resumed else None,
         versions=versions(),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpca.api.finish import is_final
 from mpca.api.signals import Interrupted
+from mpca.driver.callbacks import Callback, Callbacks
 from mpca.errors import ConfigError, MpcaError
 from mpca.private import opener, replace_file
 from mpca.records import Backlog, BadFile, EndRecord, RunFolder, RunRecord, Summary, write_summary
@@ -24,7 +26,7 @@ log = logging.getLogger("mpca.run")
 
 
 class RunFiles:
-    """The records of an attempt, the bad records of its data, and its end, which is written once.
+    """The records of an attempt, the bad records of its data, and its end, which is written once; callbacks hear of them.
 
     This is made when the run begins: a run that was refused before has left its folder as it was.
 
@@ -32,9 +34,13 @@ class RunFiles:
         ConfigError, OSError: as `begin` of the location.
     """
 
-    def __init__(self, location: RunLocation, term: int, config: Resolved, record: RunRecord) -> None:
+    def __init__(
+        self, location: RunLocation, term: int, config: Resolved, record: RunRecord, callbacks: Iterable[Callback] = ()
+    ) -> None:
         self._location, self._record = location, record
         self.records: Backlog = location.begin(term, config, record)
+        #: Takes the records of the run, for the file and for callbacks.
+        self.sink = Callbacks(self.records, callbacks)
         self.bad = BadFile(location.folder.bad)
         self._ended = False
 
@@ -54,6 +60,11 @@ class RunFiles:
             What went wrong, and where everything lies instead; empty: nothing went wrong.
         """
         self._ended = True
+        trouble = self._save(t, summary, model)
+        self.sink.end(summary)
+        return trouble
+
+    def _save(self, t: float, summary: Summary, model: bytes | None) -> str:
         location, folder, faults = self._location, self._location.folder, []
         if location.root.is_local and location.lost is not None:
             faults.append(str(location.lost))  # another driver owns the folder now

@@ -91,13 +91,15 @@ def _figure(name: str, out: Path | None, run_dir: Path | None, processes: int, a
 
 
 def _compare(conf: Path, run_dir: Path | None, quick: bool, processes: int, as_json: bool) -> None:
+    from mpca.sim.compare.settings import load
+
+    read = load(conf, quick)  # before slow imports
+
     from mpca.private import replace_file
     from mpca.report.comparison import write_comparison
     from mpca.sim.compare.result import result_of
     from mpca.sim.compare.running import compare as run
-    from mpca.sim.compare.settings import load
 
-    read = load(conf, quick)
     folder = run_dir or Path("runs") / f"{conf.stem}{'-quick' if quick else ''}"
     page, lines = folder / "compare.html", folder / "table.txt"
     for path in (page, lines):

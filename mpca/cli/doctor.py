@@ -33,13 +33,15 @@ def doctor(master: str, queue: str, run_dir: str | None) -> int:
 
 
 def _findings(queue: str, run_dir: str | None) -> Iterator[Finding]:
-    from mpca.spark.jvm.bridge import JAR
     from mpca.spark.jvm.hadoop import configuration_folder, hadoop_jvm, spark_home
-    from mpca.spark.yarn.client import Yarn
-    from mpca.spark.yarn.examine import examine, examine_here, jar_here
 
     configuration_folder()
     home = spark_home()
+
+    from mpca.spark.jvm.jar import JAR
+    from mpca.spark.yarn.client import Yarn
+    from mpca.spark.yarn.examine import examine, examine_here, jar_here
+
     yield jar_here(JAR)
     yield from examine_here(home)
     with hadoop_jvm(home) as jvm, closing(Yarn(jvm)) as yarn:

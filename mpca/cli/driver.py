@@ -13,7 +13,7 @@ from mpca.errors import EnvironmentRefused
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mpca.api.launch import Job
+    from mpca.api.job import Job
     from mpca.config.resolved import Resolved
 
 __all__ = ["check_job", "driver", "make_job"]
@@ -26,7 +26,7 @@ __all__ = ["check_job", "driver", "make_job"]
 @click.argument("words", nargs=-1)
 def driver(conf: Path, script: Path | None, resume: str | None, words: tuple[str, ...]) -> int:
     """Train what CONF and the session's spark.mpca.* settings say."""
-    from mpca.api.launch import resolve
+    from mpca.api.job import resolve
     from mpca.cli.train import show_run
     from mpca.spark.yarn.submitted import submitted_session
 
@@ -55,7 +55,7 @@ def check_job(config: Resolved, script: Path | None) -> None:
 def make_job(config: Resolved, script: Path | None, words: tuple[str, ...], resume: str | None, session: SparkSession) -> Job:
     """The job of a configuration's own training, or of a script."""
     from mpca.api import builtin
-    from mpca.api.launch import Job
+    from mpca.api.job import Job
     from mpca.api.shipping import ship
     from mpca.driver.objectives import Evaluate
 

@@ -72,8 +72,7 @@ def submit(conf: Path, sets: tuple[str, ...], name: str | None, run_dir: str | N
 
     Without --archives the interpreter that runs this command must exist at the same path on every node.
     """
-    from mpca.api.launch import resolve
-    from mpca.cli.follow import follow
+    from mpca.api.job import resolve
     from mpca.spark.jvm.hadoop import configuration_folder, spark_home
     from mpca.spark.yarn.packing import check_archive
     from mpca.spark.yarn.submit import check_scala
@@ -97,6 +96,8 @@ def submit(conf: Path, sets: tuple[str, ...], name: str | None, run_dir: str | N
 
     def run_folder(application: str) -> str:
         return config.run.dir or cluster_run_folder(own, config.run.name, application)
+
+    from mpca.cli.follow import follow
 
     with _secrets_file(submission, home) as secrets:
         return follow(submission.command(str(home.submit), secrets), asked.deploy_mode, _PROGRAM.name, home, run_folder)

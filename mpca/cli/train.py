@@ -18,7 +18,7 @@ from mpca.errors import MpcaError
 from mpca.streams import SturdyFile, aside, closed
 
 if TYPE_CHECKING:
-    from mpca.api.launch import Ended, Job
+    from mpca.api.job import Ended, Job
 
 __all__ = ["show_run", "train"]
 
@@ -56,12 +56,14 @@ def train(conf: Path, sets: tuple[str, ...], run_dir: str | None, resume: str | 
 
 
 def _job(conf: Path, sets: tuple[str, ...], run_dir: str | None, resume: str | None) -> Job:
-    from mpca.api import builtin
-    from mpca.api.launch import Job, resolve
+    from mpca.api.job import Job, resolve
+
+    resolved = resolve(conf, sets)
+
+    from mpca.api import builtin  # these import what a refusal does not need
     from mpca.api.shipping import ship
     from mpca.driver.objectives import Evaluate
 
-    resolved = resolve(conf, sets)
     tables = resolved.to_dict()
     builtin.check(tables)
     evaluate = Evaluate(partial(builtin.evaluate, tables), every=resolved.objectives.evaluate_every or "1ms")

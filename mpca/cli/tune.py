@@ -115,7 +115,7 @@ def tune(
     A second start goes on where the first one was. The last line is to be pasted into CONF. Run it on machines and links like
     those of the training: the best alpha depends on how often shards are exchanged.
     """
-    from mpca.api.launch import resolve
+    from mpca.api.job import resolve
     from mpca.api.signals import Signals
 
     if not time_s > 0:
@@ -263,7 +263,9 @@ def _summary(path: Path) -> Any:
         found = read_summary(path / "summary.json")
     except (OSError, ValueError):
         return None
-    told = found.status in ("reached", "max_time", "max_cycles") or (found.status == "failed" and _NOT_FINITE in found.reason)
+    told = found.status in ("reached", "early_stopping", "max_time", "max_cycles") or (
+        found.status == "failed" and _NOT_FINITE in found.reason
+    )
     return found if told else None
 
 

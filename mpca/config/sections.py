@@ -105,7 +105,7 @@ class OptimizerConfig:
     """[optimizer]: each agent's own; its state is never exchanged."""
 
     name: str = "adam"
-    """A name of mpca.models.training.OPTIMIZERS."""
+    """A name of mpca.models.OPTIMIZERS."""
     lr: float = 1e-3
     """Learning rate, above 0."""
     weight_decay: float = 0.0
@@ -131,6 +131,14 @@ class ObjectivesConfig:
 
     target_error: float = 0.0
     """Error of the joint model on the test set, a share in [0, 1); 0: none."""
+    targets: str = ""
+    """Goals by other numbers that the evaluation returns, such as "accuracy >= 0.97, perplexity <= 20"."""
+    early_stopping: str = ""
+    """A metric, with min or max before it where that is not known, such as "loss" or "max f1"; empty: none."""
+    patience: int = 10
+    """Evaluations in a row without a better value of that metric, after which the run ends."""
+    keep_best: str = ""
+    """A metric, as for early_stopping: the result is the joint model that was the best by it. Empty: the last one."""
     max_time: float = _duration(0.0)
     """Seconds since all agents of the start trained, over all attempts of the run; 0: none."""
     max_cycles: int = 0
@@ -142,6 +150,7 @@ class ObjectivesConfig:
         if not 0 <= self.target_error < 1:
             raise refused("objectives.target_error", self.target_error, "must lie in [0, 1): 0.025 is 2.5 %")
         _at_least("objectives", self, 0, "max_time", "max_cycles", "evaluate_every")
+        _at_least("objectives", self, 1, "patience")
 
 
 @dataclass(frozen=True)

@@ -123,12 +123,14 @@ class Share:
                 yield part.epoch, batch.tolist()
 
     def _batches(self, asked: _Batches) -> Iterator[Any]:
-        from torch.utils.data import DataLoader, TensorDataset
+        from torch.utils.data import TensorDataset
+
+        from mpca.data.loader import batches
 
         if isinstance(self._dataset, TensorDataset) and not self._loader:
             # Tensors are batched already: one gather per tensor replaces a collation of single samples.
             return (self._dataset[indices] for indices in asked)
-        return iter(DataLoader(self._dataset, batch_sampler=asked, **self._loader))
+        return batches(self._dataset, batch_sampler=asked, **self._loader)
 
 
 class _Batches:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset, get_worker_info
 
 from mpca.data.epochs import EpochPart, Epochs
+from mpca.data.loader import batches
 from mpca.errors import ConfigError
 
 __all__ = ["IterableShare"]
@@ -56,7 +57,7 @@ class IterableShare:
             if hasattr(self._dataset, "set_epoch"):
                 self._dataset.set_epoch(part.epoch)
             empty = True
-            for batch in DataLoader(_Every(self._dataset, part), **self._loader):
+            for batch in batches(_Every(self._dataset, part), **self._loader):
                 if self._stopping():
                     return
                 empty = False

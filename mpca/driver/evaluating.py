@@ -60,7 +60,8 @@ class EvaluatorRule:
 
     def __init__(self, goals: Goals) -> None:
         self.state = "ANSWERING"
-        self._ends_otherwise = not goals.target_error or goals.max_time is not None or goals.max_cycles is not None
+        self._by_metric = [str(one) for one in goals.by_metric if one is not goals.keep_best]
+        self._ends_otherwise = not self._by_metric or goals.max_time is not None or goals.max_cycles is not None
         self._deaths: list[float] = []
 
     def handle(self, event: EvaluatorDied, now: float) -> list[StartAgain | StopEvaluating | FailRun]:
@@ -83,4 +84,5 @@ class EvaluatorRule:
         )
         if self._ends_otherwise:
             return [StopEvaluating(reason)]
-        return [StopEvaluating(reason), FailRun(f"{reason}; the run's only objective is target_error")]
+        goals = " or ".join(self._by_metric)
+        return [StopEvaluating(reason), FailRun(f"{reason}; nothing else would end the run, which was to reach {goals}")]

@@ -7,16 +7,17 @@ be evaluated is the runner's affair.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 from mpca.algorithm.joint import JointShard
 from mpca.driver.evaluating import EvaluatorDied, EvaluatorRule, FailRun, StartAgain, StopEvaluating
 from mpca.driver.joint import JointModel
-from mpca.driver.objectives import Goals
+from mpca.driver.objectives import Best, Goals
+from mpca.errors import ConfigError
 from mpca.storage.layout import ModelLayout
 
-__all__ = ["Evaluation", "Evaluations", "Evaluator"]
+__all__ = ["Evaluation", "Evaluations", "Evaluator", "Kept", "numbers_of"]
 
 log = logging.getLogger("mpca.run")
 
@@ -25,9 +26,22 @@ class Evaluation(Protocol):
     """The result of one evaluation: of the joint model at `cycle`; it took `seconds`."""
 
     cycle: int
-    error: float | None
-    loss: float | None
+    values: Mapping[str, float]  # what the user's function returned
     seconds: float
+
+
+class Kept(NamedTuple):
+    """A joint model that was evaluated: its states and its layout, with the local tensors of that moment."""
+
+    states: list[JointShard | None]
+    layout: ModelLayout
+    values: Mapping[str, float]
+
+
+def numbers_of(record: Mapping[str, Any]) -> dict[str, float]:
+    """All numbers of an evaluation's record, or of its entry in a history."""
+    plain = {name: record[name] for name in ("error", "loss") if record[name] is not None}
+    return {**plain, **record["metrics"]}
 
 
 class Evaluator(Protocol):
@@ -71,21 +85,36 @@ class Evaluations:
 
     def __init__(self, evaluator: Evaluator | None, goals: Goals, write: Callable[[str, dict[str, Any]], float]) -> None:
         self.evaluator = evaluator  # None also once evaluation has stopped
-        #: What `take` was given, with the `t` of its record.
+        #: {"kind": "evaluation", "t", ...}: the records.
         self.history: list[dict[str, Any]] = []
-        self.error: float | None = None
-        self.loss: float | None = None
-        #: The states and the layout that the newest evaluation is of, with the local tensors of that moment.
-        self.newest: tuple[list[JointShard | None], ModelLayout] | None = None
+        #: What the newest evaluation returned, and the model that it is of.
+        self.values: Mapping[str, float] = {}
+        self.newest: Kept | None = None
+        #: The model that was the best by `KeepBest`.
+        self.best_model: Kept | None = None
+        #: Of the metric of `EarlyStopping`.
+        self.best = None if goals.early_stopping is None else Best(goals.early_stopping)
+        self._keeps = None if goals.keep_best is None else Best(goals.keep_best)
+        self._goals = goals.by_metric
+        self._names: dict[str, None] = {}  # of all numbers that an evaluation has returned
+        self._asked: tuple[list[JointShard | None], ModelLayout] | None = None
         self._wanted, self._rule, self._write = goals.evaluate, EvaluatorRule(goals), write
         self._next = 0.0
         self._asked_cycle = -1
-        self._cycle = 0  # cycles that the joint model of `error` had seen
+        self._cycle = 0  # cycles that the joint model of `values` had seen
 
     @property
-    def judged(self) -> float | None:
-        """`error`, but for that of x_0, which is shown, and reaches no target."""
-        return self.error if self._cycle else None
+    def judged(self) -> Mapping[str, float] | None:
+        """`values`, but for those of x_0, which are shown, and reach no target."""
+        return self.values if self._cycle else None
+
+    @property
+    def shown(self) -> list[tuple[str, float]]:
+        """Numbers for a display, without the error: the goals', or the first one where there is neither goal nor error."""
+        wanted = dict.fromkeys(one.metric for one in self._goals)
+        if not wanted and "error" not in self.values:
+            wanted = dict.fromkeys(list(self.values)[:1])
+        return [(name, self.values[name]) for name in wanted if name in self.values and name != "error"]
 
     def due(self, now: float, cycle: int) -> bool:
         """Whether the joint model of this cycle should be evaluated now."""
@@ -95,11 +124,15 @@ class Evaluations:
 
     def begin(self, now: float, cycle: int, joint: JointModel) -> None:
         """Evaluate the joint model, when it is due."""
-        assert self.evaluator is not None
         assert self._wanted is not None
         self._next = now + float(self._wanted.every)
         self._asked_cycle = cycle
-        self.newest = list(joint.states), joint.layout
+        self.submit(cycle, joint)
+
+    def submit(self, cycle: int, joint: JointModel) -> None:
+        """Evaluate the joint model now."""
+        assert self.evaluator is not None
+        self._asked = list(joint.states), joint.layout
         self.evaluator.submit(cycle, joint)
 
     def collect(self, now: float) -> list[FailRun]:
@@ -110,6 +143,7 @@ class Evaluations:
 
         Raises:
             AgentFailed: the user's evaluation raised.
+            ConfigError: it does not return a number that a goal looks at.
         """
         failures = []
         for done in self.evaluator.poll() if self.evaluator is not None else ():
@@ -120,10 +154,27 @@ class Evaluations:
         return failures
 
     def take(self, done: Evaluation) -> None:
-        """Show the result of an evaluation, and write its record."""
-        self.error, self.loss, self._cycle = done.error, done.loss, done.cycle
-        fields = {"cycle": done.cycle, "seconds": done.seconds, "error": done.error, "loss": done.loss}
-        self.history.append({"t": self._write("evaluation", fields), **fields})
+        """Show the result of an evaluation, write its record, and keep the model if it is the best.
+
+        Raises:
+            ConfigError: no evaluation has returned a number that a goal looks at.
+        """
+        self.values, self._cycle = done.values, done.cycle
+        others = dict(done.values)
+        plain = {name: others.pop(name, None) for name in ("error", "loss")}
+        fields = {"cycle": done.cycle, "seconds": done.seconds, **plain, "metrics": others}
+        self.history.append({"kind": "evaluation", "t": self._write("evaluation", fields), **fields})
+
+        self._names |= dict.fromkeys(done.values)
+        for goal in self._goals:
+            if goal.metric not in self._names:
+                returned = ", ".join(self._names) or "nothing"
+                raise ConfigError(f"{type(goal).__name__}: the evaluation returns no {goal.metric!r}, but {returned}")
+        self.newest = None if self._asked is None else Kept(*self._asked, done.values)
+        if done.cycle and self.best is not None:
+            self.best.take(done.values)
+        if done.cycle and self._keeps is not None and self._keeps.take(done.values):
+            self.best_model = self.newest
 
     def died(self, event: EvaluatorDied, now: float) -> list[FailRun]:
         """The evaluator's process has ended; returns as `collect` does."""

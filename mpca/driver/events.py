@@ -82,12 +82,15 @@ class AgentDied(OfAgent):
 
         A crash in C code leaves a dump (of `faulthandler`), whose last line is a list of modules.
         """
+        how = f"exit code {self.exit_code}"
+        if self.exit_code < 128 and not (self.exit_code == 1 and "Traceback" in self.tail):  # 1: of Python, for an exception
+            how += ": the process ended itself, without an exception (os._exit?)"
         lines = [line.strip() for line in self.tail.splitlines() if line.strip()]
         said = f"last output: {lines[-1]}" if lines else ""
         for fatal in (number for number, line in enumerate(lines) if line.startswith("Fatal Python error")):
             current = next((n for n, line in enumerate(lines) if n > fatal and line.startswith("Current thread")), None)
             said = ", ".join([lines[fatal], *(lines[current + 1 : current + 2] if current is not None else ())])
-        return "; ".join([f"exit code {self.exit_code}", *([said] if said else ())])
+        return "; ".join([how, *([said] if said else ())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ class AgentProgress(OfAgent):
     samples: int
     train_s: float
     pause_s: float
-    metrics: dict[str, float]
+    metrics: dict[str, float]  # as in wire.messages.Progress
     data: list[int] = field(default_factory=list)  # as in wire.messages.Progress
     function: str = LOOP  # as in wire.messages.Progress
     bad: list[list[str]] = field(default_factory=list)  # as in wire.messages.Progress

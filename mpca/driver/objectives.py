@@ -7,22 +7,42 @@ of its own writes backups.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mpca.config.sections import ObjectivesConfig
 from mpca.driver.events import StopRequested
 from mpca.errors import ConfigError
 from mpca.units import parse_duration
 
-__all__ = ["DumpModel", "Evaluate", "Goals", "MaxCycles", "MaxTime", "Objective", "TargetError", "judge"]
+__all__ = [
+    "Best",
+    "DumpModel",
+    "EarlyStopping",
+    "Evaluate",
+    "Goals",
+    "KeepBest",
+    "MaxCycles",
+    "MaxTime",
+    "Objective",
+    "Target",
+    "judge",
+    "metric_goals",
+]
 
 #: Ends that an objective or the train functions bring about, each with what the user can do when such a run committed nothing.
 _MET = {
     "max_time": "raise objectives.max_time",
     "max_cycles": "raise objectives.max_cycles",
+    "early_stopping": "evaluate less often, or have more patience",
     "reached": "train for longer, or on more data",
 }
+#: Metrics of which it is known whether a smaller value is better, or a larger one.
+_MODES = {"error": "min", "loss": "min", "perplexity": "min", "accuracy": "max"}
+_WORDS = {"min": "smaller", "max": "larger"}
+_KINDS = "Target, MaxTime, MaxCycles, Evaluate, EarlyStopping, KeepBest or DumpModel"
 
 
 class Objective:
@@ -41,15 +61,138 @@ def _seconds(value: str | float, where: str) -> float:
     return seconds
 
 
-@dataclass(frozen=True, slots=True)
-class TargetError(Objective):
-    """The run ends when an evaluation of the joint model is at or below this error (share of wrong answers)."""
+def _check_metric(where: str, metric: str) -> None:
+    if not isinstance(metric, str) or metric != metric.strip() or not metric or "," in metric:
+        raise ConfigError(
+            f"{where}: a metric is the name of a number that the evaluation returns, without a comma, got {metric!r}"
+        )
 
-    error: float
+
+def _mode(where: str, metric: str, mode: str | None) -> str:
+    _check_metric(where, metric)
+    found = mode or _MODES.get(metric)
+    if found not in ("min", "max"):
+        raise ConfigError(
+            f'{where}: say whether a smaller {metric} is better, or a larger one: mode="min" or mode="max", got {mode!r}'
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Target(Objective):
+    """The run ends when an evaluation of the joint model returns this number of the metric, or a better one.
+
+    One bound: ``Target("accuracy", at_least=0.97)``, ``Target("perplexity", at_most=20)``. The metric "error" is the share of
+    wrong answers, so ``Target("error", at_most=0.025)`` is 2.5 %. Of several targets the first that is reached ends the run.
+    """
+
+    metric: str
+    at_least: float | None = None
+    at_most: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.error < 1:
-            raise ConfigError(f"TargetError: error must lie between 0 and 1, got {self.error}")
+        _check_metric("Target", self.metric)
+        if (self.at_least is None) == (self.at_most is None):
+            raise ConfigError(f"Target({self.metric!r}): give one bound, at_least or at_most")
+        if isinstance(self.bound, bool) or not isinstance(self.bound, (int, float)) or not math.isfinite(self.bound):
+            raise ConfigError(f"Target({self.metric!r}): the bound must be a finite number, got {self.bound!r}")
+        if self.metric == "error" and not (self.at_most is not None and 0 < self.at_most < 1):
+            raise ConfigError(f'Target("error"): a share of wrong answers; at_most must lie between 0 and 1, got {self.bound}')
+
+    @property
+    def bound(self) -> float:
+        """The one that was given."""
+        return self.at_least if self.at_least is not None else self.at_most  # type: ignore[return-value]
+
+    @property
+    def mode(self) -> str:
+        """Which values are better: "max" or "min"."""
+        return "min" if self.at_least is None else "max"
+
+    def __str__(self) -> str:
+        return f"{self.metric} {'<=' if self.mode == 'min' else '>='} {self.bound!r}"
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """Read what `str` makes of a target.
+
+        Raises:
+            ConfigError: it is none.
+
+        Example:
+            >>> Target.parse("accuracy >= 0.97")
+            Target(metric='accuracy', at_least=0.97, at_most=None)
+        """
+        found = re.fullmatch(r"(.+?)\s*([<>]=)\s*(\S+)", text)
+        try:
+            bound = float(found[3]) if found is not None else math.nan
+        except ValueError:
+            found = None
+        if found is None:
+            raise ConfigError(f'not a target: {text!r}; write it as "accuracy >= 0.97" or "perplexity <= 20"')
+        return cls(found[1], **{"at_least" if found[2] == ">=" else "at_most": bound})
+
+    def met(self, values: Mapping[str, float]) -> bool:
+        """Whether an evaluation that returned these numbers reaches the target; a number that is NaN never does."""
+        value = values.get(self.metric, math.nan)
+        return value <= self.bound if self.mode == "min" else value >= self.bound
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyStopping(Objective):
+    """The run ends when so many evaluations in a row have not been better than the best before them.
+
+    `mode` says which values are better, "min" or "max"; of "error", "loss", "perplexity" and "accuracy" that is known. The
+    saved model is the last one; add `KeepBest` for the best. A resumed run begins to count anew.
+    """
+
+    metric: str
+    patience: int = 10
+    mode: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mode", _mode("EarlyStopping", self.metric, self.mode))
+        if type(self.patience) is not int or self.patience < 1:
+            raise ConfigError(f"EarlyStopping: patience is a number of evaluations, 1 or more, got {self.patience!r}")
+
+    def __str__(self) -> str:
+        return f"{self.mode} {self.metric}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeepBest(Objective):
+    """The result is the joint model whose evaluation was the best of this attempt, whatever ended the run.
+
+    `mode` as for `EarlyStopping`. Backups are of the joint model as it is, but for the last one, which is of the result.
+    """
+
+    metric: str
+    mode: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mode", _mode("KeepBest", self.metric, self.mode))
+
+    def __str__(self) -> str:
+        return f"{self.mode} {self.metric}"
+
+
+class Best:
+    """The best value so far of a metric, and how many evaluations have come since."""
+
+    def __init__(self, goal: EarlyStopping | KeepBest) -> None:
+        self.value: float | None = None
+        self.since = 0
+        self._metric, self._smaller = goal.metric, goal.mode == "min"
+
+    def take(self, values: Mapping[str, float]) -> bool:
+        """Whether the newest evaluation is better than all before. One without the metric does not count."""
+        value = values.get(self._metric)
+        if value is None:
+            return False
+        old = self.value
+        better = math.isfinite(value) and (old is None or (value < old if self._smaller else value > old))
+        self.value, self.since = (value, 0) if better else (old, self.since + 1)
+        return better
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +226,8 @@ class MaxCycles(Objective):
 class Evaluate(Objective):
     """`function(state_dict) -> {"error": ..., "loss": ...}`, which the evaluator process calls at most once in `every`.
 
-    `state_dict` maps the model's own names to numpy arrays: the joint model with its buffers, never extrapolated.
+    `state_dict` maps the model's own names to tensors: the joint model with its buffers, never extrapolated. The function may
+    return any numbers by name: all are recorded and drawn, and each may be a goal. "error" is the share of wrong answers.
     """
 
     function: Callable[[dict[str, Any]], dict[str, float]]
@@ -109,55 +253,114 @@ class DumpModel(Objective):
 
 @dataclass(frozen=True, slots=True)
 class Goals:
-    """The objectives of one run, one of each kind at most."""
+    """The objectives of one run, one of each kind at most, and a target for each metric.
 
-    target_error: float = 0.0  # 0: none
+    Raises:
+        ConfigError: a goal that nothing evaluates, or goals that contradict each other.
+    """
+
+    targets: tuple[Target, ...] = ()
     max_time: float | None = None  # seconds
     max_cycles: int | None = None
     evaluate: Evaluate | None = None
     dump: DumpModel | None = None
+    early_stopping: EarlyStopping | None = None
+    keep_best: KeepBest | None = None
+
+    def __post_init__(self) -> None:
+        modes: dict[str, tuple[Any, Objective]] = {}
+        for goal in self.by_metric:
+            if self.evaluate is None:
+                raise ConfigError(f"{type(goal).__name__} needs an evaluation: add Evaluate(function) to the objectives")
+            mode, other = modes.setdefault(goal.metric, (goal.mode, goal))
+            if isinstance(goal, Target) and isinstance(other, Target) and goal is not other:
+                raise ConfigError(f"two targets for {goal.metric}: {other} and {goal}; leave one out")
+            if mode != goal.mode:
+                raise ConfigError(
+                    f"goals contradict: for {type(other).__name__} a {_WORDS[mode]} {goal.metric} is better, for "
+                    f"{type(goal).__name__} a {_WORDS[str(goal.mode)]} one"
+                )
+
+    @property
+    def by_metric(self) -> list[Target | EarlyStopping | KeepBest]:
+        """The goals that look at numbers of an evaluation."""
+        others = (self.early_stopping, self.keep_best)
+        return [*self.targets, *(one for one in others if one is not None)]
+
+    @property
+    def target_error(self) -> float:
+        """The share of wrong answers that ends the run; 0: none."""
+        return next((one.bound for one in self.targets if one.metric == "error"), 0.0)
 
     @classmethod
     def of(cls, objectives: Iterable[Objective]) -> Goals:
         """Sort objectives by kind.
 
         Raises:
-            ConfigError: two of a kind, something that is no objective, or a target that nothing evaluates.
+            ConfigError: two of a kind, something that is no objective, or as `Goals`.
         """
-        by_kind: dict[type, Objective] = {}
+        by_kind: dict[type, Any] = {}
+        targets = []
         for one in objectives:
             if not isinstance(one, Objective):
-                raise ConfigError(f"not an objective: {one!r}; use TargetError, MaxTime, MaxCycles, Evaluate or DumpModel")
+                raise ConfigError(f"not an objective: {one!r}; use {_KINDS}")
+            if isinstance(one, Target):
+                targets.append(one)
+                continue
             if type(one) in by_kind:
                 raise ConfigError(f"two objectives of one kind: {by_kind[type(one)]} and {one}; leave one out")
             by_kind[type(one)] = one
-        target, time, cycles = by_kind.get(TargetError), by_kind.get(MaxTime), by_kind.get(MaxCycles)
-        evaluate, dump = by_kind.get(Evaluate), by_kind.get(DumpModel)
-        if target is not None and evaluate is None:
-            raise ConfigError("TargetError needs an evaluation: add Evaluate(function) to the objectives")
+        time, cycles = by_kind.get(MaxTime), by_kind.get(MaxCycles)
         return cls(
-            target.error if isinstance(target, TargetError) else 0.0,
-            float(time.seconds) if isinstance(time, MaxTime) else None,
-            cycles.cycles if isinstance(cycles, MaxCycles) else None,
-            evaluate if isinstance(evaluate, Evaluate) else None,
-            dump if isinstance(dump, DumpModel) else None,
+            tuple(targets),
+            None if time is None else float(time.seconds),
+            None if cycles is None else cycles.cycles,
+            *(by_kind.get(kind) for kind in (Evaluate, DumpModel, EarlyStopping, KeepBest)),
         )
 
-    def reached(self, error: float | None, trained_s: float | None) -> tuple[str, str] | None:
+    def reached(self, values: Mapping[str, float] | None, best: Best | None, trained_s: float | None) -> tuple[str, str] | None:
         """Whether the run should end. `max_cycles` is not looked at here: the machine begins no cycle after the last.
 
         Args:
-            error: newest evaluation of the joint model, if there was one.
+            values: what the newest evaluation of the joint model returned, if there was one.
+            best: of the metric of `early_stopping`.
             trained_s: seconds since training began (`Machine.began`), over all attempts.
 
         Returns:
             (status, reason); None: the run goes on.
         """
-        if self.target_error and error is not None and error <= self.target_error:
-            return "reached", f"error {error:.4f} is at or below the target of {self.target_error:.4f}"
+        for target in self.targets:
+            if values is not None and target.met(values):
+                digits = ".4f" if target.metric == "error" else ".4g"
+                side = "below" if target.mode == "min" else "above"
+                value = f"{target.metric} {values[target.metric]:{digits}}"
+                return "reached", f"{value} is at or {side} the target of {target.bound:{digits}}"
+        stopping = self.early_stopping
+        if stopping is not None and best is not None and best.since >= stopping.patience:
+            was = "none was a number" if best.value is None else f"the best was {best.value:.4g}"
+            return "early_stopping", f"no better {stopping.metric} in {best.since} evaluations; {was}"
         if self.max_time is not None and trained_s is not None and trained_s >= self.max_time:
             return "max_time", f"{self.max_time:.0f} s of training"
         return None
+
+
+def metric_goals(config: ObjectivesConfig) -> dict[str, Any]:
+    """The goals of a configuration that look at numbers of an evaluation, as arguments of `Goals`.
+
+    Raises:
+        ConfigError: a text is no goal.
+    """
+    targets = [Target("error", at_most=config.target_error)] if config.target_error else []
+    targets += [Target.parse(one.strip()) for one in config.targets.split(",") if one.strip()]
+    found: dict[str, Any] = {"targets": tuple(targets)}
+    for key in ("early_stopping", "keep_best"):
+        text = getattr(config, key)
+        if text:
+            first, _, rest = text.partition(" ")
+            mode, metric = (first, rest) if first in _WORDS else (None, text)
+            stops = key == "early_stopping"
+            found[key] = EarlyStopping(metric, config.patience, mode) if stops else KeepBest(metric, mode)
+    return found
 
 
 def judge(asked: StopRequested, committed: bool, counts: str, in_flight: str) -> StopRequested:

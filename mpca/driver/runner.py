@@ -13,11 +13,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mpca.algorithm.joint import JointShard
 from mpca.clock import Clock
 from mpca.driver.backups import BackupWriter
 from mpca.driver.cluster import AgentSpec, Cluster
-from mpca.driver.evaluations import Evaluations, Evaluator
+from mpca.driver.evaluations import Evaluations, Evaluator, Kept
 from mpca.driver.events import (
     AgentFinished,
     AgentHello,
@@ -51,13 +50,13 @@ from mpca.driver.instructions import (
 )
 from mpca.driver.joint import JointModel
 from mpca.driver.machine import Machine
+from mpca.driver.metrics import LoggedMetrics
 from mpca.driver.states import RunState
 from mpca.driver.status import RunStatus
 from mpca.driver.tally import Tally
 from mpca.errors import EnvironmentRefused
 from mpca.methods.base import Method
 from mpca.records import BadFile, Sink, make
-from mpca.storage.layout import ModelLayout
 from mpca.wire.messages import Hello
 
 __all__ = ["Runner"]
@@ -116,9 +115,10 @@ class Runner:
         self.joint: JointModel | None = None
         self.tally = Tally(machine.agents_wanted)
         self.returns: dict[int, bytes] = {}
-        #: The states and the layout that reached the target, with the local tensors of that moment: the result of the run.
-        self.reached: tuple[list[JointShard | None], ModelLayout] | None = None
+        #: The model that reached the target.
+        self.reached: Kept | None = None
         self.evaluations = Evaluations(evaluator, goals, self._record_evaluation)
+        self.metrics = LoggedMetrics()
         self._spec = spec
         self._backups, self._restore = backups, restore
         self._on_status, self._on_output = on_status, on_output
@@ -148,7 +148,7 @@ class Runner:
         """Ask for an orderly end: Ctrl-C, SIGTERM, a failure beside the engine.
 
         Args:
-            status: what the run is to end as: "reached", "max_time", "interrupted" or "failed".
+            status: what the run is to end as: one of `records.STATUSES`.
             reason: why, for the user.
             final: whether another attempt would fail the same way.
         """
@@ -177,13 +177,14 @@ class Runner:
 
         Raises:
             AgentFailed: the user's evaluation raised.
+            ConfigError: it does not return a number that a goal looks at.
         """
         now = self.clock.now()
         for failure in self.evaluations.collect(now):
             if self.machine.state != RunState.STOPPING:  # a run that ends needs no more evaluations
                 self.stop("failed", failure.reason)
         if self.machine.state in (RunState.RUNNING, RunState.PAUSED):
-            ended = self.goals.reached(self.evaluations.judged, self.trained_s)
+            ended = self.goals.reached(self.evaluations.judged, self.evaluations.best, self.trained_s)
             if ended is not None:
                 self.reached = self.evaluations.newest if ended[0] == "reached" else None
                 self.stop(*ended)
@@ -222,6 +223,10 @@ class Runner:
         told: list[Event] = []
         if isinstance(event, AgentProgress):
             self.tally.progress(event, self.clock.now())
+            if event.metrics:
+                who = {"agent": event.agent, "incarnation": event.incarnation}
+                t = self._record("metrics", {**who, "steps": event.steps, "metrics": event.metrics})
+                self.metrics.heard(event, t)
             if self.bad is not None:
                 self.bad.met(self.t(), *event.id, event.bad, event.bad_dropped)
         elif isinstance(event, Output):
@@ -352,6 +357,8 @@ class Runner:
             fields["pauses"] = {agent: [self.t_of(at) for at in pause] for agent, pause in fields["pauses"].items()}
         elif one.kind == "begin":
             fields["trained"] = self.earlier_s
+        elif one.kind == "agent" and fields["event"] == "lost":
+            self.metrics.lost(fields["index"])
         elif one.kind == "pause":
             fields["start"] -= self._now0
             fields["end"] = None if fields["end"] is None else fields["end"] - self._now0
@@ -423,6 +430,11 @@ class Runner:
             "best_error": min(errors, default=None),
         }
 
+    def history(self) -> list[dict[str, Any]]:
+        """What was evaluated and logged, oldest first, to the end of the run."""
+        self.metrics.note(self.t())
+        return sorted([*self.evaluations.history, *self.metrics.history], key=lambda one: float(one["t"]))
+
     def status(self) -> RunStatus:
         """The run as it is now, for a display."""
         states = {
@@ -440,9 +452,12 @@ class Runner:
             cycle=self.machine.cycle,
             counts=self.machine.counts,
             evaluations=len(self.evaluations.history),
-            error=self.evaluations.error,
-            loss=self.evaluations.loss,
+            error=self.evaluations.values.get("error"),
+            loss=self.evaluations.values.get("loss"),
+            evaluated=self.evaluations.shown,
+            logged=self.metrics.first,
             target_error=self.goals.target_error,
+            targets=[str(one) for one in self.goals.targets if one.metric != "error"],
             images_per_s=self.tally.samples_per_s,
             updates_per_s=self.tally.updates_per_s,
             tau=self.tally.tau,

@@ -6,6 +6,7 @@ drop any.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 __all__ = ["RunStatus"]
@@ -23,7 +24,10 @@ class RunStatus:
     evaluations: int = 0  # how many there have been; a log writes one line for each
     error: float | None = None  # newest evaluation of the joint model, share of wrong answers in [0, 1]
     loss: float | None = None
+    logged: tuple[str, float] | None = None  # the metric that agents logged first, and its mean over them
     target_error: float = 0.0  # 0: none
+    evaluated: Sequence[tuple[str, float]] = ()  # other numbers of that evaluation that matter
+    targets: Sequence[str] = ()  # by other metrics, such as "accuracy >= 0.97"
     images_per_s: float | None = None  # samples of all agents over the last seconds; None also when no agent counts them
     updates_per_s: float | None = None  # optimiser updates of all agents over the last seconds
     tau: float | None = None  # mean updates of an agent between the last two refreshes of one shard

@@ -15,7 +15,7 @@ from mpca.extras import require
 if TYPE_CHECKING:  # importing the table of names must not cost a torch import
     from torch import nn
 
-__all__ = ["INPUTS", "MODELS", "check", "create"]
+__all__ = ["INPUTS", "MODELS", "OPTIMIZERS", "check", "create"]
 
 
 def _digits_convnet() -> nn.Module:
@@ -84,6 +84,15 @@ INPUTS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("warped_convnet", "warped_resnet", "warped_resnet_plain"), (1, 12, 12)),
     **dict.fromkeys(_CIFAR, (3, 32, 32)),
     **dict.fromkeys(_IMAGENET, (3, 224, 224)),
+}
+
+#: `optimizer.name` of a configuration -> class in torch.optim, and what it has unless the settings say otherwise. The L2 of
+#: MPCA's paper is coupled: its experiments use Adam, and not AdamW.
+OPTIMIZERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "adam": ("Adam", {}),
+    "adamw": ("AdamW", {}),
+    "nesterov": ("SGD", {"momentum": 0.9, "nesterov": True}),
+    "sgd": ("SGD", {}),
 }
 
 

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mpca.checks import nearest, refused
+from mpca.models import OPTIMIZERS
 from mpca.models.small import Residual
-from mpca.models.training import OPTIMIZERS
 
 __all__ = ["Stack", "one_thread"]
 
@@ -55,7 +55,7 @@ class Stack:
         create: makes the net, with parameters from torch's generator.
         seeds: of that generator, one a run.
         rates: learning rates, one a run; runs with equal ones should be neighbours.
-        optimizer: a name of `training.OPTIMIZERS`.
+        optimizer: a name of `models.OPTIMIZERS`.
         settings: keywords of torch's optimiser, beside the learning rate.
 
     Raises:
@@ -90,7 +90,8 @@ class Stack:
         ends = np.cumsum([0] + [len(list(equal)) for _, equal in groupby(rates)]).tolist()
         self._groups = [slice(a, b) for a, b in pairwise(ends)]
         self._rates = [rates[one.start] for one in self._groups]
-        self._kind, self._settings = OPTIMIZERS[optimizer][0], {**OPTIMIZERS[optimizer][1], **settings}
+        kind, own = OPTIMIZERS[optimizer]
+        self._kind, self._settings = getattr(torch.optim, kind), {**own, **settings}
         self.reset_optimizer()
 
     def twin(self) -> Stack:

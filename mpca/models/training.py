@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,17 +10,9 @@ from torch import nn
 from torch.nn import functional
 
 from mpca.checks import nearest, refused
+from mpca.models import OPTIMIZERS
 
-__all__ = ["OPTIMIZERS", "create_optimizer", "evaluate_classifier", "train_step"]
-
-#: `optimizer.name` of a configuration -> class, and what it has unless the settings say otherwise. The L2 of MPCA's paper is
-#: coupled: its experiments use Adam, and not AdamW.
-OPTIMIZERS: dict[str, tuple[Callable[..., torch.optim.Optimizer], dict[str, Any]]] = {
-    "adam": (torch.optim.Adam, {}),
-    "adamw": (torch.optim.AdamW, {}),
-    "nesterov": (torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
-    "sgd": (torch.optim.SGD, {}),
-}
+__all__ = ["create_optimizer", "evaluate_classifier", "train_step"]
 
 
 def create_optimizer(model: nn.Module, name: str, momentum: float = 0.0, **settings: float) -> torch.optim.Optimizer:
@@ -28,7 +20,7 @@ def create_optimizer(model: nn.Module, name: str, momentum: float = 0.0, **setti
 
     Args:
         model: whose parameters are trained.
-        name: one of `OPTIMIZERS`.
+        name: one of `models.OPTIMIZERS`.
         momentum: for sgd and nesterov; 0: what `OPTIMIZERS` says.
         settings: torch's own keywords.
     """
@@ -36,7 +28,10 @@ def create_optimizer(model: nn.Module, name: str, momentum: float = 0.0, **setti
         raise refused("optimizer.name", name, f"no such optimizer; {nearest(name, OPTIMIZERS)}")
     kind, own = OPTIMIZERS[name]
     moving = {"momentum": momentum} if momentum else {}
-    return kind([p for p in model.parameters() if p.requires_grad], **{**own, **settings, **moving})
+    made: torch.optim.Optimizer = getattr(torch.optim, kind)(
+        [p for p in model.parameters() if p.requires_grad], **{**own, **settings, **moving}
+    )
+    return made
 
 
 def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

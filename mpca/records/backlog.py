@@ -20,7 +20,8 @@ from mpca.units import format_size
 __all__ = ["LIMIT_BYTES", "Backlog"]
 
 log = logging.getLogger("mpca.records")
-#: Enough for at least half a day with a cycle every five seconds: the record of a cycle of sixteen agents takes 1.5 kB.
+#: Enough for two hours or more with a cycle every five seconds: the record of a cycle of sixteen agents takes 1.5 kB, and what
+#: they log, 2 kB a second in the first hour.
 LIMIT_BYTES = 16 << 20
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "EvaluatorRecord",
     "ExchangeRecord",
     "GapRecord",
+    "MetricsRecord",
     "PauseRecord",
     "Record",
     "RunRecord",
@@ -51,6 +52,7 @@ class RunRecord(Record):
     """An attempt of a run began; the first line of each attempt."""
 
     kind: ClassVar[str] = "run"
+    _optional: ClassVar[tuple[str, ...]] = ("targets",)
 
     name: str
     method: str
@@ -59,6 +61,7 @@ class RunRecord(Record):
     shards: int  # that it begins with; `BeginRecord` has those that it decided on
     phases: int
     target_error: float = 0.0  # 0: none was set
+    targets: list[str] = field(default_factory=list)  # by other metrics, such as "accuracy >= 0.97"
     attempt: int = 1
     resumed_from: str | None = None  # path of the backup
     versions: dict[str, str] = field(default_factory=dict)
@@ -152,11 +155,25 @@ class EvaluationRecord(Record):
     """The joint model of `cycle` was evaluated; never the extrapolated one."""
 
     kind: ClassVar[str] = "evaluation"
+    _optional: ClassVar[tuple[str, ...]] = ("metrics",)
 
     cycle: int
     seconds: float  # duration of the evaluation
     error: float | None  # share of wrong answers, 0 to 1
     loss: float | None
+    metrics: dict[str, float | None] = field(default_factory=dict)  # the other numbers that the evaluation returned
+
+
+@dataclass(frozen=True)
+class MetricsRecord(Record):
+    """What an agent gave to `mpca.log`; at most one a second and agent, and one more at its end."""
+
+    kind: ClassVar[str] = "metrics"
+
+    agent: int
+    incarnation: int
+    steps: int  # optimiser updates of this incarnation
+    metrics: dict[str, float | None]  # means since its record before
 
 
 @dataclass(frozen=True)
@@ -227,6 +244,7 @@ KINDS: dict[str, type[Record]] = {
         CycleRecord,
         ExchangeRecord,
         EvaluationRecord,
+        MetricsRecord,
         EvaluatorRecord,
         BackupRecord,
         PauseRecord,
@@ -265,7 +283,7 @@ def to_json(record: Record) -> dict[str, Any]:
     line: dict[str, Any] = {"kind": record.kind}
     for one in fields(record):
         value = getattr(record, one.name)
-        if one.name not in record._optional or value not in (None, ""):
+        if one.name not in record._optional or value not in (None, "", [], {}):
             line[one.name] = plain(value)
     return line
 

@@ -16,7 +16,7 @@ from mpca.records.shapes import misfit
 __all__ = ["STATUSES", "Summary", "parse_summary", "read_summary", "write_summary"]
 
 #: How a run can end.
-STATUSES = ("reached", "max_time", "max_cycles", "interrupted", "failed")
+STATUSES = ("reached", "early_stopping", "max_time", "max_cycles", "interrupted", "failed")
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Summary:
     steps: list[int] = field(default_factory=list)  # optimiser updates by agent, over incarnations
     samples: int | None = 0  # null: not counted (the user's own loader, without `mpca.samples`)
     final_error: float | None = None  # error of the saved model
+    final_metrics: dict[str, float | None] = field(default_factory=dict)  # all that the evaluation of the saved model returned
     best_error: float | None = None
     target_error: float = 0.0  # 0: none was set
     seconds_to_target: float | None = None

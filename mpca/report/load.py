@@ -19,6 +19,7 @@ from mpca.records import (
     EvaluationRecord,
     EvaluatorRecord,
     ExchangeRecord,
+    MetricsRecord,
     PauseRecord,
     Record,
     RunFolder,
@@ -48,6 +49,7 @@ class RunRecords:
     cycles: list[CycleRecord] = field(default_factory=list)
     exchanges: list[ExchangeRecord] = field(default_factory=list)  # of agents that ask by themselves, in place of cycles
     evaluations: list[EvaluationRecord] = field(default_factory=list)
+    metrics: list[MetricsRecord] = field(default_factory=list)
     evaluators: list[EvaluatorRecord] = field(default_factory=list)
     pauses: list[PauseRecord] = field(default_factory=list)
     backups: list[BackupRecord] = field(default_factory=list)
@@ -85,6 +87,7 @@ def load_run(run_dir: Path) -> RunRecords:
         cycles=_of(CycleRecord, records),
         exchanges=_of(ExchangeRecord, records),
         evaluations=_of(EvaluationRecord, records),
+        metrics=_of(MetricsRecord, records),
         evaluators=_of(EvaluatorRecord, records),
         # A pause has two records, at its beginning and its end.
         pauses=list({one.start: one for one in _of(PauseRecord, records)}.values()),

@@ -16,7 +16,7 @@ from typing import Any
 
 from mpca.private import replace_file
 from mpca.records import to_json
-from mpca.report import exchanges, svg, wire
+from mpca.report import curves, exchanges, svg, wire
 from mpca.report.blocks import axis_seconds, document, legend, section, table
 from mpca.report.load import RunRecords, load_run
 from mpca.report.series import STAGES, Series, extract
@@ -28,7 +28,7 @@ __all__ = ["render", "write_report"]
 _TIMELINE_CYCLES = 400
 _COLUMNS = 320  # of the grid of tau
 _COLOURS = 6  # .s0 to .s5 of page.css
-_BADGES = {"reached": "good", "max_time": "good", "max_cycles": "good", "failed": "bad"}
+_BADGES = {"reached": "good", "early_stopping": "good", "max_time": "good", "max_cycles": "good", "failed": "bad"}
 
 
 def write_report(run_dir: Path) -> Path:
@@ -53,6 +53,7 @@ def render(records: RunRecords) -> str:
         _head(records),
         _figures(records, series),
         _error(records, series),
+        *curves.sections(series.metrics, _loss_marks(series)),
         _timeline(series) if records.cycles or not records.exchanges else exchanges.section_of(records.exchanges),
         _losses(series),
         _tau(series),
@@ -136,7 +137,7 @@ def _evaluator_marks(series: Series) -> list[tuple[float, str]]:
 
 def _error(records: RunRecords, series: Series) -> str:
     if not series.curve:
-        return section("Error over time", "No evaluation was recorded.")
+        return "" if series.metrics else section("Error over time", "No evaluation was recorded.")
     target = records.attempts[-1].target_error if records.attempts else 0.0
     line = svg.Line(
         "error",

@@ -1,4 +1,4 @@
-"""The progress of a run: one live line on a terminal, one plain line per evaluation in a log.
+"""The progress of a run: one live line on a terminal; in a log a plain line per evaluation, or every ten seconds without any.
 
 Agents' output passes through here too (`[agent 3] text`), since the live line must make way for it. For the driver's thread
 only.
@@ -20,12 +20,15 @@ from mpca.units import format_duration
 __all__ = ["ProgressLine", "status_line"]
 
 _REFRESHES_PER_S = 4
+_LINE_EVERY_S = 10.0
 
 
 def status_line(status: RunStatus) -> str:
-    """Cycle or exchange, error, images/s, tau since the last refresh, agents alive of wanted, time to the objective.
+    """Cycle or exchange, error, the first metric that agents logged, images/s, tau since the last refresh, agents alive of
+    wanted, time to the objective.
 
-    If samples are not counted (the user's own loader), the rate is that of the optimisers' updates.
+    The rate of the optimisers' updates is there where samples are not counted (the user's own loader), and until an evaluation
+    says how far the run is.
 
     Example:
         >>> status_line(RunStatus(seconds=12.0, cycle=41, error=0.081, agents_alive=3, agents_wanted=4))
@@ -37,9 +40,16 @@ def status_line(status: RunStatus) -> str:
     if status.error is not None:
         goal = f" (target {100 * status.target_error:g} %)" if status.target_error else ""
         parts.append(f"error {100 * status.error:.2f} %{goal}")
+    for name, value in status.evaluated:
+        goals = [one.removeprefix(name) for one in status.targets if one.startswith(f"{name} ")]
+        parts.append(f"{name} {value:.4g}" + (f" (target{goals[0]})" if goals else ""))
+    if status.logged is not None:
+        name, value = status.logged
+        whose = "agents' " if name in ("error", *dict(status.evaluated)) else ""
+        parts.append(f"{whose}{name} {value:.4g}")
     if status.images_per_s is not None:
         parts.append(f"{status.images_per_s:,.0f} images/s")
-    elif status.updates_per_s is not None:
+    if status.updates_per_s is not None and (status.images_per_s is None or not status.evaluations):
         digits = 0 if status.updates_per_s >= 10 else 2
         parts.append(f"{status.updates_per_s:,.{digits}f} updates/s")
     if status.tau is not None:
@@ -68,6 +78,7 @@ class ProgressLine:
         self._live: Live | None = None
         self._evaluations = 0
         self._shown = ("", "")
+        self._at = 0.0  # seconds of the run: when a log got its newest line
 
     def __enter__(self) -> ProgressLine:
         if self._console.is_terminal:
@@ -83,15 +94,21 @@ class ProgressLine:
             self._live = None
 
     def update(self, status: RunStatus) -> None:
-        """Show the newest status. A log gets a line for each evaluation and for each change of state, or of its reason."""
+        """Show the newest status.
+
+        A log gets a line for each evaluation, and for each change of state or of its reason; and every ten seconds while it
+        trains without an evaluation.
+        """
         line = status_line(status)
         if self._live is not None:
             with self._unless_gone():
                 self._live.update(Text(line, no_wrap=True, overflow="ellipsis"))
             return
         shown = (status.state, status.reason)
-        if status.evaluations != self._evaluations or shown != self._shown:
+        silent = status.state == "training" and not status.evaluations and status.seconds - self._at >= _LINE_EVERY_S
+        if status.evaluations != self._evaluations or shown != self._shown or silent:
             self.say(line)
+            self._at = status.seconds
         self._evaluations, self._shown = status.evaluations, shown
 
     def say(self, text: str) -> None:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mpca.records import STAGES, to_json
+from mpca.report.curves import Curve, curves_of
 from mpca.report.load import RunRecords
 
 __all__ = ["STAGES", "AgentRow", "Bar", "Bytes", "Contribution", "Loss", "Point", "Series", "Wire", "extract"]
@@ -109,6 +110,7 @@ class AgentRow:
 @dataclass(frozen=True, slots=True)
 class Series:
     curve: list[Point]
+    metrics: list[Curve]
     bars: list[Bar]
     bytes: list[Bytes]
     wire: Wire | None  # None: fewer than two cycles
@@ -130,6 +132,7 @@ def extract(records: RunRecords) -> Series:
     moved = [Bytes(one.cycle, one.t, *(int(one.bytes.get(key, 0)) for key in _BYTES)) for one in records.cycles]
     return Series(
         curve=[Point(one.t, one.cycle, one.error, one.loss) for one in records.evaluations if one.error is not None],
+        metrics=curves_of(records),
         bars=_bars(records),
         bytes=moved,
         wire=_wire(moved),

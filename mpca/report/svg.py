@@ -104,8 +104,8 @@ def line_chart(
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points] + ([level[0]] if level else [])
     x = Scale(*_span(xs, [*(at for at, _ in marks), *(end for _, end, _ in bands)]), _LEFT, width - _RIGHT)
-    y_high = max(ys, default=1.0) * 1.06 or 1.0
-    y = Scale(0.0, min(y_high, y_ceiling) if y_ceiling else y_high, height - _BOTTOM, _TOP)
+    y_low, y_high = 1.06 * min([0.0, *ys]), 1.06 * max([0.0, *ys]) or (0.0 if min(ys, default=0.0) < 0 else 1.0)
+    y = Scale(y_low, min(y_high, y_ceiling) if y_ceiling else y_high, height - _BOTTOM, _TOP)
     body = []
     for start, end, why in bands:
         body.append(

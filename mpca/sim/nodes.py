@@ -221,8 +221,9 @@ class Node:
 
     def progress(self, agent: SimAgent) -> None:
         """As `agents.Host.progress`: the cluster hears of it at once."""
-        updates = agent.updates
-        self._cluster.emit(AgentProgress(*agent.id, updates, updates, 0.0, 0.0, {}, agent.position, agent.machine.function))
+        updates, loss = agent.updates, agent.trainer.loss
+        logged = {"loss": loss} if loss else {}  # of the last update, where it is known
+        self._cluster.emit(AgentProgress(*agent.id, updates, updates, 0.0, 0.0, logged, agent.position, agent.machine.function))
 
     @property
     def local(self) -> bool:

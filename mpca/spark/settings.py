@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mpca.spark.jvm.bridge import PLUGIN
+from mpca.spark.jvm.jar import PLUGIN
 from mpca.units import parse_duration
 
 __all__ = ["TABLE", "Setting", "advice", "settings", "table_rows"]

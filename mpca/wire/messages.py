@@ -42,6 +42,7 @@ __all__ = [
     "SnapshotRequest",
     "Start",
     "Stop",
+    "metrics_every_s",
 ]
 
 
@@ -51,6 +52,19 @@ OVERRUN = "overrun"  # it has made more than one update since Stop came
 LEFT = "left"  # it knows of Stop, by its iterator's end or `mpca.stopping()`, and has made no update since
 RETURNED = "returned"  # it has returned; the agent can still be read, and ends at Stop
 ENDED = "ended"  # Finished or Failed follows
+
+
+def metrics_every_s(trained_s: float) -> float:
+    """Seconds between two reports of an agent's metrics: one, and more in a long run, so that a week brings 22,000 at most.
+
+    Args:
+        trained_s: since its first step began.
+
+    Example:
+        >>> [metrics_every_s(trained_s) for trained_s in (60.0, 36_000.0)]
+        [1.0, 10.0]
+    """
+    return max(1.0, trained_s / 3600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +233,8 @@ class Progress(Message):
     samples: int
     train_s: float  # seconds since the first step began, pauses included
     pause_s: float  # seconds spent in snapshots and installs
-    metrics: dict[str, float]  # newest values of mpca.log
+    #: Means of what mpca.log was given since they were sent last; sent every `metrics_every_s`, and at the end. Else empty.
+    metrics: dict[str, float]
     #: Position in the data: epoch, finished units of its share, newest epoch begun. Empty for an agent that reads none.
     data: list[int] = field(default_factory=list)
     function: str = LOOP  # where the train function is: LOOP, OVERRUN, LEFT, RETURNED or ENDED

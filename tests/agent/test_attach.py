@@ -142,7 +142,7 @@ def test_eq_6_needs_an_optimiser_with_a_hook_before_its_step(become: Becoming) -
         mpca.attach(model, Own(model.parameters(), 0.1))  # type: ignore[arg-type]
 
 
-def test_what_is_logged_and_counted_goes_with_progress_as_it_is_then(become: Becoming, hello: list[Hello]) -> None:
+def test_the_mean_of_what_is_logged_and_what_is_counted_go_with_progress(become: Becoming, hello: list[Hello]) -> None:
     ends = become(START)
     model, optimizer = trained()
     ends.say(Begin())
@@ -154,7 +154,7 @@ def test_what_is_logged_and_counted_goes_with_progress_as_it_is_then(become: Bec
     step(model, optimizer)
     (said,) = ends.heard()
     assert isinstance(said, Progress)
-    assert (said.steps, said.samples, said.metrics) == (1, 8, {"loss": 0.25, "rate": 2.0})
+    assert (said.steps, said.samples, said.metrics) == (1, 8, {"loss": 0.5, "rate": 2.0})
 
 
 def test_who_it_is_is_said_by_the_run(become: Becoming) -> None:

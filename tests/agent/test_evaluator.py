@@ -13,7 +13,10 @@ import psutil
 import pytest
 import torch
 
+from mpca.agent.evaluator import _evaluate
 from mpca.agent.evaluator_client import Died, Evaluated, EvaluatorProcess
+from mpca.errors import ConfigError
+from mpca.storage.tensors import RawTensor, dump
 from tests.support.fake_executor import wait_until
 
 
@@ -62,13 +65,13 @@ def test_evaluator_answers_fails_dies_and_starts_again() -> None:
         evaluator.submit(4, {"w": np.float32([0.25, 0.75])})
         assert evaluator.busy
         first = answer(evaluator)
-        assert (first.cycle, first.error, first.loss, first.failed) == (4, 0.5, os.nice(0), None)
+        assert (first.cycle, first.values, first.failed) == (4, {"error": 0.5, "loss": os.nice(0)}, None)
         assert first.seconds > 0
         assert not evaluator.busy
 
         evaluator.submit(5, {"fail": np.zeros(1, np.float32)})
         failed = answer(evaluator)
-        assert (failed.cycle, failed.error) == (5, None)
+        assert (failed.cycle, failed.values) == (5, {})
         assert "ValueError: cannot evaluate" in (failed.failed or "")
 
         pid = evaluator.pid
@@ -78,9 +81,9 @@ def test_evaluator_answers_fails_dies_and_starts_again() -> None:
         assert evaluator.poll() == [], "told once"
         evaluator.submit(7, {"w": np.zeros(1, np.float32)})
         assert evaluator.pid != pid
-        assert answer(evaluator).error == 0.0
+        assert answer(evaluator).values["error"] == 0.0
         evaluator.submit(8, {"w": np.zeros(1, np.float32)})
-        assert answer(evaluator).loss == min(os.nice(0) + 5, 19), "agents of this machine come first from now on"
+        assert answer(evaluator).values["loss"] == min(os.nice(0) + 5, 19), "agents of this machine come first from now on"
         pid = evaluator.pid
     assert not Path(f"/proc/{pid}").exists()
 
@@ -95,7 +98,7 @@ def test_a_function_that_is_larger_than_a_pipe_arrives_whole_and_has_one_core() 
     with EvaluatorProcess(look) as evaluator:
         evaluator.submit(3, {"w": np.zeros(2, np.float32)})
         said = answer(evaluator)
-    assert (said.cycle, said.failed, said.loss) == (3, None, sum(table) + 0.5)
+    assert (said.cycle, said.failed, said.values["loss"]) == (3, None, sum(table) + 0.5)
 
 
 def test_one_that_dies_between_two_requests_is_told_of_too() -> None:
@@ -136,3 +139,21 @@ def test_close_ends_it_in_the_middle_of_its_start() -> None:
     evaluator.close()
     evaluator.close()
     assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize(
+    ("returns", "says"),
+    [
+        (
+            {"error": 0.1, "note": "good"},
+            "an evaluation returns numbers, or tensors of one element: note is a str 'good'; print text",
+        ),
+        (0.1, 'an evaluation returns numbers by name, such as {"error": 0.1}, and not a float'),
+        (None, 'an evaluation returns numbers by name, such as {"error": 0.1}, and not a NoneType'),
+    ],
+)
+def test_what_is_no_number_by_name_is_refused_in_a_sentence(tmp_path: Path, returns: Any, says: str) -> None:
+    (tmp_path / "state").write_bytes(dump({"w": RawTensor("float32", (1,), bytes(4))}))
+    with pytest.raises(ConfigError) as refused:
+        _evaluate(lambda state: returns, str(tmp_path / "state"))
+    assert str(refused.value) == says

@@ -14,6 +14,7 @@ import pytest
 
 from mpca import methods
 from mpca.agent.loop import PROGRESS_INTERVAL_S, AgentLoop, Laid
+from mpca.agent.metrics import Metrics
 from mpca.agent.state import AgentMachine
 from mpca.clock import ManualClock
 from mpca.shm import AgentSegment
@@ -73,7 +74,9 @@ class Agent:
         self.ends, self.clock = ends, ManualClock(100.0)
         self.model, self.segment = Model(self.clock), AgentSegment([0, ELEMENTS], agent=0)
         machine = AgentMachine(0, 0, 1, methods.from_dict(method).agent_side)
-        self.loop = AgentLoop(ends.link, machine, self.clock, lambda: {"loss": 0.5})
+        self.metrics = Metrics()
+        self.metrics.add({"loss": 0.5})
+        self.loop = AgentLoop(ends.link, machine, self.clock, self.metrics)
         ends.say(START)
         assert ends.link.receive(None) == [START]
         tensors = {"n": ["int64", [], 8]} if local else {}
@@ -291,5 +294,19 @@ def test_with_local_tensors_it_is_read_until_it_is_let_go(start: Starting) -> No
     agent.loop.leave(b"result")
     heard = agent.ends.heard()
     assert [type(one) for one in heard] == [Progress, Snapshot, Progress, Finished]
-    assert heard[0] == Progress(1, 0, 0.0, 0.0, {"loss": 0.5}, [], "returned")
+    assert heard[0] == Progress(1, 0, 0.0, 0.0, {}, [], "returned")
     assert heard[-1] == Finished(b"result")
+
+
+def test_means_of_metrics_go_once_a_second_and_at_the_end(start: Starting) -> None:
+    agent = start({"name": "mpca", "shards": 1})
+    agent.join()
+    for n in range(8):
+        agent.metrics.add({"loss": n})
+        agent.loop.between_batches()
+        agent.clock.advance(PROGRESS_INTERVAL_S)
+    said = [one.metrics for one in agent.said(Progress)]
+    assert said == [{"loss": 0.25}, {}, {"loss": 1.5}, {}, {"loss": 3.5}, {}, {"loss": 5.5}, {}]
+    agent.ends.say(Stop("enough"))
+    agent.loop.leave(b"")
+    assert [one.metrics for one in agent.said(Progress)][-1] == {"loss": 7.0}

@@ -20,13 +20,13 @@ def test_x0_is_nobodys_result(exchanges: list[int]) -> None:
     evaluator = SimpleNamespace(
         busy=False,
         submit=lambda cycle, joint: submitted.append(cycle),
-        poll=lambda: [SimpleNamespace(error=0.25)] if submitted else [],
+        poll=lambda: [SimpleNamespace(values={"error": 0.25})] if submitted else [],
     )
     runner = SimpleNamespace(
         joint=joint,
-        evaluations=SimpleNamespace(evaluator=evaluator, take=lambda done: None),
+        evaluations=SimpleNamespace(evaluator=evaluator, take=lambda done: None, submit=evaluator.submit),
         machine=SimpleNamespace(cycle=3),
     )
-    assert evaluate_last(runner) == (0.25 if committed else None)  # type: ignore[arg-type]
+    assert evaluate_last(runner) == ({"error": 0.25} if committed else None)  # type: ignore[arg-type]
     data, state = last_model(runner, None)  # type: ignore[arg-type]
     assert (data is not None, bool(state)) == (committed, committed)

@@ -41,4 +41,5 @@ def test_on_two_agents_it_ends_by_its_objective(script: Path) -> None:
     last = done.stdout.strip().splitlines()[-1]
     assert last == "max_time {0: 0, 1: 1} ['0.bias', '0.weight', '2.bias', '2.weight']"
     (run_dir,) = (script.parent / "runs").iterdir()
-    assert (run_dir / "report.html").is_file()
+    assert "<h2>loss</h2>" in (run_dir / "report.html").read_text(encoding="utf-8")
+    assert re.search(r"cycle \d+ \| loss [\d.e-]+ \| ", done.stdout), "it evaluates nothing, and is not silent"

@@ -18,17 +18,13 @@ from safetensors.numpy import load_file
 
 from mpca import data, models
 from mpca.records import AgentRecord, BeginRecord, CycleRecord, EndRecord, EvaluationRecord, RunRecord, read_records
+from tests.records.test_records import SUMMARY_KEYS
 from tests.report.test_page import page_of
 from tests.support.fake_executor import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 MPCA = [sys.executable, "-m", "mpca.cli"]
 FILES = {"config.toml", "records.jsonl", "summary.json", "model.safetensors", "report.html", "backups"}
-SUMMARY_KEYS = """
-status reason method num_agents seed seconds seconds_to_first_step submit_seconds cycles counts steps samples final_error best_error
-target_error seconds_to_target evaluations pause_share model_bytes bytes_in_driver bytes_out_driver bytes_data_remote
-bad_records agents_lost agents_replaced cut_off backups attempts resumed_from versions final
-"""
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 

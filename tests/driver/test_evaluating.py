@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from mpca.driver.evaluating import EvaluatorDied, EvaluatorRule, FailRun, StartAgain, StopEvaluating
-from mpca.driver.objectives import Evaluate, Goals
+from mpca.driver.objectives import Evaluate, Goals, KeepBest, Target
 
 EVALUATE = Evaluate(lambda state: {})
+TARGET = Target("error", at_most=0.1)
 BESIDE = Goals(max_time=60.0, evaluate=EVALUATE)
 DIED = EvaluatorDied("it ended: exit_code=-9 (SIGKILL)", 4)
 THREE = "the evaluator ended 3 times in 10 minutes, the last time: it ended: exit_code=-9 (SIGKILL)"
@@ -39,9 +40,10 @@ def test_the_third_within_ten_minutes_counts_also_after_older_ones() -> None:
 @pytest.mark.parametrize(
     ("goals", "fails"),
     [
-        (Goals(target_error=0.1, evaluate=EVALUATE), True),
-        (Goals(target_error=0.1, max_time=60.0, evaluate=EVALUATE), False),
-        (Goals(target_error=0.1, max_cycles=9, evaluate=EVALUATE), False),
+        (Goals((TARGET,), evaluate=EVALUATE), True),
+        (Goals((TARGET,), evaluate=EVALUATE, keep_best=KeepBest("error")), True),
+        (Goals((TARGET,), max_time=60.0, evaluate=EVALUATE), False),
+        (Goals((TARGET,), max_cycles=9, evaluate=EVALUATE), False),
         (Goals(evaluate=EVALUATE), False),  # ends when the train functions return, or by a signal
         (BESIDE, False),
     ],
@@ -52,7 +54,7 @@ def test_the_run_fails_only_when_nothing_else_can_end_it(goals: Goals, fails: bo
     rule.handle(DIED, 0.0)
     expected: list = [StopEvaluating(THREE)]
     if fails:
-        expected.append(FailRun(f"{THREE}; the run's only objective is target_error"))
+        expected.append(FailRun(f"{THREE}; nothing else would end the run, which was to reach error <= 0.1"))
     assert rule.handle(DIED, 1.0) == expected
 
 

@@ -31,6 +31,15 @@ def test_a_death_is_told_in_one_line(tail: str, reason: str) -> None:
     assert died(tail).reason == reason
 
 
+@pytest.mark.parametrize("code", [0, 1, 3])
+def test_a_process_that_ends_itself_without_an_exception_is_told_so(code: int) -> None:
+    how = f"exit code {code}: the process ended itself, without an exception (os._exit?)"
+    assert died("", code).reason == how
+    assert died("step 1\nstep 2\n", code).reason == f"{how}; last output: step 2"
+    raised = "Traceback (most recent call last):\n  ...\nImportError: no torch\n"
+    assert died(raised, code).reason == f"{how if code != 1 else 'exit code 1'}; last output: ImportError: no torch"
+
+
 @pytest.mark.parametrize(
     ("crash", "number", "error"),
     [("ctypes.string_at(0)", 11, "Segmentation fault"), ("os.abort()", 6, "Aborted")],

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 
 import pytest
 
+from mpca.config.sections import ObjectivesConfig
 from mpca.driver.events import StopRequested
-from mpca.driver.objectives import DumpModel, Evaluate, Goals, MaxCycles, MaxTime, TargetError, judge
+from mpca.driver.objectives import (
+    Best,
+    DumpModel,
+    EarlyStopping,
+    Evaluate,
+    Goals,
+    KeepBest,
+    MaxCycles,
+    MaxTime,
+    Objective,
+    Target,
+    judge,
+    metric_goals,
+)
 from mpca.errors import ConfigError
 
 EVALUATE = Evaluate(lambda state: {"error": 0.5}, every="3s")
@@ -16,19 +31,24 @@ EVALUATE = Evaluate(lambda state: {"error": 0.5}, every="3s")
 
 def test_each_objective_is_taken_by_its_kind_in_any_order() -> None:
     dump = DumpModel(interval="2min", keep=1)
-    goals = Goals.of([dump, MaxCycles(60), EVALUATE, MaxTime("1min"), TargetError(0.25)])
-    assert goals == Goals(target_error=0.25, max_time=60.0, max_cycles=60, evaluate=EVALUATE, dump=dump)
+    target, other = Target("error", at_most=0.25), Target("accuracy", at_least=0.9)
+    stop, keep = EarlyStopping("loss"), KeepBest("loss")
+    goals = Goals.of([dump, keep, MaxCycles(60), target, EVALUATE, MaxTime("1min"), stop, other])
+    assert goals == Goals((target, other), 60.0, 60, EVALUATE, dump, stop, keep)
+    assert (goals.target_error, goals.by_metric) == (0.25, [target, other, stop, keep])
     assert (EVALUATE.every, dump.interval) == (3.0, 120.0)
 
 
 def test_none_of_them_is_asked_for() -> None:
-    assert Goals.of([]) == Goals() == Goals(0.0, None, None, None, None)
+    assert Goals.of([]) == Goals() == Goals((), None, None, None, None, None, None)
+    assert (Goals().target_error, Goals().by_metric) == (0.0, [])
     assert Goals.of([MaxCycles(1)]).max_cycles == 1
 
 
-def test_a_target_needs_somebody_who_evaluates() -> None:
-    with pytest.raises(ConfigError, match="add Evaluate"):
-        Goals.of([TargetError(0.1), MaxCycles(3)])
+@pytest.mark.parametrize("goal", [Target("error", at_most=0.1), EarlyStopping("loss"), KeepBest("loss")])
+def test_a_goal_by_a_metric_needs_somebody_who_evaluates(goal: Objective) -> None:
+    with pytest.raises(ConfigError, match=rf"^{type(goal).__name__} needs an evaluation: add Evaluate"):
+        Goals.of([goal, MaxCycles(3)])
 
 
 def test_two_of_a_kind_and_what_is_none_are_refused() -> None:
@@ -38,10 +58,106 @@ def test_two_of_a_kind_and_what_is_none_are_refused() -> None:
         Goals.of([3])  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize("error", [0.0, 1.0, -0.5, float("nan")])
-def test_a_target_is_a_share(error: float) -> None:
-    with pytest.raises(ConfigError, match="between 0 and 1"):
-        TargetError(error)
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Target("accuracy"), "Target('accuracy'): give one bound, at_least or at_most"),
+        (lambda: Target("accuracy", 0.9, 0.99), "Target('accuracy'): give one bound, at_least or at_most"),
+        (lambda: Target("accuracy", math.nan), "Target('accuracy'): the bound must be a finite number, got nan"),
+        (lambda: Target("accuracy", "high"), "Target('accuracy'): the bound must be a finite number, got 'high'"),
+        (lambda: Target("accuracy", True), "Target('accuracy'): the bound must be a finite number, got True"),
+        (
+            lambda: Target(0.97, 1),
+            "Target: a metric is the name of a number that the evaluation returns, without a comma, got 0.97",
+        ),
+        (
+            lambda: KeepBest("a,b"),
+            "KeepBest: a metric is the name of a number that the evaluation returns, without a comma, got 'a,b'",
+        ),
+        (
+            lambda: KeepBest("f1"),
+            'KeepBest: say whether a smaller f1 is better, or a larger one: mode="min" or mode="max", got None',
+        ),
+        (
+            lambda: EarlyStopping("loss", mode="least"),
+            'EarlyStopping: say whether a smaller loss is better, or a larger one: mode="min" or mode="max", got \'least\'',
+        ),
+        (lambda: EarlyStopping("loss", 0), "EarlyStopping: patience is a number of evaluations, 1 or more, got 0"),
+        (lambda: EarlyStopping("loss", 2.5), "EarlyStopping: patience is a number of evaluations, 1 or more, got 2.5"),
+        *(
+            (
+                lambda bound=bound: Target("error", at_most=bound),
+                f'Target("error"): a share of wrong answers; at_most must lie between 0 and 1, got {bound}',
+            )
+            for bound in (0.0, 1.0, -0.5)
+        ),
+        (
+            lambda: Target("error", at_least=0.5),
+            'Target("error"): a share of wrong answers; at_most must lie between 0 and 1, got 0.5',
+        ),
+        (
+            lambda: Goals.of([EVALUATE, Target("accuracy", at_least=0.97), Target("accuracy", at_most=0.9)]),
+            "two targets for accuracy: accuracy >= 0.97 and accuracy <= 0.9; leave one out",
+        ),
+        (
+            lambda: Goals.of([EVALUATE, Target("f1", at_most=0.5), KeepBest("f1", mode="max")]),
+            "goals contradict: for Target a smaller f1 is better, for KeepBest a larger one",
+        ),
+        (
+            lambda: Goals.of([EVALUATE, KeepBest("f1", mode="min"), EarlyStopping("f1", mode="max")]),
+            "goals contradict: for EarlyStopping a larger f1 is better, for KeepBest a smaller one",
+        ),
+        (
+            lambda: Target.parse("accuracy > 0.9"),
+            'not a target: \'accuracy > 0.9\'; write it as "accuracy >= 0.97" or "perplexity <= 20"',
+        ),
+        (
+            lambda: Target.parse("accuracy >= high"),
+            'not a target: \'accuracy >= high\'; write it as "accuracy >= 0.97" or "perplexity <= 20"',
+        ),
+    ],
+)
+def test_goals_that_cannot_be_are_refused_in_a_sentence(make: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        make()
+    assert str(refused.value) == sentence
+
+
+def test_goals_survive_a_configuration() -> None:
+    targets = Target("error", at_most=0.1), Target("val f1", at_least=1e-7), Target("x >= y", at_most=-3.5)
+    config = ObjectivesConfig(
+        target_error=0.1, targets=", ".join(map(str, targets[1:])), early_stopping="max min f1", patience=3, keep_best="loss"
+    )
+    assert metric_goals(config) == {
+        "targets": targets,
+        "early_stopping": EarlyStopping("min f1", 3, "max"),
+        "keep_best": KeepBest("loss", "min"),
+    }
+    assert metric_goals(ObjectivesConfig()) == {"targets": ()}
+
+
+def test_the_best_is_that_of_numbers_and_an_evaluation_without_the_metric_does_not_count() -> None:
+    best = Best(EarlyStopping("f1", mode="max"))
+    told = [best.take({"f1": value}) for value in (math.nan, 0.5, 0.5, 0.7, math.inf)]
+    assert (told, best.value, best.since) == ([False, True, False, True, False], 0.7, 1)
+    assert not best.take({"loss": 1.0})
+    assert best.since == 1
+    assert [Best(KeepBest("loss")).take({"loss": value}) for value in (0.5, -math.inf)] == [True, False]
+
+
+def test_a_run_ends_when_its_patience_does() -> None:
+    stop = EarlyStopping("loss", patience=2)
+    goals, best = Goals.of([stop, EVALUATE]), Best(stop)
+    for loss in (0.5, 0.25, 0.3):
+        best.take({"loss": loss})
+        assert goals.reached({"loss": loss}, best, 1.0) is None
+    best.take({"loss": math.nan})
+    said = "no better loss in 2 evaluations; the best was 0.25"
+    assert goals.reached({"loss": math.nan}, best, 1.0) == ("early_stopping", said)
+    never = Best(stop)
+    for _ in range(2):
+        never.take({"loss": math.nan})
+    assert goals.reached({}, never, 1.0) == ("early_stopping", "no better loss in 2 evaluations; none was a number")
 
 
 def test_what_lasts_or_counts_nothing_is_refused() -> None:
@@ -59,12 +175,14 @@ def test_what_lasts_or_counts_nothing_is_refused() -> None:
 
 
 def test_a_run_ends_at_its_target_or_at_its_time_and_not_before() -> None:
-    goals = Goals(target_error=0.25, max_time=60.0)
-    assert goals.reached(None, None) is None
-    assert goals.reached(0.26, 59.9) is None
-    assert goals.reached(0.25, 1.0) == ("reached", "error 0.2500 is at or below the target of 0.2500")
-    assert goals.reached(0.26, 60.0) == ("max_time", "60 s of training")
-    assert Goals().reached(0.0, 1e9) is None, "nobody asked"
+    goals = Goals((Target("error", at_most=0.25), Target("accuracy", at_least=0.975)), max_time=60.0, evaluate=EVALUATE)
+    assert goals.reached(None, None, None) is None
+    assert goals.reached({"error": 0.26, "accuracy": 0.97}, None, 59.9) is None
+    assert goals.reached({"error": math.nan}, None, 59.9) is None
+    assert goals.reached({"error": 0.25}, None, 1.0) == ("reached", "error 0.2500 is at or below the target of 0.2500")
+    assert goals.reached({"accuracy": 0.98}, None, 1.0) == ("reached", "accuracy 0.98 is at or above the target of 0.975")
+    assert goals.reached({"error": 0.26}, None, 60.0) == ("max_time", "60 s of training")
+    assert Goals().reached({"error": 0.0}, None, 1e9) is None, "nobody asked"
 
 
 @pytest.mark.parametrize(
@@ -72,6 +190,7 @@ def test_a_run_ends_at_its_target_or_at_its_time_and_not_before() -> None:
     [
         ("max_time", "raise objectives.max_time"),
         ("max_cycles", "raise objectives.max_cycles"),
+        ("early_stopping", "evaluate less often, or have more patience"),
         ("reached", "train for longer, or on more data"),
     ],
 )
@@ -92,10 +211,12 @@ def test_a_run_that_was_broken_off_says_that_and_not_that_it_had_no_commit(asked
 
 
 @pytest.mark.parametrize(
-    "one", [TargetError(0.1), MaxTime(9.0), MaxCycles(9), EVALUATE, DumpModel(), Goals()], ids=lambda one: type(one).__name__
+    "one",
+    [Target("error", at_most=0.1), MaxTime(9.0), MaxCycles(9), EVALUATE, DumpModel(), Goals()],
+    ids=lambda one: type(one).__name__,
 )
 def test_what_was_checked_cannot_be_changed(one: object) -> None:
-    for name in ("error", "seconds", "cycles", "every", "keep", "max_time"):
+    for name in ("metric", "seconds", "cycles", "every", "keep", "max_time"):
         if hasattr(one, name):
             with pytest.raises(FrozenInstanceError):
                 setattr(one, name, -1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -11,11 +11,12 @@ from mpca.clock import ManualClock
 from mpca.driver.cluster import AgentSpec
 from mpca.driver.evaluating import EvaluatorDied
 from mpca.driver.events import AgentHello, ExecutorReady, StopRequested
-from mpca.driver.objectives import Evaluate, Goals, MaxTime, TargetError
+from mpca.driver.instructions import Write
+from mpca.driver.objectives import EarlyStopping, Evaluate, Goals, KeepBest, MaxTime, Objective, Target
 from mpca.driver.runner import STATUS_EVERY_S, Runner
 from mpca.driver.status import RunStatus
-from mpca.errors import EnvironmentRefused
-from mpca.records import MemorySink
+from mpca.errors import ConfigError, EnvironmentRefused
+from mpca.records import MemorySink, to_json
 from tests.driver.support import Machine, hello, progress
 
 OURS = {"python": "3.11.7", "torch": "2.15.0", "mpca": "0.1.0", "numpy": "2.1.0"}
@@ -152,7 +153,7 @@ class _Dies:
 
 
 def test_an_evaluator_that_ends_again_and_again_changes_nothing_of_how_a_run_ends_that_stops_already() -> None:
-    by_hand, clock, runner, _ = shown(Goals.of([TargetError(0.1), Evaluate(print)]))
+    by_hand, clock, runner, _ = shown(Goals.of([Target("error", at_most=0.1), Evaluate(print)]))
     by_hand.tell(StopRequested("reached", "error 0.09"), at=clock.now())
     runner.evaluations.evaluator = dies = _Dies()
     for _ in range(3):
@@ -176,7 +177,7 @@ def test_the_status_is_shown_at_once_and_then_twice_a_second() -> None:
 
 
 def test_what_evaluations_say_is_shown_at_once_and_another_record_is_not() -> None:
-    _, clock, runner, seen = shown(Goals.of([TargetError(0.1), Evaluate(print)]))
+    _, clock, runner, seen = shown(Goals.of([Target("error", at_most=0.1), Evaluate(print)]))
     runner.beside()
     clock.advance(0.01)
     runner.evaluations.take(Evaluated(3))
@@ -207,8 +208,32 @@ def test_updates_are_shown_where_nobody_counts_samples() -> None:
     assert runner.progress()["samples"] is None
 
 
+def test_what_agents_log_is_recorded_by_agent_and_shown_and_kept_as_the_mean() -> None:
+    _, clock, runner, _ = shown(Goals())
+    assert (runner.status().logged, runner.history()) == (None, [])
+    runner.evaluations.take(Evaluated(3))
+    clock.advance(1.0)
+    for agent, loss in ((0, 4.0), (1, 2.0)):
+        runner._note(replace(progress(agent), steps=31, metrics={"loss": loss}))
+    runner._note(progress(0))
+    assert [to_json(one) for one in runner.records.records if one.kind == "metrics"] == [
+        {"kind": "metrics", "t": 1.0, "agent": agent, "incarnation": 0, "steps": 31, "metrics": {"loss": loss}}
+        for agent, loss in ((0, 4.0), (1, 2.0))
+    ]
+    assert runner.status().logged == ("loss", 3.0)
+    clock.advance(0.5)
+    lost = {"event": "lost", "index": 0, "incarnation": 0, "host": "h", "executor_id": "e0", "pid": 7, "reason": "killed"}
+    runner._write(Write("agent", lost))
+    assert runner.status().logged == ("loss", 2.0)
+    assert runner.history() == [
+        {"kind": "evaluation", "t": 0.0, "cycle": 3, "seconds": 0.1, "error": 0.5, "loss": None, "metrics": {}},
+        {"kind": "metrics", "t": 1.0, "metrics": {"loss": 4.0}},
+        {"kind": "metrics", "t": 1.5, "metrics": {"loss": 2.0}},
+    ]
+
+
 def test_an_evaluation_of_x0_reaches_no_target() -> None:
-    by_hand, _, runner, _ = shown(Goals(target_error=0.9))
+    by_hand, _, runner, _ = shown(Goals.of([Target("error", at_most=0.9), Evaluate(print)]))
     runner.evaluations.take(Evaluated(cycle=0))
     runner.beside()
     assert by_hand.machine.state == "RUNNING"
@@ -218,9 +243,50 @@ def test_an_evaluation_of_x0_reaches_no_target() -> None:
     assert by_hand.machine.state == "STOPPING"
 
 
+def test_numbers_that_matter_are_shown_with_their_goals() -> None:
+    target, evaluate = Target("accuracy", at_least=0.97), Evaluate(print)
+    _, _, runner, _ = shown(Goals.of([target, EarlyStopping("loss"), evaluate]))
+    runner.evaluations.take(Evaluated(1, {"error": 0.1, "f1": 0.8, "accuracy": 0.9, "loss": 0.5}))
+    status = runner.status()
+    assert (status.error, status.evaluated, status.targets) == (0.1, [("accuracy", 0.9), ("loss", 0.5)], ["accuracy >= 0.97"])
+    _, _, runner, _ = shown(Goals.of([evaluate]))
+    runner.evaluations.take(Evaluated(1, {"error": 0.1, "f1": 0.8}))
+    assert runner.status().evaluated == [], "the error is shown already"
+    runner.evaluations.take(Evaluated(2, {"perplexity": 20.5, "f1": 0.8}))
+    assert (runner.status().error, runner.status().evaluated) == (None, [("perplexity", 20.5)])
+
+
+@pytest.mark.parametrize(
+    "goal", [Target("acuracy", at_least=0.97), KeepBest("acuracy", "max"), EarlyStopping("acuracy", 3, "max")]
+)
+def test_a_goal_whose_metric_no_evaluation_returns_is_refused_at_the_first(goal: Objective) -> None:
+    _, _, runner, _ = shown(Goals.of([goal, Evaluate(print)]))
+    with pytest.raises(ConfigError) as refused:
+        runner.evaluations.take(Evaluated(0, {"accuracy": 0.9, "loss": 0.5}))
+    assert str(refused.value) == f"{type(goal).__name__}: the evaluation returns no 'acuracy', but accuracy, loss"
+    assert len(runner.evaluations.history) == 1, "what it did return is kept"
+
+
+def test_a_metric_may_be_missing_from_an_evaluation_now_and_then() -> None:
+    by_hand, _, runner, _ = shown(Goals.of([Target("f1", at_least=0.9), Evaluate(print)]))
+    for cycle, values in ((1, {"f1": 0.8}), (2, {"loss": 0.5}), (3, {"loss": 0.4, "f1": 0.9})):
+        assert by_hand.machine.state == "RUNNING"
+        runner.evaluations.take(Evaluated(cycle, values))
+        runner.beside()
+    assert by_hand.machine.run.ending == StopRequested("reached", "f1 0.9 is at or above the target of 0.9")
+
+
+def test_a_run_that_gets_no_better_ends() -> None:
+    by_hand, _, runner, _ = shown(Goals.of([EarlyStopping("loss", 2), Evaluate(print)]))
+    for cycle, loss in ((0, 0.1), (1, 0.5), (2, 0.6), (3, 0.5)):  # that of x_0 does not count
+        assert by_hand.machine.state == "RUNNING"
+        runner.evaluations.take(Evaluated(cycle, {"loss": loss}))
+        runner.beside()
+    assert by_hand.machine.run.ending == StopRequested("early_stopping", "no better loss in 2 evaluations; the best was 0.5")
+
+
 @dataclass
 class Evaluated:
     cycle: int
-    error: float | None = 0.5
-    loss: float | None = None
+    values: dict[str, float] = field(default_factory=lambda: {"error": 0.5})
     seconds: float = 0.1

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from mpca import methods
+from mpca.api.finish import take_kept
 from mpca.clock import ManualClock
 from mpca.driver.cluster import AgentSpec
 from mpca.driver.events import AgentDied, AgentHello, ClusterEvent, ExecutorReady, ReadLocal
-from mpca.driver.objectives import DumpModel, Evaluate, Goals, MaxTime, TargetError
+from mpca.driver.objectives import DumpModel, Evaluate, Goals, KeepBest, MaxTime, Target
 from mpca.driver.runner import LOCAL_EVERY, Runner
 from mpca.driver.status import RunStatus
 from mpca.records import BackupRecord, CycleRecord, EvaluationRecord, MemorySink, PauseRecord
@@ -63,8 +64,7 @@ class Cluster:
 @dataclass
 class Evaluation:
     cycle: int
-    error: float | None
-    loss: float | None = None
+    values: dict[str, float]
     seconds: float = 0.5
 
 
@@ -85,7 +85,7 @@ class Evaluator:
 
     def answer(self, error: float) -> None:
         """To what was asked first."""
-        self.done.append(Evaluation(self.asked[0][0], error))
+        self.done.append(Evaluation(self.asked[0][0], {"error": error}))
 
     def close(self) -> None: ...
 
@@ -353,8 +353,8 @@ def test_a_backup_is_asked_for_when_it_is_due_and_the_one_before_has_ended() -> 
     ("goals", "then", "status", "kept"),
     [
         (
-            [TargetError(0.1)],
-            lambda run: run.evaluator.done.append(Evaluation(run.evaluator.asked[0][0], 0.1)),
+            [Target("error", at_most=0.1)],
+            lambda run: run.evaluator.done.append(Evaluation(run.evaluator.asked[0][0], {"error": 0.1})),
             "reached",
             True,
         ),
@@ -376,11 +376,27 @@ def test_the_result_is_the_model_that_reached_the_target_and_otherwise_the_last_
     assert run.hand.machine.run.ending.status == status
     assert (run.runner.reached is not None) is kept
     if run.runner.reached is not None:
-        states, _ = run.runner.reached
-        assert np.concatenate([state.x for state in states if state is not None]).tolist() == asked[1]
+        assert np.concatenate([state.x for state in run.runner.reached.states if state is not None]).tolist() == asked[1]
         assert run.runner.joint is not None
         assert run.runner.joint.vector().tolist() != asked[1], "training went on meanwhile"
         assert [(one.error, one.cycle) for one in run.of(EvaluationRecord)] == [(0.1, asked[0])]
+
+
+def test_the_best_model_is_kept_and_becomes_the_result() -> None:
+    run = Run(Goals.of([Evaluate(lambda state: {}, every="1s"), KeepBest("f1", mode="max")]))
+    seen = []
+    for n, f1 in enumerate((0.9, 0.5, 0.7, 0.7, 0.6)):  # the first is of x_0
+        run.at(1.0 + 2 * n)
+        seen.append(run.evaluator.asked[-1])
+        run.evaluator.done.append(Evaluation(seen[-1][0], {"error": 1 - f1, "f1": f1}))
+        run.cluster.given |= {shard: [10.0 * n + shard] * 2 for shard in range(3)}
+        run.cycles(3)
+    run.at(20.0)
+    assert [one.metrics["f1"] for one in run.of(EvaluationRecord)] == [0.9, 0.5, 0.7, 0.7, 0.6]
+    assert run.runner.reached is None
+    assert take_kept(run.runner) == {"error": pytest.approx(0.3), "f1": 0.7}
+    assert run.runner.joint is not None
+    assert run.runner.joint.vector().tolist() == seen[2][1]
 
 
 def test_the_status_is_shown_at_the_first_look_half_a_second_after_the_one_before() -> None:

@@ -12,8 +12,9 @@ from torch.nn import functional
 
 from mpca import data, models
 from mpca.errors import ConfigError
+from mpca.models import OPTIMIZERS
 from mpca.models.stacked import Stack
-from mpca.models.training import OPTIMIZERS, evaluate_classifier
+from mpca.models.training import evaluate_classifier
 
 NETS = {
     "mixture_mlp": "mixture",

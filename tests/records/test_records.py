@@ -29,7 +29,7 @@ from mpca.records import (
 )
 
 SAMPLES: dict[str, dict[str, Any]] = {
-    "run": {"name": "digits", "method": "mpca", "num_agents": 4, "seed": 1, "shards": 3, "phases": 3},
+    "run": {"name": "digits", "method": "mpca", "num_agents": 4, "seed": 1, "shards": 3, "phases": 3, "targets": ["f1 >= 0.9"]},
     "begin": {"agents": 4, "trained": 12.5, "shards": 6, "period_s": 5.25, "fixed_s": 0.125, "wire_s": 4.5},
     "agent": {"event": "lost", "index": 3, "incarnation": 1, "host": "h", "executor_id": "2", "pid": 77, "reason": "killed"},
     "cycle": {
@@ -58,7 +58,8 @@ SAMPLES: dict[str, dict[str, Any]] = {
         "served": 0.01,
         "bytes": {"driver_in": 24, "driver_out": 24},
     },
-    "evaluation": {"cycle": 5, "seconds": 0.2, "error": 0.1, "loss": 0.3},
+    "evaluation": {"cycle": 5, "seconds": 0.2, "error": 0.1, "loss": 0.3, "metrics": {"accuracy": 0.9, "ppl": None}},
+    "metrics": {"agent": 3, "incarnation": 1, "steps": 130, "metrics": {"loss": 0.25, "lr": None}},
     "evaluator": {"event": "restarted", "cycle": 5, "reason": "it ended: exit_code=-9 (SIGKILL)"},
     "backup": {"path": "p", "cycle": 5, "bytes": 10, "seconds": 0.1, "ok": True},
     "pause": {"start": 1.0, "end": None, "reason": "1 of 2 agents"},
@@ -70,6 +71,7 @@ PROMISED = {
     "agent": {"event", "index", "incarnation", "host", "executor_id", "pid", "reason"},
     "cycle": {"cycle", "shard", "contributors", "left_out", "alpha", "beta", "gamma", "stages", "bytes"},
     "evaluation": {"cycle", "seconds", "error", "loss"},
+    "metrics": {"agent", "incarnation", "steps", "metrics"},
     "evaluator": {"event", "cycle", "reason"},
     "backup": {"path", "cycle", "bytes", "seconds", "ok", "reason"},
     "pause": {"start", "end", "reason"},
@@ -77,7 +79,8 @@ PROMISED = {
 }
 SUMMARY_KEYS = (
     "status reason method num_agents seed seconds seconds_to_first_step submit_seconds cycles counts steps samples final_error "
-    "best_error target_error seconds_to_target evaluations pause_share model_bytes bytes_in_driver bytes_out_driver "
+    "final_metrics best_error target_error seconds_to_target evaluations pause_share model_bytes bytes_in_driver "
+    "bytes_out_driver "
     "bytes_data_remote bad_records agents_lost agents_replaced cut_off backups attempts resumed_from versions final"
 )
 

@@ -312,6 +312,65 @@ def test_the_ends_of_the_evaluator_are_marks_of_the_curve(tmp_path: Path) -> Non
     assert "2 times the evaluator&#x27;s process ended; after the last time nothing was evaluated any more." in text
 
 
+def metrics(t: float, agent: int, **values: float | None) -> dict[str, Any]:
+    return {"kind": "metrics", "t": t, "agent": agent, "incarnation": 0, "steps": int(10 * t), "metrics": values}
+
+
+def test_what_agents_log_is_a_chart_a_metric_with_the_mean_and_evaluations_beside_it(tmp_path: Path) -> None:
+    begin = {"kind": "begin", "t": 6.0, "agents": 4, "trained": 0.0}
+    records = [*synthetic_records(), begin]
+    for n in range(10):
+        records += [metrics(7.25 + n, agent, loss=float(4 - n / 4 + agent), lr=-0.5) for agent in range(3)]
+    records += [metrics(9.5, 3, loss=None), metrics(9.5, 2, images=8.0)]
+    page = page_of(write_run(tmp_path / "run", sorted(records, key=lambda one: one["t"])))
+    loss, lr, images = page.data["metrics"]
+    assert [one["name"] for one in (loss, lr, images)] == ["loss", "lr", "images"]
+    assert loss["agents"]["2"] == [[1.25 + n, 6 - n / 4] for n in range(10)], "times are seconds of training"
+    assert sorted(loss["agents"]) == ["0", "1", "2"], "a number that is not finite is a gap"
+    assert loss["mean"][0] == [1.25, 5.0]
+    assert [value for _, value in loss["mean"]] == sorted((value for _, value in loss["mean"]), reverse=True)
+    evaluations = [[one["t"] - 6.0, one["loss"]] for one in records if one["kind"] == "evaluation"]
+    assert (loss["evaluations"], lr["evaluations"]) == (evaluations, [])
+    assert list(images["agents"]) == ["2"]
+    text = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert [text.count(f"<h2>{name}</h2>") for name in ("loss", "lr", "images")] == [1, 1, 1]
+    assert (text.count('"line thin s0"'), text.count('"line thick s0"')) == (6, 3)
+    assert "joint model: 3.66 at 1.0 s" in page.titles
+    heights = re.findall(r'"line t\w+ s0" points="([^"]*)"', text)
+    assert all(0 <= float(point.split(",")[1]) <= 240 for line in heights for point in line.split()), "also below zero"
+
+
+def test_a_metric_of_a_long_run_is_drawn_thinned_and_a_flood_of_them_in_part(tmp_path: Path) -> None:
+    long = [metrics(7.0 + n / 10, 0, loss=n % 2) for n in range(20_000)]
+    page = page_of(write_run(tmp_path / "long", [*synthetic_records()[:-1], *long]))
+    (loss,) = page.data["metrics"]
+    assert 250 < len(loss["agents"]["0"]) <= 302
+    assert {round(value, 1) for _, value in loss["mean"]} == {0.5}
+    flood = metrics(7.0, 0, **{f"<m{n}>": float(n) for n in range(30)})
+    page = page_of(write_run(tmp_path / "flood", [*synthetic_records()[:-1], flood]))
+    text = (tmp_path / "flood" / "report.html").read_text(encoding="utf-8")
+    assert (len(page.data["metrics"]), text.count("<h2>&lt;m")) == (31, 24)
+    assert "Not drawn; they are in records.jsonl: &lt;m24&gt;, " in text
+
+
+def test_other_numbers_of_an_evaluation_have_charts_with_their_targets(tmp_path: Path) -> None:
+    records = [one for one in synthetic_records() if one["kind"] != "evaluation"]
+    records[0] |= {"targets": ["perplexity <= 20.0"]}
+    done = {"cycle": 3, "seconds": 0.1, "error": None, "loss": None}
+    evaluations = [
+        {"kind": "evaluation", "t": 10.0 + n, **done, "metrics": {"perplexity": 50.0 - n, "f1": None if n else 0.5}}
+        for n in range(3)
+    ]
+    page = page_of(write_run(tmp_path / "run", [*records[:-1], *evaluations]))
+    perplexity, f1 = page.data["metrics"]
+    assert (perplexity["evaluations"], perplexity["agents"], perplexity["target"]) == (
+        [[10.0, 50.0], [11.0, 49.0], [12.0, 48.0]], {}, 20.0,
+    )  # fmt: skip
+    assert (f1["evaluations"], f1["target"]) == ([[10.0, 0.5]], None)
+    text = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert ("target 20</text>" in text, "Error over time" in text) == (True, False)
+
+
 def test_a_number_of_shards_that_was_decided_is_shown_with_what_it_was_decided_by(tmp_path: Path) -> None:
     records = synthetic_records()
     begin = {"kind": "begin", "t": 0.0, "agents": 4, "trained": 0.0}

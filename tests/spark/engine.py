@@ -19,6 +19,7 @@ import numpy as np
 
 from mpca.api.launch import Ended, Job, launch, resolve
 from mpca.api.shipping import ship
+from mpca.driver.callbacks import Callback
 from mpca.driver.cluster import AgentSpec, Cluster
 from mpca.driver.events import AgentFinished, AgentHello, AgentProgress, ClusterEvent, ExchangeArrived, ExecutorReady, OrderDone
 from mpca.driver.objectives import Evaluate
@@ -274,6 +275,7 @@ def run_engine(
     around: Callable[[Observed], Cluster] = lambda observed: observed,
     evaluate: Evaluate | None = None,
     on_status: Callable[[RunStatus], None] = lambda status: None,
+    callbacks: tuple[Callback, ...] = (),
     **options: Any,
 ) -> Told:
     """Run `train(*args, **options)` on three agents, unless `sets` says otherwise, until the run or the story ends.
@@ -293,6 +295,7 @@ def run_engine(
         run_dir=run_dir,
         resume=resume,
         session=spark,
+        callbacks=callbacks,
         wrap_cluster=lambda cluster: around(observed.over(cluster)),
     )
     ended = launch(job, on_status, on_output=lambda agent, line: print(f"[agent {agent}] {line}"))

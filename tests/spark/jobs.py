@@ -138,6 +138,14 @@ def _obey(folder: str, me: int) -> None:
         os.abort()
     elif what == "hold":  # a C function that does not release the interpreter's lock: no thread of Python runs meanwhile
         ctypes.PyDLL(None).usleep(int(float(value) * 1e6))
+    elif what == "exit":
+        os._exit(int(value))
+    elif what == "fork":
+        if os.fork() == 0:
+            raise ValueError("the child's own mistake")
+    elif what == "flood":
+        for number in range(int(value)):
+            print(f"line {number}")
     else:
         raise ValueError(what)
 
@@ -171,6 +179,18 @@ def _read(folder: str, pause_s: float, share):
             optimizer.step()
             time.sleep(pause_s)
     return batches
+
+
+def refused(how: str) -> None:
+    """What `attach` or `shard` refuses."""
+    import torch
+
+    model = torch.nn.Linear(1, 1)
+    if how == "half precision":
+        model = model.bfloat16()
+    elif how == "small set":
+        mpca.shard([1, 2])
+    mpca.attach(model, Descent(model.parameters(), lr=0.1))
 
 
 def linear(parameters: int) -> None:

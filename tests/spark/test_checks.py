@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mpca.errors import ConfigError, EnvironmentRefused
-from mpca.spark.jvm.bridge import JAR, PLUGIN
+from mpca.spark.jvm.jar import JAR, PLUGIN
 from mpca.spark.run.checks import check_heaps, check_session
 
 GOOD = {"spark.plugins": PLUGIN, "spark.jars": str(JAR), "spark.master": "local-cluster[4,2,1024]"}

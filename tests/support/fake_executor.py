@@ -76,6 +76,7 @@ class FakeExecutor:
         self._reader = FrameReader()
         self._inbox: deque[Message] = deque()
         self.progress: Progress | None = None  # the newest
+        self.logged: dict[str, float] = {}  # the newest means of each metric
         self.hello: Hello | None = None
         self._segment_fd = -1
         fields = {
@@ -101,6 +102,7 @@ class FakeExecutor:
                 message = self._inbox.popleft()
                 if isinstance(message, Progress):
                     self.progress = message
+                    self.logged |= message.metrics
                     if kind is not Progress:
                         continue
                 assert isinstance(message, kind), f"expected {kind.__name__}, got {message}\n{self.stderr}"

@@ -17,6 +17,7 @@ from mpca.checks import knobs, nearest, parse, refused, unknown
 from mpca.config.sources import read_tables
 from mpca.errors import ConfigError
 from mpca.methods import METHODS, Method, from_dict
+from mpca.models import OPTIMIZERS
 from mpca.sim.papers import MODELS, of_paper
 from mpca.sim.transports import COORDINATED, Setting
 from mpca.units import parse_rate
@@ -82,7 +83,6 @@ class Shared:
     """Of everything."""
 
     def __post_init__(self) -> None:
-        from mpca.models.training import OPTIMIZERS
         from mpca.sim.science.lesson import TASKS
 
         for key, allowed in (("task", TASKS), ("transport", COORDINATED), ("optimizer", OPTIMIZERS)):
@@ -323,8 +323,6 @@ def _tuned(key: str, knob: Any, values: list[Any]) -> tuple[Any, ...]:
 
 
 def _checked(entry: Entry) -> Entry:
-    from mpca.models.training import OPTIMIZERS
-
     section = f"method {entry.label!r}"
     if entry.optimizer and entry.optimizer not in OPTIMIZERS:
         raise refused(f"{section}.optimizer", entry.optimizer, f"must be one of {', '.join(OPTIMIZERS)}")

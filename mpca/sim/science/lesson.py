@@ -35,7 +35,7 @@ class Task:
 
     data: str  # of data.DATA_SETS, without options
     model: str  # of models.MODELS
-    optimizer: str = "adam"  # of models.training.OPTIMIZERS
+    optimizer: str = "adam"  # of models.OPTIMIZERS
     settings: Mapping[str, Any] = field(default_factory=dict)  # of torch's optimiser, beside the rate
     rates: tuple[float, ...] = (0.003,)
     seeds: tuple[int, ...] = (0,)  # of x_0 and of the order of the data

@@ -9,12 +9,16 @@ to 0 in that agent before the snapshot, and said to have diverged; the others go
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from mpca.methods import How
-from mpca.models.stacked import Stack
 from mpca.sim.science.batches import Batches
 from mpca.sim.trainers import Flat
+
+if TYPE_CHECKING:  # torch is imported when a run is simulated, and not when one is refused
+    from mpca.models.stacked import Stack
 
 __all__ = ["StackedTrainer"]
 

@@ -16,9 +16,9 @@ import numpy as np
 from py4j.java_gateway import JavaPackage
 
 from mpca.errors import EnvironmentRefused
-from mpca.spark.jvm.bridge import JAR
 from mpca.spark.jvm.driver_segment import DriverSegment
 from mpca.spark.jvm.errors import storage_errors
+from mpca.spark.jvm.jar import JAR
 from mpca.storage.locations import Location
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ Bulk data never pass here: they lie in the segment (`driver_segment.py`). Struct
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -13,19 +12,13 @@ from py4j.java_gateway import JavaPackage
 
 from mpca.errors import EnvironmentRefused
 from mpca.spark.jvm.errors import jvm_errors
+from mpca.spark.jvm.jar import JAR, PLUGIN
 from mpca.wire.agent_ref import AgentId, AgentRef
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["JAR", "OWNER_FILTER", "PLUGIN", "MpcaBridge"]
-
-#: The JVM part, shipped inside the package.
-JAR = Path(__file__).resolve().parents[2] / "jars" / "mpca-spark_2.12.jar"
-#: What ``spark.plugins`` has to name.
-PLUGIN = "org.mpca.bridge.MpcaPlugin"
-#: For ``spark.ui.filters``: only the user who runs the process sees Spark's web pages.
-OWNER_FILTER = "org.mpca.bridge.OwnerFilter"
+__all__ = ["MpcaBridge"]
 
 
 class MpcaBridge:

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +74,10 @@ def spark_home() -> SparkHome:
     if named:
         home = SparkHome(Path(named))
     else:
-        import pyspark
-
-        home = SparkHome(Path(pyspark.__file__).resolve().parent)
+        pyspark = find_spec("pyspark")  # found, and not imported: a refusal may follow
+        assert pyspark is not None  # we depend on it
+        assert pyspark.origin is not None  # it has an __init__.py
+        home = SparkHome(Path(pyspark.origin).resolve().parent)
     if not home.submit.is_file():
         raise EnvironmentRefused(
             f"no Spark in SPARK_HOME={home.path}: bin/spark-submit is missing; name the cluster's, or unset it"

@@ -13,7 +13,7 @@ from math import ceil
 from mpca.checks import refused
 from mpca.config.sections import LEAST_HEAP
 from mpca.errors import EnvironmentRefused
-from mpca.spark.jvm.bridge import JAR, PLUGIN
+from mpca.spark.jvm.jar import JAR, PLUGIN
 from mpca.spark.yarn.sizing import memory_setting
 from mpca.units import format_size, parse_size
 

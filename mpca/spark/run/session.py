@@ -29,7 +29,7 @@ from mpca.environment import child_environment
 from mpca.errors import EnvironmentRefused, JvmError, RunFailed
 from mpca.private import FOLDER, opener
 from mpca.redaction import MASK, properties, secrets_of
-from mpca.spark.jvm.bridge import JAR, OWNER_FILTER
+from mpca.spark.jvm.jar import JAR, OWNER_FILTER
 from mpca.spark.jvm.log import first_error
 from mpca.spark.run.checks import check_heaps, check_session
 from mpca.spark.run.limits import check_limits

@@ -18,7 +18,7 @@ from mpca.config.resolved import Resolved
 from mpca.config.spark import SPARK_PREFIX
 from mpca.errors import ConfigError, EnvironmentRefused
 from mpca.redaction import MASK, PATTERN, properties, secrets_of
-from mpca.spark.jvm.bridge import JAR
+from mpca.spark.jvm.jar import JAR
 from mpca.spark.settings import settings
 from mpca.spark.yarn.sizing import Container
 

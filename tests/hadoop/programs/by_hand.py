@@ -27,5 +27,7 @@ def evaluate(state: dict) -> dict:
 
 
 if __name__ == "__main__":
-    result = mpca.Distributor(objectives=[mpca.TargetError(0.05), mpca.Evaluate(evaluate, every="200ms")]).run(train)
+    result = mpca.Distributor(objectives=[mpca.Target("error", at_most=0.05), mpca.Evaluate(evaluate, every="200ms")]).run(
+        train
+    )
     print("by hand:", result.status, result.summary["num_agents"], result.run_dir)

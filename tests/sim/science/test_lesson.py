@@ -11,6 +11,7 @@ import pytest
 
 from mpca.errors import ConfigError
 from mpca.methods import How
+from mpca.records import MetricsRecord
 from mpca.sim.costs import Costs
 from mpca.sim.run import Scenario
 from mpca.sim.science.lesson import TASKS, DataLesson, Point, learn, task_of
@@ -48,6 +49,9 @@ def test_a_method_learns_and_the_same_seed_gives_the_same_ledger_and_errors(meth
     assert first[0].ledger == again[0].ledger
     assert first[1] == again[1]
     assert first[0].status == "max_time"
+    logged = [one for one in first[0].records if isinstance(one, MetricsRecord)]
+    assert {one.agent for one in logged} == set(range(scenario(method).agents))
+    assert all(one.metrics["loss"] > 0 for one in logged)
     points = first[1]
     assert [round(point.t) for point in points[:3]] == [0, 1, 2]
     assert points[0].errors[0] > 0.8

@@ -67,7 +67,7 @@ def _mpca(spark: SparkSession, place: Place, trial: Trial, run_dir: Path) -> dic
         "began": min(one["began"] for one in agents),
         "ended": max(one["ended"] for one in agents),
         "updates": sum(one["updates"] for one in agents),
-        "errors": [[max(0.0, one["t"] - zero), one["error"]] for one in result.history],
+        "errors": [[max(0.0, one["t"] - zero), one["error"]] for one in result.history if one["kind"] == "evaluation"],
     }
 
 

@@ -1,0 +1,105 @@
+"""What was logged and evaluated over time, a chart a metric: agents thin, their mean thick, evaluations as dots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from mpca.report import svg
+from mpca.report.blocks import axis_seconds, legend, section
+from mpca.report.load import RunRecords
+
+__all__ = ["Curve", "curves_of", "sections"]
+
+_POINTS = 300  # of a line at most
+_CHARTS = 24  # on the page at most; the embedded data has all
+
+Points = list[tuple[float, float]]  # seconds of training, value
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One metric. Long lines are means over equal times."""
+
+    name: str
+    agents: dict[int, Points]
+    mean: Points  # over agents
+    evaluations: Points  # of the joint model, where they have a number of that name
+    target: float | None = None  # a value that ends the run
+
+
+def curves_of(records: RunRecords) -> list[Curve]:
+    """The curves of a run, in the order in which its metrics came first."""
+    width = max(1.0, (records.last_t - min((one.t for one in records.metrics), default=0.0)) / _POINTS)
+    by_name: dict[str, dict[int, Points]] = {}
+    for one in records.metrics:
+        for name, value in one.metrics.items():
+            if value is not None:  # a number that is not finite leaves a gap
+                by_name.setdefault(name, {}).setdefault(one.agent, []).append((one.t, value))
+    evaluated: dict[str, Points] = {}
+    for done in records.evaluations:
+        for name, value in {"error": done.error, "loss": done.loss, **done.metrics}.items():
+            if value is not None:
+                evaluated.setdefault(name, []).append((done.t, value))
+                if name != "error":  # that has a chart of its own
+                    by_name.setdefault(name, {})
+    bounds = [one.rpartition(sign) for one in records.attempts[-1].targets for sign in (">=", "<=")] if records.attempts else []
+    targets = {name.strip(): float(bound) for name, sign, bound in bounds if sign}
+    found = []
+    for name, raw in by_name.items():
+        agents = {agent: list(_thinned(points, width)) for agent, points in sorted(raw.items())}
+        together = sorted(point for points in agents.values() for point in points)
+        found.append(Curve(name, agents, list(_thinned(together, 2 * width)), evaluated.get(name, []), targets.get(name)))
+    return found
+
+
+def _thinned(points: Points, width: float) -> Iterator[tuple[float, float]]:
+    """Means over `width` seconds."""
+    by_time: dict[int, Points] = {}
+    for point in points:
+        by_time.setdefault(int(point[0] // width), []).append(point)
+    for some in by_time.values():
+        yield fmean(t for t, _ in some), fmean(value for _, value in some)
+
+
+def sections(curves: Sequence[Curve], marks: Sequence[tuple[float, str]]) -> list[str]:
+    """A section for each curve.
+
+    Args:
+        curves: of the run.
+        marks: (seconds, text) of agents that were lost.
+    """
+    left_out = ", ".join(one.name for one in curves[_CHARTS:])
+    drawn = [_section(one, marks) for one in curves[:_CHARTS]]
+    return [*drawn, section("More metrics", f"Not drawn; they are in records.jsonl: {left_out}.")] if left_out else drawn
+
+
+def _section(curve: Curve, marks: Sequence[tuple[float, str]]) -> str:
+    lines = [svg.Line(f"agent {agent}", "thin s0", points) for agent, points in curve.agents.items() if len(curve.agents) > 1]
+    entries = []
+    if curve.agents:
+        mean = "mean of the agents" if lines else f"agent {next(iter(curve.agents))}"
+        lines.append(svg.Line(mean, "thick s0", curve.mean))
+        entries.append(("s0", mean))
+    if curve.evaluations:
+        titles = [f"joint model: {value:.4g} at {t:.1f} s" for t, value in curve.evaluations]
+        lines.append(svg.Line("joint model, evaluated", "s1", curve.evaluations, titles))
+        entries.append(("s1", "joint model, evaluated"))
+    chart = svg.line_chart(
+        f"{curve.name} over time",
+        lines,
+        "seconds of training",
+        axis_seconds,
+        lambda value: f"{value:g}",
+        level=None if curve.target is None else (curve.target, f"target {curve.target:g}"),
+        marks=marks,
+        height=240,
+    )
+    notes = (
+        "Of the joint model, one dot an evaluation.",
+        "Logged by one agent alone.",
+        "Logged by the agents; a thin line is one.",
+    )
+    note = notes[min(len(curve.agents), 2)]
+    return section(curve.name, note, legend(entries), chart)
