@@ -24,7 +24,10 @@ _JAVA = (ROOT / "jvm/src/main/java/org/mpca/agent/TimeOuts.java").read_text(enco
 #: Of the executor's JVM, in seconds.
 JVM = {name: int(value.replace("_", "")) / 1000 for name, value in re.findall(r"long (\w+)_MS = ([\d_]+);", _JAVA)}
 CLUSTER = ClusterConfig()
-SPARK = {one.key: parse_duration(one.value) for one in TABLE if "imeout" in one.key}
+SPARK = {one.key: parse_duration(one.value) for one in TABLE if "imeout" in one.key or one.key.endswith("retryWait")}
+_RETRIES = next(int(one.value) for one in TABLE if one.key == "spark.shuffle.io.maxRetries")
+#: What a fetch costs from a process that hangs; Spark then asks another one.
+HUNG_S = (1 + _RETRIES) * SPARK["spark.shuffle.io.connectionTimeout"] + _RETRIES * SPARK["spark.shuffle.io.retryWait"]
 #: What an interrupted run does before its JVMs end.
 OWN_END_S = timeouts.STOP_GRACE_S + timeouts.LAST_BACKUP_S + timeouts.CALLBACKS_END_S
 #: YARN's default gives a silent node up after ten minutes, and looks every third of that time.
@@ -42,10 +45,7 @@ YARN_NODE_LOST_S = 600.0 * 4 / 3
         (CLUSTER.cycle_deadline + timeouts.CANCEL_AFTER_S, timeouts.SILENT_S),  # late before it is silent
         (timeouts.SILENT_S, CLUSTER.start_timeout),  # a function that hangs is told of before the start gives up
         (CLUSTER.start_timeout, CLUSTER.finish_timeout),
-        (
-            SPARK["spark.shuffle.io.connectionCreationTimeout"] + SPARK["spark.shuffle.io.connectionTimeout"],
-            CLUSTER.cycle_deadline,
-        ),
+        (HUNG_S, CLUSTER.cycle_deadline),
         (YARN_NODE_LOST_S, SPARK["spark.rpc.askTimeout"]),
         (YARN_NODE_LOST_S, SPARK["spark.rpc.io.connectionTimeout"]),
         # what failed again and again
@@ -77,10 +77,7 @@ YARN_NODE_LOST_S = 600.0 * 4 / 3
         (JVM["KEEPER"], JVM["ACCESS"]),
         # exchanges that agents ask for
         (JVM["DOWNLOAD_AGAIN"], JVM["SENT"]),  # others have their turn once a fetch is given up
-        (
-            SPARK["spark.shuffle.io.connectionCreationTimeout"] + SPARK["spark.shuffle.io.connectionTimeout"],
-            JVM["SENT"],
-        ),
+        (HUNG_S, JVM["SENT"]),
         (JVM["SENT"], JVM["ANSWER"]),
         (JVM["SENT"], timeouts.SILENT_S),  # agents that wait behind one that hangs are not silent for that
         # HDFS

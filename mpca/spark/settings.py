@@ -58,17 +58,23 @@ TABLE: tuple[Setting, ...] = (
     ),
     Setting("spark.shuffle.io.retryWait", "1s", "An executor should not wait long for another one that is gone."),
     Setting(
+        "spark.shuffle.io.maxRetries",
+        "1",
+        "An executor reads the code of a task from another executor that has it. If that one hangs, each try takes as long as "
+        "`spark.shuffle.io.connectionTimeout` says, and the agents of the waiting executor take no part meanwhile.",
+    ),
+    Setting(
         "spark.shuffle.io.connectionCreationTimeout",
         "4s",
         "An executor reads the code of a task from another executor that has it. If that one has just died, Spark tries to "
-        "connect four times before it asks another one. With Spark's default that took 75 s, and the agents of the waiting "
-        "executor took no part meanwhile.",
+        "connect twice (see above) before it asks another one. With Spark's defaults that took 75 s, and the agents of the "
+        "waiting executor took no part meanwhile.",
     ),
     Setting(
         "spark.shuffle.io.connectionTimeout",
         "10s",
-        "An executor that the network has cut off keeps its connections but sends nothing. With this value and the one above, "
-        "another executor is asked after 25 s; after 43 s if the process hangs and its host still accepts connections.",
+        "An executor that the network has cut off keeps its connections but sends nothing. With this value and the two "
+        "above, another executor is asked after 15 s; after 21 s if the process hangs and its host still accepts connections.",
     ),
     Setting(
         "spark.cleaner.periodicGC.interval",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import cloudpickle
+import psutil
 import pytest
 
 from mpca.wire.messages import Failed, Finished, Stop
@@ -18,12 +20,14 @@ def returned(executor: FakeExecutor) -> object:
     return cloudpickle.loads(executor.expect(Finished).returns)
 
 
-def gone(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return True
-    return False
+def lives(group: int) -> list[psutil.Process]:
+    """Zombies are left to whoever is process 1, which need not look after them."""
+    found = []
+    for one in psutil.process_iter(["pid", "status"]):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(one.pid) == group and one.info["status"] != psutil.STATUS_ZOMBIE:
+                found.append(one)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -112,7 +116,7 @@ def test_a_data_set_that_spawned_workers_cannot_have_is_refused_with_the_remedy(
     with FakeExecutor(misuses.shares_lambdas, "spawn") as executor:
         failed = executor.expect(Failed)
         executor.end()
-        wait_until(lambda: gone(executor.process.pid), "the end of what multiprocessing has started")
+        wait_until(lambda: not lives(executor.process.pid), "the end of what multiprocessing has started")
     assert "ConfigError: the data set cannot be sent to data workers: " in failed.error
     assert "spawn makes them; leave it to fork" in failed.error
 
