@@ -52,7 +52,7 @@ def count_down(size: int, pause_s: float, steps: int | None = None, torch_sgd: b
         done += 1
         mpca.log(loss=float(done))
         mpca.samples(4)
-        time.sleep(pause_s)
+        time.sleep(pause_s)  # stands for a step's work
     return done
 
 
@@ -100,7 +100,7 @@ def ruined_once(size: int, bad: int, pause_s: float) -> int:
         (loss * float("nan") if done == bad else loss).backward()
         for optimizer in optimizers:
             optimizer.step()
-        time.sleep(pause_s)
+        time.sleep(pause_s)  # stands for a step's work
     return done
 
 
@@ -218,7 +218,7 @@ def adversarial(by_name: bool, critic_steps: int, pause_s: float) -> int:
         generator.weight.grad = torch.ones(4)
         optimizers[0].step()
         done += 1
-        time.sleep(pause_s)
+        time.sleep(pause_s)  # stands for a step's work
     return done
 
 
