@@ -106,7 +106,10 @@ class Ask(NamedTuple):
 
 
 class Take(NamedTuple):
-    """Give the arrived shard to the trainer (`Trainer.install`), pull once by `share` if it is not 0, then send Installed."""
+    """Give the arrived shard to the trainer (`Trainer.install`), then send Installed.
+
+    `share`: pull once by it if it is not 0; with `How.EAGER` that of `agent.eager`.
+    """
 
     shard: int
     version: int

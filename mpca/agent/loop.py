@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from mpca.agent.eager import EagerOuter
 from mpca.agent.events import (
     STEPPED,
     Ask,
@@ -76,6 +77,7 @@ class AgentLoop:
         self._hello: Hello | None = None
         self._lay: Callable[[int], Laid] | None = None
         self._outbox: Outbox | None = None  # of a method whose agents ask by themselves
+        self._eager: EagerOuter | None = None  # of a method with eager updates
         self.samples = 0
         self.reading = Reading()
         self.stall = StallWatch(clock)
@@ -132,8 +134,11 @@ class AgentLoop:
         """
         machine, self._lay = self._machine, lay
         self._trainer, self._segment, self._hello = trainer, _, hello = lay(machine.shards)
+        parts = trainer.bounds, trainer.parameters, machine.shards, trainer.snapshot
         if machine.side.asks:
-            self._outbox = Outbox(machine.side, trainer.bounds, trainer.parameters, machine.shards, trainer.snapshot)
+            self._outbox = Outbox(machine.side, *parts)
+        if machine.side.outer is not None:
+            self._eager = EagerOuter(machine.side.outer, *parts)
         self.tell(Attached(local=bool(hello.local)))
         self.stall.waits()
         while self._machine.state is WAITING:
@@ -225,8 +230,14 @@ class AgentLoop:
     def _publish(self, one: Publish) -> None:
         assert self._trainer is not None
         assert self._segment is not None
-        trainer, start = self._trainer, self._clock.now()
-        self._segment.write_snapshot(one.shard, one.cycle, one.updates, lambda out: trainer.snapshot(one.shard, out))
+        trainer, eager, start = self._trainer, self._eager, self._clock.now()
+
+        def fill(out: Any) -> None:
+            trainer.snapshot(one.shard, out)
+            if eager is not None and one.shard < self._machine.shards:
+                trainer.install(one.shard, eager.hand_over(one.shard, out), 0, "replace")
+
+        self._segment.write_snapshot(one.shard, one.cycle, one.updates, fill)
         end = self._clock.now()
         self._pause_s += end - start
         self._link.send(Snapshot(one.cycle, one.shard, one.updates, start, end))
@@ -254,7 +265,9 @@ class AgentLoop:
         self._trainer.install(one.shard, data, one.version, one.mode)
         if self._outbox is not None:
             self._outbox.installed(one.shard, data, one.mode)
-        if one.share:
+        if self._eager is not None:
+            self._eager.installed(one.shard, data, one.mode, one.share)
+        elif one.share:
             self._trainer.pull(((one.shard, one.share),))
         end = self._clock.now()
         self._pause_s += end - start

@@ -422,7 +422,8 @@ class AgentMachine:
             # An agent that joins starts at the joint state, without a pull.
             self._alphas[shard] = event.alpha if mode == "install" else None
             self._pull_anew()
-        return Take(shard, version, mode, event.alpha if self.side.how is How.MIX and mode == "install" else 0.0)
+        shares = self.side.how in (How.MIX, How.EAGER) and mode == "install"
+        return Take(shard, version, mode, event.alpha if shares else 0.0)
 
     def _pull_anew(self) -> None:
         """Compute the pulls before the next gradient: alpha as the driver sent it, or more during the first updates."""

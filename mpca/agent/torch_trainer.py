@@ -122,7 +122,7 @@ class TorchTrainer:
         wire = self._carrier.incoming(data)
         state = wire[: kept.numel()]
         match How.REPLACE if mode == "replace" else self._how:
-            case How.PULL | How.MIX | How.TILT:  # moves nothing yet: `pull` does, or `tilt`
+            case How.PULL | How.MIX | How.TILT | How.EAGER:  # moves nothing yet: `pull` does, or `tilt`, or `agent.eager`
                 pass
             case How.REPLACE:
                 torch._foreach_copy_(pieces, _split_like(wire, pieces))
@@ -188,7 +188,7 @@ class TorchTrainer:
 
 
 def _kept_elements(layout: Layout, how: How) -> int:
-    return 0 if how is How.REPLACE else layout.parameters
+    return 0 if how in (How.REPLACE, How.EAGER) else layout.parameters
 
 
 def _split_like(flat: Tensor, pieces: list[Tensor]) -> list[Tensor]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from mpca.algorithm import alpha_at
+from mpca.algorithm import Outer, alpha_at
 
 __all__ = ["AgentSide", "How", "Sends", "Threshold", "When"]
 
@@ -36,6 +36,7 @@ class How(Enum):
     TILT = "tilt"  # it becomes the target towards which every gradient is tilted (eq. 6)
     MIX = "mix"  # the parameters move a share of the way to it, once: eq. 7 at the moment when it is applied
     CORRECT = "correct"  # the agent adds what it has beyond the snapshot that it answers (`algorithm.penalty.correct`)
+    EAGER = "eager"  # nothing until the next snapshot, at which the agent makes a step of its own from it (`algorithm.outer`)
 
 
 class When(Enum):
@@ -74,8 +75,8 @@ class AgentSide:
     """How and when an agent applies a joint state, whether it waits for one, and whether it asks by itself.
 
     Raises:
-        ValueError: CORRECT with AFTER_SNAPSHOT, which never damps (`algorithm.penalty.correct`); a number is negative; or
-            two of `hold_after`, `hold_s`, `snapshot_after` and `asks_after` are given.
+        ValueError: CORRECT with AFTER_SNAPSHOT, which never damps (`algorithm.penalty.correct`), or EAGER with it; a number is
+            negative; or two of `hold_after`, `hold_s`, `snapshot_after` and `asks_after` are given.
 
     Example:
         >>> side = AgentSide(How.PULL, When.ON_ARRIVAL, alpha_start=0.5, alpha_decay=0.7)
@@ -103,6 +104,8 @@ class AgentSide:
     """With `asks_after`: what it sends."""
     threshold: Threshold | None = None
     """With Sends.THRESHOLD: how it is coded."""
+    outer: Outer | None = None
+    """With EAGER: the outer optimiser that the agent has beside the driver."""
     resets_optimizer: bool = False
     """With REPLACE: whether the optimiser's state begins anew with each joint state."""
     alpha_start: float = 0.0
@@ -113,8 +116,10 @@ class AgentSide:
     """With PULL or TILT: that alpha falls at each version of the shard instead."""
 
     def __post_init__(self) -> None:
-        if self.how is How.CORRECT and self.when is When.AFTER_SNAPSHOT:
-            raise ValueError("a delay-corrected joint state must be applied before the next snapshot")
+        if self.answers and self.when is When.AFTER_SNAPSHOT:
+            raise ValueError(f"a joint state must be applied before the next snapshot: how={self.how}")
+        if (self.how is How.EAGER) != (self.outer is not None):
+            raise ValueError(f"an outer optimiser is given with How.EAGER, and only then: how={self.how}")
         if self.hold_after < 0:
             raise ValueError(f"hold_after must be 0 or more: {self.hold_after}")
         if self.hold_s < 0 or (self.hold_s and self.hold_after):
@@ -146,7 +151,12 @@ class AgentSide:
 
         It is so if the agent applies the joint state at that very exchange, or if the joint state answers the snapshot before.
         """
-        return self.when is not When.ON_ARRIVAL or self.how is How.CORRECT
+        return self.when is not When.ON_ARRIVAL or self.answers
+
+    @property
+    def answers(self) -> bool:
+        """Whether a joint state answers the agent's snapshot before, so that no other may lie between."""
+        return self.how in (How.CORRECT, How.EAGER)
 
     def penalty(self, alpha: float, age: int | None) -> float:
         """alpha of eq. 7 before the next gradient, or of eq. 6 after it, of an agent.

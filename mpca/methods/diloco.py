@@ -11,13 +11,27 @@ Streaming DiLoCo (arXiv 2501.18512) is `fragments` above 1 or `overlap`. Each of
 updates after the one before. Agents do not wait: when the fragment arrives, some updates later, x_i <- m x_i + (1 - m) x~,
 with the mixing factor m.
 
+`eager` updates (S. Kale, A. Douillard, Y. Donchev, arXiv 2502.12996) are for exchanges that take as long as H updates. With K
+agents and d_i = x_i - x~_i, the agent that hands a fragment over goes on at once, from x~_i, with the rest of a round ago::
+
+    d~_i(t) = d_i(t) / K + (d(t-1) - d_i(t-1) / K)      its part of the current outer gradient, the others' of the one before
+    x~_i, v_i <- a Nesterov step from x~_i with d~_i    by an optimiser of the agent's own;  x_i = x~_i
+    x~, v <- a Nesterov step from x~ with d(t)          on the driver, as above; d is the mean of d_i
+
+Here the agent adds d_i to the x~ that it has, and hands that over, so that the driver's step is the one above. Of x~ it makes
+x~_i again. The optimiser is linear, so that is x~_i(t) = x~(t-1) + eta/K (d_i + mu v_i), with v_i <- mu v_i + d_i
+(`algorithm.outer.handed_over`).
+
 An agent hands over M / S bytes and receives as many, S times in H updates. A lost agent is missing in the means that it does
 not answer; its replacement starts at the joint model. In the blocking form all wait until a lost agent is known as lost.
+With `eager` a replacement begins at x~_i = x~ with v_i = 0; of what an agent hands over too late, only its part in v_i is left.
 
 Departures: the mean is weighted by updates (eq. 9 of the MPCA paper); these are equal with H updates each. Fragments are equal
 in bytes, and not strided layers. A fragment is applied when it has come, not after a fixed number of updates. Nothing is sent
-in 4 bits. BatchNorm's buffers are those of the mean. Eager updates (arXiv 2502.12996) are not here, since each agent would need
-an outer optimiser of its own; with `correction` and `outer_lr`, method mpca keeps an agent's newest updates in another way.
+in 4 bits. BatchNorm's buffers are those of the mean. With `eager`, nobody waits for d(t-1): who is faster than the others, or
+than the exchange, makes more than H updates. K are the agents in the newest joint state that the agent has; 1 / K stands for
+its weight in the mean, whatever that was. Until a joint state has come, it goes on from its own parameters (the paper's from
+x~_i without d(t-1)). It keeps its own buffers. The paper exchanges the whole model; `fragments` are possible too.
 """
 
 from __future__ import annotations
@@ -58,6 +72,8 @@ class DiLoCo(Method):
     """Whether agents train on while a fragment is exchanged, instead of waiting for it."""
     mixing: float = 0.5
     """With `overlap`: share of its own parameters that an agent keeps when a fragment arrives, in [0, 1); 0: it is replaced."""
+    eager: bool = False
+    """With `overlap`: eager updates instead of mixing. An agent needs host memory for four more models."""
     phases: int = 1
     """Stages that overlap, at most min(fragments, 3). With 1 what arrives is youngest; more carry more over a slow link."""
 
@@ -71,6 +87,8 @@ class DiLoCo(Method):
             raise refused("method.period", self.period, f"must be at least method.fragments = {self.fragments}")
         if not 0 <= self.mixing < 1:
             raise refused("method.mixing", self.mixing, "must lie in [0, 1): at 1 nothing that arrives would count")
+        if self.eager and not self.overlap:
+            raise refused("method.eager", True, "only with overlap: set method.overlap to true")
         if not 1 <= self.phases <= min(self.fragments, 3):
             raise refused("method.phases", self.phases, f"must lie between 1 and {min(self.fragments, 3)}")
 
@@ -89,10 +107,13 @@ class DiLoCo(Method):
     def agent_side(self) -> AgentSide:
         if not self.overlap:
             return AgentSide(How.REPLACE, When.ON_ARRIVAL, hold_after=self.period)
-        how = How.MIX if self.mixing else How.REPLACE
-        return AgentSide(how, When.ON_ARRIVAL, snapshot_after=self.period // self.fragments)
+        how = How.EAGER if self.eager else How.MIX if self.mixing else How.REPLACE
+        outer = self.outer if self.eager else None
+        return AgentSide(how, When.ON_ARRIVAL, snapshot_after=self.period // self.fragments, outer=outer)
 
     def alpha_for(self, tau: float, agents: int) -> float:
+        if self.eager:
+            return 1 / agents
         return 1 - self.mixing if self.agent_side.how is How.MIX else 0.0
 
     def beta_at(self, exchange: int) -> float:

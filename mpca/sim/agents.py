@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from mpca.agent.eager import EagerOuter
 from mpca.agent.events import (
     Ask,
     Attached,
@@ -166,8 +167,9 @@ class SimAgent:
         self.trainer, self._lay = lay(shards), lay
         trainer = self.trainer
         side = method.agent_side
-        parts = trainer.bounds, trainer.parameters, shards, trainer.snapshot, trainer.runs
-        self._outbox = Outbox(side, *parts) if side.asks else None
+        parts = trainer.bounds, trainer.parameters, shards, trainer.snapshot
+        self._outbox = Outbox(side, *parts, trainer.runs) if side.asks else None
+        self._eager = EagerOuter(side.outer, *parts) if side.outer is not None else None
         self.behind = _NOTHING_BEHIND
         self._free_at: float | None = None  # when its function is through, once it was told to stop
         self.alive = True
@@ -375,7 +377,9 @@ class SimAgent:
                     self.trainer.install(one.shard, data, one.version, one.mode)
                     if self._outbox is not None:
                         self._outbox.installed(one.shard, data, one.mode)
-                    if one.share:
+                    if self._eager is not None:
+                        self._eager.installed(one.shard, data, one.mode, one.share)
+                    elif one.share:
                         self.trainer.pull(((one.shard, one.share),))
                     if one.mode == "replace" and self.non_finite:
                         self._cured.add(one.shard)
@@ -423,6 +427,8 @@ class SimAgent:
         bounds = self.trainer.bounds
         data = np.empty(bounds[shard + 1] - bounds[shard], np.float32)
         self.trainer.snapshot(shard, data)
+        if self._eager is not None:
+            self.trainer.install(shard, self._eager.hand_over(shard, data), 0, "replace")
         if self.non_finite:
             data[:1] = np.nan
         return data

@@ -113,7 +113,7 @@ class Flat:
         span = self._spans[shard]
         count = span.stop - span.start
         match How.REPLACE if mode == "replace" else self._how:
-            case How.PULL | How.MIX | How.TILT:
+            case How.PULL | How.MIX | How.TILT | How.EAGER:
                 self._targets[shard] = data[:count].copy()
             case How.REPLACE:
                 self.x[self.bounds[shard] : self.bounds[shard + 1]] = self._taken(data)

@@ -187,6 +187,22 @@ def test_a_mixed_arrival_is_pulled_to_once(start: Starting) -> None:
     assert [type(one) for one in agent.said()] == [Installed, Snapshot]
 
 
+def test_an_eager_agent_goes_on_elsewhere_once_its_snapshot_is_taken(start: Starting) -> None:
+    agent = start({"name": "diloco", "period": 1, "overlap": True, "eager": True, "outer_lr": 1.0, "outer_momentum": 0.5})
+    agent.join()
+    agent.offer(1, [5.0, 6.0, 7.0])
+    agent.loop.between_batches()
+    assert [one[2:] for one in agent.model.taken] == [(1, "install")], "which moves nothing"
+    assert agent.model.pulled == []
+    agent.model.x += 2
+    agent.ends.say(SnapshotRequest(3, 0))
+    agent.loop.between_batches()
+    np.testing.assert_array_equal(agent.segment.shard_view(0), [7, 8, 9])
+    assert agent.model.taken[1:] == [(0, [5 + (2 + 0.5 * 2) / 2 + n for n in range(3)], 0, "replace")]
+    (said,) = agent.said(Snapshot)
+    assert said.end - said.start == 0.25 + 0.125
+
+
 def test_eq_6_tilts_gradients_before_each_step_and_moves_no_parameters(start: Starting) -> None:
     agent = start({**MPCA, "regulariser": True, "alpha": 2.0, "alpha_start": 0.0})
     agent.join()

@@ -255,6 +255,27 @@ def diloco(eta: F, mu: F) -> list[list[float]]:
     return history
 
 
+def eager_diloco(eta: F, mu: F) -> list[list[float]]:
+    """The agents' own optimisers take their part of the outer gradient and the others' of the round before, as the paper says.
+
+    After the first round, where nothing has come from others, an agent goes on from where it is.
+    """
+    zeros = [F(0)] * 3
+    joint, momentum, before = zeros, zeros, zeros  # the last is the outer gradient of the round before
+    begun, own, momenta, mine = ([zeros for _ in AGENTS] for _ in range(4))
+    history = []
+    for number in range(6):
+        models = trained(begun, 8)
+        now = [[a - b for a, b in zip(*one, strict=True)] for one in zip(begun, models, strict=True)]
+        for i in AGENTS:
+            eager = [new / 3 + (all_ - old / 3) for new, all_, old in zip(now[i], before, mine[i], strict=True)]
+            own[i], momenta[i] = sgd(own[i], momenta[i], eager, eta, mu, nesterov=True)
+        begun, mine, before = (list(own) if number else models), now, mean_of(now)
+        joint, momentum = sgd(joint, momentum, before, eta, mu, nesterov=True)
+        history.append(numbers(joint))
+    return history
+
+
 def sync_easgd(beta: F) -> list[list[float]]:
     """Zhang's synchronous form: agents and center move by one and the same differences, alpha = beta / K."""
     models: Models = [[F(0)] * 3 for _ in AGENTS]
@@ -294,11 +315,14 @@ def average_in_time(ema: F) -> list[list[float]]:
 def in_step() -> None:
     """Methods whose agents make the same number of updates between two exchanges: the joint model after each exchange."""
     alpha, mu = F(3, 5), F(7, 10)
+    eager, mild = {"overlap": True, "eager": True}, {"outer_lr": 0.4, "outer_momentum": 0.6}
     cases = [
         {"method": {"name": "overlap-local-sgd", "tau": 8}, "joint": overlap_local_sgd(alpha, mu)},
         {"method": {"name": "overlap-local-sgd", "tau": 8, "momentum": 0.0}, "joint": overlap_local_sgd(alpha, F(0))},
         {"method": {"name": "diloco", "period": 8}, "joint": diloco(F(7, 10), F(9, 10))},
         {"method": {"name": "diloco", "period": 8, "outer_lr": 1.0, "outer_momentum": 0.0}, "joint": diloco(F(1), F(0))},
+        {"method": {"name": "diloco", "period": 8, **eager}, "joint": eager_diloco(F(7, 10), F(9, 10))},
+        {"method": {"name": "diloco", "period": 8, **eager, **mild}, "joint": eager_diloco(F(2, 5), F(3, 5))},
         {"method": {"name": "sync", "tau": 8}, "joint": diloco(F(1), F(0))},
         {"method": {"name": "dl4j-averaging", "averaging_frequency": 8}, "joint": diloco(F(1), F(0))},
         {"method": {"name": "sync-easgd", "tau": 8}, "joint": sync_easgd(F(9, 10))},

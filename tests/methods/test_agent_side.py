@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from mpca.algorithm import Outer
 from mpca.methods import AgentSide, How, When
 
 
-def test_a_correction_after_the_snapshot_is_refused() -> None:
+@pytest.mark.parametrize("how", [How.CORRECT, How.EAGER])
+def test_what_answers_a_snapshot_is_refused_after_the_next_one(how: How) -> None:
     with pytest.raises(ValueError, match="must be applied before the next snapshot"):
-        AgentSide(How.CORRECT, When.AFTER_SNAPSHOT)
+        AgentSide(how, When.AFTER_SNAPSHOT)
+
+
+@pytest.mark.parametrize("values", [{"how": How.EAGER}, {"outer": Outer(0.7, 0.9)}], ids=str)
+def test_an_outer_optimiser_is_refused_without_eager_updates_and_these_without_one(values: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="an outer optimiser is given with"):
+        AgentSide(when=When.ON_ARRIVAL, **values)
 
 
 def test_a_negative_number_of_updates_is_refused() -> None:
@@ -44,10 +54,12 @@ def test_updates_before_a_snapshot_are_refused_below_0_and_with_a_hold(values: d
         (How.MIX, When.ON_ARRIVAL, False),
         (How.CORRECT, When.BEFORE_SNAPSHOT, True),
         (How.CORRECT, When.ON_ARRIVAL, True),
+        (How.EAGER, When.ON_ARRIVAL, True),
     ],
 )
 def test_a_snapshot_waits_for_what_it_must_contain_or_answer(how: How, when: When, waits: bool) -> None:
-    assert AgentSide(how, when).waits_for_shard is waits
+    outer = Outer(0.7, 0.9) if how is How.EAGER else None
+    assert AgentSide(how, when, outer=outer).waits_for_shard is waits
 
 
 def test_without_a_schedule_the_pull_is_the_drivers() -> None:

@@ -67,6 +67,17 @@ def test_streaming_fragments_are_exchanged_in_turn_with_the_period_of_diloco(pha
         assert {commit.alpha for commit in commits} == {0.5}
 
 
+@pytest.mark.parametrize("fragments", [1, 4])
+def test_on_a_flat_loss_eager_agents_meet(living: dict[int, Settling], fragments: int) -> None:
+    """Their momentum is spent after some rounds, and each is at the joint state of a round ago."""
+    method = {"name": "diloco", "period": 20, "fragments": fragments, "overlap": True, "eager": True, "outer_momentum": 0.6}
+    outcome = run(method, 40 * fragments, trainer="settling")
+    first, *others = (one.x for _, one in sorted(living.items()))
+    assert np.abs(first).max() > 1.0
+    for other in (*others, np.concatenate(outcome.joint)):
+        np.testing.assert_allclose(other, first, atol=1e-3)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_sync_of_one_agent_is_single_to_the_bit(seed: int) -> None:
     """Each reads what a model has that makes as many updates alone."""

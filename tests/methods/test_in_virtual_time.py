@@ -83,6 +83,8 @@ FORMS = (
     {"name": "diloco", "period": 20},
     {"name": "diloco", "period": 60, "fragments": 5, "overlap": True, "phases": 3},
     {"name": "diloco", "period": 60, "fragments": 4, "overlap": True, "mixing": 0.0},
+    {"name": "diloco", "period": 60, "fragments": 5, "overlap": True, "eager": True, "phases": 3},
+    {"name": "diloco", "period": 20, "overlap": True, "eager": True},
     {"name": "dl4j-averaging", "updater": "reset"},
     {"name": "mpca", "outer_lr": 0.7, "outer_momentum": 0.6, "correction": True, "shards": 7},
     {"name": "mpca", "regulariser": True, "alpha": 0.5},

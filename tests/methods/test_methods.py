@@ -357,6 +357,8 @@ def test_sync_replaces_by_the_mean_and_holds() -> None:
         ({"name": "mpca"}, False),
         ({"name": "mpca", "install": "exchange"}, True),
         ({"name": "mpca", "correction": True}, True),
+        ({"name": "diloco", "overlap": True}, False),
+        ({"name": "diloco", "overlap": True, "eager": True}, True),
         ({"name": "sync"}, False),
         ({"name": "overlap-local-sgd"}, True),
         ({"name": "sync-easgd"}, True),
@@ -385,6 +387,12 @@ def test_diloco_waits_or_streams() -> None:
     assert (streams.shards, streams.phases, streams.alpha_for(7.0, 4)) == (3, 1, 0.75)
     replaced = DiLoCo(period=7, overlap=True, mixing=0.0)
     assert (replaced.agent_side.how, replaced.alpha_for(7.0, 4)) == (How.REPLACE, 0.0)
+
+
+def test_eager_agents_have_the_drivers_outer_optimiser_too_and_a_share_of_those_who_took_part() -> None:
+    method = DiLoCo(period=7, fragments=2, overlap=True, eager=True, outer_lr=0.4)
+    assert method.agent_side == AgentSide(How.EAGER, When.ON_ARRIVAL, snapshot_after=3, outer=method.outer)
+    assert [method.alpha_for(7.0, agents) for agents in (1, 4)] == [1.0, 0.25]
 
 
 # ---- dl4j-averaging -------------------------------------------------------------------------------------------------

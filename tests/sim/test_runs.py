@@ -62,6 +62,7 @@ def test_without_faults_everyone_is_in_every_cycle() -> None:
         {"name": "sync-easgd", "tau": 30},
         {"name": "sync-ps"},
         {"name": "diloco", "period": 60, "fragments": 5, "overlap": True, "phases": 3},
+        {"name": "diloco", "period": 30, "overlap": True, "eager": True},
     ],
     ids=str,
 )

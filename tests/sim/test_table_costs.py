@@ -70,6 +70,7 @@ def test_the_formula_of_mpca_says_what_the_driver_does(model: str, shards: int, 
         ("sync-easgd", {"name": "sync-easgd"}, "tau"),
         ("overlap-local-sgd", {"name": "overlap-local-sgd"}, "tau"),
         ("diloco-streaming", {"name": "diloco", "overlap": True}, "period"),
+        ("diloco-eager", {"name": "diloco", "overlap": True, "eager": True}, "period"),
         ("sync-ps", {"name": "sync-ps"}, ""),
     ],
 )

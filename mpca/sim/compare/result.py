@@ -261,8 +261,11 @@ def row_of(method: Mapping[str, Any]) -> CostRow:
     Example:
         >>> row_of({"name": "mpca-paper"}).method, row_of({"name": "diloco", "overlap": True}).method
         ('mpca', 'diloco-streaming')
+        >>> row_of({"name": "diloco", "overlap": True, "eager": True}).method
+        'diloco-eager'
     """
-    name = method["name"] + "-streaming" * bool(method.get("overlap"))
+    whole = method.get("eager") and method.get("fragments", 1) == 1
+    name = method["name"] + ("-eager" if whole else "-streaming" * bool(method.get("overlap")))
     here = (None, "none", Server.name, Peers.name)  # coordinated, alone, through the server, or (gossip) between agents
     fit = [row for row in ROWS if row.transport in here and row.shards is None and not row.peer and name.startswith(row.method)]
     return max(fit, key=lambda row: len(row.method))
