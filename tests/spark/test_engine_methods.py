@@ -126,6 +126,48 @@ def test_the_joint_model_is_what_the_method_makes_of_the_snapshots(engine: Any, 
     assert np.abs(got[:PARAMETERS] - start[:PARAMETERS]).max() > 0.05, "it must have moved"
 
 
+def test_eager_agents_hand_over_what_they_trained_and_go_on_by_an_outer_step_of_their_own(engine: Any) -> None:
+    shards, agents, eta, mu = 3, 3, 0.4, 0.9
+    keys = ("period=12", f"fragments={shards}", "overlap=true", "eager=true", f"outer_lr={eta}")
+    sets = ("method.name=diloco", *(f"method.{key}" for key in keys), f"objectives.max_cycles={CYCLES}")
+    told = engine(quadratic, sets=sets)
+    assert told.ended.exit_code == 0, told.ended.reason
+    assert [set(one.contributors) for one in told.cycles] == [set(range(agents))] * CYCLES
+    start = told.ended.returns[0]["start"]
+    tapes = read_tape(told.run.folder, PARAMETERS + BUFFERS)
+    by_agent = {int(stem.removeprefix("agent").split("-")[0]): tape for stem, tape in tapes.items()}
+    state = told.ended.model_state
+    got = np.concatenate([state["first"], state["second"], state["walked"]])
+    np.testing.assert_allclose(got, eagerly(start, told.cycles, by_agent, shards, eta, mu), rtol=1e-4, atol=1e-5)
+    assert np.abs(got[:PARAMETERS] - start[:PARAMETERS]).max() > 0.05, "it must have moved"
+
+
+def eagerly(start: np.ndarray, cycles: Any, tapes: dict[int, np.ndarray], shards: int, eta: float, mu: float) -> np.ndarray:
+    """The joint model; each agent must have gone on where its own outer optimiser, with the paper's gradient, would be."""
+    x, v, step = start.astype(np.float64), np.zeros(len(start)), outer(eta, mu, nesterov=True)
+    begun, own = ([x.copy() for _ in tapes] for _ in range(2))
+    own_v, mine, all_of_them = [v.copy() for _ in tapes], [v.copy() for _ in tapes], v.copy()  # outer gradients of a round ago
+    made = [[0] * shards for _ in tapes]  # updates at the last snapshot of a shard
+    for cycle in cycles:
+        at = shard_slices(len(start), shards)[cycle.shard]
+        is_buffer = np.arange(len(start))[at] >= PARAMETERS
+        total, moved, buffers = sum(one["tau"] for one in cycle.contributors.values()), 0.0, 0.0
+        for agent, one in cycle.contributors.items():
+            made[agent][cycle.shard] += one["tau"]
+            there, went_on = tapes[agent][made[agent][cycle.shard] - 1, :, at].astype(np.float64)
+            d = np.where(is_buffer, 0, there - begun[agent][at])
+            eager = d / len(tapes) + (all_of_them[at] - mine[agent][at] / len(tapes))
+            own[agent][at], own_v[agent][at] = step(own[agent][at], own_v[agent][at], own[agent][at] + eager, 0)
+            expected = there if cycle.cycle < shards else np.where(is_buffer, there, own[agent][at])
+            np.testing.assert_allclose(went_on, expected, rtol=1e-4, atol=1e-5)
+            begun[agent][at], mine[agent][at] = went_on, d
+            moved, buffers = moved + d * one["tau"] / total, buffers + there * one["tau"] / total
+        all_of_them[at] = moved
+        after, v[at] = step(x[at], v[at], x[at] + moved, 0)
+        x[at] = np.where(is_buffer, buffers, after)
+    return x
+
+
 def test_eq_6_learns_what_one_machine_learns(engine: Any) -> None:
     """The regulariser's form of the penalty changes gradients, so the joint model alone would not show that agents feel it."""
     random = np.random.default_rng(5)
