@@ -52,6 +52,23 @@ def test_agents_go_on_where_torchs_optimiser_goes_with_the_papers_eager_gradient
         before, mine_before = mean, mine
 
 
+MUCH, LESS = Outer(0.7, 0.9), Outer(0.4, 0.6)
+
+
+@pytest.mark.parametrize(
+    ("outer", "c", "shrinks"), [(MUCH, 0.1, 0.95), (MUCH, 0.6, 1.05), (LESS, 0.3, 0.78), (LESS, 0.1, 0.87)]
+)
+def test_with_much_momentum_the_error_of_eight_agents_hardly_shrinks(outer: Outer, c: float, shrinks: float) -> None:
+    """Their optimum is 0, and each goes a share c of the way to it in a round."""
+    state, one, seen = init(np.ones(1), 1), begin_eager(np.ones(1)), []
+    for _ in range(200):
+        one, sent = handed_over(one, (1 - c) * one.start, outer)
+        state = outer_step(state, sent, outer)
+        one = arrived(one, state.x, 1 / 8, outer)
+        seen.append(float(np.hypot(state.x[0], one.start[0])))
+    assert (max(seen[-40:]) / max(seen[60:100])) ** (1 / 100) == pytest.approx(shrinks, abs=0.02)
+
+
 def eager(x: np.ndarray) -> EagerOuter:
     def read(shard: int, out: np.ndarray) -> None:
         out[:] = x[BOUNDS[shard] : BOUNDS[shard + 1]]

@@ -32,6 +32,7 @@ METHODS = {
     "sync": {"name": "sync", "tau": 10},
     "mpca": {"name": "mpca"},
     "mpca, delay-corrected": {"name": "mpca", "correction": True, "shards": 6},
+    "diloco, eager": {"name": "diloco", "period": 10, "overlap": True, "eager": True, "outer_momentum": 0.6},
 }
 
 
