@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from mpca.driver.objectives import Target
 from mpca.report import svg
 from mpca.report.blocks import axis_seconds, legend, section
 from mpca.report.load import RunRecords
@@ -44,8 +45,8 @@ def curves_of(records: RunRecords) -> list[Curve]:
                 evaluated.setdefault(name, []).append((done.t, value))
                 if name != "error":  # that has a chart of its own
                     by_name.setdefault(name, {})
-    bounds = [one.rpartition(sign) for one in records.attempts[-1].targets for sign in (">=", "<=")] if records.attempts else []
-    targets = {name.strip(): float(bound) for name, sign, bound in bounds if sign}
+    goals = [Target.parse(one) for one in records.attempts[-1].targets] if records.attempts else []
+    targets = {one.metric: one.bound for one in goals}
     found = []
     for name, raw in by_name.items():
         agents = {agent: list(_thinned(points, width)) for agent, points in sorted(raw.items())}

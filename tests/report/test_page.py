@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mpca.driver.objectives import Target
 from mpca.errors import ConfigError
 from mpca.report import write_report
 from tests.report.synthetic import KILLED_AT, synthetic_records, write_run
@@ -369,6 +370,16 @@ def test_other_numbers_of_an_evaluation_have_charts_with_their_targets(tmp_path:
     assert (f1["evaluations"], f1["target"]) == ([[10.0, 0.5]], None)
     text = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert ("target 20</text>" in text, "Error over time" in text) == (True, False)
+
+
+def test_a_target_of_any_metric_is_in_its_chart(tmp_path: Path) -> None:
+    targets = [Target("fpr@tpr>=0.95", at_most=0.1), Target("acc top5", at_least=0.9)]
+    records = synthetic_records()
+    records[0] |= {"targets": [str(one) for one in targets]}
+    logged = metrics(10.0, 0, **{"fpr@tpr>=0.95": 0.2, "acc top5": 0.5, "acc": 0.25})
+    page = page_of(write_run(tmp_path / "run", [*records[:-1], logged]))
+    found = {one["name"]: one["target"] for one in page.data["metrics"]}
+    assert found == {"fpr@tpr>=0.95": 0.1, "acc top5": 0.9, "acc": None, "loss": None}
 
 
 def test_a_number_of_shards_that_was_decided_is_shown_with_what_it_was_decided_by(tmp_path: Path) -> None:
