@@ -372,6 +372,20 @@ def test_other_numbers_of_an_evaluation_have_charts_with_their_targets(tmp_path:
     assert ("target 20</text>" in text, "Error over time" in text) == (True, False)
 
 
+def test_what_was_logged_before_the_training_lies_right_of_the_axis(tmp_path: Path) -> None:
+    begin = {"kind": "begin", "t": 10.0, "agents": 4, "trained": 0.0}
+    paused = {"kind": "pause", "t": 5.0, "start": 3.0, "end": 5.0, "reason": "3/4 agents"}
+    more = [metrics(float(t), 0, loss=1.0) for t in range(4, 20)]
+    records = [one for one in synthetic_records() if one["kind"] != "cycle"]
+    text = write_report(write_run(tmp_path / "run", [*records[:-1], begin, paused, *more])).read_text(encoding="utf-8")
+    lines = re.findall(r'class="line [^"]*" points="([^"]*)"', text)
+    at = [float(point.split(",")[0]) for line in lines for point in line.split()]
+    at += map(float, re.findall(r'class="band" x="([^"]*)"', text))
+    assert len(at) > 16
+    assert all(64 <= x <= 944 for x in at), at
+    assert text.count(">-5 s</text>") == 2, "the error, and what was logged"
+
+
 def test_a_target_of_any_metric_is_in_its_chart(tmp_path: Path) -> None:
     targets = [Target("fpr@tpr>=0.95", at_most=0.1), Target("acc top5", at_least=0.9)]
     records = synthetic_records()
