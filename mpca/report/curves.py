@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import TypeGuard
 
 from mpca.driver.objectives import Target
 from mpca.report import svg
@@ -15,6 +16,7 @@ __all__ = ["Curve", "curves_of", "sections"]
 
 _POINTS = 300  # of a line at most
 _CHARTS = 24  # on the page at most; the embedded data has all
+_LARGEST = 1e300  # sums of larger numbers overflow
 
 Points = list[tuple[float, float]]  # seconds of training, value
 
@@ -36,23 +38,28 @@ def curves_of(records: RunRecords) -> list[Curve]:
     by_name: dict[str, dict[int, Points]] = {}
     for one in records.metrics:
         for name, value in one.metrics.items():
-            if value is not None:  # a number that is not finite leaves a gap
+            if _drawable(value):
                 by_name.setdefault(name, {}).setdefault(one.agent, []).append((one.t, value))
     evaluated: dict[str, Points] = {}
     for done in records.evaluations:
         for name, value in {"error": done.error, "loss": done.loss, **done.metrics}.items():
-            if value is not None:
+            if _drawable(value):
                 evaluated.setdefault(name, []).append((done.t, value))
                 if name != "error":  # that has a chart of its own
                     by_name.setdefault(name, {})
     goals = [Target.parse(one) for one in records.attempts[-1].targets] if records.attempts else []
-    targets = {one.metric: one.bound for one in goals}
+    targets = {one.metric: one.bound for one in goals if _drawable(one.bound)}
     found = []
     for name, raw in by_name.items():
         agents = {agent: list(_thinned(points, width)) for agent, points in sorted(raw.items())}
         together = sorted(point for points in agents.values() for point in points)
         found.append(Curve(name, agents, list(_thinned(together, 2 * width)), evaluated.get(name, []), targets.get(name)))
     return found
+
+
+def _drawable(value: float | None) -> TypeGuard[float]:
+    """Whether a number does not leave a gap, as those do that are not finite."""
+    return value is not None and abs(value) <= _LARGEST
 
 
 def _thinned(points: Points, width: float) -> Iterator[tuple[float, float]]:

@@ -47,7 +47,7 @@ def ticks(low: float, high: float, about: int = 6) -> list[float]:
         [0.0, 10.0, 20.0, 30.0, 40.0]
     """
     span = high - low
-    if span <= 0:
+    if span <= 1e-300:
         return [low]
     raw = span / about
     power = 10 ** math.floor(math.log10(raw))

@@ -386,6 +386,18 @@ def test_what_was_logged_before_the_training_lies_right_of_the_axis(tmp_path: Pa
     assert text.count(">-5 s</text>") == 2, "the error, and what was logged"
 
 
+def test_a_number_too_large_for_a_mean_is_a_gap_and_one_too_small_for_ticks_is_drawn(tmp_path: Path) -> None:
+    many = [metrics(7.0 + n / 100, 0, loss=1e308 * (-1) ** (n // 9), tiny=5e-324) for n in range(20)]
+    done = {"kind": "evaluation", "t": 8.0, "cycle": 1, "seconds": 0.1, "error": 0.5, "loss": 1e308, "metrics": {"huge": 1e305}}
+    records = [one for one in synthetic_records() if one["kind"] != "evaluation"]
+    records[0] |= {"targets": ["loss <= 1.7e308"]}
+    page = page_of(write_run(tmp_path / "run", [*records[:-1], *many, metrics(7.5, 1, loss=2.0), done]))
+    found = {one["name"]: one for one in page.data["metrics"]}
+    assert list(found["loss"]["agents"]) == ["1"]
+    assert (found["loss"]["mean"], found["loss"]["evaluations"]) == ([[7.5, 2.0]], [])
+    assert (list(found), found["loss"]["target"]) == (["tiny", "loss"], None)
+
+
 def test_a_target_of_any_metric_is_in_its_chart(tmp_path: Path) -> None:
     targets = [Target("fpr@tpr>=0.95", at_most=0.1), Target("acc top5", at_least=0.9)]
     records = synthetic_records()
