@@ -71,19 +71,23 @@ def _thinned(points: Points, width: float) -> Iterator[tuple[float, float]]:
         yield fmean(t for t, _ in some), fmean(value for _, value in some)
 
 
-def sections(curves: Sequence[Curve], marks: Sequence[tuple[float, str]]) -> list[str]:
+def sections(
+    curves: Sequence[Curve], marks: Sequence[tuple[float, str]], bands: Sequence[tuple[float, float, str]], note: str
+) -> list[str]:
     """A section for each curve.
 
     Args:
         curves: of the run.
-        marks: (seconds, text) of agents that were lost.
+        marks: (seconds, text) of agents that were lost, and of ends of the evaluator.
+        bands: (seconds, seconds, text) of pauses.
+        note: what the note of the first one ends with.
     """
     left_out = ", ".join(one.name for one in curves[_CHARTS:])
-    drawn = [_section(one, marks) for one in curves[:_CHARTS]]
+    drawn = [_section(one, marks, bands, "" if n else note) for n, one in enumerate(curves[:_CHARTS])]
     return [*drawn, section("More metrics", f"Not drawn; they are in records.jsonl: {left_out}.")] if left_out else drawn
 
 
-def _section(curve: Curve, marks: Sequence[tuple[float, str]]) -> str:
+def _section(curve: Curve, marks: Sequence[tuple[float, str]], bands: Sequence[tuple[float, float, str]], more: str) -> str:
     lines = [svg.Line(f"agent {agent}", "thin s0", points) for agent, points in curve.agents.items() if len(curve.agents) > 1]
     entries = []
     if curve.agents:
@@ -102,6 +106,7 @@ def _section(curve: Curve, marks: Sequence[tuple[float, str]]) -> str:
         lambda value: f"{value:g}",
         level=None if curve.target is None else (curve.target, f"target {curve.target:g}"),
         marks=marks,
+        bands=bands,
         height=240,
     )
     notes = (
@@ -109,5 +114,5 @@ def _section(curve: Curve, marks: Sequence[tuple[float, str]]) -> str:
         "Logged by one agent alone.",
         "Logged by the agents; a thin line is one.",
     )
-    note = notes[min(len(curve.agents), 2)]
+    note = notes[min(len(curve.agents), 2)] + more
     return section(curve.name, note, legend(entries), chart)

@@ -313,6 +313,21 @@ def test_the_ends_of_the_evaluator_are_marks_of_the_curve(tmp_path: Path) -> Non
     assert "2 times the evaluator&#x27;s process ended; after the last time nothing was evaluated any more." in text
 
 
+def test_the_ends_of_the_evaluator_and_pauses_are_in_charts_of_runs_without_an_error_too(tmp_path: Path) -> None:
+    ended = {"kind": "evaluator", "t": 5.0, "event": "stopped", "cycle": 3, "reason": "exit_code=-9 (SIGKILL)"}
+    logged = [metrics(7.0, 0, loss=1.0, lr=0.5)]
+    records = [one for one in synthetic_records() if one["kind"] != "evaluation"]
+    page = page_of(write_run(tmp_path / "run", [*records[:-1], ended, *logged, records[-1]]))
+    assert page.titles.count("evaluator stopped at 5.0 s: exit_code=-9 (SIGKILL)") == 2, "a chart a metric"
+    assert page.titles.count("paused: 2/4 agents, min_agents=3") == 2
+    text = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert text.count("after the last time nothing was evaluated any more.") == 1
+    assert text.index("after the last time nothing was evaluated") < text.index("<h2>lr</h2>")
+    page = page_of(write_run(tmp_path / "silent", [*records[:-1], ended, records[-1]]))
+    text = (tmp_path / "silent" / "report.html").read_text(encoding="utf-8")
+    assert "No evaluation was recorded, and 1 times the evaluator&#x27;s process ended; after the last time" in text
+
+
 def metrics(t: float, agent: int, **values: float | None) -> dict[str, Any]:
     return {"kind": "metrics", "t": t, "agent": agent, "incarnation": 0, "steps": int(10 * t), "metrics": values}
 
