@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import cloudpickle
 
 from mpca.api.evaluation import JointEvaluator
-from mpca.api.finish import evaluate_last, exit_code, is_final, last_model, summarise, take_kept
+from mpca.api.finish import evaluate_last, exit_code, is_final, save_last, summarise
 from mpca.api.job import Ended, Job, Listeners, resolve
 from mpca.api.location import choose_location
 from mpca.api.parts import agent_spec, first_record, goals_of, open_session, run_shape, versions
@@ -252,8 +252,8 @@ class _Launch:
             final = evaluate_last(runner) if runner.reached is None else None
         except MpcaError as failure:
             log.warning("the last joint model was not evaluated: %s", failure)
-        final = take_kept(runner) or final
-        model, state = last_model(runner, backups)
+        model, state, kept = save_last(runner, backups)
+        final = kept or final
         if runner.tally.first_step is not None:  # of the fastest agent, whichever agent reported first
             self._seconds["first_step"] = self._before + runner.tally.first_step - self._began
         resumed_from = resumed.path if resumed else None

@@ -163,7 +163,8 @@ class EarlyStopping(Objective):
 class KeepBest(Objective):
     """The result is the joint model whose evaluation was the best of this attempt, whatever ended the run.
 
-    `mode` as for `EarlyStopping`. Backups are of the joint model as it is, but for the last one, which is of the result.
+    `mode` as for `EarlyStopping`. Backups are of the joint model as it is, the last one too: a run that is resumed goes on from
+    the newest model, not from the best.
     """
 
     metric: str
