@@ -101,9 +101,10 @@ def summarise(
 ) -> Summary:
     tally, goals, history = runner.tally, runner.goals, runner.evaluations.history
     errors = [one["error"] for one in history if one["error"] is not None]
-    hit = next((one for one in history if any(target.met(numbers_of(one)) for target in goals.targets)), None)
+    judged = (one for one in history if one["cycle"])  # x_0 reaches no target
+    hit = next((one for one in judged if any(target.met(numbers_of(one)) for target in goals.targets)), None)
     began = runner.machine.began
-    # an evaluation of x_0 may come before training began
+    # the first evaluation of a run that goes on from a backup may come before training began
     trained_at_hit = None if hit is None or began is None else max(0.0, hit["t"] - runner.t_of(began)) + runner.earlier_s
     joint = runner.joint
     return Summary(

@@ -14,10 +14,11 @@ import pytest
 from safetensors.numpy import load
 
 from mpca import methods
-from mpca.api.finish import save_last
+from mpca.api.finish import save_last, summarise
 from mpca.clock import ManualClock
 from mpca.driver.cluster import AgentSpec
 from mpca.driver.events import AgentDied, AgentHello, ClusterEvent, ExecutorReady, ReadLocal
+from mpca.driver.instructions import End
 from mpca.driver.objectives import DumpModel, Evaluate, Goals, KeepBest, MaxTime, Target
 from mpca.driver.runner import LOCAL_EVERY, Runner
 from mpca.driver.status import RunStatus
@@ -418,6 +419,22 @@ def test_the_last_backup_is_of_the_newest_model_whatever_the_result_is() -> None
     save_last(run.runner, run.writer)  # type: ignore[arg-type]
     assert newest != best
     assert run.writer.asked == [(run.hand.machine.cycle, newest, 0)]
+
+
+def test_the_seconds_to_a_target_are_those_of_training_and_x0_reaches_none() -> None:
+    run = Run(Goals.of([Evaluate(lambda state: {}, every="1s"), Target("error", at_most=0.95)]))
+    for now, cycles in ((1.0, 0), (4.0, 3)):
+        run.cycles(cycles)
+        run.at(now)
+        run.evaluator.answer(0.9)
+        run.evaluator.asked.clear()
+        run.at(now + 0.5)
+    ending, began = run.hand.machine.run.ending, run.hand.machine.began
+    assert ending is not None
+    assert began is not None
+    assert [(one.cycle, one.t) for one in run.of(EvaluationRecord)] == [(0, 1.5 + EARLIER_T), (3, 4.5 + EARLIER_T)]
+    summary = summarise(run.runner, End(ending.status, ending.reason), 0, None, {}, None, {})
+    assert (summary.status, summary.seconds_to_target) == ("reached", 4.5 - began)
 
 
 def test_the_status_is_shown_at_the_first_look_half_a_second_after_the_one_before() -> None:
