@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 from mpca.config.sections import ObjectivesConfig
@@ -68,6 +69,19 @@ def _check_metric(where: str, metric: str) -> None:
         )
 
 
+def _plain(number: Any) -> int | float | None:
+    """As Python's own type, since numpy's numbers look different in text; None: it is no finite number."""
+    if isinstance(number, bool) or not isinstance(number, Real):
+        return None
+    try:
+        finite = math.isfinite(float(number))
+    except OverflowError:  # a whole number beyond all floats
+        finite = False
+    if not finite:
+        return None
+    return int(number) if isinstance(number, Integral) else float(number)
+
+
 def _mode(where: str, metric: str, mode: str | None) -> str:
     _check_metric(where, metric)
     found = mode or _MODES.get(metric)
@@ -94,8 +108,10 @@ class Target(Objective):
         _check_metric("Target", self.metric)
         if (self.at_least is None) == (self.at_most is None):
             raise ConfigError(f"Target({self.metric!r}): give one bound, at_least or at_most")
-        if isinstance(self.bound, bool) or not isinstance(self.bound, (int, float)) or not math.isfinite(self.bound):
-            raise ConfigError(f"Target({self.metric!r}): the bound must be a finite number, got {self.bound!r}")
+        name, plain = ("at_most", _plain(self.at_most)) if self.at_least is None else ("at_least", _plain(self.at_least))
+        if plain is None:
+            raise ConfigError(f"Target({self.metric!r}): the bound must be a finite number, got {self.bound!r:.60}")
+        object.__setattr__(self, name, plain)
         if self.metric == "error" and not (self.at_most is not None and 0 < self.at_most < 1):
             raise ConfigError(f'Target("error"): a share of wrong answers; at_most must lie between 0 and 1, got {self.bound}')
 

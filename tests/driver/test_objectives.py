@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
+from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from mpca.config.sections import ObjectivesConfig
@@ -65,6 +67,11 @@ def test_two_of_a_kind_and_what_is_none_are_refused() -> None:
         (lambda: Target("accuracy", 0.9, 0.99), "Target('accuracy'): give one bound, at_least or at_most"),
         (lambda: Target("accuracy", math.nan), "Target('accuracy'): the bound must be a finite number, got nan"),
         (lambda: Target("accuracy", "high"), "Target('accuracy'): the bound must be a finite number, got 'high'"),
+        (
+            lambda: Target("accuracy", np.float32(math.inf)),
+            "Target('accuracy'): the bound must be a finite number, got np.float32(inf)",
+        ),
+        (lambda: Target("size", 10**400), f"Target('size'): the bound must be a finite number, got 1{'0' * 59}"),
         (lambda: Target("accuracy", True), "Target('accuracy'): the bound must be a finite number, got True"),
         (
             lambda: Target(0.97, 1),
@@ -121,6 +128,20 @@ def test_goals_that_cannot_be_are_refused_in_a_sentence(make: Callable[[], objec
     with pytest.raises(ConfigError) as refused:
         make()
     assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("bound", "plain"),
+    [(np.float64(0.97), "0.97"), (np.float32(0.5), "0.5"), (np.int64(20), "20"), (Fraction(1, 4), "0.25"), (-7, "-7")],
+    ids=lambda one: f"{type(one).__name__}",
+)
+@pytest.mark.parametrize("side", ["at_least", "at_most"])
+def test_a_bound_of_any_type_of_number_becomes_a_plain_one(bound: float, plain: str, side: str) -> None:
+    target = Target("f1", **{side: bound})
+    assert type(target.bound) in (int, float)
+    assert str(target) == f"f1 {'>=' if side == 'at_least' else '<='} {plain}"
+    assert Target.parse(str(target)) == target
+    assert target.met({"f1": bound})
 
 
 def test_goals_survive_a_configuration() -> None:
