@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
+from mpca.checks import refused
 from mpca.config.sections import ObjectivesConfig
 from mpca.driver.events import StopRequested
 from mpca.errors import ConfigError
@@ -371,10 +372,13 @@ def metric_goals(config: ObjectivesConfig) -> dict[str, Any]:
     targets += [Target.parse(one.strip()) for one in config.targets.split(",") if one.strip()]
     found: dict[str, Any] = {"targets": tuple(targets)}
     for key in ("early_stopping", "keep_best"):
-        text = getattr(config, key)
+        text = getattr(config, key).strip()
         if text:
-            first, _, rest = text.partition(" ")
-            mode, metric = (first, rest) if first in _WORDS else (None, text)
+            first, *rest = text.split(maxsplit=1)
+            mode, metric = (first, "".join(rest)) if first in _WORDS else (None, text)
+            if not metric or "," in metric or not (mode or metric in _MODES):
+                name = "f1" if not metric or "," in metric else metric
+                raise refused(f"objectives.{key}", text, f'write it as "max {name}" or "min {name}", with one metric')
             stops = key == "early_stopping"
             found[key] = EarlyStopping(metric, config.patience, mode) if stops else KeepBest(metric, mode)
     return found

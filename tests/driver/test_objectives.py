@@ -157,6 +157,16 @@ def test_goals_survive_a_configuration() -> None:
     assert metric_goals(ObjectivesConfig()) == {"targets": ()}
 
 
+@pytest.mark.parametrize("key", ["early_stopping", "keep_best"])
+def test_a_goal_of_a_configuration_is_read_with_any_blanks_and_refused_by_its_key(key: str) -> None:
+    goal = metric_goals(ObjectivesConfig(**{key: " max   val f1 "}))[key]
+    assert (goal.metric, goal.mode) == ("val f1", "max")
+    for text, name in (("f1", "f1"), ("most f1", "most f1"), ("max", "f1"), ("max loss, min f1", "f1")):
+        with pytest.raises(ConfigError) as refused:
+            metric_goals(ObjectivesConfig(**{key: text}))
+        assert str(refused.value) == f'objectives.{key} = {text!r}: write it as "max {name}" or "min {name}", with one metric'
+
+
 def test_the_best_is_that_of_numbers_and_an_evaluation_without_the_metric_does_not_count() -> None:
     best = Best(EarlyStopping("f1", mode="max"))
     told = [best.take({"f1": value}) for value in (math.nan, 0.5, 0.5, 0.7, math.inf)]
