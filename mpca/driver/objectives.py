@@ -146,7 +146,7 @@ class Target(Objective):
         except ValueError:
             found = None
         if found is None:
-            raise ConfigError(f'not a target: {text!r}; write it as "accuracy >= 0.97" or "perplexity <= 20"')
+            raise ConfigError(f'not a target: {text!r}; write it as "loss <= 0.1", or ">=" for the other side')
         return cls(found[1], **{"at_least" if found[2] == ">=" else "at_most": bound})
 
     def met(self, values: Mapping[str, float]) -> bool:

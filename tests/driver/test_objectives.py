@@ -116,11 +116,11 @@ def test_two_of_a_kind_and_what_is_none_are_refused() -> None:
         ),
         (
             lambda: Target.parse("accuracy > 0.9"),
-            'not a target: \'accuracy > 0.9\'; write it as "accuracy >= 0.97" or "perplexity <= 20"',
+            'not a target: \'accuracy > 0.9\'; write it as "loss <= 0.1", or ">=" for the other side',
         ),
         (
             lambda: Target.parse("accuracy >= high"),
-            'not a target: \'accuracy >= high\'; write it as "accuracy >= 0.97" or "perplexity <= 20"',
+            'not a target: \'accuracy >= high\'; write it as "loss <= 0.1", or ">=" for the other side',
         ),
     ],
 )
