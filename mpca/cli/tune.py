@@ -125,6 +125,9 @@ def tune(
     most = _most(resolved.method)
     for alpha in alphas:
         resolve(conf, (*sets, f"method.alpha={alpha:g}"))  # refuses what the method refuses, before anything is started
+    from mpca.api import builtin  # it imports what a refusal above does not need
+
+    builtin.check(resolved.to_dict())
     folder = run_dir or Path("runs") / f"{resolved.run.name}-tune"
     with _claimed(folder, resolved.to_dict()), Signals():
         tried = _search(alphas, most, not resolved.method.regulariser, lambda alpha: _run(conf, sets, alpha, folder))
