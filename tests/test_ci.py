@@ -38,9 +38,11 @@ class Checkout:
         """What df says of the disks: free GiB and where they are mounted."""
         self.program("bin/df", "".join(f"echo '{line}'\n" for line in (" Avail Mounted on", *free)))
 
-    def run(self) -> subprocess.CompletedProcess[str]:
+    def run(self, **more: str) -> subprocess.CompletedProcess[str]:
         path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
-        environment = {**os.environ, "PATH": path, "TOLD": str(self.told), "HOME": str(self.folder), "TMPDIR": str(self.folder)}
+        inherited = {name: value for name, value in os.environ.items() if name not in ("UV_CACHE_DIR", "XDG_CACHE_HOME")}
+        own = {"PATH": path, "TOLD": str(self.told), "HOME": str(self.folder), "TMPDIR": str(self.folder)}
+        environment = {**inherited, **own, **more}
         return subprocess.run([".ci/run"], cwd=self.folder, env=environment, capture_output=True, text=True, timeout=60)
 
     def calls(self) -> list[str]:
@@ -60,6 +62,32 @@ def test_free_space_is_told_first_and_so_is_too_little(checkout: Checkout) -> No
     assert done.stderr.startswith("it may take 25 GiB, and there is less in /tmp space: ")
     assert len(done.stderr.splitlines()) == 1
     assert checkout.calls()[0] == f"df -BG --output=avail,target . {checkout.folder} {checkout.folder}/.cache"
+
+
+@pytest.mark.parametrize(
+    ("more", "cache"),
+    [
+        ({"XDG_CACHE_HOME": "xdg"}, "xdg"),
+        ({"XDG_CACHE_HOME": "xdg", "UV_CACHE_DIR": "uv"}, "uv"),
+        ({"XDG_CACHE_HOME": ""}, "{home}/.cache"),
+        ({"HOME": "/proc/none", "TMPDIR": "/nowhere"}, "/proc/none/.cache"),
+    ],
+)
+def test_the_cache_of_uv_is_looked_at_where_it_is(checkout: Checkout, more: dict[str, str], cache: str) -> None:
+    checkout.disk("66G /")
+    checkout.run(**more)
+    assert checkout.calls()[0].endswith(f" {cache.format(home=checkout.folder)}")
+
+
+@pytest.mark.parametrize(("known", "said"), [([" 90G /"], ["free: 90 GiB in /"]), ([], [])])
+def test_free_space_that_cannot_be_told_fails_nothing(checkout: Checkout, known: list[str], said: list[str]) -> None:
+    checkout.disk(*known)
+    checkout.program("bin/df", (checkout.folder / "bin" / "df").read_text() + "echo 'df: nowhere' >&2\nexit 1\n")
+    done = checkout.run(HOME="/proc/none")
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("free")] == said
+    assert not any(word in done.stderr for word in ("df: nowhere", "/proc", "unbound"))
+    assert "make lint junit" in checkout.calls()
 
 
 def test_what_uv_has_no_use_for_is_removed_after_each_setup(checkout: Checkout) -> None:

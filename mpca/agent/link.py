@@ -55,12 +55,16 @@ class Link:
 
     def peek(self, kind: type[Message]) -> Message | None:
         """Take the first waiting message of this kind, if there is one; the others stay, in order."""
+        if not self.waiting(kind):
+            return None
+        message = next(one for one in self._inbox if isinstance(one, kind))
+        self._inbox.remove(message)
+        return message
+
+    def waiting(self, kind: type[Message]) -> bool:
+        """Whether a message of this kind has come. All stay."""
         self._fill(0.0)
-        for message in self._inbox:
-            if isinstance(message, kind):
-                self._inbox.remove(message)
-                return message
-        return None
+        return any(isinstance(one, kind) for one in self._inbox)
 
     def send(self, message: Message) -> None:
         """Send one message.

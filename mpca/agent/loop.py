@@ -83,6 +83,7 @@ class AgentLoop:
         self.stall = StallWatch(clock)
         self._pause_s = 0.0
         self._steps = threading.Lock()  # of the thread that steps
+        self._trains: int | None = None  # the thread that attached or stepped last
         self._access = threading.RLock()  # to the machine and the link
         self._began: float | None = None
         self._next_progress = 0.0
@@ -104,7 +105,10 @@ class AgentLoop:
 
     @property
     def stopping(self) -> bool:
-        """Whether Stop has come. Looks into the pipe, and leaves all other messages there until the end of the batch."""
+        """Whether Stop has come. Looks into the pipe, and leaves all other messages there until the end of the batch.
+
+        What Stop lets an agent do changes the model. So only the thread that trains takes it out of the pipe.
+        """
         if not self._access.acquire(blocking=False):  # another thread is here, and may wait for the executor
             return self._machine.state is STOPPING
         try:
@@ -115,6 +119,8 @@ class AgentLoop:
     def _look_for_stop(self) -> bool:
         if self._machine.state is not STOPPING:
             try:
+                if self._trains not in (None, threading.get_ident()):
+                    return self._link.waiting(Stop)
                 stop = self._link.peek(Stop)
             except LinkClosed:
                 self.tell(LinkLost())
@@ -132,14 +138,16 @@ class AgentLoop:
         Args:
             lay: cuts the model into a number of shards. It is called again when the driver decides another number.
         """
-        machine, self._lay = self._machine, lay
-        self._trainer, self._segment, self._hello = trainer, _, hello = lay(machine.shards)
-        parts = trainer.bounds, trainer.parameters, machine.shards, trainer.snapshot
+        machine, self._lay, self._trains = self._machine, lay, threading.get_ident()
+        # Nothing else here holds the trainer: before a Cut makes another one it must be gone.
+        self._trainer, self._segment, self._hello = lay(machine.shards)
+        parts = self._trainer.bounds, self._trainer.parameters, machine.shards, self._trainer.snapshot
         if machine.side.asks:
             self._outbox = Outbox(machine.side, *parts)
         if machine.side.outer is not None:
             self._eager = EagerOuter(machine.side.outer, *parts)
-        self.tell(Attached(local=bool(hello.local)))
+        del parts
+        self.tell(Attached(local=bool(self._hello.local)))
         self.stall.waits()
         while self._machine.state is WAITING:
             self._serve(None)
@@ -157,6 +165,7 @@ class AgentLoop:
                 "two threads step attached optimizers at the same time: parameters must not change under another thread's "
                 "backward pass; step them on one thread"
             )
+        self._trains = threading.get_ident()
         try:
             self._serve_between_batches()
         finally:
@@ -167,7 +176,8 @@ class AgentLoop:
         self.tell(Stepped(1, self._metrics.newest("loss")) if machine.side.asks_at_loss else STEPPED)
         self._serve(0.0)
         if self._clock.now() >= self._next_progress:
-            self._report()
+            with self._access:
+                self._report()
             self.stall.alive()
         if machine.state in (HOLDING, ASKING):
             self.stall.waits()
@@ -193,7 +203,8 @@ class AgentLoop:
 
     def say(self, message: Files) -> None:
         """Send a message that needs no decision."""
-        self._link.send(message)
+        with self._access:
+            self._link.send(message)
 
     def tell(self, event: Any) -> None:
         """Give an event to the machine, and carry out its instructions."""

@@ -62,7 +62,7 @@ def number(what: str, name: str, value: Any) -> Any:
         value: anything.
 
     Raises:
-        ConfigError: it is not a number, or the name is too long.
+        ConfigError: it is not a number, or a whole one beyond all floats, or the name is too long.
     """
     if len(name) > _LONGEST_NAME:
         raise ConfigError(f"{what} numbers by name, which has at most {_LONGEST_NAME} characters: {name[:_LONGEST_NAME]}...")
@@ -73,6 +73,8 @@ def number(what: str, name: str, value: Any) -> Any:
     elif not isinstance(value, (str, bytes)):
         try:
             return float(value)
+        except OverflowError:
+            raise ConfigError(f"{what} numbers that fit into a float: {name} is a larger {type(value).__name__}") from None
         except (TypeError, ValueError):
             pass
     shape = f" of shape {list(value.shape)}" if hasattr(value, "shape") else f" {value!r:.60}"

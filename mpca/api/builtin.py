@@ -12,11 +12,13 @@ from typing import Any
 import mpca
 from mpca import data, models
 from mpca.checks import nearest, refused
+from mpca.config.sections import ObjectivesConfig
 from mpca.methods import from_dict
 
 __all__ = ["check", "evaluate", "forget", "layout", "model_bytes", "train"]
 
 _Pairs = tuple[tuple[str, Any], ...]
+RETURNED = ("error", "loss")  # what `evaluate` returns
 Tables = dict[str, dict[str, Any]]  # the configuration as `config.Resolved.to_dict` gives it
 
 
@@ -25,8 +27,9 @@ def check(config: Tables) -> None:
 
     Raises:
         ConfigError: unknown model, data set or optimiser; an optimiser that the method cannot use; data that is missing or
-            damaged; fewer samples than agents.
+            damaged; fewer samples than agents; a goal by a number that `evaluate` does not return.
     """
+    _check_goals(config["objectives"])
     options = dict(config["model"])
     models.check(options.pop("name"), options)
     data.check(config["data"]["name"], config["cluster"]["agents"], data.own_options(config["data"]))
@@ -35,6 +38,17 @@ def check(config: Tables) -> None:
         raise refused("optimizer.name", name, f"no such optimizer; {nearest(name, models.OPTIMIZERS)}")
     if method.takes_gradients and (name != "sgd" or config["optimizer"]["momentum"]):
         raise refused("optimizer.name", name, f"must be sgd, with optimizer.momentum 0: method {method.name} has the momentum")
+
+
+def _check_goals(objectives: dict[str, Any]) -> None:
+    from mpca.driver.objectives import metric_goals
+
+    texts = {key: objectives[key] for key in ("targets", "early_stopping", "keep_best")}
+    for key, found in metric_goals(ObjectivesConfig(**texts)).items():
+        for goal in found if isinstance(found, tuple) else (found,):
+            if goal.metric not in RETURNED:
+                rule = f"the evaluation that mpca brings returns {' and '.join(RETURNED)}, and no {goal.metric}"
+                raise refused(f"objectives.{key}", texts[key], f"{rule}; a program of your own may: mpca.Evaluate(function)")
 
 
 def model_bytes(config: Tables) -> int:
@@ -71,7 +85,7 @@ def evaluate(config: Tables, state: dict[str, Any]) -> dict[str, float]:
     model, test = _bench(options, section, config["run"]["seed"])
     if hasattr(test, "tensors"):
         return evaluate_classifier(model, state, *test.tensors)
-    seen, sums = 0, {"error": 0.0, "loss": 0.0}
+    seen, sums = 0, dict.fromkeys(RETURNED, 0.0)
     for images, labels in test:
         for name, mean in evaluate_classifier(model, state, images, labels).items():
             sums[name] += mean * len(labels)

@@ -1,4 +1,4 @@
-"""The end of every run: the driver evaluates and saves the joint model, and writes the summary and the report."""
+"""The end of every run: the driver evaluates, backs up and saves the joint model, and writes the summary and the report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mpca.records import Summary
 from mpca.storage import model_file
 from mpca.timeouts import LAST_BACKUP_S, LAST_EVALUATION_S
 
-__all__ = ["evaluate_last", "exit_code", "is_final", "last_model", "summarise", "take_kept"]
+__all__ = ["evaluate_last", "exit_code", "is_final", "save_last", "summarise"]
 
 log = logging.getLogger("mpca.run")
 
@@ -39,22 +39,6 @@ def exit_code(end: End, signal_number: int | None) -> int:
     if f"{BadRecords.__module__}.{BadRecords.__name__}:" in end.reason.partition("\n")[0]:  # as an agent's last word says it
         return BadRecords.exit_code
     return _EXIT_CODES[end.status] or int(any(one.work_lost for one in end.cut_off))
-
-
-def take_kept(runner: Runner) -> Mapping[str, float] | None:
-    """Make the model that was the best by `KeepBest`, or else the one that reached a target, the result of the run.
-
-    Cycles after it do not count.
-
-    Returns:
-        What its evaluation returned; None: there is no such model, and the last one is the result.
-    """
-    kept = runner.evaluations.best_model or runner.reached
-    if kept is None:
-        return None
-    assert runner.joint is not None
-    runner.joint.states, runner.joint.layout = kept.states, kept.layout
-    return kept.values
 
 
 def evaluate_last(runner: Runner) -> Mapping[str, float] | None:
@@ -80,25 +64,30 @@ def evaluate_last(runner: Runner) -> Mapping[str, float] | None:
     return None
 
 
-def last_model(runner: Runner, backups: BackupWriter | None) -> tuple[bytes | None, dict[str, Any]]:
-    """Write a last backup.
+def save_last(runner: Runner, backups: BackupWriter | None) -> tuple[bytes | None, dict[str, Any], Mapping[str, float] | None]:
+    """Write a last backup, and make the result of the run.
 
-    x_0 is no run's result. It is backed up all the same, so that a later attempt has the same x_0.
+    The backup is of the joint model as it is: what it says of cycles, time and data is true of no other. The result is the
+    model that was the best by `KeepBest`, or else the one that reached a target, or else the last one. x_0 is no run's result.
+    It is backed up all the same, so that a later attempt has the same x_0.
 
     Returns:
-        ``model.safetensors``, and the model as arrays by its own names; None and nothing when there is no model.
+        ``model.safetensors``, and the model as arrays by its own names; None and nothing when there is no model. Then what the
+        evaluation of the best model, or of the one that reached a target, returned; None: the result is neither.
     """
-    joint = runner.joint
+    joint, kept = runner.joint, runner.evaluations.best_model or runner.reached
     if joint is None or not joint.complete:
-        return None, {}
+        return None, {}, None
     if backups is not None:
         backups.submit(joint, runner.machine.cycle, runner.progress(), runner.machine.position())
         backups.close(LAST_BACKUP_S)
         runner.take_backups()
     if not any(joint.versions()):
-        return None, {}
+        return None, {}, None
+    if kept is not None:
+        joint.states, joint.layout = kept.states, kept.layout
     vector = joint.vector()
-    return model_file(joint.layout, vector), joint.layout.state_dict(vector)
+    return model_file(joint.layout, vector), joint.layout.state_dict(vector), None if kept is None else kept.values
 
 
 def summarise(
@@ -112,9 +101,10 @@ def summarise(
 ) -> Summary:
     tally, goals, history = runner.tally, runner.goals, runner.evaluations.history
     errors = [one["error"] for one in history if one["error"] is not None]
-    hit = next((one for one in history if any(target.met(numbers_of(one)) for target in goals.targets)), None)
+    judged = (one for one in history if one["cycle"])  # x_0 reaches no target
+    hit = next((one for one in judged if any(target.met(numbers_of(one)) for target in goals.targets)), None)
     began = runner.machine.began
-    # an evaluation of x_0 may come before training began
+    # the first evaluation of a run that goes on from a backup may come before training began
     trained_at_hit = None if hit is None or began is None else max(0.0, hit["t"] - runner.t_of(began)) + runner.earlier_s
     joint = runner.joint
     return Summary(

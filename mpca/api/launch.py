@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import cloudpickle
 
 from mpca.api.evaluation import JointEvaluator
-from mpca.api.finish import evaluate_last, exit_code, is_final, last_model, summarise, take_kept
+from mpca.api.finish import evaluate_last, exit_code, is_final, save_last, summarise
 from mpca.api.job import Ended, Job, Listeners, resolve
 from mpca.api.location import choose_location
-from mpca.api.parts import agent_spec, first_record, goals_of, open_session, run_shape, versions
+from mpca.api.parts import agent_spec, first_record, goals_of, open_session, run_shape, unjudged, versions
 from mpca.api.resume import Resumed, find_backup
 from mpca.api.run_files import RunFiles
 from mpca.api.signals import Signals
@@ -108,7 +108,7 @@ class _Launch:
         above = Backups(backup_store, self._backup_at.name).highest_term()
         term = self._location.take(session, resumed is not None, self._application, above)
         tell(f"run folder {self._location.shown}")
-        for line in resumed.told if resumed is not None else ():
+        for line in (*(resumed.told if resumed is not None else ()), *unjudged(job)):
             tell(line)
         if session is None:
             session = self._open_session()
@@ -252,8 +252,8 @@ class _Launch:
             final = evaluate_last(runner) if runner.reached is None else None
         except MpcaError as failure:
             log.warning("the last joint model was not evaluated: %s", failure)
-        final = take_kept(runner) or final
-        model, state = last_model(runner, backups)
+        model, state, kept = save_last(runner, backups)
+        final = kept or final
         if runner.tally.first_step is not None:  # of the fastest agent, whichever agent reported first
             self._seconds["first_step"] = self._before + runner.tally.first_step - self._began
         resumed_from = resumed.path if resumed else None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mpca.api.resume import Resumed
     from mpca.spark.yarn.submitted import ApplicationInfo
 
-__all__ = ["agent_spec", "first_record", "goals_of", "open_session", "run_shape", "versions"]
+__all__ = ["agent_spec", "first_record", "goals_of", "open_session", "run_shape", "unjudged", "versions"]
 
 
 def open_session(
@@ -124,6 +124,19 @@ def goals_of(job: Job, backup_at: str) -> Goals:
         evaluate=job.evaluate,
         dump=DumpModel(backup_at, backup.interval, backup.keep) if backup.interval else None,
     )
+
+
+def unjudged(job: Job) -> list[str]:
+    """A line for the user about goals that nobody looks at. They are no error: a program may share `mpca train`'s file."""
+    wanted = job.config.objectives
+    keys = [
+        f"objectives.{key} = {getattr(wanted, key)!r}"
+        for key in ("target_error", "targets", "early_stopping", "keep_best")
+        if getattr(wanted, key)
+    ]
+    if job.evaluate is not None or not keys:
+        return []
+    return [f"warning: nothing is evaluated, so this does not count: {', '.join(keys)}; give a Distributor Evaluate(function)"]
 
 
 def first_record(job: Job, term: int, resumed: Resumed | None, goals: Goals) -> RunRecord:

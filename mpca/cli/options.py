@@ -45,6 +45,8 @@ def check_out(option: str, path: Path) -> None:
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if path.exists() and not path.is_file():
+            raise refused(option, str(path), "is no regular file; choose another one")
         NamedTemporaryFile(prefix=f".{path.name}", dir=path.parent).close()
     except OSError as error:
         raise refused(option, str(path), f"cannot be written: {error.strerror}; choose another one") from None

@@ -125,6 +125,9 @@ def tune(
     most = _most(resolved.method)
     for alpha in alphas:
         resolve(conf, (*sets, f"method.alpha={alpha:g}"))  # refuses what the method refuses, before anything is started
+    from mpca.api import builtin  # it imports what a refusal above does not need
+
+    builtin.check(resolved.to_dict())
     folder = run_dir or Path("runs") / f"{resolved.run.name}-tune"
     with _claimed(folder, resolved.to_dict()), Signals():
         tried = _search(alphas, most, not resolved.method.regulariser, lambda alpha: _run(conf, sets, alpha, folder))
@@ -291,6 +294,7 @@ def _train(conf: Path, sets: Sequence[str], path: Path) -> None:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
+                start_new_session=True,  # Ctrl-C reaches this process alone, which passes it on; Ctrl-Z stops it alone
                 preexec_fn=lambda: die_with(signal.SIGTERM),  # when this process is killed
             )
         )
@@ -314,9 +318,8 @@ def _ended(child: subprocess.Popen[bytes]) -> int:
             break
         except Interrupted as error:
             first = first or error
-            if error.signum != signal.SIGINT:  # of Ctrl-C the terminal has told the run too
-                child.send_signal(error.signum)
-                limit_s = RUN_END_S
+            child.send_signal(error.signum)
+            limit_s = RUN_END_S
         except subprocess.TimeoutExpired:
             child.kill()
     if first is not None:

@@ -132,7 +132,8 @@ class ObjectivesConfig:
     target_error: float = 0.0
     """Error of the joint model on the test set, a share in [0, 1); 0: none."""
     targets: str = ""
-    """Goals by other numbers that the evaluation returns, such as "accuracy >= 0.97, perplexity <= 20"."""
+    """Goals by other numbers that the evaluation returns, such as "loss <= 0.1", with commas between them. `mpca train`
+    and `mpca submit` evaluate error and loss, a program whatever it likes: "accuracy >= 0.97, perplexity <= 20"."""
     early_stopping: str = ""
     """A metric, with min or max before it where that is not known, such as "loss" or "max f1"; empty: none."""
     patience: int = 10

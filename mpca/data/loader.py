@@ -18,8 +18,8 @@ def batches(dataset: Any, **options: Any) -> Iterator[Any]:
     """Iterate over a DataLoader with these options.
 
     Raises:
-        ConfigError: its workers are spawned, and the data set (a lambda in it, a class of the train function's) cannot be
-            pickled for them.
+        ConfigError: its workers are spawned, and the data set (a lambda in it, a class of the train function's), collate_fn or
+            worker_init_fn cannot be pickled for them.
     """
     loader = DataLoader(dataset, **options)
     try:
@@ -29,6 +29,7 @@ def batches(dataset: Any, **options: Any) -> Iterator[Any]:
         if not loader.num_workers or method == "fork":
             raise
         raise ConfigError(
-            f"the data set cannot be sent to data workers: {type(error).__name__}: {error}; {method} makes them; leave it to "
-            "fork (no multiprocessing_context), or define the data set without lambdas in a module that agents can import"
+            f"the data set, collate_fn or worker_init_fn cannot be sent to data workers: {type(error).__name__}: {error}; "
+            f"{method} makes them; leave it to fork (no multiprocessing_context), or define them without lambdas in a module "
+            "that agents can import"
         ) from error

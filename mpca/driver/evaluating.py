@@ -5,7 +5,9 @@ in, instructions out, the time is an argument::
 
     ANSWERING --EvaluatorDied, the first or second in ten minutes--> ANSWERING   StartAgain
         |
-        +------ the third in ten minutes ------> STOPPED   StopEvaluating; FailRun when nothing else can end the run
+        +------ the third in ten minutes ------> STOPPED   StopEvaluating; FailRun when nothing but a target was to end the run
+
+Early stopping is a brake, and no end that a run was to reach: without it the run goes on until its train functions return.
 
 This file is not about a user's function that raises: that is an error in the user's code, and ends the run.
 """
@@ -60,8 +62,8 @@ class EvaluatorRule:
 
     def __init__(self, goals: Goals) -> None:
         self.state = "ANSWERING"
-        self._by_metric = [str(one) for one in goals.by_metric if one is not goals.keep_best]
-        self._ends_otherwise = not self._by_metric or goals.max_time is not None or goals.max_cycles is not None
+        self._targets = " or ".join(map(str, goals.targets))
+        self._ends_otherwise = not self._targets or goals.max_time is not None or goals.max_cycles is not None
         self._deaths: list[float] = []
 
     def handle(self, event: EvaluatorDied, now: float) -> list[StartAgain | StopEvaluating | FailRun]:
@@ -84,5 +86,5 @@ class EvaluatorRule:
         )
         if self._ends_otherwise:
             return [StopEvaluating(reason)]
-        goals = " or ".join(self._by_metric)
-        return [StopEvaluating(reason), FailRun(f"{reason}; nothing else would end the run, which was to reach {goals}")]
+        why = f"{reason}; nothing else would end the run, which was to reach {self._targets}"
+        return [StopEvaluating(reason), FailRun(why)]

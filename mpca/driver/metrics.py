@@ -17,25 +17,36 @@ class LoggedMetrics:
         #: {"kind": "metrics", "t", "metrics": {name: mean over agents}}; as often as an agent reports.
         self.history: list[dict[str, Any]] = []
         self._newest: dict[int, dict[str, float]] = {}  # by agent
+        self._counts: dict[int, int] = {}  # agent -> its oldest incarnation that counts
         self._first: str | None = None  # the metric that was logged first
         self._began: float | None = None
 
     def heard(self, event: AgentProgress, t: float) -> None:
-        """An agent has logged something.
+        """An agent has logged something. What an older incarnation still says does not count.
 
         Args:
             event: its report.
             t: when it came.
         """
+        since = self._counts.setdefault(event.agent, event.incarnation)
+        if event.incarnation < since:
+            return
+        if event.incarnation > since:
+            self.lost(event.agent, event.incarnation - 1)
         self._first = self._first or next(iter(event.metrics))
         self._newest.setdefault(event.agent, {}).update(event.metrics)
         self._began = t if self._began is None else self._began
         if not self.history or t - self.history[-1]["t"] >= metrics_every_s(t - self._began):
             self.note(t)
 
-    def lost(self, agent: int) -> None:
-        """An agent is gone: what it logged counts no more."""
+    def lost(self, agent: int, incarnation: int) -> None:
+        """An agent is gone: what it logged counts no more, nor what still comes of it."""
         self._newest.pop(agent, None)
+        self._counts[agent] = incarnation + 1
+
+    def back(self, agent: int, incarnation: int) -> None:
+        """An agent that counted as lost is there after all."""
+        self._counts[agent] = incarnation
 
     def note(self, t: float) -> None:
         """Put the means as they are now into the history."""

@@ -10,8 +10,10 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
+from mpca.checks import refused
 from mpca.config.sections import ObjectivesConfig
 from mpca.driver.events import StopRequested
 from mpca.errors import ConfigError
@@ -68,6 +70,19 @@ def _check_metric(where: str, metric: str) -> None:
         )
 
 
+def _plain(number: Any) -> int | float | None:
+    """As Python's own type, since numpy's numbers look different in text; None: it is no finite number."""
+    if isinstance(number, bool) or not isinstance(number, Real):
+        return None
+    try:
+        finite = math.isfinite(float(number))
+    except OverflowError:  # a whole number beyond all floats
+        finite = False
+    if not finite:
+        return None
+    return int(number) if isinstance(number, Integral) else float(number)
+
+
 def _mode(where: str, metric: str, mode: str | None) -> str:
     _check_metric(where, metric)
     found = mode or _MODES.get(metric)
@@ -94,8 +109,10 @@ class Target(Objective):
         _check_metric("Target", self.metric)
         if (self.at_least is None) == (self.at_most is None):
             raise ConfigError(f"Target({self.metric!r}): give one bound, at_least or at_most")
-        if isinstance(self.bound, bool) or not isinstance(self.bound, (int, float)) or not math.isfinite(self.bound):
-            raise ConfigError(f"Target({self.metric!r}): the bound must be a finite number, got {self.bound!r}")
+        name, plain = ("at_most", _plain(self.at_most)) if self.at_least is None else ("at_least", _plain(self.at_least))
+        if plain is None:
+            raise ConfigError(f"Target({self.metric!r}): the bound must be a finite number, got {self.bound!r:.60}")
+        object.__setattr__(self, name, plain)
         if self.metric == "error" and not (self.at_most is not None and 0 < self.at_most < 1):
             raise ConfigError(f'Target("error"): a share of wrong answers; at_most must lie between 0 and 1, got {self.bound}')
 
@@ -129,7 +146,7 @@ class Target(Objective):
         except ValueError:
             found = None
         if found is None:
-            raise ConfigError(f'not a target: {text!r}; write it as "accuracy >= 0.97" or "perplexity <= 20"')
+            raise ConfigError(f'not a target: {text!r}; write it as "loss <= 0.1", or ">=" for the other side')
         return cls(found[1], **{"at_least" if found[2] == ">=" else "at_most": bound})
 
     def met(self, values: Mapping[str, float]) -> bool:
@@ -163,7 +180,8 @@ class EarlyStopping(Objective):
 class KeepBest(Objective):
     """The result is the joint model whose evaluation was the best of this attempt, whatever ended the run.
 
-    `mode` as for `EarlyStopping`. Backups are of the joint model as it is, but for the last one, which is of the result.
+    `mode` as for `EarlyStopping`. Backups are of the joint model as it is, the last one too: a run that is resumed goes on from
+    the newest model, not from the best.
     """
 
     metric: str
@@ -354,10 +372,13 @@ def metric_goals(config: ObjectivesConfig) -> dict[str, Any]:
     targets += [Target.parse(one.strip()) for one in config.targets.split(",") if one.strip()]
     found: dict[str, Any] = {"targets": tuple(targets)}
     for key in ("early_stopping", "keep_best"):
-        text = getattr(config, key)
+        text = getattr(config, key).strip()
         if text:
-            first, _, rest = text.partition(" ")
-            mode, metric = (first, rest) if first in _WORDS else (None, text)
+            first, *rest = text.split(maxsplit=1)
+            mode, metric = (first, "".join(rest)) if first in _WORDS else (None, text)
+            if not metric or "," in metric or not (mode or metric in _MODES):
+                name = "f1" if not metric or "," in metric else metric
+                raise refused(f"objectives.{key}", text, f'write it as "max {name}" or "min {name}", with one metric')
             stops = key == "early_stopping"
             found[key] = EarlyStopping(metric, config.patience, mode) if stops else KeepBest(metric, mode)
     return found

@@ -357,8 +357,8 @@ class Runner:
             fields["pauses"] = {agent: [self.t_of(at) for at in pause] for agent, pause in fields["pauses"].items()}
         elif one.kind == "begin":
             fields["trained"] = self.earlier_s
-        elif one.kind == "agent" and fields["event"] == "lost":
-            self.metrics.lost(fields["index"])
+        elif one.kind == "agent" and fields["event"] in ("lost", "rediscovered"):
+            (self.metrics.lost if fields["event"] == "lost" else self.metrics.back)(fields["index"], fields["incarnation"])
         elif one.kind == "pause":
             fields["start"] -= self._now0
             fields["end"] = None if fields["end"] is None else fields["end"] - self._now0

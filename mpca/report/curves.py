@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import TypeGuard
 
+from mpca.driver.objectives import Target
 from mpca.report import svg
 from mpca.report.blocks import axis_seconds, legend, section
 from mpca.report.load import RunRecords
@@ -14,6 +16,7 @@ __all__ = ["Curve", "curves_of", "sections"]
 
 _POINTS = 300  # of a line at most
 _CHARTS = 24  # on the page at most; the embedded data has all
+_LARGEST = 1e300  # sums of larger numbers overflow
 
 Points = list[tuple[float, float]]  # seconds of training, value
 
@@ -35,23 +38,28 @@ def curves_of(records: RunRecords) -> list[Curve]:
     by_name: dict[str, dict[int, Points]] = {}
     for one in records.metrics:
         for name, value in one.metrics.items():
-            if value is not None:  # a number that is not finite leaves a gap
+            if _drawable(value):
                 by_name.setdefault(name, {}).setdefault(one.agent, []).append((one.t, value))
     evaluated: dict[str, Points] = {}
     for done in records.evaluations:
         for name, value in {"error": done.error, "loss": done.loss, **done.metrics}.items():
-            if value is not None:
+            if _drawable(value):
                 evaluated.setdefault(name, []).append((done.t, value))
                 if name != "error":  # that has a chart of its own
                     by_name.setdefault(name, {})
-    bounds = [one.rpartition(sign) for one in records.attempts[-1].targets for sign in (">=", "<=")] if records.attempts else []
-    targets = {name.strip(): float(bound) for name, sign, bound in bounds if sign}
+    goals = [Target.parse(one) for one in records.attempts[-1].targets] if records.attempts else []
+    targets = {one.metric: one.bound for one in goals if _drawable(one.bound)}
     found = []
     for name, raw in by_name.items():
         agents = {agent: list(_thinned(points, width)) for agent, points in sorted(raw.items())}
         together = sorted(point for points in agents.values() for point in points)
         found.append(Curve(name, agents, list(_thinned(together, 2 * width)), evaluated.get(name, []), targets.get(name)))
     return found
+
+
+def _drawable(value: float | None) -> TypeGuard[float]:
+    """Whether a number does not leave a gap, as those do that are not finite."""
+    return value is not None and abs(value) <= _LARGEST
 
 
 def _thinned(points: Points, width: float) -> Iterator[tuple[float, float]]:
@@ -63,19 +71,23 @@ def _thinned(points: Points, width: float) -> Iterator[tuple[float, float]]:
         yield fmean(t for t, _ in some), fmean(value for _, value in some)
 
 
-def sections(curves: Sequence[Curve], marks: Sequence[tuple[float, str]]) -> list[str]:
+def sections(
+    curves: Sequence[Curve], marks: Sequence[tuple[float, str]], bands: Sequence[tuple[float, float, str]], note: str
+) -> list[str]:
     """A section for each curve.
 
     Args:
         curves: of the run.
-        marks: (seconds, text) of agents that were lost.
+        marks: (seconds, text) of agents that were lost, and of ends of the evaluator.
+        bands: (seconds, seconds, text) of pauses.
+        note: what the note of the first one ends with.
     """
     left_out = ", ".join(one.name for one in curves[_CHARTS:])
-    drawn = [_section(one, marks) for one in curves[:_CHARTS]]
+    drawn = [_section(one, marks, bands, "" if n else note) for n, one in enumerate(curves[:_CHARTS])]
     return [*drawn, section("More metrics", f"Not drawn; they are in records.jsonl: {left_out}.")] if left_out else drawn
 
 
-def _section(curve: Curve, marks: Sequence[tuple[float, str]]) -> str:
+def _section(curve: Curve, marks: Sequence[tuple[float, str]], bands: Sequence[tuple[float, float, str]], more: str) -> str:
     lines = [svg.Line(f"agent {agent}", "thin s0", points) for agent, points in curve.agents.items() if len(curve.agents) > 1]
     entries = []
     if curve.agents:
@@ -94,6 +106,7 @@ def _section(curve: Curve, marks: Sequence[tuple[float, str]]) -> str:
         lambda value: f"{value:g}",
         level=None if curve.target is None else (curve.target, f"target {curve.target:g}"),
         marks=marks,
+        bands=bands,
         height=240,
     )
     notes = (
@@ -101,5 +114,5 @@ def _section(curve: Curve, marks: Sequence[tuple[float, str]]) -> str:
         "Logged by one agent alone.",
         "Logged by the agents; a thin line is one.",
     )
-    note = notes[min(len(curve.agents), 2)]
+    note = notes[min(len(curve.agents), 2)] + more
     return section(curve.name, note, legend(entries), chart)

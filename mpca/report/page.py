@@ -49,11 +49,12 @@ def render(records: RunRecords) -> str:
         "summary": records.summary,
         **series.to_dict(),
     }
+    marks, bands, red = _loss_marks(series) + _evaluator_marks(series), _bands(records, series), _red(series)
     sections = [
         _head(records),
         _figures(records, series),
-        _error(records, series),
-        *curves.sections(series.metrics, _loss_marks(series)),
+        _error(records, series, marks, bands, red),
+        *curves.sections(series.metrics, marks, bands, "" if series.curve else red),
         _timeline(series) if records.cycles or not records.exchanges else exchanges.section_of(records.exchanges),
         _losses(series),
         _tau(series),
@@ -135,9 +136,36 @@ def _evaluator_marks(series: Series) -> list[tuple[float, str]]:
     return [(one["t"], f"evaluator {one['event']} at {one['t']:.1f} s: {one['reason']}") for one in series.evaluators]
 
 
-def _error(records: RunRecords, series: Series) -> str:
+def _bands(records: RunRecords, series: Series) -> list[tuple[float, float, str]]:
+    return [
+        (p["start"], records.last_t if p.get("end") is None else p["end"], f"paused: {p.get('reason', '')}")
+        for p in series.pauses
+    ]
+
+
+def _red(series: Series) -> str:
+    """What is red in the charts over time; a note ends with it."""
+    return f" Red: agents lost, pauses{_evaluator_ends(series)}."
+
+
+def _evaluator_ends(series: Series) -> str:
+    if not series.evaluators:
+        return ""
+    stopped = any(one["event"] == "stopped" for one in series.evaluators)
+    ends = f", and {len(series.evaluators)} times the evaluator's process ended"
+    return ends + ("; after the last time nothing was evaluated any more" if stopped else "")
+
+
+def _error(
+    records: RunRecords,
+    series: Series,
+    marks: Sequence[tuple[float, str]],
+    bands: Sequence[tuple[float, float, str]],
+    red: str,
+) -> str:
     if not series.curve:
-        return "" if series.metrics else section("Error over time", "No evaluation was recorded.")
+        none = f"No evaluation was recorded{_evaluator_ends(series)}."
+        return "" if series.metrics else section("Error over time", none)
     target = records.attempts[-1].target_error if records.attempts else 0.0
     line = svg.Line(
         "error",
@@ -153,18 +181,11 @@ def _error(records: RunRecords, series: Series) -> str:
         lambda value: f"{100 * value:g} %",
         y_ceiling=1.0,
         level=(target, f"target {_percent(target)}") if target else None,
-        marks=_loss_marks(series) + _evaluator_marks(series),
-        bands=[
-            (p["start"], records.last_t if p.get("end") is None else p["end"], f"paused: {p.get('reason', '')}")
-            for p in series.pauses
-        ],
+        marks=marks,
+        bands=bands,
     )
-    note = "Share of wrong answers of the joint model, one dot an evaluation. Red: agents lost, pauses"
-    if series.evaluators:
-        stopped = any(one["event"] == "stopped" for one in series.evaluators)
-        note += f", and {len(series.evaluators)} times the evaluator's process ended"
-        note += "; after the last time nothing was evaluated any more" if stopped else ""
-    return section("Error over time", f"{note}.", chart)
+    note = f"Share of wrong answers of the joint model, one dot an evaluation.{red}"
+    return section("Error over time", note, chart)
 
 
 def _timeline(series: Series) -> str:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from mpca.driver.objectives import Target
 from mpca.driver.status import RunStatus
 from mpca.units import format_duration
 
@@ -41,7 +42,7 @@ def status_line(status: RunStatus) -> str:
         goal = f" (target {100 * status.target_error:g} %)" if status.target_error else ""
         parts.append(f"error {100 * status.error:.2f} %{goal}")
     for name, value in status.evaluated:
-        goals = [one.removeprefix(name) for one in status.targets if one.startswith(f"{name} ")]
+        goals = [one.removeprefix(name) for one in status.targets if Target.parse(one).metric == name]
         parts.append(f"{name} {value:.4g}" + (f" (target{goals[0]})" if goals else ""))
     if status.logged is not None:
         name, value = status.logged

@@ -180,8 +180,7 @@ class Gossips:
         if one.updates < one.due:  # it copied something meanwhile
             self._plan(one)
             return
-        if one.port_free[0] > now:
-            self._world.after(one.between(one.port_free[0]) - now, self._push, one)
+        if self._waits(one, one.port_free[0], self._push, one):
             return
         others = [each for each in self.agents if each.alive and each is not one]
         if not others:
@@ -198,10 +197,10 @@ class Gossips:
     def _send(self, one: _Agent, receiver: _Agent, now: float) -> None:
         one.weight /= 2
         start = None
+        receiver.train_to(now)
         if self._method.correction:
-            receiver.train_to(now)
             start = receiver.read()
-            receiver.trained_to = max(receiver.trained_to, now) + self._costs.copy_s
+            receiver.trained_to += self._costs.copy_s  # its batch ends so much later
         one.trained_to = now + self._costs.copy_s
         flight = _Flight(self._flights, one.number, receiver.number, one.read(), one.weight, now, receiver.updates, start)
         receiver.coming.append(flight)
@@ -209,6 +208,14 @@ class Gossips:
         end = max(now + self._costs.copy_s, receiver.port_free[1]) + stream_s
         one.port_free, receiver.port_free = (end, one.port_free[1]), (receiver.port_free[0], end)
         self._world.after(end - now, self._come, flight, receiver)
+
+    def _waits(self, one: _Agent, at: float, work: Callable[..., None], *arguments: Any) -> bool:
+        """Whether work between two batches must wait: for that moment, or since the agent has copied something meanwhile."""
+        wait_s = one.between(max(at, self._world.now)) - self._world.now
+        if wait_s <= 1e-6 * one.step_s:
+            return False
+        self._world.after(wait_s, work, *arguments)
+        return True
 
     # ---- mixing ----------------------------------------------------------------------------------------------------------
 
@@ -221,6 +228,8 @@ class Gossips:
             return
         now = self._world.now
         receiver.train_to(now)
+        if self._waits(receiver, now, self._mix, flight, receiver):
+            return
         receiver.coming.remove(flight)
         before, sent, own = receiver.read(), self._moved(receiver, flight), receiver.weight
         after = Gossip.mix(before, sent, own, flight.weight)

@@ -127,6 +127,11 @@ def shares_lambdas(start_method: str) -> list[int]:
     return sorted(int(number) for batch in share for number in batch)
 
 
+def collates_by_a_lambda() -> None:
+    share = mpca.shard(list(range(8)), 4, num_workers=1, multiprocessing_context="spawn", collate_fn=lambda samples: samples)
+    next(iter(share))
+
+
 def attaches_again() -> int:
     """The same models and optimisers, in each way; then train."""
     model = Counting(4)

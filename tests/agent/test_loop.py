@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -86,6 +87,9 @@ class Agent:
     def lay(self, shards: int) -> Laid:
         """The model, cut into so many shards: a new segment from the second time on."""
         if shards != len(self.hello.bounds) - 1:
+            old = weakref.ref(self.model)
+            del self.model
+            assert old() is None, "a GPU may have no room for two"
             bounds = [ELEMENTS * edge // shards for edge in range(shards + 1)]
             self.model, self.segment = Model(self.clock), AgentSegment(bounds, agent=0)
             self.hello = replace(self.hello, bounds=bounds, slots=self.segment.slots)
@@ -299,6 +303,23 @@ def test_stop_is_seen_before_the_next_batch_and_what_came_with_it_is_served_ther
     assert agent.said() == [Snapshot(0, 0, 1, 100.0, 100.25)]
     agent.loop.leave(b"result")
     assert agent.said() == [Finished(b"result")]
+
+
+def test_stop_changes_nothing_on_a_thread_that_only_asks(start: Starting) -> None:
+    """The training thread may be in the middle of a batch."""
+    agent = start({"name": "sync", "tau": 2})
+    agent.join()
+    agent.ends.say(SnapshotRequest(0, 0))
+    agent.loop.between_batches()
+    agent.ends.say(Stop("enough"))
+    seen: list[bool] = []
+    asking = threading.Thread(target=lambda: seen.extend(agent.loop.stopping for _ in range(2)))
+    asking.start()
+    asking.join(SECONDS)
+    assert seen == [True, True]
+    assert agent.said() == []
+    assert agent.loop.stopping
+    assert agent.said() == [Snapshot(0, 0, 1, 100.0, 100.25)]
 
 
 def test_with_local_tensors_it_is_read_until_it_is_let_go(start: Starting) -> None:

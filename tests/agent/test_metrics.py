@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,13 @@ def test_what_is_not_a_number_is_refused_in_a_sentence_and_alone_too(value: Any,
     sentence = r"^mpca\.log takes numbers, or tensors of one element: " + re.escape(says)
     with pytest.raises(ConfigError, match=sentence):
         mpca.log(note=value)
+
+
+@pytest.mark.parametrize("value", [10**400, 10**5000, Fraction(-(10**400), 3)], ids=lambda one: type(one).__name__)
+def test_a_number_beyond_all_floats_is_refused_in_a_sentence(value: Any) -> None:
+    sentence = rf"^mpca\.log takes numbers that fit into a float: size is a larger {type(value).__name__}$"
+    with pytest.raises(ConfigError, match=sentence):
+        mpca.log(size=value)
 
 
 def test_a_flood_of_names_is_cut_off_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:

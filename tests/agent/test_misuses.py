@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 
 import cloudpickle
 import psutil
@@ -112,12 +113,13 @@ def test_lambdas_in_a_data_set_reach_workers_that_are_forked() -> None:
         assert returned(executor) == list(range(1, 11))
 
 
-def test_a_data_set_that_spawned_workers_cannot_have_is_refused_with_the_remedy() -> None:
-    with FakeExecutor(misuses.shares_lambdas, "spawn") as executor:
+@pytest.mark.parametrize(("train", "args"), [(misuses.shares_lambdas, ("spawn",)), (misuses.collates_by_a_lambda, ())])
+def test_what_spawned_workers_cannot_have_is_refused_with_remedy(train: Callable[..., object], args: tuple[str, ...]) -> None:
+    with FakeExecutor(train, *args) as executor:
         failed = executor.expect(Failed)
         executor.end()
         wait_until(lambda: not lives(executor.process.pid), "the end of what multiprocessing has started")
-    assert "ConfigError: the data set cannot be sent to data workers: " in failed.error
+    assert "ConfigError: the data set, collate_fn or worker_init_fn cannot be sent to data workers: " in failed.error
     assert "spawn makes them; leave it to fork" in failed.error
 
 

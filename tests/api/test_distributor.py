@@ -84,7 +84,7 @@ def test_goals_by_any_metric_become_the_configuration() -> None:
             {"callbacks": [Misspelt()]},
             r"^Misspelt.on_cycles: no such event of a run; known are on_cycle, on_evaluation, on_agent",
         ),
-        ({"conf": {"objectives.keep_best": "f1"}}, "KeepBest: say whether a smaller f1 is better"),
+        ({"conf": {"objectives.keep_best": "f1"}}, r"objectives.keep_best = 'f1': write it as \"max f1\" or"),
         ({"conf": {"objectives.targets": "f1 >= 1, f1 <= 2"}}, "two targets for f1"),
         ({"conf": {"objectives.patience": 0}}, "objectives.patience = 0"),
         ({"objectives": [mpca.Target("error", at_most=0.1)]}, r"needs an evaluation: add Evaluate"),

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mpca.api.finish import evaluate_last, last_model
+from mpca.api.finish import evaluate_last, save_last
 from tests.driver.test_joint import X, model
 
 
@@ -24,9 +24,10 @@ def test_x0_is_nobodys_result(exchanges: list[int]) -> None:
     )
     runner = SimpleNamespace(
         joint=joint,
-        evaluations=SimpleNamespace(evaluator=evaluator, take=lambda done: None, submit=evaluator.submit),
+        evaluations=SimpleNamespace(evaluator=evaluator, take=lambda done: None, submit=evaluator.submit, best_model=None),
+        reached=None,
         machine=SimpleNamespace(cycle=3),
     )
     assert evaluate_last(runner) == ({"error": 0.25} if committed else None)  # type: ignore[arg-type]
-    data, state = last_model(runner, None)  # type: ignore[arg-type]
+    data, state, _ = save_last(runner, None)  # type: ignore[arg-type]
     assert (data is not None, bool(state)) == (committed, committed)

@@ -74,11 +74,12 @@ def test_what_a_killed_bench_left_is_removed_by_the_next() -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as maker:
         assert maker.stdout is not None
         assert maker.stdout.readline() == "made\n"
-        mine = {f"{PREFIX}{maker.pid}-a", f"{PREFIX}{maker.pid}-switch"}
+        node = f"{PREFIX}{maker.pid}-0-a"
+        mine = {node, f"{PREFIX}{maker.pid}-0-switch"}
         assert mine <= namespaces()
         os.kill(maker.pid, signal.SIGKILL)
         maker.wait()
-        pids = subprocess.run(["ip", "netns", "pids", f"{PREFIX}{maker.pid}-a"], capture_output=True, text=True).stdout.split()
+        pids = subprocess.run(["ip", "netns", "pids", node], capture_output=True, text=True).stdout.split()
         assert pids, "the sleeper outlived its maker, or there is nothing to test"
         assert mine <= set(sweep())
     assert not mine & namespaces()
@@ -91,3 +92,19 @@ def test_the_networks_of_living_benches_are_left_alone() -> None:
     with Network(["a"]) as net:
         assert net.namespace("a") not in sweep()
         assert net.namespace("a") in namespaces()
+
+
+@pytest.mark.root
+def test_what_another_process_of_the_same_number_left_is_in_nobodys_way() -> None:
+    needs_namespaces()
+    before, left = namespaces(), f"{PREFIX}{os.getpid()}-0-switch"
+    subprocess.run(["ip", "netns", "add", left], check=True)
+    try:
+        with Network(["a"]) as net, Network(["a"]) as second:
+            assert net.namespace("a") != second.namespace("a")
+            assert len(namespaces() - before) == 5
+            for one in (net, second):
+                subprocess.run(one.command("a", ["true"]), check=True)
+        assert namespaces() - before == {left}, "it may be of a process in a container"
+    finally:
+        subprocess.run(["ip", "netns", "delete", left], check=True)

@@ -206,6 +206,8 @@ def test_a_figure_or_a_file(capfd: pytest.CaptureFixture[str], args: list[str], 
         ("file/x.html", "Not a directory"),
         ("file", None),
         ("folder", "directory"),
+        ("pipe", "= 'pipe': is no regular file; choose another one"),
+        ("device", "= 'device': is no regular file; choose another one"),
         ("", "Is a directory"),
         (f"{'x' * 300}.html", "File name too long"),
         ("/proc/x.html", "No such file or directory"),  # as root too nobody can write there
@@ -217,6 +219,8 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_is_simulated(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "device").symlink_to(os.devnull)
+    os.mkfifo(tmp_path / "pipe")
 
     def simulates(*_: object) -> None:
         raise RuntimeError("it simulates")
@@ -229,7 +233,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_is_simulated(
         assert code == 2
         assert "--out" in err[-1]
         assert why in err[-1]
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "folder"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["device", "file", "folder", "pipe"]
 
 
 def test_a_table_that_cannot_be_written_is_refused_before_anything_is_simulated(

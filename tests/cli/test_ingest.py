@@ -21,6 +21,7 @@ def tables(path: Path, **data) -> dict:
         "data": section,
         "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.0},
         "method": {"name": "mpca"},
+        "objectives": {"targets": "", "early_stopping": "", "keep_best": ""},
         "cluster": {"agents": 2},
     }
 

@@ -45,6 +45,18 @@ def test_help_names_every_command(capfd: pytest.CaptureFixture[str]) -> None:
         (["train", DIGITS, "--set", "cluster.agents=2000"], ["fewer samples than agents", "2000", "1437"]),
         (["train", DIGITS, "--set", "optimizer.name=adan"], ["optimizer.name", "did you mean 'adam'"]),
         (["train", DIGITS, "--set", "method.name=sync-ps"], ["optimizer.name = 'adam'", "must be sgd", "sync-ps"]),
+        *(
+            (
+                [command, DIGITS, "--set", f"objectives.{key}={text}"],
+                [f"objectives.{key} = '{text}'", f"returns error and loss, and no {name}", "mpca.Evaluate(function)"],
+            )
+            for command in ("train", "tune")
+            for key, text, name in (
+                ("targets", "loss <= 0.1, accuracy >= 0.97", "accuracy"),
+                ("keep_best", "max f1", "f1"),
+                ("early_stopping", "perplexity", "perplexity"),
+            )
+        ),
         (["train", DIGITS, "--set", "objectives.max_time=90"], ["objectives.max_time", "90s"]),
         (["report", "/nowhere"], ["not a run folder", "records.jsonl"]),
     ],

@@ -323,7 +323,7 @@ main(sys.argv[3:])
 def tuning(
     folder: Path, deaf: bool = False, patience_s: float = 30.0
 ) -> Iterator[tuple[subprocess.Popen[str], psutil.Process]]:
-    """A search whose first run goes on, in a process group of its own, and the run."""
+    """A search whose first run goes on, and the run; each leads a process group of its own."""
     program, started = folder / "trains", folder / "tune" / "alpha-auto" / "pid"
     program.write_text(TRAINS.format(python=sys.executable, deaf=deaf))
     program.chmod(0o700)
@@ -331,16 +331,21 @@ def tuning(
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True) as process:
         try:
             wait_until(lambda: started.exists() or process.poll() is not None, "the run has begun", 60.0)
-            yield process, psutil.Process(int(started.read_text()))
+            trains = psutil.Process(int(started.read_text()))
+            yield process, trains
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            if started.exists():
+                with suppress(psutil.NoSuchProcess):
+                    trains.kill()
 
 
+@pytest.mark.parametrize("send", [os.kill, os.killpg])  # a terminal signals the whole group
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_search_that_is_asked_to_end_lets_its_run_save_first(tmp_path: Path, signum: int, code: int) -> None:
+def test_a_search_that_is_asked_to_end_lets_its_run_save_first(
+    tmp_path: Path, signum: int, code: int, send: Callable[[int, int], None]
+) -> None:
     with tuning(tmp_path) as (process, trains):
-        send = os.killpg if signum == signal.SIGINT else os.kill  # a terminal sends Ctrl-C to both
         send(process.pid, signum)
         _, said = process.communicate(timeout=60)
         assert (process.returncode, said.strip()) == (code, f"mpca: {signal.Signals(signum).name}")
@@ -356,11 +361,23 @@ def test_a_run_ends_with_a_search_that_is_killed(tmp_path: Path) -> None:
     assert told.read_text() == f"[{signal.SIGTERM:d}]"
 
 
-def test_a_run_that_does_not_end_is_killed_in_the_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_run_that_does_not_end_is_killed_in_the_end(tmp_path: Path, signum: int, code: int) -> None:
     with tuning(tmp_path, deaf=True, patience_s=0.5) as (process, trains):
-        process.terminate()
-        assert process.wait(60) == 143
+        process.send_signal(signum)
+        assert process.wait(60) == code
         assert not trains.is_running()
+
+
+def test_a_search_that_is_stopped_leaves_its_run_at_work(tmp_path: Path) -> None:
+    with tuning(tmp_path) as (process, trains):
+        os.killpg(process.pid, signal.SIGSTOP)  # as Ctrl-Z does; agents have groups of their own and go on
+        stopped = psutil.Process(process.pid)
+        wait_until(lambda: stopped.status() == psutil.STATUS_STOPPED, "the search has stopped", 30.0)
+        assert trains.status() != psutil.STATUS_STOPPED
+        process.terminate()
+        os.killpg(process.pid, signal.SIGCONT)
+        assert process.wait(60) == 143
 
 
 @pytest.mark.spark

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mpca.driver.evaluating import EvaluatorDied, EvaluatorRule, FailRun, StartAgain, StopEvaluating
-from mpca.driver.objectives import Evaluate, Goals, KeepBest, Target
+from mpca.driver.objectives import EarlyStopping, Evaluate, Goals, KeepBest, Target
 
 EVALUATE = Evaluate(lambda state: {})
 TARGET = Target("error", at_most=0.1)
@@ -42,6 +42,11 @@ def test_the_third_within_ten_minutes_counts_also_after_older_ones() -> None:
     [
         (Goals((TARGET,), evaluate=EVALUATE), True),
         (Goals((TARGET,), evaluate=EVALUATE, keep_best=KeepBest("error")), True),
+        (Goals((TARGET,), evaluate=EVALUATE, early_stopping=EarlyStopping("loss")), True),
+        (
+            Goals(evaluate=EVALUATE, early_stopping=EarlyStopping("loss")),
+            False,
+        ),  # a brake: the train functions return without it
         (Goals((TARGET,), max_time=60.0, evaluate=EVALUATE), False),
         (Goals((TARGET,), max_cycles=9, evaluate=EVALUATE), False),
         (Goals(evaluate=EVALUATE), False),  # ends when the train functions return, or by a signal

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
+from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from mpca.config.sections import ObjectivesConfig
@@ -65,6 +67,11 @@ def test_two_of_a_kind_and_what_is_none_are_refused() -> None:
         (lambda: Target("accuracy", 0.9, 0.99), "Target('accuracy'): give one bound, at_least or at_most"),
         (lambda: Target("accuracy", math.nan), "Target('accuracy'): the bound must be a finite number, got nan"),
         (lambda: Target("accuracy", "high"), "Target('accuracy'): the bound must be a finite number, got 'high'"),
+        (
+            lambda: Target("accuracy", np.float32(math.inf)),
+            "Target('accuracy'): the bound must be a finite number, got np.float32(inf)",
+        ),
+        (lambda: Target("size", 10**400), f"Target('size'): the bound must be a finite number, got 1{'0' * 59}"),
         (lambda: Target("accuracy", True), "Target('accuracy'): the bound must be a finite number, got True"),
         (
             lambda: Target(0.97, 1),
@@ -109,11 +116,11 @@ def test_two_of_a_kind_and_what_is_none_are_refused() -> None:
         ),
         (
             lambda: Target.parse("accuracy > 0.9"),
-            'not a target: \'accuracy > 0.9\'; write it as "accuracy >= 0.97" or "perplexity <= 20"',
+            'not a target: \'accuracy > 0.9\'; write it as "loss <= 0.1", or ">=" for the other side',
         ),
         (
             lambda: Target.parse("accuracy >= high"),
-            'not a target: \'accuracy >= high\'; write it as "accuracy >= 0.97" or "perplexity <= 20"',
+            'not a target: \'accuracy >= high\'; write it as "loss <= 0.1", or ">=" for the other side',
         ),
     ],
 )
@@ -121,6 +128,20 @@ def test_goals_that_cannot_be_are_refused_in_a_sentence(make: Callable[[], objec
     with pytest.raises(ConfigError) as refused:
         make()
     assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("bound", "plain"),
+    [(np.float64(0.97), "0.97"), (np.float32(0.5), "0.5"), (np.int64(20), "20"), (Fraction(1, 4), "0.25"), (-7, "-7")],
+    ids=lambda one: f"{type(one).__name__}",
+)
+@pytest.mark.parametrize("side", ["at_least", "at_most"])
+def test_a_bound_of_any_type_of_number_becomes_a_plain_one(bound: float, plain: str, side: str) -> None:
+    target = Target("f1", **{side: bound})
+    assert type(target.bound) in (int, float)
+    assert str(target) == f"f1 {'>=' if side == 'at_least' else '<='} {plain}"
+    assert Target.parse(str(target)) == target
+    assert target.met({"f1": bound})
 
 
 def test_goals_survive_a_configuration() -> None:
@@ -134,6 +155,16 @@ def test_goals_survive_a_configuration() -> None:
         "keep_best": KeepBest("loss", "min"),
     }
     assert metric_goals(ObjectivesConfig()) == {"targets": ()}
+
+
+@pytest.mark.parametrize("key", ["early_stopping", "keep_best"])
+def test_a_goal_of_a_configuration_is_read_with_any_blanks_and_refused_by_its_key(key: str) -> None:
+    goal = metric_goals(ObjectivesConfig(**{key: " max   val f1 "}))[key]
+    assert (goal.metric, goal.mode) == ("val f1", "max")
+    for text, name in (("f1", "f1"), ("most f1", "most f1"), ("max", "f1"), ("max loss, min f1", "f1")):
+        with pytest.raises(ConfigError) as refused:
+            metric_goals(ObjectivesConfig(**{key: text}))
+        assert str(refused.value) == f'objectives.{key} = {text!r}: write it as "max {name}" or "min {name}", with one metric'
 
 
 def test_the_best_is_that_of_numbers_and_an_evaluation_without_the_metric_does_not_count() -> None:

@@ -224,12 +224,16 @@ def test_what_agents_log_is_recorded_by_agent_and_shown_and_kept_as_the_mean() -
     clock.advance(0.5)
     lost = {"event": "lost", "index": 0, "incarnation": 0, "host": "h", "executor_id": "e0", "pid": 7, "reason": "killed"}
     runner._write(Write("agent", lost))
-    assert runner.status().logged == ("loss", 2.0)
+    runner._note(replace(progress(0), metrics={"loss": 4.0}))
+    assert runner.status().logged == ("loss", 2.0), "what it said before comes late"
     assert runner.history() == [
         {"kind": "evaluation", "t": 0.0, "cycle": 3, "seconds": 0.1, "error": 0.5, "loss": None, "metrics": {}},
         {"kind": "metrics", "t": 1.0, "metrics": {"loss": 4.0}},
         {"kind": "metrics", "t": 1.5, "metrics": {"loss": 2.0}},
     ]
+    runner._write(Write("agent", lost | {"event": "rediscovered"}))
+    runner._note(replace(progress(0), metrics={"loss": 4.0}))
+    assert runner.status().logged == ("loss", 3.0)
 
 
 def test_an_evaluation_of_x0_reaches_no_target() -> None:

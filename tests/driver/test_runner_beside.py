@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load
 
 from mpca import methods
-from mpca.api.finish import take_kept
+from mpca.api.finish import save_last, summarise
 from mpca.clock import ManualClock
 from mpca.driver.cluster import AgentSpec
 from mpca.driver.events import AgentDied, AgentHello, ClusterEvent, ExecutorReady, ReadLocal
+from mpca.driver.instructions import End
 from mpca.driver.objectives import DumpModel, Evaluate, Goals, KeepBest, MaxTime, Target
 from mpca.driver.runner import LOCAL_EVERY, Runner
 from mpca.driver.status import RunStatus
@@ -104,6 +106,8 @@ class Writer:
     def poll(self) -> list[dict[str, Any]]:
         done, self.done = self.done, []
         return done
+
+    def close(self, timeout_s: float) -> None: ...
 
 
 def count_of(joint: Any) -> int:
@@ -382,7 +386,8 @@ def test_the_result_is_the_model_that_reached_the_target_and_otherwise_the_last_
         assert [(one.error, one.cycle) for one in run.of(EvaluationRecord)] == [(0.1, asked[0])]
 
 
-def test_the_best_model_is_kept_and_becomes_the_result() -> None:
+def kept_best() -> tuple[Run, list[float], list[float]]:
+    """A run that has ended, with the best model by f1 and the newest one."""
     run = Run(Goals.of([Evaluate(lambda state: {}, every="1s"), KeepBest("f1", mode="max")]))
     seen = []
     for n, f1 in enumerate((0.9, 0.5, 0.7, 0.7, 0.6)):  # the first is of x_0
@@ -394,9 +399,42 @@ def test_the_best_model_is_kept_and_becomes_the_result() -> None:
     run.at(20.0)
     assert [one.metrics["f1"] for one in run.of(EvaluationRecord)] == [0.9, 0.5, 0.7, 0.7, 0.6]
     assert run.runner.reached is None
-    assert take_kept(run.runner) == {"error": pytest.approx(0.3), "f1": 0.7}
     assert run.runner.joint is not None
-    assert run.runner.joint.vector().tolist() == seen[2][1]
+    return run, seen[2][1], run.runner.joint.vector().tolist()
+
+
+def test_the_best_model_is_kept_and_becomes_the_result() -> None:
+    run, best, _ = kept_best()
+    data, state, values = save_last(run.runner, None)
+    assert values == {"error": pytest.approx(0.3), "f1": 0.7}
+    assert np.concatenate([part.ravel() for part in state.values()]).tolist() == best
+    assert data is not None
+    assert np.concatenate([part.ravel() for part in load(data).values()]).tolist() == best
+
+
+def test_the_last_backup_is_of_the_newest_model_whatever_the_result_is() -> None:
+    """A run that was interrupted goes on from there. From the best, all training since would be lost."""
+    run, best, newest = kept_best()
+    run.runner.stop("interrupted", "SIGINT")
+    save_last(run.runner, run.writer)  # type: ignore[arg-type]
+    assert newest != best
+    assert run.writer.asked == [(run.hand.machine.cycle, newest, 0)]
+
+
+def test_the_seconds_to_a_target_are_those_of_training_and_x0_reaches_none() -> None:
+    run = Run(Goals.of([Evaluate(lambda state: {}, every="1s"), Target("error", at_most=0.95)]))
+    for now, cycles in ((1.0, 0), (4.0, 3)):
+        run.cycles(cycles)
+        run.at(now)
+        run.evaluator.answer(0.9)
+        run.evaluator.asked.clear()
+        run.at(now + 0.5)
+    ending, began = run.hand.machine.run.ending, run.hand.machine.began
+    assert ending is not None
+    assert began is not None
+    assert [(one.cycle, one.t) for one in run.of(EvaluationRecord)] == [(0, 1.5 + EARLIER_T), (3, 4.5 + EARLIER_T)]
+    summary = summarise(run.runner, End(ending.status, ending.reason), 0, None, {}, None, {})
+    assert (summary.status, summary.seconds_to_target) == ("reached", 4.5 - began)
 
 
 def test_the_status_is_shown_at_the_first_look_half_a_second_after_the_one_before() -> None:

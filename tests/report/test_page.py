@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mpca.driver.objectives import Target
 from mpca.errors import ConfigError
 from mpca.report import write_report
 from tests.report.synthetic import KILLED_AT, synthetic_records, write_run
@@ -312,6 +313,21 @@ def test_the_ends_of_the_evaluator_are_marks_of_the_curve(tmp_path: Path) -> Non
     assert "2 times the evaluator&#x27;s process ended; after the last time nothing was evaluated any more." in text
 
 
+def test_the_ends_of_the_evaluator_and_pauses_are_in_charts_of_runs_without_an_error_too(tmp_path: Path) -> None:
+    ended = {"kind": "evaluator", "t": 5.0, "event": "stopped", "cycle": 3, "reason": "exit_code=-9 (SIGKILL)"}
+    logged = [metrics(7.0, 0, loss=1.0, lr=0.5)]
+    records = [one for one in synthetic_records() if one["kind"] != "evaluation"]
+    page = page_of(write_run(tmp_path / "run", [*records[:-1], ended, *logged, records[-1]]))
+    assert page.titles.count("evaluator stopped at 5.0 s: exit_code=-9 (SIGKILL)") == 2, "a chart a metric"
+    assert page.titles.count("paused: 2/4 agents, min_agents=3") == 2
+    text = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert text.count("after the last time nothing was evaluated any more.") == 1
+    assert text.index("after the last time nothing was evaluated") < text.index("<h2>lr</h2>")
+    page = page_of(write_run(tmp_path / "silent", [*records[:-1], ended, records[-1]]))
+    text = (tmp_path / "silent" / "report.html").read_text(encoding="utf-8")
+    assert "No evaluation was recorded, and 1 times the evaluator&#x27;s process ended; after the last time" in text
+
+
 def metrics(t: float, agent: int, **values: float | None) -> dict[str, Any]:
     return {"kind": "metrics", "t": t, "agent": agent, "incarnation": 0, "steps": int(10 * t), "metrics": values}
 
@@ -369,6 +385,42 @@ def test_other_numbers_of_an_evaluation_have_charts_with_their_targets(tmp_path:
     assert (f1["evaluations"], f1["target"]) == ([[10.0, 0.5]], None)
     text = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert ("target 20</text>" in text, "Error over time" in text) == (True, False)
+
+
+def test_what_was_logged_before_the_training_lies_right_of_the_axis(tmp_path: Path) -> None:
+    begin = {"kind": "begin", "t": 10.0, "agents": 4, "trained": 0.0}
+    paused = {"kind": "pause", "t": 5.0, "start": 3.0, "end": 5.0, "reason": "3/4 agents"}
+    more = [metrics(float(t), 0, loss=1.0) for t in range(4, 20)]
+    records = [one for one in synthetic_records() if one["kind"] != "cycle"]
+    text = write_report(write_run(tmp_path / "run", [*records[:-1], begin, paused, *more])).read_text(encoding="utf-8")
+    lines = re.findall(r'class="line [^"]*" points="([^"]*)"', text)
+    at = [float(point.split(",")[0]) for line in lines for point in line.split()]
+    at += map(float, re.findall(r'class="band" x="([^"]*)"', text))
+    assert len(at) > 16
+    assert all(64 <= x <= 944 for x in at), at
+    assert text.count(">-5 s</text>") == 2, "the error, and what was logged"
+
+
+def test_a_number_too_large_for_a_mean_is_a_gap_and_one_too_small_for_ticks_is_drawn(tmp_path: Path) -> None:
+    many = [metrics(7.0 + n / 100, 0, loss=1e308 * (-1) ** (n // 9), tiny=5e-324) for n in range(20)]
+    done = {"kind": "evaluation", "t": 8.0, "cycle": 1, "seconds": 0.1, "error": 0.5, "loss": 1e308, "metrics": {"huge": 1e305}}
+    records = [one for one in synthetic_records() if one["kind"] != "evaluation"]
+    records[0] |= {"targets": ["loss <= 1.7e308"]}
+    page = page_of(write_run(tmp_path / "run", [*records[:-1], *many, metrics(7.5, 1, loss=2.0), done]))
+    found = {one["name"]: one for one in page.data["metrics"]}
+    assert list(found["loss"]["agents"]) == ["1"]
+    assert (found["loss"]["mean"], found["loss"]["evaluations"]) == ([[7.5, 2.0]], [])
+    assert (list(found), found["loss"]["target"]) == (["tiny", "loss"], None)
+
+
+def test_a_target_of_any_metric_is_in_its_chart(tmp_path: Path) -> None:
+    targets = [Target("fpr@tpr>=0.95", at_most=0.1), Target("acc top5", at_least=0.9)]
+    records = synthetic_records()
+    records[0] |= {"targets": [str(one) for one in targets]}
+    logged = metrics(10.0, 0, **{"fpr@tpr>=0.95": 0.2, "acc top5": 0.5, "acc": 0.25})
+    page = page_of(write_run(tmp_path / "run", [*records[:-1], logged]))
+    found = {one["name"]: one["target"] for one in page.data["metrics"]}
+    assert found == {"fpr@tpr>=0.95": 0.1, "acc top5": 0.9, "acc": None, "loss": None}
 
 
 def test_a_number_of_shards_that_was_decided_is_shown_with_what_it_was_decided_by(tmp_path: Path) -> None:

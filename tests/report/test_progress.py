@@ -119,3 +119,9 @@ def test_numbers_of_an_evaluation_stand_beside_their_targets() -> None:
     assert status_line(status).split(" | ")[1:4] == ["accuracy 0.9512 (target >= 0.97)", "acc 2", "loss 0.3333"]
     status = replace(status, logged=("acc", 3.0))
     assert status_line(status).split(" | ")[2:4] == ["acc 2", "agents' acc 3"]
+
+
+def test_a_target_of_a_name_that_begins_with_another_is_its_own() -> None:
+    evaluated = [("acc", 0.95), ("acc top5", 0.99)]
+    status = RunStatus(seconds=1.0, evaluated=evaluated, targets=["acc top5 >= 0.9"])
+    assert status_line(status).split(" | ")[1:3] == ["acc 0.95", "acc top5 0.99 (target >= 0.9)"]

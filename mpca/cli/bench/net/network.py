@@ -16,6 +16,7 @@ This file does not start what runs on the nodes; `Network.command` says how a co
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -85,7 +86,9 @@ class Network:
             raise ValueError(f"between 1 and {MOST_NODES} nodes, not {len(nodes)}")
         self.nodes = list(nodes)
         self.shaped: str | None = None
-        self._own = f"{PREFIX}{os.getpid()}-"
+        # Others may have our process id too: a process of another container, alive or killed, or a network of this process.
+        numbers = (f"{PREFIX}{os.getpid()}-{number}-" for number in itertools.count())
+        self._own = next(own for own in numbers if not any(_NETNS.glob(own + "*")))
         self._switch = f"{self._own}switch"
 
     def __enter__(self) -> Network:
