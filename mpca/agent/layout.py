@@ -1,9 +1,10 @@
 """Which tensors of a model are exchanged, in which order, and which stay local. Reads a model; moves nothing.
 
 The flat vector is float32: all parameters that require gradients, in `named_parameters` order, tied ones once; then the
-floating-point buffers of the `state_dict`. A tensor's elements are in their order in memory; the layout states this order where
-it is not row order (channels_last). A parameter that has no gradient yet is exchanged too. Frozen parameters and integer
-buffers stay local (`local_tensors.py`). A tensor that cannot be exchanged correctly is refused by name.
+floating-point buffers of the `state_dict`; then, for a method that exchanges it, the optimisers' state. A tensor's elements are
+in their order in memory; the layout states this order where it is not row order (channels_last). A parameter that has no
+gradient yet is exchanged too. Frozen parameters and integer buffers stay local (`local_tensors.py`). A tensor that cannot be
+exchanged correctly is refused by name.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from mpca.agent.local_tensors import LocalTensors
+from mpca.agent.optimizers import Optimizers, State
 from mpca.agent.tensor_memory import check_overlaps, flat_view, is_dense, memory_order, memory_range
 from mpca.algorithm import ShardPlan
 from mpca.errors import ConfigError
@@ -44,15 +46,15 @@ class Entry:
 
     name: str
     shape: tuple[int, ...]
-    kind: str  # "parameter" or "buffer"
+    kind: str  # "parameter", "buffer" or "updater", an optimiser's state
     offset: int  # elements before it in the flat vector
     size: int  # elements
     order: tuple[int, ...]  # dimensions from the slowest in memory to the fastest
-    source: nn.Parameter | Buffer
+    source: nn.Parameter | Buffer | State
 
     @property
     def tensor(self) -> Tensor:
-        return self.source.tensor if isinstance(self.source, Buffer) else self.source
+        return self.source.tensor if isinstance(self.source, (Buffer, State)) else self.source
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Layout:
     """The flat vector of one model."""
 
     entries: tuple[Entry, ...]
-    parameters: int  # elements that are parameters; the rest are buffers
+    parameters: int  # elements that are parameters; the rest are buffers, and the optimisers' state
     total: int
     device: torch.device
     local: LocalTensors
@@ -92,8 +94,8 @@ class Layout:
         return digest.hexdigest()
 
 
-def read_layout(model: nn.Module) -> Layout:
-    """The layout of `model` as it is now.
+def read_layout(model: nn.Module, optimizers: Optimizers | None = None) -> Layout:
+    """The layout of `model` as it is now, with the state of `optimizers`, if that is exchanged.
 
     Raises:
         ConfigError: the model has nothing to train, or a tensor that cannot be exchanged.
@@ -110,14 +112,15 @@ def read_layout(model: nn.Module) -> Layout:
     device = _one_device(tensors)
     check_overlaps(tensors)
     entries, offset = [], 0
-    for kind, named in (("parameter", parameters), ("buffer", buffers)):
+    states = list(optimizers.states(parameters)) if optimizers is not None else []
+    for kind, named in (("parameter", parameters), ("buffer", buffers), ("updater", states)):
         for name, source in named:
-            tensor = source.tensor if isinstance(source, Buffer) else source
+            tensor = source.tensor if isinstance(source, (Buffer, State)) else source
             entries.append(Entry(name, tuple(tensor.shape), kind, offset, tensor.numel(), memory_order(tensor), source))
             offset += tensor.numel()
     count = sum(p.numel() for _, p in parameters)
     _tie_frozen(model, tensors, tied)
-    local = LocalTensors(model, {*tied, *(entry.name for entry in entries)})
+    local = LocalTensors(model, {*tied, *(entry.name for entry in entries if entry.kind != "updater")})
     return Layout(tuple(entries), count, offset, device, local, tied)
 
 

@@ -1,17 +1,103 @@
-"""The optimisers of one agent, and their reset: after a NaN, Adam's moments would ruin the next update too."""
+"""The optimisers of one agent: their reset (after a NaN, Adam's moments would ruin the next update too), and their state as
+tensors of the flat vector, for a method that exchanges it.
+
+An optimiser makes its state at its first update. Before that the flat vector has zeros in its place, which is what SGD's
+momentum, Adam's moments and its number of steps begin with; zeros that arrive make no state.
+"""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mpca.errors import ConfigError
+
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch.nn import Parameter
     from torch.optim import Optimizer
 
-__all__ = ["Optimizers"]
+__all__ = ["Optimizers", "State", "check_exchanged", "unwrapped"]
+
+_STEP = "step"  # a tensor of one number, which may be in host memory beside a model on a GPU
+
+#: What holds another optimiser in its attribute `optimizer`, and calls that one's `step` in its own.
+_WRAPPERS = {"accelerate.optimizer.AcceleratedOptimizer"}
+
+
+def unwrapped(optimizer: Any) -> Any:
+    """The optimiser inside of a wrapper, which has the step hooks."""
+    kind = type(optimizer)
+    return optimizer.optimizer if f"{kind.__module__}.{kind.__qualname__}" in _WRAPPERS else optimizer
+
+
+def check_exchanged(optimizer: Any, method: str) -> None:
+    """Refuse an optimiser whose state is not exchanged. A class of the user's own may keep more than the class it derives from.
+
+    Raises:
+        ConfigError: it is none of torch's SGD, Adam and AdamW.
+    """
+    import torch
+
+    kind = type(optimizer)
+    if kind not in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW):
+        raise ConfigError(
+            f"method {method} averages the optimiser's state, of torch.optim's SGD, Adam and AdamW only: "
+            f'optimizer={kind.__module__}.{kind.__qualname__}; take one of these, or method.updater = "keep"'
+        )
+
+
+def _keys(group: dict[str, Any]) -> tuple[str, ...]:
+    """What an optimiser that `check_exchanged` takes keeps of each parameter of a group."""
+    if "betas" not in group:
+        return ("momentum_buffer",) if group["momentum"] else ()
+    return ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else []), _STEP)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One tensor of an optimiser's state of one parameter, looked up at each exchange."""
+
+    optimizer: Optimizer
+    parameter: Parameter
+    keys: tuple[str, ...]  # all that the optimiser keeps of this parameter
+    key: str
+
+    @property
+    def made(self) -> bool:
+        """Whether the optimiser has it."""
+        state = self.optimizer.state
+        return self.parameter in state and state[self.parameter].get(self.key) is not None
+
+    @property
+    def tensor(self) -> Tensor:
+        """The tensor itself, in the parameter's order of memory; new zeros before it is made."""
+        if not self.made:
+            return self._zeros(self.key)
+        state = self.optimizer.state[self.parameter]
+        found: Tensor = state[self.key]
+        if self.key != _STEP and found.stride() != self.parameter.stride():  # a copy of a gradient may have another order
+            state[self.key] = found = self._zeros(self.key).copy_(found)
+        return found
+
+    def make(self) -> None:
+        """Make all that the optimiser keeps of this parameter, as it would at its first update, so that it makes none then."""
+        state = self.optimizer.state[self.parameter]
+        for key in self.keys:
+            if state.get(key) is None:
+                state[key] = self._zeros(key)
+
+    def _zeros(self, key: str) -> Tensor:
+        import torch
+
+        if key != _STEP:
+            return torch.zeros_like(self.parameter, memory_format=torch.preserve_format, requires_grad=False)
+        group = next(one for one in self.optimizer.param_groups if any(each is self.parameter for each in one["params"]))
+        on_device = group.get("capturable") or group.get("fused")
+        return torch.zeros((), device=self.parameter.device if on_device else None, dtype=torch.float32)
 
 
 class Optimizers:
@@ -40,6 +126,27 @@ class Optimizers:
             if hasattr(optimizer, "state"):
                 optimizer.state.clear()
                 optimizer.state.update({key: deepcopy(state) for key, state in began.items()})
+
+    def states(self, parameters: Iterable[tuple[str, Parameter]]) -> Iterator[tuple[str, State]]:
+        """The states of named parameters, as `NAME/KEY`. A parameter that no optimiser has yet has none.
+
+        Raises:
+            ConfigError: two optimisers have one parameter.
+        """
+        held: dict[int, tuple[Optimizer, tuple[str, ...]]] = {}
+        for optimizer in self:
+            for group in optimizer.param_groups:
+                for one in group["params"]:
+                    if id(one) in held:
+                        raise ConfigError(
+                            f"two optimizers have one parameter: shape={list(one.shape)}; one state of it can be averaged: "
+                            'give it to one of them, or take method.updater = "keep"'
+                        )
+                    held[id(one)] = optimizer, _keys(group)
+        for name, parameter in parameters:
+            if id(parameter) in held:
+                optimizer, keys = held[id(parameter)]
+                yield from ((f"{name}/{key}", State(optimizer, parameter, keys, key)) for key in keys)
 
     def to_come(self, exchanged: Iterable[Parameter]) -> str:
         """An existing optimiser that is not attached and trains a parameter outside of `exchanged`; empty if there is none.

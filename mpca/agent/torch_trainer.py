@@ -18,7 +18,7 @@ from torch import Tensor
 
 from mpca.agent.carrier import carrier_for
 from mpca.agent.layout import Entry, Layout
-from mpca.agent.optimizers import Optimizers
+from mpca.agent.optimizers import Optimizers, State
 from mpca.agent.tensor_memory import check_overlaps, flat_view, is_dense, memory_order
 from mpca.algorithm import ShardPlan
 from mpca.errors import ConfigError
@@ -61,7 +61,7 @@ class TorchTrainer:
         self._refresh()
         if how is How.CORRECT:  # before the first snapshot, y is the state that the agent started from
             for shard in range(plan.shards):
-                torch._foreach_copy_(self._targets[shard], self._views[shard])
+                self._answer(shard)
 
     @staticmethod
     def device_bytes(layout: Layout, plan: ShardPlan, how: How) -> int:
@@ -107,7 +107,7 @@ class TorchTrainer:
         torch._foreach_copy_(_split_like(wire, pieces), pieces)
         self._carrier.deliver(out)
         if self._how is How.CORRECT:
-            torch._foreach_copy_(self._targets[shard], self._views[shard])
+            self._answer(shard)
 
     @torch.no_grad()
     def install(self, shard: int, data: _Array, version: int, mode: str) -> None:
@@ -115,11 +115,12 @@ class TorchTrainer:
             self._layout.local.write(self.bounds[shard] - self._layout.total, data)
             return
         self._refresh()
-        pieces = self._pieces(shard)
-        if not pieces:
+        if not self._cuts[shard]:
             return
         kept = self._kept[shard]
         wire = self._carrier.incoming(data)
+        self._make_states(shard, wire)
+        pieces = self._pieces(shard)
         state = wire[: kept.numel()]
         match How.REPLACE if mode == "replace" else self._how:
             case How.PULL | How.MIX | How.TILT | How.EAGER:  # moves nothing yet: `pull` does, or `tilt`, or `agent.eager`
@@ -128,12 +129,18 @@ class TorchTrainer:
                 torch._foreach_copy_(pieces, _split_like(wire, pieces))
             case How.CORRECT:  # x += x* - y; y is now x*, until the next snapshot
                 torch.sub(state, kept, out=kept)
-                torch._foreach_add_(self._views[shard], self._targets[shard])
+                if self._views[shard]:
+                    torch._foreach_add_(self._views[shard], self._targets[shard])
         kept.copy_(state)
         self._carrier.taken()
 
     def reset_optimizer(self) -> None:
         self._optimizers.reset()
+
+    def _answer(self, shard: int) -> None:
+        """The next arrived shard answers what the parameters are now. A shard of buffers alone, or of nothing, has none."""
+        if self._views[shard]:
+            torch._foreach_copy_(self._targets[shard], self._views[shard])
 
     # ---- views ----
 
@@ -154,13 +161,14 @@ class TorchTrainer:
         pointers = tuple(map(Tensor.data_ptr, self._weights))
         if pointers == self._pointers:
             return
-        for entry in self._entries:
+        model = [entry for entry in self._entries if entry.kind != "updater"]
+        for entry in model:
             tensor = entry.tensor
             if tuple(tensor.shape) != entry.shape or tensor.device != self._layout.device:
                 raise self._changed(entry, tensor)
             if entry.kind == "parameter" and tensor.dtype != torch.float32:
                 raise self._changed(entry, tensor)
-        check_overlaps((entry.name, entry.tensor) for entry in self._entries)
+        check_overlaps((entry.name, entry.tensor) for entry in model)
         self._views = [[self._view(cut) for cut in cuts if self._entries[cut.entry].kind == "parameter"] for cuts in self._cuts]
         self._targets = [
             _split_like(kept, views) if kept.numel() else [] for kept, views in zip(self._kept, self._views, strict=True)
@@ -182,9 +190,18 @@ class TorchTrainer:
         return flat_view(tensor)[cut.start : cut.end]
 
     def _pieces(self, shard: int) -> list[Tensor]:
-        """All views of a shard: its parameters, then its buffers, which are looked up each time (see `layout.Buffer`)."""
-        buffers = [self._view(cut) for cut in self._cuts[shard] if self._entries[cut.entry].kind == "buffer"]
-        return self._views[shard] + buffers
+        """All views of a shard: its parameters, then what is looked up each time (`layout.Buffer`, `optimizers.State`)."""
+        others = [self._view(cut) for cut in self._cuts[shard] if self._entries[cut.entry].kind != "parameter"]
+        return self._views[shard] + others
+
+    def _make_states(self, shard: int, wire: Tensor) -> None:
+        """Let the optimisers have the state that arrives before their own first update."""
+        for cut in self._cuts[shard]:
+            entry = self._entries[cut.entry]
+            if isinstance(entry.source, State) and not entry.source.made:
+                start = entry.offset + cut.start - self.bounds[shard]
+                if wire[start : start + cut.end - cut.start].any():
+                    entry.source.make()
 
 
 def _kept_elements(layout: Layout, how: How) -> int:

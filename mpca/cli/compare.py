@@ -32,6 +32,7 @@ _NAMES = ("9", "10a", "10b", "10c", "13", "table1", "table2", "sparknet-3", "spa
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="With --figure: draw it into this HTML file.")
 @click.option("--run-dir", type=click.Path(path_type=Path), help="The results' folder; runs/<CONF's name> if not given.")
 @click.option("--quick", is_flag=True, help="With the file's [quick]: minutes, and less to be said.")
+@click.option("--digits", is_flag=True, help="With the file's [digits]: another task, warped digits.")
 @click.option("--processes", type=click.IntRange(1), help="As many as there are cores if not given.")
 @json_option
 def compare(
@@ -40,6 +41,7 @@ def compare(
     out: Path | None,
     run_dir: Path | None,
     quick: bool,
+    digits: bool,
     processes: int | None,
     as_json: bool,
 ) -> None:
@@ -53,10 +55,12 @@ def compare(
     if conf is not None:
         if out is not None:
             raise click.UsageError("--out draws a --figure; of CONF, compare.html is drawn in the run folder")
-        _compare(conf, run_dir, quick, at_once, as_json)
+        if quick and digits:
+            raise click.UsageError("--quick and --digits are two comparisons: name one")
+        _compare(conf, run_dir, "quick" if quick else "digits" if digits else "", at_once, as_json)
         return
-    if quick:
-        raise click.UsageError("--quick is for CONF: a --figure takes minutes at most")
+    if quick or digits:
+        raise click.UsageError(f"{'--quick' if quick else '--digits'} is for CONF: a --figure takes minutes at most")
     assert name is not None
     _figure(name, out, run_dir, at_once, as_json)
 
@@ -90,17 +94,17 @@ def _figure(name: str, out: Path | None, run_dir: Path | None, processes: int, a
         click.echo(f"\n{out}")
 
 
-def _compare(conf: Path, run_dir: Path | None, quick: bool, processes: int, as_json: bool) -> None:
+def _compare(conf: Path, run_dir: Path | None, part: str, processes: int, as_json: bool) -> None:
     from mpca.sim.compare.settings import load
 
-    read = load(conf, quick)  # before slow imports
+    read = load(conf, part)  # before slow imports
 
     from mpca.private import replace_file
     from mpca.report.comparison import write_comparison
     from mpca.sim.compare.result import result_of
     from mpca.sim.compare.running import compare as run
 
-    folder = run_dir or Path("runs") / f"{conf.stem}{'-quick' if quick else ''}"
+    folder = run_dir or Path("runs") / f"{conf.stem}{part and f'-{part}'}"
     page, lines = folder / "compare.html", folder / "table.txt"
     for path in (page, lines):
         if folder.is_dir():

@@ -15,6 +15,7 @@ from mpca.methods.easgd import EASGD
 from mpca.methods.gossip import Gossip
 from mpca.methods.gradient_sharing import GradientSharing
 from mpca.methods.mpca import MPCA
+from mpca.methods.mpca_nesterov import NesterovMPCA
 from mpca.methods.mpca_paper import PaperMPCA
 from mpca.methods.overlap_local_sgd import OverlapLocalSGD
 from mpca.methods.single import Single
@@ -36,6 +37,7 @@ __all__ = [
     "GradientSharing",
     "How",
     "Method",
+    "NesterovMPCA",
     "OverlapLocalSGD",
     "PaperMPCA",
     "Sends",

@@ -108,6 +108,8 @@ class AgentSide:
     """With EAGER: the outer optimiser that the agent has beside the driver."""
     resets_optimizer: bool = False
     """With REPLACE: whether the optimiser's state begins anew with each joint state."""
+    exchanges_optimizer: bool = False
+    """With REPLACE: whether the optimiser's state is exchanged too, behind the buffers, so that the joint state has it."""
     alpha_start: float = 0.0
     """With PULL or TILT: alpha at the agent's version 1 of a shard; 0: no stronger pull at the beginning (section 6.3)."""
     alpha_decay: float = 0.0
@@ -130,6 +132,8 @@ class AgentSide:
             raise ValueError(f"asks_after must be 0 or more, and 0 with hold_after or snapshot_after: {self.asks_after}")
         if not self.asks and (self.sends is not Sends.STATE or self.asks_at_loss):
             raise ValueError("sends and asks_at_loss are only for an agent that asks by itself: asks_after is 0")
+        if self.exchanges_optimizer and (self.how is not How.REPLACE or self.resets_optimizer or self.sends is not Sends.STATE):
+            raise ValueError("an optimiser's state is exchanged only where a joint state replaces the agent's own, and stays")
         if self.sends is not Sends.STATE and self.how is not How.REPLACE:
             raise ValueError("a change is since the joint state that the agent took last as its own: sends needs How.REPLACE")
         if (self.sends is Sends.THRESHOLD) != (self.threshold is not None):

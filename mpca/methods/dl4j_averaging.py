@@ -4,13 +4,19 @@ After every f updates, with x_i the parameters of agent i::
 
     x~ = the mean of x_i;  x_i = x~        all agents wait for it
 
-It is method sync in Deeplearning4j's words, and in what becomes of the optimiser's state (its *updater*). An agent hands over
-the model and receives it once in f updates: M bytes up and M down. All wait until a lost agent is known as lost; the mean of
-that round lacks it, and its replacement starts at the joint model.
+It is method sync in Deeplearning4j's words, and in what becomes of the optimiser's state (its *updater*): with `average` the
+same mean and replacement hold for u_i, which are momentum, or Adam's two moments and its number of steps. All wait until a lost
+agent is known as lost; the mean of that round lacks it, and its replacement starts at the joint model.
 
-Departures: Deeplearning4j averages the updaters' state too, unless told not to (`saveUpdater`), which sends two or three times
-as much. Here optimisers' state is no part of what is exchanged: an agent keeps its own, or begins anew after each round, which
-is `saveUpdater(false)`. The mean is weighted by updates (eq. 9 of the MPCA paper), which are equal.
+Bytes a round and agent, up and down alike: M; with `average` 2 M (SGD with momentum) or 3 M (Adam, AdamW; 4 M with amsgrad),
+and a number more for each of Adam's tensors.
+
+Source: `saveUpdater` of `ParameterAveragingTrainingMaster` (true by default: save and average; false: begin anew), and
+`averageUpdaters` of `ParallelWrapper`.
+
+Departures: an agent may also keep its own state, which is the default here, since it sends no more than sync. The mean is
+weighted by updates (eq. 9 of the MPCA paper), which are equal. Adam's number of steps is averaged with its moments, by tensor;
+Deeplearning4j counts iterations outside of the updater. A backup holds the mean of the states beside the model.
 """
 
 from __future__ import annotations
@@ -26,7 +32,7 @@ from mpca.methods.base import Method
 
 __all__ = ["DL4JAveraging"]
 
-_UPDATERS = ("keep", "reset")
+_UPDATERS = ("keep", "reset", "average")
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,8 @@ class DL4JAveraging(Method):
     Example:
         >>> DL4JAveraging(updater="reset").agent_side.resets_optimizer
         True
+        >>> DL4JAveraging(updater="average").agent_side.exchanges_optimizer
+        True
     """
 
     name: ClassVar[str] = "dl4j-averaging"
@@ -43,7 +51,8 @@ class DL4JAveraging(Method):
     averaging_frequency: int = 5
     """Optimiser updates between two exchanges, 1 or more; they must take less than `cluster.cycle_deadline`."""
     updater: str = "keep"
-    """What an agent does with its optimiser's state when it is replaced: "keep", or "reset" to that at `attach`."""
+    """What an agent does with its optimiser's state when it is replaced: "keep", "reset" to that at `attach`, or "average": the
+    state is exchanged too (torch's SGD, Adam and AdamW)."""
 
     def __post_init__(self) -> None:
         if self.averaging_frequency < 1:
@@ -56,5 +65,10 @@ class DL4JAveraging(Method):
 
     @property
     def agent_side(self) -> AgentSide:
-        reset = self.updater == "reset"
-        return AgentSide(How.REPLACE, When.ON_ARRIVAL, hold_after=self.averaging_frequency, resets_optimizer=reset)
+        return AgentSide(
+            How.REPLACE,
+            When.ON_ARRIVAL,
+            hold_after=self.averaging_frequency,
+            resets_optimizer=self.updater == "reset",
+            exchanges_optimizer=self.updater == "average",
+        )

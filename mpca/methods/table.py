@@ -14,6 +14,7 @@ from mpca.methods.easgd import EASGD
 from mpca.methods.gossip import Gossip
 from mpca.methods.gradient_sharing import GradientSharing
 from mpca.methods.mpca import MPCA
+from mpca.methods.mpca_nesterov import NesterovMPCA
 from mpca.methods.mpca_paper import PaperMPCA
 from mpca.methods.overlap_local_sgd import OverlapLocalSGD
 from mpca.methods.single import Single
@@ -25,8 +26,8 @@ from mpca.methods.sync_ps import SyncPS
 __all__ = ["METHODS", "from_dict", "to_dict"]
 
 _CLASSES: tuple[type[Method], ...] = (
-    AsyncPS, DiLoCo, DL4JAveraging, EASGD, Gossip, GradientSharing, MPCA, OverlapLocalSGD, PaperMPCA, Single, SoftSync, Sync,
-    SyncEASGD, SyncPS,
+    AsyncPS, DiLoCo, DL4JAveraging, EASGD, Gossip, GradientSharing, MPCA, NesterovMPCA, OverlapLocalSGD, PaperMPCA, Single,
+    SoftSync, Sync, SyncEASGD, SyncPS,
 )  # fmt: skip
 #: A method is what it is called in a file, and its class, whose fields are the section's keys.
 METHODS: dict[str, type[Method]] = {cls.name: cls for cls in _CLASSES}

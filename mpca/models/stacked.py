@@ -57,6 +57,8 @@ class Stack:
         rates: learning rates, one a run; runs with equal ones should be neighbours.
         optimizer: a name of `models.OPTIMIZERS`.
         settings: keywords of torch's optimiser, beside the learning rate.
+        exchanges_optimizer: whether the flat vector has the optimisers' state too, behind the buffers: what torch keeps of each
+            parameter, and Adam's number of steps once.
 
     Raises:
         ConfigError: no such optimiser.
@@ -70,6 +72,7 @@ class Stack:
         rates: Sequence[float],
         optimizer: str,
         settings: Mapping[str, Any] = {},
+        exchanges_optimizer: bool = False,
     ) -> None:
         if optimizer not in OPTIMIZERS:
             raise refused("optimizer", optimizer, f"no such optimizer; {nearest(optimizer, OPTIMIZERS)}")
@@ -83,7 +86,7 @@ class Stack:
         #: By run, and behind its parameters zeros that nothing reads.
         self.weights = functional.pad(weights, (0, -self.parameters % _LINE)).requires_grad_()
         self.state = torch.stack([_flat(nets[seed].named_buffers(), self._buffers) for seed in seeds])
-        self.elements = self.parameters + self.state.shape[1]
+        self._model = self.parameters + self.state.shape[1]  # elements
         #: Runs whose parameters were no numbers any more, or huge.
         self.diverged = np.zeros(self.runs, bool)
         self._targets = self._loss = torch.zeros(0)
@@ -92,6 +95,12 @@ class Stack:
         self._rates = [rates[one.start] for one in self._groups]
         kind, own = OPTIMIZERS[optimizer]
         self._kind, self._settings = getattr(torch.optim, kind), {**own, **settings}
+        self._exchanged: tuple[str, ...] = ()
+        if exchanges_optimizer:
+            moments = ("momentum_buffer",) if self._settings.get("momentum") else ()
+            with_most = ("max_exp_avg_sq",) if self._settings.get("amsgrad") else ()
+            self._exchanged = moments if kind == "SGD" else ("exp_avg", "exp_avg_sq", *with_most, "step")
+        self.elements = self._model + sum(1 if key == "step" else self.parameters for key in self._exchanged)
         self.reset_optimizer()
 
     def twin(self) -> Stack:
@@ -109,6 +118,14 @@ class Stack:
         self._parts = [self.weights.detach()[one] for one in self._groups]
         groups = [{"params": [part], "lr": rate} for part, rate in zip(self._parts, self._rates, strict=True)]
         self._optimizer = self._kind(groups, fused=True, **{"lr": self._rates[0], **self._settings})
+        #: By key: of all runs, of which the optimiser has views. All runs of an agent have made as many steps.
+        self._moments = {
+            key: torch.zeros(self.runs, 1) if key == "step" else torch.zeros_like(self.weights.detach())
+            for key in self._exchanged
+        }
+        for part, rows in zip(self._parts, self._groups, strict=True):
+            for key, whole in self._moments.items():
+                self._optimizer.state[part][key] = whole[rows.start, 0] if key == "step" else whole[rows]
 
     def gradient(self, samples: Tensor, labels: Tensor) -> Tensor:
         """The gradient of each run's mean loss, float32[R, columns of `weights`]. Buffers are updated.
@@ -156,10 +173,16 @@ class Stack:
         """Copy elements `first` to `last` of every run into `out`, element-major; a run that diverged is 0 first."""
         least, most = self.weights.aminmax(dim=1)
         sane = (least > -_LIMIT) & (most < _LIMIT)  # not true of a NaN
+        for key, whole in self._moments.items():
+            if key == "step":
+                for rows in self._groups:
+                    whole[rows] = whole[rows.start].clone()
+            else:
+                sane &= torch.isfinite(whole).all(dim=1)
         if not bool(sane.all()):
             self.diverged |= ~sane.numpy()
-            self.weights[~sane] = 0
-            self.state[~sane] = 0
+            for tensor in (self.weights, self.state, *(one for key, one in self._moments.items() if key != "step")):
+                tensor[~sane] = 0
         flat = torch.from_numpy(out).view(-1, self.runs)
         for tensor, low, high, offset in self._spans(first, last):
             flat[low - first : high - first] = tensor[:, low - offset : high - offset].t()
@@ -184,16 +207,19 @@ class Stack:
         wrong = torch.zeros(self.runs, dtype=torch.int64)
         for some, answers in zip(samples.split(_AT_ONCE), labels.split(_AT_ONCE), strict=True):
             every = some.expand(self.runs, *some.shape)
-            logits = self._logits(every, rows[:, : self.parameters], rows[:, self.parameters :], training=False)
+            logits = self._logits(every, rows[:, : self.parameters], rows[:, self.parameters : self._model], training=False)
             wrong += (logits.argmax(dim=2) != answers).sum(dim=1)
         return wrong.numpy() / len(labels)
 
     def _spans(self, first: int, last: int) -> Iterator[tuple[Tensor, int, int, int]]:
         """Where elements `first` to `last` lie: tensor, first and last element in it, element at which the tensor begins."""
-        if first < min(last, self.parameters):
-            yield self.weights, first, min(last, self.parameters), 0
-        if max(first, self.parameters) < last:
-            yield self.state, max(first, self.parameters), last, self.parameters
+        moments = [(one, 1 if key == "step" else self.parameters) for key, one in self._moments.items()]
+        begins = 0
+        for tensor, width in ((self.weights, self.parameters), (self.state, self.state.shape[1]), *moments):
+            low, high = max(first, begins), min(last, begins + width)
+            if low < high:
+                yield tensor, low, high, begins
+            begins += width
 
     # ---- the net ----
 

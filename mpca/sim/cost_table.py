@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from textwrap import wrap
 
@@ -89,7 +89,7 @@ def _single(at: Setting, choice: Choice) -> Cost:
 
 
 def _sync(at: Setting, choice: Choice, on: Coordinated) -> Cost:
-    """All stop, average, replace. Also blocking DiLoCo, which makes something else of the mean, and DL4J's averaging.
+    """All stop, average, replace. Also blocking DiLoCo, which makes something else of the mean, and DL4J's averaging of models.
 
     ::
 
@@ -104,6 +104,34 @@ def _sync(at: Setting, choice: Choice, on: Coordinated) -> Cost:
     computing = tau * at.step_s
     period = max(computing, on.ask_s(at)) + exchange + on.copies_s(at)  # the job that asks runs while agents compute
     return Cost(tau, period, period - computing, exchange, 0, on.traffic(at, at.model_bytes))
+
+
+def _dl4j_momentum(at: Setting, choice: Choice, on: Coordinated) -> Cost:
+    """DL4J's averaging with the state of SGD with momentum: a number for each of the model's parameters.
+
+    ::
+
+        period = max(tau C, fixed) + E(2 M) + copies of 2 M
+        tau    = 5 E(2 M) / C, rounded, unless it is chosen
+        staleness 0; agents drift for tau updates
+
+    Source: DL4J, `saveUpdater` of its parameter averaging and `averageUpdaters` of its ParallelWrapper; otherwise as sync.
+    """
+    return _sync(replace(at, model_bytes=2 * at.model_bytes), choice, on)
+
+
+def _dl4j_adam(at: Setting, choice: Choice, on: Coordinated) -> Cost:
+    """DL4J's averaging with the state of Adam: two numbers for each of the model's parameters.
+
+    ::
+
+        period = max(tau C, fixed) + E(3 M) + copies of 3 M
+        tau    = 5 E(3 M) / C, rounded, unless it is chosen
+        staleness 0; agents drift for tau updates
+
+    Source: as with momentum.
+    """
+    return _sync(replace(at, model_bytes=3 * at.model_bytes), choice, on)
 
 
 def _sync_ps(at: Setting, choice: Choice, on: Coordinated) -> Cost:
@@ -370,7 +398,9 @@ ROWS: tuple[Row, ...] = (
     Row("single", _single, "none"),
     Row("sync", _sync),
     Row("sync-easgd", _overlap_local_sgd),
-    Row("dl4j-averaging", _sync),  # parameters alone: updaters' state, which DL4J averages too, is never exchanged here
+    Row("dl4j-averaging", _sync),
+    Row("dl4j-averaging-2M", _dl4j_momentum),  # with the optimisers' state: method.updater = "average"
+    Row("dl4j-averaging-3M", _dl4j_adam),
     Row("sync-ps", _sync_ps),
     Row("sync-ps", _sync_ps_slices, Slices.name),
     Row("async-ps", _async_ps, Server.name),

@@ -210,6 +210,18 @@ def test_correction_without_a_snapshot_answers_the_start_or_the_last_arrival() -
     np.testing.assert_allclose(flat(model)[:PARAMETERS], two[:PARAMETERS] + progress, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("shards", [6, TOTAL, TOTAL + 9])
+def test_shards_of_buffers_alone_and_empty_ones_are_corrected_too(shards: int) -> None:
+    model, trainer = make(how=How.CORRECT, shards=shards)
+    arrival, handed_over = vector(4), whole(trainer)
+    step(model)
+    expected = flat(model)
+    correct(expected[:PARAMETERS], arrival[:PARAMETERS], handed_over[:PARAMETERS])
+    for shard in range(shards):
+        trainer.install(shard, arrival[trainer.bounds[shard] : trainer.bounds[shard + 1]], 1, "install")
+    np.testing.assert_allclose(flat(model), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_method_that_replaces_takes_buffers_too() -> None:
     model, trainer = make(how=How.REPLACE, shards=1)
     trainer.install(0, vector(6), 1, "install")

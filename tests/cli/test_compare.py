@@ -189,6 +189,8 @@ def test_the_command_names_every_figure() -> None:
         ([], "nothing to compare: name a CONF, or one --figure"),
         (["conf.toml", "--figure", "9"], "nothing to compare: name a CONF, or one --figure"),
         (["--figure", "9", "--quick"], "--quick is for CONF"),
+        (["--figure", "9", "--digits"], "--digits is for CONF"),
+        (["conf.toml", "--quick", "--digits"], "--quick and --digits are two comparisons"),
         (["conf.toml", "--out", "x.html"], "--out draws a --figure"),
         (["--figure", "12"], "'12' is not one of"),
     ],

@@ -54,7 +54,8 @@ def test_an_agent_is_lost_and_its_replacement_takes_part(name: str, point: str) 
     method = METHODS[name]()
     point = {"reducing": "sending", "frozen": "answering"}[point] if method.asks else point
     fault = Fault("kill_agent", agent=0, cycle=3, point=point)
-    outcome = run(method.to_dict(), 120 if method.asks else 60, agents=method.agents(4), min_agents=1, faults=(fault,))
+    cycles = 300 if method.auto_shards else 120 if method.asks else 60  # decided here: 24 shards
+    outcome = run(method.to_dict(), cycles, agents=method.agents(4), min_agents=1, faults=(fault,))
     assert (outcome.status, outcome.faults, outcome.settled) == ("max_cycles", [fault], True)
     mine = [one["incarnation"] for commit in outcome.commits for a, one in commit.contributors.items() if a == 0]
     mine += [one.incarnation for one in outcome.exchanges if one.agent == 0]

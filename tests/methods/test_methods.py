@@ -22,7 +22,9 @@ from mpca.methods import (
     DL4JAveraging,
     How,
     Method,
+    NesterovMPCA,
     PaperMPCA,
+    Sends,
     Single,
     Sync,
     SyncEASGD,
@@ -31,7 +33,7 @@ from mpca.methods import (
 )
 
 #: Methods whose first exchange moves the joint model by another share than the whole.
-RATES = ("diloco", "sync-easgd")
+RATES = ("diloco", "mpca-nesterov", "sync-easgd")
 
 
 @pytest.fixture(params=sorted(METHODS))
@@ -226,6 +228,15 @@ def test_mpca_paper_has_the_papers_alpha_and_decays_its_beginning_by_exchanges()
     assert from_dict({"name": "mpca-paper", "alpha": "auto"}).alpha_for(20.0, 4) == 0.025
 
 
+def test_the_default_is_mpca_with_another_install_outer_nesterov_and_shards_by_measurement() -> None:
+    method = NesterovMPCA()
+    assert method == NesterovMPCA(**{key: value for key, value in method.to_dict().items() if key != "name"})
+    differs = {key for key, value in MPCA().to_dict().items() if method.to_dict()[key] != value}
+    assert differs == {"name", "correction", "outer_lr", "outer_momentum", "shards"}
+    assert NesterovMPCA(correction=False, alpha=0.1).agent_side.how == How.PULL
+    assert NesterovMPCA(outer_lr=0.0, outer_momentum=0.0, gamma=0.5).outer is None
+
+
 @pytest.mark.parametrize(("given", "taken"), [("auto", "auto"), (" auto ", "auto"), ("0.05", 0.05), (0.05, 0.05), (1, 1.0)])
 def test_alpha_is_a_number_or_auto(given: object, taken: object) -> None:
     assert from_dict({"alpha": given}).alpha == taken  # type: ignore[attr-defined]
@@ -254,6 +265,14 @@ def test_alpha_is_a_number_or_auto(given: object, taken: object) -> None:
         ({"outer_lr": 2.5}, r"method.outer_lr = 2.5"),
         ({"outer_lr": 0.0, "outer_momentum": 0.6}, r"method.outer_lr = 0.0: must be above 0"),
         ({"outer_lr": 0.7, "outer_momentum": 1.0}, r"method.outer_momentum = 1.0: must lie in \[0, 1\)"),
+        (
+            {"name": "mpca-nesterov", "alpha": 0.1},
+            r"method.alpha = 0.1: is not used, as method.correction = True.*set method.name",
+        ),
+        (
+            {"name": "mpca-nesterov", "gamma": 0.2},
+            r"method.gamma = 0.2: is not used, as method.outer_lr = 0.7.*set method.name",
+        ),
         ({"gamma_ramp": -1}, r"method.gamma_ramp = -1"),
         ({"shards": 0}, r"method.shards = 0"),
         ({"shards": 2, "phases": 3}, r"method.phases = 3: must be at most 2 with method.shards = 2.*raise"),
@@ -279,7 +298,7 @@ def test_alpha_is_a_number_or_auto(given: object, taken: object) -> None:
         ({"name": "diloco", "overlap": True, "mixing": 1.0}, r"method.mixing = 1.0: must lie in \[0, 1\)"),
         ({"name": "diloco", "overlap": True, "phases": 2}, r"method.phases = 2: must lie between 1 and 1"),
         ({"name": "dl4j-averaging", "averaging_frequency": 0}, r"method.averaging_frequency = 0: must be 1 or more"),
-        ({"name": "dl4j-averaging", "updater": "average"}, r"method.updater = 'average': must be one of keep, reset"),
+        ({"name": "dl4j-averaging", "updater": "mean"}, r"method.updater = 'mean': must be one of keep, reset, average"),
         ({"name": "sync", "seconds": -1.0}, r"method.seconds = -1.0: must be 0 or more"),
         ({"name": "single", "ema": 1.0}, r"method.ema = 1.0: must lie in \[0, 1\)"),
         ({"name": "single", "every": 0}, r"method.every = 0: must be 1 or more"),
@@ -401,6 +420,14 @@ def test_eager_agents_have_the_drivers_outer_optimiser_too_and_a_share_of_those_
 def test_dl4j_averaging_is_sync_with_a_choice_for_the_optimisers_state() -> None:
     assert DL4JAveraging(7).agent_side == Sync(7).agent_side
     assert DL4JAveraging(7, "reset").agent_side == AgentSide(How.REPLACE, When.ON_ARRIVAL, hold_after=7, resets_optimizer=True)
+    averaged = AgentSide(How.REPLACE, When.ON_ARRIVAL, hold_after=7, exchanges_optimizer=True)
+    assert DL4JAveraging(7, "average").agent_side == averaged
+
+
+@pytest.mark.parametrize("values", [{"how": How.PULL}, {"resets_optimizer": True}, {"sends": Sends.CHANGE, "asks_after": 1}])
+def test_an_optimisers_state_is_exchanged_only_where_a_joint_state_replaces_the_agents(values: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"^an optimiser's state is exchanged only where"):
+        AgentSide(**{"how": How.REPLACE, "when": When.ON_ARRIVAL, "exchanges_optimizer": True, **values})
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,43 @@ def test_errors_are_those_of_the_net_itself() -> None:
         assert evaluate_classifier(module, whole, samples, labels)["error"] == pytest.approx(error, abs=2 / 700)
 
 
+@pytest.mark.parametrize(("optimizer", "states"), [("sgd", 0), ("nesterov", 1), ("adam", 2), ("adamw", 2)])
+def test_the_state_of_optimisers_may_be_a_part_of_the_vector(optimizer: str, states: int) -> None:
+    """Whoever takes it goes on, run by run, as the one whose it was."""
+    first, plain = (Stack(lambda: models.create("warped_resnet"), SEEDS, RATES, optimizer, {}, more) for more in (True, False))
+    steps = int(optimizer.startswith("adam"))
+    assert first.elements == plain.elements + states * first.parameters + steps
+    told = list(batches("warped_resnet", 6))
+    for samples, labels in told[:3]:
+        first.step(samples, labels)
+        plain.step(samples, labels)
+    taken, twin = rows(first), first.twin()
+    torch.testing.assert_close(taken[:, : plain.elements], rows(plain), rtol=0, atol=0)
+    assert taken[:, plain.elements + states * first.parameters :].tolist() == [[3.0]] * 3 if steps else True
+    twin.write(0, first.elements, taken.T.numpy().flatten())
+    for samples, labels in told[3:]:
+        for one in (first, plain, twin):
+            one.step(samples, labels)
+    torch.testing.assert_close(rows(twin), rows(first), rtol=0, atol=0)
+    torch.testing.assert_close(rows(plain), rows(first)[:, : plain.elements], rtol=0, atol=0)
+    samples, labels = (one[:50] for one in data.load("warped-digits", "test").tensors)
+    of_all, of_model = (one.errors(rows(one).T.numpy().flatten(), samples, labels) for one in (first, plain))
+    assert of_all.tolist() == of_model.tolist()
+
+
+def test_a_run_whose_optimiser_has_no_numbers_any_more_has_diverged_too() -> None:
+    runs = Stack(lambda: models.create("mixture_mlp"), SEEDS, RATES, "adam", {}, exchanges_optimizer=True)
+    for samples, labels in batches("mixture_mlp", 2):
+        runs.step(samples, labels)
+    flat = rows(runs)
+    flat[1, runs.parameters + 5] = float("inf")
+    runs.write(0, runs.elements, flat.T.numpy().flatten())
+    found = rows(runs)
+    assert runs.diverged.tolist() == [False, True, False]
+    assert not found[1, :-1].any()
+    torch.testing.assert_close(found[[0, 2]], flat[[0, 2]], rtol=0, atol=0)
+
+
 def test_a_run_that_diverges_is_set_to_zero_and_said_and_the_others_go_on() -> None:
     runs, others = stack("mixture_mlp"), stack("mixture_mlp")
     runs.weights.data[1, 5] = torch.nan

@@ -43,6 +43,14 @@ def test_stopping_methods(method: str) -> None:
     assert by_hand(method).tau == 1937  # five exchanges, in updates of 5 s
 
 
+@pytest.mark.parametrize(("method", "models"), [("dl4j-averaging-2M", 2), ("dl4j-averaging-3M", 3)])
+def test_the_optimisers_state_goes_along(method: str, models: int) -> None:
+    exchange = 6 + 1 + models * 1930
+    moved = Traffic(models * 1680, models * 1680, models * 960, models * 960)
+    assert by_hand(method, tau=100) == Cost(100, 500 + exchange + 10 * models, exchange + 10 * models, exchange, 0, moved)
+    assert by_hand(method).tau == exchange
+
+
 def test_a_round_is_never_shorter_than_the_job_that_asks_for_it() -> None:
     quick = replace(HAND, step_s=F(1))
     assert cost(row("sync"), quick, Choice(tau=2), WIRE).period_s == 3 + EXCHANGE + 10
@@ -197,17 +205,16 @@ def auto_shards(at: Setting) -> int:
     return cost(row, at, Choice(shards=0), Relay()).shards
 
 
-def test_an_auto_number_of_shards_keeps_cycles_long() -> None:
+def test_an_auto_number_of_shards_follows_the_model_and_the_link() -> None:
     small = Setting(8, 7 << 20, 0.01, 125e6)
     large = replace(small, model_bytes=491 << 20)
-    assert auto_shards(small) == 3
-    assert 3 < auto_shards(large) <= 24
+    assert auto_shards(small) == 4
+    assert 4 < auto_shards(large) <= 24
     assert auto_shards(FREE) == 3
     assert auto_shards(replace(large, rate=1e6)) == 24
-    count = auto_shards(large)
     empty = Relay().cycle_s(large, 0, 3)
-    assert Relay().cycle_s(large, large.model_bytes / count, 3) >= 5 * empty
-    assert Relay().cycle_s(large, large.model_bytes / (count + 1), 3) < 5 * empty
+    wire = Relay().cycle_s(large, large.model_bytes, 3) - empty
+    assert auto_shards(large) == min(round((12 * wire / empty) ** 0.5), 24)
 
 
 # ---- the paper's own numbers ----

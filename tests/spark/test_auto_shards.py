@@ -1,4 +1,4 @@
-"""An "auto" number of shards on real executors: three on loopback, more behind slow links."""
+"""An "auto" number of shards on real executors: few on loopback, more behind slow links."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def of(kind: type[Record], records: list[Record]) -> list:
     return [one for one in records if isinstance(one, kind)]
 
 
-def test_digits_on_loopback_keep_three_shards_and_the_record_says_why(engine) -> None:
+def test_digits_on_loopback_are_cut_as_the_record_says(engine) -> None:
     rows, labels = data.load("digits", "train").tensors
     work = (rows.reshape(len(rows), -1).numpy(), labels.numpy(), 0.05, 0.004)
     told = engine(skewed, *work, sets=("method.shards=auto", "objectives.max_cycles=12"))
     assert told.ended.exit_code == 0, told.ended.reason
     (begin,) = of(BeginRecord, told.records)
     print(begin)
-    assert begin.shards == 3
+    assert begin.shards == max(3, round((12 * begin.wire_s / begin.fixed_s) ** 0.5)) < 12
     assert 0 < begin.fixed_s < begin.period_s
-    assert begin.period_s == pytest.approx(3 * begin.fixed_s + begin.wire_s)
-    assert all(one.cut is None for one in told.run.orders)
-    assert {one.shard for one in told.cycles} == {0, 1, 2}
+    assert begin.period_s == pytest.approx(begin.shards * begin.fixed_s + begin.wire_s)
+    assert all(one.cut is None for one in told.run.orders) == (begin.shards == 3)
+    assert {one.shard for one in told.cycles} == set(range(begin.shards))
 
 
 @pytest.mark.root
@@ -45,7 +45,7 @@ def test_a_model_behind_slow_links_is_cut_anew_before_the_first_step(tmp_path: P
     print(begin)
     assert begin.shards > 3
     assert begin.wire_s == pytest.approx(2 * SIZE / BYTES_A_SECOND, rel=0.6), "twice the model at the links' rate"
-    assert begin.shards <= begin.wire_s / 4 / begin.fixed_s < begin.shards + 1 or begin.shards == 24
+    assert begin.shards == min(round((12 * begin.wire_s / begin.fixed_s) ** 0.5), 24)
     cycles = of(CycleRecord, records)
     assert [one.shard for one in cycles] == [one.cycle % begin.shards for one in cycles]
     assert all(sorted(one.contributors) == list(range(AGENTS)) for one in cycles[4:])

@@ -159,7 +159,7 @@ class Result:
     def formulas(self) -> list[Said]:
         """The cost formulas of the rows, and of their transport."""
         on = COORDINATED[self.conf.shared.transport]
-        rows = [row_of(row.method) for row in self.rows]
+        rows = [row_of(row.method, row.optimizer) for row in self.rows]
         titles = {None: on.title, Server.name: Server.title, Peers.name: Peers.title}
         named = {(one.method, titles.get(one.transport, "")) for one in rows}
         used = {title for _, title in named if title}
@@ -202,7 +202,7 @@ def result_of(conf: Conf, progress: Progress) -> Result:
 def _row(one: Chosen, single: Chosen, targets: Sequence[float], conf: Conf, b_over_c: float) -> Row:
     method = one.entry.method(one.trial.knobs)
     at = setting_of(one.unit.ratio, one.unit.agents, one.unit.step_s, one.unit.bandwidth)
-    a_cycle = _a_cycle(at, method, COORDINATED[one.unit.transport])
+    a_cycle = _a_cycle(at, method, one.unit.optimizer, COORDINATED[one.unit.transport])
     times = tuple(_times(one.curves, single.curves, target, a_cycle) for target in targets)
     return Row(
         one.entry.label,
@@ -243,29 +243,35 @@ def _times(curves: Sequence[Curve], single: Sequence[Curve], target: float, a_cy
     )
 
 
-def _a_cycle(at: Setting, method: Method, on: Coordinated) -> float:
+def _a_cycle(at: Setting, method: Method, optimizer: str, on: Coordinated) -> float:
     """Bytes into and out of an agent in one cycle, by the table of costs: a round of the whole model is S cycles.
 
     Of agents that ask or gossip, each exchange is one's alone, so that a round is K of them.
     """
     if not method.exchanges:
         return 0.0
-    row = row_of(method.to_dict())
+    row = row_of(method.to_dict(), optimizer)
     moved = cost(row, at, Choice(tau=1, shards=method.shards, phases=method.phases), on).traffic
     return (moved.agent_in + moved.agent_out) / (at.agents if method.asks or method.simulated else method.shards)
 
 
-def row_of(method: Mapping[str, Any]) -> CostRow:
+def row_of(method: Mapping[str, Any], optimizer: str = "sgd") -> CostRow:
     """The row of the table of costs that a method has in a run, or the row of which it is a form ("mpca-paper").
+
+    `optimizer` is a name of `models.OPTIMIZERS`: the state of the agents' optimisers may be a part of what is exchanged.
 
     Example:
         >>> row_of({"name": "mpca-paper"}).method, row_of({"name": "diloco", "overlap": True}).method
         ('mpca', 'diloco-streaming')
         >>> row_of({"name": "diloco", "overlap": True, "eager": True}).method
         'diloco-eager'
+        >>> row_of({"name": "dl4j-averaging", "updater": "average"}, "adam").method
+        'dl4j-averaging-3M'
     """
     whole = method.get("eager") and method.get("fragments", 1) == 1
     name = method["name"] + ("-eager" if whole else "-streaming" * bool(method.get("overlap")))
+    if method.get("updater") == "average":
+        name += {"sgd": "", "nesterov": "-2M"}.get(optimizer, "-3M")
     here = (None, "none", Server.name, Peers.name)  # coordinated, alone, through the server, or (gossip) between agents
     fit = [row for row in ROWS if row.transport in here and row.shards is None and not row.peer and name.startswith(row.method)]
     return max(fit, key=lambda row: len(row.method))

@@ -1,7 +1,8 @@
-"""What `mpca compare` is asked: a TOML file with [compare], a [[method]] for each row of the table, and [quick].
+"""What `mpca compare` is asked: a TOML file with [compare], a [[method]] for each row of the table, and parts.
 
 [compare] holds for all methods. A [[method]] has a label, the method's name and its numbers as in [method] of a run; a list in
-its `tune` is tuned. [quick] replaces keys of [compare] for `--quick`, and may name the `methods` that are left.
+its `tune` is tuned. A part, [quick] or [digits], replaces keys of [compare] by a flag of its name. It may name the `methods`
+that are left.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from mpca.sim.papers import MODELS, of_paper
 from mpca.sim.transports import COORDINATED, Setting
 from mpca.units import parse_rate
 
-__all__ = ["ALONE", "MOST_SEEDS", "Conf", "Entry", "Knobs", "Shared", "exchange_of", "load", "setting_of"]
+__all__ = ["ALONE", "MOST_SEEDS", "PARTS", "Conf", "Entry", "Knobs", "Shared", "exchange_of", "load", "setting_of"]
 
 #: Values of what is tuned, by name.
 Knobs = Mapping[str, Any]
 
 #: b/C of runs that exchange nothing.
 ALONE = "0"
+#: Sections that replace keys of [compare], each by a flag of its name.
+PARTS = ("quick", "digits")
 MOST_SEEDS = 1000  # that are reported, and that choose: each has a range of its own
 _LEAST_RATES = 3  # so that an optimum can lie inside
 _MOST_SETTINGS = 64
@@ -211,29 +214,32 @@ class Conf:
         return next(one for one in self.entries if one.reference)
 
 
-def load(path: str | os.PathLike[str], quick: bool = False) -> Conf:
+def load(path: str | os.PathLike[str], part: str = "") -> Conf:
     """Read a file.
 
     Args:
         path: TOML.
-        quick: apply its [quick].
+        part: apply this one of `PARTS`.
 
     Raises:
         ConfigError: what is wrong, where, and what is near it.
     """
     try:
-        return _conf(read_tables(path), quick)
+        return _conf(read_tables(path), part)
     except ConfigError as error:
         if str(path) in str(error):
             raise
         raise ConfigError(f"{error} ({path})") from None
 
 
-def _conf(tables: Mapping[str, Any], quick: bool) -> Conf:
+def _conf(tables: Mapping[str, Any], part: str) -> Conf:
+    sections = ("compare", "method", *PARTS)
     for name in tables:
-        if name not in ("compare", "method", "quick"):
-            raise ConfigError(f"unknown section [{name}]: {nearest(name, ('compare', 'method', 'quick'))}")
-    shared, hurry = _table("compare", tables.get("compare", {})), _table("quick", tables.get("quick", {}))
+        if name not in sections:
+            raise ConfigError(f"unknown section [{name}]: {nearest(name, sections)}")
+    if part and part not in tables:
+        raise ConfigError(f"--{part} needs a section [{part}] with the keys that it replaces: there is none")
+    shared = _table("compare", tables.get("compare", {}))
     found = tables.get("method", [])
     if not isinstance(found, list) or not found:
         raise ConfigError("no methods to compare: write a [[method]] with a label and a name for each")
@@ -242,15 +248,15 @@ def _conf(tables: Mapping[str, Any], quick: bool) -> Conf:
     for label in labels:
         if labels.count(label) > 1:
             raise ConfigError(f"two methods have the label {label!r}")
-    left = _list("quick.methods", hurry.pop("methods", labels), "")
-    for label in left:
-        if label not in labels:
-            raise refused("quick.methods", label, f"no such label; {nearest(label, labels)}")
-    plain = _shared("compare", shared)
-    hurried = _shared("quick", {**shared, **hurry}) if hurry else plain  # a mistake in [quick] is found without --quick too
-    conf = Conf(plain, tuple(entries))
-    if quick:
-        conf = Conf(hurried, tuple(one for one in entries if one.label in left))
+    confs = {"": Conf(_shared("compare", shared), tuple(entries))}
+    for name in (one for one in PARTS if one in tables):  # a mistake in a part is found without its flag too
+        replaced = _table(name, tables[name])
+        left = _list(f"{name}.methods", replaced.pop("methods", labels), "")
+        for label in left:
+            if label not in labels:
+                raise refused(f"{name}.methods", label, f"no such label; {nearest(label, labels)}")
+        confs[name] = Conf(_shared(name, {**shared, **replaced}), tuple(one for one in entries if one.label in left))
+    conf = confs[part]
     if sum(one.reference for one in conf.entries) != 1:
         raise ConfigError('targets come from one [[method]] with name = "single" and nothing tuned: there must be one such')
     for entry in conf.entries:
@@ -268,7 +274,7 @@ def _shared(section: str, values: Mapping[str, Any]) -> Shared:
     known, read = knobs(Shared), dict(values)
     for name, value in values.items():
         if name not in known:
-            raise unknown(f"{section}.{name}", [*known, "methods"] if section == "quick" else known)
+            raise unknown(f"{section}.{name}", [*known, "methods"] if section in PARTS else known)
         default = known[name].default
         if isinstance(default, tuple):
             read[name] = _list(f"{section}.{name}", value, default[0])

@@ -45,7 +45,7 @@ class Task:
 
     @property
     def elements(self) -> int:
-        """Elements of one run's flat vector: parameters, and numbers in buffers. For `Costs.element_bytes`."""
+        """Elements of one run's model: parameters, and numbers in buffers. For `Costs.element_bytes`."""
         from mpca.models.stacked import Stack
 
         return Stack(partial(models.create, self.model), [0], [0.1], self.optimizer).elements
@@ -88,7 +88,7 @@ def learn(scenario: Scenario, seed: int, every_s: float = 1.0) -> tuple[Outcome 
     task, method = task_of(scenario), from_dict(scenario.method)
     if len(task.runs) > 1 and method.agent_side.asks_at_loss:
         raise refused("method", dict(scenario.method), "its exchanges depend on losses: one rate and one seed in a simulation")
-    lesson = DataLesson(task, every_s)
+    lesson = DataLesson(task, every_s, method.agent_side.exchanges_optimizer)
     if method.simulated:
         return simulate_gossip(scenario, seed, lesson, every_s, lesson.point), lesson.points
     outcome = simulate(scenario, seed, lesson=lesson)
@@ -113,9 +113,10 @@ class DataLesson:
     Args:
         task: what is learnt.
         every_s: seconds of training between two points.
+        exchanges_optimizer: whether the optimisers' state is a part of what is exchanged.
     """
 
-    def __init__(self, task: Task, every_s: float) -> None:
+    def __init__(self, task: Task, every_s: float, exchanges_optimizer: bool = False) -> None:
         from mpca.models.stacked import Stack, one_thread  # here, since the other simulations need no torch
 
         one_thread()
@@ -123,7 +124,7 @@ class DataLesson:
         rates, seeds = zip(*task.runs, strict=True)
         self._seeds = seeds
         create = partial(models.create, task.model)
-        self._judge = Stack(create, seeds, rates, task.optimizer, task.settings)  # never trained
+        self._judge = Stack(create, seeds, rates, task.optimizer, task.settings, exchanges_optimizer)  # never trained
         self._train = _split(task.data, "train", task.sample_seed)
         self._test = [one[: task.tested] for one in _split(task.data, "test", task.sample_seed)]
         self._stacks: list[Stack] = []

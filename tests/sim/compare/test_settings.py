@@ -10,25 +10,26 @@ import pytest
 from mpca.errors import ConfigError
 from mpca.methods import MPCA, Sync
 from mpca.sim.compare.plan import Plan
-from mpca.sim.compare.settings import Conf, Entry, Shared, load, setting_of
+from mpca.sim.compare.settings import PARTS, Conf, Entry, Shared, load, setting_of
 
 ROOT = Path(__file__).resolve().parents[3]
 SINGLE = '[[method]]\nname = "single"\n'
 SYNC = '[[method]]\nname = "sync"\n'
 
 
-def read(tmp_path: Path, text: str, quick: bool = False) -> Conf:
+def read(tmp_path: Path, text: str, part: str = "") -> Conf:
     path = tmp_path / "compare.toml"
     path.write_text(text, encoding="utf-8")
-    return load(path, quick)
+    return load(path, part)
 
 
-@pytest.mark.parametrize("quick", [False, True])
-def test_the_file_that_comes_with_mpca_is_read(quick: bool) -> None:
-    conf = load(ROOT / "conf" / "compare.toml", quick)
+@pytest.mark.parametrize("part", ["", *PARTS])
+def test_the_file_that_comes_with_mpca_is_read(part: str) -> None:
+    conf, quick = load(ROOT / "conf" / "compare.toml", part), part == "quick"
+    assert conf.shared.task == ("warped-digits" if part == "digits" else "mixture")
     assert (conf.shared.seeds, conf.shared.tuning_seeds) == (5, 2)
     assert conf.reference.label == "single"
-    assert conf.shared.ratios == (("ResNet-152",) if quick else ("ResNet-110", "ResNet-152", "VGG-A"))
+    assert conf.shared.ratios == (("ResNet-152",) if part else ("ResNet-110", "ResNet-152", "VGG-A"))
     labels = {entry.label for entry in conf.entries}
     assert {"single", "K-batch, free", "sync", "mpca"} <= labels
     assert quick or {"single, EMA", "mpca, gamma 0", "mpca, no burst"} <= labels
@@ -74,9 +75,14 @@ def test_a_ratio_is_a_number_or_a_model_of_the_paper(tmp_path: Path) -> None:
 
 def test_quick_replaces_keys_and_leaves_the_methods_that_it_names(tmp_path: Path) -> None:
     text = f'[compare]\nupdates = 9\nseed = 3\n[quick]\nupdates = 7\nmethods = ["single"]\n{SINGLE}{SYNC}'
-    plain, quick = read(tmp_path, text), read(tmp_path, text, quick=True)
+    plain, quick = read(tmp_path, text), read(tmp_path, text, part="quick")
     assert (plain.shared.updates, quick.shared.updates, quick.shared.seed) == (9, 7, 3)
     assert ([one.label for one in plain.entries], [one.label for one in quick.entries]) == (["single", "sync"], ["single"])
+
+
+def test_a_part_that_the_file_does_not_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--digits needs a section \[digits\].*compare.toml"):
+        read(tmp_path, SINGLE, part="digits")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +140,7 @@ def test_what_is_wrong_is_refused_by_name(tmp_path: Path, text: str, said: str) 
 
 def test_quick_without_single_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="targets come from one"):
-        read(tmp_path, f'[quick]\nmethods = ["sync"]\n{SINGLE}{SYNC}', quick=True)
+        read(tmp_path, f'[quick]\nmethods = ["sync"]\n{SINGLE}{SYNC}', part="quick")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -12,11 +12,13 @@ import pytest
 from mpca.errors import ConfigError
 from mpca.methods import How
 from mpca.records import MetricsRecord
+from mpca.sim.cost_table import ROWS, Choice, cost
 from mpca.sim.costs import Costs
+from mpca.sim.papers import MODELS, of_paper
 from mpca.sim.run import Scenario
 from mpca.sim.science.lesson import TASKS, DataLesson, Point, learn, task_of
 from mpca.sim.table_costs import TableCosts
-from mpca.sim.transports import Relay, Setting
+from mpca.sim.transports import Paper, Relay, Setting
 
 #: Four agents, and 0.1 s to send a model over a link: exchanges take a few updates.
 SCENARIO = Scenario(
@@ -61,6 +63,36 @@ def test_a_method_learns_and_the_same_seed_gives_the_same_ledger_and_errors(meth
         assert 30 < points[-1].updates < 100
     else:
         assert points[-1].updates == pytest.approx(3.0 / 0.021, rel=0.1)
+
+
+AVERAGES = {"name": "dl4j-averaging", "averaging_frequency": 5, "updater": "average"}
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "nesterov"])
+def test_of_one_agent_whose_optimisers_state_is_exchanged_all_is_as_alone_to_the_bit(optimizer: str) -> None:
+    one = replace(SCENARIO, method=AVERAGES, agents=1, task={**SCENARIO.task, "optimizer": optimizer})
+    outcome, _ = learn(one, seed=3)
+    lesson = DataLesson(task_of(one), 1.0, exchanges_optimizer=True)
+    bounds, parameters = lesson.plan(1)
+    assert bounds[-1] == (3 * parameters + 1 if optimizer == "adam" else 2 * parameters)
+    alone = lesson.trainer(bounds, How.REPLACE, 0, 0)
+    for commit in outcome.commits:
+        alone.advance(commit.contributors[0]["tau"], ())
+    out = np.empty(bounds[-1], np.float32)
+    alone.snapshot(0, out)
+    np.testing.assert_array_equal(outcome.joint[0], out)
+    assert len(outcome.commits) > 2
+
+
+def test_agents_whose_optimisers_states_are_averaged_learn_the_same_again() -> None:
+    told = [
+        learn(replace(SCENARIO, method=AVERAGES | {"updater": updater}), seed=3) for updater in ("average", "average", "keep")
+    ]
+    (first, points), (again, same), (kept, others) = told
+    assert (first.ledger, points) == (again.ledger, same)
+    assert points[-1].errors[0] < points[0].errors[0] - 0.05
+    assert len(first.commits) < 0.6 * len(kept.commits), "three times as much is sent"
+    assert points[-1] != others[-1]
 
 
 def test_runs_in_one_simulation_have_the_errors_that_they_have_alone() -> None:
@@ -142,6 +174,18 @@ def test_exchanges_may_cost_what_a_transport_says() -> None:
     both, one = learn(short, seed=3), learn(alone, seed=3)
     assert [point.errors[1:] for point in both[1]] == [point.errors for point in one[1]]
     assert [record.stages for record in both[0].commits] == [record.stages for record in one[0].commits]
+
+
+@pytest.mark.parametrize(("optimizer", "row_of"), [("nesterov", "dl4j-averaging-2M"), ("adam", "dl4j-averaging-3M")])
+def test_a_round_with_the_optimisers_state_takes_what_the_table_says(optimizer: str, row_of: str) -> None:
+    at, elements = of_paper(MODELS["ResNet-110"]), task_of(SCENARIO).elements
+    costs = TableCosts.of(at, Paper(), phases=1, shards=1, elements=elements, spread=0.0)
+    task = SCENARIO.task | {"optimizer": optimizer}
+    long = {"deadline_s": 1e3, "start_timeout_s": 1e3, "finish_s": 1e3, "patience_s": 1e6, "max_time_s": 20.0}
+    commits = learn(replace(SCENARIO, agents=8, method=AVERAGES, task=task, costs=costs, **long), seed=3)[0].commits
+    (row,) = (each for each in ROWS if each.method == row_of)
+    said = cost(row, at, Choice(tau=5), Paper()).period_s
+    assert (commits[-1].t - commits[1].t) / (len(commits) - 2) == pytest.approx(said, rel=0.06)
 
 
 def test_a_run_that_diverges_is_all_wrong_and_the_others_learn() -> None:
