@@ -1,4 +1,4 @@
-"""`mpca report RUN_DIR`: draws the report of a run again, or for a run that could not draw it."""
+"""`mpca report RUN_DIR...`: draws a report again, or for a run that could not draw it; or several runs on one page."""
 
 from __future__ import annotations
 
@@ -7,18 +7,35 @@ from pathlib import Path
 import click
 
 from mpca.checks import refused
+from mpca.cli.options import check_out
 
 __all__ = ["report"]
 
+_TOGETHER = Path("runs.html")
+
 
 @click.command()
-@click.argument("run_dir", type=click.Path(path_type=Path))
-def report(run_dir: Path) -> None:
-    """Draw report.html from the records of a run, also while the run goes on or after it was killed."""
-    from mpca.report import write_report
+@click.argument("run_dirs", metavar="RUN_DIR...", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help=f"The page of several runs; by default {_TOGETHER}."
+)
+def report(run_dirs: tuple[Path, ...], out: Path | None) -> None:
+    """Draw report.html from the records of a run, also while the run goes on or after it was killed.
 
+    Of several runs, as of a sweep: one page with their settings that differ, their results, and their curves side by side.
+    """
+    from mpca.report import write_report
+    from mpca.report.several import write_several
+
+    if len(run_dirs) == 1 and out is not None:
+        raise click.UsageError("--out is for several runs; the report of one lies in its folder")
     try:
-        path = write_report(run_dir)
+        if len(run_dirs) == 1:
+            out = write_report(run_dirs[0])
+        else:
+            out = out or _TOGETHER
+            check_out("--out", out)
+            write_several(run_dirs, out)
     except OSError as error:
-        raise refused("RUN_DIR", str(run_dir), f"its report cannot be drawn: {error.strerror}") from None
-    click.echo(path)
+        raise refused("RUN_DIR", ", ".join(map(str, run_dirs)), f"its report cannot be drawn: {error.strerror}") from None
+    click.echo(out)

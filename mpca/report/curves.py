@@ -9,14 +9,16 @@ from typing import TypeGuard
 
 from mpca.driver.objectives import Target
 from mpca.report import svg
-from mpca.report.blocks import axis_seconds, legend, section
+from mpca.report.blocks import section
+from mpca.report.chart import SECONDS, Unit, figure
 from mpca.report.load import RunRecords
 
-__all__ = ["Curve", "curves_of", "sections"]
+__all__ = ["LARGEST", "Curve", "Points", "curves_of", "sections"]
 
-_POINTS = 300  # of a line at most
+_POINTS, _OF_AGENTS = 300, 6000  # of a line at most, and of all agents together
+_LINES = 64  # of agents in a chart at most
 _CHARTS = 24  # on the page at most; the embedded data has all
-_LARGEST = 1e300  # sums of larger numbers overflow
+LARGEST = 1e300  # sums of larger numbers overflow
 
 Points = list[tuple[float, float]]  # seconds of training, value
 
@@ -34,7 +36,9 @@ class Curve:
 
 def curves_of(records: RunRecords) -> list[Curve]:
     """The curves of a run, in the order in which its metrics came first."""
-    width = max(1.0, (records.last_t - min((one.t for one in records.metrics), default=0.0)) / _POINTS)
+    seconds = records.last_t - min((one.t for one in records.metrics), default=0.0)
+    most = max(_OF_AGENTS // max(len({one.agent for one in records.metrics}), 1), 20)
+    width, width_of_agents = (max(1.0, seconds / points) for points in (_POINTS, min(_POINTS, most)))
     by_name: dict[str, dict[int, Points]] = {}
     for one in records.metrics:
         for name, value in one.metrics.items():
@@ -51,7 +55,7 @@ def curves_of(records: RunRecords) -> list[Curve]:
     targets = {one.metric: one.bound for one in goals if _drawable(one.bound)}
     found = []
     for name, raw in by_name.items():
-        agents = {agent: list(_thinned(points, width)) for agent, points in sorted(raw.items())}
+        agents = {agent: list(_thinned(points, width_of_agents)) for agent, points in sorted(raw.items())}
         together = sorted(point for points in agents.values() for point in points)
         found.append(Curve(name, agents, list(_thinned(together, 2 * width)), evaluated.get(name, []), targets.get(name)))
     return found
@@ -59,7 +63,7 @@ def curves_of(records: RunRecords) -> list[Curve]:
 
 def _drawable(value: float | None) -> TypeGuard[float]:
     """Whether a number does not leave a gap, as those do that are not finite."""
-    return value is not None and abs(value) <= _LARGEST
+    return value is not None and abs(value) <= LARGEST
 
 
 def _thinned(points: Points, width: float) -> Iterator[tuple[float, float]]:
@@ -88,7 +92,9 @@ def sections(
 
 
 def _section(curve: Curve, marks: Sequence[tuple[float, str]], bands: Sequence[tuple[float, float, str]], more: str) -> str:
-    lines = [svg.Line(f"agent {agent}", "thin s0", points) for agent, points in curve.agents.items() if len(curve.agents) > 1]
+    count = len(curve.agents)
+    some = list(curve.agents)[:: -(-count // _LINES)] if count > 1 else []
+    lines = [svg.Line(f"agent {agent}", "thin s0", curve.agents[agent]) for agent in some]
     entries = []
     if curve.agents:
         mean = "mean of the agents" if lines else f"agent {next(iter(curve.agents))}"
@@ -98,12 +104,12 @@ def _section(curve: Curve, marks: Sequence[tuple[float, str]], bands: Sequence[t
         titles = [f"joint model: {value:.4g} at {t:.1f} s" for t, value in curve.evaluations]
         lines.append(svg.Line("joint model, evaluated", "s1", curve.evaluations, titles))
         entries.append(("s1", "joint model, evaluated"))
-    chart = svg.line_chart(
+    chart = figure(
         f"{curve.name} over time",
         lines,
-        "seconds of training",
-        axis_seconds,
-        lambda value: f"{value:g}",
+        SECONDS,
+        Unit(),
+        entries,
         level=None if curve.target is None else (curve.target, f"target {curve.target:g}"),
         marks=marks,
         bands=bands,
@@ -114,5 +120,5 @@ def _section(curve: Curve, marks: Sequence[tuple[float, str]], bands: Sequence[t
         "Logged by one agent alone.",
         "Logged by the agents; a thin line is one.",
     )
-    note = notes[min(len(curve.agents), 2)] + more
-    return section(curve.name, note, legend(entries), chart)
+    note = notes[min(count, 2)] + (f" Drawn are {len(some)} of {count:,}." if 1 < len(some) < count else "") + more
+    return section(curve.name, note, chart)

@@ -25,11 +25,12 @@ from mpca.records import (
     RunFolder,
     RunRecord,
     Summary,
+    TrackerRecord,
     read_records,
 )
 from mpca.records.shapes import misfit
 
-__all__ = ["RunRecords", "load_run"]
+__all__ = ["RunRecords", "gather", "load_run"]
 
 _log = logging.getLogger("mpca.report")
 R = TypeVar("R", bound=Record)
@@ -53,6 +54,7 @@ class RunRecords:
     evaluators: list[EvaluatorRecord] = field(default_factory=list)
     pauses: list[PauseRecord] = field(default_factory=list)
     backups: list[BackupRecord] = field(default_factory=list)
+    trackers: list[TrackerRecord] = field(default_factory=list)  # one of each tracker, the newest
     end: EndRecord | None = None  # end of the last attempt
     summary: dict[str, Any] = field(default_factory=dict)
     last_t: float = 0.0
@@ -74,13 +76,25 @@ def load_run(run_dir: Path) -> RunRecords:
         raise ConfigError(f"{run_dir}: {error}") from None
     except ValueError as error:
         raise ConfigError(f"damaged run folder: {error}") from None
-    records = _of_training(file.records)
+    return gather(file.records, run_dir.resolve().name, _summary(folder.summary), file.torn is not None)
+
+
+def gather(found: list[Record], name: str, summary: dict[str, Any] | None = None, torn: bool = False) -> RunRecords:
+    """The records of a run by kind.
+
+    Args:
+        found: in the order of writing.
+        name: of the run, where no record has it.
+        summary: of the run, if it has ended.
+        torn: whether the last line was cut off.
+    """
+    records = _of_training(found)
     attempts = _of(RunRecord, records)
     # The end of an attempt does not count when a later attempt has resumed the run.
     newest = records[max((n for n, one in enumerate(records) if isinstance(one, RunRecord)), default=0) :]
     ends = _of(EndRecord, newest)
     return RunRecords(
-        name=attempts[0].name if attempts else run_dir.resolve().name,
+        name=attempts[0].name if attempts else name,
         attempts=attempts,
         begins=_of(BeginRecord, records),
         agents=_of(AgentRecord, records),
@@ -92,10 +106,11 @@ def load_run(run_dir: Path) -> RunRecords:
         # A pause has two records, at its beginning and its end.
         pauses=list({one.start: one for one in _of(PauseRecord, records)}.values()),
         backups=_of(BackupRecord, records),
+        trackers=list({one.tracker: one for one in _of(TrackerRecord, records)}.values()),
         end=ends[-1] if ends else None,
-        summary=_summary(folder.summary),
+        summary=summary or {},
         last_t=max((one.t for one in records), default=0.0),
-        torn=file.torn is not None,
+        torn=torn,
     )
 
 

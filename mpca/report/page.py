@@ -1,7 +1,8 @@
-"""`report.html`: one file, drawn from the run's records, which opens without a network and without scripts.
+"""`report.html`: one file, drawn from the run's records, which opens without a network. Loss and metrics come first.
 
 The drawn numbers are embedded as JSON (``<script type="application/json" id="mpca-data">``, which no browser runs), so that a
-program can read them from the page.
+program can read them from the page: of very long lists the newest entries, and how many were `left_out`. `watch` shows parts of
+the same page while a run goes on.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ from typing import Any
 from mpca.private import replace_file
 from mpca.records import to_json
 from mpca.report import curves, exchanges, svg, wire
-from mpca.report.blocks import axis_seconds, document, legend, section, table
+from mpca.report.blocks import axis_seconds, document, folded, legend, link, section, table
+from mpca.report.chart import SECONDS, Unit, figure
 from mpca.report.load import RunRecords, load_run
 from mpca.report.series import STAGES, Series, extract
 from mpca.units import format_duration, format_size
 
-__all__ = ["render", "write_report"]
+__all__ = ["render", "running", "write_report"]
 
-#: Number of cycles in the timeline, the newest ones; the embedded data has all.
+#: Number of cycles in the timeline, the newest ones.
 _TIMELINE_CYCLES = 400
-_COLUMNS = 320  # of the grid of tau
+_COLUMNS, _CELLS = 320, 16_000  # of the grid of tau
+_EMBEDDED = 10_000  # entries of a list in the embedded data, the newest
 _COLOURS = 6  # .s0 to .s5 of page.css
 _BADGES = {"reached": "good", "early_stopping": "good", "max_time": "good", "max_cycles": "good", "failed": "bad"}
 
@@ -47,16 +50,11 @@ def render(records: RunRecords) -> str:
         "attempts": [to_json(one) for one in records.attempts],
         "end": to_json(records.end) if records.end else None,
         "summary": records.summary,
-        **series.to_dict(),
+        **series.to_dict(_EMBEDDED),
     }
-    marks, bands, red = _loss_marks(series) + _evaluator_marks(series), _bands(records, series), _red(series)
-    sections = [
-        _head(records),
-        _figures(records, series),
-        _error(records, series, marks, bands, red),
-        *curves.sections(series.metrics, marks, bands, "" if series.curve else red),
+    engine = [
+        *([_losses(series)] if not series.losses else []),
         _timeline(series) if records.cycles or not records.exchanges else exchanges.section_of(records.exchanges),
-        _losses(series),
         _tau(series),
         _agents(records, series),
         *wire.sections(series),
@@ -64,7 +62,26 @@ def render(records: RunRecords) -> str:
         _backups(records, series),
         _summary(records),
     ]
-    return document(records.name, sections, data)
+    below = folded("The engine: cycles, agents, bytes, pauses", engine)
+    return document(records.name, [*_learning(records, series), below], data)
+
+
+def running(records: RunRecords) -> list[str]:
+    """What is worth looking at while the run goes on: an HTML element each."""
+    series = extract(records)
+    return [part for part in (*_learning(records, series, live=True), _agents(records, series)) if part]
+
+
+def _learning(records: RunRecords, series: Series, live: bool = False) -> list[str]:
+    """How the run went, and how its model learnt."""
+    marks, bands, red = _loss_marks(series) + _evaluator_marks(series), _bands(records, series), _red(series)
+    return [
+        _head(records, live),
+        _figures(records, series),
+        _error(records, series, marks, bands, red),
+        *curves.sections(series.metrics, marks, bands, "" if series.curve else red),
+        *([_losses(series)] if series.losses else []),
+    ]
 
 
 def _percent(share: float | None) -> str:
@@ -80,17 +97,35 @@ def _counted(records: RunRecords) -> str:
     return "exchange" if records.exchanges else "cycle"
 
 
-def _head(records: RunRecords) -> str:
+def _head(records: RunRecords, live: bool) -> str:
     ended = records.end
     status = ended.status if ended else str(records.summary.get("status", "not ended"))
     reason = ended.reason if ended else str(records.summary.get("reason", ""))
-    if not ended and not records.summary:
+    if not ended and live:
+        status, reason = "running", "training" if records.begins else "starting"
+    elif not ended and not records.summary:
         reason = f"The records stop {format_duration(records.last_t)} after the start: the run goes on, or was cut off."
     colour = _BADGES.get(status, "")
     if colour == "good" and not (records.cycles or records.exchanges):
         colour = "bad"  # an older version's status for a limit that was met before the first commit
     badge = f'<span class="badge {colour}">{escape(status)}</span>'
-    return f'<header><h1>{escape(records.name)}</h1>{badge}</header><p class="reason">{escape(reason)}</p>'
+    pages = "".join(f'<p class="note">{escape(one.tracker)}: {link(one.url)}</p>' for one in records.trackers if one.url)
+    head = f"<header><h1>{escape(records.name)}</h1>{badge}</header>"
+    if colour != "bad":
+        return f'<div>{head}<p class="reason">{escape(reason)}</p>{pages}</div>'
+    cause, _, more = reason.strip().partition("\n")
+    return f'<div>{head}<div class="cause"><p>{escape(cause)}</p>{_traceback(more)}</div>{pages}</div>'
+
+
+def _traceback(text: str) -> str:
+    """The lines of a traceback. Places in files are told from code, and the exception from both."""
+    lines = [
+        f'<span class="{"place" if one.lstrip().startswith("File ") else "code"}">{escape(one)}</span>'
+        if one[:1].isspace()
+        else f"<b>{escape(one)}</b>"
+        for one in text.splitlines()
+    ]
+    return f"<pre>{chr(10).join(lines)}</pre>" if lines else ""
 
 
 def _figures(records: RunRecords, series: Series) -> str:
@@ -173,12 +208,11 @@ def _error(
         [(point.t, point.error) for point in series.curve],
         [f"{_percent(p.error)} at {p.t:.1f} s, {_counted(records)} {p.cycle}" for p in series.curve],
     )
-    chart = svg.line_chart(
+    chart = figure(
         "Error of the joint model over time",
         [line],
-        "seconds of training",
-        axis_seconds,
-        lambda value: f"{100 * value:g} %",
+        SECONDS,
+        Unit(" %", 100),
         y_ceiling=1.0,
         level=(target, f"target {_percent(target)}") if target else None,
         marks=marks,
@@ -260,7 +294,7 @@ def _tau(series: Series) -> str:
         return ""
     agents = sorted({row.agent for row in series.contributions})
     cycles = sorted({row.cycle for row in series.contributions})
-    columns = min(len(cycles), _COLUMNS)
+    columns = min(len(cycles), _COLUMNS, max(_CELLS // len(agents), 40))
     column_of = {cycle: number * columns // len(cycles) for number, cycle in enumerate(cycles)}
     high = max((row.tau or 0 for row in series.contributions), default=0) or 1
     bins: dict[tuple[int, int], list[Any]] = {}
@@ -280,7 +314,9 @@ def _tau(series: Series) -> str:
     return section(
         "tau: updates of each agent between two refreshes of a shard",
         f"Darker is more, up to {high}; red: left out of that cycle; nothing: the agent was not there.",
+        '<div class="scroll">',
         svg.cells("tau by agent and cycle", [f"agent {a}" for a in agents], columns, values, names, "cycle"),
+        "</div>",
     )
 
 
@@ -330,17 +366,8 @@ def _pauses(records: RunRecords, series: Series) -> str:
             svg.Line("longest of the agents", "s1", [(float(n), max(pauses)) for n, pauses in by_cycle.items()]),
             svg.Line("mean of the agents", "s0", [(float(n), sum(p) / len(p)) for n, p in by_cycle.items()]),
         ]
-        body.append(legend((line.css, line.label) for line in lines))
-        body.append(
-            svg.line_chart(
-                "Interruption of the agents by cycle",
-                lines,
-                "cycle",
-                lambda value: f"{value:g}",
-                lambda value: f"{value:g} ms",
-                height=200,
-            )
-        )
+        entries = [(line.css, line.label) for line in lines]
+        body.append(figure("Interruption of the agents by cycle", lines, "cycle", Unit(" ms"), entries, height=200))
     share = records.summary.get("pause_share")
     note = "How long agents stood still to hand over a shard."
     if share is not None:

@@ -5,7 +5,7 @@ All numbers come from the records; means are over the shown records.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from mpca.records import STAGES, to_json
@@ -122,8 +122,12 @@ class Series:
     pauses: list[dict[str, Any]]
     backups: list[dict[str, Any]]
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    def to_dict(self, newest: int) -> dict[str, Any]:
+        """For JSON. Of a longer list, the newest entries, and how many were ``left_out``."""
+        held = {one.name: getattr(self, one.name) for one in fields(self) if isinstance(getattr(self, one.name), list)}
+        long = {name: entries for name, entries in held.items() if len(entries) > newest}
+        shown = replace(self, **{name: entries[-newest:] for name, entries in long.items()})
+        return {**asdict(shown), "left_out": {name: len(entries) - newest for name, entries in long.items()}}
 
 
 def extract(records: RunRecords) -> Series:
@@ -208,9 +212,11 @@ def _losses(records: RunRecords) -> list[Loss]:
 
 def _agents(records: RunRecords, contributions: list[Contribution]) -> list[AgentRow]:
     rows = []
-    for agent in sorted({event.index for event in records.agents} | {row.agent for row in contributions}):
+    given: dict[int, list[Contribution]] = {event.index: [] for event in records.agents}
+    for row in contributions:
+        given.setdefault(row.agent, []).append(row)
+    for agent, mine in sorted(given.items()):
         events = [event for event in records.agents if event.index == agent]
-        mine = [row for row in contributions if row.agent == agent]
         taus = [row.tau for row in mine if row.tau is not None]
         pauses = [row.pause_s for row in mine if row.pause_s is not None]
         rows.append(

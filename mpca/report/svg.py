@@ -80,14 +80,14 @@ def _mark(x: float, bottom: float, text: str) -> str:
     )
 
 
-def _span(xs: Sequence[float], others: Sequence[float]) -> tuple[float, float]:
-    """The range of x: from zero, unless a large part of the width would be empty, since a start may outlast the training.
+def _span(xs: Sequence[float], others: Sequence[float], from_zero: bool) -> tuple[float, float]:
+    """The range of x: from zero, unless a large part of the width would be empty and the axis may begin elsewhere.
 
     What came before the training has negative seconds, and the range begins with it.
     """
     high = max([*xs, *others], default=1.0) or 1.0
     first = min([*xs, *others], default=0.0)
-    return (min(first, 0.0), high) if first < 0.3 * high else (max(first - 0.05 * (high - first), 0.0), high)
+    return (min(first, 0.0), high) if from_zero or first < 0.3 * high else (max(first - 0.05 * (high - first), 0.0), high)
 
 
 def line_chart(
@@ -102,11 +102,13 @@ def line_chart(
     bands: Sequence[tuple[float, float, str]] = (),
     width: int = 960,
     height: int = 300,
+    from_zero: bool = False,
 ) -> str:
     """Lines over one x axis. `level` is a dashed line, `marks` are vertical lines, `bands` are grey ranges of x."""
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points] + ([level[0]] if level else [])
-    x = Scale(*_span(xs, [*(at for at, _ in marks), *(at for *ends, _ in bands for at in ends)]), _LEFT, width - _RIGHT)
+    others = [*(at for at, _ in marks), *(at for *ends, _ in bands for at in ends)]
+    x = Scale(*_span(xs, others, from_zero), _LEFT, width - _RIGHT)
     y_low, y_high = 1.06 * min([0.0, *ys]), 1.06 * max([0.0, *ys]) or (0.0 if min(ys, default=0.0) < 0 else 1.0)
     y = Scale(y_low, min(y_high, y_ceiling) if y_ceiling else y_high, height - _BOTTOM, _TOP)
     body = []

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import accumulate
 
 from mpca.report import svg
-from mpca.report.blocks import axis_seconds, legend, section, table
+from mpca.report.blocks import section, table
+from mpca.report.chart import SECONDS, Unit, figure
 from mpca.report.series import Bytes, Series, Wire
 from mpca.units import format_size
 
@@ -34,22 +35,17 @@ def _moved(rows: list[Bytes]) -> str:
     times = [row.seconds for row in rows]
     lines = [
         svg.Line(
-            f"{words}: {format_size(totals[key][-1])}",
+            words,
             f"s{number}",
             [(times[0], 0.0), *((t, total / unit) for t, total in zip(times, totals[key], strict=True))],
         )
         for number, (key, words) in enumerate(_COUNTERS)
     ]
-    chart = svg.line_chart(
-        "Bytes moved since the start",
-        lines,
-        "seconds of training",
-        axis_seconds,
-        lambda value: f"{value:g} {name}",
-        height=240,
-    )
+    sums = (format_size(total[-1]) for total in totals.values())
+    entries = [(line.css, f"{line.label}: {size}") for line, size in zip(lines, sums, strict=True)]
+    chart = figure("Bytes moved since the start", lines, SECONDS, Unit(f" {name}"), entries, height=240)
     note = "Added up over the cycles; a byte between two executors counts once in and once out."
-    return section("Bytes", note, legend((line.css, line.label) for line in lines), chart)
+    return section("Bytes", note, chart)
 
 
 def _shared(rows: list[Bytes], wire: Wire) -> str:
@@ -85,15 +81,8 @@ def _chart(rows: list[Bytes]) -> list[str]:
         svg.Line(words, f"s{number}", [(t, rate / unit) for t, rate in points])
         for number, (words, points) in enumerate(rates.items())
     ]
-    chart = svg.line_chart(
-        "Bytes a second into executors",
-        lines,
-        "seconds of training",
-        axis_seconds,
-        lambda value: f"{value:g} {name}/s",
-        height=200,
-    )
-    return [legend((line.css, line.label) for line in lines), chart]
+    entries = [(line.css, line.label) for line in lines]
+    return [figure("Bytes a second into executors", lines, SECONDS, Unit(f" {name}/s"), entries, height=200)]
 
 
 def _rates(moved: list[tuple[float, int]]) -> list[tuple[float, float]]:

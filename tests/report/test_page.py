@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -146,14 +149,53 @@ def test_a_run_that_failed_before_its_first_cycle_has_a_page(tmp_path: Path) -> 
     assert page.data["bars"] == []
 
 
-def test_the_page_needs_no_network_and_runs_no_script(tmp_path: Path) -> None:
+def test_the_page_needs_no_network_and_runs_no_script_but_its_own(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "run", synthetic_records())
     page = page_of(run_dir)
     text = (run_dir / "report.html").read_text(encoding="utf-8")
     assert page.addresses == []
     assert "url(" not in text
     assert "@import" not in text
-    assert re.findall(r"<script[^>]*>", text) == ['<script type="application/json" id="mpca-data">']
+    scripts = re.findall(r"<script([^>]*)>(.*?)</script>", text, re.DOTALL)
+    assert [kind for kind, _ in scripts if kind != ' type="application/json"'] == [
+        ' type="application/json" id="mpca-data"',
+        "",
+    ]
+    style = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    by_hash = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in (scripts[-1][1], *style)]
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    assert policy == (
+        f"default-src 'none'; script-src 'sha256-{by_hash[0]}'; style-src 'sha256-{by_hash[1]}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    assert "style=" not in text, "the policy would not apply it"
+    assert len(by_hash) == 2
+    assert sum(map(len, scripts[-1])) < 80_000, "each report carries it"
+
+
+def test_loss_and_metrics_come_first_and_the_engine_is_folded(tmp_path: Path) -> None:
+    records = [*synthetic_records()[:-1], metrics(9.0, 0, accuracy=0.5), metrics(9.0, 1, accuracy=0.5)]
+    text = write_report(write_run(tmp_path / "run", records)).read_text(encoding="utf-8")
+    heads = re.findall(r"<h2>(.*?)</h2>|<(details)>", text)
+    assert [one or two for one, two in heads][:6] == [
+        "Error over time", "accuracy", "loss", "Agents lost and replaced", "details", "Cycles: reduce, prepare, broadcast",
+    ]  # fmt: skip
+
+
+def test_a_failed_run_leads_with_the_cause_and_its_traceback(tmp_path: Path) -> None:
+    place = '  File "/home/me/train.py", line 31, in <listcomp>'
+    reason = f"agent 1 raised ValueError: <x>\nTraceback (most recent call last):\n{place}\n    f(x)\nValueError: <x>"
+    records = [*synthetic_records()[:-1], {"kind": "end", "t": 26.0, "status": "failed", "reason": reason}]
+    text = write_report(write_run(tmp_path / "run", records)).read_text(encoding="utf-8")
+    lines = re.findall(r'<div class="cause"><p>(.*?)</p><pre>(.*?)</pre></div>', text, re.DOTALL)
+    assert lines == [
+        (
+            "agent 1 raised ValueError: &lt;x&gt;",
+            "<b>Traceback (most recent call last):</b>\n"
+            f'<span class="place">{escape(place)}</span>\n<span class="code">    f(x)</span>\n<b>ValueError: &lt;x&gt;</b>',
+        )
+    ]
+    assert text.index("cause") < text.index('class="figures"')
 
 
 def test_text_from_a_run_cannot_break_out_of_the_page(tmp_path: Path) -> None:
@@ -161,6 +203,19 @@ def test_text_from_a_run_cannot_break_out_of_the_page(tmp_path: Path) -> None:
     records[0]["name"] = "</script><script>alert(1)</script>"
     text = write_report(write_run(tmp_path / "run", records)).read_text(encoding="utf-8")
     assert "<script>alert" not in text
+
+
+def test_pages_of_trackers_can_be_opened_and_no_other_url(tmp_path: Path) -> None:
+    urls = {"wandb": 'https://there/a?b=1&c="><b>', "mlflow": "javascript:alert(1)", "tensorboard": ""}
+    told = [{"kind": "tracker", "t": 7.0, "tracker": one, "run": "0a1b", "url": url} for one, url in urls.items()]
+    first = {**told[0], "url": "https://of-an-earlier-attempt"}
+    run_dir = write_run(tmp_path / "run", [*synthetic_records(), first, *told])
+    assert page_of(run_dir).addresses == [urls["wandb"]]
+    text = (run_dir / "report.html").read_text(encoding="utf-8")
+    shown = "https://there/a?b=1&amp;c=&quot;&gt;&lt;b&gt;"
+    assert f'<p class="note">wandb: <a href="{shown}" rel="noreferrer">{shown}</a></p>' in text
+    assert '<p class="note">mlflow: javascript:alert(1)</p>' in text
+    assert "tensorboard" not in text
 
 
 def test_pauses_of_agents_and_of_the_run_equal_the_records(tmp_path: Path) -> None:
@@ -367,6 +422,31 @@ def test_a_metric_of_a_long_run_is_drawn_thinned_and_a_flood_of_them_in_part(tmp
     text = (tmp_path / "flood" / "report.html").read_text(encoding="utf-8")
     assert (len(page.data["metrics"]), text.count("<h2>&lt;m")) == (31, 24)
     assert "Not drawn; they are in records.jsonl: &lt;m24&gt;, " in text
+
+
+def test_the_page_of_a_run_of_many_cycles_agents_and_losses_can_still_be_opened(tmp_path: Path) -> None:
+    records = synthetic_records(cycles=3000)[:-1]
+    records += [{**records[1], "t": 30.0 + n, "event": "lost", "reason": f"killed {n}"} for n in range(1500)]
+    records += [metrics(30.0 + n, agent, loss=float(agent)) for n in range(20) for agent in range(400)]
+    errors = [0.5 - 0.0001 * n for n in range(2000)]
+    errors[777], errors[1234] = 0.9, 0.001
+    records += [
+        {"kind": "evaluation", "t": 30.0 + n, "cycle": n, "seconds": 0.1, "error": one, "loss": None}
+        for n, one in enumerate(errors)
+    ]
+    page = page_of(write_run(tmp_path / "run", sorted(records, key=lambda one: one["t"])))
+    text = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert len(text) < 6_000_000
+    shares = sum(len(one["contributors"]) + len(one["left_out"]) for one in records if one["kind"] == "cycle")
+    assert page.data["left_out"]["contributions"] == shares - len(page.data["contributions"]) > 0
+    assert page.data["contributions"][-1]["cycle"] == 2999, "the newest are kept"
+    assert "501 more" in [row[0] for row in page.rows if row], "of the table of losses"
+    assert "Drawn are 58 of 400." in text
+    charts = [json.loads(one) for one in re.findall(r'<script type="application/json">(.*?)</script>', text)]
+    error = next(one for one in charts if one["label"].startswith("Error of"))
+    assert len(error["lines"][0]["y"]) <= 6000
+    assert {0.9, 0.001, errors[0], errors[-1]} <= set(error["lines"][0]["y"]), "extremes stay"
+    assert max(len(one["marks"]) for one in charts) == 100
 
 
 def test_other_numbers_of_an_evaluation_have_charts_with_their_targets(tmp_path: Path) -> None:
