@@ -1,7 +1,7 @@
 """Hatchling's hook: the JVM part is in every wheel and sdist, built by Maven when it is not there yet.
 
-A checkout that was built has the jar, and an sdist carries it, so a wheel made of either needs no JDK. A fresh clone (``pip
-wheel git+file://...``) does. An editable installation is left alone: `make setup` builds the jar after it.
+A checkout that was built has the jars, and an sdist carries them, so a wheel made of either needs no JDK. A fresh clone (``pip
+wheel git+file://...``) does. An editable installation is left alone: `make setup` builds the jars after it.
 """
 
 from __future__ import annotations
@@ -13,29 +13,30 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-_JAR = "mpca/jars/mpca-spark_2.12.jar"
+#: Each with the words that Maven is told.
+_JARS = {"mpca/jars/mpca-spark_2.12.jar": [], "mpca/jars/mpca-spark_2.13.jar": ["-Pspark4"]}
 
 
 class JarHook(BuildHookInterface):
     """Built anew when a source is newer, as `make` does it."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        root = Path(self.root)
-        if version == "editable" or _is_fresh(root):
-            return
-        if shutil.which("javac") is None:
-            raise SystemExit(
-                f"mpca: {_JAR} is not built, and there is no javac on the path: install a JDK 11 or 17, or take a wheel"
-            )
-        made = subprocess.run(["sh", "./mvnw", "-q", "-B", "-DskipTests", "package"], cwd=root / "jvm", check=False)
-        if made.returncode or not (root / _JAR).is_file():
-            raise SystemExit(
-                f"mpca: {_JAR} could not be built: Maven ended with exit code {made.returncode}; its words are above"
-            )
+        if version != "editable":
+            for name, words in _JARS.items():
+                _build(Path(self.root), name, words)
 
 
-def _is_fresh(root: Path) -> bool:
-    jar = root / _JAR
+def _build(root: Path, name: str, words: list[str]) -> None:
+    if _is_fresh(root, root / name):
+        return
+    if shutil.which("javac") is None:
+        raise SystemExit(f"mpca: {name} is not built, and there is no javac on the path: install a JDK 17, or take a wheel")
+    made = subprocess.run(["sh", "./mvnw", "-q", "-B", "-DskipTests", *words, "package"], cwd=root / "jvm", check=False)
+    if made.returncode or not (root / name).is_file():
+        raise SystemExit(f"mpca: {name} could not be built: Maven ended with exit code {made.returncode}; its words are above")
+
+
+def _is_fresh(root: Path, jar: Path) -> bool:
     if not jar.is_file():
         return False
     if (root / "PKG-INFO").is_file():  # an sdist: all its files have one date

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mpca.spark.jvm.jar import PLUGIN
 from mpca.units import parse_duration
 
-__all__ = ["TABLE", "Setting", "advice", "settings", "table_rows"]
+__all__ = ["TABLE", "Setting", "advice", "settings", "table_rows", "unlike"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +186,14 @@ def settings(yarn: bool = False) -> dict[str, str]:
     return {one.key: one.value for one in TABLE if yarn or not one.yarn}
 
 
-def advice(conf: Mapping[str, str]) -> list[str]:
-    """One line for each setting of a session that may end a long run early. The run is not refused for it.
+def unlike(conf: Mapping[str, str]) -> list[tuple[Setting, str | None]]:
+    """Settings of a session that may end a long run early, each with the value seen. The run is not refused for them.
 
     Args:
         conf: the session's settings.
     """
     yarn = conf.get("spark.master", "").startswith("yarn")
-    lines = []
+    found = []
     for one in TABLE:
         if one.otherwise != "warned" or (one.yarn and not yarn):
             continue
@@ -201,9 +201,17 @@ def advice(conf: Mapping[str, str]) -> list[str]:
             continue
         seen = conf.get(one.key)
         if seen is None or not _as_good(one, seen):
-            shown = "not set" if seen is None else seen
-            lines.append(f"{one.key} = {shown}: should be {one.value}{' or more' if one.at_least else ''}. {one.why}")
-    return lines
+            found.append((one, seen))
+    return found
+
+
+def advice(conf: Mapping[str, str]) -> list[str]:
+    """One line for each of those settings."""
+    return [
+        f"{one.key} = {'not set' if seen is None else seen}: "
+        f"should be {one.value}{' or more' if one.at_least else ''}. {one.why}"
+        for one, seen in unlike(conf)
+    ]
 
 
 def table_rows() -> list[str]:

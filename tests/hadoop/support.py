@@ -22,6 +22,7 @@ from mpca.api.launch import resolve
 from mpca.cli.dev.hadoop import Hadoop
 from mpca.environment import child_environment
 from mpca.spark.jvm.hadoop import spark_home
+from mpca.spark.jvm.jar import line_of
 from mpca.spark.yarn.client import application_ids
 from mpca.spark.yarn.sizing import driver_container, executor_container
 from mpca.spark.yarn.submit import Submission
@@ -118,6 +119,7 @@ def program(folder: Path, name: str, *words: str, sets: tuple[str, ...] = ()) ->
         executor=executor_container(config.cluster.executor_memory, 1, 0, config.method.shards),
         driver=driver_container(512 << 20, 0, evaluates=False),
         python=sys.executable,
+        jar=str(line_of(home.core_jar).jar),
         spark_jars={"spark.yarn.jars": f"local:{home.path}/jars/*"},
         local_ip="127.0.0.1",
     ).command(str(home.submit))

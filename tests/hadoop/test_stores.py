@@ -7,15 +7,19 @@ import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mpca.cli.dev.hadoop import Hadoop
+from mpca.records import LineWriter, MetricsRecord
+from mpca.report.follow import Follower
 from mpca.spark.hdfs.store import HdfsStore
 from mpca.storage import Store
 from mpca.storage.locations import Location
+from mpca.storage.parts import PartWriter
 from mpca.storage.webhdfs import WebHdfsStore
 from tests.storage import test_stores as contract
 
@@ -50,6 +54,20 @@ def test_a_large_file_comes_back_whole_and_in_ranges(store: Store) -> None:
     assert store.read("large") == data
     begin = 16 * MIB - 5  # over the edge between two pieces
     assert store.read_range("large", begin, 10) == data[begin : begin + 10]
+
+
+def test_records_are_followed_while_they_are_written_by_parts(store: Store, tmp_path: Path) -> None:
+    follower, local = Follower(store), tmp_path / "records.jsonl"
+    assert not follower.look(), "there is no folder yet"
+    parts, writer = PartWriter(store, local, term=1, start=0), LineWriter(local)
+    with closing(writer):
+        for number in range(12):
+            writer.write(MetricsRecord(t=float(number), agent=0, incarnation=0, steps=number, metrics={"loss": 1.0}))
+            parts.flush()
+            assert follower.look()
+            assert [one.t for one in follower.records] == [float(n) for n in range(number + 1)]
+    parts.finish(b"")
+    assert not follower.look(), "one file, of the same bytes"
 
 
 def test_a_name_node_that_restarts_is_waited_for(store: Store, hadoop: Hadoop) -> None:

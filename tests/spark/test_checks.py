@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import re
+
 import pytest
 
 from mpca.errors import ConfigError, EnvironmentRefused
-from mpca.spark.jvm.jar import JAR, PLUGIN
-from mpca.spark.run.checks import check_heaps, check_session
+from mpca.spark.jvm.jar import PLUGIN, own_line
+from mpca.spark.run.checks import check_given, check_heaps, check_session
+from mpca.spark.settings import advice
 
-GOOD = {"spark.plugins": PLUGIN, "spark.jars": str(JAR), "spark.master": "local-cluster[4,2,1024]"}
+GOOD = {"spark.plugins": PLUGIN, "spark.jars": str(own_line().jar), "spark.master": "local-cluster[4,2,1024]"}
 
 
 def refusal(conf: dict[str, str], **wanted) -> ConfigError:
@@ -39,7 +43,7 @@ def test_what_would_take_a_run_apart_is_refused(key, value) -> None:
 def test_a_master_without_executors_of_their_own_is_refused(master) -> None:
     assert str(refusal({"spark.master": master}, agents=4)) == (
         f"spark.master = {master!r}: must be a cluster, since agents need executors apart from the driver (Spark session): "
-        "use local-cluster[4,2,1024], or mpca.session()"
+        "use local-cluster[4,2,1024], or mpca.session(), or leave `spark` out: then executors are started on this machine"
     )
 
 
@@ -83,3 +87,39 @@ def test_a_heap_in_which_spark_would_not_start_is_refused(jvm: str, options: str
     check_heaps({**conf, f"spark.{jvm}.memory": f"{least}m"})
     with pytest.raises(ConfigError, match=rf"spark.{jvm}.memory\)? = '{least - 1}m': must be {least}m or more"):
         check_heaps({**conf, f"spark.{jvm}.memory": f"{least - 1}m"})
+
+
+def proposed(text: str) -> dict[str, str]:
+    return dict(re.findall(r'\.config\("(.+)", "(.*)"\)', text))
+
+
+def test_a_session_of_ones_own_is_told_all_at_once_with_code_that_makes_it_fit() -> None:
+    own = {"spark.master": "local[*]", "spark.plugins": "com.example.Other", "spark.speculation": "true", "spark.app.name": "x"}
+    wanted = {"agents": 4, "agents_per_executor": 2, "reducer": "tree"}
+    with pytest.raises(EnvironmentRefused, match="its settings cannot change while it lives") as caught:
+        check_given(own, **wanted)
+    head, block = str(caught.value).split("\n\n")
+    assert [line.split(" = ")[0].strip() for line in head.splitlines()[1:-1]] == [
+        *("spark.plugins", "spark.jars", "spark.speculation", "spark.master"),
+    ]
+    ast.parse(block)
+    made = proposed(block)
+    assert made["spark.plugins"] == f"com.example.Other,{PLUGIN}"
+    assert made["spark.master"] == "local-cluster[2,4,1024]"
+    check_given({**own, **made}, **wanted)
+    assert advice({**own, **made}) == [], "and nothing is left to warn about"
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"spark.master": "yarn", "spark.executor.instances": "1"},
+        {"spark.master": "local-cluster[1,1,512]", "spark.driver.maxResultSize": "1m"},
+        {"spark.master": "spark://host:7077", "spark.executor.cores": "1", "spark.task.cpus": "2"},
+    ],
+)
+def test_what_is_proposed_fits_in_every_place(conf: dict[str, str]) -> None:
+    with pytest.raises(EnvironmentRefused) as caught:
+        check_given(conf, agents=3, agents_per_executor=1, reducer="ranges")
+    made = proposed(str(caught.value))
+    check_given({**conf, **made}, agents=3, agents_per_executor=1, reducer="ranges")

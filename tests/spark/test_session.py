@@ -18,6 +18,7 @@ import pytest
 from pyspark.accumulators import _start_update_server
 
 from mpca.errors import ConfigError, RunFailed
+from mpca.spark.jvm.jar import LINES, own_line
 from mpca.spark.run.session import check_executors, limit_reads, session
 from tests.spark.alone import SECRETS
 from tests.spark.support import ROOT, alive
@@ -93,6 +94,17 @@ def test_the_jvms_own_words_are_told_of_a_start_that_fails(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_jar_for_another_scala_is_refused_by_its_name(tmp_path) -> None:
+    (other,) = [line.jar for line in LINES if line != own_line()]
+    conf = {"spark.driver.extraClassPath": str(other)}
+    start = f"from mpca.spark.run.session import session\nwith session({str(tmp_path)!r}, executors=1, conf={conf}): pass"
+    done = subprocess.run([sys.executable, "-c", start], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    said = done.stderr.splitlines()[-1]
+    assert re.search(rf"Spark does not start: .*{re.escape(other.name)} does not fit this Spark, which has Scala 2\.1", said), (
+        said
+    )
+
+
 def test_a_jvm_that_does_not_start_says_why_in_one_line(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nonexistent")
     words = [sys.executable, "-m", "mpca.cli", "train", str(ROOT / "conf" / "digits.toml"), "--run-dir", str(tmp_path / "run")]
@@ -100,7 +112,9 @@ def test_a_jvm_that_does_not_start_says_why_in_one_line(tmp_path, monkeypatch) -
     assert done.returncode == 2
     (said,) = done.stderr.splitlines()
     assert said.startswith("mpca: refused: the driver's JVM did not start: ")
-    assert said.endswith(": /nonexistent/bin/java: No such file or directory; Java 8, 11 or 17 must be on PATH or in JAVA_HOME")
+    assert said.endswith(
+        f": /nonexistent/bin/java: No such file or directory; {own_line().java} must be on PATH or in JAVA_HOME"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -121,7 +135,7 @@ def test_executors_that_end_again_and_again_end_the_run_with_the_first_ones_word
 
 def test_a_connection_that_says_nothing_more_keeps_no_session_from_ending(capfd) -> None:
     """pyspark's own server, which reads the token of whoever connects."""
-    server = _start_update_server("a token of this test")
+    server = _start_update_server("a token of this test", *[False] * (own_line().spark >= "4"))  # no socket of Unix, in Spark 4
     limit_reads(server, 0.2)
     ended = threading.Thread(target=server.shutdown, daemon=True)
     with socket.create_connection(server.server_address) as stranger:
@@ -138,3 +152,11 @@ def test_a_connection_that_says_nothing_more_keeps_no_session_from_ending(capfd)
 def _installed() -> set[str]:
     folder = Path(pyspark.__file__).parent
     return {str(path) for path in folder.rglob("*") if "__pycache__" not in path.parts}
+
+
+@pytest.mark.timeout(400)
+def test_a_notebook_trains_beside_its_own_session_and_after_it(tmp_path) -> None:
+    command = [sys.executable, "-m", "tests.spark.notebook", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=350)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert [one.name for one in tmp_path.iterdir()] == ["run"], "what was refused left nothing"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
-__all__ = ["IngestedData", "ingest_dataframe"]
+__all__ = ["IngestedData", "column_type", "ingest_dataframe", "kind_of"]
 
 _LOOK_S = 0.5  # between two reports of progress
 _IMAGE = {"origin", "height", "width", "nChannels", "mode", "data"}  # the struct of Spark's image source
@@ -72,6 +72,7 @@ def ingest_dataframe(
     label: str = "label",
     classes: int | None = None,
     withheld: int = 0,
+    validation: str | float | None = None,
     shorter_edge: int = 0,
     seed: int = 0,
     shard_size: str = "120MiB",
@@ -85,12 +86,14 @@ def ingest_dataframe(
 
     Args:
         df: any DataFrame.
-        target: a folder that all executors share: ``hdfs://...``, or a path of a shared disk.
+        target: a folder that all executors share: ``hdfs://...``, or a path of a shared disk. ``{digest}`` in it becomes a hash
+            of rows and options, so that each set has a folder of its own, and the same one again.
         features: column of vectors (``pyspark.ml.linalg``), of arrays of numbers, which may be nested, of images as Spark's
             image source has them, of their bytes (``binaryFile``), also with their paths in a struct, or of their paths.
         label: column of whole numbers from 0 on, or of the classes' names.
         classes: how many classes there are, if labels are numbers; as many as there are labels if not given.
         withheld: how many rows of each class go into the validation split, on which a run is evaluated.
+        validation: instead of `withheld`: a column that is true for the rows of that split, or about which share of all rows.
         shorter_edge: encode images again with a shorter edge of so many pixels; 0: as they are.
         seed: of the shuffle, and of the choice of withheld rows.
         shard_size: about how many bytes a shard has.
@@ -108,13 +111,15 @@ def ingest_dataframe(
         options = Options(seed, shorter_edge, withheld, parse_size(shard_size))
     except ValueError as error:  # a size without its unit
         raise ConfigError(str(error)) from None
-    form = _form(df, features, label)
+    form = _form(df, features, label, validation)
+    if withheld and validation is not None:
+        raise ConfigError(f"withheld={withheld} and validation={validation!r} both name the rows to evaluate on; leave one out")
     if form.kind not in NUMBERS:
         require("simplejpeg", "PIL")
-    rows = df.select(features, label).rdd
+    rows = df.select(features, label, *([validation] if isinstance(validation, str) else [])).rdd
     packed = rows.mapPartitionsWithIndex(partial(_pack, form, seed)).persist(StorageLevel.DISK_ONLY)
     try:
-        return _ingest(packed, form, target, options, classes, on_progress)
+        return _ingest(packed, form, str(target), options, classes, on_progress)
     finally:
         packed.unpersist()
 
@@ -131,6 +136,7 @@ def _ingest(
     with _job(context, "mpca: looking at the rows"):
         told = _survey_all(packed, form, options.withheld)
     plan = make_plan(form, told, target, options, classes)
+    target = plan.target
     with opened(target) as store:
         found, manifest = look(store, target, plan.digest)
         if manifest is None:
@@ -146,22 +152,37 @@ def _ingest(
 # ---- columns -------------------------------------------------------------------------------------------------------------
 
 
-def _form(df: DataFrame, features: str, label: str) -> Form:
-    for column in (features, label):
-        if column not in df.columns and "." not in column:  # a dot reaches into a struct
-            raise ConfigError(f"the DataFrame has no column {column!r}: {nearest(column, df.columns)}")
-    of_features, of_label = (field.dataType for field in df.select(features, label).schema.fields)
-    kind, dtype = _kind(features, of_features)
+def column_type(df: DataFrame, column: str) -> DataType:
+    """The type of a column; ConfigError if there is none of that name."""
+    if column not in df.columns and "." not in column:  # a dot reaches into a struct
+        raise ConfigError(f"the DataFrame has no column {column!r}: {nearest(column, df.columns)}")
+    return df.select(column).schema.fields[0].dataType
+
+
+def _form(df: DataFrame, features: str, label: str, validation: str | float | None) -> Form:
+    of_features, of_label = (column_type(df, column) for column in (features, label))
+    kind, dtype = kind_of(features, of_features)
+    _check_validation(df, validation)
     name = type(of_label).__name__
     if name not in (*_WHOLE, *_REAL, "StringType"):
         raise ConfigError(
             f"column {label!r} is of type {of_label.simpleString()}: labels are whole numbers, or names as strings; cast it"
         )
-    return Form(features, label, kind, dtype)
+    return Form(features, label, kind, dtype, validation)
 
 
-def _kind(column: str, of: DataType) -> tuple[str, str]:
-    """The kind of a column of features, and numpy's type of its numbers."""
+def _check_validation(df: DataFrame, validation: str | float | None) -> None:
+    if isinstance(validation, str):
+        of = column_type(df, validation)
+        if type(of).__name__ not in ("BooleanType", *_WHOLE):
+            remedy = "true, or 1, puts a row aside to evaluate on; cast it to boolean"
+            raise ConfigError(f"column {validation!r} is of type {of.simpleString()}: {remedy}")
+    elif validation is not None and not (type(validation) is float and 0 < validation < 1):
+        raise ConfigError(f"validation={validation!r}: must be a column, or a share of the rows above 0 and below 1")
+
+
+def kind_of(column: str, of: DataType) -> tuple[str, str]:
+    """The kind of a column of features, as in `Form`, and numpy's type of its numbers."""
     from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
 
     if type(of).__name__ == "VectorUDT":  # of pyspark.ml, or of the older pyspark.mllib
@@ -199,7 +220,7 @@ def _survey(form: Form, withheld: int, packed: _Rows) -> Iterator[Survey]:
 
 def _keyed(plan: Plan, packed: _Rows) -> Iterator[tuple[tuple[int, bytes], Packed]]:
     for one in packed:
-        yield (plan.shard_of(one.digest, one.label), one.digest), one
+        yield (plan.shard_of(one), one.digest), one
 
 
 def _shard(key: tuple[int, bytes]) -> int:

@@ -18,7 +18,7 @@ from py4j.java_gateway import JavaPackage
 from mpca.errors import EnvironmentRefused
 from mpca.spark.jvm.driver_segment import DriverSegment
 from mpca.spark.jvm.errors import storage_errors
-from mpca.spark.jvm.jar import JAR
+from mpca.spark.jvm.jar import own_line
 from mpca.storage.locations import Location
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class HdfsStore:
         bridge = context._jvm.org.mpca.bridge.MpcaBridge
         if isinstance(bridge, JavaPackage):
             raise EnvironmentRefused(
-                f"the Spark session lacks {JAR.name}, which reads and writes {root.text}: add it to spark.jars"
+                f"the Spark session lacks {own_line().jar}, which reads and writes {root.text}: add it to spark.jars"
             )
         self._segment = DriverSegment()
         try:

@@ -12,7 +12,7 @@ from py4j.java_gateway import JavaPackage
 
 from mpca.errors import EnvironmentRefused
 from mpca.spark.jvm.errors import jvm_errors
-from mpca.spark.jvm.jar import JAR, PLUGIN
+from mpca.spark.jvm.jar import PLUGIN, own_line
 from mpca.wire.agent_ref import AgentId, AgentRef
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class MpcaBridge:
         java_class = context._jvm.org.mpca.bridge.MpcaBridge
         if isinstance(java_class, JavaPackage):
             raise EnvironmentRefused(
-                f"the Spark session has no class org.mpca.bridge.MpcaBridge: start it with spark.jars={JAR} and "
+                f"the Spark session has no class org.mpca.bridge.MpcaBridge: start it with spark.jars={own_line().jar} and "
                 f"spark.plugins={PLUGIN}, or by mpca.session()"
             )
         with jvm_errors(f"opening run {run}"):

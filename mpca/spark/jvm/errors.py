@@ -43,7 +43,7 @@ def jvm_errors(doing: str) -> Iterator[None]:
         with thrown_errors(doing):
             yield
     except CapturedException as error:  # pyspark has translated a few classes before us
-        raise JvmError(f"{doing}: {_first_line(error.desc or '')}") from error
+        raise JvmError(f"{doing}: {_first_line(_captured(error))}") from error
     except (Py4JNetworkError, ConnectionError) as error:
         raise JvmError(f"{doing}: the driver's JVM is gone: {error}") from error
 
@@ -65,9 +65,14 @@ def storage_errors(where: str) -> Iterator[None]:
         thrown = error.java_exception
         raise as_os_error(thrown.getClass().getName(), thrown.getMessage() or "", where) from None
     except CapturedException as error:
-        raise as_os_error("", error.desc or "", where) from None
+        raise as_os_error("", _captured(error), where) from None
     except (Py4JNetworkError, ConnectionError) as error:
         raise as_os_error("", f"the driver's JVM is gone: {error}", where) from None
+
+
+def _captured(error: CapturedException) -> str:
+    """Its message, which Spark 4 keeps to itself; its text may have a trace of the JVM's behind it."""
+    return str(getattr(error, "desc", None) or getattr(error, "_desc", None) or "")
 
 
 def _told(error: Py4JJavaError) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 
 from mpca.environment import child_environment, environment
 from mpca.errors import EnvironmentRefused
+from mpca.spark.jvm.jar import line_of
 from mpca.spark.jvm.log import first_error
 from mpca.timeouts import CHILD_END_S
 
@@ -141,7 +142,8 @@ def hadoop_jvm(home: SparkHome) -> Iterator[Any]:
             log.seek(0)
             said = first_error(f"{port}\n{log.read().decode(errors='replace')}") or f"exit code {process.returncode}"
             raise EnvironmentRefused(
-                f"the JVM of Hadoop's clients did not start: {said}; Java 8, 11 or 17 must be on PATH or in JAVA_HOME"
+                f"the JVM of Hadoop's clients did not start: {said}; "
+                f"{line_of(home.core_jar).java} must be on PATH or in JAVA_HOME"
             )
         gateway = JavaGateway(gateway_parameters=GatewayParameters(port=int(port), auth_token=token, auto_convert=True))
         yield gateway.jvm

@@ -5,23 +5,26 @@ This file judges settings alone. What only the executors know (their cores, thei
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
 from mpca.checks import refused
 from mpca.config.sections import LEAST_HEAP
-from mpca.errors import EnvironmentRefused
-from mpca.spark.jvm.jar import JAR, PLUGIN
+from mpca.errors import EnvironmentRefused, MpcaError
+from mpca.spark.jvm.jar import PLUGIN, own_line
+from mpca.spark.settings import unlike
 from mpca.spark.yarn.sizing import memory_setting
 from mpca.units import format_size, parse_size
 
-__all__ = ["check_heaps", "check_session"]
+__all__ = ["check_given", "check_heaps", "check_session"]
 
 _SOURCE = "(Spark session)"
 _CLASS_PATHS = ("spark.jars", "spark.driver.extraClassPath", "spark.yarn.dist.jars", "spark.submit.pyFiles")
-_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*]")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*]")
 #: More than the answers of a cycle's tasks take.
 _RESULTS_BYTES = 16 << 20
 _RESULTS_DEFAULT = "1g"
@@ -39,7 +42,7 @@ def check_session(
     reducer: str = "ranges",
     shard_bytes: int = 0,
 ) -> None:
-    """Refuse a session on which a run would hang, starve or be taken apart.
+    """Refuse a session on which a run would hang, starve or be taken apart, by the first thing that is wrong.
 
     Args:
         conf: the session's settings, ``dict(spark.sparkContext.getConf().getAll())``.
@@ -52,15 +55,35 @@ def check_session(
         ConfigError: a setting, named, with the value seen and what to set instead.
         EnvironmentRefused: our jar or plug-in is missing.
     """
-    _check_plugin(conf)
-    for key, why in (
-        ("spark.speculation", "a second copy of a task would ask the same agent twice"),
-        ("spark.dynamicAllocation.enabled", "executors that hold agents would be taken away"),
-    ):
-        if conf.get(key, "false").strip().lower() == "true":
-            raise refused(key, conf[key], f"must be false {_SOURCE}: {why}")
-    _check_cores(conf, agents, agents_per_executor)
-    _check_results(conf, agents, reducer, shard_bytes)
+    for misfit in _misfits(conf, agents, agents_per_executor, reducer, shard_bytes):
+        raise misfit.error
+
+
+def check_given(conf: Mapping[str, str], *, agents: int, agents_per_executor: int, reducer: str) -> None:
+    """As `check_session`, for a session that a person made, perhaps in a notebook: all that is wrong at once, and code to copy.
+
+    Raises:
+        EnvironmentRefused: something is wrong.
+    """
+    misfits = list(_misfits(conf, agents, agents_per_executor, reducer, 0))
+    if not misfits:
+        return
+    better = {one.key: one.value for one in misfits} | {one.key: one.value for one, _ in unlike(conf)}
+    raise EnvironmentRefused(
+        "\n".join(
+            [
+                "the Spark session does not fit, and its settings cannot change while it lives:",
+                *(f"  {one.error}" for one in misfits),
+                "restart this process (of a notebook, its kernel), and make the session with these settings as well:",
+                "",
+                "spark = (",
+                "    SparkSession.builder",
+                *(f'    .config("{key}", {json.dumps(value)})' for key, value in better.items()),
+                "    .getOrCreate()",
+                ")",
+            ]
+        )
+    )
 
 
 def check_heaps(conf: Mapping[str, str]) -> None:
@@ -84,64 +107,97 @@ def check_heaps(conf: Mapping[str, str]) -> None:
             )
 
 
-def _check_plugin(conf: Mapping[str, str]) -> None:
-    remedy = f"start the session with spark.plugins={PLUGIN} and spark.jars={JAR}, or by mpca.session()"
-    plugins = [name.strip() for name in conf.get("spark.plugins", "").split(",")]
-    if PLUGIN not in plugins:
-        raise EnvironmentRefused(f"spark.plugins = {conf.get('spark.plugins', '')!r} {_SOURCE}: lacks {PLUGIN}; {remedy}")
+@dataclass(frozen=True)
+class _Misfit:
+    """A setting with which no run can live."""
+
+    key: str
+    value: str  # that would fit
+    error: MpcaError
+
+
+def _misfits(
+    conf: Mapping[str, str], agents: int, agents_per_executor: int, reducer: str, shard_bytes: int
+) -> Iterator[_Misfit]:
+    yield from _plugin(conf)
+    for key, why in (
+        ("spark.speculation", "a second copy of a task would ask the same agent twice"),
+        ("spark.dynamicAllocation.enabled", "executors that hold agents would be taken away"),
+    ):
+        if conf.get(key, "false").strip().lower() == "true":
+            yield _Misfit(key, "false", refused(key, conf[key], f"must be false {_SOURCE}: {why}"))
+    yield from _cores(conf, agents, agents_per_executor)
+    yield from _results(conf, agents, reducer, shard_bytes)
+
+
+def _plugin(conf: Mapping[str, str]) -> Iterator[_Misfit]:
+    jar = own_line().jar
+    remedy = f"start the session with spark.plugins={PLUGIN} and spark.jars={jar}, or by mpca.session()"
+    plugins, jars = (conf.get(key, "").strip() for key in ("spark.plugins", "spark.jars"))
+    if PLUGIN not in [name.strip() for name in plugins.split(",")]:
+        error = EnvironmentRefused(f"spark.plugins = {plugins!r} {_SOURCE}: lacks {PLUGIN}; {remedy}")
+        yield _Misfit("spark.plugins", ",".join(filter(None, (plugins, PLUGIN))), error)
     if not any("mpca-spark" in conf.get(key, "") for key in _CLASS_PATHS):
-        raise EnvironmentRefused(f"spark.jars = {conf.get('spark.jars', '')!r} {_SOURCE}: lacks {JAR.name}; {remedy}")
+        error = EnvironmentRefused(f"spark.jars = {jars!r} {_SOURCE}: lacks {jar.name}; {remedy}")
+        yield _Misfit("spark.jars", ",".join(filter(None, (jars, str(jar)))), error)
 
 
-def _check_cores(conf: Mapping[str, str], agents: int, agents_per_executor: int) -> None:
+def _cores(conf: Mapping[str, str], agents: int, agents_per_executor: int) -> Iterator[_Misfit]:
     master = conf.get("spark.master", "")
     cluster = _LOCAL_CLUSTER.fullmatch(master)
+    per_task = int(conf.get("spark.task.cpus", "1"))
+    needed, wanted = 2 * agents_per_executor * per_task, -(-agents // agents_per_executor)
     if master.startswith("local") and cluster is None:
-        raise refused(
+        error = refused(
             "spark.master",
             master,
             f"must be a cluster, since agents need executors apart from the driver {_SOURCE}: "
-            f"use local-cluster[{agents},2,1024], or mpca.session()",
+            f"use local-cluster[{wanted},{needed},1024], or mpca.session(), or leave `spark` out: then executors are started "
+            "on this machine",
         )
-    per_task = int(conf.get("spark.task.cpus", "1"))
-    needed = 2 * agents_per_executor * per_task
+        yield _Misfit("spark.master", f"local-cluster[{wanted},{needed},1024]", error)
+        return
     if cluster is not None:
-        executors, cores, key = int(cluster[1]), int(cluster[2]), "spark.master"
+        executors, cores = int(cluster[1]), int(cluster[2])
+        fitting = f"local-cluster[{max(executors, wanted)},{max(cores, needed)},{cluster[3]}]"
+        of_cores, of_executors = ("spark.master", fitting), ("spark.master", fitting)
     else:
         # Without this setting, standalone gives an executor all of its worker's cores; YARN and Kubernetes give one.
         default = "" if master.startswith("spark://") else "1"
-        text, key = conf.get("spark.executor.cores", default), "spark.executor.cores"
+        text = conf.get("spark.executor.cores", default)
         if not text:
             return
         executors, cores = int(conf.get("spark.executor.instances", "0")), int(text)
+        of_cores, of_executors = ("spark.executor.cores", str(needed)), ("spark.executor.instances", str(wanted))
     if cores < needed:
-        raise refused(
-            key,
-            conf.get(key, cores),
+        error = refused(
+            of_cores[0],
+            conf.get(of_cores[0], cores),
             f"gives an executor {cores} cores and must give {needed} {_SOURCE}: {_TWO_CORES}; "
             f"agents_per_executor={agents_per_executor}, spark.task.cpus={per_task}",
         )
+        yield _Misfit(*of_cores, error)
     slots = executors * agents_per_executor
     if 0 < slots < agents:
-        key = key if cluster is not None else "spark.executor.instances"
-        raise refused(
-            key,
-            conf[key],
-            f"has room for {slots} agents and the run wants {agents} {_SOURCE}: ask for "
-            f"{-(-agents // agents_per_executor)} executors or fewer agents",
+        error = refused(
+            of_executors[0],
+            conf[of_executors[0]],
+            f"has room for {slots} agents and the run wants {agents} {_SOURCE}: ask for {wanted} executors or fewer agents",
         )
+        yield _Misfit(*of_executors, error)
 
 
-def _check_results(conf: Mapping[str, str], agents: int, reducer: str, shard_bytes: int) -> None:
+def _results(conf: Mapping[str, str], agents: int, reducer: str, shard_bytes: int) -> Iterator[_Misfit]:
     limit = parse_size(_with_unit(conf.get("spark.driver.maxResultSize", _RESULTS_DEFAULT)))
     sums = shard_bytes * (int(agents**0.5) + 1) if reducer == "tree" else 0
     if 0 < limit < _RESULTS_BYTES + sums:
-        raise refused(
+        error = refused(
             "spark.driver.maxResultSize",
             conf["spark.driver.maxResultSize"],
             f"must be {format_size(_RESULTS_BYTES + sums)} or more, or 0 for no limit {_SOURCE}: the tasks of one cycle "
             "return that much to the driver",
         )
+        yield _Misfit("spark.driver.maxResultSize", f"{-(-(_RESULTS_BYTES + sums) // _MIB)}m", error)
 
 
 def _with_unit(size: str) -> str:

@@ -29,7 +29,7 @@ from mpca.environment import child_environment
 from mpca.errors import EnvironmentRefused, JvmError, RunFailed
 from mpca.private import FOLDER, opener
 from mpca.redaction import MASK, properties, secrets_of
-from mpca.spark.jvm.jar import JAR, OWNER_FILTER
+from mpca.spark.jvm.jar import OWNER_FILTER, own_line
 from mpca.spark.jvm.log import first_error
 from mpca.spark.run.checks import check_heaps, check_session
 from mpca.spark.run.limits import check_limits
@@ -91,17 +91,19 @@ def session(
         log_level: of Spark's own logs, which go to ``spark/driver.log`` and the executors' folders.
 
     Raises:
-        EnvironmentRefused: our jar is not built, Java is missing, or another session lives in this process.
+        EnvironmentRefused: no jar of ours fits, or it is not built, Java is missing, or another session lives in this process.
         ConfigError: no run can live with a setting in `conf`.
     """
-    if not JAR.is_file():
-        raise EnvironmentRefused(f"the JVM part is not built: {JAR} is missing; run `make setup`, or `mvn package` in jvm/")
+    jar = own_line().jar
+    if not jar.is_file():
+        raise EnvironmentRefused(f"the JVM part is not built: {jar} is missing; run `make setup`, or `mvn package` in jvm/")
     with ExitStack() as stack:
         folder = work_dir if work_dir is not None else stack.enter_context(tempfile.TemporaryDirectory(prefix="mpca-"))
         home = Path(folder).resolve() / "spark"
         chosen = _chosen(home, executors, agents_per_executor, executor_memory, driver_memory, conf or {}, name, ui)
         _check(chosen, executors, agents_per_executor)
         _make_home(home, log_level)
+        stack.enter_context(_set_aside())
         gateway = None
         try:
             gateway = _launch(home, chosen)
@@ -121,7 +123,8 @@ def _check(chosen: Mapping[str, str], executors: int, agents_per_executor: int) 
     check_heaps(chosen)
     if chosen["spark.master"].startswith("local"):
         check_limits(executors, executors * agents_per_executor)
-    if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:
+    active = SparkContext._active_spark_context
+    if active is not None and str(active.master).partition("[")[0] != "local":
         raise EnvironmentRefused("this process has a Spark session already; stop it, or run on it by mpca.Distributor")
 
 
@@ -144,8 +147,8 @@ def _chosen(
         "spark.master": f"local-cluster[{executors},{2 * agents_per_executor},{mebibytes}]",
         "spark.executor.memory": f"{mebibytes}m",
         "spark.driver.memory": f"{driver_memory >> 20}m",
-        "spark.driver.extraClassPath": str(JAR),
-        "spark.executor.extraClassPath": str(JAR),
+        "spark.driver.extraClassPath": str(own_line().jar),
+        "spark.executor.extraClassPath": str(own_line().jar),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(home / "local"),
@@ -243,7 +246,7 @@ def _launch(home: Path, conf: Mapping[str, str]) -> Any:
         except PySparkException as error:
             said = _masked(first_error(log.read_text(errors="replace")), conf)
             raise EnvironmentRefused(
-                f"the driver's JVM did not start: {said or error}; Java 8, 11 or 17 must be on PATH or in JAVA_HOME"
+                f"the driver's JVM did not start: {said or error}; {own_line().java} must be on PATH or in JAVA_HOME"
             ) from error
 
 
@@ -311,23 +314,46 @@ def limit_reads(server: socketserver.BaseServer, seconds: float = SESSION_END_S)
     server.RequestHandlerClass = type(handler.__name__, (handler,), {"timeout": seconds})
 
 
-def _stop(gateway: Any) -> None:
-    """End the session and its JVM, and clear what pyspark keeps of them: a next session has another class path."""
+@contextmanager
+def _set_aside() -> Iterator[None]:
+    """Set aside what pyspark keeps of a session on local[*], or of the JVM of one that was stopped, and put it back afterwards.
+
+    Executors need a driver's JVM of their own. pyspark knows one JVM at a time by these attributes; a session that is there
+    already has its own besides, and lives on.
+    """
+    kept = [(cls, name, getattr(cls, name, None)) for cls, name in _kept_by_pyspark()]
+    for cls, name, _ in kept:
+        setattr(cls, name, None)
+    try:
+        yield
+    finally:
+        for cls, name, value in kept:
+            setattr(cls, name, value)
+
+
+def _kept_by_pyspark() -> list[tuple[type, str]]:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    active = SparkContext._active_spark_context
-    if active is not None:
-        with suppress(Exception):  # the JVM may be dead already, and it is ended below in any case
-            active.stop()
-    for cls, attribute in (
+    return [
         (SparkContext, "_active_spark_context"),
         (SparkContext, "_gateway"),
         (SparkContext, "_jvm"),
         (SparkSession, "_instantiatedSession"),
         (SparkSession, "_activeSession"),
-    ):
-        setattr(cls, attribute, None)
+    ]
+
+
+def _stop(gateway: Any) -> None:
+    """End the session and its JVM, and clear what pyspark keeps of them: a next session has another class path."""
+    from pyspark import SparkContext
+
+    active = SparkContext._active_spark_context
+    if active is not None:
+        with suppress(Exception):  # the JVM may be dead already, and it is ended below in any case
+            active.stop()
+    for cls, name in _kept_by_pyspark():
+        setattr(cls, name, None)
     if gateway is None:
         return
     with suppress(Exception):

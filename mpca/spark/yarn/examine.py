@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +24,9 @@ from py4j.protocol import Py4JError
 from mpca.errors import EnvironmentRefused
 from mpca.spark.hdfs.files import ClusterFiles
 from mpca.spark.jvm.hadoop import SparkHome
+from mpca.spark.jvm.jar import SparkLine, line_of
 from mpca.spark.settings import settings
 from mpca.spark.yarn.client import Yarn
-from mpca.spark.yarn.submit import check_scala
 from mpca.timeouts import PAGE_S
 from mpca.units import format_size, parse_duration
 
@@ -32,7 +34,6 @@ __all__ = ["Finding", "examine", "examine_here", "jar_here", "judge_clock", "jud
 
 _CLOCK_WARN_S, _CLOCK_BAD_S = 60.0, 300.0  # Kerberos refuses five minutes
 _SPACE = 10 << 30
-_JAVAS = ("1.8", "8", "11", "17")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +51,32 @@ def examine_here(home: SparkHome) -> Iterator[Finding]:
     good = (3, 10) <= sys.version_info[:2] <= (3, 13)
     yield Finding("Python", "ok" if good else "stop", python if good else f"{python}: must be 3.10 to 3.13")
     try:
-        check_scala(home.core_jar)
-        line = home.version.rpartition(".")[0]
-        level, text = ("ok", "") if line == "3.5" else ("change", ": tested with the 3.5 line")
-        yield Finding("Spark", level, f"{home.version} in {home.path}{text}")
+        line = line_of(home.core_jar)
     except EnvironmentRefused as error:
         yield Finding("Spark", "stop", str(error))
+        return
+    good = home.version.rpartition(".")[0] == line.spark
+    yield Finding(
+        "Spark",
+        "ok" if good else "change",
+        f"{home.version} in {home.path}{'' if good else f': tested with the {line.spark} line'}",
+    )
+    yield jar_here(line.jar)
 
 
-def examine(jvm: Any, yarn: Yarn, queue: str, folder: str | None) -> Iterator[Finding]:
+def examine(home: SparkHome, jvm: Any, yarn: Yarn, queue: str, folder: str | None) -> Iterator[Finding]:
     """Examine the cluster. The questions come one by one, so that a person sees which one is slow.
 
     Args:
+        home: the Spark that submits.
         jvm: of `hadoop.hadoop_jvm`.
         yarn: a client of YARN in that JVM.
         queue: to which runs would be submitted.
         folder: where runs would be written; None: the user's own.
     """
     files = ClusterFiles(jvm, yarn.configuration)
-    yield judge_java(str(jvm.java.lang.System.getProperty("java.version")))
+    with suppress(EnvironmentRefused):  # `examine_here` has said so
+        yield judge_java(str(jvm.java.lang.System.getProperty("java.version")), line_of(home.core_jar))
     yield _asked("login", lambda: _login(jvm))
     web = _Web(yarn)
     yield _asked("Hadoop", lambda: _versions(str(jvm.org.apache.hadoop.util.VersionInfo.getVersion()), web))
@@ -87,10 +95,12 @@ def examine(jvm: Any, yarn: Yarn, queue: str, folder: str | None) -> Iterator[Fi
 # ---- judging: values in, a finding out -----------------------------------------------------------------------------------
 
 
-def judge_java(version: str) -> Finding:
-    """Spark 3.5 runs on Java 8, 11 and 17."""
-    known = any(version == one or version.startswith(f"{one}.") or version.startswith(f"{one}_") for one in _JAVAS)
-    return Finding("Java", "ok" if known else "change", version if known else f"{version}: Spark 3.5 is made for 8, 11 and 17")
+def judge_java(version: str, line: SparkLine) -> Finding:
+    """Judge ``17.0.15``, or ``1.8.0_392``."""
+    known = re.split(r"[._]", version.removeprefix("1."))[0] in line.javas
+    return Finding(
+        "Java", "ok" if known else "change", f"{version}{'' if known else f': Spark {line.spark} wants {line.java}'}"
+    )
 
 
 def judge_space(remaining: int) -> Finding:

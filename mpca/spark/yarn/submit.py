@@ -16,19 +16,17 @@ from dataclasses import dataclass, field
 from mpca.checks import masked
 from mpca.config.resolved import Resolved
 from mpca.config.spark import SPARK_PREFIX
-from mpca.errors import ConfigError, EnvironmentRefused
+from mpca.errors import ConfigError
 from mpca.redaction import MASK, PATTERN, properties, secrets_of
-from mpca.spark.jvm.jar import JAR
 from mpca.spark.settings import settings
 from mpca.spark.yarn.sizing import Container
 
-__all__ = ["ARCHIVE_NAME", "AUTHENTICATE", "Submission", "agents_python", "check_scala", "no_way_back", "split_archive"]
+__all__ = ["ARCHIVE_NAME", "AUTHENTICATE", "Submission", "agents_python", "no_way_back", "split_archive"]
 
 #: The folder in each container's work folder into which an archive is unpacked.
 ARCHIVE_NAME = "environment"
 #: The only setting for which the cluster's spark-defaults.conf outranks the table: an administrator has decided.
 AUTHENTICATE = "spark.authenticate"
-_SCALA = re.compile(r"_(2\.\d+)")
 
 
 def split_archive(archive: str) -> tuple[str, str]:
@@ -70,25 +68,6 @@ def no_way_back(config: Resolved, conf: Mapping[str, str]) -> list[str]:
     ]
 
 
-def check_scala(spark_core: str, jar: str = JAR.name) -> None:
-    """Refuse a Spark that was compiled for another Scala than our jar.
-
-    Args:
-        spark_core: name of Spark's core jar, ``spark-core_2.12-3.5.4.jar``.
-        jar: name of ours.
-
-    Raises:
-        EnvironmentRefused: it was.
-    """
-    spark, ours = _SCALA.search(spark_core), _SCALA.search(jar)
-    if spark is None or ours is None or spark[1] != ours[1]:
-        raise EnvironmentRefused(
-            "Spark and the JVM part are made for different versions of Scala: "
-            f"{spark_core} is for Scala {spark[1] if spark else 'unknown'}, "
-            f"{jar} for Scala {ours[1] if ours else 'unknown'}; set SPARK_HOME to a Spark for Scala {ours[1] if ours else ''}"
-        )
-
-
 @dataclass(frozen=True)
 class Submission:
     """A run on its way to YARN."""
@@ -101,6 +80,7 @@ class Submission:
     executor: Container
     driver: Container
     python: str  # of the process that submits, and in client mode of the driver
+    jar: str  # ours
     spark_jars: Mapping[str, str] = field(default_factory=dict)  # where containers find Spark's jars; empty: Spark's default
     queue: str | None = None
     archive: str | None = None  # FILE#NAME
@@ -109,7 +89,6 @@ class Submission:
     discovery: str = ""  # the script that finds GPUs, one of `files`
     local_ip: str = ""  # SPARK_LOCAL_IP; a loopback address when the cluster is all on this machine
     defaults: Mapping[str, str] = field(default_factory=dict, repr=False)  # the cluster's spark-defaults.conf
-    jar: str = field(default=str(JAR))
 
     @property
     def containers(self) -> list[Container]:

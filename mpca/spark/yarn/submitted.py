@@ -11,7 +11,7 @@ from mpca.errors import EnvironmentRefused, JvmError, RunFailed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ApplicationInfo", "check_alive", "cluster_run_folder", "submitted_session"]
+__all__ = ["ApplicationInfo", "check_alive", "cluster_run_folder", "settings_of", "submitted_session"]
 
 #: What spark-submit sets for the Python program that it starts.
 _STARTED_BY = "PYSPARK_GATEWAY_PORT"
@@ -87,6 +87,20 @@ def check_alive(session: SparkSession) -> None:
             f"the application has ended under the run: {context.applicationId} was killed, or its application master was lost; "
             "Spark's lines above and the ResourceManager say which"
         )
+
+
+def settings_of(session: SparkSession) -> dict[str, str]:
+    """All settings of a session.
+
+    Raises:
+        EnvironmentRefused: it is one of Spark Connect.
+    """
+    if type(session).__module__.startswith("pyspark.sql.connect"):
+        raise EnvironmentRefused(
+            "this is a session of Spark Connect: its driver is another process, and mpca's must be in the same one to hear of "
+            "executors; submit the program to the cluster (mpca submit), or leave `spark` out: then agents run on this machine"
+        )
+    return dict(session.sparkContext.getConf().getAll())
 
 
 def _home(context: Any) -> str:

@@ -46,7 +46,7 @@ public final class Golden {
     public static Object value(JsonNode node) {
         if (node.isObject()) {
             Map<String, Object> map = new LinkedHashMap<>();
-            node.fields().forEachRemaining(entry -> map.put(entry.getKey(), value(entry.getValue())));
+            node.properties().forEach(entry -> map.put(entry.getKey(), value(entry.getValue())));
             return map;
         }
         if (node.isArray()) {

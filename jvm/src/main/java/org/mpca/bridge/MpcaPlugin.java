@@ -22,6 +22,7 @@ import org.mpca.rdd.Uplink;
 import org.mpca.wire.Event;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import scala.util.Properties;
 
 /**
  * What {@code spark.plugins} names. Its messages carry events from the executors to the driver, over Spark's own RPC
@@ -34,12 +35,23 @@ public final class MpcaPlugin implements SparkPlugin {
 
     @Override
     public DriverPlugin driverPlugin() {
+        checkScala();
         return new OnDriver();
     }
 
     @Override
     public ExecutorPlugin executorPlugin() {
         return new OnExecutor();
+    }
+
+    /** Refuses a Spark of another Scala than the jar's, whose name tells it: later it would fail somewhere, in other words. */
+    private static void checkScala() {
+        String jar = MpcaPlugin.class.getPackage().getImplementationTitle();
+        String scala = Properties.versionNumberString();
+        if (jar != null && !scala.startsWith(jar.substring(jar.indexOf('_') + 1) + ".")) {
+            throw new IllegalStateException(jar + ".jar does not fit this Spark, which has Scala " + scala
+                    + ": name the other jar that is beside it");
+        }
     }
 
     /** An executor is there: it can be reached and answers. */

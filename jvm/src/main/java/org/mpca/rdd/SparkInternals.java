@@ -57,7 +57,8 @@ import scala.util.Try;
  * The one class that touches what Spark keeps to itself (private[spark], public in byte code) and Scala's collections.
  *
  * <p>Another Spark line is this file compiled again; {@code scala.collection.immutable.List} is used wherever 2.12 and
- * 2.13 disagree on {@code Seq}. Nothing here decides anything. Measured traps that shaped it:
+ * 2.13 disagree on {@code Seq}, and JavaConverters is all that both have. Nothing here decides anything. Measured traps
+ * that shaped it:
  * <ul>
  * <li>Only heap arrays enter the block manager: eviction disposes of direct and mapped buffers, and the JVM dies.
  * <li>Blocks are TestBlockId's: the only free-form name that the serving side parses back.
@@ -68,6 +69,7 @@ import scala.util.Try;
  * </ul>
  * Stateless; safe from any thread.
  */
+@SuppressWarnings("deprecation") // JavaConverters, since 2.13
 public final class SparkInternals {
     private static final String PREFIX = "test_";
     private static final ClassTag<byte[]> BYTES = ClassTag$.MODULE$.apply(byte[].class);
