@@ -14,7 +14,7 @@ from pathlib import Path
 
 __all__ = ["findings", "main"]
 
-REAL = ("tests/spark", "tests/hadoop", "tests/docker")
+REAL = ("tests/spark", "tests/hadoop", "tests/docker", "tests/browser")
 #: Modules that such a test has no use for, but to replace something.
 _MODULES = {"unittest", "mock", "pytest_mock", "wrapt", "importlib", "imp", "builtins", "forbiddenfruit"}
 #: Words, wherever they stand: as an attribute, as an imported or built-in name, as text (``getattr(patch, "setattr")``).

@@ -24,6 +24,7 @@ FOLDERS = (
     "tests/api",
     "tests/bare",
     "tests/bench",
+    "tests/browser",
     "tests/cli",
     "tests/data",
     "tests/docker",
@@ -31,6 +32,7 @@ FOLDERS = (
     "tests/gpu",
     "tests/hadoop",
     "tests/methods",
+    "tests/ml",
     "tests/models",
     "tests/records",
     "tests/report",
@@ -40,9 +42,11 @@ FOLDERS = (
     "tests/sim/science",
     "tests/spark",
     "tests/storage",
+    "tests/track",
+    "tests/trainers",
     "tests/wire",
 )
-REAL = ("tests/spark", "tests/hadoop", "tests/docker")
+REAL = ("tests/spark", "tests/hadoop", "tests/docker", "tests/browser")
 _OUTCOMES = {"failure": "failed", "error": "failed", "skipped": "skipped"}
 
 
