@@ -9,43 +9,48 @@ MPCA := $(VENV)/bin/mpca
 PYTEST := $(VENV)/bin/python -m pytest
 # Two files of tests at a time, in their usual order: those of a folder share what its fixtures have started.
 TWO := -n 2 --dist loadfile --no-loadscope-reorder
-JAR := mpca/jars/mpca-spark_2.12.jar
+JARS := mpca/jars/mpca-spark_2.12.jar mpca/jars/mpca-spark_2.13.jar
 JVM_SOURCES := jvm/pom.xml $(shell find jvm/src -type f 2>/dev/null)
 
 # Some machines forbid .pyc files: then each agent compiles torch and mpca anew, which takes longer than importing them.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Every test is in one of these three; tests/test_tools.py holds that.
-LOCAL := not hadoop and not docker and not root and not slow
-HADOOP := not docker and not root and (hadoop or slow)
-DOCKER := docker or root
+# Every test is in one of these four; tests/test_tools.py holds that.
+LOCAL := not hadoop and not docker and not root and not slow and not browser
+HADOOP := not docker and not root and not browser and (hadoop or slow)
+DOCKER := not browser and (docker or root)
+BROWSER := browser
 
-.PHONY: help setup train test test-hadoop test-docker test-docker-full test-gpu quick junit lint format clean
+.PHONY: help setup train test test-hadoop test-docker test-docker-full test-browser test-spark4 test-gpu quick junit lint format clean
 
 help:
-	@echo "make setup    .venv with everything in it, and the jar; a JDK too when root on Debian"
+	@echo "make setup    .venv with everything in it, and the jars; a JDK too when root on Debian"
 	@echo "make train    train the digits on this machine with four agents; ARGS='--set method.name=sync' changes it"
-	@echo "make test     JUnit, and the tests that need no root, docker or Hadoop, but for the long ones"
+	@echo "make test     JUnit, and the tests that need no root, docker, Hadoop or browser, but for the long ones"
 	@echo "make test-hadoop       those with Hadoop's daemons, which are downloaded, and all long ones"
 	@echo "make test-docker       those that need root: clusters of containers, damaged networks, bare Debians"
 	@echo "make test-docker-full  more of them, which CI leaves out: 20 minutes and 25 GB of disk"
+	@echo "make test-browser      those of reports in Debian's Chromium, half a minute"
+	@echo "make test-spark4       those with pyspark 4 alone, which test-hadoop has too: a few minutes"
 	@echo "make test-gpu          those of agents on a GPU, which needs one and no \`make setup\`: a few minutes"
 	@echo "make quick    the tests that start no Spark and no Hadoop, some minutes"
 	@echo "make lint     ruff, mypy, the format of the Java, and the rules of this project"
+	@echo "make test-examples    each script of examples/ on executors of this machine, which CI leaves out: ten minutes"
+	@echo "make docs     the documentation site, into site/; a dead link fails"
 	@echo "make clean    remove what was built here (not your runs)"
 
 # A stamp or a jar that is newer than its sources is left alone, so that a second `make setup` prints one line.
-setup: $(VENV)/.installed $(JAR)
+setup: $(VENV)/.installed $(JARS)
 	@echo "ready: make train, or $(MPCA) --help"
 
 $(VENV)/.installed: pyproject.toml tools/setup-python
 	@PYTHON="$(PYTHON)" tools/setup-python $(VENV)
 	@touch $@
 
-$(JAR): $(JVM_SOURCES) tools/setup-jdk
+$(JARS): $(JVM_SOURCES) tools/setup-jdk
 	@tools/setup-jdk
-	@echo "building $(JAR)"
-	@cd jvm && ./mvnw -q -B -DskipTests package
+	@echo "building $@"
+	@cd jvm && ./mvnw -q -B -DskipTests $(if $(findstring 2.13,$@),-Pspark4) package
 	@touch $@
 
 train: setup
@@ -53,6 +58,11 @@ train: setup
 
 test: setup junit
 	$(PYTEST) $(TWO) -m "$(LOCAL)"
+
+# pytest collects this file only when it is named
+.PHONY: test-examples
+test-examples: setup
+	$(PYTEST) tests/spark/all_examples.py
 
 test-hadoop: setup
 	$(PYTEST) -m "$(HADOOP)"
@@ -64,15 +74,24 @@ test-docker: setup
 test-docker-full: setup
 	$(PYTEST) -s tests/docker/full_faults.py tests/docker/full_locality.py tests/docker/full_environment.py
 
+test-browser: setup
+	$(PYTEST) -m "$(BROWSER)"
+
+# in an environment of their own, which takes seconds: pyspark 4 before the packages of .venv
+test-spark4: setup
+	$(PYTEST) tests/hadoop/test_spark4.py
+
 # with .venv where there is one, or any Python that has torch, numpy, msgpack, cloudpickle and pytest
 test-gpu:
 	@$(or $(PYTHON),$(wildcard $(VENV)/bin/python),python3) -m tests.gpu
 
 quick: setup
-	$(PYTEST) $(TWO) -m "not spark and not hadoop and not docker and not slow and not root"
+	$(PYTEST) $(TWO) -m "not spark and not hadoop and not docker and not slow and not root and not browser"
 
-junit: $(JAR)
+# with Spark 4 only what touches Spark: the rest is the same byte code
+junit: $(JARS)
 	cd jvm && ./mvnw -q -B test
+	cd jvm && ./mvnw -q -B -Pspark4 -Dtest=YieldContextTest test
 
 lint: $(VENV)/.installed
 	$(VENV)/bin/ruff check .
@@ -83,6 +102,11 @@ lint: $(VENV)/.installed
 	$(VENV)/bin/python tools/check_real_tests.py
 	$(PYTEST) -q tests/test_layers.py
 
+# the variable: its theme warns of a successor at each build
+.PHONY: docs
+docs: $(VENV)/.installed
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict
+
 format: $(VENV)/.installed
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
@@ -90,5 +114,6 @@ format: $(VENV)/.installed
 	cd jvm && ./mvnw -q -B spotless:apply
 
 clean:
-	rm -rf $(VENV) $(JAR) jvm/target dist .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) $(JARS) jvm/target dist .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find mpca tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf site

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; a test holds 
         DL4JAveraging,
         Gossip,
         GradientSharing,
+        NesterovMPCA,
         OverlapLocalSGD,
         PaperMPCA,
         Single,
@@ -40,8 +41,8 @@ __version__ = "0.2.0"
 _IN_AGENTS = ("attach", "dataset", "device", "files", "log", "rank", "samples", "shard", "stopping", "world_size")
 _OBJECTIVES = ("DumpModel", "EarlyStopping", "Evaluate", "KeepBest", "MaxCycles", "MaxTime", "Target")
 _METHODS = (
-    "EASGD", "MPCA", "AsyncPS", "DL4JAveraging", "DiLoCo", "Gossip", "GradientSharing", "OverlapLocalSGD", "PaperMPCA",
-    "Single", "SoftSync", "Sync", "SyncEASGD", "SyncPS",
+    "EASGD", "MPCA", "AsyncPS", "DL4JAveraging", "DiLoCo", "Gossip", "GradientSharing", "NesterovMPCA", "OverlapLocalSGD",
+    "PaperMPCA", "Single", "SoftSync", "Sync", "SyncEASGD", "SyncPS",
 )  # fmt: skip
 #: Public name -> module that has it.
 _HOMES = {
@@ -73,6 +74,7 @@ __all__ = [
     "MaxCycles",
     "MaxTime",
     "MpcaError",
+    "NesterovMPCA",
     "OverlapLocalSGD",
     "PaperMPCA",
     "Result",

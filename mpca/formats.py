@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mpca.errors import ConfigError
 
-__all__ = ["BACKUP", "COMPARISON", "CONFIG", "DATA_SET", "RECORDS", "check_format"]
+__all__ = ["BACKUP", "COMPARISON", "CONFIG", "DATA_SET", "RECORDS", "STAGE", "check_format"]
 
 #: ``manifest.json`` of a backup. Those of 1 are of 0.1, which was never published.
 BACKUP = 2
@@ -19,6 +19,8 @@ CONFIG = 1
 DATA_SET = 2
 #: ``records.jsonl``; the first line of each attempt says it.
 RECORDS = 1
+#: `MpcaEstimator` and `MpcaModel`, as they are saved; their metadata say it.
+STAGE = 1
 
 
 def check_format(what: str, found: object, newest: int, oldest: int | None = None) -> None:

@@ -50,6 +50,10 @@ LAST_EVALUATION_S = 3.0
 LAST_BACKUP_S = 5.0
 #: Callbacks of the user have so long after the end of the run, for what they have not heard of yet and for `on_end`.
 CALLBACKS_END_S = 5.0
+#: A tracker that is away has so long after the end of the run; others have track.finish_timeout.
+TRACKERS_END_S = 5.0
+#: A tracker that does not answer a question for so long is away.
+TRACKER_SILENT_S = 30.0
 #: The evaluator's process may take so long to end by itself.
 EVALUATOR_END_S = 2.0
 #: A process that reads or writes for us (a decoder, Hadoop's client) may take so long to end by itself.

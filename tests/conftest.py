@@ -1,7 +1,8 @@
 """A test that leaves a process, a descriptor or a shared-memory file behind fails.
 
-Tests marked `spark`, `hadoop` or `docker` share a session or daemons between them, so for those the same is asked once, when
-everything has ended; what a single one of them may leave in Spark is checked in `tests/spark`.
+Tests marked `spark`, `hadoop`, `docker` or `browser` share a session, daemons or a browser between them, so for those the same
+is asked once, when everything has ended; what a single one of them may leave in Spark is
+checked in `tests/spark`.
 
 Of those it is also asked whether they replaced a part of mpca: such a test counts for what really happens, or not at all.
 
@@ -58,7 +59,7 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
 
 
 def _on_a_cluster(item: pytest.Item) -> bool:
-    return any(item.get_closest_marker(shared) is not None for shared in ("spark", "hadoop", "docker"))
+    return any(item.get_closest_marker(shared) is not None for shared in ("spark", "hadoop", "docker", "browser"))
 
 
 def _nothing_replaced(item: pytest.Item) -> None:

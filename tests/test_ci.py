@@ -13,7 +13,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-NEEDED = ("make", "python3", "ip", "debootstrap", "dockerd", "docker-compose", "faketime", "iptables", "apt-get", "uv")
+NEEDED = (
+    "make",
+    "python3",
+    "ip",
+    "debootstrap",
+    "dockerd",
+    "docker-compose",
+    "faketime",
+    "iptables",
+    "chromium",
+    "apt-get",
+    "uv",
+)
 STANDS_IN = '#!/bin/bash\necho "${0##*/} $*" >>"$TOLD"\n'
 
 
@@ -87,7 +99,7 @@ def test_free_space_that_cannot_be_told_fails_nothing(checkout: Checkout, known:
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("free")] == said
     assert not any(word in done.stderr for word in ("df: nowhere", "/proc", "unbound"))
-    assert "make lint junit" in checkout.calls()
+    assert "make lint docs junit" in checkout.calls()
 
 
 def test_what_uv_has_no_use_for_is_removed_after_each_setup(checkout: Checkout) -> None:
@@ -97,7 +109,7 @@ def test_what_uv_has_no_use_for_is_removed_after_each_setup(checkout: Checkout) 
     assert done.stdout.splitlines()[0] == "free: 66 GiB in /"
     calls = checkout.calls()
     assert calls[1:4] == ["make setup", "uv --version", "uv cache prune --quiet"]
-    assert "make lint junit" in calls
+    assert "make lint docs junit" in calls
     assert not any(one.startswith("apt-get") for one in calls)
 
 
@@ -115,7 +127,7 @@ def test_a_cache_that_cannot_be_pruned_fails_nothing(checkout: Checkout) -> None
     done = checkout.run()
     assert done.returncode == 0
     assert "error: no cache" in done.stderr
-    assert "make lint junit" in checkout.calls()
+    assert "make lint docs junit" in checkout.calls()
 
 
 def test_folders_of_earlier_sessions_do_not_stay(tmp_path: Path) -> None:

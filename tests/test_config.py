@@ -18,7 +18,7 @@ from mpca.config import sections, sources
 from mpca.config.resolved import ORIGINS, Resolved
 from mpca.environment import child_environment, environment
 from mpca.errors import ConfigError
-from mpca.methods import MPCA, Sync, from_dict
+from mpca.methods import MPCA, NesterovMPCA, Sync, from_dict
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -26,7 +26,7 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
-SECTIONS = {"run", "model", "data", "optimizer", "objectives", "cluster", "backup"}
+SECTIONS = {"run", "model", "data", "optimizer", "objectives", "cluster", "backup", "track"}
 
 
 def load(path: Path | None = None, *sets: str, spark: dict[str, str] | None = None) -> Resolved:
@@ -48,14 +48,14 @@ def file(tmp_path: Path) -> Any:
 
 def test_defaults_alone_are_a_whole_configuration() -> None:
     resolved = load()
-    assert resolved.method == MPCA()
+    assert resolved.method == NesterovMPCA()
     assert resolved.cluster.start_timeout == 180.0
     assert resolved.objectives.target_error == 0.0
     assert set(resolved.origins.values()) == {"default"}
 
 
 def test_later_sources_win_and_each_key_says_its_own(file: Any) -> None:
-    path = file("[method]\nalpha = 0.1\nbeta = 0.8\ngamma = 0.5\n")
+    path = file("[method]\nname = 'mpca'\nalpha = 0.1\nbeta = 0.8\ngamma = 0.5\n")
     resolved = load(path, "method.gamma=0.2", spark={"spark.mpca.method.gamma": "0.3", "spark.mpca.method.beta": "0.7"})
     assert (resolved.method.alpha, resolved.method.beta, resolved.method.gamma) == (0.1, 0.7, 0.2)
     origins = [resolved.origins[f"method.{key}"] for key in ("delta", "alpha", "beta", "gamma")]
@@ -91,7 +91,8 @@ def test_another_method_on_the_command_line_drops_the_files_numbers(file: Any) -
     path = file('[method]\nname = "mpca"\nalpha = 0.1\n')
     assert load(path, "method.tau=3", "method.name=sync").method == Sync(tau=3)
     assert load(path, "method.name=mpca").method == MPCA(alpha=0.1)
-    assert load(file("[method]\nalpha = 0.1\n"), "method.name=mpca").method == MPCA(alpha=0.1)
+    assert load(file("[method]\nshards = 5\n"), "method.name=mpca-nesterov").method == NesterovMPCA(shards=5)
+    assert load(file("[method]\nshards = 5\n"), "method.name=mpca").method == MPCA()
 
 
 def test_sparks_settings_pass_through_in_any_spelling(file: Any) -> None:
@@ -110,7 +111,7 @@ def test_a_models_own_keys_are_handed_to_it(file: Any) -> None:
 
 def test_written_configuration_is_read_as_an_equal_one(file: Any, tmp_path: Path) -> None:
     path = file('[run]\nname = "n"\n[model]\ndepth = 3\n[objectives]\nmax_time = "1h"\n[spark]\nui.enabled = true\n')
-    first = load(path, "method.alpha=0.2", "cluster.chunk=100KiB")
+    first = load(path, "method.shards=5", "cluster.chunk=100KiB")
     first.write(tmp_path / "config.toml")
     second = load(tmp_path / "config.toml")
     assert second.to_dict() == first.to_dict()
@@ -246,6 +247,28 @@ def test_no_number_that_is_not_finite_is_a_setting(file: Any, value: float) -> N
         keywords(lambda *, share=0.5: None, "data", {"share": value})
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("trackers", "tensorbord", r"track.trackers = 'tensorbord': 'tensorbord' is no tracker; did you mean 'tensorboard'\?"),
+        ("trackers", "mlflow, comet", r"'comet' is no tracker; known: mlflow, tensorboard, wandb"),
+        ("mlflow_uri", "https://ann:hush@there", r"'https://ann:\*\*\*@there': must not have a password .* tracker's client"),
+        ("mlflow_uri", "https://ann:half@hush@there", r"'https://ann:\*\*\*@there': must not have a password"),
+        ("mlflow_uri", "https://hush@there", r"'https://\*\*\*@there': must not have a password"),
+        ("mlflow_uri", "https://there/?api_token=hush", r"'https://there/\?api_token=\*\*\*': must not have a password"),
+    ],
+)
+def test_trackers_that_are_refused(key: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        load(None, f"track.{key}={value}")
+    assert "hush" not in str(caught.value)
+
+
+def test_trackers_are_read_once_each() -> None:
+    assert load(None, "track.trackers= mlflow,tensorboard,, mlflow").track.names == ("mlflow", "tensorboard")
+    assert load().track.names == ()
+
+
 def test_refused_from_spark_names_the_setting() -> None:
     with pytest.raises(ConfigError, match=r"set by Spark setting spark.mpca.method.alpha"):
         load(spark={"spark.mpca.method.alpha": "7"})
@@ -320,7 +343,7 @@ def test_children_get_the_environment_with_changes(monkeypatch: pytest.MonkeyPat
 
 def test_sections_are_those_of_the_design() -> None:
     names = {one.name for one in fields(Resolved)} - {"origins", "redaction"}
-    assert names == {"run", "model", "data", "optimizer", "method", "objectives", "cluster", "backup", "spark"}
+    assert names == {"run", "model", "data", "optimizer", "method", "objectives", "cluster", "backup", "track", "spark"}
 
 
 # ---- secrets -------------------------------------------------------------------------------------------------------

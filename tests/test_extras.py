@@ -96,6 +96,8 @@ def test_any_other_missing_module_is_an_import_error() -> None:
         ("sklearn", ["generate", "1", "there.tar"]),
         ("PIL", ["generate", "1", "there.tar"]),
         ("torchvision", ["bench", "data"]),
+        ("tensorboard", ["train", "conf/digits.toml", "--set", "track.trackers=tensorboard"]),
+        ("mlflow", ["train", "conf/digits.toml", "--set", "track.trackers=tensorboard, mlflow"]),
         ("packaging", ["pack", "there.tar.gz"]),
     ],
 )
@@ -113,3 +115,12 @@ def test_a_command_names_the_missing_extra_before_it_begins(
         [f"mpca: refused: {module} is not installed: run pip install 'mpca[{EXTRA_OF[module]}]'"],
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_that_name_is_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As W&B makes one where a script runs."""
+    monkeypatch.setitem(EXTRA_OF, "looks_like_one", "wandb")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "looks_like_one").mkdir()
+    with pytest.raises(EnvironmentRefused, match=r"^looks_like_one is not installed: run pip install 'mpca\[wandb\]'$"):
+        require("looks_like_one")

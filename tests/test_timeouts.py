@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from mpca import timeouts
-from mpca.config.sections import BackupConfig, ClusterConfig
+from mpca.config.sections import BackupConfig, ClusterConfig, TrackConfig
 from mpca.sim import relay
 from mpca.spark.settings import TABLE
 from mpca.units import parse_duration
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Packages of a run; those for benches, development and the simulator have patience of their own.
-ENGINE = ("agent", "api", "data", "driver", "records", "spark", "storage")
+ENGINE = ("agent", "api", "data", "driver", "records", "spark", "storage", "track")
 #: How often something is looked at, said or shown: nobody waits for it.
 HOW_OFTEN = ("EVERY", "LOOK", "POLL", "WINDOW", "INTERVAL", "SAY")
 
@@ -29,7 +29,7 @@ _RETRIES = next(int(one.value) for one in TABLE if one.key == "spark.shuffle.io.
 #: What a fetch costs from a process that hangs; Spark then asks another one.
 HUNG_S = (1 + _RETRIES) * SPARK["spark.shuffle.io.connectionTimeout"] + _RETRIES * SPARK["spark.shuffle.io.retryWait"]
 #: What an interrupted run does before its JVMs end.
-OWN_END_S = timeouts.STOP_GRACE_S + timeouts.LAST_BACKUP_S + timeouts.CALLBACKS_END_S
+OWN_END_S = timeouts.STOP_GRACE_S + timeouts.LAST_BACKUP_S + timeouts.TRACKERS_END_S + timeouts.CALLBACKS_END_S
 #: YARN's default gives a silent node up after ten minutes, and looks every third of that time.
 YARN_NODE_LOST_S = 600.0 * 4 / 3
 
@@ -56,6 +56,8 @@ YARN_NODE_LOST_S = 600.0 * 4 / 3
         (timeouts.STOP_AGAIN_S, timeouts.STOP_ORDER_S),
         (timeouts.STOP_ORDER_S, timeouts.STOP_GRACE_S),
         (timeouts.STOP_GRACE_S + timeouts.LAST_BACKUP_S, 10.0),  # an interrupted run has about ten seconds
+        (timeouts.TRACKERS_END_S, TrackConfig().finish_timeout),
+        (timeouts.TRACKER_SILENT_S, TrackConfig().finish_timeout),
         (timeouts.EVALUATOR_END_S, timeouts.CHILD_END_S),
         (timeouts.EXECUTORS_END_S, timeouts.SESSION_END_S),
         (OWN_END_S + 2 * timeouts.SESSION_END_S, timeouts.LAST_LINES_S),

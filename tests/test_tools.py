@@ -106,10 +106,12 @@ def test_the_list_is_that_of_this_checkout(counting: ModuleType) -> None:
     assert sorted(folders) == list(counting.FOLDERS)
 
 
-def test_each_test_is_of_one_of_three_targets_whatever_it_is_marked_with() -> None:
-    lines = re.findall(r"^(?:LOCAL|HADOOP|DOCKER) := (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+def test_each_test_is_of_one_of_four_targets_whatever_it_is_marked_with() -> None:
+    lines = re.findall(
+        r"^(?:LOCAL|HADOOP|DOCKER|BROWSER) := (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
     expressions = [Expression.compile(line) for line in lines]
-    assert len(expressions) == 3
-    marks = ("spark", "hadoop", "docker", "root", "slow")
+    assert len(expressions) == 4
+    marks = ("spark", "hadoop", "docker", "root", "slow", "browser")
     for of in (set(some) for count in range(len(marks) + 1) for some in itertools.combinations(marks, count)):
         assert sum(one.evaluate(lambda name, of=of, **_: name in of) for one in expressions) == 1, of

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 from mpca.agent.attached import several
 from mpca.agent.context import AgentContext, current
 from mpca.agent.metrics import Metrics
+from mpca.agent.optimizers import check_exchanged, unwrapped
 from mpca.agent.seeds import seed_everything
+from mpca.agent.shares import free_reading, make_share
 from mpca.errors import ConfigError
 from mpca.methods import How
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     import torch
 
     from mpca.agent.loop import Laid
-    from mpca.agent.reading import Reading
     from mpca.agent.watch import ModelWatch
     from mpca.data.share import Share
     from mpca.data.share_iterable import IterableShare
@@ -65,7 +66,7 @@ def attach(
     _refuse_process_group()
     context.models.add(model, begun=context.attached)
     for one in several(optimizer):
-        _follow(context, one)
+        _follow(context, unwrapped(one))
     if not context.attached:
         context.to_come = context.optimizers.to_come(context.models.parameters())
         if not context.to_come:
@@ -92,14 +93,23 @@ def _follow(context: AgentContext, optimizer: torch.optim.Optimizer) -> None:
         )
     if context.method.takes_gradients:
         _refuse_all_but_plain_sgd(optimizer, context.method.name)
+    exchanged = context.method.agent_side.exchanges_optimizer
+    if exchanged:
+        check_exchanged(optimizer, context.method.name)
     if not context.optimizers.add(optimizer):
         return
+    if exchanged and context.attached:
+        raise ConfigError(
+            f"method {context.method.name} averages the optimiser's state, and an optimizer was attached after the first "
+            f"exchange: optimizer={type(optimizer).__name__}; make it before mpca.attach(model, optimizer)"
+        )
     context.rounds.add(id(optimizer))
 
     def after_step(_: Any, args: Any, kwargs: Any) -> None:
         if context.watch is None:
             context.check_begun()
         elif context.rounds.stepped(id(optimizer)):
+            _refuse_process_group()
             context.watch.check()
             context.loop.between_batches()
 
@@ -139,8 +149,9 @@ def _join(context: AgentContext) -> ModelWatch:
     from mpca.wire.messages import Hello
 
     start, model = context.start, context.models.whole
-    layout, own = read_layout(model), own_names(model)
-    x0_hash, how = layout.sha256(), context.method.agent_side.how
+    side = context.method.agent_side
+    layout, own = read_layout(model, context.optimizers if side.exchanges_optimizer else None), own_names(model)
+    x0_hash, how = layout.sha256(), side.how
 
     def lay(shards: int) -> Laid:
         plan = layout.plan(shards, start.layer_aligned)
@@ -245,41 +256,7 @@ def shard(dataset: Any, batch_size: int = 32, *, epochs: int | None = None, **lo
     Raises:
         ConfigError: neither kind of data set, `batch_size` below 1, or fewer samples than agents.
     """
-    context = current()
-    reads = None if context is None or context.loop.reading.stream is not None else context.loop.reading
-    return _shard(dataset, batch_size, epochs, reads, loader)
-
-
-def _shard(
-    dataset: Any, batch_size: int, count: int | None, reads: Reading | None, loader: dict[str, Any]
-) -> Share | IterableShare:
-    from mpca.data.epochs import Epochs
-    from mpca.data.share import Share
-
-    epochs = Epochs(rank(), world_size(), count, None if reads is None else reads.readers)
-    torch_data = sys.modules.get("torch.utils.data")  # a program with an IterableDataset has imported this already
-    if torch_data is not None and isinstance(dataset, torch_data.IterableDataset):
-        from mpca.data.share_iterable import IterableShare
-
-        share: Share | IterableShare = IterableShare(
-            dataset, batch_size, epochs=epochs, stopping=stopping, count=samples, **loader
-        )
-    else:
-        context = current()
-        start = None if context is None else context.start
-        share = Share(
-            dataset,
-            batch_size,
-            seed=0 if start is None else start.seed,
-            incarnation=0 if start is None else start.incarnation,
-            epochs=epochs,
-            stopping=stopping,
-            count=samples,
-            **loader,
-        )
-    if reads is not None:
-        reads.stream = epochs
-    return share
+    return make_share(dataset, batch_size, epochs, free_reading(), loader)
 
 
 def files(pattern: str) -> list[str]:
@@ -297,12 +274,15 @@ def files(pattern: str) -> list[str]:
     return found[rank() :: world_size()]
 
 
-def dataset(split: str = "train", batch_size: int | None = None) -> Share | IterableShare | Stream:
+def dataset(
+    split: str = "train", batch_size: int | None = None, *, epochs: int | None = None
+) -> Share | IterableShare | Stream:
     """This agent's batches of the data set that the run's configuration names (section [data]).
 
     Args:
         split: "train", or another split of the data set. Only "train" takes account of agents that are lost or join.
         batch_size: largest number of samples of a batch; None: `data.batch_size` of the configuration, or 32.
+        epochs: number of epochs of one iteration, as for `shard`; None: until the run ends.
 
     Raises:
         ConfigError: the configuration names no data set, or the data set cannot be read.
@@ -323,7 +303,7 @@ def dataset(split: str = "train", batch_size: int | None = None) -> Share | Iter
         context.loop.reading if context is not None and split == "train" else None
     )  # only "train" follows changes of readers
     if not hasattr(found, "stream"):
-        return _shard(found, batch_size, None, reads, {})
+        return make_share(found, batch_size, epochs, reads, {})
     start = None if context is None else context.start
     stream = found.stream(
         batch_size,
@@ -332,6 +312,7 @@ def dataset(split: str = "train", batch_size: int | None = None) -> Share | Iter
         incarnation=0 if start is None else start.incarnation,
         stopping=stopping,
         count=samples,
+        epochs=epochs,
         max_bad_fraction=section.get("max_bad_fraction", 0.0),
         readers=None if reads is None else reads.readers,
         **({} if context is None else {"tell_bad": context.loop.reading.bad.add}),

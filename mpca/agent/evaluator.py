@@ -14,9 +14,7 @@ The process ends when its stdin ends, even during an evaluation: a thread waits 
 from __future__ import annotations
 
 import os
-import select
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +23,7 @@ from typing import Any
 import msgpack
 
 from mpca.agent.metrics import number
-from mpca.agent.process import end_group, lead_own_group, move_control_pipe
+from mpca.agent.process import die_at_end_of_file, lead_own_group, move_control_pipe
 from mpca.errors import ConfigError
 from mpca.streams import sturdy_streams
 from mpca.wire.codec import FrameBuffer, frame
@@ -35,16 +33,6 @@ __all__ = ["main"]
 #: Priority from the first answer on. Before it come torch's import and the user's test data, some seconds of CPU: with low
 #: priority, beside agents on every core, the process got 4 % of a core, and a run of 90 s ended without an evaluation.
 _NICE = 5
-
-
-def _die_at_end_of_file(read_fd: int) -> None:
-    def wait() -> None:
-        poll = select.poll()
-        poll.register(read_fd, 0)  # reports only a hang-up, not data
-        poll.poll()
-        end_group()
-
-    threading.Thread(target=wait, name="mpca-end-of-file", daemon=True).start()
 
 
 def _requests(read_fd: int) -> Iterator[dict[str, Any]]:
@@ -60,7 +48,7 @@ def _evaluate(function: Callable[[Any], dict[str, float]], path: str) -> dict[st
     found = function(load_file(path))
     if not isinstance(found, Mapping):
         raise ConfigError(f'an evaluation returns numbers by name, such as {{"error": 0.1}}, and not a {type(found).__name__}')
-    return {name: float(number("an evaluation returns", str(name), value)) for name, value in found.items()}
+    return {name: float(number("an evaluation returns", name, value)) for name, value in found.items()}
 
 
 def _answer(function: Callable[[Any], dict[str, float]] | str, request: dict[str, Any]) -> dict[str, Any]:
@@ -98,7 +86,7 @@ def main() -> int:
     """Answer until stdin ends."""
     read_fd, write_fd = move_control_pipe()
     lead_own_group()
-    _die_at_end_of_file(read_fd)
+    die_at_end_of_file(read_fd)
     with sturdy_streams():  # the user's function prints to the driver's terminal while that exists
         return _serve(read_fd, write_fd)
 

@@ -84,6 +84,7 @@ class AgentLoop:
         self._pause_s = 0.0
         self._steps = threading.Lock()  # of the thread that steps
         self._trains: int | None = None  # the thread that attached or stepped last
+        self._told_beside = False  # another thread than this was told of Stop, and the driver was not told so
         self._access = threading.RLock()  # to the machine and the link
         self._began: float | None = None
         self._next_progress = 0.0
@@ -120,7 +121,8 @@ class AgentLoop:
         if self._machine.state is not STOPPING:
             try:
                 if self._trains not in (None, threading.get_ident()):
-                    return self._link.waiting(Stop)
+                    self._told_beside = self._told_beside or self._link.waiting(Stop)
+                    return self._told_beside
                 stop = self._link.peek(Stop)
             except LinkClosed:
                 self.tell(LinkLost())
@@ -175,6 +177,9 @@ class AgentLoop:
         machine = self._machine
         self.tell(Stepped(1, self._metrics.newest("loss")) if machine.side.asks_at_loss else STEPPED)
         self._serve(0.0)
+        if self._told_beside and machine.state is STOPPING:  # a thread that reads ahead may be all that asks
+            self._told_beside = False
+            self.tell(StopSeen())
         if self._clock.now() >= self._next_progress:
             with self._access:
                 self._report()

@@ -15,6 +15,7 @@ import traceback
 from typing import Any, NoReturn
 
 from mpca.agent.process import die_with_parent, end_group, lead_own_group, move_control_pipe
+from mpca.environment import environment
 
 __all__ = ["main"]
 
@@ -149,6 +150,13 @@ def main() -> int:
     try:
         (start,) = link.receive(None)
     except LinkClosed:
+        if rank := environment("LOCAL_RANK"):  # no executor sets it: Lightning's DDP starts the program of its process again
+            print(
+                f"mpca: a trainer inside of an agent has started its process {rank} of several; each agent is one: leave out "
+                "strategy='ddp', devices and launchers, and see docs/trainers.md",
+                file=sys.stderr,
+                flush=True,
+            )
         end_group()
     assert isinstance(start, Start)
     # Before torch and numpy are imported: their thread pools read these once.

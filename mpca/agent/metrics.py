@@ -31,7 +31,7 @@ class Metrics:
         """Take numbers in. Beyond `MOST_NAMES`, new names are left out with one warning.
 
         Raises:
-            ConfigError: a value is not a number, or a name is too long.
+            ConfigError: a value is not a number, or a name is too long or no text.
         """
         for name, value in given.items():
             one = number("mpca.log takes", name, value)
@@ -53,7 +53,7 @@ class Metrics:
         return float(self._newest.get(name, 0.0))
 
 
-def number(what: str, name: str, value: Any) -> Any:
+def number(what: str, name: object, value: Any) -> Any:
     """A float, or a tensor of one element on another device than the CPU.
 
     Args:
@@ -62,8 +62,10 @@ def number(what: str, name: str, value: Any) -> Any:
         value: anything.
 
     Raises:
-        ConfigError: it is not a number, or a whole one beyond all floats, or the name is too long.
+        ConfigError: it is not a number, or a whole one beyond all floats, or the name is too long or no text.
     """
+    if not isinstance(name, str):
+        raise ConfigError(f"{what} numbers by name, and the name must be text, got {name!r:.60}")
     if len(name) > _LONGEST_NAME:
         raise ConfigError(f"{what} numbers by name, which has at most {_LONGEST_NAME} characters: {name[:_LONGEST_NAME]}...")
     if hasattr(value, "detach"):  # a tensor; torch need not be imported here

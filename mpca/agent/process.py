@@ -8,9 +8,10 @@ import os
 import select
 import signal
 import sys
+import threading
 from typing import NoReturn
 
-__all__ = ["die_with", "die_with_parent", "end_group", "lead_own_group", "move_control_pipe"]
+__all__ = ["die_at_end_of_file", "die_with", "die_with_parent", "end_group", "lead_own_group", "move_control_pipe"]
 
 _PR_SET_PDEATHSIG = 1
 
@@ -42,6 +43,18 @@ def die_with_parent(read_fd: int) -> None:
     poll.register(read_fd, select.POLLIN)
     if any(seen & select.POLLHUP and not seen & select.POLLIN for _, seen in poll.poll(0)):
         os._exit(1)
+
+
+def die_at_end_of_file(read_fd: int) -> None:
+    """Kill the group when the other end of a pipe is closed, even while this process waits for something else."""
+
+    def wait() -> None:
+        poll = select.poll()
+        poll.register(read_fd, 0)  # reports only a hang-up, not data
+        poll.poll()
+        end_group()
+
+    threading.Thread(target=wait, name="mpca-end-of-file", daemon=True).start()
 
 
 def lead_own_group() -> None:

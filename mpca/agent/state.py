@@ -23,7 +23,8 @@ SnapshotRequest only after its tau updates; otherwise it would average unequal n
 so too, and trains on.
 
 An agent that trains gets new parameters ("replace") when some of its own were non-finite. It takes all shards between the same
-two batches, since one update with a non-finite shard would spoil the others again; and its optimiser is reset.
+two batches, since one update with a non-finite shard would spoil the others again; and its optimiser is reset, unless the
+optimiser's state is a part of the shards.
 While it is ASKING, the snapshot slot is the executor's: a SnapshotRequest is answered after the answer has come. A replacement
 of all shards ends the waiting too, and Stop does; an answer that comes after that is not taken.
 Shards after the method's own are the local tensors. They are not exchanged, have no tau, and requests for them are answered at
@@ -310,7 +311,7 @@ class AgentMachine:
         if replaces or self.side.when is When.ON_ARRIVAL or self.state is HOLDING:
             taken = self._take(event)
             self._count_arrival(event.shard, now)
-            resets = (replaces or self.side.resets_optimizer) and self._updates
+            resets = self._resets(replaces) and self._updates
             return (*freed, taken, ResetOptimizer()) if resets else (*freed, taken)
         self._pending[event.shard] = event
         return freed
@@ -351,7 +352,7 @@ class AgentMachine:
         if self.state is not ASKING or event.shard != (self._asked - 1) % self.shards:
             return (Release(event.shard, event.version, event.mode),)
         taken = self._take(event)
-        resets = (ResetOptimizer(),) if self.side.resets_optimizer else _NOTHING
+        resets = (ResetOptimizer(),) if self._resets(False) else _NOTHING
         return (taken, *resets, *self._go_on(f"exchange {self._asked} was answered", now))
 
     def _go_on(self, reason: str, now: float) -> tuple[Any, ...]:
@@ -386,8 +387,12 @@ class AgentMachine:
         waiting = [self._pending[shard] for shard in sorted(self._pending)]
         self._pending.clear()
         taken = tuple([self._take(one) for one in waiting])
-        resets = self.side.resets_optimizer or any(one.mode == "replace" for one in waiting)
+        resets = self._resets(any(one.mode == "replace" for one in waiting))
         return (*taken, ResetOptimizer()) if resets else taken
+
+    def _resets(self, replaced: bool) -> bool:
+        """Whether the optimiser's state begins anew. What is exchanged of it has come with the parameters."""
+        return self.side.resets_optimizer or (replaced and not self.side.exchanges_optimizer)
 
     def _release_installs(self) -> tuple[Any, ...]:
         """Free the slots of shards that wait for an exchange, since a replacement is coming."""

@@ -1,7 +1,8 @@
 """The port between the agent's state machine and its model: a torch model (`torch_trainer`), or integers in the simulator.
 
-The flat vector is float32: all trainable parameters (tied ones once), then floating-point buffers. Shards after the method's
-own are the local tensors, as words: they are read and replaced, never averaged or pulled.
+The flat vector is float32: all trainable parameters (tied ones once), then floating-point buffers, then the optimisers' state,
+if the method exchanges it. Shards after the method's own are the local tensors, as words: they are read and replaced, never
+averaged or pulled.
 """
 
 from __future__ import annotations

@@ -10,11 +10,12 @@ from typing import Any
 
 from mpca.api.launch import Ended, Job, launch, resolve
 from mpca.api.shipping import ship
+from mpca.config.spark import JUDGED
 from mpca.driver.callbacks import Callback, check_callbacks
 from mpca.driver.objectives import DumpModel, EarlyStopping, Evaluate, Goals, KeepBest, MaxCycles, MaxTime, Objective, Target
 from mpca.errors import BadRecords, RunFailed
 from mpca.methods import Method
-from mpca.spark.yarn.submitted import submitted_session
+from mpca.spark.yarn.submitted import settings_of, submitted_session
 
 __all__ = ["Distributor", "Result"]
 
@@ -35,7 +36,8 @@ class Result:
     """As in summary.json."""
     history: list[dict[str, Any]] = field(repr=False)
     """What was measured, oldest first, each with `kind` and `t`. "evaluation", of the joint model: cycle, seconds, error, loss,
-    and the other numbers as metrics; "metrics", what agents gave to `mpca.log`: metrics, the means over agents by name."""
+    and the other numbers as metrics; "metrics", what agents gave to `mpca.log`: metrics, the means over agents by name. Of this
+    attempt: of a run that was resumed, `records.jsonl` has all."""
     returns: dict[int, Any] = field(repr=False)
     """What the train function returned, by agent; the functions in `summary["cut_off"]` did not return."""
     model_state: dict[str, Any] | None = field(repr=False)
@@ -49,7 +51,7 @@ class Distributor:
         num_agents: how many agents; each trains on its own share of the data.
         use_gpu: whether each agent trains on a GPU.
         method: how the agents train together, such as ``mpca.DiLoCo(period=50)``; None: as `conf` says, by default
-            ``mpca.MPCA()``.
+            ``mpca.NesterovMPCA()``.
         objectives: what to reach, and what to do beside training: Target, MaxTime, MaxCycles, Evaluate,
             EarlyStopping, KeepBest, DumpModel.
         min_agents: the run pauses while fewer agents are alive.
@@ -97,7 +99,7 @@ class Distributor:
         values.update({"objectives.targets": ", ".join(others)} if others else {})
         path = None if conf is None or isinstance(conf, Mapping) else Path(conf)
         spark = spark if spark is not None else submitted_session()
-        session = dict(spark.sparkContext.getConf().getAll()) if spark is not None else None
+        session = None if spark is None else {key: one for key, one in settings_of(spark).items() if key not in JUDGED}
         self.conf = resolve(path, [f"{key}={_text(value)}" for key, value in values.items()], session)
         self._evaluate = next((one for one in goals if isinstance(one, Evaluate)), None)
         self._spark, self._resume = spark, resume

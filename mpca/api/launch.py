@@ -36,8 +36,9 @@ from mpca.driver.server import machine_for
 from mpca.driver.states import RunState
 from mpca.driver.status import RunStatus
 from mpca.errors import JvmError, MpcaError, RunFailed
+from mpca.extras import require
 from mpca.spark.yarn.sizing import executor_budget
-from mpca.spark.yarn.submitted import ApplicationInfo, check_alive
+from mpca.spark.yarn.submitted import ApplicationInfo, check_alive, settings_of
 from mpca.storage import Backups, Location, Store
 from mpca.units import parse_size
 from mpca.wire.messages import Hello
@@ -99,6 +100,7 @@ class _Launch:
     def run(self) -> Ended:
         """Make the parts of a run, in their order, and run it."""
         job, tell = self._job, self._listeners.on_stage
+        require(*job.config.track.names)
         self._stack.enter_context(self._signals)
         session = self._open_session() if self._needs_session() else None
         open_at = partial(open_store, stack=self._stack, session=session, private=True)
@@ -141,6 +143,7 @@ class _Launch:
         )
         record = first_record(job, term, resumed, self._goals)
         files = self._files = RunFiles(self._location, term, self._job.config, record, self._job.callbacks)
+        self._stack.callback(files.trackers.close)
         runner = Runner(
             machine,
             cluster,
@@ -153,7 +156,7 @@ class _Launch:
             restore=resumed.restore if resumed else None,
             on_status=self._listeners.on_status,
             on_output=self._listeners.on_output,
-            check_model=partial(self._check_model, dict(session.sparkContext.getConf().getAll())),
+            check_model=partial(self._check_model, settings_of(session)),
             software=versions(),
             earlier_s=resumed.trained_s if resumed else 0.0,
             earlier_t=resumed.t if resumed else 0.0,

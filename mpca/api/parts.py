@@ -42,14 +42,16 @@ def open_session(
     Raises:
         ConfigError, EnvironmentRefused: the session cannot hold a run.
     """
-    from mpca.spark.run.session import check_session, session
+    from mpca.spark.run.checks import check_given
+    from mpca.spark.run.session import session
     from mpca.spark.settings import advice
     from mpca.spark.yarn.submit import no_way_back
+    from mpca.spark.yarn.submitted import settings_of
 
     cluster = job.config.cluster
     if job.session is not None:
-        conf = dict(job.session.sparkContext.getConf().getAll())
-        check_session(conf, agents=job.agents, agents_per_executor=cluster.agents_per_executor, reducer=cluster.reducer)
+        conf = settings_of(job.session)
+        check_given(conf, agents=job.agents, agents_per_executor=cluster.agents_per_executor, reducer=cluster.reducer)
         for line in advice(conf):
             listeners.on_stage(f"warning: {line}")
         if application is not None and application.cluster_mode:

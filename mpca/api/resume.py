@@ -14,7 +14,7 @@ from mpca.driver.joint import JointModel
 from mpca.driver.reader_tracker import ReaderTracker
 from mpca.errors import BackupError, ConfigError
 from mpca.methods import Method, from_dict
-from mpca.storage import Backups, BackupState, Location, Store
+from mpca.storage import Backups, BackupState, Location, ModelLayout, Store
 
 __all__ = ["Resumed", "check_position", "find_backup", "other_model"]
 
@@ -59,25 +59,37 @@ class Resumed:
     def restore(self, joint: JointModel) -> None:
         """Fill the joint model from the backup.
 
-        The backup's trajectory or momentum is taken if it is that of this run's method; else it begins at 0.
+        The backup's trajectory or momentum is taken if it is that of this run's method; else it begins at 0. So it is with the
+        optimisers' state that this run's method exchanges: it is taken from a backup that has the same tensors of it.
 
         Raises:
             BackupError: the train function builds another model than the backup's.
         """
         mine, theirs = joint.layout, self.state.layout
         if mine.digest != theirs.digest:
-            raise other_model(self.path, theirs.tensors, mine.tensors)
+            raise other_model(self.path, theirs.model, mine.model)
         if not mine.same_local(theirs):
             ours, others = ([(name, shape) for name, (_, shape, _) in layout.local.items()] for layout in (mine, theirs))
             raise other_model(self.path, others, ours)
         joint.layout = replace(mine, local=theirs.local)
         vector, trajectory = self.state.vector, self.state.trajectory
-        if mine.orders != theirs.orders:  # the same tensors, but this model has them in another order in memory
-            vector = mine.flat(theirs.model_tensors(vector))
+        if mine.tensors != theirs.tensors:
+            vector = self._other_updater(mine)
+        elif mine.orders != theirs.orders:  # the same tensors, but this model has them in another order in memory
+            vector = mine.flat(theirs.model_tensors(vector) | theirs.updater_tensors(vector))
+        if mine.orders != theirs.orders:
             trajectory = mine.flat_parameters(theirs.trajectory_tensors(trajectory))
         if not self._same_direction(joint.method):
             trajectory = np.zeros_like(trajectory)
         joint.restore(vector, trajectory, self.state.exchanges)
+
+    def _other_updater(self, mine: ModelLayout) -> np.ndarray:
+        """The backup's model, with zeros for the optimisers' state: the backup has none of it, or that of other optimisers."""
+        if mine.updater:
+            log.warning("the backup has not the state of these optimizers: path=%s; their state begins anew", self.path)
+        theirs, vector = self.state.layout, self.state.vector
+        nothing = mine.updater_tensors(np.zeros(mine.total, np.float32))
+        return mine.flat(theirs.model_tensors(vector) | nothing)
 
     def _same_direction(self, method: Method) -> bool:
         """Whether the backup's v means to this method what it meant to the one that made it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,9 @@ from mpca.driver.callbacks import Callback, Callbacks
 from mpca.errors import ConfigError, MpcaError
 from mpca.private import opener, replace_file
 from mpca.records import Backlog, BadFile, EndRecord, RunFolder, RunRecord, Summary, write_summary
+from mpca.timeouts import TRACKERS_END_S
+from mpca.track.port import Begin
+from mpca.track.trackers import Trackers
 
 if TYPE_CHECKING:
     from mpca.api.location import RunLocation
@@ -26,7 +30,8 @@ log = logging.getLogger("mpca.run")
 
 
 class RunFiles:
-    """The records of an attempt, the bad records of its data, and its end, which is written once; callbacks hear of them.
+    """The records of an attempt, the bad records of its data, and its end, which is written once; trackers and callbacks hear
+    of them.
 
     This is made when the run begins: a run that was refused before has left its folder as it was.
 
@@ -37,10 +42,11 @@ class RunFiles:
     def __init__(
         self, location: RunLocation, term: int, config: Resolved, record: RunRecord, callbacks: Iterable[Callback] = ()
     ) -> None:
-        self._location, self._record = location, record
+        self._location, self._record, self._config = location, record, config.track
         self.records: Backlog = location.begin(term, config, record)
-        #: Takes the records of the run, for the file and for callbacks.
-        self.sink = Callbacks(self.records, callbacks)
+        self.trackers = Trackers(self.records, _begins(location, config, record), location.folder.records)
+        #: Takes the records of the run, for the file, for trackers and for callbacks.
+        self.sink = Callbacks(self.trackers, callbacks)
         self.bad = BadFile(location.folder.bad)
         self._ended = False
 
@@ -71,9 +77,15 @@ class RunFiles:
         else:
             faults += close_folder(self.records, self.bad, folder, t, summary, model)
         try:
-            location.publish(self.records.waiting)
-        except OSError as error:
-            faults.append(str(error))
+            if location.lost is None:
+                files = [folder.report, folder.summary, folder.config, *([folder.model] if self._config.model else [])]
+                patience_s = TRACKERS_END_S if summary.status == "interrupted" else self._config.finish_timeout
+                self.trackers.end(summary.status, summary.reason, files, patience_s)
+        finally:  # a signal may end that wait
+            try:
+                location.publish(self.records.waiting)
+            except OSError as error:
+                faults.append(str(error))
         if not faults:
             return ""
         text = f"the end is not saved in {location.shown}: {'; '.join(faults)}"
@@ -110,6 +122,27 @@ class RunFiles:
             versions=record.versions,
         )
         self.save(record.t + seconds, summary, None)
+
+
+def _begins(location: RunLocation, config: Resolved, record: RunRecord) -> dict[str, Begin]:
+    """How the run begins at each tracker."""
+    parameters = {
+        key if section == "spark" else f"{section}.{key}": str(value)
+        for section, table in config.to_dict().items()
+        for key, value in table.items()
+    }
+    begin = Begin(
+        name=location.root.name,
+        project=config.track.project or config.run.name,
+        folder=str(location.folder.path.absolute()),
+        where=location.root.text,
+        parameters=parameters | {f"versions.{name}": version for name, version in record.versions.items()},
+        wall=time.time() - record.t,
+        attempt=record.attempt,
+        uri=config.track.mlflow_uri,
+        in_parts=location.shown != location.folder.path,
+    )
+    return dict.fromkeys(config.track.names, begin)
 
 
 def close_folder(

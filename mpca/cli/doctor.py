@@ -38,11 +38,9 @@ def _findings(queue: str, run_dir: str | None) -> Iterator[Finding]:
     configuration_folder()
     home = spark_home()
 
-    from mpca.spark.jvm.jar import JAR
     from mpca.spark.yarn.client import Yarn
-    from mpca.spark.yarn.examine import examine, examine_here, jar_here
+    from mpca.spark.yarn.examine import examine, examine_here
 
-    yield jar_here(JAR)
     yield from examine_here(home)
     with hadoop_jvm(home) as jvm, closing(Yarn(jvm)) as yarn:
-        yield from examine(jvm, yarn, queue, run_dir)
+        yield from examine(home, jvm, yarn, queue, run_dir)

@@ -28,13 +28,13 @@ def driver(conf: Path, script: Path | None, resume: str | None, words: tuple[str
     """Train what CONF and the session's spark.mpca.* settings say."""
     from mpca.api.job import resolve
     from mpca.cli.train import show_run
-    from mpca.spark.yarn.submitted import submitted_session
+    from mpca.spark.yarn.submitted import settings_of, submitted_session
 
     session = submitted_session()
     if session is None:
         raise EnvironmentRefused("spark-submit must start this command: use `mpca submit`, or `mpca train` on this machine")
     try:
-        resolved = resolve(conf, spark_conf=dict(session.sparkContext.getConf().getAll()))
+        resolved = resolve(conf, spark_conf=settings_of(session))
         return show_run(make_job(resolved, script, words, resume, session)).exit_code
     finally:
         session.stop()

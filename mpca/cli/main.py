@@ -30,6 +30,7 @@ from mpca.cli.simulate import simulate
 from mpca.cli.submit import submit
 from mpca.cli.train import train
 from mpca.cli.tune import tune
+from mpca.cli.watch import watch
 from mpca.errors import ConfigError, EnvironmentRefused, MpcaError
 from mpca.streams import sturdy_streams
 
@@ -57,6 +58,7 @@ cli.add_command(doctor)
 cli.add_command(ingest)
 cli.add_command(generate)
 cli.add_command(report)
+cli.add_command(watch)
 cli.add_command(simulate)
 cli.add_command(compare)
 cli.add_command(tune)

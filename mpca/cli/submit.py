@@ -74,8 +74,8 @@ def submit(conf: Path, sets: tuple[str, ...], name: str | None, run_dir: str | N
     """
     from mpca.api.job import resolve
     from mpca.spark.jvm.hadoop import configuration_folder, spark_home
+    from mpca.spark.jvm.jar import line_of
     from mpca.spark.yarn.packing import check_archive
-    from mpca.spark.yarn.submit import check_scala
     from mpca.spark.yarn.submitted import cluster_run_folder
 
     for option in ("archives", "py_files", "resume"):
@@ -86,7 +86,7 @@ def submit(conf: Path, sets: tuple[str, ...], name: str | None, run_dir: str | N
     _check_options(asked)
     configuration_folder()
     home = spark_home()
-    check_scala(home.core_jar)
+    line_of(home.core_jar)
     if asked.archives:
         check_archive(asked.archives)
     submission, own = _submission(asked, home)
@@ -205,7 +205,7 @@ def _check_backup(asked: _Asked, resume: str, files: ClusterFiles) -> None:
                 f"no such backup: --resume {resume}; name the folder of a backup, or auto for the newest of run.dir"
             )
         try:
-            theirs = parse((text or "").encode())["layout"]["tensors"]
+            theirs = [row for row in parse((text or "").encode())["layout"]["tensors"] if row[2] != "updater"]
         except ValueError as error:
             if not named:
                 continue  # the driver passes over it too
@@ -254,6 +254,7 @@ def _submission(asked: _Asked, home: SparkHome) -> tuple[Submission, str]:
     from mpca.environment import environment
     from mpca.spark.hdfs.files import ClusterFiles
     from mpca.spark.jvm.hadoop import hadoop_jvm
+    from mpca.spark.jvm.jar import line_of
     from mpca.spark.yarn.client import Yarn
     from mpca.spark.yarn.submit import Submission
 
@@ -269,6 +270,7 @@ def _submission(asked: _Asked, home: SparkHome) -> tuple[Submission, str]:
         executor=executor,
         driver=driver,
         python=sys.executable,
+        jar=str(line_of(home.core_jar).jar),
         queue=asked.queue,
         archive=asked.archives,
         py_files=[one for one in (asked.py_files or "").split(",") if one],

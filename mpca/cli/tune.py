@@ -147,10 +147,10 @@ def _most(method: Any) -> float:
     from mpca.methods.mpca import MPCA
 
     if not isinstance(method, MPCA):
-        raise refused("method.name", method.name, "mpca tune looks for the alpha of mpca and mpca-paper")
+        raise refused("method.name", method.name, 'mpca tune looks for alpha: set method.name = "mpca" or "mpca-paper"')
     for form in ("correction", "replace"):
         if getattr(method, form):
-            raise refused(f"method.{form}", True, "alpha is not used in this form, so there is nothing to tune")
+            raise refused(f"method.{form}", True, 'alpha is not used in this form: set it to false, or method.name = "mpca"')
     return math.inf if method.regulariser else 1.0
 
 

@@ -15,6 +15,7 @@ from mpca.config.sections import (
     ObjectivesConfig,
     OptimizerConfig,
     RunConfig,
+    TrackConfig,
 )
 from mpca.formats import CONFIG
 from mpca.private import opener
@@ -38,6 +39,7 @@ class Resolved:
     objectives: ObjectivesConfig
     cluster: ClusterConfig
     backup: BackupConfig
+    track: TrackConfig
     spark: dict[str, str] = field(repr=False)  # full names of Spark's settings, passed through, secrets among them
     origins: dict[str, str]  # "section.key" -> one of ORIGINS
     redaction: str = DEFAULT  # the spark.redaction.regex in force

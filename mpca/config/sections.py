@@ -13,6 +13,7 @@ __all__ = [
     "HEAP_RULE",
     "LEAST_HEAP",
     "SECTIONS",
+    "TRACKERS",
     "BackupConfig",
     "ClusterConfig",
     "DataConfig",
@@ -20,12 +21,15 @@ __all__ = [
     "ObjectivesConfig",
     "OptimizerConfig",
     "RunConfig",
+    "TrackConfig",
 ]
 
 #: Spark does not start with a smaller heap: it wants 1.5 times the 300 MiB that it reserves for itself.
 LEAST_HEAP = 450 << 20
 HEAP_RULE = f"must be {LEAST_HEAP >> 20}MiB or more: Spark wants 1.5 times the 300 MiB that it reserves"
 _NAME_LETTERS = 100
+#: Each is a module of that name, too.
+TRACKERS = ("tensorboard", "mlflow", "wandb")
 
 
 def _duration(default: float) -> Any:
@@ -228,6 +232,32 @@ class BackupConfig:
         _at_least("backup", self, 1, "keep")
 
 
+@dataclass(frozen=True)
+class TrackConfig:
+    """[track]: trackers of experiments, which get the run's numbers, and its files at the end. None holds the run up."""
+
+    trackers: str = ""
+    """Some of tensorboard, mlflow and wandb, such as "tensorboard, mlflow"; each is an extra. Empty: none."""
+    project: str = ""
+    """MLflow's experiment and W&B's project; empty: run.name."""
+    mlflow_uri: str = ""
+    """MLflow's server or store; empty: what MLFLOW_TRACKING_URI says."""
+    model: bool = True
+    """Whether MLflow and W&B get the model too, beside report, summary and configuration."""
+    finish_timeout: float = _duration(60.0)
+    """Seconds that trackers have after the run's end for what they have not taken yet; one that does not answer has five."""
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            if name not in TRACKERS:
+                raise refused("track.trackers", self.trackers, f"{name!r} is no tracker; {nearest(name, TRACKERS)}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The trackers, each once."""
+        return tuple(dict.fromkeys(name for one in self.trackers.split(",") if (name := one.strip())))
+
+
 SECTIONS: dict[str, type] = {
     "run": RunConfig,
     "model": ModelConfig,
@@ -236,4 +266,5 @@ SECTIONS: dict[str, type] = {
     "objectives": ObjectivesConfig,
     "cluster": ClusterConfig,
     "backup": BackupConfig,
+    "track": TrackConfig,
 }

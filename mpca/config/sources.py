@@ -19,7 +19,7 @@ from mpca.formats import CONFIG, check_format
 
 __all__ = ["load", "read_tables"]
 
-_DEFAULT_METHOD = "mpca"
+_DEFAULT_METHOD = "mpca-nesterov"
 _ALL = (*SECTIONS, "method", "spark")
 _NESTED = 16  # tables within tables of a file; Spark's longest names have seven parts
 

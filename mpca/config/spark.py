@@ -10,7 +10,7 @@ from mpca.config.sections import HEAP_RULE, LEAST_HEAP, ClusterConfig
 from mpca.redaction import DEFAULT, MASKS, PATTERN, redaction
 from mpca.units import parse_size
 
-__all__ = ["SPARK_PREFIX", "as_texts", "check_settings", "dotted", "redaction_rule"]
+__all__ = ["JUDGED", "SPARK_PREFIX", "as_texts", "check_settings", "dotted", "redaction_rule"]
 
 #: Spark's settings with this prefix are keys of our sections.
 SPARK_PREFIX = "spark.mpca."
@@ -18,6 +18,8 @@ _OFF_REQUIRED = {
     "spark.speculation": "a second copy of a task would ask the same agent twice",
     "spark.dynamicAllocation.enabled": "executors that hold agents would be taken away",
 }
+#: What a session of the caller's own may have set, and `check_given` judges together with all the rest of it.
+JUDGED = (*_OFF_REQUIRED, "spark.executor.cores")
 
 
 def dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

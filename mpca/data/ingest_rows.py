@@ -21,8 +21,11 @@ from mpca.data.shards import shard_name
 from mpca.errors import BadImage, ConfigError, MpcaError
 from mpca.storage import Store
 
-__all__ = ["Files", "Plan", "make_plan", "notes_of", "write_shard"]
+__all__ = ["DIGEST", "Files", "Plan", "make_plan", "notes_of", "write_shard"]
 
+#: In a target: stands for the beginning of the plan's digest.
+DIGEST = "{digest}"
+_NAME_LETTERS = 16
 _NAMED = 3
 _HEADERS = 2048  # bytes of a record beside its data: headers, padding, the label's file
 _CHANCE_BYTES = 8  # bytes of a digest that choose the shard; the other bytes choose the split
@@ -47,11 +50,12 @@ class Plan:
         """Names of all shards; `shard_of` gives an index into this list."""
         return [shard_name(split, number) for split, count in self.shards.items() for number in range(count)]
 
-    def shard_of(self, digest: bytes, label: Label) -> int:
+    def shard_of(self, one: Packed) -> int:
         """The index of a record's shard in `shard_names`."""
-        split = "validation" if label in self.withheld and digest <= self.withheld[label] else "train"
-        before = self.shards["train"] if split == "validation" else 0
-        chance = int.from_bytes(digest[-_CHANCE_BYTES:], "big")
+        withheld = one.withheld or (one.label in self.withheld and one.digest <= self.withheld[one.label])
+        split = "validation" if withheld else "train"
+        before = self.shards["train"] if withheld else 0
+        chance = int.from_bytes(one.digest[-_CHANCE_BYTES:], "big")
         return before + (chance * self.shards[split] >> 8 * _CHANCE_BYTES)
 
 
@@ -69,18 +73,21 @@ def make_plan(form: Form, told: Survey, target: str, options: Options, classes: 
     numbers = {label: number for number, label in enumerate(names)}
     counts = {numbers[one]: seen.count for one, seen in told.labels.items()}
     check_withheld([str(one) for one in names], counts, options.withheld)
+    aside = _aside(form, told)
     withheld = {}
     if options.withheld:
         withheld = {label: sorted(seen.smallest)[options.withheld - 1] for label, seen in told.labels.items()}
-    share = options.withheld * len(names) / told.records
+    share = (options.withheld * len(names) or aside) / told.records
     total = told.data_bytes + _HEADERS * told.records
     # Leave a tenth of room, since records fall into shards by chance.
-    parts = {"train": 1 - share, **({"validation": share} if options.withheld else {})}
+    parts = {"train": 1 - share, **({"validation": share} if share else {})}
     shards = {split: max(1, -(-int(1.1 * total * part) // options.shard_bytes)) for split, part in parts.items()}
     text = f"{options!r} {form.kind} {vectors} {names!r} {told.records} {told.digests} {shards}"
+    if isinstance(form.validation, float):  # a column for validation is in the rows' digests
+        text += f" {form.validation!r}"
     digest = hashlib.sha256(text.encode()).hexdigest()
     return Plan(
-        target,
+        target.replace(DIGEST, digest[:_NAME_LETTERS]),
         [str(one) for one in names],
         numbers,
         withheld,
@@ -195,6 +202,25 @@ def _check_refused(told: Survey) -> None:
         return
     worst = sorted(told.refused.items(), key=lambda one: -one[1].count)[:_NAMED]
     raise ConfigError("; ".join(f"{rule.fact}: {_rows(seen.count)}, first {seen.first}; {rule.remedy}" for rule, seen in worst))
+
+
+def _aside(form: Form, told: Survey) -> int:
+    """Number of rows that `form.validation` puts aside."""
+    if form.validation is None:
+        return 0
+    by = f"column {form.validation!r}" if isinstance(form.validation, str) else f"validation={form.validation:g}"
+    for label, seen in told.labels.items():
+        if seen.withheld == seen.count:
+            raise ConfigError(
+                f"nothing is left to train on: class {label} has {_rows(seen.count)}, and {by} puts all of them aside; "
+                "put fewer aside, or leave the class out"
+            )
+    aside = sum(seen.withheld for seen in told.labels.values())
+    if not aside:
+        raise ConfigError(
+            f"nothing is put aside to evaluate on: {by}, {_rows(told.records)}; put more aside, or none by intent"
+        )
+    return aside
 
 
 def _form(form: Form, told: Survey) -> VectorForm:

@@ -1,9 +1,10 @@
 """Rows of a table as records: the allowed columns of features, a row's bytes and digest, and a survey of all rows.
 
-A row's digest is a hash of its content, its label and the seed. Records are in the order of their digests, and the first ones
-of each class are withheld. So the files depend on content and seed alone, not on the order or the partitions of the rows.
-Equal rows have one digest, and go into the same split. Functions are pure: no Spark and no files; `mpca.spark.data.dataframes`
-brings them to the executors. Not for writing shards: `ingest_rows.py`.
+A row's digest is a hash of its content, its label and the seed. Records are in the order of their digests. The first ones of
+each class are withheld, or those below a share of all digests, or those that a column names. So the files depend on content and
+seed alone, not on the order or the partitions of the rows. Equal rows have one digest, and go into the same split. Functions
+are pure: no Spark and no files; `mpca.spark.data.dataframes` brings them to the executors. Not for writing shards:
+`ingest_rows.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,20 @@ from mpca.data.ingest_worker import QUALITY
 from mpca.errors import BadImage
 from mpca.extras import extras
 
-__all__ = ["FILES", "IMAGES", "NUMBERS", "Form", "Label", "Packed", "Refusal", "Seen", "Survey", "pack_rows", "survey"]
+__all__ = [
+    "FILES",
+    "IMAGES",
+    "NUMBERS",
+    "Form",
+    "Label",
+    "Packed",
+    "Refusal",
+    "Seen",
+    "Survey",
+    "encoded",
+    "pack_rows",
+    "survey",
+]
 
 #: Kinds of columns: numbers; images in the row; names of files.
 NUMBERS, IMAGES, FILES = ("vector", "array"), ("binary", "file", "image"), ("path",)
@@ -40,6 +54,7 @@ class Form:
     label: str
     kind: str  # one of NUMBERS, IMAGES and FILES
     dtype: str = ""  # numpy's name of the type of numbers
+    validation: str | float | None = None  # column that is true for rows to evaluate on, or their share of all rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +66,7 @@ class Packed:
     data: bytes  # JPEG, .npy, or a file's name
     row: str  # where the row is, for people
     reason: str = ""  # why the row has no image
+    withheld: bool = False  # by `Form.validation`
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +88,15 @@ def pack_rows(form: Form, partition: int, rows: Iterable[Any], seed: int) -> Ite
     Args:
         form: the columns, and how they are read.
         partition: the partition's number, to say where a row is.
-        rows: (features, label), as Spark gives them.
+        rows: (features, label), as Spark gives them; with a column for validation, that comes third.
         seed: goes into the digests.
     """
-    for number, (features, label) in enumerate(rows):
+    below = _share(form)
+    for number, (features, label, *rest) in enumerate(rows):
         where = f"partition {partition}, row {number}"
         try:
             whole = _label(form, label)
+            named = _named(form, *rest)
             data, name, reason = _data(form, features)
         except _Refused as error:
             yield error.refusal, f"{where}{error.value}"
@@ -86,7 +104,25 @@ def pack_rows(form: Form, partition: int, rows: Iterable[Any], seed: int) -> Ite
         digest = hashlib.blake2b(digest_size=_DIGEST_BYTES, key=seed.to_bytes(8, "little"))
         digest.update(f"{type(whole).__name__} {whole} ".encode())
         digest.update(data or f"{name} {reason}".encode())
-        yield Packed(digest.digest(), whole, data, f"{where}{name}", reason)
+        if named:
+            digest.update(b" validation")
+        found = digest.digest()
+        yield Packed(found, whole, data, f"{where}{name}", reason, named or found < below)
+
+
+def _named(form: Form, value: Any = False) -> bool:
+    """Whether the column for validation names a row."""
+    if value is None:
+        remedy = f"true puts a row aside, false does not: df.fillna(False, [{form.validation!r}])"
+        raise _Refused(Refusal(f"column {form.validation!r} is null", remedy))
+    return bool(value)
+
+
+def _share(form: Form) -> bytes:
+    """The digests below this are the share of rows that is withheld."""
+    if not isinstance(form.validation, float):
+        return b""
+    return int(form.validation * (1 << 8 * _DIGEST_BYTES)).to_bytes(_DIGEST_BYTES, "big")
 
 
 def _label(form: Form, label: Any) -> Label:
@@ -119,7 +155,7 @@ def _data(form: Form, features: Any) -> tuple[bytes, str, str]:
     if form.kind in FILES:
         return str(features).encode(), f": {features}", ""
     try:
-        return _encoded(features), f": {features.origin}" if features.origin else "", ""
+        return encoded(features), f": {features.origin}" if features.origin else "", ""
     except BadImage as error:
         return b"", f": {features.origin}" if features.origin else "", str(error)
 
@@ -148,7 +184,7 @@ def _numbers(form: Form, features: Any) -> bytes:
     return out.getvalue()
 
 
-def _encoded(image: Any) -> bytes:
+def encoded(image: Any) -> bytes:
     """Encode Spark's image struct, which holds pixels, as a JPEG.
 
     Raises:
@@ -178,12 +214,14 @@ class Seen:
     count: int = 0
     first: str = ""
     data_bytes: int = 0
+    withheld: int = 0  # of them, by `Form.validation`
     smallest: list[bytes] = field(default_factory=list)  # the smallest digests; at least as many as are withheld
 
     def add(self, other: Seen, withheld: int) -> None:
         self.count += other.count
         self.first = self.first or other.first
         self.data_bytes += other.data_bytes
+        self.withheld += other.withheld
         self.smallest += other.smallest
         if len(self.smallest) > 2 * withheld + 16:  # only now and then, or each row would cost a sort
             self.smallest = heapq.nsmallest(withheld, self.smallest)
@@ -235,7 +273,7 @@ def survey(form: Form, packed: Iterable[Packed | tuple[Refusal, str]], withheld:
             told.refused.setdefault(refusal, Seen()).add(Seen(1, where), 0)
             continue
         size = len(one.data) if length is None else length(one.data.decode())
-        seen = Seen(1, one.row, size, [one.digest])
+        seen = Seen(1, one.row, size, int(one.withheld), [one.digest])
         told.labels.setdefault(one.label, Seen()).add(seen, withheld)
         if form.kind in NUMBERS:
             told.forms.setdefault(_form_of(one.data), Seen()).add(Seen(1, one.row), 0)

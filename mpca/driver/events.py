@@ -72,8 +72,8 @@ class AgentDied(OfAgent):
     executor: str
     agent: int
     incarnation: int
-    pid: int
-    exit_code: int  # as Java reports it: 128 + signal for a signal
+    pid: int  # 0: it could not be started
+    exit_code: int  # as Java reports it: 128 + signal for a signal, -1 for an error of the executor's own
     tail: str  # last lines of its output
 
     @property
@@ -83,7 +83,10 @@ class AgentDied(OfAgent):
         A crash in C code leaves a dump (of `faulthandler`), whose last line is a list of modules.
         """
         how = f"exit code {self.exit_code}"
-        if self.exit_code < 128 and not (self.exit_code == 1 and "Traceback" in self.tail):  # 1: of Python, for an exception
+        raised = self.exit_code == 1 and (
+            "Traceback" in self.tail or 'File "' in self.tail
+        )  # a long one has lost its first lines
+        if self.pid and 0 <= self.exit_code < 128 and not raised:
             how += ": the process ended itself, without an exception (os._exit?)"
         lines = [line.strip() for line in self.tail.splitlines() if line.strip()]
         said = f"last output: {lines[-1]}" if lines else ""

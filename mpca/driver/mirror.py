@@ -8,6 +8,7 @@ beats. What cannot be written is tried again at the next beat. That the folder h
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -37,6 +38,8 @@ class Mirror:
         self.writer: PartWriter | None = None  # of the records, once there are some
         self.beside: Path | None = None  # a local file that is copied as a whole, and may not exist yet
         self._copied = b""
+        self.growing: Path | None = None  # a local folder, which may not exist yet; of its files only the newest grows
+        self._whole: set[str] = set()  # files of it that are copied
         self.lost: BackupError | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="mpca-mirror", daemon=True)
@@ -56,6 +59,7 @@ class Mirror:
                 if self.writer is not None:
                     self.writer.flush()
                 self._copy()
+                self.copy_growing(newest=False)
                 failing = False
             except BackupError as error:
                 self.lost = error
@@ -74,6 +78,23 @@ class Mirror:
         if data != self._copied:
             self._store.write(self.beside.name, data)
             self._copied = data
+
+    def copy_growing(self, newest: bool) -> None:
+        """Copy the files that do not grow any more.
+
+        Args:
+            newest: whether the newest one does not, either.
+
+        Raises:
+            OSError: the storage failed; the next call goes on.
+        """
+        if self.growing is None or not self.growing.exists():
+            return
+        names = sorted(os.listdir(self.growing))
+        for name in names if newest else names[:-1]:
+            if name not in self._whole:
+                self._store.write(f"{self.growing.name}/{name}", (self.growing / name).read_bytes())
+                self._whole.add(name)
 
 
 def beats(store: Store, within_s: float) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
-from mpca.checks import refused
+from mpca.checks import refused, shown_of
 from mpca.config.sections import ObjectivesConfig
 from mpca.driver.events import StopRequested
 from mpca.errors import ConfigError
@@ -66,7 +66,7 @@ def _seconds(value: str | float, where: str) -> float:
 def _check_metric(where: str, metric: str) -> None:
     if not isinstance(metric, str) or metric != metric.strip() or not metric or "," in metric:
         raise ConfigError(
-            f"{where}: a metric is the name of a number that the evaluation returns, without a comma, got {metric!r}"
+            f"{where}: a metric is the name of a number that the evaluation returns, without a comma, got {shown_of(metric)}"
         )
 
 
@@ -88,7 +88,8 @@ def _mode(where: str, metric: str, mode: str | None) -> str:
     found = mode or _MODES.get(metric)
     if found not in ("min", "max"):
         raise ConfigError(
-            f'{where}: say whether a smaller {metric} is better, or a larger one: mode="min" or mode="max", got {mode!r}'
+            f'{where}: say whether a smaller {metric} is better, or a larger one: mode="min" or mode="max", '
+            f"got {shown_of(mode)}"
         )
     return found
 
@@ -111,7 +112,7 @@ class Target(Objective):
             raise ConfigError(f"Target({self.metric!r}): give one bound, at_least or at_most")
         name, plain = ("at_most", _plain(self.at_most)) if self.at_least is None else ("at_least", _plain(self.at_least))
         if plain is None:
-            raise ConfigError(f"Target({self.metric!r}): the bound must be a finite number, got {self.bound!r:.60}")
+            raise ConfigError(f"Target({self.metric!r}): the bound must be a finite number, got {shown_of(self.bound):.60}")
         object.__setattr__(self, name, plain)
         if self.metric == "error" and not (self.at_most is not None and 0 < self.at_most < 1):
             raise ConfigError(f'Target("error"): a share of wrong answers; at_most must lie between 0 and 1, got {self.bound}')
@@ -170,7 +171,7 @@ class EarlyStopping(Objective):
     def __post_init__(self) -> None:
         object.__setattr__(self, "mode", _mode("EarlyStopping", self.metric, self.mode))
         if type(self.patience) is not int or self.patience < 1:
-            raise ConfigError(f"EarlyStopping: patience is a number of evaluations, 1 or more, got {self.patience!r}")
+            raise ConfigError(f"EarlyStopping: patience is a number of evaluations, 1 or more, got {shown_of(self.patience)}")
 
     def __str__(self) -> str:
         return f"{self.mode} {self.metric}"

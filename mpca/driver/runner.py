@@ -225,7 +225,8 @@ class Runner:
             self.tally.progress(event, self.clock.now())
             if event.metrics:
                 who = {"agent": event.agent, "incarnation": event.incarnation}
-                t = self._record("metrics", {**who, "steps": event.steps, "metrics": event.metrics})
+                counted = {"steps": event.steps, "samples": event.samples or None}
+                t = self._record("metrics", {**who, **counted, "metrics": event.metrics})
                 self.metrics.heard(event, t)
             if self.bad is not None:
                 self.bad.met(self.t(), *event.id, event.bad, event.bad_dropped)

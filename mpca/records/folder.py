@@ -79,5 +79,10 @@ class RunFolder:
         return self.path / "report.html"
 
     @property
+    def tensorboard(self) -> Path:
+        """A folder of event files."""
+        return self.path / "tensorboard"
+
+    @property
     def backups(self) -> Path:
         return self.path / "backups"

@@ -30,6 +30,7 @@ __all__ = [
     "PauseRecord",
     "Record",
     "RunRecord",
+    "TrackerRecord",
     "from_json",
     "make",
     "plain",
@@ -169,11 +170,13 @@ class MetricsRecord(Record):
     """What an agent gave to `mpca.log`; at most one a second and agent, and one more at its end."""
 
     kind: ClassVar[str] = "metrics"
+    _optional: ClassVar[tuple[str, ...]] = ("samples",)
 
     agent: int
     incarnation: int
     steps: int  # optimiser updates of this incarnation
     metrics: dict[str, float | None]  # means since its record before
+    samples: int | None = None  # of this incarnation, where they are counted
 
 
 @dataclass(frozen=True)
@@ -185,6 +188,18 @@ class EvaluatorRecord(Record):
     event: str  # "restarted", "stopped"
     cycle: int | None  # cycle whose evaluation was lost
     reason: str
+
+
+@dataclass(frozen=True)
+class TrackerRecord(Record):
+    """A tracker of experiments has taken the run in. A later attempt goes on there."""
+
+    kind: ClassVar[str] = "tracker"
+    _optional: ClassVar[tuple[str, ...]] = ("url",)
+
+    tracker: str  # "mlflow"
+    run: str  # what the run is called there
+    url: str = ""
 
 
 @dataclass(frozen=True)
@@ -246,6 +261,7 @@ KINDS: dict[str, type[Record]] = {
         EvaluationRecord,
         MetricsRecord,
         EvaluatorRecord,
+        TrackerRecord,
         BackupRecord,
         PauseRecord,
         GapRecord,

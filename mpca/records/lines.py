@@ -20,7 +20,7 @@ from mpca.errors import ConfigError
 from mpca.private import opener
 from mpca.records.kinds import Record, from_json, to_json
 
-__all__ = ["LineWriter", "MemorySink", "RecordFile", "Sink", "line_of", "read_records"]
+__all__ = ["LineWriter", "MemorySink", "RecordFile", "Sink", "line_of", "read_records", "record_of"]
 
 _log = logging.getLogger("mpca.records")
 
@@ -123,13 +123,22 @@ def read_records(path: str | os.PathLike[str]) -> RecordFile:
         _log.warning("torn last line left out: path=%s, bytes=%d", path, len(tail))
     records = []
     for number, line in enumerate(whole.split(b"\n") if newline else [], start=1):
-        try:
-            records.append(from_json(strict_json.loads(line)))
-        except ConfigError:
-            raise
-        except (ValueError, AttributeError, TypeError) as error:
-            raise ValueError(f"not a record: path={path}, line={number}: {error}") from None
+        records.append(record_of(line, path, number))
     return RecordFile(records, torn)
+
+
+def record_of(line: bytes, path: str | os.PathLike[str], number: int) -> Record:
+    """The record of a line; errors name its file and its number.
+
+    Raises:
+        ConfigError, ValueError: as `read_records`.
+    """
+    try:
+        return from_json(strict_json.loads(line))
+    except ConfigError:
+        raise
+    except (ValueError, AttributeError, TypeError) as error:
+        raise ValueError(f"not a record: path={path}, line={number}: {error}") from None
 
 
 def line_of(record: Record) -> bytes:

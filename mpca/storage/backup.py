@@ -4,12 +4,13 @@ Each backup is a folder, ``term-0001-cycle-00000042``, which appears at once and
 
     model.safetensors        the joint model under the names of the model's own state_dict; opens without mpca
     trajectory.safetensors   the trajectory (eq. 4), or an outer optimiser's momentum, under the names of the parameters
-    manifest.json            everything else, with length and sha256 of both files and a sha256 of itself
+    updater.safetensors      only of a method that averages the agents' optimisers: the mean of their states, as PARAMETER/KEY
+    manifest.json            everything else, with length and sha256 of all files and a sha256 of itself
 
 A writer writes into a hidden folder beside it, syncs, reads back, compares, and then renames; older backups are removed after
 that. A reader takes the newest backup in which every bit is valid, and reports the faults of newer ones: changed bytes,
-impossible values, non-finite numbers, a link in place of a file. A backup has no optimiser state, since that belongs to the
-agents, which start anew. Not for deciding when to write: the caller does this while training goes on.
+impossible values, non-finite numbers, a link in place of a file. An optimiser state that is not exchanged is in no backup: it
+belongs to the agents, which start anew. Not for deciding when to write: the caller does this while training goes on.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import numpy as np
 from mpca.errors import BackupError
 from mpca.storage import manifest as form
 from mpca.storage.layout import ModelLayout, Vector
-from mpca.storage.manifest import MANIFEST, MODEL, TRAJECTORY
+from mpca.storage.manifest import MANIFEST, MODEL, TRAJECTORY, UPDATER
 from mpca.storage.store import Store
 from mpca.storage.tensors import RawTensor, dump, parse
 from mpca.units import format_size
@@ -47,7 +48,7 @@ class BackupState:
     """Everything that a run needs to resume. `data`, `seeds`, `software` and `progress` are maps that JSON can hold."""
 
     layout: ModelLayout
-    vector: Vector  # float32[N]: the joint model, buffers included; never the extrapolated one
+    vector: Vector  # float32[N]: the joint model, with buffers and what the layout has of optimisers; never extrapolated
     trajectory: Vector  # float32[p]: the trajectory of its parameters
     bounds: list[int]  # shard edges in elements
     exchanges: list[int]  # by shard, the number of its exchanges: its position in the schedules, and its version
@@ -136,9 +137,10 @@ class Backups:
             makers: dict[str, Callable[[], bytes]] = {
                 MODEL: lambda: model_file(state.layout, state.vector),
                 TRAJECTORY: lambda: dump(state.layout.trajectory_tensors(state.trajectory)),
+                UPDATER: lambda: dump(state.layout.updater_tensors(state.vector)),
             }
-            for file, make in makers.items():
-                files[file] = self._put(f"{temporary}/{file}", make())
+            for file in form.files_of(state.layout):
+                files[file] = self._put(f"{temporary}/{file}", makers[file]())
                 size += files[file]["bytes"]
             held = form.make({key: getattr(state, key) for key in form.KEYS}, state.layout, files)
             self._put(f"{temporary}/{MANIFEST}", held)
@@ -243,11 +245,11 @@ class Backups:
     def _read(self, name: str) -> tuple[BackupState, BackupInfo]:
         manifest = self.manifest(name)
         try:
-            tensors = {file: self._tensors(name, file, manifest["files"][file]) for file in form.FILES}
+            tensors = {file: self._tensors(name, file, claimed) for file, claimed in manifest["files"].items()}
             layout = ModelLayout.from_json(manifest["layout"], tensors[MODEL])
             state = BackupState(
                 layout,
-                layout.flat(tensors[MODEL]),
+                layout.flat(tensors[MODEL] | tensors.get(UPDATER, {})),
                 layout.flat_parameters(tensors[TRAJECTORY]),
                 **{key: manifest[key] for key in form.KEYS},
             )
@@ -329,7 +331,8 @@ class Backups:
 
 def _check_finite(layout: ModelLayout, vector: Vector, trajectory: Vector) -> None:
     """Raise ValueError that names the first tensor with a NaN or an infinite value."""
-    for what, flat, kinds in (("model", vector, ("parameter", "buffer")), ("trajectory", trajectory, ("parameter",))):
+    kinds_of_all = ("parameter", "buffer", "updater")
+    for what, flat, kinds in (("model", vector, kinds_of_all), ("trajectory", trajectory, kinds_of_all[:1])):
         with np.errstate(invalid="ignore"):  # the sum may contain inf - inf
             total = flat.sum(dtype=np.float64)  # one pass without a copy; finite float32 values cannot overflow float64
         if np.isfinite(total):

@@ -1,7 +1,8 @@
 """How the flat vector of a model maps to the tensors of its ``state_dict``, without torch.
 
-The flat vector holds each trainable parameter once, and then the floating-point buffers, in float32. The other tensors of a
-state_dict are local (integer buffers, frozen parameters); they are read from one agent as words (`storage.words`).
+The flat vector holds each trainable parameter once, then the floating-point buffers, and then the optimisers' state of methods
+that exchange it, in float32. That state is no part of a state_dict. The other tensors of a state_dict are local (integer
+buffers, frozen parameters); they are read from one agent as words (`storage.words`).
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ __all__ = ["ModelLayout"]
 
 Vector = npt.NDArray[np.float32]
 _WIRE = np.dtype("<f4")
+_MODEL, _UPDATER = ("parameter", "buffer"), ("updater",)
+_KINDS = _MODEL + _UPDATER
 
 
 @dataclass(frozen=True)
 class ModelLayout:
     """Names, shapes and offsets of the tensors in the flat vector."""
 
-    tensors: tuple[tuple[str, tuple[int, ...], str, int], ...]  # (name, shape, "parameter" | "buffer", offset)
+    tensors: tuple[tuple[str, tuple[int, ...], str, int], ...]  # (name, shape, "parameter" | "buffer" | "updater", offset)
     parameters: int  # elements of the flat vector that are parameters
     local: dict[str, tuple[str, tuple[int, ...], bytes]] = field(default_factory=dict)  # name -> (dtype, shape, bytes)
     tied: dict[str, str] = field(default_factory=dict)  # second name -> name
@@ -53,19 +56,20 @@ class ModelLayout:
             tied: second name -> name.
 
         Raises:
-            ValueError: the tensors do not follow one after the other, a buffer comes before a parameter, or an order in
-                memory is no permutation of the dimensions.
+            ValueError: the tensors do not follow one after the other, or not in the order parameters, buffers, updaters; or an
+                order in memory is no permutation of the dimensions.
         """
         tensors = tuple((str(n), tuple(int(d) for d in shape), str(kind), int(at)) for n, shape, kind, at, *_ in rows)
         orders = {str(row[0]): tuple(int(d) for d in row[4]) for row in rows if len(row) > 4}
         for name, shape, _, _ in tensors:
             if name in orders and sorted(orders[name]) != list(range(len(shape))):
                 raise ValueError(f"not a layout: tensor={name}, shape={shape}, order={orders[name]}")
-        position = 0
+        position, last = 0, "parameter"
         for name, shape, kind, offset in tensors:
             end = offset + math.prod(shape)
-            fits = end <= parameters if kind == "parameter" else kind == "buffer" and offset >= parameters
-            if offset != position or not fits:
+            fits = end <= parameters if kind == "parameter" else offset >= parameters
+            last, before = kind, last
+            if offset != position or not fits or kind not in _KINDS or _KINDS.index(kind) < _KINDS.index(before):
                 raise ValueError(f"not a layout: tensor={name}, kind={kind}, offset={offset}, expected={position}")
             position = end
         if parameters != sum(math.prod(shape) for _, shape, kind, _ in tensors if kind == "parameter"):
@@ -115,15 +119,25 @@ class ModelLayout:
 
     @property
     def digest(self) -> str:
-        """sha256 of names, kinds and shapes. Models with equal digests can exchange tensors."""
-        text = json.dumps([self.parameters, [list(one) for one in self.tensors]])
+        """sha256 of the model's names, kinds and shapes. Models with equal digests can exchange tensors."""
+        text = json.dumps([self.parameters, [list(one) for one in self.model]])
         return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def model(self) -> tuple[tuple[str, tuple[int, ...], str, int], ...]:
+        """Those of `tensors` that the model has."""
+        return tuple(one for one in self.tensors if one[2] in _MODEL)
+
+    @property
+    def updater(self) -> tuple[tuple[str, tuple[int, ...], str, int], ...]:
+        """Those of `tensors` that the agents' optimisers have."""
+        return self.tensors[len(self.model) :]
 
     def state_dict(self, flat: Vector) -> dict[str, npt.NDArray[Any]]:
         """The model's own ``state_dict`` as arrays. Tensors of the vector are views of `flat`; bfloat16 becomes float32."""
         self._check(flat, self.total)
         named: dict[str, npt.NDArray[Any]] = {}
-        for name, shape, _, offset in self.tensors:
+        for name, shape, _, offset in self.model:
             named[name] = self._shaped(name, shape, flat[offset : offset + math.prod(shape)])
         for name, (dtype, shape, data) in self.local.items():
             if dtype == "bfloat16":  # numpy lacks this type; it is the upper half of a float32
@@ -139,7 +153,7 @@ class ModelLayout:
 
         Tensors of the vector are float32, whatever their type in the model; local tensors keep their type.
         """
-        named = self._raw(flat, self.total, ("parameter", "buffer"))
+        named = self._raw(flat, self.total, _MODEL)
         for name, (dtype, shape, data) in self.local.items():
             named[name] = RawTensor(dtype, shape, data)
         for alias, name in self.tied.items():
@@ -150,13 +164,17 @@ class ModelLayout:
         """The tensors of a vector of parameters without buffers, under the parameters' names."""
         return self._raw(flat, self.parameters, ("parameter",))
 
+    def updater_tensors(self, flat: Vector) -> dict[str, RawTensor]:
+        """The optimisers' state, with the names PARAMETER/KEY."""
+        return self._raw(flat, self.total, _UPDATER)
+
     def flat(self, named: Mapping[str, RawTensor]) -> Vector:
-        """The whole vector from the tensors of a file.
+        """The whole vector from the tensors of a model's file, and of one with the optimisers' state, if the layout has any.
 
         Raises:
             ValueError: a tensor is missing, or has another shape.
         """
-        return self._gather(named, self.total, ("parameter", "buffer"))
+        return self._gather(named, self.total, _KINDS)
 
     def flat_parameters(self, named: Mapping[str, RawTensor]) -> Vector:
         """The vector of the parameters, from the tensors of a file; the reverse of `trajectory_tensors`.

@@ -18,15 +18,20 @@ from mpca.formats import BACKUP, check_format
 from mpca.records.kinds import plain
 from mpca.storage.layout import ModelLayout
 
-__all__ = ["FILES", "KEYS", "MANIFEST", "MODEL", "TRAJECTORY", "make", "parse"]
+__all__ = ["KEYS", "MANIFEST", "MODEL", "TRAJECTORY", "UPDATER", "files_of", "make", "parse"]
 
-MODEL, TRAJECTORY, MANIFEST = "model.safetensors", "trajectory.safetensors", "manifest.json"
-FILES = (MODEL, TRAJECTORY)
+MODEL, TRAJECTORY, UPDATER = "model.safetensors", "trajectory.safetensors", "updater.safetensors"
+MANIFEST = "manifest.json"
 #: Fields of `backup.BackupState` that the manifest holds unchanged.
 KEYS = ("bounds", "exchanges", "run", "term", "cycle", "method", "data", "seeds", "software", "progress")
 _MAPS = ("method", "data", "seeds", "software", "progress")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MOST = 1 << 62
+
+
+def files_of(layout: ModelLayout) -> tuple[str, ...]:
+    """The files beside the manifest."""
+    return (MODEL, TRAJECTORY, *([UPDATER] if layout.updater else []))
 
 
 def make(values: Mapping[str, Any], layout: ModelLayout, files: Mapping[str, Mapping[str, Any]]) -> bytes:
@@ -94,12 +99,12 @@ def _check(manifest: dict[str, Any]) -> None:
     for key in ("trained_s", "t"):  # seconds, to which the next attempt adds
         seconds = manifest["progress"].get(key, 0)
         _require(type(seconds) in (int, float) and 0 <= seconds < _MOST, f"progress.{key}", seconds)
+    layout = ModelLayout.from_json(manifest["layout"])
     files = manifest["files"]
-    _require(isinstance(files, dict) and set(files) == set(FILES), "files", files)
+    _require(isinstance(files, dict) and set(files) == set(files_of(layout)), "files", files)
     for name, one in files.items():
         good = isinstance(one, dict) and _count(one.get("bytes")) and isinstance(one.get("sha256"), str)
         _require(good and _SHA256.fullmatch(one["sha256"]) is not None, f"files.{name}", one)
-    layout = ModelLayout.from_json(manifest["layout"])
     if layout.digest != manifest["layout_sha256"]:
         raise ValueError("layout does not match its hash")
     bounds, exchanges = manifest["bounds"], manifest["exchanges"]

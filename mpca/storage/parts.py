@@ -42,37 +42,43 @@ class _Part:
         return cls(f"{_FOLDER}/{start:015d}-{end:015d}-{term:04d}.jsonl", start, end, term)
 
 
-def joined(store: Store) -> bytes:
+def joined(store: Store, at: int = 0) -> bytes:
     """All records as whole lines, in the order of writing; also of a run that still writes.
+
+    Args:
+        store: the run's folder.
+        at: number of bytes of them to leave out.
 
     Raises:
         OSError: the storage failed.
     """
     for _ in range(_LOOKS):
         with suppress(FileNotFoundError):  # parts were merged after they were listed
-            return _joined(store)
-    return _joined(store)
+            return _joined(store, at)
+    return _joined(store, at)
 
 
-def _joined(store: Store) -> bytes:
+def _joined(store: Store, at: int) -> bytes:
     data = bytearray()
     for name in (WHOLE, _FORMER):  # a writer may have been killed between the two renames
         if store.exists(name):
-            data += store.read(name)
+            data += store.read_range(name, at, max(store.size(name) - at, 0))
             break
     parts = _held(store)
     while True:
-        fitting = [one for one in parts if one.start <= len(data) < one.end]
+        end = at + len(data)
+        fitting = [one for one in parts if one.start <= end < one.end]
         if not fitting:
             break
         best = max(fitting, key=lambda one: (one.term, one.end))
-        held = store.read(best.path)
-        data += held[len(data) - best.start : best.end - best.start]
-        if len(data) < best.end:
-            log.warning("part of the records is short: path=%s, bytes=%d", store.describe(best.path), len(held))
+        data += store.read_range(best.path, end - best.start, best.end - end)
+        if at + len(data) < best.end:
+            log.warning(
+                "part of the records is short: path=%s, bytes=%d", store.describe(best.path), at + len(data) - best.start
+            )
             break
-    if any(one.start > len(data) for one in parts):
-        log.warning("records are missing from byte %d on: path=%s", len(data), store.describe(_FOLDER))
+    if any(one.start > at + len(data) for one in parts):
+        log.warning("records are missing from byte %d on: path=%s", at + len(data), store.describe(_FOLDER))
     return bytes(data[: data.rfind(b"\n") + 1])
 
 

@@ -167,15 +167,16 @@ class Hello(OfAgent, Message):
     torch: str
     mpca: str
     x0_hash: str  # sha256 hex of the flat vector, float buffers included
-    #: [[name, shape, kind, offset], ...]; kind "parameter" or "buffer"; offset in elements. A fifth value, if elements are not
-    #: in row order: the dimensions from the slowest in memory to the fastest.
+    #: [[name, shape, kind, offset], ...]; kind "parameter", "buffer" or "updater" (an optimiser's state, with the name
+    #: PARAMETER/KEY); offset in elements. A fifth value, if elements are not in row order: the dimensions from the slowest in
+    #: memory to the fastest.
     layout: list[list[Any]]
     local: dict[str, Any]  # local tensors of the state_dict: {name: [dtype, shape, number of bytes]}
     tied: dict[str, str]  # {alias: name} of tied tensors
     #: S + 1 shard edges, in elements of the flat vector. Local tensors add more edges: they are further shards, in 16-bit words
     #: (`storage.words`), which are read and replaced like others but never averaged.
     bounds: list[int]
-    parameters: int  # elements of the flat vector that are parameters; the rest are float buffers
+    parameters: int  # elements of the flat vector that are parameters; the rest are float buffers, and optimisers' state
     segment_fd: int
     segment_bytes: int
     slots: list[int]  # byte offset of each slot in the segment: [snapshot, arrival of shard 0, ...]

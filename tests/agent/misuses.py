@@ -64,14 +64,14 @@ def steps_on_two_threads() -> list[str]:
     first = threading.Thread(target=step)
     first.start()
     while current().loop._machine.state is not HOLDING:  # type: ignore[union-attr]
-        time.sleep(0.001)
+        time.sleep(0.001)  # no event says that the other thread holds
     while first.is_alive():
         try:
             step()
         except Exception as error:
             told.append(str(error))
             print("refused")
-        time.sleep(0.01)
+        time.sleep(0.01)  # a hundred tries a second, until the arrival lets the other thread go
     return told
 
 
@@ -107,6 +107,18 @@ def begins_a_group(world_size: int) -> str:
     model = nn.Linear(2, 2)
     mpca.attach(model, Descent(model.weight))
     return "attached"
+
+
+def begins_a_group_late() -> None:
+    """After attach, as a script does that wraps its model just before the loop."""
+    import torch.distributed as distributed
+
+    model = Counting(4)
+    optimizer = Descent(model.weight)
+    mpca.attach(model, optimizer)
+    distributed.init_process_group("fake", store=distributed.HashStore(), rank=0, world_size=2)
+    model.weight.grad = torch.ones(4)
+    optimizer.step()
 
 
 class Numbers(torch.utils.data.Dataset):

@@ -135,6 +135,34 @@ def test_a_method_that_takes_updates_for_gradients_refuses_optimisers_that_are_n
     hello += [one for one in ends.heard() if isinstance(one, Hello)]
 
 
+AVERAGES = {"name": "dl4j-averaging", "updater": "average"}
+
+
+def test_an_optimisers_state_is_said_behind_the_model_by_a_method_that_averages_it(
+    become: Becoming, hello: list[Hello]
+) -> None:
+    ends = become(replace(START, method=AVERAGES))
+    model, _ = trained()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.5)
+    ends.say(Begin())
+    mpca.attach(model, optimizer)
+    hello += [one for one in ends.heard() if isinstance(one, Hello)]
+    state = ["weight/momentum_buffer", [1, 2], "updater", 2]
+    assert (hello[0].layout, hello[0].bounds) == ([["weight", [1, 2], "parameter", 0], state], [0, 4])
+    assert (hello[0].parameters, hello[0].shards) == (2, 1)
+    with pytest.raises(
+        ConfigError, match=r"^method dl4j-averaging averages.*attached after the first exchange: optimizer=Adam"
+    ):
+        mpca.attach(model, torch.optim.Adam(model.parameters()))
+
+
+def test_a_method_that_averages_optimisers_refuses_those_that_it_does_not_know(become: Becoming) -> None:
+    become(replace(START, method=AVERAGES))
+    model, _ = trained()
+    with pytest.raises(ConfigError, match=r"^method dl4j-averaging averages.*optimizer=.*test_attach\.Own;"):
+        mpca.attach(model, Own(model.parameters(), 0.1))
+
+
 def test_eq_6_needs_an_optimiser_with_a_hook_before_its_step(become: Becoming) -> None:
     become(replace(START, method={"name": "mpca", "shards": 1, "regulariser": True, "alpha": 0.5}))
     model, _ = trained()
@@ -198,6 +226,7 @@ def test_a_joiner_reads_its_stream_from_the_epoch_that_it_was_told_and_everybody
     assert context is not None
     context.loop.reading.told(Readers.of(2).lose(1, 0, 0).join(1, 4).to_dict())
     assert mpca.dataset("validation").position == (0, 0)
+    assert [len(labels) for _, labels in mpca.dataset("validation", 4, epochs=3)] == [3], "one of two in each epoch"
     assert context.loop.reading.position == []
     assert mpca.dataset("train").position == (4, 0)
     assert context.loop.reading.position == [4, 0, 4]

@@ -38,7 +38,7 @@ def test_no_other_file_touches_cuda() -> None:
         if (isinstance(node, ast.Attribute) and node.attr == "cuda")
         or (isinstance(node, (ast.Import, ast.ImportFrom)) and "torch.cuda" in ast.unparse(node).replace(" import ", "."))
     }
-    assert named == {"agent/cuda.py"}
+    assert named == {"agent/cuda.py", "ml/predict.py"}  # the second one runs in a task of Spark, where no agent is
 
 
 def test_the_stand_in_refuses_what_the_real_one_refuses(gpu: StandIn) -> None:

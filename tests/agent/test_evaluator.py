@@ -148,6 +148,8 @@ def test_close_ends_it_in_the_middle_of_its_start() -> None:
             {"error": 0.1, "note": "good"},
             "an evaluation returns numbers, or tensors of one element: note is a str 'good'; print text",
         ),
+        ({0: 0.1}, "an evaluation returns numbers by name, and the name must be text, got 0"),
+        ({None: 0.1}, "an evaluation returns numbers by name, and the name must be text, got None"),
         (0.1, 'an evaluation returns numbers by name, such as {"error": 0.1}, and not a float'),
         (None, 'an evaluation returns numbers by name, such as {"error": 0.1}, and not a NoneType'),
     ],

@@ -322,6 +322,19 @@ def test_stop_changes_nothing_on_a_thread_that_only_asks(start: Starting) -> Non
     assert agent.said() == [Snapshot(0, 0, 1, 100.0, 100.25)]
 
 
+def test_the_driver_hears_once_that_a_thread_which_reads_ahead_was_told_of_stop(start: Starting) -> None:
+    agent = start(MPCA)
+    agent.join()
+    agent.ends.say(Stop("enough"))
+    asking = threading.Thread(target=lambda: agent.loop.stopping)
+    asking.start()
+    asking.join(SECONDS)
+    for _ in range(3):  # what was read ahead is trained
+        agent.clock.advance(PROGRESS_INTERVAL_S)
+        agent.loop.between_batches()
+    assert [one.function for one in agent.said(Progress)] == ["left", "loop", "overrun"]
+
+
 def test_with_local_tensors_it_is_read_until_it_is_let_go(start: Starting) -> None:
     agent = start(MPCA, local=True)
     agent.join()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import traceback
 
 import cloudpickle
 import pytest
 
 from mpca.agent.main import _ship, _user_traceback
+from mpca.environment import child_environment
 from mpca.wire.codec import MAX_FRAME_BYTES, FrameReader, encode
 from mpca.wire.messages import Finished
 
@@ -61,3 +64,19 @@ def test_the_largest_value_that_is_shipped_fits_a_message() -> None:
 def test_what_cannot_be_shipped_is_refused_by_its_type() -> None:
     with pytest.raises(TypeError, match="what the train function returned cannot be shipped: generator: "):
         _ship(one for one in ())
+
+
+@pytest.mark.parametrize("others", [{}, {"LOCAL_RANK": "1"}], ids=["executor", "launcher"])
+def test_a_program_that_a_launcher_started_again_says_so(others: dict[str, str]) -> None:
+    """As Lightning does with strategy="ddp" and two devices."""
+    environment = child_environment(**others)
+    done = subprocess.run(
+        [sys.executable, "-m", "mpca.agent.main"], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == -9
+    assert done.stdout == ""
+    if others:
+        assert done.stderr.startswith("mpca: a trainer inside of an agent has started its process 1 of several; ")
+        assert done.stderr.count("\n") == 1
+    else:
+        assert done.stderr == ""

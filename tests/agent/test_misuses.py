@@ -99,6 +99,15 @@ def test_a_process_group_is_refused(world_size: int, says: str) -> None:
     assert says in failed.error
 
 
+def test_a_process_group_that_begins_after_attach_is_refused_at_the_next_step() -> None:
+    with FakeExecutor(misuses.begins_a_group_late) as executor:
+        executor.meet()
+        executor.begin()
+        failed = executor.expect(Failed)
+        assert executor.end() == 1
+    assert "torch.distributed is initialised: world_size=2; agents exchange by mpca, and the loss of one would" in failed.error
+
+
 @pytest.mark.slow
 def test_a_process_group_of_one_is_no_matter() -> None:
     with FakeExecutor(misuses.begins_a_group, 1) as executor:

@@ -292,6 +292,13 @@ def test_method_that_holds_after_a_time_finishes_the_update_and_hands_over_what_
     assert agent.handle(SnapshotRequest(1, 0), 13.0) == (Publish(1, 0, 2),)
 
 
+def test_an_optimiser_state_that_is_exchanged_stays_with_the_parameters_that_it_came_with() -> None:
+    agent = machine(shards=1, **HOLDS, exchanges_optimizer=True)
+    run(agent, Stepped(3), SnapshotRequest(0, 0))
+    assert run(agent, Install(0, 1, "install")) == [Take(0, 1, "install")]
+    assert run(agent, STEPPED, Install(0, 2, "replace")) == [Take(0, 2, "replace")]
+
+
 def test_method_may_reset_the_optimiser_with_each_joint_state() -> None:
     agent = machine(shards=1, **HOLDS, resets_optimizer=True)
     run(agent, Stepped(3), SnapshotRequest(0, 0))

@@ -69,6 +69,7 @@ def test_the_first_shared_data_set_follows_who_is_there_and_the_configured_one_t
     assert reading.position == [1, 0, 1]
 
     mpca.dataset("test")
+    assert sum(len(labels) for _, labels in mpca.dataset("test", epochs=2)) == 360
     assert reading.position == [1, 0, 1], "nobody trains on that"
     train = iter(mpca.dataset("train"))
     assert reading.position == [0, 0, 0]

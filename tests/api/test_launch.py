@@ -1,4 +1,4 @@
-"""Where a run's folder lies before anything is opened."""
+"""Where a run's folder lies, and what a user is told, before anything is opened."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from mpca.api.launch import Job, Listeners, _Launch, resolve
+from mpca.api.launch import Job, Listeners, _Launch, launch, resolve
 
 HOME = "hdfs://nn1:8020/user/ann"
 
@@ -44,3 +44,15 @@ def test_in_a_container_a_run_that_is_given_no_folder_lies_on_hdfs(
         shown = str(launching._location.shown)
     assert shown.startswith(location)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_goals_that_nobody_looks_at_are_told_before_executors_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(_Launch, "_open_session", MagicMock(side_effect=InterruptedError))
+    job = Job(resolve(None, ("objectives.target_error=0.1",)), b"", run_dir=str(tmp_path / "run"))
+    with pytest.raises(InterruptedError):
+        launch(job, on_stage=told.append)
+    assert [line.partition(":")[0] for line in told] == [f"run folder {tmp_path / 'run'}", "warning"]
+    assert "objectives.target_error = 0.1" in told[1]

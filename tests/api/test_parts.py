@@ -9,7 +9,7 @@ from mpca.driver.objectives import Evaluate
 
 
 def test_a_start_has_no_alpha_and_of_the_configuration_only_what_agents_read() -> None:
-    job = Job(resolve(None, ("method.alpha=0.0625", "data.name=digits", "run.seed=7")), b"payload")
+    job = Job(resolve(None, ("method.name=mpca", "method.alpha=0.0625", "data.name=digits", "run.seed=7")), b"payload")
     start = agent_spec(job, "night", on_yarn=False).start
     assert "0.0625" not in repr(start)
     assert start["method"]["name"] == "mpca"

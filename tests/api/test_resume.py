@@ -12,7 +12,7 @@ from mpca.api.resume import Resumed, find_backup
 from mpca.data.plan import Readers
 from mpca.driver.joint import JointModel
 from mpca.errors import BackupError
-from mpca.methods import MPCA, DiLoCo, Method, OverlapLocalSGD, PaperMPCA, Sync, SyncPS
+from mpca.methods import MPCA, DiLoCo, DL4JAveraging, Method, OverlapLocalSGD, PaperMPCA, Sync, SyncPS
 from mpca.storage import Backups, BackupState, LocalStore, Location, ModelLayout
 from tests.driver.support import hello
 from tests.support.memory_store import MemoryStore
@@ -142,3 +142,25 @@ def test_a_run_that_goes_on_keeps_the_number_of_shards_that_the_backups_run_had_
     assert (method, method.auto_shards) == (MPCA(shards=shards, delta=0.5), False)
     assert resumed.method(MPCA(shards=4)) == MPCA(shards=4), "a number in the configuration counts"
     assert resumed.method(Sync()) == Sync()
+
+
+MODEL = [["weight", [6], "parameter", 0]]
+MOMENTUM = [*MODEL, ["weight/momentum_buffer", [6], "updater", 6]]
+ADAM = [*MODEL, ["weight/exp_avg", [6], "updater", 6], ["weight/exp_avg_sq", [6], "updater", 12]]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "taken"),
+    [(MODEL, MODEL, 6), (MODEL, ADAM, 6), (ADAM, MODEL, 6), (MOMENTUM, ADAM, 6), (ADAM, ADAM, 18), (MOMENTUM, MOMENTUM, 12)],
+)
+def test_optimisers_states_that_were_averaged_are_taken_up_if_they_are_of_the_same_optimisers(
+    before: list, now: list, taken: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    elements = [6 * len(rows) for rows in (before, now)]
+    joint = JointModel(DL4JAveraging(updater="average"), replace(hello(0).hello, layout=now, bounds=[0, elements[1]]))
+    held = ModelLayout.of(before, parameters=6)
+    flat = np.arange(1, elements[0] + 1, dtype=np.float32)
+    state = BackupState(held, flat, np.zeros(6, np.float32), [0, elements[0]], [4], "r", 1, 3, DL4JAveraging().to_dict())
+    Resumed("b", state).restore(joint)
+    np.testing.assert_array_equal(joint.vector(), [*range(1, taken + 1), *[0] * (elements[1] - taken)])
+    assert (len(caplog.messages) == 1) == (taken == 6 and now is not MODEL)

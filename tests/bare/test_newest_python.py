@@ -1,7 +1,7 @@
 """The newest Python that the metadata allow, as Debian 13 has it: set-up, quick tests of some packages, and a short run.
 
 Everything else runs with the Python of the machine. Debian 13 has no JDK that Spark 3.5 takes, so this machine's own is
-copied in, and with it the jar, which is the same whichever Python there is.
+copied in, and with it the jars, which are the same whichever Python there is.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import pytest
 from tests.bare.root import NEEDED, BareRoot, bare_root
 
 ROOT = Path(__file__).resolve().parents[2]
-JAR = "mpca/jars/mpca-spark_2.12.jar"
+JARS = "mpca/jars"
 #: What touches the interpreter most and takes seconds: dataclasses and types on the wire, files, JSON, memory, imports. Pickled
 #: functions, processes and torch are the run's.
 PACKAGES = ("algorithm", "methods", "wire", "records", "storage", "shm", "driver", "test_exports.py", "test_surface.py")
-QUICK = "not spark and not hadoop and not docker and not slow and not root"
+QUICK = "not spark and not hadoop and not docker and not slow and not root and not browser"
 SHORT = "--set cluster.agents=2 --set objectives.target_error=0.3"
 
 pytestmark = [*NEEDED, pytest.mark.timeout(1800)]
@@ -36,9 +36,7 @@ def root(tmp_path: Path) -> Iterator[BareRoot]:
 
 def test_python_3_13_sets_up_passes_quick_tests_and_trains(root: BareRoot) -> None:
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(root.inside("/root/mpca"))], check=True)
-    jar = root.inside(f"/root/mpca/{JAR}")
-    jar.parent.mkdir()
-    shutil.copy(ROOT / JAR, jar)
+    shutil.copytree(ROOT / JARS, root.inside(f"/root/mpca/{JARS}"), copy_function=shutil.copy)
     _copy_jdk(root)
     said = root.run("make setup", cwd="/root/mpca")
     assert re.search(r"installing mpca into \.venv, with Python 3\.13\.\d", said)

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from mpca.spark.jvm.jar import LINES
 from mpca.spark.yarn.examine import judge_clock, judge_expiry, judge_java, judge_space
 
 
 @pytest.mark.parametrize(
-    ("version", "level"), [("1.8.0_402", "ok"), ("11.0.2", "ok"), ("17.0.15", "ok"), ("17", "ok"), ("21.0.1", "change")]
+    ("version", "levels"),
+    [
+        ("1.8.0_402", ["ok", "change"]),
+        ("11.0.2", ["ok", "change"]),
+        ("17.0.15", ["ok", "ok"]),
+        ("17", ["ok", "ok"]),
+        ("21.0.1", ["change", "ok"]),
+    ],
 )
-def test_java(version: str, level: str) -> None:
-    assert judge_java(version).level == level
+def test_java(version: str, levels: list[str]) -> None:
+    assert [judge_java(version, line).level for line in LINES] == levels
 
 
 @pytest.mark.parametrize(("seconds", "level"), [(0.2, "ok"), (-59, "ok"), (61, "change"), (-299, "change"), (301, "stop")])

@@ -76,7 +76,7 @@ def test_a_refusal_by_a_method_or_a_data_set_imports_no_more_than_numpy(tmp_path
         ("train", DIGITS, "--set", "optimizer.name=adan"): "did you mean 'adam'?",
         ("train", DIGITS, "--set", "cluster.agents=2000"): "fewer samples than agents",
         ("submit", DIGITS): "HADOOP_CONF_DIR is not set",
-        ("tune", DIGITS, "--set", "method.name=sync"): "looks for the alpha of mpca",
+        ("tune", DIGITS, "--set", "method.name=sync"): "looks for alpha",
         ("compare", "nowhere.toml"): "No such file",
         ("compare", DIGITS): "unknown section [run]",
         ("compare", str(word)): "compare.optimizer = 'adan'",

@@ -59,17 +59,18 @@ def test_a_configuration_folder_without_a_cluster_in_it(
     assert f"HADOOP_CONF_DIR={bare} has no core-site.xml and no yarn-site.xml" in err[-1]
 
 
-def test_a_spark_for_another_scala(
+def test_a_spark_for_a_scala_without_a_jar(
     capfd: pytest.CaptureFixture[str], configured: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = configured / "spark"
-    for name in ("bin/spark-submit", "jars/spark-core_2.13-4.0.1.jar"):
+    for name in ("bin/spark-submit", "jars/spark-core_2.11-2.4.8.jar"):
         (home / name).parent.mkdir(parents=True)
         (home / name).touch()
     monkeypatch.setenv("SPARK_HOME", str(home))
     code, _, err = run(capfd, "submit", DIGITS)
     assert code == 2
-    assert "spark-core_2.13-4.0.1.jar is for Scala 2.13, mpca-spark_2.12.jar for Scala 2.12" in err[-1]
+    said = "spark-core_2.11-2.4.8.jar is for Scala 2.11, and mpca has one for Scala 2.12 (Spark 3.5) and Scala 2.13 (Spark 4.1)"
+    assert said in err[-1]
 
 
 def test_a_spark_home_without_spark(

@@ -94,7 +94,7 @@ def test_the_run_folder_is_the_interface(run_dir: Path) -> None:
     summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
     assert list(summary) == SUMMARY_KEYS.split()
     assert summary["status"] == "max_time"
-    assert summary["method"] == "mpca"
+    assert summary["method"] == "mpca-nesterov"
     assert summary["num_agents"] == len(summary["steps"]) == 2
     assert 74 < summary["seconds"] < 100
     records = read_records(run_dir / "records.jsonl").records

@@ -270,7 +270,7 @@ def test_runs_of_another_configuration_are_not_mixed(
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--set", "method.name=sync"], "mpca tune looks for the alpha of mpca and mpca-paper"),
+        (["--set", "method.name=sync"], "mpca tune looks for alpha: set method.name"),
         (["--set", "method.correction=true"], "alpha is not used in this form"),
         (["--alphas", "0.1,2"], "method.alpha = 2"),
         (["--alphas", "0.1"], "it needs two numbers or more"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,15 +20,17 @@ ARRAYS = Form("features", "label", "array", "float32")
 GOOD = [([1.0, 2.0], number % 2) for number in range(6)]
 
 
-def planned(rows: list, parts: int = 3, classes: int | None = None, **options: Any) -> tuple[Plan, list[Packed]]:
+def planned(
+    rows: list, parts: int = 3, classes: int | None = None, form: Form = ARRAYS, **options: Any
+) -> tuple[Plan, list[Packed]]:
     """As two jobs would: packed and surveyed by partitions, and the surveys added up."""
     chosen = Options(**options)
     told, packed = Survey(chosen.withheld), []
     for part in range(parts):
-        mine = list(pack_rows(ARRAYS, part, rows[part * len(rows) // parts : (part + 1) * len(rows) // parts], chosen.seed))
-        told = told.plus(survey(ARRAYS, mine, chosen.withheld))
+        mine = list(pack_rows(form, part, rows[part * len(rows) // parts : (part + 1) * len(rows) // parts], chosen.seed))
+        told = told.plus(survey(form, mine, chosen.withheld))
         packed += mine
-    return make_plan(ARRAYS, told, "/set", chosen, classes), packed
+    return make_plan(form, told, "/set/{digest}", chosen, classes), packed
 
 
 @pytest.mark.parametrize(
@@ -75,10 +79,10 @@ def test_the_order_of_rows_changes_nothing_and_the_seed_does() -> None:
     rows = [([float(number)], f"class{number % 4}") for number in range(400)]
     options: dict[str, Any] = {"withheld": 30, "shard_bytes": 100_000}
     plan, packed = planned(rows, **options)
-    shards = {one.data: plan.shard_of(one.digest, one.label) for one in packed}
+    shards = {one.data: plan.shard_of(one) for one in packed}
     other, again = planned(rows[::-1], parts=7, **options)
     assert other == plan
-    assert {one.data: other.shard_of(one.digest, one.label) for one in again} == shards
+    assert {one.data: other.shard_of(one) for one in again} == shards
     # 400 records of 132 bytes and their headers, a tenth of room: nine shards, and three
     assert plan.shards == {"train": 7, "validation": 3}
     assert set(shards.values()) == set(range(10)), "all are filled"
@@ -86,7 +90,49 @@ def test_the_order_of_rows_changes_nothing_and_the_seed_does() -> None:
     assert {label: withheld.count(label) for label in withheld} == {f"class{label}": 30 for label in range(4)}
     third, packed = planned(rows, seed=1, **options)
     assert third.digest != plan.digest
-    assert {one.data: third.shard_of(one.digest, one.label) for one in packed} != shards
+    assert {one.data: third.shard_of(one) for one in packed} != shards
+
+
+def by_split(plan: Plan, packed: list[Packed]) -> dict[bytes, str]:
+    return {one.data: plan.shard_names()[plan.shard_of(one)].partition("-")[0] for one in packed}
+
+
+def test_a_column_names_the_rows_to_evaluate_on() -> None:
+    form = replace(ARRAYS, validation="held")
+    rows = [([float(number)], number % 2, number % 5 == 0) for number in range(40)]
+    plan, packed = planned(rows, form=form)
+    assert Counter(by_split(plan, packed).values()) == {"train": 32, "validation": 8}
+    assert all(
+        one.withheld == (split == "validation") for one, split in zip(packed, by_split(plan, packed).values(), strict=True)
+    )
+    other, _ = planned([(*row[:2], not row[2]) for row in rows], form=form)
+    assert other.digest != plan.digest
+    assert plan.target == f"/set/{plan.digest[:16]}"
+
+
+def test_a_share_of_the_rows_is_put_aside_whatever_their_order() -> None:
+    form = replace(ARRAYS, validation=0.25)
+    rows = [([float(number)], number % 2) for number in range(1000)]
+    plan, packed = planned(rows, form=form)
+    found = by_split(plan, packed)
+    assert Counter(found.values())["validation"] == pytest.approx(250, abs=50)
+    other, again = planned(rows[::-1], parts=7, form=form)
+    assert (other, by_split(other, again)) == (plan, found)
+    assert planned(rows, form=replace(form, validation=0.3))[0].digest != plan.digest
+
+
+@pytest.mark.parametrize(
+    ("validation", "rows", "says"),
+    [
+        ("held", [([1.0], 0, True), ([2.0], 0, None)], r"^column 'held' is null: 1 row, first partition 1, row 0; .*fillna"),
+        ("held", [([1.0], 0, False)], "^nothing is put aside to evaluate on: column 'held', 1 row; put more aside"),
+        ("held", [([1.0], 0, False), ([1.0], 1, 1)], "left to train on: class 1 has 1 row, and column 'held' puts all of them"),
+        (0.01, [([1.0], 0)], "^nothing is put aside to evaluate on: validation=0.01, 1 row; put more aside"),
+    ],
+)
+def test_rows_to_evaluate_on_that_leave_too_little_are_refused(validation: Any, rows: list, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        planned(rows, parts=2, form=replace(ARRAYS, validation=validation))
 
 
 def test_whole_numbers_in_a_column_of_reals_are_labels() -> None:

@@ -41,6 +41,18 @@ def test_a_process_that_ends_itself_without_an_exception_is_told_so(code: int) -
 
 
 @pytest.mark.parametrize(
+    ("pid", "code", "tail"),
+    [
+        (0, 127, "Cannot run program /nowhere/python"),
+        (4711, -1, "java.lang.IllegalStateException: our own"),
+        (4711, 1, '  File "/a/torch/__init__.py", line 1, in <module>\nImportError: libc10.so'),  # cut off above
+    ],
+)
+def test_a_process_that_did_not_end_itself_is_not_told_so(pid: int, code: int, tail: str) -> None:
+    assert AgentDied("e1", 1, 0, pid, code, tail).reason == f"exit code {code}; last output: {tail.splitlines()[-1]}"
+
+
+@pytest.mark.parametrize(
     ("crash", "number", "error"),
     [("ctypes.string_at(0)", 11, "Segmentation fault"), ("os.abort()", 6, "Aborted")],
 )

@@ -86,6 +86,23 @@ def test_records_follow_once_there_are_some_and_to_the_last_at_the_end(tmp_path:
     wait_until(lambda: joined(store) == b"one\ntwo\n", "the second record")
 
 
+def test_of_a_growing_folder_the_newest_file_comes_at_the_end(tmp_path: Path, start: Starting) -> None:
+    store, folder = LocalStore(tmp_path / "there"), tmp_path / "tensorboard"
+    mirror = start(store)
+    mirror.growing = folder
+    mirror.copy_growing(newest=True)
+    folder.mkdir()
+    for name in ("a.1", "a.2", "a.3"):
+        (folder / name).write_text(name)
+    wait_until(lambda: store.names("tensorboard") == ["a.1", "a.2"], "the files that do not grow")
+    (folder / "a.3").write_text("more")
+    mirror.close()
+    mirror.copy_growing(newest=True)
+    assert {name: store.read(f"tensorboard/{name}") for name in store.names("tensorboard")} == {
+        "a.1": b"a.1", "a.2": b"a.2", "a.3": b"more"
+    }  # fmt: skip
+
+
 def test_storage_that_fails_is_tried_again_and_warned_of_once(
     tmp_path: Path, start: Starting, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -60,6 +60,9 @@ def test_two_of_a_kind_and_what_is_none_are_refused() -> None:
         Goals.of([3])  # type: ignore[list-item]
 
 
+METRIC = "Target: a metric is the name of a number that the evaluation returns, without a comma,"
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
@@ -71,11 +74,26 @@ def test_two_of_a_kind_and_what_is_none_are_refused() -> None:
             lambda: Target("accuracy", np.float32(math.inf)),
             "Target('accuracy'): the bound must be a finite number, got np.float32(inf)",
         ),
+        (lambda: Target("size", 10**5000), "Target('size'): the bound must be a finite number, got too many digits"),
+        (lambda: Target(10**5000, 1), f"{METRIC} got too many digits"),
+        (
+            lambda: EarlyStopping("loss", -(10**5000)),
+            "EarlyStopping: patience is a number of evaluations, 1 or more, got too many digits",
+        ),
+        (
+            lambda: EarlyStopping("loss", mode=10**5000),  # type: ignore[arg-type]
+            'EarlyStopping: say whether a smaller loss is better, or a larger one: mode="min" or mode="max", '
+            "got too many digits",
+        ),
+        (
+            lambda: Target("error", at_least=10**5000),
+            "Target('error'): the bound must be a finite number, got too many digits",
+        ),
         (lambda: Target("size", 10**400), f"Target('size'): the bound must be a finite number, got 1{'0' * 59}"),
         (lambda: Target("accuracy", True), "Target('accuracy'): the bound must be a finite number, got True"),
         (
             lambda: Target(0.97, 1),
-            "Target: a metric is the name of a number that the evaluation returns, without a comma, got 0.97",
+            f"{METRIC} got 0.97",
         ),
         (
             lambda: KeepBest("a,b"),

@@ -217,7 +217,7 @@ def test_what_agents_log_is_recorded_by_agent_and_shown_and_kept_as_the_mean() -
         runner._note(replace(progress(agent), steps=31, metrics={"loss": loss}))
     runner._note(progress(0))
     assert [to_json(one) for one in runner.records.records if one.kind == "metrics"] == [
-        {"kind": "metrics", "t": 1.0, "agent": agent, "incarnation": 0, "steps": 31, "metrics": {"loss": loss}}
+        {"kind": "metrics", "t": 1.0, "agent": agent, "incarnation": 0, "steps": 31, "metrics": {"loss": loss}, "samples": 1}
         for agent, loss in ((0, 4.0), (1, 2.0))
     ]
     assert runner.status().logged == ("loss", 3.0)

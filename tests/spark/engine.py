@@ -280,9 +280,11 @@ def run_engine(
 ) -> Told:
     """Run `train(*args, **options)` on three agents, unless `sets` says otherwise, until the run or the story ends.
 
+    The method is mpca, whose three shards do not depend on how fast this machine is at the moment.
+
     `around` puts one more port between the driver and what is observed. What train functions write lies in `files`.
     """
-    settings = ["cluster.agents=3", "cluster.start_timeout=150s", f"objectives.max_time={LIMIT}", *sets]
+    settings = ["method.name=mpca", "cluster.agents=3", "cluster.start_timeout=150s", f"objectives.max_time={LIMIT}", *sets]
     folder = files or run_dir.parent / f"{run_dir.name}-files"
     folder.mkdir(exist_ok=True)
     observed = Observed(work_dir, folder, story, executors, remember)

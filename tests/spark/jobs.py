@@ -39,8 +39,8 @@ class Descent:
 class Tape:
     """Every state of a model, appended to a file: after the update, and after the pull that follows it."""
 
-    def __init__(self, folder: str, model) -> None:
-        self._tensors = [*model.parameters(), *model.buffers()]
+    def __init__(self, folder: str, model, optimizer=None) -> None:
+        self._tensors, self._optimizer = [*model.parameters(), *model.buffers()], optimizer
         self._fd = os.open(f"{folder}/agent{mpca.rank()}-{os.getpid()}.f32", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._updated = b""
 
@@ -51,7 +51,8 @@ class Tape:
         os.write(self._fd, self._updated + self._now())
 
     def _now(self) -> bytes:
-        return b"".join(tensor.detach().numpy().tobytes() for tensor in self._tensors)
+        states = [] if self._optimizer is None else [one["momentum_buffer"] for one in self._optimizer.state.values()]
+        return b"".join(tensor.detach().numpy().tobytes() for tensor in (*self._tensors, *states))
 
 
 def quadratic(
@@ -67,8 +68,11 @@ def quadratic(
     fail: tuple[int, int] = (-1, -1),
     leave: tuple[int, int] = (-1, -1),
     obey: bool = False,
+    momentum: float = 0.0,
 ) -> dict:
     """Each agent walks to a point of its own, until the run ends or the file `end` lies in `folder`.
+
+    With `momentum` it does so by torch's own SGD, whose state is taped behind the buffer.
 
     `poison`, `wild`, `fail` and `leave` are (agent, step): write a NaN or 1e30 into the model, raise, return. With `obey` an
     agent does to itself what the file ``fault-<agent>`` in `folder` says.
@@ -84,8 +88,8 @@ def quadratic(
     model.register_buffer("walked", torch.zeros(7))
     if own_start:
         model.first.data += me
-    optimizer = Descent(model.parameters(), lr)
-    taped = Tape(folder, model) if tape else None
+    optimizer = torch.optim.SGD(model.parameters(), lr, momentum) if momentum else Descent(model.parameters(), lr)
+    taped = Tape(folder, model, optimizer if momentum else None) if tape else None
     if taped:
         optimizer.register_step_post_hook(lambda *_: taped.update())  # before ours: what a snapshot would be
     mpca.attach(model, optimizer)

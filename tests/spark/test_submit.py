@@ -11,10 +11,11 @@ import pytest
 from mpca.api.launch import resolve
 from mpca.errors import ConfigError, EnvironmentRefused
 from mpca.spark.jvm.hadoop import SparkHome
+from mpca.spark.jvm.jar import line_of
 from mpca.spark.settings import TABLE, advice, settings, table_rows
 from mpca.spark.yarn.client import Application, application_ids, exit_code, loss_reason, memory_kill
 from mpca.spark.yarn.sizing import check_containers, driver_container, executor_budget, executor_container, slots_bytes
-from mpca.spark.yarn.submit import Submission, check_scala, no_way_back, split_archive
+from mpca.spark.yarn.submit import Submission, no_way_back, split_archive
 
 MIB = 1 << 20
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +33,7 @@ def submission(*sets: str, mode: str = "client", **changes) -> Submission:
         executor=executor_container(512 * MIB, config.cluster.agents_per_executor, 10 * MIB, 3),
         driver=driver_container(1024 * MIB, 10 * MIB, evaluates=True),
         python="/opt/venv/bin/python",
+        jar="/opt/mpca-spark_2.12.jar",
         spark_jars={"spark.yarn.jars": "local:/opt/spark/jars/*"},
     )
     return replace(made, **changes)
@@ -169,14 +171,13 @@ def test_an_archive_name_that_cannot_be_a_folder_is_refused(archive: str) -> Non
         split_archive(archive)
 
 
-def test_another_scala_is_refused_with_both() -> None:
-    check_scala("spark-core_2.12-3.5.4.jar", "mpca-spark_2.12.jar")
-    with pytest.raises(
-        EnvironmentRefused, match=r"spark-core_2\.13-4\.0\.1\.jar is for Scala 2\.13, mpca-spark_2\.12\.jar for"
-    ):
-        check_scala("spark-core_2.13-4.0.1.jar", "mpca-spark_2.12.jar")
+def test_each_spark_gets_the_jar_for_its_scala() -> None:
+    assert line_of("spark-core_2.12-3.5.4.jar").jar.name == "mpca-spark_2.12.jar"
+    assert line_of("spark-core_2.13-4.0.1.jar").jar.name == "mpca-spark_2.13.jar"
+    with pytest.raises(EnvironmentRefused, match=r"spark-core_2\.11-2\.4\.8\.jar is for Scala 2\.11, and mpca has one for"):
+        line_of("spark-core_2.11-2.4.8.jar")
     with pytest.raises(EnvironmentRefused, match="Scala unknown"):
-        check_scala("no spark-core jar", "mpca-spark_2.12.jar")
+        line_of("no spark-core jar")
 
 
 # ---- sizes ---------------------------------------------------------------------------------------------------------------

@@ -71,7 +71,38 @@ def backups(store: Any, **options: Any) -> Backups:
     return Backups(store, "run/backups", **options)
 
 
+AVERAGED = replace(
+    LAYOUT,
+    tensors=(*LAYOUT.tensors, ("conv.weight/exp_avg", (40, 64), "updater", 2564), ("conv.weight/step", (), "updater", 5124)),
+)
+
+
 # ---- form ------------------------------------------------------------------------------------------------------------
+
+
+def test_averaged_states_of_optimisers_lie_beside_the_model_in_a_file_of_their_own(tmp_path: Path) -> None:
+    one, flat = backups(LocalStore(tmp_path)), np.arange(5125, dtype=np.float32)
+    plain, more = (one.write(state(cycle)) for cycle in (4, 5))
+    assert {file.name for file in Path(plain.path).iterdir()} == {
+        "model.safetensors",
+        "trajectory.safetensors",
+        "manifest.json",
+    }
+    averaged = state(6, layout=AVERAGED, vector=flat, bounds=[0, 2000, 5125])
+    info = one.write(averaged)
+    assert same(one.read(info.name), averaged)
+    model, states = (safetensors.torch.load_file(Path(info.path) / f"{file}.safetensors") for file in ("model", "updater"))
+    assert set(model) == set(safetensors.torch.load_file(Path(more.path) / "model.safetensors"))
+    assert {name: list(tensor.shape) for name, tensor in states.items()} == {
+        "conv.weight/exp_avg": [40, 64], "conv.weight/step": [],
+    }  # fmt: skip
+    assert states["conv.weight/step"].item() == 5124
+    flat[5000] = np.nan
+    with pytest.raises(BackupError, match=r"not finite: 1 values of tensor='conv\.weight/exp_avg' in the model"):
+        one.write(replace(averaged, cycle=7))
+    (Path(info.path) / "updater.safetensors").write_bytes(b"")
+    with pytest.raises(BackupError, match=r"updater\.safetensors has 0 bytes instead of"):
+        one.read(info.name)
 
 
 def test_what_is_written_is_read_to_the_bit(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ class HdfsRunLocation(OwnedFolder):
         self._began = True
         self._store.delete("summary.json")  # an earlier attempt wrote it, and this attempt is the last one now
         self._writer = self._mirror.writer = PartWriter(self._store, self.folder.records, term, self._earlier)
-        self._mirror.beside = self.folder.bad
+        self._mirror.beside, self._mirror.growing = self.folder.bad, self.folder.tensorboard
         self._put(self.folder.config)
         return records
 
@@ -132,6 +132,7 @@ class HdfsRunLocation(OwnedFolder):
             self._lock.check()
             for path in (self.folder.config, self.folder.bad, self.folder.model, self.folder.report):
                 self._put(path)
+            self._mirror.copy_growing(newest=True)
             self._writer.finish(waiting)
             self._put(self.folder.summary)  # last: a reader that finds it finds all other files
             self._store.delete(BEAT)

@@ -107,6 +107,7 @@ def _lines(config: Resolved, sets: Sequence[str], queue: str | None, jars_on_nod
     from mpca.cli.submit import containers, find_spark_jars
     from mpca.spark.hdfs.files import ClusterFiles
     from mpca.spark.jvm.hadoop import configuration_folder, hadoop_jvm, spark_home
+    from mpca.spark.jvm.jar import line_of
     from mpca.spark.yarn.client import Yarn
     from mpca.spark.yarn.submit import Submission
 
@@ -128,6 +129,7 @@ def _lines(config: Resolved, sets: Sequence[str], queue: str | None, jars_on_nod
             executor=executor,
             driver=driver,
             python=sys.executable,
+            jar=str(line_of(home.core_jar).jar),
             spark_jars=spark_jars,
             queue=queue,
             local_ip=environment("SPARK_LOCAL_IP"),
