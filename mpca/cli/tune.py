@@ -113,7 +113,8 @@ def tune(
     """Find the alpha for CONF: a short run with each of a grid, and further ones where the best lies at its edge.
 
     A second start goes on where the first one was. The last line is to be pasted into CONF. Run it on machines and links like
-    those of the training: the best alpha depends on how often shards are exchanged.
+    those of the training: the best alpha depends on how often shards are exchanged. The default method has no alpha: name one
+    that has, as in `--set method.name=mpca`.
     """
     from mpca.api.job import resolve
     from mpca.api.signals import Signals
@@ -145,8 +146,9 @@ def tune(
 def _most(method: Any) -> float:
     """The largest alpha that the method takes."""
     from mpca.methods.mpca import MPCA
+    from mpca.methods.mpca_nesterov import NesterovMPCA
 
-    if not isinstance(method, MPCA):
+    if not isinstance(method, MPCA) or (isinstance(method, NesterovMPCA) and method.correction):
         raise refused("method.name", method.name, 'mpca tune looks for alpha: set method.name = "mpca" or "mpca-paper"')
     for form in ("correction", "replace"):
         if getattr(method, form):

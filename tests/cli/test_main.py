@@ -47,7 +47,7 @@ def test_help_names_every_command(capfd: pytest.CaptureFixture[str]) -> None:
         (["train", DIGITS, "--set", "method.name=sync-ps"], ["optimizer.name = 'adam'", "must be sgd", "sync-ps"]),
         *(
             (
-                [command, DIGITS, "--set", f"objectives.{key}={text}"],
+                [command, DIGITS, "--set", "method.name=mpca", "--set", f"objectives.{key}={text}"],
                 [f"objectives.{key} = '{text}'", f"returns error and loss, and no {name}", "mpca.Evaluate(function)"],
             )
             for command in ("train", "tune")
@@ -58,6 +58,7 @@ def test_help_names_every_command(capfd: pytest.CaptureFixture[str]) -> None:
             )
         ),
         (["train", DIGITS, "--set", "objectives.max_time=90"], ["objectives.max_time", "90s"]),
+        (["tune", DIGITS], ["method.name = 'mpca-nesterov'", "looks for alpha", 'set method.name = "mpca"']),
         (["report", "/nowhere"], ["not a run folder", "records.jsonl"]),
     ],
 )

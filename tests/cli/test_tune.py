@@ -87,7 +87,7 @@ class Runs:
 
 
 def command(folder: Path, *args: str) -> tuple[str, ...]:
-    return ("tune", DIGITS, "--run-dir", str(folder), *args)
+    return ("tune", DIGITS, "--set", "method.name=mpca", "--run-dir", str(folder), *args)
 
 
 def test_the_best_alpha_is_the_last_line_to_be_pasted(
