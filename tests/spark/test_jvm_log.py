@@ -31,6 +31,14 @@ Caused by: java.lang.ClassNotFoundException: org.nowhere.Listener
 \tat java.base/java.net.URLClassLoader.findClass(URLClassLoader.java:445)
 \t... 14 more
 """
+STOPPING = (
+    """\
+23:54:29.990 ERROR Inbox: Ignoring error
+org.apache.spark.SparkException: Could not find AppClient.
+\tat org.apache.spark.rpc.netty.Dispatcher.postMessage(Dispatcher.scala:181)
+"""
+    + LISTENER
+)
 NO_MASTER = """\
 23:56:40.000 WARN StandaloneAppClient$ClientEndpoint: Failed to connect to master 127.0.0.1:9
 org.apache.spark.SparkException: Exception thrown in awaitResult:
@@ -65,6 +73,11 @@ Caused by: java.io.IOException: Failed to connect to node7/10.0.0.7:40001
         ),
         (
             LISTENER,
+            "org.apache.spark.SparkException: Exception when registering SparkListener; caused by "
+            "java.lang.ClassNotFoundException: org.nowhere.Listener",
+        ),
+        (
+            STOPPING,
             "org.apache.spark.SparkException: Exception when registering SparkListener; caused by "
             "java.lang.ClassNotFoundException: org.nowhere.Listener",
         ),

@@ -20,17 +20,25 @@ _INSIDE = re.compile(r"\s+(?:at |\.\.\. \d+ more|Suppressed: )|" + _CAUSE)
 _VAGUE = "Error occurred during initialization of VM"
 #: Lines that a healthy JVM prints too.
 _ALWAYS = re.compile(r"Picked up |NOTE: |WARNING: |\S+ (?:VM|Server VM) warning: |Spark (?:\w+ )?Command: |=+$|\s*$")
+#: Spark's own last word on a start that failed. Threads that it had started may have failed before it, because it was stopping.
+_START = re.compile(_RECORD.pattern + r"SparkContext: Error initializing SparkContext\.")
+#: Only says that something before it has stopped Spark.
+_STOPPED = re.compile(r"\S+: Cannot call methods on a stopped SparkContext")
 
 
 def first_error(log: str) -> str:
-    """The first error record, or the first uncaught exception, with its root cause; else the first line before any record that
-    says something; else nothing. An exception that a warning reports is no error.
+    """What Spark says that it could not start for; else the first error record, or the first uncaught exception, with its root
+    cause; else the first line before any record that says something; else nothing. An exception that a warning reports is no
+    error.
 
     Example:
         >>> first_error("Picked up JAVA_TOOL_OPTIONS: -Da=b\\nUnrecognized VM option 'Foo'\\nError: no JVM\\n")
         "Unrecognized VM option 'Foo'"
     """
     lines = log.splitlines()
+    for number, line in enumerate(lines[1:], 1):
+        if _START.match(lines[number - 1]) and _THROWN.match(line) and not _STOPPED.match(line):
+            return _with_cause(line, lines[number + 1 :])
     told, plain = "", ""
     recorded = False  # from the first record on, lines between two records belong to the record above them
     for number, line in enumerate(lines):
