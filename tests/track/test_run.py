@@ -55,7 +55,8 @@ def test_both_attempts_of_a_run_are_one_curve_in_its_folder(tmp_path: Path, kind
     times = [one.wall_time for one in events.Scalars("evaluation/error")]
     assert times[2] - times[0] == pytest.approx(2.0)
     shown = [one.tensor_proto.string_val[0].decode() for one in events.Tensors("config")]
-    assert ["    method.name = mpca-nesterov\n" in text and "    spark.my.password = ***" in text for text in shown] == [True, True]
+    configured = ("    method.name = mpca-nesterov\n", "    spark.my.password = ***")
+    assert [all(one in text for one in configured) for text in shown] == [True, True]
     assert not any("hush" in path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file())
     told = [one for one in read_records(folder / "records.jsonl").records if one.kind == "tracker"]
     assert [(one.tracker, one.run) for one in told] == [("tensorboard", "run")] * 2  # type: ignore[attr-defined]
