@@ -35,7 +35,7 @@ from mpca.driver.runner import Runner
 from mpca.driver.server import machine_for
 from mpca.driver.states import RunState
 from mpca.driver.status import RunStatus
-from mpca.errors import JvmError, MpcaError, RunFailed
+from mpca.errors import BackupError, JvmError, MpcaError, RunFailed
 from mpca.extras import require
 from mpca.spark.yarn.sizing import executor_budget
 from mpca.spark.yarn.submitted import ApplicationInfo, check_alive, settings_of
@@ -105,7 +105,7 @@ class _Launch:
         session = self._open_session() if self._needs_session() else None
         open_at = partial(open_store, stack=self._stack, session=session, private=True)
         again = self._application is not None and self._application.attempt > 1
-        resumed = find_backup(job.resume, self._backup_at, open_at, again)
+        resumed = self._resumed(session, open_at, again)
         backup_store = open_at(self._backup_at.parent)
         above = Backups(backup_store, self._backup_at.name).highest_term()
         term = self._location.take(session, resumed is not None, self._application, above)
@@ -121,6 +121,16 @@ class _Launch:
         end = self._train(runner, session)
         assert self._files is not None
         return self._finish(runner, end, backups, self._files, resumed)
+
+    def _resumed(
+        self, session: SparkSession | None, open_at: Callable[[Location], Store], again: bool
+    ) -> Resumed | None:
+        """The backup to go on from, if any; a driver that lives in the folder is named, though it may have no backup yet."""
+        try:
+            return find_backup(self._job.resume, self._backup_at, open_at, again)
+        except BackupError:
+            self._location.refuse_rival(session, self._application)
+            raise
 
     def _put_together(
         self, session: SparkSession, term: int, resumed: Resumed | None, store: Store

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from mpca.api.finish import is_final
-from mpca.api.launch import resolve
+from mpca.api import launch
+from mpca.api.launch import Job, resolve
 from mpca.api.location import HdfsRunLocation, LocalRunLocation, RunLocation
 from mpca.api.run_files import close_folder, keep
 from mpca.errors import AgentFailed, BackupError, BadRecords, ConfigError, EnvironmentRefused, JvmError, RunFailed
@@ -222,6 +223,24 @@ def test_of_two_attempts_at_once_one_has_the_folder_and_the_other_changes_nothin
         with pytest.raises(BackupError, match=rf"another driver writes here: .*owner=pid {os.getpid()} on .*; stop it, or use"):
             run_once(LocalRunLocation, folder, resume=True)
         assert everything(folder) == was
+
+
+@HDFS_AND_LOCAL
+def test_a_resume_beside_a_driver_that_has_no_backup_yet_names_that_driver(
+    tmp_path: Path, kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    monkeypatch.setattr(launch, "choose_location", lambda _folder, _name, _wall, stack: open_location(kind, folder, stack))
+    job = Job(resolve(None), b"", run_dir=folder, resume="auto")
+    with ExitStack() as stack:
+        first = open_location(kind, folder, stack)
+        first.begin(first.take(None, False, None), resolve(None), RUN)
+        lock = (folder / "lock").read_bytes()
+        with pytest.raises(BackupError, match=rf"another driver writes here: .*owner=pid {os.getpid()} on .*; stop it, or use"):
+            launch.launch(job)
+        assert (folder / "lock").read_bytes() == lock
+    with pytest.raises(BackupError, match=r"no valid backup: .*: there is none"):
+        launch.launch(job)
 
 
 @pytest.mark.parametrize(

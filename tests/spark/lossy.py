@@ -24,6 +24,7 @@ cloudpickle.register_pickle_by_value(jobs)
 def main(place: Place, run_dir: Path, folder: Path, deadline_s: str) -> int:
     keys = {
         "run.name": "damaged",
+        "method.name": "mpca",  # which the test computes again
         "cluster.agents": place.agents,
         "cluster.min_agents": 1,
         "cluster.cycle_deadline": f"{deadline_s}s",

@@ -101,6 +101,11 @@ class HdfsRunLocation(OwnedFolder):
             raise BackupError(f"run folder cannot be used: {error}") from error
         return term
 
+    def refuse_rival(self, session: SparkSession | None, application: ApplicationInfo | None) -> None:
+        """As `LocalRunLocation.refuse_rival`."""
+        store = open_store(self.root, self._stack, session, private=True)
+        RunLock(store).refuse_living(lambda holder: _lives(holder, application, store))
+
     def begin(self, term: int, config: Resolved, record: RunRecord) -> Backlog:
         """The records of this attempt begin.
 

@@ -82,6 +82,10 @@ class LocalRunLocation(OwnedFolder):
         except OSError as error:
             raise unwritable(self.shown, error) from error
 
+    def refuse_rival(self, session: SparkSession | None, application: ApplicationInfo | None) -> None:
+        """Raise BackupError when another driver owns the folder. Changes nothing; arguments as in `take`."""
+        self._lock.refuse_living(self._lives)
+
     def begin(self, term: int, config: Resolved, record: RunRecord) -> Backlog:
         """The records of this attempt begin.
 
