@@ -16,7 +16,8 @@ from tests.spark.engine import Told, run_engine
 cloudpickle.register_pickle_by_value(ordinary)
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
-STEPS = 120
+#: Several cycles long: a run whose functions return before the first cycle has no joint model, and fails.
+STEPS = 1000
 
 
 @pytest.fixture(scope="module")
