@@ -122,9 +122,7 @@ class _Launch:
         assert self._files is not None
         return self._finish(runner, end, backups, self._files, resumed)
 
-    def _resumed(
-        self, session: SparkSession | None, open_at: Callable[[Location], Store], again: bool
-    ) -> Resumed | None:
+    def _resumed(self, session: SparkSession | None, open_at: Callable[[Location], Store], again: bool) -> Resumed | None:
         """The backup to go on from, if any; a driver that lives in the folder is named, though it may have no backup yet."""
         try:
             return find_backup(self._job.resume, self._backup_at, open_at, again)

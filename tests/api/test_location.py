@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from mpca.api.finish import is_final
 from mpca.api import launch
+from mpca.api.finish import is_final
 from mpca.api.launch import Job, resolve
 from mpca.api.location import HdfsRunLocation, LocalRunLocation, RunLocation
 from mpca.api.run_files import close_folder, keep
