@@ -17,6 +17,7 @@ ROWS = {
     "formats": 0,
     "units": 0,
     "clock": 0,
+    "pickling": 0,
     "private": 0,
     "redaction": 0,
     "checks": 0,

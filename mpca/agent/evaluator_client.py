@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import cloudpickle
 import msgpack
 import numpy as np
 
+from mpca import pickling
 from mpca.storage.tensors import RawTensor, dump
 from mpca.timeouts import EVALUATOR_END_S
 from mpca.wire.codec import FrameBuffer, frame
@@ -61,7 +61,7 @@ class EvaluatorProcess:
 
     def __init__(self, evaluate: Callable[[Any], dict[str, float]], threads: int = 1, python: str = sys.executable) -> None:
         self._python = python
-        self._load = {"do": "load", "payload": cloudpickle.dumps(evaluate), "threads": threads}
+        self._load = {"do": "load", "payload": pickling.dumps(evaluate), "threads": threads}
         self._open: dict[int, int] = {}  # cycle -> descriptor of its state
         self._process: subprocess.Popen[bytes] | None = None
         self._deaths: list[Died] = []  # not yet reported by `poll`

@@ -89,12 +89,11 @@ def _load(payload: bytes) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
 
 
 def _ship(value: Any) -> bytes:
-    import cloudpickle
-
+    from mpca import pickling
     from mpca.wire.codec import MAX_FRAME_BYTES
 
     try:
-        returns: bytes = cloudpickle.dumps(value)
+        returns: bytes = pickling.dumps(value)
     except Exception as error:
         raise TypeError(
             f"what the train function returned cannot be shipped: {type(value).__name__}: {_describe(error)}"

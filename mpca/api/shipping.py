@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
+from mpca import pickling
 from mpca.errors import ConfigError
 
 __all__ = ["run_script", "ship"]
@@ -36,7 +35,7 @@ def ship(train: TrainFunction | str | Path, args: Sequence[Any], kwargs: Mapping
     except ValueError:
         pass  # a built-in without a signature: the agents will tell
     try:
-        payload: bytes = cloudpickle.dumps((function, args, kwargs))
+        payload: bytes = pickling.dumps((function, args, kwargs))
     except Exception as error:  # pickle raises whatever the objects raise
         culprit = _culprit(function, args, kwargs)
         where = f"{culprit} cannot be pickled" if culprit else "it cannot be pickled"
@@ -79,7 +78,7 @@ def _culprit(function: TrainFunction, args: Sequence[Any], kwargs: Mapping[str, 
     """Name the first value of the function that cannot be pickled alone; empty: each can."""
     for what, value in _luggage(function, args, kwargs):
         try:
-            cloudpickle.dumps(value)
+            pickling.dumps(value)
         except Exception:
             return f"{what} ({type(value).__module__}.{type(value).__qualname__})"
     return ""
