@@ -200,13 +200,13 @@ def _numbers(serving: Serving, rows: list[Any], place: str) -> Any:
     wanted = serving.input.shape
     try:
         with np.errstate(over="ignore"):
-            found = np.asarray([_plain(one) for one in rows], dtype=serving.input.dtype)
+            found = _array(serving, [_plain(one) for one in rows])
     except (TypeError, ValueError):
         found = None
     if found is None or found.shape[1:] != wanted:
         for row, one in enumerate(rows):
             try:
-                shape = np.asarray(_plain(one), dtype=serving.input.dtype).shape
+                shape = _array(serving, _plain(one)).shape
             except (TypeError, ValueError):
                 raise _refused(
                     serving, "is ragged inside, or holds null", place, row, "fill it, or leave such rows out"
@@ -220,6 +220,13 @@ def _numbers(serving: Serving, rows: list[Any], place: str) -> Any:
         remedy = "fill them (pyspark.ml.feature.Imputer, coalesce), or leave such rows out"
         raise _refused(serving, "holds null, NaN or infinite numbers", place, int(finite.argmin()), remedy)
     return found
+
+
+def _array(serving: Serving, values: Any) -> Any:
+    """Raises ValueError or TypeError for what has no shape, and for a null among whole numbers."""
+    if serving.input.dtype == "int64" and np.asarray(values).dtype.kind == "f":
+        raise ValueError("null")  # Arrow gives whole numbers beside a null as floats, which a cast would make any number
+    return np.asarray(values, dtype=serving.input.dtype)
 
 
 def _plain(value: Any) -> Any:

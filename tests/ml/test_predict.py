@@ -8,6 +8,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import safetensors.torch
 import simplejpeg
@@ -102,6 +103,15 @@ def test_nested_arrays_and_whole_numbers() -> None:
 def test_rows_that_the_model_cannot_take_are_refused_by_their_place(rows: list[Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         told(nets.two, ARRAYS, pd.Series(rows))
+
+
+@pytest.mark.parametrize(
+    ("rows", "shape"), [([[1, 9], [1, None]], (2,)), ([[[1, 2], [3, 4]], [[1, 2], [3, None]]], (2, 2))], ids=["flat", "nested"]
+)
+def test_a_null_among_whole_numbers_is_refused(rows: list[Any], shape: tuple[int, ...]) -> None:
+    as_spark_gives_them = pd.concat([pa.array([one]).to_pandas() for one in rows], ignore_index=True)
+    with pytest.raises(ConfigError, match=r"^column 'x' is ragged inside, or holds null: row 1; fill it, or leave such rows"):
+        told(nets.tokens, changed(input=Input("int64", shape)), as_spark_gives_them)
 
 
 def test_images_are_seen_as_in_training_and_a_bad_one_has_null(tmp_path: Path) -> None:
