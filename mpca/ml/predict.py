@@ -236,8 +236,9 @@ def _plain(value: Any) -> Any:
 
 def _images(serving: Serving, rows: list[Any], place: str, files: Files) -> tuple[list[int], Any]:
     """The images that can be read, and which rows they are."""
-    if serving.kind != "image":
-        _null(serving, rows, place)
+    # The fields of a null struct are all null: NaN in pandas, which makes floats of the numbers in the good rows beside it.
+    null = [serving.kind == "image" and (one.mode is None or one.mode != one.mode) for one in rows]
+    _null(serving, [None if gone else one for gone, one in zip(null, rows, strict=True)], place)
     there, views = [], []
     means = np.array(serving.input.means, np.float32)
     for row, one in enumerate(rows):

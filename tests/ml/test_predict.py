@@ -144,3 +144,13 @@ def test_a_loss_of_one_output_has_targets_like_it() -> None:
     expected = -torch.log(torch.tensor([torch.sigmoid(torch.tensor(2.0)), 1 - torch.sigmoid(torch.tensor(-1.0))])).mean()
     for shaped in (outputs, outputs.squeeze(1)):
         assert torch.isclose(Recipe(nets.half, logits, torch.optim.SGD).loss_of(shaped, labels), expected)
+
+
+def test_a_null_image_is_refused_and_not_the_good_ones_beside_it() -> None:
+    pixels = {"origin": "a", "height": 8, "width": 8, "nChannels": 1, "mode": 0, "data": bytes(64)}
+    fields = [(name, pa.string() if name == "origin" else pa.binary() if name == "data" else pa.int32()) for name in pixels]
+    arrow = pa.array([pixels, None], pa.struct(fields))
+    as_spark_gives_them = pd.DataFrame({name: one.to_pandas() for name, one in zip(pixels, arrow.flatten(), strict=True)})
+    images = changed(kind="image", input=Input(means=(100.0, 100.0, 100.0), crop=8, shorter_edge=8), outputs=(INDEX,))
+    with pytest.raises(ConfigError, match=r"^column 'x' is null: row 1; leave such rows out"):
+        told(nets.image_net, images, as_spark_gives_them)
