@@ -31,6 +31,7 @@ from tests.ml import nets
         ({"model": 3}, '^model = 3: must be a function or class, or its import path, such as "my_package.nets:create"$'),
         ({"validation": 1.5}, r"^validation = 1.5: must be a column, or a share of the rows above 0 and below 1$"),
         ({"evaluateEvery": "soon"}, "^evaluateEvery = 'soon': "),
+        ({"evaluateEvery": "0s"}, "^evaluateEvery = '0s': must be longer than 0 s$"),
         ({"method": "mcpa"}, "^method.name = 'mcpa': .*did you mean 'mpca'"),
         ({"objectives": mpca.MaxTime("60s")}, r"must be a list, such as \[mpca.MaxTime\('60s'\)\]$"),
         ({"objectives": ["60s"]}, "^objectives = '60s': is no objective; use mpca.Target"),
@@ -47,6 +48,7 @@ def test_values_that_a_param_cannot_have_are_refused(params: dict[str, Any], say
     [
         ({}, "^model is not set: give a function or class that makes the torch.nn.Module, or its import path$"),
         ({"model": nets.two}, r"^nothing ends the training: set epochs, or objectives, such as \[mpca.MaxTime\('60s'\)\]$"),
+        ({"model": nets.two, "epochs": None}, r"^nothing ends the training: set epochs, or objectives, such as"),
         ({"model": "tests.ml.nets:tow"}, "^model = 'tests.ml.nets:tow': tests.ml.nets has no 'tow'; did you mean 'two'"),
         (
             {"model": "tests.ml.notes:two"},
@@ -124,6 +126,18 @@ def test_every_param_can_be_set_by_a_method_and_explained() -> None:
         assert param.name in explained
     assert "batchSize: rows of one agent's batch" in explained
     assert not MpcaModel().hasParam("batchSize")
+
+
+def test_none_is_a_param_that_is_not_set() -> None:
+    one = MpcaEstimator(epochs=None, validation=None, method=None, batchSize=None)
+    assert not [param for param in (one.epochs, one.validation, one.method) if one.isDefined(param)]
+    assert one.getBatchSize() == 32, "its default"
+    assert one.setEpochs(3).setEpochs(None).getEpochs() is None
+    assert one.setEpochs(3).copy({one.epochs: None}).getEpochs() is None
+
+
+def test_a_number_between_two_evaluations_is_seconds() -> None:
+    assert mpca.Evaluate(dict, MpcaEstimator(evaluateEvery=0.5).getEvaluateEvery()) == mpca.Evaluate(dict, "500ms")
 
 
 @pytest.mark.parametrize("module", ["pandas", "pyarrow"])
