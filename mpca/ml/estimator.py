@@ -20,6 +20,7 @@ from pyspark.ml.base import _FitMultipleIterator
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql.types import StringType
 from torch import nn
+from torch.nn import functional as F
 
 from mpca.api.distributor import Distributor, Result
 from mpca.checks import refused
@@ -175,13 +176,14 @@ class MpcaEstimator(Estimating, Estimator[MpcaModel], MLWritable, MLReadable["Mp
             try:
                 outputs = module(taken.example())
             except (RuntimeError, TypeError, IndexError, ValueError) as error:
-                first = str(error).splitlines()[0]
+                first = (str(error).splitlines() or [type(error).__name__])[0]
                 raise refused(
                     "model", self.getModel(), f"cannot take a batch of {taken} (column {self.getFeaturesCol()!r}): {first}"
                 ) from None
-        if not isinstance(outputs, torch.Tensor) or outputs.ndim > 2 or outputs.shape[0] != 1:
+        if not isinstance(outputs, torch.Tensor) or outputs.ndim not in (1, 2) or outputs.shape[0] != 1:
             shape = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
             raise refused("model", self.getModel(), f"gives {shape} for one row: it must give a number for each class")
+        self._check_loss(recipe.loss, outputs.numel())
         width = scores(outputs).shape[1]
         if width < len(classes):
             shown = ", ".join(classes[:5]) + (", ..." if len(classes) > 5 else "")
@@ -189,6 +191,17 @@ class MpcaEstimator(Estimating, Estimator[MpcaModel], MLWritable, MLReadable["Mp
                 "model",
                 self.getModel(),
                 f"has {width} outputs, and column {self.getLabelCol()!r} has {len(classes)} classes ({shown}): make it wider",
+            )
+
+    def _check_loss(self, loss: Any, outputs: int) -> None:
+        """Refuse losses of torch that would train without an error, and to predictions that are wrong."""
+        instead = "set loss='binary_cross_entropy_with_logits'"
+        if loss is F.binary_cross_entropy or isinstance(loss, nn.BCELoss):
+            rule = f"takes probabilities, and one output is taken as a margin: {instead}, and leave the module's sigmoid out"
+            raise refused("loss", self.getLoss(), rule)
+        if outputs == 1 and (loss is F.cross_entropy or isinstance(loss, nn.CrossEntropyLoss)):
+            raise refused(
+                "loss", self.getLoss(), f"the model has one output a row, which is the margin of two classes: {instead}"
             )
 
     def _model(self, result: Result, taken: Input, classes: list[str], textual: bool) -> MpcaModel:

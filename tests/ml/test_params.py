@@ -17,6 +17,7 @@ from mpca.errors import ConfigError, EnvironmentRefused
 from mpca.ml import MpcaEstimator, MpcaModel
 from mpca.ml.code import find, import_path, make_module
 from mpca.ml.params import objectives_of
+from mpca.ml.predict import Input
 from tests.ml import nets
 
 
@@ -79,6 +80,33 @@ def test_what_needs_no_rows_is_refused_before_there_is_a_job(params: dict[str, A
 def test_code_that_makes_no_module_is_refused(model: Any, arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         make_module(model, arguments)
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        (
+            {"model": nets.Squeezed, "modelArgs": {"classes": 1}},
+            r"^model = .*: gives \(\) for one row: it must give a number for",
+        ),
+        ({"model": nets.half}, "^loss = 'cross_entropy': .* one output .*: set loss='binary_cross_entropy_with_logits'$"),
+        ({"model": nets.half, "loss": torch.nn.CrossEntropyLoss}, "^loss = .* one output .*: set loss='binary_cross_entropy_w"),
+        (
+            {"model": nets.half, "loss": "binary_cross_entropy"},
+            "^loss = 'binary_cross_entropy': .* set loss='binary_cross_entrop",
+        ),
+        ({"model": nets.half, "loss": torch.nn.BCELoss()}, r"^loss = BCELoss\(\): .* leave the module's sigmoid out"),
+    ],
+)
+def test_outputs_that_are_no_scores_of_classes_are_refused(params: dict[str, Any], says: str) -> None:
+    one = MpcaEstimator(**params)
+    with pytest.raises(ConfigError, match=says):
+        one._check_outputs(one._recipe(), Input("float32", (2,)), ["bee", "wolf"])
+
+
+def test_one_output_is_trained_as_the_margin_of_two_classes() -> None:
+    one = MpcaEstimator(model=nets.half, loss="binary_cross_entropy_with_logits")
+    one._check_outputs(one._recipe(), Input("float32", (2,)), ["bee", "wolf"])
 
 
 def test_a_module_is_copied_with_its_parameters() -> None:
