@@ -25,11 +25,15 @@ def train(recipe: Recipe, batch_size: int, epochs: int | None) -> None:
     model = recipe.module().to(device)
     optimizer = recipe.optimizer(model.parameters(), **recipe.optimizer_args)
     mpca.attach(model, optimizer)
+    updates = 0
     for features, labels in mpca.dataset("train", batch_size, epochs=epochs):
+        if len(labels) == 1 < batch_size and updates:
+            continue  # the rest after the last epoch: BatchNorm would refuse a batch of one row, and so end the run
         optimizer.zero_grad()
         loss = recipe.loss_of(model(features.to(device)), labels.to(device))
         loss.backward()
         optimizer.step()
+        updates += 1
         mpca.log(loss=loss.detach())
 
 
