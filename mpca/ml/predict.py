@@ -5,6 +5,7 @@ A Python process of an executor keeps the modules that it has loaded, so that a 
 
 from __future__ import annotations
 
+import errno
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from mpca.ml.code import make_module
 __all__ = ["INDEX", "Input", "Package", "Serving", "chances", "predict", "scores"]
 
 _KEPT = 2  # modules in one process: that of a pipeline, and of the one that takes its place
+#: Errors of the storage and not of one file. Spark tries the task again; null would be a prediction lost without a word.
+_STORAGE = (errno.EIO, errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ETIMEDOUT)
 #: Names of the columns that `predict` gives.
 LABEL, INDEX, RAW, PROBABILITY = "label", "index", "raw", "probability"
 
@@ -248,7 +251,11 @@ def _images(serving: Serving, rows: list[Any], place: str, files: Files) -> tupl
             elif serving.kind in FILES:
                 one = files.read(one)
             view = centre_view(decode(bytes(one), serving.input.shorter_edge), serving.input.crop)
-        except (BadImage, OSError):  # as an ingest leaves such an image out
+        except BadImage:  # as an ingest leaves such an image out
+            continue
+        except OSError as error:  # a file that is not there, or not ours to read
+            if error.errno in _STORAGE:
+                raise
             continue
         there.append(row)
         views.append(subtract_mean(view, means).astype(np.float32))

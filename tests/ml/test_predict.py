@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import simplejpeg
 import torch
 from torch import nn
 
+from mpca.data.ingest_rows import Files
 from mpca.errors import ConfigError
 from mpca.ml import predict as module_of_predict
 from mpca.ml.code import Recipe
@@ -154,3 +156,14 @@ def test_a_null_image_is_refused_and_not_the_good_ones_beside_it() -> None:
     images = changed(kind="image", input=Input(means=(100.0, 100.0, 100.0), crop=8, shorter_edge=8), outputs=(INDEX,))
     with pytest.raises(ConfigError, match=r"^column 'x' is null: row 1; leave such rows out"):
         told(nets.image_net, images, as_spark_gives_them)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ECONNREFUSED, errno.ETIMEDOUT])
+def test_a_storage_that_fails_ends_the_job_and_gives_no_nulls(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def fail(self: Files, name: str) -> bytes:
+        raise OSError(number, "no answer", name)
+
+    monkeypatch.setattr(Files, "read", fail)
+    paths = changed(kind="path", input=Input(means=(100.0, 100.0, 100.0), crop=8, shorter_edge=8), outputs=(INDEX,))
+    with pytest.raises(OSError, match=r"no answer: 'hdfs://nn/a\.jpg'"):
+        told(nets.image_net, paths, pd.Series(["hdfs://nn/a.jpg"]))
