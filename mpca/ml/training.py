@@ -23,6 +23,8 @@ def train(recipe: Recipe, batch_size: int, epochs: int | None) -> None:
     """Train for so many epochs, or until an objective of the run is reached."""
     device = mpca.device()
     model = recipe.module().to(device)
+    if isinstance(recipe.loss, torch.nn.Module):
+        recipe.loss.to(device)  # it may have weights of the classes
     optimizer = recipe.optimizer(model.parameters(), **recipe.optimizer_args)
     mpca.attach(model, optimizer)
     updates = 0

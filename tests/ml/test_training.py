@@ -36,3 +36,13 @@ def test_a_last_batch_of_one_row_is_left_out(
 
     train(Recipe(model, loss, torch.optim.SGD, {}, {"lr": 0.1}), batch_size, epochs=1)
     assert seen == trained
+
+
+def test_a_loss_with_weights_of_classes_is_where_the_model_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = torch.device("meta")  # as a GPU would be
+    monkeypatch.setattr(mpca, "device", lambda: elsewhere)
+    monkeypatch.setattr(mpca, "dataset", lambda *_, **__: [])
+    loss = torch.nn.CrossEntropyLoss(weight=torch.tensor([1.0, 3.0]))
+    train(Recipe(nets.Line, loss, torch.optim.SGD, {}, {"lr": 0.1}), 4, epochs=1)
+    assert loss.weight is not None
+    assert loss.weight.device == elsewhere
