@@ -161,13 +161,18 @@ class MpcaEstimator(Estimating, Estimator[MpcaModel], MLWritable, MLReadable["Mp
             conf={**self.getConf(), **data.conf, **{f"data.{key}": value for key, value in images.items()}},
             spark=df.sparkSession,
         )
-        rows, agents = manifest.splits["train"].records, distributor.conf.cluster.agents
-        if rows < agents:
-            raise refused(
-                "numAgents", agents, f"fewer rows than agents: there are {rows} to train on; give more, or fewer agents"
-            )
+        self._check_rows(data.records, distributor.conf.cluster.agents)
         result = distributor.run(train, recipe, self.getBatchSize(), self.getEpochs())
         return self._model(result, taken, data.classes, isinstance(column_type(df, self.getLabelCol()), StringType))
+
+    def _check_rows(self, records: Mapping[str, int], agents: int) -> None:
+        """Refuse too few rows, of those that can be read."""
+        if records["train"] < agents:
+            rule = f"fewer rows than agents: there are {records['train']} to train on; give more, or fewer agents"
+            raise refused("numAgents", agents, rule)
+        if self.isDefined("validation") and not records["validation"]:
+            rule = "no image that it puts aside can be read, so there is nothing to evaluate on; put more aside, or repair them"
+            raise refused("validation", self.getValidation(), rule)
 
     def _check_outputs(self, recipe: Recipe, taken: Input, classes: list[str]) -> None:
         """Refuse a module that cannot take a row, or has too few outputs for the classes."""

@@ -104,6 +104,19 @@ def test_outputs_that_are_no_scores_of_classes_are_refused(params: dict[str, Any
         one._check_outputs(one._recipe(), Input("float32", (2,)), ["bee", "wolf"])
 
 
+@pytest.mark.parametrize(
+    ("records", "says"),
+    [
+        ({"train": 1, "validation": 1}, "^numAgents = 2: fewer rows than agents: there are 1 to train on; give more"),
+        ({"train": 2, "validation": 0}, "^validation = 0.1: no image that it puts aside can be read, so there is nothing to"),
+    ],
+)
+def test_too_few_rows_that_can_be_read_are_refused(records: dict[str, int], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        MpcaEstimator(validation=0.1)._check_rows(records, 2)
+    MpcaEstimator()._check_rows({"train": 2}, 2)
+
+
 def test_one_output_is_trained_as_the_margin_of_two_classes() -> None:
     one = MpcaEstimator(model=nets.half, loss="binary_cross_entropy_with_logits")
     one._check_outputs(one._recipe(), Input("float32", (2,)), ["bee", "wolf"])
