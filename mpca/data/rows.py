@@ -113,7 +113,7 @@ def pack_rows(form: Form, partition: int, rows: Iterable[Any], seed: int) -> Ite
 def _named(form: Form, value: Any = False) -> bool:
     """Whether the column for validation names a row."""
     if value is None:
-        remedy = f"true puts a row aside, false does not: df.fillna(False, [{form.validation!r}])"
+        remedy = f"true puts a row aside, false does not: df.fillna(False, [{form.validation!r}]), or 0 where it has numbers"
         raise _Refused(Refusal(f"column {form.validation!r} is null", remedy))
     return bool(value)
 

@@ -20,6 +20,7 @@ from pyspark.ml.base import _FitMultipleIterator
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql.types import StringType
 from torch import nn
+from torch.nn import functional as F
 
 from mpca.api.distributor import Distributor, Result
 from mpca.checks import refused
@@ -160,13 +161,18 @@ class MpcaEstimator(Estimating, Estimator[MpcaModel], MLWritable, MLReadable["Mp
             conf={**self.getConf(), **data.conf, **{f"data.{key}": value for key, value in images.items()}},
             spark=df.sparkSession,
         )
-        rows, agents = manifest.splits["train"].records, distributor.conf.cluster.agents
-        if rows < agents:
-            raise refused(
-                "numAgents", agents, f"fewer rows than agents: there are {rows} to train on; give more, or fewer agents"
-            )
+        self._check_rows(data.records, distributor.conf.cluster.agents)
         result = distributor.run(train, recipe, self.getBatchSize(), self.getEpochs())
         return self._model(result, taken, data.classes, isinstance(column_type(df, self.getLabelCol()), StringType))
+
+    def _check_rows(self, records: Mapping[str, int], agents: int) -> None:
+        """Refuse too few rows, of those that can be read."""
+        if records["train"] < agents:
+            rule = f"fewer rows than agents: there are {records['train']} to train on; give more, or fewer agents"
+            raise refused("numAgents", agents, rule)
+        if self.isDefined("validation") and not records["validation"]:
+            rule = "no image that it puts aside can be read, so there is nothing to evaluate on; put more aside, or repair them"
+            raise refused("validation", self.getValidation(), rule)
 
     def _check_outputs(self, recipe: Recipe, taken: Input, classes: list[str]) -> None:
         """Refuse a module that cannot take a row, or has too few outputs for the classes."""
@@ -175,13 +181,14 @@ class MpcaEstimator(Estimating, Estimator[MpcaModel], MLWritable, MLReadable["Mp
             try:
                 outputs = module(taken.example())
             except (RuntimeError, TypeError, IndexError, ValueError) as error:
-                first = str(error).splitlines()[0]
+                first = (str(error).splitlines() or [type(error).__name__])[0]
                 raise refused(
                     "model", self.getModel(), f"cannot take a batch of {taken} (column {self.getFeaturesCol()!r}): {first}"
                 ) from None
-        if not isinstance(outputs, torch.Tensor) or outputs.ndim > 2 or outputs.shape[0] != 1:
+        if not isinstance(outputs, torch.Tensor) or outputs.ndim not in (1, 2) or outputs.shape[0] != 1:
             shape = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
             raise refused("model", self.getModel(), f"gives {shape} for one row: it must give a number for each class")
+        self._check_loss(recipe.loss, outputs.numel())
         width = scores(outputs).shape[1]
         if width < len(classes):
             shown = ", ".join(classes[:5]) + (", ..." if len(classes) > 5 else "")
@@ -189,6 +196,17 @@ class MpcaEstimator(Estimating, Estimator[MpcaModel], MLWritable, MLReadable["Mp
                 "model",
                 self.getModel(),
                 f"has {width} outputs, and column {self.getLabelCol()!r} has {len(classes)} classes ({shown}): make it wider",
+            )
+
+    def _check_loss(self, loss: Any, outputs: int) -> None:
+        """Refuse losses of torch that would train without an error, and to predictions that are wrong."""
+        instead = "set loss='binary_cross_entropy_with_logits'"
+        if loss is F.binary_cross_entropy or isinstance(loss, nn.BCELoss):
+            rule = f"takes probabilities, and one output is taken as a margin: {instead}, and leave the module's sigmoid out"
+            raise refused("loss", self.getLoss(), rule)
+        if outputs == 1 and (loss is F.cross_entropy or isinstance(loss, nn.CrossEntropyLoss)):
+            raise refused(
+                "loss", self.getLoss(), f"the model has one output a row, which is the margin of two classes: {instead}"
             )
 
     def _model(self, result: Result, taken: Input, classes: list[str], textual: bool) -> MpcaModel:

@@ -157,12 +157,16 @@ class MpcaModel(Serves, Model, MLWritable, MLReadable["MpcaModel"]):
             "predictionIndexCol": INDEX,
         }
         found: dict[str, str] = {}
+        taken = {one.lower(): one for one in df.columns}  # Spark takes capitals for the same: it would replace the column
         for param in [*wanted, "labelIndexCol"]:
             name = self.getOrDefault(param)
-            if name and (name in df.columns or name in found):
+            if name and name.lower() in taken:
                 raise ConfigError(
-                    f"the DataFrame has a column {name!r} already: set {param} to another name, or leave that column out"
+                    f"the DataFrame has a column {taken[name.lower()]!r} already: set {param} to another name, "
+                    "or leave that column out"
                 )
+            if name:
+                taken[name.lower()] = name
             if name and param in wanted:
                 found[name] = wanted[param]
         if not found:

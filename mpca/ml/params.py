@@ -93,10 +93,12 @@ def _validation(value: Any) -> str | float:
 
 def _every(value: Any) -> str:
     try:
-        parse_duration(value)
+        seconds = parse_duration(value)
     except ValueError as error:
         raise refused("evaluateEvery", value, str(error)) from None
-    return str(value)
+    if not 0 < seconds < float("inf"):
+        raise refused("evaluateEvery", value, "must be longer than 0 s")
+    return value if isinstance(value, str) else f"{seconds:f}s"  # a number is seconds, here as in mpca.Evaluate
 
 
 def _method(value: Any) -> dict[str, Any]:
@@ -214,6 +216,13 @@ class Serves(HasFeaturesCol, HasLabelCol, HasPredictionCol, HasProbabilityCol, H
             return self._set(**params)
         except TypeError as error:  # of Spark's converters, with the Param's name and the value
             raise ConfigError(str(error)) from None
+
+    def _set(self, **params: Any) -> Any:
+        """As Spark's, but None is a Param that is not set. Spark's counts it as defined, and epochs=None had no end."""
+        for name in [name for name, value in params.items() if value is None]:
+            self.clear(self.getParam(name))
+            del params[name]
+        return super()._set(**params)
 
     def setFeaturesCol(self, value: str) -> Any:
         """Set `featuresCol`."""

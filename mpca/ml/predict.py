@@ -5,6 +5,7 @@ A Python process of an executor keeps the modules that it has loaded, so that a 
 
 from __future__ import annotations
 
+import errno
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from mpca.ml.code import make_module
 __all__ = ["INDEX", "Input", "Package", "Serving", "chances", "predict", "scores"]
 
 _KEPT = 2  # modules in one process: that of a pipeline, and of the one that takes its place
+#: Errors of the storage and not of one file. Spark tries the task again; null would be a prediction lost without a word.
+_STORAGE = (errno.EIO, errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ETIMEDOUT)
 #: Names of the columns that `predict` gives.
 LABEL, INDEX, RAW, PROBABILITY = "label", "index", "raw", "probability"
 
@@ -200,13 +203,13 @@ def _numbers(serving: Serving, rows: list[Any], place: str) -> Any:
     wanted = serving.input.shape
     try:
         with np.errstate(over="ignore"):
-            found = np.asarray([_plain(one) for one in rows], dtype=serving.input.dtype)
+            found = _array(serving, [_plain(one) for one in rows])
     except (TypeError, ValueError):
         found = None
     if found is None or found.shape[1:] != wanted:
         for row, one in enumerate(rows):
             try:
-                shape = np.asarray(_plain(one), dtype=serving.input.dtype).shape
+                shape = _array(serving, _plain(one)).shape
             except (TypeError, ValueError):
                 raise _refused(
                     serving, "is ragged inside, or holds null", place, row, "fill it, or leave such rows out"
@@ -222,6 +225,13 @@ def _numbers(serving: Serving, rows: list[Any], place: str) -> Any:
     return found
 
 
+def _array(serving: Serving, values: Any) -> Any:
+    """Raises ValueError or TypeError for what has no shape, and for a null among whole numbers."""
+    if serving.input.dtype == "int64" and np.asarray(values).dtype.kind == "f":
+        raise ValueError("null")  # Arrow gives whole numbers beside a null as floats, which a cast would make any number
+    return np.asarray(values, dtype=serving.input.dtype)
+
+
 def _plain(value: Any) -> Any:
     """Nested arrays as Arrow gives them, arrays of arrays, as lists of arrays."""
     return [_plain(one) for one in value] if isinstance(value, np.ndarray) and value.dtype == object else value
@@ -229,8 +239,9 @@ def _plain(value: Any) -> Any:
 
 def _images(serving: Serving, rows: list[Any], place: str, files: Files) -> tuple[list[int], Any]:
     """The images that can be read, and which rows they are."""
-    if serving.kind != "image":
-        _null(serving, rows, place)
+    # The fields of a null struct are all null: NaN in pandas, which makes floats of the numbers in the good rows beside it.
+    null = [serving.kind == "image" and (one.mode is None or one.mode != one.mode) for one in rows]
+    _null(serving, [None if gone else one for gone, one in zip(null, rows, strict=True)], place)
     there, views = [], []
     means = np.array(serving.input.means, np.float32)
     for row, one in enumerate(rows):
@@ -240,7 +251,11 @@ def _images(serving: Serving, rows: list[Any], place: str, files: Files) -> tupl
             elif serving.kind in FILES:
                 one = files.read(one)
             view = centre_view(decode(bytes(one), serving.input.shorter_edge), serving.input.crop)
-        except (BadImage, OSError):  # as an ingest leaves such an image out
+        except BadImage:  # as an ingest leaves such an image out
+            continue
+        except OSError as error:  # a file that is not there, or not ours to read
+            if error.errno in _STORAGE:
+                raise
             continue
         there.append(row)
         views.append(subtract_mean(view, means).astype(np.float32))

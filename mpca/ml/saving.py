@@ -51,6 +51,11 @@ class Writer(MLWriter):
         super().__init__()
         self._stage = stage
 
+    def save(self, path: str) -> None:
+        """As of all stages; what cannot be saved is refused before `overwrite` has removed what is at the path."""
+        self._params_and_code()
+        super().save(path)
+
     def saveImpl(self, path: str) -> None:
         """Save the stage; called by `save`.
 
@@ -59,9 +64,7 @@ class Writer(MLWriter):
             OSError: the storage failed.
         """
         stage = self._stage
-        params = {param.name: value for param, value in stage._paramMap.items()}
-        code = {name: params.pop(name) for name in CODE if not isinstance(params.get(name, ""), str)}
-        _check(stage, params, code)
+        params, code = self._params_and_code()
         if exists(self.sc, path):
             raise ConfigError(f"{path} exists already: save elsewhere, or by write().overwrite().save(path)")
         files: dict[str, bytes] = {**stage.files(), **({CODE_FILE: cloudpickle.dumps(code)} if code else {})}
@@ -79,6 +82,13 @@ class Writer(MLWriter):
         }
         DefaultParamsWriter.saveMetadata(stage, path, self.sc, {"mpca": facts}, params)
 
+    def _params_and_code(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What becomes JSON, and what a pickle. ConfigError: one of them cannot."""
+        params = {param.name: value for param, value in self._stage._paramMap.items()}
+        code = {name: params.pop(name) for name in CODE if not isinstance(params.get(name, ""), str)}
+        _check(self._stage, params, code)
+        return params, code
+
 
 def _check(stage: Any, params: Mapping[str, Any], code: Mapping[str, Any]) -> None:
     for name, value in code.items():
@@ -90,10 +100,21 @@ def _check(stage: Any, params: Mapping[str, Any], code: Mapping[str, Any]) -> No
     for name, value in params.items():
         try:
             json.dumps(value)
+            _check_keys(value)
         except (TypeError, ValueError) as error:
             raise ConfigError(
                 f"{name} = {value!r:.80} cannot be saved: {error}; give numbers, texts, lists and dicts of them"
             ) from None
+
+
+def _check_keys(value: Any) -> None:
+    """Raise TypeError for a dict whose keys JSON would turn into texts."""
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(f"the key {key!r} would be loaded as a text")
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ():
+        _check_keys(one)
 
 
 def _sha256(data: bytes) -> str:

@@ -23,13 +23,19 @@ def train(recipe: Recipe, batch_size: int, epochs: int | None) -> None:
     """Train for so many epochs, or until an objective of the run is reached."""
     device = mpca.device()
     model = recipe.module().to(device)
+    if isinstance(recipe.loss, torch.nn.Module):
+        recipe.loss.to(device)  # it may have weights of the classes
     optimizer = recipe.optimizer(model.parameters(), **recipe.optimizer_args)
     mpca.attach(model, optimizer)
+    updates = 0
     for features, labels in mpca.dataset("train", batch_size, epochs=epochs):
+        if len(labels) == 1 < batch_size and updates:
+            continue  # the rest after the last epoch: BatchNorm would refuse a batch of one row, and so end the run
         optimizer.zero_grad()
         loss = recipe.loss_of(model(features.to(device)), labels.to(device))
         loss.backward()
         optimizer.step()
+        updates += 1
         mpca.log(loss=loss.detach())
 
 

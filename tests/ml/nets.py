@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-__all__ = ["Line", "half", "image_net", "nothing", "tokens", "two"]
+__all__ = ["Line", "Squeezed", "half", "image_net", "nothing", "tokens", "two"]
 
 
 class Line(nn.Module):
@@ -16,6 +16,13 @@ class Line(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         return self.out(features)
+
+
+class Squeezed(Line):
+    """Without the axis of rows, where there is but one row."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.out(features).squeeze()
 
 
 def two(hidden: int = 8, classes: int = 2) -> nn.Module:

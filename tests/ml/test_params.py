@@ -17,6 +17,7 @@ from mpca.errors import ConfigError, EnvironmentRefused
 from mpca.ml import MpcaEstimator, MpcaModel
 from mpca.ml.code import find, import_path, make_module
 from mpca.ml.params import objectives_of
+from mpca.ml.predict import Input
 from tests.ml import nets
 
 
@@ -31,6 +32,7 @@ from tests.ml import nets
         ({"model": 3}, '^model = 3: must be a function or class, or its import path, such as "my_package.nets:create"$'),
         ({"validation": 1.5}, r"^validation = 1.5: must be a column, or a share of the rows above 0 and below 1$"),
         ({"evaluateEvery": "soon"}, "^evaluateEvery = 'soon': "),
+        ({"evaluateEvery": "0s"}, "^evaluateEvery = '0s': must be longer than 0 s$"),
         ({"method": "mcpa"}, "^method.name = 'mcpa': .*did you mean 'mpca'"),
         ({"objectives": mpca.MaxTime("60s")}, r"must be a list, such as \[mpca.MaxTime\('60s'\)\]$"),
         ({"objectives": ["60s"]}, "^objectives = '60s': is no objective; use mpca.Target"),
@@ -47,6 +49,7 @@ def test_values_that_a_param_cannot_have_are_refused(params: dict[str, Any], say
     [
         ({}, "^model is not set: give a function or class that makes the torch.nn.Module, or its import path$"),
         ({"model": nets.two}, r"^nothing ends the training: set epochs, or objectives, such as \[mpca.MaxTime\('60s'\)\]$"),
+        ({"model": nets.two, "epochs": None}, r"^nothing ends the training: set epochs, or objectives, such as"),
         ({"model": "tests.ml.nets:tow"}, "^model = 'tests.ml.nets:tow': tests.ml.nets has no 'tow'; did you mean 'two'"),
         (
             {"model": "tests.ml.notes:two"},
@@ -77,6 +80,46 @@ def test_what_needs_no_rows_is_refused_before_there_is_a_job(params: dict[str, A
 def test_code_that_makes_no_module_is_refused(model: Any, arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         make_module(model, arguments)
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        (
+            {"model": nets.Squeezed, "modelArgs": {"classes": 1}},
+            r"^model = .*: gives \(\) for one row: it must give a number for",
+        ),
+        ({"model": nets.half}, "^loss = 'cross_entropy': .* one output .*: set loss='binary_cross_entropy_with_logits'$"),
+        ({"model": nets.half, "loss": torch.nn.CrossEntropyLoss}, "^loss = .* one output .*: set loss='binary_cross_entropy_w"),
+        (
+            {"model": nets.half, "loss": "binary_cross_entropy"},
+            "^loss = 'binary_cross_entropy': .* set loss='binary_cross_entrop",
+        ),
+        ({"model": nets.half, "loss": torch.nn.BCELoss()}, r"^loss = BCELoss\(\): .* leave the module's sigmoid out"),
+    ],
+)
+def test_outputs_that_are_no_scores_of_classes_are_refused(params: dict[str, Any], says: str) -> None:
+    one = MpcaEstimator(**params)
+    with pytest.raises(ConfigError, match=says):
+        one._check_outputs(one._recipe(), Input("float32", (2,)), ["bee", "wolf"])
+
+
+@pytest.mark.parametrize(
+    ("records", "says"),
+    [
+        ({"train": 1, "validation": 1}, "^numAgents = 2: fewer rows than agents: there are 1 to train on; give more"),
+        ({"train": 2, "validation": 0}, "^validation = 0.1: no image that it puts aside can be read, so there is nothing to"),
+    ],
+)
+def test_too_few_rows_that_can_be_read_are_refused(records: dict[str, int], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        MpcaEstimator(validation=0.1)._check_rows(records, 2)
+    MpcaEstimator()._check_rows({"train": 2}, 2)
+
+
+def test_one_output_is_trained_as_the_margin_of_two_classes() -> None:
+    one = MpcaEstimator(model=nets.half, loss="binary_cross_entropy_with_logits")
+    one._check_outputs(one._recipe(), Input("float32", (2,)), ["bee", "wolf"])
 
 
 def test_a_module_is_copied_with_its_parameters() -> None:
@@ -124,6 +167,18 @@ def test_every_param_can_be_set_by_a_method_and_explained() -> None:
         assert param.name in explained
     assert "batchSize: rows of one agent's batch" in explained
     assert not MpcaModel().hasParam("batchSize")
+
+
+def test_none_is_a_param_that_is_not_set() -> None:
+    one = MpcaEstimator(epochs=None, validation=None, method=None, batchSize=None)
+    assert not [param for param in (one.epochs, one.validation, one.method) if one.isDefined(param)]
+    assert one.getBatchSize() == 32, "its default"
+    assert one.setEpochs(3).setEpochs(None).getEpochs() is None
+    assert one.setEpochs(3).copy({one.epochs: None}).getEpochs() is None
+
+
+def test_a_number_between_two_evaluations_is_seconds() -> None:
+    assert mpca.Evaluate(dict, MpcaEstimator(evaluateEvery=0.5).getEvaluateEvery()) == mpca.Evaluate(dict, "500ms")
 
 
 @pytest.mark.parametrize("module", ["pandas", "pyarrow"])

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import safetensors.torch
 import simplejpeg
 import torch
 from torch import nn
 
+from mpca.data.ingest_rows import Files
 from mpca.errors import ConfigError
 from mpca.ml import predict as module_of_predict
 from mpca.ml.code import Recipe
@@ -104,6 +107,15 @@ def test_rows_that_the_model_cannot_take_are_refused_by_their_place(rows: list[A
         told(nets.two, ARRAYS, pd.Series(rows))
 
 
+@pytest.mark.parametrize(
+    ("rows", "shape"), [([[1, 9], [1, None]], (2,)), ([[[1, 2], [3, 4]], [[1, 2], [3, None]]], (2, 2))], ids=["flat", "nested"]
+)
+def test_a_null_among_whole_numbers_is_refused(rows: list[Any], shape: tuple[int, ...]) -> None:
+    as_spark_gives_them = pd.concat([pa.array([one]).to_pandas() for one in rows], ignore_index=True)
+    with pytest.raises(ConfigError, match=r"^column 'x' is ragged inside, or holds null: row 1; fill it, or leave such rows"):
+        told(nets.tokens, changed(input=Input("int64", shape)), as_spark_gives_them)
+
+
 def test_images_are_seen_as_in_training_and_a_bad_one_has_null(tmp_path: Path) -> None:
     pixels = np.full((40, 50, 3), (200, 10, 10), np.uint8)
     jpeg = simplejpeg.encode_jpeg(pixels, 95, "RGB", "444")
@@ -134,3 +146,24 @@ def test_a_loss_of_one_output_has_targets_like_it() -> None:
     expected = -torch.log(torch.tensor([torch.sigmoid(torch.tensor(2.0)), 1 - torch.sigmoid(torch.tensor(-1.0))])).mean()
     for shaped in (outputs, outputs.squeeze(1)):
         assert torch.isclose(Recipe(nets.half, logits, torch.optim.SGD).loss_of(shaped, labels), expected)
+
+
+def test_a_null_image_is_refused_and_not_the_good_ones_beside_it() -> None:
+    pixels = {"origin": "a", "height": 8, "width": 8, "nChannels": 1, "mode": 0, "data": bytes(64)}
+    fields = [(name, pa.string() if name == "origin" else pa.binary() if name == "data" else pa.int32()) for name in pixels]
+    arrow = pa.array([pixels, None], pa.struct(fields))
+    as_spark_gives_them = pd.DataFrame({name: one.to_pandas() for name, one in zip(pixels, arrow.flatten(), strict=True)})
+    images = changed(kind="image", input=Input(means=(100.0, 100.0, 100.0), crop=8, shorter_edge=8), outputs=(INDEX,))
+    with pytest.raises(ConfigError, match=r"^column 'x' is null: row 1; leave such rows out"):
+        told(nets.image_net, images, as_spark_gives_them)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ECONNREFUSED, errno.ETIMEDOUT])
+def test_a_storage_that_fails_ends_the_job_and_gives_no_nulls(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def fail(self: Files, name: str) -> bytes:
+        raise OSError(number, "no answer", name)
+
+    monkeypatch.setattr(Files, "read", fail)
+    paths = changed(kind="path", input=Input(means=(100.0, 100.0, 100.0), crop=8, shorter_edge=8), outputs=(INDEX,))
+    with pytest.raises(OSError, match=r"no answer: 'hdfs://nn/a\.jpg'"):
+        told(nets.image_net, paths, pd.Series(["hdfs://nn/a.jpg"]))
