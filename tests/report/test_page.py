@@ -205,6 +205,15 @@ def test_text_from_a_run_cannot_break_out_of_the_page(tmp_path: Path) -> None:
     assert "<script>alert" not in text
 
 
+def test_a_name_that_is_no_utf8_is_shown_escaped(tmp_path: Path) -> None:
+    end = {"kind": "end", "t": 26.0, "status": "failed", "reason": "agent 1 raised FileNotFoundError: 'caf\udce9.csv'"}
+    run_dir = write_run(tmp_path / "run", [*synthetic_records(cycles=3)[:-1], end])
+    assert page_of(run_dir).data["end"]["reason"] == end["reason"]
+    assert "<p>agent 1 raised FileNotFoundError: &#x27;caf\\udce9.csv&#x27;</p>" in (run_dir / "report.html").read_text(
+        encoding="utf-8"
+    )
+
+
 def test_pages_of_trackers_can_be_opened_and_no_other_url(tmp_path: Path) -> None:
     urls = {"wandb": 'https://there/a?b=1&c="><b>', "mlflow": "javascript:alert(1)", "tensorboard": ""}
     told = [{"kind": "tracker", "t": 7.0, "tracker": one, "run": "0a1b", "url": url} for one, url in urls.items()]
