@@ -248,6 +248,38 @@ def test_the_end_of_an_earlier_attempt_is_not_the_end_of_the_run(tmp_path: Path)
     assert [one["attempt"] for one in page.data["attempts"]] == [1, 2]
 
 
+def test_the_summary_of_an_earlier_attempt_is_not_that_of_the_run(tmp_path: Path) -> None:
+    records = synthetic_records(cycles=5)
+    records[-1] = {"kind": "end", "t": 26.0, "status": "failed", "reason": "agent 1 died"}
+    summary = {"status": "failed", "reason": "agent 1 died", "final_error": 0.75, "attempts": 1}
+    run_dir = write_run(tmp_path / "ended", records, summary)
+    page_of(run_dir)
+    assert '<span class="badge bad">failed</span>' in (run_dir / "report.html").read_text(encoding="utf-8")
+    again = {**records[0], "t": 30.0, "attempt": 2}
+    run_dir = write_run(tmp_path / "goes on", [*records, again], summary)
+    assert page_of(run_dir).data["summary"] == {}
+    text = (run_dir / "report.html").read_text(encoding="utf-8")
+    assert '<span class="badge ">not ended</span>' in text
+    assert "agent 1 died" not in text
+    assert "75.00 %" not in text
+
+
+def test_a_pause_in_which_an_attempt_was_killed_does_not_go_on_in_the_next_one(tmp_path: Path) -> None:
+    first, *records = [one for one in synthetic_records(cycles=5)[:-1] if one["t"] < 18.0]
+    begin = {"kind": "begin", "t": 6.0, "agents": 4, "trained": 0.0}
+    again = [
+        {**first, "t": 20.0, "attempt": 2},
+        {"kind": "begin", "t": 25.0, "agents": 4, "trained": 12.0},
+        {"kind": "evaluation", "t": 65.0, "cycle": 90, "seconds": 0.1, "error": 0.5, "loss": 1.0},
+    ]
+    assert records[-1]["t"] == 17.0
+    assert records[-1]["end"] is None
+    page = page_of(write_run(tmp_path / "run", [first, begin, *records, *again]))
+    assert [(one["start"], one["end"]) for one in page.data["pauses"]] == [(11.0, 11.0)]
+    page = page_of(write_run(tmp_path / "alone", [first, begin, *records]))
+    assert [(one["start"], one["end"]) for one in page.data["pauses"]] == [(11.0, None)], "it may still go on"
+
+
 def test_times_are_seconds_of_training_over_all_attempts(tmp_path: Path) -> None:
     """What the start took is not in them, and a second attempt goes on from what the first had trained."""
     records = synthetic_records(cycles=10)
