@@ -300,6 +300,27 @@ def test_times_are_seconds_of_training_over_all_attempts(tmp_path: Path) -> None
     assert (page.data["pauses"][-1]["start"], page.data["pauses"][-1]["end"]) == (9.5, 17.5)
 
 
+def test_lines_go_from_left_to_right_though_an_attempt_repeats_what_came_after_its_backup(tmp_path: Path) -> None:
+    records = synthetic_records(cycles=10)
+    begin = {"kind": "begin", "t": 6.0, "agents": 4, "trained": 0.0}
+    again = [{**records[0], "t": 20.0, "attempt": 2}, {"kind": "begin", "t": 22.0, "agents": 4, "trained": 9.5}]
+    again += [
+        {"kind": "evaluation", "t": 23.0 + n, "cycle": n, "seconds": 0.1, "error": 0.4 - n / 100, "loss": 1.0} for n in range(9)
+    ]
+    text = write_report(write_run(tmp_path / "run", [records[0], begin, *records[1:], *again])).read_text(encoding="utf-8")
+    charts = [json.loads(one) for one in re.findall(r'<script type="application/json">(.*?)</script>', text)]
+    error = next(one for one in charts if one["label"].startswith("Error of"))["lines"][0]
+    assert error["x"] == sorted(error["x"])
+    assert len(error["x"]) == 12 + 9
+    assert error["y"][error["x"].index(10.5)] == 0.4, "each with its own value"
+    (points,) = re.findall(r'class="line s0" points="([^"]*)"', text[: text.index("<h2>loss")])
+    at = [float(point.split(",")[0]) for point in points.split()]
+    assert at == sorted(at)
+    dots = re.findall(r'<circle class="dot s0" cx="([^"]*)"[^>]*><title>([^<]*)</title>', text)
+    assert [float(x) for x, _ in dots] == at
+    assert dots[error["x"].index(10.5)][1] == "40.00 % at 10.5 s, cycle 0"
+
+
 def test_a_run_of_exchanges_in_place_of_cycles_has_a_page_with_a_row_by_agent(tmp_path: Path) -> None:
     records = [one for one in synthetic_records() if one["kind"] != "cycle"]
     said = {"shard": 0, "incarnation": 0, "tau": 10, "version": 1, "share": 0.5, "served": 0.02}
