@@ -27,6 +27,7 @@ def report(run_dirs: tuple[Path, ...], out: Path | None) -> None:
     from mpca.report import write_report
     from mpca.report.several import write_several
 
+    run_dirs = tuple(dict.fromkeys(run_dirs))  # patterns of a shell may name a run twice
     if len(run_dirs) == 1 and out is not None:
         raise click.UsageError("--out is for several runs; the report of one lies in its folder")
     try:

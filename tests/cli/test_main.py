@@ -131,6 +131,16 @@ def test_report_draws_the_page_and_says_where_it_is(capfd: pytest.CaptureFixture
     assert (run_dir / "report.html").is_file()
 
 
+def test_a_report_of_several_runs_has_a_run_once_that_was_named_twice(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    one, two = (str(write_run(tmp_path / name, synthetic_records(cycles=5))) for name in ("one", "two"))
+    code, out, _ = run(capfd, "report", one, two, one + "/", "--out", str(tmp_path / "runs.html"))
+    assert (code, out.strip()) == (0, str(tmp_path / "runs.html"))
+    assert "<h1>2 runs</h1>" in (tmp_path / "runs.html").read_text(encoding="utf-8")
+    assert run(capfd, "report", one, one)[:2] == (0, f"{one}/report.html\n")
+
+
 def test_a_report_that_cannot_be_written_is_told_in_one_line(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "run", synthetic_records(cycles=5))
     (run_dir / "report.html").mkdir()
