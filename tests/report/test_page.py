@@ -301,9 +301,10 @@ def test_times_are_seconds_of_training_over_all_attempts(tmp_path: Path) -> None
 
 
 def test_lines_go_from_left_to_right_though_an_attempt_repeats_what_came_after_its_backup(tmp_path: Path) -> None:
-    records = synthetic_records(cycles=10)
+    records = synthetic_records(cycles=60)
     begin = {"kind": "begin", "t": 6.0, "agents": 4, "trained": 0.0}
     again = [{**records[0], "t": 20.0, "attempt": 2}, {"kind": "begin", "t": 22.0, "agents": 4, "trained": 9.5}]
+    again += [{**one, "t": one["t"] + 6.55} for one in records if one["kind"] == "cycle"][45:]
     again += [
         {"kind": "evaluation", "t": 23.0 + n, "cycle": n, "seconds": 0.1, "error": 0.4 - n / 100, "loss": 1.0} for n in range(9)
     ]
@@ -319,6 +320,8 @@ def test_lines_go_from_left_to_right_though_an_attempt_repeats_what_came_after_i
     dots = re.findall(r'<circle class="dot s0" cx="([^"]*)"[^>]*><title>([^<]*)</title>', text)
     assert [float(x) for x, _ in dots] == at
     assert dots[error["x"].index(10.5)][1] == "40.00 % at 10.5 s, cycle 0"
+    moved = next(one for one in charts if one["label"].startswith("Bytes moved"))["lines"]
+    assert [one["y"] for one in moved] == [sorted(one["y"]) for one in moved], "bytes add up"
 
 
 def test_a_run_of_exchanges_in_place_of_cycles_has_a_page_with_a_row_by_agent(tmp_path: Path) -> None:
