@@ -129,6 +129,8 @@
     state.button.onclick = () => reset(state);
     fingers(state.plot.over);
     renew(state);
+    const zoomed = spec.seconds && plotted().find((one) => one !== state && one.spec.seconds && one.zoomed);
+    if (zoomed) state.plot.setScale("x", { min: zoomed.plot.scales.x.min, max: zoomed.plot.scales.x.max });
   }
 
   // After new data, or a new width: what was zoomed stays.

@@ -151,6 +151,20 @@ def test_the_cursor_reads_all_lines_and_a_drag_zooms_all_charts_over_time(chromi
         assert mark(page, 0) == pytest.approx(before)
 
 
+def test_a_chart_that_is_unfolded_is_zoomed_as_those_above_it(chromium: Browser, finished: Path) -> None:
+    with opened(chromium, finished, 1280) as page:
+        page.wait(f"{PLOTS} === 3")
+        for kind, share in (("Moved", 0.1), ("Pressed", 0.1), ("Moved", 0.2), ("Moved", 0.3), ("Released", 0.3)):
+            page.mouse(kind, *place(page, 1, share), held=kind == "Moved" and share > 0.1)
+        page.wait("!document.querySelector('button.whole').hidden")
+        page.value("document.querySelector('summary').click()")
+        page.wait(f"{PLOTS} === 5")
+        hidden = "[...document.querySelectorAll('details button.whole')].map((one) => one.hidden).join()"
+        page.wait(f"{hidden} === 'false,true'")  # bytes over time, and interruptions by cycle
+        page.value("document.querySelector('details button.whole').click()")
+        page.wait("[...document.querySelectorAll('button.whole')].every((one) => one.hidden)")
+
+
 def test_a_finger_that_moves_sideways_zooms(chromium: Browser, finished: Path) -> None:
     with opened(chromium, finished, 390) as page:
         page.wait(f"{PLOTS} === 3")
