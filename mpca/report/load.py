@@ -29,6 +29,8 @@ from mpca.records import (
     read_records,
 )
 from mpca.records.shapes import misfit
+from mpca.report.follow import Follower
+from mpca.storage.local import LocalStore
 
 __all__ = ["RunRecords", "gather", "load_run"]
 
@@ -64,10 +66,15 @@ class RunRecords:
 def load_run(run_dir: Path) -> RunRecords:
     """Read ``records.jsonl`` of a run folder, and ``summary.json`` if it exists.
 
+    A folder that was copied from HDFS has its records in parts while its run goes on, and after it was killed.
+
     Raises:
         ConfigError: the folder has no records, or what is there are none, or of another format.
     """
     folder = RunFolder(run_dir)
+    follower = Follower(LocalStore(run_dir, links=True))
+    if folder.records.with_suffix("").is_dir() and follower.look():
+        return gather(follower.records, run_dir.resolve().name, _summary(folder.summary))
     if not folder.records.is_file():
         raise ConfigError(f"not a run folder: {run_dir} has no records.jsonl; give the folder that `mpca train` printed")
     try:

@@ -16,6 +16,8 @@ import pytest
 from mpca.driver.objectives import Target
 from mpca.errors import ConfigError
 from mpca.report import write_report
+from mpca.storage.local import LocalStore
+from mpca.storage.parts import PartWriter
 from tests.report.synthetic import KILLED_AT, synthetic_records, write_run
 
 
@@ -351,7 +353,30 @@ def test_a_run_of_exchanges_in_place_of_cycles_has_a_page_with_a_row_by_agent(tm
     assert "No cycle was committed" not in text
 
 
+def test_a_copy_from_hdfs_of_a_run_that_goes_on_or_was_killed_has_a_page(tmp_path: Path) -> None:
+    lines = [json.dumps(one).encode() + b"\n" for one in synthetic_records(cycles=20)]
+    records, run_dir = tmp_path / "working copy", tmp_path / "copied"
+    records.write_bytes(b"".join(lines[:30]))
+    writer = PartWriter(LocalStore(run_dir), records, term=1, start=0)
+    writer.flush()
+    assert not (run_dir / "records.jsonl").exists()
+    page = page_of(run_dir)
+    assert [one["cycle"] for one in page.data["bytes"]] == [
+        r["cycle"] for r in map(json.loads, lines[:30]) if r["kind"] == "cycle"
+    ]
+    records.write_bytes(b"".join(lines[:-1]))
+    writer.finish()
+    assert len(page_of(run_dir).data["bytes"]) == 20
+    more = records.read_bytes() + lines[-1]
+    records.write_bytes(more)
+    PartWriter(LocalStore(run_dir), records, term=2, start=len(more) - len(lines[-1])).flush()
+    assert page_of(run_dir).data["end"]["status"] == "reached", "of the next attempt there are parts, behind the file"
+
+
 def test_a_folder_without_records_is_refused_with_its_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"not a run folder: .*no records\.jsonl"):
+        write_report(tmp_path)
+    (tmp_path / "records").mkdir()
     with pytest.raises(ConfigError, match=r"not a run folder: .*no records\.jsonl"):
         write_report(tmp_path)
 
