@@ -60,6 +60,7 @@ def test_help_names_every_command(capfd: pytest.CaptureFixture[str]) -> None:
         (["train", DIGITS, "--set", "objectives.max_time=90"], ["objectives.max_time", "90s"]),
         (["tune", DIGITS], ["method.name = 'mpca-nesterov'", "looks for alpha", 'set method.name = "mpca"']),
         (["report", "/nowhere"], ["not a run folder", "records.jsonl"]),
+        (["report", "hdfs://namenode/runs/a"], ["hdfs:/namenode/runs/a", "is on HDFS", "hdfs dfs -get"]),
     ],
 )
 def test_a_refusal_exits_with_2_and_one_line_that_says_what_and_where(
