@@ -15,7 +15,10 @@ import pytest
 
 from mpca.driver.objectives import Target
 from mpca.errors import ConfigError
+from mpca.records import from_json
 from mpca.report import write_report
+from mpca.report.load import gather
+from mpca.report.page import running
 from mpca.storage.local import LocalStore
 from mpca.storage.parts import PartWriter
 from tests.report.synthetic import KILLED_AT, synthetic_records, write_run
@@ -280,6 +283,20 @@ def test_a_pause_in_which_an_attempt_was_killed_does_not_go_on_in_the_next_one(t
     assert [(one["start"], one["end"]) for one in page.data["pauses"]] == [(11.0, 11.0)]
     page = page_of(write_run(tmp_path / "alone", [first, begin, *records]))
     assert [(one["start"], one["end"]) for one in page.data["pauses"]] == [(11.0, None)], "it may still go on"
+
+
+def test_a_run_that_is_paused_while_it_is_watched_says_so(tmp_path: Path) -> None:
+    records = [one for one in synthetic_records(cycles=5) if one["t"] < 20.0]
+    begin = {"kind": "begin", "t": 6.0, "agents": 4, "trained": 0.0}
+
+    def said(*told: dict[str, Any]) -> str:
+        return running(gather([from_json(one) for one in told], "run"))[0]
+
+    at = next(n for n, one in enumerate(records) if one["kind"] == "pause")
+    assert '<p class="reason">starting</p>' in said(records[0])
+    assert '<p class="reason">training</p>' in said(records[0], begin, *records[1:at])
+    assert '<p class="reason">paused: 2/4 agents, min_agents=3</p>' in said(records[0], begin, *records[1 : at + 1])
+    assert '<p class="reason">training</p>' in said(records[0], begin, *records[1:]), "the pause has ended"
 
 
 def test_times_are_seconds_of_training_over_all_attempts(tmp_path: Path) -> None:
