@@ -27,8 +27,12 @@ def report(run_dirs: tuple[Path, ...], out: Path | None) -> None:
     from mpca.report import write_report
     from mpca.report.several import write_several
 
+    run_dirs = tuple(dict.fromkeys(run_dirs))  # patterns of a shell may name a run twice
     if len(run_dirs) == 1 and out is not None:
         raise click.UsageError("--out is for several runs; the report of one lies in its folder")
+    for one in run_dirs:
+        if str(one).startswith(("hdfs:/", "webhdfs:/")):
+            raise refused("RUN_DIR", str(one), "is on HDFS; copy it to this machine first: hdfs dfs -get")
     try:
         if len(run_dirs) == 1:
             out = write_report(run_dirs[0])

@@ -34,7 +34,7 @@ def document(title: str, sections: Iterable[str], data: Any = None, live: bool =
     main = "\n".join(section for section in sections if section)
     scripts = f"<script>{_files(_SCRIPTS)}</script>" if live or "<figure" in main else ""
     kept = "" if data is None else embedded(json.dumps(data, separators=(",", ":"), default=str))
-    return (
+    page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy(live)}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -44,6 +44,8 @@ def document(title: str, sections: Iterable[str], data: Any = None, live: bool =
         + (f'<script type="application/json" id="mpca-data">{kept}</script>' if kept else "")
         + f"{scripts}</body></html>\n"
     )
+    # A file's name that is no UTF-8, as in the error of an agent, has half a surrogate pair, which no file takes.
+    return page.encode(errors="backslashreplace").decode()
 
 
 def policy(live: bool) -> str:

@@ -49,7 +49,7 @@ def figure(
 
     Args:
         label: what it shows, for those who cannot see it.
-        lines: by x; of more points than a screen can show, the lowest and the highest of each part.
+        lines: in any order; of more points than a screen can show, the lowest and the highest of each part.
         x_label: of the axis; of `SECONDS`, charts zoom together.
         y_unit: of the other axis.
         entries: (CSS class, name) of the legend of the SVG.
@@ -59,7 +59,7 @@ def figure(
         bands: (x, x, text) of shaded ranges.
         height: in pixels.
     """
-    lines = [_thinned(line, max(_POINTS // len(lines), _OF_A_LINE)) for line in lines]
+    lines = [_thinned(_by_x(line), max(_POINTS // len(lines), _OF_A_LINE)) for line in lines]
     marks, bands = sorted(marks)[-_MARKS:], sorted(bands)[-_MARKS:]
     x_unit = axis_seconds if x_label == SECONDS else Unit()
     drawing = svg.line_chart(
@@ -92,6 +92,12 @@ def figure(
     data = f'<script type="application/json">{kept}</script>'
     fallback = f'<!--svg-->{legend(entries)}<div class="scroll">{drawing}</div><!--/svg-->'
     return f'<figure class="chart" aria-label="{escape(label, quote=True)}">{data}{fallback}</figure>'
+
+
+def _by_x(line: svg.Line) -> svg.Line:
+    """The line from left to right, as uPlot needs it: an attempt goes on at a backup, behind which the one before had come."""
+    order = sorted(range(len(line.points)), key=lambda at: line.points[at][0])
+    return replace(line, points=[line.points[at] for at in order], titles=[line.titles[at] for at in order if line.titles])
 
 
 def _thinned(line: svg.Line, most: int) -> svg.Line:

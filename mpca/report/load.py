@@ -29,6 +29,8 @@ from mpca.records import (
     read_records,
 )
 from mpca.records.shapes import misfit
+from mpca.report.follow import Follower
+from mpca.storage.local import LocalStore
 
 __all__ = ["RunRecords", "gather", "load_run"]
 
@@ -64,10 +66,15 @@ class RunRecords:
 def load_run(run_dir: Path) -> RunRecords:
     """Read ``records.jsonl`` of a run folder, and ``summary.json`` if it exists.
 
+    A folder that was copied from HDFS has its records in parts while its run goes on, and after it was killed.
+
     Raises:
         ConfigError: the folder has no records, or what is there are none, or of another format.
     """
     folder = RunFolder(run_dir)
+    follower = Follower(LocalStore(run_dir, links=True))
+    if folder.records.with_suffix("").is_dir() and follower.look():
+        return gather(follower.records, run_dir.resolve().name, _summary(folder.summary))
     if not folder.records.is_file():
         raise ConfigError(f"not a run folder: {run_dir} has no records.jsonl; give the folder that `mpca train` printed")
     try:
@@ -85,7 +92,7 @@ def gather(found: list[Record], name: str, summary: dict[str, Any] | None = None
     Args:
         found: in the order of writing.
         name: of the run, where no record has it.
-        summary: of the run, if it has ended.
+        summary: of the run, if it has ended; that of an earlier attempt does not count.
         torn: whether the last line was cut off.
     """
     records = _of_training(found)
@@ -93,6 +100,8 @@ def gather(found: list[Record], name: str, summary: dict[str, Any] | None = None
     # The end of an attempt does not count when a later attempt has resumed the run.
     newest = records[max((n for n, one in enumerate(records) if isinstance(one, RunRecord)), default=0) :]
     ends = _of(EndRecord, newest)
+    if summary and attempts and summary.get("attempts", 1) < attempts[-1].attempt:
+        summary = None  # of an attempt before this one, which has not ended or was killed
     return RunRecords(
         name=attempts[0].name if attempts else name,
         attempts=attempts,
@@ -139,7 +148,11 @@ def _of_training(records: list[Record]) -> list[Record]:
         attempt = records[start:end]
         begin = next((one for one in attempt if isinstance(one, BeginRecord)), None)
         shift = 0.0 if begin is None else begin.trained - begin.t
-        out += [_shifted(one, shift) for one in attempt]
+        shifted = [_shifted(one, shift) for one in attempt]
+        if end < len(records):  # another attempt came, and a pause of this one does not go on in it
+            until = shifted[-1].t if shifted else 0.0
+            shifted = [replace(one, end=until) if isinstance(one, PauseRecord) and one.end is None else one for one in shifted]
+        out += shifted
     return out
 
 

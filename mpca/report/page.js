@@ -79,13 +79,14 @@
       class: thin && spec.lines.length > 17 ? "many" : null,
       stroke: () => colour(name) + (thin ? "70" : ""),
       width: thin ? 1 : line.css.includes("thick") ? 2.6 : 2,
-      dash: line.css.includes("dashed") ? [7, 4] : line.css.includes("dotted") ? [2, 3] : [],
+      dash: { solid: [], dashed: [7, 4], dotted: [2, 3] }[dash(line.css)],
       spanGaps: true,
-      points: { show: line.dots || line.x.length === 1, size: 6, fill: () => colour(name) },
+      points: { show: (plot, at) => spec.lines[at - 1].dots || spec.lines[at - 1].x.length === 1, size: 6, fill: () => colour(name) },
       value: (plot, value, index, at) => measured(spec, at == null ? last : value),
     };
   }
 
+  const dash = (css) => /dashed|dotted/.exec(css)?.[0] || "solid";
   const read = (figure) => JSON.parse(figure.querySelector("script").textContent);
 
   function draw(figure, state, width) {
@@ -102,6 +103,7 @@
         sync: spec.seconds ? { key: "seconds" } : undefined,
         bind: { dblclick: () => () => (reset(state), null) },
       },
+      legend: { markers: { dash: (plot, at) => dash(spec.lines[at - 1].css) } },
       scales: { x: { time: false }, y: { range: (plot, low, high) => heights(state, low, high) } },
       axes: [
         { ...axis, size: 28, space: 64, incrs: steps(spec.seconds), values: (plot, at) => at.map((one) => (spec.seconds ? instant(one) : digits(one, 6))) },
@@ -127,6 +129,8 @@
     state.button.onclick = () => reset(state);
     fingers(state.plot.over);
     renew(state);
+    const zoomed = spec.seconds && plotted().find((one) => one !== state && one.spec.seconds && one.zoomed);
+    if (zoomed) state.plot.setScale("x", { min: zoomed.plot.scales.x.min, max: zoomed.plot.scales.x.max });
   }
 
   // After new data, or a new width: what was zoomed stays.
@@ -244,15 +248,14 @@
 
   // ---- a run that goes on ----
 
-  // A chart of the same lines stays where it is, zoomed as it is, and gets the new numbers.
-  function adopt(old, fresh) {
-    const before = old.querySelectorAll("figure.chart");
-    fresh.querySelectorAll("figure.chart").forEach((figure, index) => {
-      const state = charts.get(before[index]);
+  // A chart of the same lines stays, zoomed as it is, and gets the new numbers; also where other parts have come before it.
+  function adopt(fresh) {
+    fresh.querySelectorAll("figure.chart").forEach((figure) => {
       const spec = read(figure);
       const lines = (one) => JSON.stringify([one.label, one.lines.map((line) => [line.label, line.css])]);
-      if (!state || !state.plot || lines(state.spec) !== lines(spec)) return;
-      figure.replaceWith(before[index]);
+      const [before, state] = [...charts].find(([, one]) => one.plot && lines(one.spec) === lines(spec)) || [];
+      if (!state) return;
+      figure.replaceWith(before);
       Object.assign(state.spec, spec);
       state.range = range(spec);
       spec.lines.forEach((line, at) => Object.assign(state.plot.series[at + 1], { value: series(state.spec, line).value }));
@@ -266,9 +269,11 @@
       place.innerHTML = html;
       const fresh = place.content.firstElementChild;
       const old = main.children[index];
+      adopt(fresh);
       if (old) {
-        adopt(old, fresh);
+        const lefts = [...old.querySelectorAll(".scroll")].map((one) => one.scrollLeft);
         old.replaceWith(fresh);
+        fresh.querySelectorAll(".scroll").forEach((one, at) => (one.scrollLeft = lefts[at] || 0));
       } else main.append(fresh);
       watch(fresh);
     }

@@ -103,6 +103,8 @@ def _head(records: RunRecords, live: bool) -> str:
     reason = ended.reason if ended else str(records.summary.get("reason", ""))
     if not ended and live:
         status, reason = "running", "training" if records.begins else "starting"
+        if records.pauses and records.pauses[-1].end is None:
+            reason = f"paused: {records.pauses[-1].reason}"
     elif not ended and not records.summary:
         reason = f"The records stop {format_duration(records.last_t)} after the start: the run goes on, or was cut off."
     colour = _BADGES.get(status, "")

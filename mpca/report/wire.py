@@ -26,7 +26,8 @@ def sections(series: Series) -> list[str]:
     """The sections as HTML; none before the first cycle."""
     if not series.bytes:
         return []
-    return [_moved(series.bytes), *([] if series.wire is None else [_shared(series.bytes, series.wire)])]
+    rows = sorted(series.bytes, key=lambda row: row.seconds)  # an attempt repeats the seconds that came after its backup
+    return [_moved(rows), *([] if series.wire is None else [_shared(rows, series.wire)])]
 
 
 def _moved(rows: list[Bytes]) -> str:

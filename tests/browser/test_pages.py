@@ -151,6 +151,20 @@ def test_the_cursor_reads_all_lines_and_a_drag_zooms_all_charts_over_time(chromi
         assert mark(page, 0) == pytest.approx(before)
 
 
+def test_a_chart_that_is_unfolded_is_zoomed_as_those_above_it(chromium: Browser, finished: Path) -> None:
+    with opened(chromium, finished, 1280) as page:
+        page.wait(f"{PLOTS} === 3")
+        for kind, share in (("Moved", 0.1), ("Pressed", 0.1), ("Moved", 0.2), ("Moved", 0.3), ("Released", 0.3)):
+            page.mouse(kind, *place(page, 1, share), held=kind == "Moved" and share > 0.1)
+        page.wait("!document.querySelector('button.whole').hidden")
+        page.value("document.querySelector('summary').click()")
+        page.wait(f"{PLOTS} === 5")
+        hidden = "[...document.querySelectorAll('details button.whole')].map((one) => one.hidden).join()"
+        page.wait(f"{hidden} === 'false,true'")  # bytes over time, and interruptions by cycle
+        page.value("document.querySelector('details button.whole').click()")
+        page.wait("[...document.querySelectorAll('button.whole')].every((one) => one.hidden)")
+
+
 def test_a_finger_that_moves_sideways_zooms(chromium: Browser, finished: Path) -> None:
     with opened(chromium, finished, 390) as page:
         page.wait(f"{PLOTS} === 3")
@@ -223,3 +237,55 @@ def test_the_page_of_a_run_that_goes_on_changes_without_a_reload(chromium: Brows
             assert page.value(status).startswith("the run has ended; its report: ")
             assert page.value("window.opened_once") is True
         assert process.wait(20) == 0
+
+
+def test_a_chart_that_grew_from_one_point_looks_as_in_a_page_that_is_opened_now(chromium: Browser, tmp_path: Path) -> None:
+    run_dir = run_of(tmp_path / "run")
+    records = run_dir / "records.jsonl"
+    lines = [one for one in records.read_text(encoding="utf-8").splitlines(keepends=True) if '"evaluation"' not in one]
+    evaluation = {"kind": "evaluation", "t": 20.0, "cycle": 60, "seconds": 0.1, "error": 0.5, "loss": None}
+    drawn = "[...document.querySelectorAll('.uplot canvas')].map((one) => one.toDataURL())"
+    scrolled = "document.querySelector('.scroll').scrollLeft"
+    values = f"[...{plot(0)}.querySelectorAll('.u-value')].map((one) => one.innerText)[1]"
+    records.write_text("".join(lines[:6]), encoding="utf-8")
+    with records.open("a", encoding="utf-8") as file, command(str(run_dir)) as process:
+
+        def say(*more: dict[str, Any]) -> None:
+            file.writelines(json.dumps(one) + "\n" for one in more)
+            file.flush()
+
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        with opened(chromium, address, 390) as page:
+            say(*logged(until=8), *logged("lr", until=8))
+            page.wait(f"{PLOTS} === 2")
+            before = page.value(values)
+            page.value(f"{scrolled} = 150")
+            say(*logged(until=20)[4:], *logged("lr", until=20)[4:])
+            page.wait(f"{values} !== {json.dumps(before)}")
+            file.writelines(lines[6:30])  # cycles, by which the table of agents changes
+            file.flush()
+            page.wait("document.querySelector('.scroll td:nth-child(5)').textContent !== '0'")
+            assert page.value(scrolled) == 150, "a table that was scrolled sideways stays so"
+            with opened(chromium, address, 390) as other:
+                other.wait(f"{PLOTS} === 2")
+                now = other.wait(drawn)
+            page.wait(f"JSON.stringify({drawn}) === {json.dumps(json.dumps(now, separators=(',', ':')))}")
+            page.touch("Start", place(page, 1, 0.2))
+            for share in (0.3, 0.4, 0.6):
+                page.touch("Move", place(page, 1, share))
+            page.touch("End")
+            page.wait("!document.querySelectorAll('button.whole')[1].hidden")
+            say(evaluation)
+            page.wait(f"{PLOTS} === 3")
+            page.wait("document.querySelectorAll('button.whole').length === 3")
+            assert page.value("document.querySelectorAll('button.whole')[2].hidden") is False, "zoomed, below a new chart"
+
+
+def test_runs_of_one_colour_are_told_by_dashes_below_the_chart_too(chromium: Browser, tmp_path: Path) -> None:
+    runs = [run_of(tmp_path / f"run-{n}", seed=n) for n in range(13)]
+    write_several(runs, page_file := tmp_path / "runs.html")
+    with opened(chromium, page_file, 1280) as page:
+        page.wait(f"{PLOTS} > 0")
+        styles = page.value(f"[...{plot(0)}.querySelectorAll('.u-marker')].map((one) => one.style.borderStyle).slice(1)")
+        assert styles == [*6 * ["solid"], *6 * ["dashed"], "dotted"]

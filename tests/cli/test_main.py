@@ -60,6 +60,7 @@ def test_help_names_every_command(capfd: pytest.CaptureFixture[str]) -> None:
         (["train", DIGITS, "--set", "objectives.max_time=90"], ["objectives.max_time", "90s"]),
         (["tune", DIGITS], ["method.name = 'mpca-nesterov'", "looks for alpha", 'set method.name = "mpca"']),
         (["report", "/nowhere"], ["not a run folder", "records.jsonl"]),
+        (["report", "hdfs://namenode/runs/a"], ["hdfs:/namenode/runs/a", "is on HDFS", "hdfs dfs -get"]),
     ],
 )
 def test_a_refusal_exits_with_2_and_one_line_that_says_what_and_where(
@@ -129,6 +130,16 @@ def test_report_draws_the_page_and_says_where_it_is(capfd: pytest.CaptureFixture
     assert code == 0
     assert Path(out.strip()) == run_dir / "report.html"
     assert (run_dir / "report.html").is_file()
+
+
+def test_a_report_of_several_runs_has_a_run_once_that_was_named_twice(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    one, two = (str(write_run(tmp_path / name, synthetic_records(cycles=5))) for name in ("one", "two"))
+    code, out, _ = run(capfd, "report", one, two, one + "/", "--out", str(tmp_path / "runs.html"))
+    assert (code, out.strip()) == (0, str(tmp_path / "runs.html"))
+    assert "<h1>2 runs</h1>" in (tmp_path / "runs.html").read_text(encoding="utf-8")
+    assert run(capfd, "report", one, one)[:2] == (0, f"{one}/report.html\n")
 
 
 def test_a_report_that_cannot_be_written_is_told_in_one_line(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:

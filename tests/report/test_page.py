@@ -15,7 +15,12 @@ import pytest
 
 from mpca.driver.objectives import Target
 from mpca.errors import ConfigError
+from mpca.records import from_json
 from mpca.report import write_report
+from mpca.report.load import gather
+from mpca.report.page import running
+from mpca.storage.local import LocalStore
+from mpca.storage.parts import PartWriter
 from tests.report.synthetic import KILLED_AT, synthetic_records, write_run
 
 
@@ -205,6 +210,15 @@ def test_text_from_a_run_cannot_break_out_of_the_page(tmp_path: Path) -> None:
     assert "<script>alert" not in text
 
 
+def test_a_name_that_is_no_utf8_is_shown_escaped(tmp_path: Path) -> None:
+    end = {"kind": "end", "t": 26.0, "status": "failed", "reason": "agent 1 raised FileNotFoundError: 'caf\udce9.csv'"}
+    run_dir = write_run(tmp_path / "run", [*synthetic_records(cycles=3)[:-1], end])
+    assert page_of(run_dir).data["end"]["reason"] == end["reason"]
+    assert "<p>agent 1 raised FileNotFoundError: &#x27;caf\\udce9.csv&#x27;</p>" in (run_dir / "report.html").read_text(
+        encoding="utf-8"
+    )
+
+
 def test_pages_of_trackers_can_be_opened_and_no_other_url(tmp_path: Path) -> None:
     urls = {"wandb": 'https://there/a?b=1&c="><b>', "mlflow": "javascript:alert(1)", "tensorboard": ""}
     told = [{"kind": "tracker", "t": 7.0, "tracker": one, "run": "0a1b", "url": url} for one, url in urls.items()]
@@ -239,6 +253,52 @@ def test_the_end_of_an_earlier_attempt_is_not_the_end_of_the_run(tmp_path: Path)
     assert [one["attempt"] for one in page.data["attempts"]] == [1, 2]
 
 
+def test_the_summary_of_an_earlier_attempt_is_not_that_of_the_run(tmp_path: Path) -> None:
+    records = synthetic_records(cycles=5)
+    records[-1] = {"kind": "end", "t": 26.0, "status": "failed", "reason": "agent 1 died"}
+    summary = {"status": "failed", "reason": "agent 1 died", "final_error": 0.75, "attempts": 1}
+    run_dir = write_run(tmp_path / "ended", records, summary)
+    page_of(run_dir)
+    assert '<span class="badge bad">failed</span>' in (run_dir / "report.html").read_text(encoding="utf-8")
+    again = {**records[0], "t": 30.0, "attempt": 2}
+    run_dir = write_run(tmp_path / "goes on", [*records, again], summary)
+    assert page_of(run_dir).data["summary"] == {}
+    text = (run_dir / "report.html").read_text(encoding="utf-8")
+    assert '<span class="badge ">not ended</span>' in text
+    assert "agent 1 died" not in text
+    assert "75.00 %" not in text
+
+
+def test_a_pause_in_which_an_attempt_was_killed_does_not_go_on_in_the_next_one(tmp_path: Path) -> None:
+    first, *records = [one for one in synthetic_records(cycles=5)[:-1] if one["t"] < 18.0]
+    begin = {"kind": "begin", "t": 6.0, "agents": 4, "trained": 0.0}
+    again = [
+        {**first, "t": 20.0, "attempt": 2},
+        {"kind": "begin", "t": 25.0, "agents": 4, "trained": 12.0},
+        {"kind": "evaluation", "t": 65.0, "cycle": 90, "seconds": 0.1, "error": 0.5, "loss": 1.0},
+    ]
+    assert records[-1]["t"] == 17.0
+    assert records[-1]["end"] is None
+    page = page_of(write_run(tmp_path / "run", [first, begin, *records, *again]))
+    assert [(one["start"], one["end"]) for one in page.data["pauses"]] == [(11.0, 11.0)]
+    page = page_of(write_run(tmp_path / "alone", [first, begin, *records]))
+    assert [(one["start"], one["end"]) for one in page.data["pauses"]] == [(11.0, None)], "it may still go on"
+
+
+def test_a_run_that_is_paused_while_it_is_watched_says_so(tmp_path: Path) -> None:
+    records = [one for one in synthetic_records(cycles=5) if one["t"] < 20.0]
+    begin = {"kind": "begin", "t": 6.0, "agents": 4, "trained": 0.0}
+
+    def said(*told: dict[str, Any]) -> str:
+        return running(gather([from_json(one) for one in told], "run"))[0]
+
+    at = next(n for n, one in enumerate(records) if one["kind"] == "pause")
+    assert '<p class="reason">starting</p>' in said(records[0])
+    assert '<p class="reason">training</p>' in said(records[0], begin, *records[1:at])
+    assert '<p class="reason">paused: 2/4 agents, min_agents=3</p>' in said(records[0], begin, *records[1 : at + 1])
+    assert '<p class="reason">training</p>' in said(records[0], begin, *records[1:]), "the pause has ended"
+
+
 def test_times_are_seconds_of_training_over_all_attempts(tmp_path: Path) -> None:
     """What the start took is not in them, and a second attempt goes on from what the first had trained."""
     records = synthetic_records(cycles=10)
@@ -257,6 +317,30 @@ def test_times_are_seconds_of_training_over_all_attempts(tmp_path: Path) -> None
     ]
     assert [one["t"] for one in page.data["curve"]] == pytest.approx([*(one["t"] - 6.25 for one in plain.data["curve"]), 27.5])
     assert (page.data["pauses"][-1]["start"], page.data["pauses"][-1]["end"]) == (9.5, 17.5)
+
+
+def test_lines_go_from_left_to_right_though_an_attempt_repeats_what_came_after_its_backup(tmp_path: Path) -> None:
+    records = synthetic_records(cycles=60)
+    begin = {"kind": "begin", "t": 6.0, "agents": 4, "trained": 0.0}
+    again = [{**records[0], "t": 20.0, "attempt": 2}, {"kind": "begin", "t": 22.0, "agents": 4, "trained": 9.5}]
+    again += [{**one, "t": one["t"] + 6.55} for one in records if one["kind"] == "cycle"][45:]
+    again += [
+        {"kind": "evaluation", "t": 23.0 + n, "cycle": n, "seconds": 0.1, "error": 0.4 - n / 100, "loss": 1.0} for n in range(9)
+    ]
+    text = write_report(write_run(tmp_path / "run", [records[0], begin, *records[1:], *again])).read_text(encoding="utf-8")
+    charts = [json.loads(one) for one in re.findall(r'<script type="application/json">(.*?)</script>', text)]
+    error = next(one for one in charts if one["label"].startswith("Error of"))["lines"][0]
+    assert error["x"] == sorted(error["x"])
+    assert len(error["x"]) == 12 + 9
+    assert error["y"][error["x"].index(10.5)] == 0.4, "each with its own value"
+    (points,) = re.findall(r'class="line s0" points="([^"]*)"', text[: text.index("<h2>loss")])
+    at = [float(point.split(",")[0]) for point in points.split()]
+    assert at == sorted(at)
+    dots = re.findall(r'<circle class="dot s0" cx="([^"]*)"[^>]*><title>([^<]*)</title>', text)
+    assert [float(x) for x, _ in dots] == at
+    assert dots[error["x"].index(10.5)][1] == "40.00 % at 10.5 s, cycle 0"
+    moved = next(one for one in charts if one["label"].startswith("Bytes moved"))["lines"]
+    assert [one["y"] for one in moved] == [sorted(one["y"]) for one in moved], "bytes add up"
 
 
 def test_a_run_of_exchanges_in_place_of_cycles_has_a_page_with_a_row_by_agent(tmp_path: Path) -> None:
@@ -286,7 +370,30 @@ def test_a_run_of_exchanges_in_place_of_cycles_has_a_page_with_a_row_by_agent(tm
     assert "No cycle was committed" not in text
 
 
+def test_a_copy_from_hdfs_of_a_run_that_goes_on_or_was_killed_has_a_page(tmp_path: Path) -> None:
+    lines = [json.dumps(one).encode() + b"\n" for one in synthetic_records(cycles=20)]
+    records, run_dir = tmp_path / "working copy", tmp_path / "copied"
+    records.write_bytes(b"".join(lines[:30]))
+    writer = PartWriter(LocalStore(run_dir), records, term=1, start=0)
+    writer.flush()
+    assert not (run_dir / "records.jsonl").exists()
+    page = page_of(run_dir)
+    assert [one["cycle"] for one in page.data["bytes"]] == [
+        r["cycle"] for r in map(json.loads, lines[:30]) if r["kind"] == "cycle"
+    ]
+    records.write_bytes(b"".join(lines[:-1]))
+    writer.finish()
+    assert len(page_of(run_dir).data["bytes"]) == 20
+    more = records.read_bytes() + lines[-1]
+    records.write_bytes(more)
+    PartWriter(LocalStore(run_dir), records, term=2, start=len(more) - len(lines[-1])).flush()
+    assert page_of(run_dir).data["end"]["status"] == "reached", "of the next attempt there are parts, behind the file"
+
+
 def test_a_folder_without_records_is_refused_with_its_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"not a run folder: .*no records\.jsonl"):
+        write_report(tmp_path)
+    (tmp_path / "records").mkdir()
     with pytest.raises(ConfigError, match=r"not a run folder: .*no records\.jsonl"):
         write_report(tmp_path)
 
