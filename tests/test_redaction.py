@@ -16,6 +16,7 @@ from mpca.redaction import MASK, properties, redacted, redaction, secrets_of
         ("spark.hadoop.accessKey", "x", True),
         ("spark.my.Token", "x", True),
         ("spark.kerberos.keytab", "/x", True),
+        ("spark.yarn.appMasterEnv.WANDB_API_KEY", "x", True),
         ("spark.driver.extraJavaOptions", "-Dtrust.password=x", True),
         ("spark.authenticate", "true", False),
         ("spark.kerberos.principal", "ann@REALM", False),
