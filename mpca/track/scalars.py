@@ -117,9 +117,11 @@ class Scalars:
         ]
 
     def _logged(self, record: MetricsRecord) -> list[Scalar]:
+        agent = self._agents.setdefault(record.agent, _Agent())
+        if record.incarnation < agent.incarnation:  # it was replaced: what it still says would count its updates once more
+            return []
         # a mean when somebody logs again: as often as one agent does
         means = self._means(record.t) if record.agent in self._since_mean else []
-        agent = self._agents.setdefault(record.agent, _Agent())
         agent.heard(record)
         self._since_mean.add(record.agent)
         return [*means, *self._scalars(f"agent-{record.agent}", record.metrics, record.t, agent.steps)]

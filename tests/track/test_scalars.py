@@ -83,6 +83,15 @@ def test_samples_that_nobody_counts_have_no_rate_and_a_replacement_goes_on_with_
     assert [one.name for one in scalars.rest()] == ["agents/loss"], "no rate over the time between two processes"
 
 
+def test_what_an_agent_says_after_it_was_replaced_does_not_count() -> None:
+    scalars = Scalars()
+    logged(scalars, 0, 1.0, 100, loss=1.0)
+    assert logged(scalars, 0, 2.0, 5, incarnation=2, loss=2.0)["agent-0/loss"] == (2.0, 105, 2.0)
+    assert logged(scalars, 0, 2.5, 101, incarnation=1, loss=9.0) == {}
+    told = logged(scalars, 0, 3.0, 6, incarnation=2, loss=2.0)
+    assert (told["agent-0/loss"], told["agents/loss"]) == ((2.0, 106, 3.0), (2.0, 105, 3.0))
+
+
 def test_an_agent_that_is_lost_is_no_part_of_the_mean() -> None:
     scalars = Scalars()
     for agent, loss in ((0, 1.0), (1, 5.0)):
