@@ -235,7 +235,8 @@ class _Link:
             self._ask(process, "log", {"scalars": [astuple(one) for one in some]})
             with self._changed:
                 self._lost -= len(some)
-                self._changed.wait_for(lambda: self._end is not None or self._killed, _EVERY_S)
+                if len(self._waiting) < _AT_ONCE:  # else a run of many agents makes more than could ever be told
+                    self._changed.wait_for(lambda: self._end is not None or self._killed, _EVERY_S)
         assert self._end is not None
         self._ask(process, "end", self._end)
 

@@ -208,6 +208,21 @@ def test_beyond_the_limit_the_oldest_numbers_are_dropped(
     assert caplog.messages[1:] == ["tracker mlflow did not take 5 of 8 numbers: it was away"]
 
 
+def test_many_numbers_are_told_without_a_pause(
+    started: Make, told: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_AT_ONCE", 3)
+    monkeypatch.setattr(module, "_EVERY_S", 3600.0)
+    one = started("begin fails once")
+    wait_until(lambda: bool(caplog.messages), "the warning")
+    for cycle in range(8):
+        one.write(evaluation(cycle))
+    wait_until(lambda: sum(line["call"] == "log" for line in told()) == 2, "all but the last two")
+    assert [number[2] for line in told() if line["call"] == "log" for number in line["scalars"]] == [0, 1, 2, 3, 4, 5]
+    one.end("reached", "", [], 60)
+    assert [number[2] for line in told() if line["call"] == "log" for number in line["scalars"]] == list(range(8))
+
+
 def test_a_run_without_trackers_starts_nothing() -> None:
     memory = MemorySink()
     one = Trackers(memory, {})
