@@ -189,9 +189,7 @@ class _Link:
             self._changed.notify()
         process = self._process  # None: its thread, which starts it, ends it too
         if process is not None:
-            with suppress(ProcessLookupError, PermissionError):  # it does not lead a group yet
-                os.killpg(process.pid, signal.SIGKILL)
-            process.kill()
+            _end_group(process)
         self._thread.join(CHILD_END_S)
 
     # ---- of its own thread -----------------------------------------------------------------------------------------------
@@ -207,13 +205,13 @@ class _Link:
                 self._say_away(f"it could not be started: {error}")
                 return
             if self._killed:
-                process.kill()
+                _end_group(process)
             with process:
                 try:
                     self._talk(process)
                     self._done = True
                 except (_Gone, OSError):
-                    process.kill()
+                    _end_group(process)
                     if not self._killed:
                         self._say_away(f"its process ended: exit_code={process.wait()}{_last_words(said)}")
                 finally:
@@ -259,6 +257,14 @@ class _Link:
         if not self._warned:
             self._warned = True
             log.warning("tracker %s is away, and the run goes on: %s", self.name, why)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process and its children, unless it was waited for: since then another process can have its id."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError, PermissionError):  # it does not lead a group yet
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
 
 
 def _environment() -> dict[str, str]:

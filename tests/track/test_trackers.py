@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -240,6 +241,20 @@ def test_a_run_that_breaks_off_leaves_no_process(
     with caplog.at_level(logging.CRITICAL):
         one.close()
     wait_until(lambda: not Path(f"/proc/{told()[0]['pid']}").exists(), "the end of its process")
+
+
+def test_one_that_died_long_ago_is_not_killed_again_since_another_process_may_have_its_id(
+    started: Make, hasty: None, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = started("log dies")
+    one.write(evaluation(1))
+    wait_until(lambda: bool(caplog.messages), "the warning")
+    one._links[0]._thread.join(60)
+    killed: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda group, number: killed.append(group))
+    one.end("reached", "", [], 60)
+    one.close()
+    assert killed == []
 
 
 def test_one_that_answers_is_ended_at_once_when_nobody_tells_it_the_end(started: Make, told: Callable[[], Any]) -> None:
