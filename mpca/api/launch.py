@@ -122,9 +122,7 @@ class _Launch:
         assert self._files is not None
         return self._finish(runner, end, backups, self._files, resumed)
 
-    def _resumed(
-        self, session: SparkSession | None, open_at: Callable[[Location], Store], again: bool
-    ) -> Resumed | None:
+    def _resumed(self, session: SparkSession | None, open_at: Callable[[Location], Store], again: bool) -> Resumed | None:
         """The backup to go on from, if any; a driver that lives in the folder is named, though it may have no backup yet."""
         try:
             return find_backup(self._job.resume, self._backup_at, open_at, again)
@@ -152,7 +150,9 @@ class _Launch:
             self._clock.now(),
         )
         record = first_record(job, term, resumed, self._goals)
-        files = self._files = RunFiles(self._location, term, self._job.config, record, self._job.callbacks)
+        files = self._files = RunFiles(
+            self._location, term, self._job.config, record, self._job.callbacks, lambda: self._signals.caught is not None
+        )
         self._stack.callback(files.trackers.close)
         runner = Runner(
             machine,

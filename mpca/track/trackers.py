@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, astuple, replace
 from pathlib import Path
@@ -80,13 +80,21 @@ class Trackers:
             one.tell(found)
         self._say_begun()
 
-    def end(self, status: str, reason: str, files: Sequence[Path], patience_s: float) -> None:
+    def end(
+        self,
+        status: str,
+        reason: str,
+        files: Sequence[Path],
+        patience_s: float,
+        hurried: Callable[[], bool] = lambda: False,
+    ) -> None:
         """The run has ended. Waits for trackers that answer.
 
         Args:
             status, reason: of the summary.
             files: of the run; those that exist go to trackers that keep files.
             patience_s: how long to wait for a tracker that answers.
+            hurried: whether somebody wants the program to end by now; then all have no more time than one that is away.
         """
         began = time.monotonic()
         rest = self._scalars.rest()
@@ -94,7 +102,7 @@ class Trackers:
             one.tell(rest)
             one.end({"status": status, "reason": reason, "files": [str(path) for path in files if path.exists()]})
         for one in self._links:
-            one.wait(began, patience_s)
+            one.wait(began, patience_s, hurried)
         self._say_begun()  # of one that took longer than the run, so that a later attempt goes on there too
 
     def close(self) -> None:
@@ -158,18 +166,19 @@ class _Link:
             self._end = request
             self._changed.notify()
 
-    def wait(self, began: float, patience_s: float) -> None:
+    def wait(self, began: float, patience_s: float, hurried: Callable[[], bool]) -> None:
         """Wait for the thread, as long as that makes sense; then kill the process, and say what it did not take.
 
         Args:
             began: when the waiting for all trackers began.
             patience_s: for one that answers, all in all.
+            hurried: as in `Trackers.end`.
         """
         while self._thread.is_alive():
             now = time.monotonic()
             doing, since = self._asked
             silent = doing != "end" and now - since > TRACKER_SILENT_S
-            if now - began > (min(TRACKERS_END_S, patience_s) if self._away or silent else patience_s):
+            if now - began > (min(TRACKERS_END_S, patience_s) if self._away or silent or hurried() else patience_s):
                 break
             self._thread.join(0.05)
         self.kill()

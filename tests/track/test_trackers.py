@@ -166,6 +166,16 @@ def test_one_that_hangs_in_the_end_has_its_time(
     assert caplog.messages == ["tracker mlflow did not take 0 of 1 numbers, nor the end of the run: no answer to 'end'"]
 
 
+def test_a_signal_ends_the_wait_for_one_that_hangs_in_the_end(
+    started: Make, told: Callable[[], Any], hasty: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = started("end hangs")
+    began = time.monotonic()
+    one.end("reached", "", [], 60, lambda: bool(told()) and told()[-1]["call"] == "end")
+    assert time.monotonic() - began < 30
+    assert caplog.messages == ["tracker mlflow did not take 0 of 0 numbers, nor the end of the run: no answer to 'end'"]
+
+
 def test_one_that_dies_is_named_with_its_last_words(started: Make, hasty: None, caplog: pytest.LogCaptureFixture) -> None:
     one = started("log dies")
     one.write(evaluation(1))
