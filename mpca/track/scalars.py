@@ -88,6 +88,8 @@ class Scalars:
                     one.incarnation = -1
             case AgentRecord(event="silent"):
                 pass
+            case ExchangeRecord() if record.reason:  # nothing was taken in, and the next exchange has the same number
+                pass
             case AgentRecord():
                 (self._alive.discard if record.event in _GONE else self._alive.add)(record.index)
                 return self._scalars("run", {"agents": len(self._alive)}, record.t, self._cycle)

@@ -39,6 +39,10 @@ def test_an_exchange_of_one_agent_tells_its_tau() -> None:
     assert told == {"run/tau": (10, 7, 3.0), "bytes/driver_in": (24, 7, 3.0), "bytes/driver_out": (24, 7, 3.0)}
 
 
+def test_an_exchange_that_was_refused_is_no_second_point_at_its_number() -> None:
+    assert of(Scalars(), "exchange", 3.0, reason="not finite") == {}
+
+
 def test_agents_alive_are_counted_at_the_newest_cycle() -> None:
     scalars = Scalars()
     events = ["started", "started", "silent", "lost", "rediscovered", "lost", "replaced", "finished"]
