@@ -18,9 +18,9 @@ DEFAULT = "(?i)secret|password|token|access[.]?key"
 #: Our text for a secret; and that of Spark's pages, from which a user may have copied a setting.
 MASK = "***"
 MASKS = (MASK, "*********(redacted)")
-#: Not in Spark's rule: the path of a keytab, since a keytab is enough to act as its user; and an API key, such as
-#: ``spark.yarn.appMasterEnv.WANDB_API_KEY``, since trackers get the settings as parameters.
-_OUR_RULE = re.compile(r"(?i)keytab|api[._-]?key")
+#: Not in Spark's rule: the path of a keytab, since a keytab is enough to act as its user; and other keys that trackers would
+#: get among the settings, such as ``spark.yarn.appMasterEnv.WANDB_API_KEY`` and ``spark.hadoop.fs.azure.account.key.NAME``.
+_OUR_RULE = re.compile(r"(?i)keytab|(api|account|private)[._-]?key")
 
 
 def redaction(text: str) -> re.Pattern[str]:

@@ -17,6 +17,8 @@ from mpca.redaction import MASK, properties, redacted, redaction, secrets_of
         ("spark.my.Token", "x", True),
         ("spark.kerberos.keytab", "/x", True),
         ("spark.yarn.appMasterEnv.WANDB_API_KEY", "x", True),
+        ("spark.hadoop.fs.azure.account.key.ann.dfs.core.windows.net", "x", True),
+        ("spark.hadoop.fs.gs.auth.service.account.private.key", "x", True),
         ("spark.driver.extraJavaOptions", "-Dtrust.password=x", True),
         ("spark.authenticate", "true", False),
         ("spark.kerberos.principal", "ann@REALM", False),
