@@ -24,7 +24,8 @@ from typing import Any
 
 from mpca.checks import masked
 from mpca.environment import child_environment, environment
-from mpca.records import Record, Sink, TrackerRecord, read_records
+from mpca.records import Record, Sink, TrackerRecord
+from mpca.records.lines import record_of
 from mpca.timeouts import CHILD_END_S, TRACKER_SILENT_S, TRACKERS_END_S
 from mpca.track.port import Begin
 from mpca.track.scalars import Scalar, Scalars
@@ -117,15 +118,22 @@ class Trackers:
             self._sink.write(TrackerRecord(self._t, one.name, **one.began))  # type: ignore[arg-type]  # it is not None
 
     def _replayed(self, written: Path) -> dict[str, str]:
-        """What the run is called at each tracker. Numbers go on from where the earlier attempts ended."""
+        """What the run is called at each tracker. Numbers go on from where the earlier attempts ended.
+
+        One record is held at a time: those of a week are 2 GB.
+        """
+        runs = {}
         try:
-            records = read_records(written).records
+            with open(written, "rb") as lines:
+                for number, line in enumerate(lines, start=1):
+                    one = record_of(line, written, number)
+                    self._scalars.of(one)
+                    if isinstance(one, TrackerRecord):
+                        runs[one.tracker] = one.run
         except (OSError, ValueError) as error:
             log.warning("trackers begin anew: %s", error)
             return {}
-        for one in records:
-            self._scalars.of(one)
-        return {one.tracker: one.run for one in records if isinstance(one, TrackerRecord)}
+        return runs
 
 
 class _Gone(Exception):

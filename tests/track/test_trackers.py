@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import pytest
 
 from mpca.config.sections import TRACKERS
 from mpca.records import LineWriter, MemorySink, TrackerRecord, make
+from mpca.records.lines import line_of
 from mpca.timeouts import CHILD_END_S
 from mpca.track import trackers as module
 from mpca.track.main import BACKENDS, serve
@@ -110,6 +112,17 @@ def test_records_that_cannot_be_read_begin_anew(started: Make, tmp_path: Path, c
     (tmp_path / "records.jsonl").write_text("{}\n")
     started(written=tmp_path / "records.jsonl").end("reached", "", [], 60)
     assert [message.partition(":")[0] for message in caplog.messages] == ["trackers begin anew"]
+
+
+def test_the_records_of_a_long_run_are_not_held_in_memory(started: Make, tmp_path: Path) -> None:
+    written = tmp_path / "records.jsonl"
+    written.write_bytes(line_of(make("cycle", 1.0, SAMPLES["cycle"])) * 3000)
+    tracemalloc.start()
+    try:
+        started(written=written)
+        assert tracemalloc.get_traced_memory()[1] < written.stat().st_size / 2
+    finally:
+        tracemalloc.stop()
 
 
 def test_one_that_is_away_is_named_once_without_secrets_and_what_it_missed_is_counted(
