@@ -38,6 +38,7 @@ log = logging.getLogger("mpca.track")
 MOST_WAITING = 100_000
 _AT_ONCE = 1000  # numbers of one question: MLflow's limit
 _EVERY_S = 1.0  # between two questions
+_SAID_EVERY_S = 600.0  # between two lines that say that it is away: one that fails now and then would fill a screen
 #: MLflow's client would try for minutes, we try again ourselves; and nobody else is told of the run. What the user sets counts.
 _VARIABLES = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
@@ -153,6 +154,7 @@ class _Link:
         self._told = self._lost = 0  # numbers
         self._away = ""  # why; empty: it is not
         self._warned = self._done = self._killed = False
+        self._quiet_until = 0.0
         self._asked = ("begin", time.monotonic())
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._run, name=f"mpca-track-{name}", daemon=True)
@@ -230,6 +232,7 @@ class _Link:
                 except (_Gone, OSError):
                     _end_group(process)
                     if not self._killed:
+                        self._quiet_until = 0.0  # it does not come back
                         self._say_away(f"its process ended: exit_code={process.wait()}{_last_words(said)}")
                 finally:
                     with suppress(OSError):  # what could not be written to a process that is gone
@@ -271,8 +274,9 @@ class _Link:
 
     def _say_away(self, why: str) -> None:
         self._away = why
-        if not self._warned:
-            self._warned = True
+        now = time.monotonic()
+        if not self._warned and now >= self._quiet_until:
+            self._warned, self._quiet_until = True, now + _SAID_EVERY_S
             log.warning("tracker %s is away, and the run goes on: %s", self.name, why)
 
 

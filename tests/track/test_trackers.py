@@ -151,6 +151,18 @@ def test_one_that_comes_back_gets_everything(
     assert caplog.messages == [f"{AWAY}ConnectionError: {SHOWN} refused"]
 
 
+def test_one_that_fails_now_and_then_is_named_once_in_ten_minutes(
+    started: Make, told: Callable[[], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    one = started("log fails now and then")
+    one.write(evaluation(1))
+    wait_until(lambda: sum(line["call"] == "log" for line in told()) == 2, "its first numbers")
+    one.write(evaluation(2))
+    one.end("reached", "", [], 60)
+    assert [line["call"] for line in told()] == ["begin", "log", "log", "log", "log", "end"]
+    assert caplog.messages == [f"{AWAY}ConnectionError: {SHOWN} refused"]
+
+
 @pytest.mark.parametrize("call", ["begin", "log"])
 def test_one_that_hangs_is_left_alone_at_the_end(
     started: Make, told: Callable[[], Any], hasty: None, caplog: pytest.LogCaptureFixture, call: str
