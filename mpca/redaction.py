@@ -18,8 +18,9 @@ DEFAULT = "(?i)secret|password|token|access[.]?key"
 #: Our text for a secret; and that of Spark's pages, from which a user may have copied a setting.
 MASK = "***"
 MASKS = (MASK, "*********(redacted)")
-#: Not in Spark's rule: the path of a keytab, since a keytab is enough to act as its user.
-_KEYTAB = re.compile(r"(?i)keytab")
+#: Not in Spark's rule: the path of a keytab, since a keytab is enough to act as its user; and other keys that trackers would
+#: get among the settings, such as ``spark.yarn.appMasterEnv.WANDB_API_KEY`` and ``spark.hadoop.fs.azure.account.key.NAME``.
+_OUR_RULE = re.compile(r"(?i)keytab|(api|account|private)[._-]?key")
 
 
 def redaction(text: str) -> re.Pattern[str]:
@@ -51,7 +52,7 @@ def secrets_of(conf: Mapping[str, str], rule: str = "") -> set[str]:
     return {
         key
         for key, value in conf.items()
-        if key != PATTERN and (known.search(key) or known.search(value) or _KEYTAB.search(key))
+        if key != PATTERN and (known.search(key) or known.search(value) or _OUR_RULE.search(key))
     }
 
 

@@ -150,7 +150,9 @@ class _Launch:
             self._clock.now(),
         )
         record = first_record(job, term, resumed, self._goals)
-        files = self._files = RunFiles(self._location, term, self._job.config, record, self._job.callbacks)
+        files = self._files = RunFiles(
+            self._location, term, self._job.config, record, self._job.callbacks, lambda: self._signals.caught is not None
+        )
         self._stack.callback(files.trackers.close)
         runner = Runner(
             machine,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,14 +35,28 @@ class RunFiles:
 
     This is made when the run begins: a run that was refused before has left its folder as it was.
 
+    Args:
+        location: of the folder, which this driver owns.
+        term: of this attempt.
+        config: of the run.
+        record: the first one of this attempt.
+        callbacks: who hears of the records.
+        hurried: whether a signal has asked for the end; then the wait for trackers is short.
+
     Raises:
         ConfigError, OSError: as `begin` of the location.
     """
 
     def __init__(
-        self, location: RunLocation, term: int, config: Resolved, record: RunRecord, callbacks: Iterable[Callback] = ()
+        self,
+        location: RunLocation,
+        term: int,
+        config: Resolved,
+        record: RunRecord,
+        callbacks: Iterable[Callback] = (),
+        hurried: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._location, self._record, self._config = location, record, config.track
+        self._location, self._record, self._config, self._hurried = location, record, config.track, hurried
         self.records: Backlog = location.begin(term, config, record)
         self.trackers = Trackers(self.records, _begins(location, config, record), location.folder.records)
         #: Takes the records of the run, for the file, for trackers and for callbacks.
@@ -80,7 +94,7 @@ class RunFiles:
             if location.lost is None:
                 files = [folder.report, folder.summary, folder.config, *([folder.model] if self._config.model else [])]
                 patience_s = TRACKERS_END_S if summary.status == "interrupted" else self._config.finish_timeout
-                self.trackers.end(summary.status, summary.reason, files, patience_s)
+                self.trackers.end(summary.status, summary.reason, files, patience_s, self._hurried)
         finally:  # a signal may end that wait
             try:
                 location.publish(self.records.waiting)

@@ -88,6 +88,8 @@ class Scalars:
                     one.incarnation = -1
             case AgentRecord(event="silent"):
                 pass
+            case ExchangeRecord() if record.reason:  # nothing was taken in, and the next exchange has the same number
+                pass
             case AgentRecord():
                 (self._alive.discard if record.event in _GONE else self._alive.add)(record.index)
                 return self._scalars("run", {"agents": len(self._alive)}, record.t, self._cycle)
@@ -117,9 +119,11 @@ class Scalars:
         ]
 
     def _logged(self, record: MetricsRecord) -> list[Scalar]:
+        agent = self._agents.setdefault(record.agent, _Agent())
+        if record.incarnation < agent.incarnation:  # it was replaced: what it still says would count its updates once more
+            return []
         # a mean when somebody logs again: as often as one agent does
         means = self._means(record.t) if record.agent in self._since_mean else []
-        agent = self._agents.setdefault(record.agent, _Agent())
         agent.heard(record)
         self._since_mean.add(record.agent)
         return [*means, *self._scalars(f"agent-{record.agent}", record.metrics, record.t, agent.steps)]

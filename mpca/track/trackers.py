@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, astuple, replace
 from pathlib import Path
@@ -24,7 +24,8 @@ from typing import Any
 
 from mpca.checks import masked
 from mpca.environment import child_environment, environment
-from mpca.records import Record, Sink, TrackerRecord, read_records
+from mpca.records import Record, Sink, TrackerRecord
+from mpca.records.lines import record_of
 from mpca.timeouts import CHILD_END_S, TRACKER_SILENT_S, TRACKERS_END_S
 from mpca.track.port import Begin
 from mpca.track.scalars import Scalar, Scalars
@@ -37,6 +38,7 @@ log = logging.getLogger("mpca.track")
 MOST_WAITING = 100_000
 _AT_ONCE = 1000  # numbers of one question: MLflow's limit
 _EVERY_S = 1.0  # between two questions
+_SAID_EVERY_S = 600.0  # between two lines that say that it is away: one that fails now and then would fill a screen
 #: MLflow's client would try for minutes, we try again ourselves; and nobody else is told of the run. What the user sets counts.
 _VARIABLES = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
@@ -80,13 +82,21 @@ class Trackers:
             one.tell(found)
         self._say_begun()
 
-    def end(self, status: str, reason: str, files: Sequence[Path], patience_s: float) -> None:
+    def end(
+        self,
+        status: str,
+        reason: str,
+        files: Sequence[Path],
+        patience_s: float,
+        hurried: Callable[[], bool] = lambda: False,
+    ) -> None:
         """The run has ended. Waits for trackers that answer.
 
         Args:
             status, reason: of the summary.
             files: of the run; those that exist go to trackers that keep files.
             patience_s: how long to wait for a tracker that answers.
+            hurried: whether somebody wants the program to end by now; then all have no more time than one that is away.
         """
         began = time.monotonic()
         rest = self._scalars.rest()
@@ -94,7 +104,7 @@ class Trackers:
             one.tell(rest)
             one.end({"status": status, "reason": reason, "files": [str(path) for path in files if path.exists()]})
         for one in self._links:
-            one.wait(began, patience_s)
+            one.wait(began, patience_s, hurried)
         self._say_begun()  # of one that took longer than the run, so that a later attempt goes on there too
 
     def close(self) -> None:
@@ -109,15 +119,22 @@ class Trackers:
             self._sink.write(TrackerRecord(self._t, one.name, **one.began))  # type: ignore[arg-type]  # it is not None
 
     def _replayed(self, written: Path) -> dict[str, str]:
-        """What the run is called at each tracker. Numbers go on from where the earlier attempts ended."""
+        """What the run is called at each tracker. Numbers go on from where the earlier attempts ended.
+
+        One record is held at a time: those of a week are 2 GB.
+        """
+        runs = {}
         try:
-            records = read_records(written).records
+            with open(written, "rb") as lines:
+                for number, line in enumerate(lines, start=1):
+                    one = record_of(line, written, number)
+                    self._scalars.of(one)
+                    if isinstance(one, TrackerRecord):
+                        runs[one.tracker] = one.run
         except (OSError, ValueError) as error:
             log.warning("trackers begin anew: %s", error)
             return {}
-        for one in records:
-            self._scalars.of(one)
-        return {one.tracker: one.run for one in records if isinstance(one, TrackerRecord)}
+        return runs
 
 
 class _Gone(Exception):
@@ -137,6 +154,7 @@ class _Link:
         self._told = self._lost = 0  # numbers
         self._away = ""  # why; empty: it is not
         self._warned = self._done = self._killed = False
+        self._quiet_until = 0.0
         self._asked = ("begin", time.monotonic())
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._run, name=f"mpca-track-{name}", daemon=True)
@@ -158,18 +176,19 @@ class _Link:
             self._end = request
             self._changed.notify()
 
-    def wait(self, began: float, patience_s: float) -> None:
+    def wait(self, began: float, patience_s: float, hurried: Callable[[], bool]) -> None:
         """Wait for the thread, as long as that makes sense; then kill the process, and say what it did not take.
 
         Args:
             began: when the waiting for all trackers began.
             patience_s: for one that answers, all in all.
+            hurried: as in `Trackers.end`.
         """
         while self._thread.is_alive():
             now = time.monotonic()
             doing, since = self._asked
             silent = doing != "end" and now - since > TRACKER_SILENT_S
-            if now - began > (min(TRACKERS_END_S, patience_s) if self._away or silent else patience_s):
+            if now - began > (min(TRACKERS_END_S, patience_s) if self._away or silent or hurried() else patience_s):
                 break
             self._thread.join(0.05)
         self.kill()
@@ -189,9 +208,7 @@ class _Link:
             self._changed.notify()
         process = self._process  # None: its thread, which starts it, ends it too
         if process is not None:
-            with suppress(ProcessLookupError, PermissionError):  # it does not lead a group yet
-                os.killpg(process.pid, signal.SIGKILL)
-            process.kill()
+            _end_group(process)
         self._thread.join(CHILD_END_S)
 
     # ---- of its own thread -----------------------------------------------------------------------------------------------
@@ -207,14 +224,15 @@ class _Link:
                 self._say_away(f"it could not be started: {error}")
                 return
             if self._killed:
-                process.kill()
+                _end_group(process)
             with process:
                 try:
                     self._talk(process)
                     self._done = True
                 except (_Gone, OSError):
-                    process.kill()
+                    _end_group(process)
                     if not self._killed:
+                        self._quiet_until = 0.0  # it does not come back
                         self._say_away(f"its process ended: exit_code={process.wait()}{_last_words(said)}")
                 finally:
                     with suppress(OSError):  # what could not be written to a process that is gone
@@ -235,7 +253,8 @@ class _Link:
             self._ask(process, "log", {"scalars": [astuple(one) for one in some]})
             with self._changed:
                 self._lost -= len(some)
-                self._changed.wait_for(lambda: self._end is not None or self._killed, _EVERY_S)
+                if len(self._waiting) < _AT_ONCE:  # else a run of many agents makes more than could ever be told
+                    self._changed.wait_for(lambda: self._end is not None or self._killed, _EVERY_S)
         assert self._end is not None
         self._ask(process, "end", self._end)
 
@@ -255,9 +274,18 @@ class _Link:
 
     def _say_away(self, why: str) -> None:
         self._away = why
-        if not self._warned:
-            self._warned = True
+        now = time.monotonic()
+        if not self._warned and now >= self._quiet_until:
+            self._warned, self._quiet_until = True, now + _SAID_EVERY_S
             log.warning("tracker %s is away, and the run goes on: %s", self.name, why)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process and its children, unless it was waited for: since then another process can have its id."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError, PermissionError):  # it does not lead a group yet
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
 
 
 def _environment() -> dict[str, str]:

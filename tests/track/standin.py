@@ -45,7 +45,7 @@ class StandIn:
             if self.how == "dies":
                 print(f"no room at {SECRET}", file=sys.stderr, flush=True)
                 os._exit(3)
-            if self.how == "is away" or self.tries == 1:
+            if self.how == "is away" or (self.tries == 1 if self.how == "fails once" else self.tries % 2):
                 raise ConnectionError(f"{SECRET} refused\nand more")
 
 

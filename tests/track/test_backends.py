@@ -164,6 +164,32 @@ def test_mlflow_goes_on_with_the_run_of_an_earlier_attempt(begin: Begin, store: 
     assert store.get_run(run).data.params == {"a": "1"}
 
 
+def test_mlflow_knows_the_end_of_a_run_whose_files_it_cannot_take(begin: Begin, store: Any) -> None:
+    one = MLflow()
+    run, _ = one.begin(begin)
+    with pytest.raises(OSError, match="nowhere"):
+        one.end("failed", "no room", ["/nowhere"])
+    held = store.get_run(run)
+    assert (held.info.status, held.data.tags["mpca.status"], held.data.tags["mpca.reason"]) == ("FAILED", "failed", "no room")
+
+
+@pytest.mark.parametrize("gone", ["removed", "another server"])
+def test_a_run_that_mlflow_does_not_know_any_more_begins_anew(begin: Begin, store: Any, tmp_path: Path, gone: str) -> None:
+    run, _ = MLflow().begin(begin)
+    if gone == "removed":
+        store.delete_run(run)
+    uri = begin.uri if gone == "removed" else (tmp_path / "other").as_uri()
+    one = MLflow()
+    again, _ = one.begin(replace(begin, uri=uri, run=run, attempt=2))
+    assert again != run
+    assert one.begin(replace(begin, uri=uri, run=run, attempt=2))[0] == again, "a second try goes on with it"
+    from mlflow import MlflowClient
+
+    held = MlflowClient(tracking_uri=uri).get_run(again)
+    assert held.data.params == {"method.name": "mpca", "spark.password": "***"}
+    assert held.data.tags["mpca.attempt"] == "2"
+
+
 @pytest.mark.parametrize(
     ("name", "expected"), [("agents/a.b-c d", "agents/a.b-c d"), ("agents//ä:1", "agents/__1"), ("agents/../x", "agents/x")]
 )

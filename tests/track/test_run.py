@@ -7,6 +7,7 @@ import logging
 import signal
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partialmethod
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -19,6 +20,7 @@ from mpca.api.run_files import RunFiles
 from mpca.api.signals import Interrupted
 from mpca.records import Summary, make, read_records
 from mpca.storage import Location
+from mpca.track.trackers import Trackers
 from tests.api.test_location import RUN, application
 from tests.support.fake_executor import wait_until
 from tests.track.test_trackers import evaluation
@@ -91,6 +93,21 @@ def test_a_tracker_that_does_not_answer_changes_nothing_of_the_end(
         assert files.save(2.0, Summary("interrupted", "SIGINT", "mpca", 2, 0, 1.0, None), b"model") == ""
     assert [message for message in caplog.messages if "did not take 1 of 1 numbers" in message]
     assert {"report.html", "summary.json", "model.safetensors"} <= {path.name for path in (tmp_path / "run").iterdir()}
+
+
+def test_a_signal_that_comes_after_the_last_step_shortens_the_wait_for_a_tracker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mpca.track.trackers.TRACKERS_END_S", 0.2)
+    with ExitStack() as stack, caplog.at_level(logging.WARNING):
+        location = LocalRunLocation(tmp_path / "run", stack)
+        term = location.take(None, False, None)
+        monkeypatch.setattr(Trackers, "__init__", partialmethod(Trackers.__init__, program=["sh", "-c", "exec sleep 3600"]))
+        sets = ("track.trackers=mlflow", "track.finish_timeout=1h")
+        files = RunFiles(location, term, resolve(None, sets), RUN, hurried=lambda: True)
+        stack.callback(files.trackers.close)
+        assert files.save(2.0, Summary("reached", "error 0.02", "mpca", 2, 0, 1.0, None), b"model") == ""
+    assert [message for message in caplog.messages if "nor the end of the run: no answer to 'begin'" in message]
 
 
 def test_a_run_on_hdfs_is_there_though_an_impatient_user_ends_the_wait_for_trackers(

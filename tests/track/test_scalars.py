@@ -39,6 +39,10 @@ def test_an_exchange_of_one_agent_tells_its_tau() -> None:
     assert told == {"run/tau": (10, 7, 3.0), "bytes/driver_in": (24, 7, 3.0), "bytes/driver_out": (24, 7, 3.0)}
 
 
+def test_an_exchange_that_was_refused_is_no_second_point_at_its_number() -> None:
+    assert of(Scalars(), "exchange", 3.0, reason="not finite") == {}
+
+
 def test_agents_alive_are_counted_at_the_newest_cycle() -> None:
     scalars = Scalars()
     events = ["started", "started", "silent", "lost", "rediscovered", "lost", "replaced", "finished"]
@@ -81,6 +85,15 @@ def test_samples_that_nobody_counts_have_no_rate_and_a_replacement_goes_on_with_
     assert [one.name for one in scalars.rest()] == ["agents/loss", "agents/steps_per_s"]
     assert logged(scalars, 0, 9.0, 3, incarnation=2, loss=1.0) == {"agent-0/loss": (1.0, 23, 9.0)}
     assert [one.name for one in scalars.rest()] == ["agents/loss"], "no rate over the time between two processes"
+
+
+def test_what_an_agent_says_after_it_was_replaced_does_not_count() -> None:
+    scalars = Scalars()
+    logged(scalars, 0, 1.0, 100, loss=1.0)
+    assert logged(scalars, 0, 2.0, 5, incarnation=2, loss=2.0)["agent-0/loss"] == (2.0, 105, 2.0)
+    assert logged(scalars, 0, 2.5, 101, incarnation=1, loss=9.0) == {}
+    told = logged(scalars, 0, 3.0, 6, incarnation=2, loss=2.0)
+    assert (told["agent-0/loss"], told["agents/loss"]) == ((2.0, 106, 3.0), (2.0, 105, 3.0))
 
 
 def test_an_agent_that_is_lost_is_no_part_of_the_mean() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import os
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ import pytest
 
 from mpca.config.sections import TRACKERS
 from mpca.records import LineWriter, MemorySink, TrackerRecord, make
+from mpca.records.lines import line_of
 from mpca.timeouts import CHILD_END_S
 from mpca.track import trackers as module
 from mpca.track.main import BACKENDS, serve
@@ -111,6 +114,17 @@ def test_records_that_cannot_be_read_begin_anew(started: Make, tmp_path: Path, c
     assert [message.partition(":")[0] for message in caplog.messages] == ["trackers begin anew"]
 
 
+def test_the_records_of_a_long_run_are_not_held_in_memory(started: Make, tmp_path: Path) -> None:
+    written = tmp_path / "records.jsonl"
+    written.write_bytes(line_of(make("cycle", 1.0, SAMPLES["cycle"])) * 3000)
+    tracemalloc.start()
+    try:
+        started(written=written)
+        assert tracemalloc.get_traced_memory()[1] < written.stat().st_size / 2
+    finally:
+        tracemalloc.stop()
+
+
 def test_one_that_is_away_is_named_once_without_secrets_and_what_it_missed_is_counted(
     started: Make, hasty: None, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -134,6 +148,18 @@ def test_one_that_comes_back_gets_everything(
     one.end("reached", "", [], 60)
     calls = [line["call"] for line in told()]
     assert calls == [again for name in ("begin", "log", "end") for again in [name] * (1 + (name == call))]
+    assert caplog.messages == [f"{AWAY}ConnectionError: {SHOWN} refused"]
+
+
+def test_one_that_fails_now_and_then_is_named_once_in_ten_minutes(
+    started: Make, told: Callable[[], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    one = started("log fails now and then")
+    one.write(evaluation(1))
+    wait_until(lambda: sum(line["call"] == "log" for line in told()) == 2, "its first numbers")
+    one.write(evaluation(2))
+    one.end("reached", "", [], 60)
+    assert [line["call"] for line in told()] == ["begin", "log", "log", "log", "log", "end"]
     assert caplog.messages == [f"{AWAY}ConnectionError: {SHOWN} refused"]
 
 
@@ -163,6 +189,16 @@ def test_one_that_hangs_in_the_end_has_its_time(
     one.end("reached", "", [], 3)
     assert 2.9 < time.monotonic() - began < 10
     assert caplog.messages == ["tracker mlflow did not take 0 of 1 numbers, nor the end of the run: no answer to 'end'"]
+
+
+def test_a_signal_ends_the_wait_for_one_that_hangs_in_the_end(
+    started: Make, told: Callable[[], Any], hasty: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = started("end hangs")
+    began = time.monotonic()
+    one.end("reached", "", [], 60, lambda: bool(told()) and told()[-1]["call"] == "end")
+    assert time.monotonic() - began < 30
+    assert caplog.messages == ["tracker mlflow did not take 0 of 0 numbers, nor the end of the run: no answer to 'end'"]
 
 
 def test_one_that_dies_is_named_with_its_last_words(started: Make, hasty: None, caplog: pytest.LogCaptureFixture) -> None:
@@ -208,6 +244,21 @@ def test_beyond_the_limit_the_oldest_numbers_are_dropped(
     assert caplog.messages[1:] == ["tracker mlflow did not take 5 of 8 numbers: it was away"]
 
 
+def test_many_numbers_are_told_without_a_pause(
+    started: Make, told: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_AT_ONCE", 3)
+    monkeypatch.setattr(module, "_EVERY_S", 3600.0)
+    one = started("begin fails once")
+    wait_until(lambda: bool(caplog.messages), "the warning")
+    for cycle in range(8):
+        one.write(evaluation(cycle))
+    wait_until(lambda: sum(line["call"] == "log" for line in told()) == 2, "all but the last two")
+    assert [number[2] for line in told() if line["call"] == "log" for number in line["scalars"]] == [0, 1, 2, 3, 4, 5]
+    one.end("reached", "", [], 60)
+    assert [number[2] for line in told() if line["call"] == "log" for number in line["scalars"]] == list(range(8))
+
+
 def test_a_run_without_trackers_starts_nothing() -> None:
     memory = MemorySink()
     one = Trackers(memory, {})
@@ -225,6 +276,20 @@ def test_a_run_that_breaks_off_leaves_no_process(
     with caplog.at_level(logging.CRITICAL):
         one.close()
     wait_until(lambda: not Path(f"/proc/{told()[0]['pid']}").exists(), "the end of its process")
+
+
+def test_one_that_died_long_ago_is_not_killed_again_since_another_process_may_have_its_id(
+    started: Make, hasty: None, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = started("log dies")
+    one.write(evaluation(1))
+    wait_until(lambda: bool(caplog.messages), "the warning")
+    one._links[0]._thread.join(60)
+    killed: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda group, number: killed.append(group))
+    one.end("reached", "", [], 60)
+    one.close()
+    assert killed == []
 
 
 def test_one_that_answers_is_ended_at_once_when_nobody_tells_it_the_end(started: Make, told: Callable[[], Any]) -> None:
