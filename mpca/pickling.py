@@ -16,7 +16,7 @@ def _code(code: CodeType) -> tuple[Any, ...]:
     return made, tuple(code.co_filename if one == "<dynamic-code>" else one for one in values)
 
 
-class _Pickler(cloudpickle.Pickler):
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # the library has no types
     """cloudpickle 3.1.3 writes "<dynamic-code>" for the file of each function, and a traceback of it then names no file."""
 
     dispatch_table = cloudpickle.Pickler.dispatch_table.new_child({CodeType: _code})

@@ -13,7 +13,6 @@ from dataclasses import asdict
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-import cloudpickle
 import safetensors.torch
 from pyspark.ml import Model
 from pyspark.ml.functions import array_to_vector, vector_to_array
@@ -22,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import ArrayType, DoubleType, StringType, StructField, StructType
 
+from mpca import pickling
 from mpca.data.rows import NUMBERS
 from mpca.errors import ConfigError, EnvironmentRefused
 from mpca.extras import extras, require
@@ -191,7 +191,7 @@ class MpcaModel(Serves, Model, MLWritable, MLReadable["MpcaModel"]):
         return F.coalesce(known[text], F.raise_error(fact).cast("double"))
 
     def _broadcast(self, context: SparkContext) -> tuple[str, Broadcast[Package]]:
-        code = cloudpickle.dumps((self._maker(), self.getModelArgs()))
+        code = pickling.dumps((self._maker(), self.getModelArgs()))
         key = hashlib.sha256(code + self._state).hexdigest()
         name = f"{context.applicationId} {key}"
         if name not in self._sent:

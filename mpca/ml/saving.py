@@ -18,10 +18,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import cloudpickle
 from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReader, MLWriter
 
-from mpca import __version__
+from mpca import __version__, pickling
 from mpca.errors import ConfigError, JvmError
 from mpca.formats import STAGE, check_format
 from mpca.ml.params import CODE
@@ -67,7 +66,7 @@ class Writer(MLWriter):
         params, code = self._params_and_code()
         if exists(self.sc, path):
             raise ConfigError(f"{path} exists already: save elsewhere, or by write().overwrite().save(path)")
-        files: dict[str, bytes] = {**stage.files(), **({CODE_FILE: cloudpickle.dumps(code)} if code else {})}
+        files: dict[str, bytes] = {**stage.files(), **({CODE_FILE: pickling.dumps(code)} if code else {})}
         with TemporaryDirectory(prefix="mpca-") as folder:
             for name, data in files.items():
                 local = Path(folder) / name
