@@ -152,3 +152,17 @@ def test_executors_that_are_told_to_authenticate_are_kept_from_a_shuffle_service
     made = proposed(str(caught.value))
     assert made["spark.authenticate"] == "true"
     assert made.get("spark.shuffle.service.enabled", "as it is") == ("false" if service == "true" else "as it is")
+
+
+@pytest.mark.parametrize(("submitted", "more"), [(True, {}), (False, {"spark.databricks.clusterUsageTags.clusterId": "1"})])
+def test_where_the_jvm_comes_before_the_program_it_is_told_lines_for_the_one_that_makes_it(
+    submitted: bool, more: dict[str, str]
+) -> None:
+    own = {"spark.master": "yarn", "spark.speculation": "true", **more}
+    wanted = {"agents": 2, "agents_per_executor": 1, "reducer": "ranges", "submitted": submitted}
+    with pytest.raises(EnvironmentRefused, match="here as lines of spark-defaults") as caught:
+        check_given(own, **wanted)
+    assert "SparkSession.builder" not in str(caught.value)
+    made = dict(line.split(" ") for line in str(caught.value).split("\n\n")[1].splitlines())
+    assert made["spark.jars"] == str(own_line().jar)
+    check_given({**own, **made}, **wanted)

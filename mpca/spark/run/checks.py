@@ -30,6 +30,7 @@ _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*
 _RESULTS_BYTES = 16 << 20
 _RESULTS_DEFAULT = "1g"
 _MIB = 1 << 20
+_DATABRICKS = "spark.databricks."
 _SHUFFLE_SERVICE = "spark.shuffle.service.enabled"
 #: Executors that YARN and Kubernetes give when nobody says how many.
 _EXECUTORS_DEFAULT = "2"
@@ -63,8 +64,14 @@ def check_session(
         raise misfit.error
 
 
-def check_given(conf: Mapping[str, str], *, agents: int, agents_per_executor: int, reducer: str) -> None:
-    """As `check_session`, for a session that a person made, perhaps in a notebook: all that is wrong at once, and code to copy.
+def check_given(
+    conf: Mapping[str, str], *, agents: int, agents_per_executor: int, reducer: str, submitted: bool = False
+) -> None:
+    """As `check_session`, for a session that a person made, perhaps in a notebook: all that is wrong at once, and what to copy.
+
+    Args:
+        conf: as of `check_session`, and so are those that follow.
+        submitted: whether the JVM was there before this process, so that no code of it can add to its class path.
 
     Raises:
         EnvironmentRefused: something is wrong.
@@ -75,21 +82,28 @@ def check_given(conf: Mapping[str, str], *, agents: int, agents_per_executor: in
     better = {one.key: one.value for one in misfits} | {one.key: one.value for one, _ in unlike(conf)}
     if AUTHENTICATE in better and conf.get(_SHUFFLE_SERVICE, "false").strip().lower() == "true":
         better[_SHUFFLE_SERVICE] = "false"  # it may not authenticate, and executors that cannot register with it end
-    raise EnvironmentRefused(
-        "\n".join(
-            [
-                "the Spark session does not fit, and its settings cannot change while it lives:",
-                *(f"  {one.error}" for one in misfits),
-                "restart this process (of a notebook, its kernel), and make the session with these settings as well:",
-                "",
-                "spark = (",
-                "    SparkSession.builder",
-                *(f'    .config("{key}", {json.dumps(value)})' for key, value in better.items()),
-                "    .getOrCreate()",
-                ")",
-            ]
-        )
-    )
+    head = [
+        "the Spark session does not fit, and its settings cannot change while it lives:",
+        *(f"  {one.error}" for one in misfits),
+    ]
+    if submitted or any(key.startswith(_DATABRICKS) for key in conf):
+        remedy = [
+            "its JVM was there before this program: give these settings as well to what starts it, spark-submit (by --conf)",
+            "or the cluster, here as lines of spark-defaults.conf:",
+            "",
+            *(f"{key} {value}" for key, value in better.items()),
+        ]
+    else:
+        remedy = [
+            "restart this process (of a notebook, its kernel), and make the session with these settings as well:",
+            "",
+            "spark = (",
+            "    SparkSession.builder",
+            *(f'    .config("{key}", {json.dumps(value)})' for key, value in better.items()),
+            "    .getOrCreate()",
+            ")",
+        ]
+    raise EnvironmentRefused("\n".join([*head, *remedy]))
 
 
 def check_heaps(conf: Mapping[str, str]) -> None:
