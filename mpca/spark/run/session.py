@@ -130,7 +130,7 @@ def _check(chosen: Mapping[str, str], executors: int, agents_per_executor: int) 
         check_limits(executors, executors * agents_per_executor)
     active = SparkContext._active_spark_context
     if active is not None and str(active.master).partition("[")[0] != "local":
-        raise EnvironmentRefused("this process has a Spark session already; stop it, or run on it by mpca.Distributor")
+        raise EnvironmentRefused("this process has a Spark session already; stop it, or run on it: mpca.Distributor(spark=...)")
 
 
 def _chosen(
