@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,11 @@ import pytest
 import torch
 
 import mpca
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
 ERRORS = re.findall(r"^### `(.*)`$", (ROOT / "docs" / "what-goes-wrong.md").read_text(encoding="utf-8"), re.MULTILINE)
@@ -58,6 +64,14 @@ def test_scripts_and_pages_that_are_named_are_there() -> None:
     }
     assert len(named) > 15
     assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
+
+
+def test_the_init_script_for_databricks_installs_what_a_runtime_has_not() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    there = {"numpy", "py4j", "pyspark", "requests", "torch"}  # in a runtime for machine learning, with Python 3.11 or later
+    wanted = [one for one in declared if re.split(r"[<>=]", one)[0] not in there and "python_version" not in one]
+    (line,) = re.findall(r"^\$pip install ('.*)$", (ROOT / "docs" / "databricks.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert re.findall(r"'(.*?)'", line) == wanted
 
 
 def test_each_script_is_run_by_make_test_examples() -> None:

@@ -52,8 +52,18 @@ def _check_goals(objectives: dict[str, Any]) -> None:
 
 
 def model_bytes(config: Tables) -> int:
-    """Bytes of the flat vector that agents exchange: parameters and floating-point buffers, in float32."""
+    """Bytes of the flat vector that agents exchange, in float32: parameters and floating-point buffers, and the optimiser's
+    state if the method exchanges that too.
+    """
     model = models.create(**config["model"])
+    if from_dict(config["method"]).agent_side.exchanges_optimizer:
+        from mpca.agent.layout import read_layout
+        from mpca.agent.optimizers import Optimizers
+        from mpca.models.training import create_optimizer
+
+        optimizers = Optimizers()
+        optimizers.add(create_optimizer(model, **config["optimizer"]))
+        return 4 * read_layout(model, optimizers).total
     floats = [one for one in model.buffers() if one.is_floating_point()]
     return 4 * sum(one.numel() for one in (*model.parameters(), *floats))
 

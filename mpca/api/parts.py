@@ -46,12 +46,18 @@ def open_session(
     from mpca.spark.run.session import session
     from mpca.spark.settings import advice
     from mpca.spark.yarn.submit import no_way_back
-    from mpca.spark.yarn.submitted import settings_of
+    from mpca.spark.yarn.submitted import settings_of, was_submitted
 
     cluster = job.config.cluster
     if job.session is not None:
         conf = settings_of(job.session)
-        check_given(conf, agents=job.agents, agents_per_executor=cluster.agents_per_executor, reducer=cluster.reducer)
+        check_given(
+            conf,
+            agents=job.agents,
+            agents_per_executor=cluster.agents_per_executor,
+            reducer=cluster.reducer,
+            submitted=was_submitted(),
+        )
         for line in advice(conf):
             listeners.on_stage(f"warning: {line}")
         if application is not None and application.cluster_mode:

@@ -84,11 +84,12 @@ def _show(where: str, as_json: bool) -> None:
         click.echo(json.dumps(manifest))
         return
     layout, progress = manifest["layout"], manifest["progress"]
+    tensors = [row for row in layout["tensors"] if row[2] != "updater"]  # the optimisers' state is in a file of its own
     rows = {
         "backup": name,
         "run": f"{manifest['run']}, attempt {manifest['term']}, cycle {manifest['cycle']}",
         "method": ", ".join(f"{key}={value}" for key, value in manifest["method"].items()),
-        "model": f"{len(layout['tensors'])} tensors, {layout['parameters']} parameters",
+        "model": f"{len(tensors)} tensors, {layout['parameters']} parameters",
         "shards": f"{len(manifest['exchanges'])}, exchanged {', '.join(map(str, manifest['exchanges']))} times",
         "trained": format_duration(progress.get("trained_s", 0.0)),
         "files": ", ".join(f"{file} {format_size(one['bytes'])}" for file, one in manifest["files"].items()),

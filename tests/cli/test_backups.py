@@ -56,6 +56,19 @@ def test_verify_says_which_is_broken_and_exits_with_1(tmp_path: Path, capfd: pyt
     assert run(capfd, "backups", "verify", str(tmp_path / "backups" / "term-0001-cycle-00000003"))[0] == 0
 
 
+def test_show_counts_the_models_tensors_and_names_the_file_with_optimisers_state(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    layout = ModelLayout.of([["w", [6], "parameter", 0], ["w/momentum_buffer", [6], "updater", 6]], parameters=6)
+    both = np.concatenate([VECTOR, VECTOR])
+    Backups(LocalStore(tmp_path), "backups").write(
+        BackupState(layout, both, VECTOR, [0, 12], [3], "digits", 1, 3, {"name": "dl4j-averaging"})
+    )
+    _, out, _ = run(capfd, "backups", "show", str(tmp_path))
+    assert "model     1 tensors, 6 parameters" in out.splitlines()
+    assert "updater.safetensors" in out
+
+
 def test_show_and_export_take_the_newest_valid_one(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, 3, 12)
     (tmp_path / "backups" / "term-0001-cycle-00000012" / "manifest.json").write_bytes(b"")

@@ -30,7 +30,7 @@ def main(folder: str) -> None:
 
     mine = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = mine.config("spark.speculation", "true").getOrCreate()
-    numbers = spark.range(10)
+    numbers, gateway = spark.range(10), spark.sparkContext._gateway
     with pytest.raises(EnvironmentRefused, match=r'\.config\("spark.master", "local-cluster\[2,2,1024]"\)'):
         mpca.Distributor(num_agents=2, spark=spark, run_dir=f"{folder}/refused").run(train)
 
@@ -45,7 +45,7 @@ def main(folder: str) -> None:
         assert other.range(11).count() == 11
     again = mine.getOrCreate()
     assert again.range(12).count() == 12
-    assert again.sparkContext._gateway is spark.sparkContext._gateway, "in the JVM of the first one"
+    assert again.sparkContext._gateway is gateway, "in the JVM of the first one"
 
 
 if __name__ == "__main__":

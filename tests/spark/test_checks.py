@@ -53,6 +53,8 @@ def test_one_core_for_an_agent_is_refused() -> None:
     error = refusal({"spark.master": "yarn", "spark.executor.cores": "2"}, agents_per_executor=2)
     assert str(error).startswith("spark.executor.cores = '2': gives an executor 2 cores and must give 4")
     assert "must give 4" in str(refusal({"spark.task.cpus": "2"}))
+    error = refusal({"spark.executor.cores": "1"})  # of a worker that has two
+    assert str(error).startswith("spark.executor.cores = '1': gives an executor 1 cores and must give 2")
 
 
 def test_more_agents_than_there_is_room_for_is_refused() -> None:
@@ -114,6 +116,9 @@ def test_a_session_of_ones_own_is_told_all_at_once_with_code_that_makes_it_fit()
     "conf",
     [
         {"spark.master": "yarn", "spark.executor.instances": "1"},
+        {"spark.master": "yarn", "spark.executor.cores": "4", "spark.dynamicAllocation.enabled": "true"},
+        {"spark.master": "local-cluster[3,2,1024]", "spark.executor.cores": "1"},
+        {"spark.master": "local[*]", "spark.executor.cores": "1"},
         {"spark.master": "local-cluster[1,1,512]", "spark.driver.maxResultSize": "1m"},
         {"spark.master": "spark://host:7077", "spark.executor.cores": "1", "spark.task.cpus": "2"},
     ],
@@ -123,3 +128,41 @@ def test_what_is_proposed_fits_in_every_place(conf: dict[str, str]) -> None:
         check_given(conf, agents=3, agents_per_executor=1, reducer="ranges")
     made = proposed(str(caught.value))
     check_given({**conf, **made}, agents=3, agents_per_executor=1, reducer="ranges")
+
+
+def test_a_worker_of_a_proposed_cluster_has_room_for_the_executor_that_is_asked_for() -> None:
+    asked = {**GOOD, "spark.master": "local[*]", "spark.executor.memory": "4g", "spark.executor.cores": "8"}
+    with pytest.raises(EnvironmentRefused) as caught:
+        check_given(asked, agents=2, agents_per_executor=1, reducer="ranges")
+    assert proposed(str(caught.value))["spark.master"] == "local-cluster[2,8,4096]"
+
+
+def test_executors_that_nobody_counted_are_two_on_yarn() -> None:
+    session = {**GOOD, "spark.master": "yarn", "spark.executor.cores": "2"}
+    check_session(session, agents=2)
+    error = refusal(session, agents=8)
+    assert str(error).startswith("spark.executor.instances = 2: has room for 2 agents and the run wants 8")
+
+
+@pytest.mark.parametrize("service", ["true", "false"])
+def test_executors_that_are_told_to_authenticate_are_kept_from_a_shuffle_service_that_may_not(service: str) -> None:
+    shared = {"spark.dynamicAllocation.enabled": "true", "spark.shuffle.service.enabled": service}
+    with pytest.raises(EnvironmentRefused) as caught:
+        check_given({**GOOD, "spark.master": "yarn", **shared}, agents=2, agents_per_executor=1, reducer="ranges")
+    made = proposed(str(caught.value))
+    assert made["spark.authenticate"] == "true"
+    assert made.get("spark.shuffle.service.enabled", "as it is") == ("false" if service == "true" else "as it is")
+
+
+@pytest.mark.parametrize(("submitted", "more"), [(True, {}), (False, {"spark.databricks.clusterUsageTags.clusterId": "1"})])
+def test_where_the_jvm_comes_before_the_program_it_is_told_lines_for_the_one_that_makes_it(
+    submitted: bool, more: dict[str, str]
+) -> None:
+    own = {"spark.master": "yarn", "spark.speculation": "true", **more}
+    wanted = {"agents": 2, "agents_per_executor": 1, "reducer": "ranges", "submitted": submitted}
+    with pytest.raises(EnvironmentRefused, match="here as lines of spark-defaults") as caught:
+        check_given(own, **wanted)
+    assert "SparkSession.builder" not in str(caught.value)
+    made = dict(line.split(" ") for line in str(caught.value).split("\n\n")[1].splitlines())
+    assert made["spark.jars"] == str(own_line().jar)
+    check_given({**own, **made}, **wanted)

@@ -19,7 +19,7 @@ from pyspark.accumulators import _start_update_server
 
 from mpca.errors import ConfigError, RunFailed
 from mpca.spark.jvm.jar import LINES, own_line
-from mpca.spark.run.session import check_executors, limit_reads, session
+from mpca.spark.run.session import _set_aside, check_executors, limit_reads, session
 from tests.spark.alone import SECRETS
 from tests.spark.support import ROOT, alive
 
@@ -147,6 +147,19 @@ def test_a_connection_that_says_nothing_more_keeps_no_session_from_ending(capfd)
         ended.start()
         ended.join(10)
     assert not ended.is_alive()
+
+
+def test_a_session_of_another_kind_and_the_terminals_interrupt_come_back_as_they_were(monkeypatch) -> None:
+    """With the first two pyspark makes no SparkContext; with the third it takes spark-submit's JVM, and we would end it."""
+    before = signal.getsignal(signal.SIGINT)
+    told = {"SPARK_CONNECT_MODE_ENABLED": "1", "SPARK_REMOTE": "sc://host", "PYSPARK_GATEWAY_PORT": "1"}
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    with _set_aside():
+        assert not told.keys() & os.environ.keys()
+        signal.signal(signal.SIGINT, signal.default_int_handler if before == signal.SIG_IGN else signal.SIG_IGN)
+    assert told.items() <= os.environ.items()
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def _installed() -> set[str]:

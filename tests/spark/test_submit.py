@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mpca.api import builtin
 from mpca.api.launch import resolve
 from mpca.errors import ConfigError, EnvironmentRefused
 from mpca.spark.jvm.hadoop import SparkHome
@@ -210,6 +211,17 @@ def test_more_than_the_largest_container_is_refused_with_both_sizes_and_what_to_
         check_containers([one], 8 << 30, 16)
     with pytest.raises(EnvironmentRefused, match="4 cores is more than the largest that YARN gives, 3"):
         check_containers([one], 64 << 30, 3)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "models"), [(("name=sgd",), 1), (("name=nesterov", "momentum=0.9"), 2), (("name=adam",), 3)]
+)
+def test_a_container_has_room_for_optimisers_states_that_are_exchanged(optimizer: tuple[str, ...], models: int) -> None:
+    sets = ("model.name=digits_mlp", "method.name=dl4j-averaging", *(f"optimizer.{one}" for one in optimizer))
+    kept, averaged = (
+        builtin.model_bytes(resolve(DIGITS, (*sets, f"method.updater={updater}")).to_dict()) for updater in ("keep", "average")
+    )
+    assert averaged == pytest.approx(models * kept, rel=1e-3)  # Adam counts its steps, too
 
 
 def test_a_session_by_hand_is_told_what_its_containers_lack() -> None:

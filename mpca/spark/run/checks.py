@@ -18,6 +18,7 @@ from mpca.errors import EnvironmentRefused, MpcaError
 from mpca.spark.jvm.jar import PLUGIN, own_line
 from mpca.spark.settings import unlike
 from mpca.spark.yarn.sizing import memory_setting
+from mpca.spark.yarn.submit import AUTHENTICATE
 from mpca.units import format_size, parse_size
 
 __all__ = ["check_given", "check_heaps", "check_session"]
@@ -29,6 +30,10 @@ _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*
 _RESULTS_BYTES = 16 << 20
 _RESULTS_DEFAULT = "1g"
 _MIB = 1 << 20
+_DATABRICKS = "spark.databricks."
+_SHUFFLE_SERVICE = "spark.shuffle.service.enabled"
+#: Executors that YARN and Kubernetes give when nobody says how many.
+_EXECUTORS_DEFAULT = "2"
 #: The share of a heap that Runtime.maxMemory reports, by collector.
 _COUNTED = (("-XX:+UseSerialGC", Fraction(29, 30)), ("-XX:+UseParallelGC", Fraction(8, 9)))
 _TWO_CORES = "an agent needs two cores of its executor, one that holds it and one for the exchange"
@@ -59,8 +64,14 @@ def check_session(
         raise misfit.error
 
 
-def check_given(conf: Mapping[str, str], *, agents: int, agents_per_executor: int, reducer: str) -> None:
-    """As `check_session`, for a session that a person made, perhaps in a notebook: all that is wrong at once, and code to copy.
+def check_given(
+    conf: Mapping[str, str], *, agents: int, agents_per_executor: int, reducer: str, submitted: bool = False
+) -> None:
+    """As `check_session`, for a session that a person made, perhaps in a notebook: all that is wrong at once, and what to copy.
+
+    Args:
+        conf: as of `check_session`, and so are those that follow.
+        submitted: whether the JVM was there before this process, so that no code of it can add to its class path.
 
     Raises:
         EnvironmentRefused: something is wrong.
@@ -69,21 +80,30 @@ def check_given(conf: Mapping[str, str], *, agents: int, agents_per_executor: in
     if not misfits:
         return
     better = {one.key: one.value for one in misfits} | {one.key: one.value for one, _ in unlike(conf)}
-    raise EnvironmentRefused(
-        "\n".join(
-            [
-                "the Spark session does not fit, and its settings cannot change while it lives:",
-                *(f"  {one.error}" for one in misfits),
-                "restart this process (of a notebook, its kernel), and make the session with these settings as well:",
-                "",
-                "spark = (",
-                "    SparkSession.builder",
-                *(f'    .config("{key}", {json.dumps(value)})' for key, value in better.items()),
-                "    .getOrCreate()",
-                ")",
-            ]
-        )
-    )
+    if AUTHENTICATE in better and conf.get(_SHUFFLE_SERVICE, "false").strip().lower() == "true":
+        better[_SHUFFLE_SERVICE] = "false"  # it may not authenticate, and executors that cannot register with it end
+    head = [
+        "the Spark session does not fit, and its settings cannot change while it lives:",
+        *(f"  {one.error}" for one in misfits),
+    ]
+    if submitted or any(key.startswith(_DATABRICKS) for key in conf):
+        remedy = [
+            "its JVM was there before this program: give these settings as well to what starts it, spark-submit (by --conf)",
+            "or the cluster, here as lines of spark-defaults.conf:",
+            "",
+            *(f"{key} {value}" for key, value in better.items()),
+        ]
+    else:
+        remedy = [
+            "restart this process (of a notebook, its kernel), and make the session with these settings as well:",
+            "",
+            "spark = (",
+            "    SparkSession.builder",
+            *(f'    .config("{key}", {json.dumps(value)})' for key, value in better.items()),
+            "    .getOrCreate()",
+            ")",
+        ]
+    raise EnvironmentRefused("\n".join([*head, *remedy]))
 
 
 def check_heaps(conf: Mapping[str, str]) -> None:
@@ -147,44 +167,57 @@ def _cores(conf: Mapping[str, str], agents: int, agents_per_executor: int) -> It
     cluster = _LOCAL_CLUSTER.fullmatch(master)
     per_task = int(conf.get("spark.task.cpus", "1"))
     needed, wanted = 2 * agents_per_executor * per_task, -(-agents // agents_per_executor)
+    asked = int(conf.get("spark.executor.cores", needed))
+    # On local[*] what is said of executors has no effect. A worker of a local-cluster must have room for such an executor.
+    room = max(asked, needed), max(1024, -(-(memory_setting(conf, "spark.executor.memory") or 0) // _MIB))
     if master.startswith("local") and cluster is None:
+        fitting = f"local-cluster[{wanted},{room[0]},{room[1]}]"
         error = refused(
             "spark.master",
             master,
             f"must be a cluster, since agents need executors apart from the driver {_SOURCE}: "
-            f"use local-cluster[{wanted},{needed},1024], or mpca.session(), or leave `spark` out: then executors are started "
-            "on this machine",
+            f"use {fitting}, or mpca.session(), or leave `spark` out: then executors are started on this machine",
         )
-        yield _Misfit("spark.master", f"local-cluster[{wanted},{needed},1024]", error)
+        yield _Misfit("spark.master", fitting, error)
+        if asked < needed:
+            yield _few_cores(conf, ("spark.executor.cores", str(needed)), asked, needed, agents_per_executor)
         return
     if cluster is not None:
         executors, cores = int(cluster[1]), int(cluster[2])
-        fitting = f"local-cluster[{max(executors, wanted)},{max(cores, needed)},{cluster[3]}]"
+        fitting = f"local-cluster[{max(executors, wanted)},{max(cores, room[0])},{cluster[3]}]"
         of_cores, of_executors = ("spark.master", fitting), ("spark.master", fitting)
+        if asked < needed:
+            yield _few_cores(conf, ("spark.executor.cores", str(needed)), asked, needed, agents_per_executor)
     else:
         # Without this setting, standalone gives an executor all of its worker's cores; YARN and Kubernetes give one.
         default = "" if master.startswith("spark://") else "1"
         text = conf.get("spark.executor.cores", default)
         if not text:
             return
-        executors, cores = int(conf.get("spark.executor.instances", "0")), int(text)
+        managed = master.startswith(("yarn", "k8s"))
+        executors = int(conf.get("spark.executor.instances", _EXECUTORS_DEFAULT if managed else "0"))
+        cores = int(text)
         of_cores, of_executors = ("spark.executor.cores", str(needed)), ("spark.executor.instances", str(wanted))
     if cores < needed:
-        error = refused(
-            of_cores[0],
-            conf.get(of_cores[0], cores),
-            f"gives an executor {cores} cores and must give {needed} {_SOURCE}: {_TWO_CORES}; "
-            f"agents_per_executor={agents_per_executor}, spark.task.cpus={per_task}",
-        )
-        yield _Misfit(*of_cores, error)
+        yield _few_cores(conf, of_cores, cores, needed, agents_per_executor)
     slots = executors * agents_per_executor
     if 0 < slots < agents:
         error = refused(
             of_executors[0],
-            conf[of_executors[0]],
+            conf.get(of_executors[0], executors),
             f"has room for {slots} agents and the run wants {agents} {_SOURCE}: ask for {wanted} executors or fewer agents",
         )
         yield _Misfit(*of_executors, error)
+
+
+def _few_cores(conf: Mapping[str, str], better: tuple[str, str], cores: int, needed: int, agents_per_executor: int) -> _Misfit:
+    error = refused(
+        better[0],
+        conf.get(better[0], cores),
+        f"gives an executor {cores} cores and must give {needed} {_SOURCE}: {_TWO_CORES}; "
+        f"agents_per_executor={agents_per_executor}, spark.task.cpus={conf.get('spark.task.cpus', '1')}",
+    )
+    return _Misfit(*better, error)
 
 
 def _results(conf: Mapping[str, str], agents: int, reducer: str, shard_bytes: int) -> Iterator[_Misfit]:

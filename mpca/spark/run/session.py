@@ -13,10 +13,12 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import signal
 import socketserver
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -48,6 +50,9 @@ SETTINGS: Mapping[str, str] = settings()
 _JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 #: A file in ``spark/`` that says: mpca made this folder, and may remove it.
 _MARK = ".made-by-mpca"
+#: Variables by which pyspark refuses a driver beside a session of Spark Connect, and takes the JVM of a spark-submit that has
+#: started this process in place of one of its own.
+_OTHERS = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "PYSPARK_GATEWAY_PORT")
 #: When every executor was started this often without success, the run gives up.
 _STARTS = 4
 _LOG_CONF = """\
@@ -125,7 +130,7 @@ def _check(chosen: Mapping[str, str], executors: int, agents_per_executor: int) 
         check_limits(executors, executors * agents_per_executor)
     active = SparkContext._active_spark_context
     if active is not None and str(active.master).partition("[")[0] != "local":
-        raise EnvironmentRefused("this process has a Spark session already; stop it, or run on it by mpca.Distributor")
+        raise EnvironmentRefused("this process has a Spark session already; stop it, or run on it: mpca.Distributor(spark=...)")
 
 
 def _chosen(
@@ -316,19 +321,27 @@ def limit_reads(server: socketserver.BaseServer, seconds: float = SESSION_END_S)
 
 @contextmanager
 def _set_aside() -> Iterator[None]:
-    """Set aside what pyspark keeps of a session on local[*], or of the JVM of one that was stopped, and put it back afterwards.
+    """Set aside what pyspark keeps of a session on local[*] or of Spark Connect, or of the JVM of one that was stopped, and put
+    it back afterwards.
 
     Executors need a driver's JVM of their own. pyspark knows one JVM at a time by these attributes; a session that is there
-    already has its own besides, and lives on.
+    already has its own besides, and lives on. A SparkContext takes SIGINT for itself, and does not give it back.
     """
     kept = [(cls, name, getattr(cls, name, None)) for cls, name in _kept_by_pyspark()]
+    variables = {name: value for name, value in child_environment().items() if name in _OTHERS}
+    on_interrupt = signal.getsignal(signal.SIGINT)
     for cls, name, _ in kept:
         setattr(cls, name, None)
+    for name in variables:
+        del os.environ[name]
     try:
         yield
     finally:
         for cls, name, value in kept:
             setattr(cls, name, value)
+        os.environ.update(variables)
+        if threading.current_thread() is threading.main_thread() and on_interrupt is not None:
+            signal.signal(signal.SIGINT, on_interrupt)
 
 
 def _kept_by_pyspark() -> list[tuple[type, str]]:

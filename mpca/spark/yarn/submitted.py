@@ -11,7 +11,7 @@ from mpca.errors import EnvironmentRefused, JvmError, RunFailed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ApplicationInfo", "check_alive", "cluster_run_folder", "settings_of", "submitted_session"]
+__all__ = ["ApplicationInfo", "check_alive", "cluster_run_folder", "settings_of", "submitted_session", "was_submitted"]
 
 #: What spark-submit sets for the Python program that it starts.
 _STARTED_BY = "PYSPARK_GATEWAY_PORT"
@@ -35,7 +35,7 @@ class ApplicationInfo:
         conf = context.getConf()
         attempt = context._jsc.sc().applicationAttemptId()
         # Sessions of notebooks have this setting too, and theirs may be hours old.
-        since = conf.get("spark.app.submitTime") if environment(_STARTED_BY) else None
+        since = conf.get("spark.app.submitTime") if was_submitted() else None
         in_container = conf.get("spark.submit.deployMode") == "cluster"
         return cls(
             id=str(context.applicationId),
@@ -113,13 +113,18 @@ def cluster_run_folder(home: str, name: str, application: str) -> str:
     return f"{home}/mpca/runs/{name}-{application}"
 
 
+def was_submitted() -> bool:
+    """Whether spark-submit started this process."""
+    return bool(environment(_STARTED_BY))
+
+
 def submitted_session() -> SparkSession | None:
     """The session of the spark-submit that started this process; None if none did.
 
     Raises:
         EnvironmentRefused: Spark does not start; with the JVM's own words.
     """
-    if not environment(_STARTED_BY):
+    if not was_submitted():
         return None
     from pyspark.sql import SparkSession
 
