@@ -53,6 +53,8 @@ class Callback(TrainerCallback):  # type: ignore[misc]  # its types are not read
             )
         # Of this number transformers and accelerate ask who writes; that there is one process, they ask of another.
         args.distributed_state.process_index = args.distributed_state.local_process_index = rank()
+        # Of an iterable data set accelerate lets process 0 read, and the others wait for its batches.
+        trainer.accelerator.dataloader_config.dispatch_batches = False
         if rank():
             args.save_strategy = SaveStrategy.NO  # of a checkpoint every process would write its random state
         if shard:

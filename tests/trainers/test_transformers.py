@@ -55,7 +55,7 @@ class Stream(IterableDataset):
 
 
 def trainer(
-    tmp_path: Path, net: nn.Module, train_dataset: Any = None, kind: Any = None, **options: Any
+    tmp_path: Path, net: nn.Module, train_dataset: Any = None, eval_dataset: Any = None, kind: Any = None, **options: Any
 ) -> transformers.Trainer:
     usual = {
         "output_dir": tmp_path / "out",
@@ -69,7 +69,7 @@ def trainer(
         "logging_steps": 1,
     }
     args = transformers.TrainingArguments(**{**usual, **options})
-    return (kind or transformers.Trainer)(net, args, train_dataset=train_dataset or Rows(), eval_dataset=Rows())
+    return (kind or transformers.Trainer)(net, args, train_dataset=train_dataset or Rows(), eval_dataset=eval_dataset or Rows())
 
 
 def trained(tmp_path: Path, net: Net, *, shard: bool = True, **options: Any) -> Any:
@@ -158,6 +158,14 @@ def test_agents_divide_an_iterable_data_set(agent: BecomeAgent, tmp_path: Path) 
     trained(tmp_path, net, train_dataset=Stream(), max_steps=6)
     assert (one.updates, one.samples) == (6, 30)
     assert net.seen == [float(x) for x in [*range(1, ROWS, 2), *range(1, ROWS // 2, 2)]]
+
+
+def test_each_agent_reads_an_iterable_data_set_that_is_left_alone(agent: BecomeAgent, tmp_path: Path) -> None:
+    one, net = agent(agent=1), Net()
+    options = {"train_dataset": Stream(), "eval_dataset": Stream(), "eval_strategy": "epoch", "max_steps": 8}
+    trained(tmp_path, net, shard=False, **options)
+    assert (one.updates, net.seen) == (8, [float(x) for x in range(ROWS)])
+    assert "eval_loss" in one.logged
 
 
 def test_data_workers_are_kept(agent: BecomeAgent, tmp_path: Path) -> None:
