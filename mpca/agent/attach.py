@@ -116,9 +116,20 @@ def _follow(context: AgentContext, optimizer: torch.optim.Optimizer) -> None:
     optimizer.register_step_post_hook(after_step)
     if tilts:
 
-        def before_step(_: Any, args: Any, kwargs: Any) -> None:
-            if context.watch is not None:
+        def before_step(_: Any, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+            if context.watch is None:
+                return None
+            closure = args[1] if len(args) > 1 else kwargs.get("closure")
+            if closure is None:
                 context.loop.before_step(optimizer)
+                return None
+
+            def tilted() -> Any:  # the gradients are made in the step (LBFGS, Lightning)
+                loss = closure()
+                context.loop.before_step(optimizer)
+                return loss
+
+            return (args, {**kwargs, "closure": tilted}) if "closure" in kwargs else ((args[0], tilted, *args[2:]), kwargs)
 
         optimizer.register_step_pre_hook(before_step)
 
