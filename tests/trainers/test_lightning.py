@@ -202,6 +202,36 @@ def test_stop_ends_the_trainer_after_the_batch_whatever_its_limits(agent: Become
     assert fitted.callback_metrics["val_loss"] == 7.0, "the loop for validation ran once more"
 
 
+def test_stop_ends_the_trainer_when_a_share_has_ended_first(agent: BecomeAgent, tmp_path: Path) -> None:
+    class Validated(Module):
+        def on_validation_end(self) -> None:
+            if len(self.seen) == 2:
+                one.stop()
+
+        def on_train_epoch_start(self) -> None:
+            super().on_train_epoch_start()
+            assert len(self.seen) < 10, "epochs without a batch, and without end"
+
+    one, module = agent(), Validated()
+    trainer(tmp_path, max_epochs=-1).fit(module, mpca.shard(rows(), 5), DataLoader(rows(4)))
+    assert [len(rows) for rows in module.seen] == [20, 20]
+
+
+@pytest.mark.parametrize("in_run", [True, False], ids=["agent", "alone"])
+def test_after_a_fit_the_model_of_an_agent_is_where_it_was(agent: BecomeAgent, tmp_path: Path, in_run: bool) -> None:
+    moved = []
+
+    class Moved(Module):
+        def cpu(self) -> Any:
+            moved.append(True)
+            return super().cpu()
+
+    if in_run:
+        agent()
+    trainer(tmp_path).fit(Moved(), loader())
+    assert moved == ([] if in_run else [True])
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_checkpoints_and_loggers_are_those_of_agent_0(agent: BecomeAgent, tmp_path: Path, number: int) -> None:
     agent(agent=number)
