@@ -103,7 +103,8 @@ def share_of_loader(loader: object, remedy: str) -> object:
     if not isinstance(loader, DataLoader):
         return loader
     batches, size = loader.batch_sampler, loader.batch_size
-    if batches is not None and not isinstance(loader.dataset, IterableDataset):
+    iterable = isinstance(loader.dataset, IterableDataset)
+    if batches is not None and not iterable:
         sampler, size = (batches.sampler, batches.batch_size) if type(batches) is BatchSampler else (batches, 1)
         if not isinstance(sampler, (RandomSampler, SequentialSampler)) or getattr(sampler, "replacement", False):
             raise ConfigError(
@@ -115,4 +116,6 @@ def share_of_loader(loader: object, remedy: str) -> object:
     options = {name: found for name, usual in _KEPT.items() if (found := getattr(loader, name, usual)) != usual}
     if loader.collate_fn is not default_collate:
         options["collate_fn"] = loader.collate_fn
+    if iterable:
+        options["splits_itself"] = True  # else torch's loader would have given each of its samples by every worker
     return make_share(loader.dataset, size, 1, free_reading(), options, stopping=lambda: False)

@@ -17,7 +17,7 @@ from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.plugins import MixedPrecision
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler, get_worker_info
 
 import mpca
 from mpca.errors import ConfigError, EnvironmentRefused
@@ -265,6 +265,25 @@ def test_agents_divide_an_iterable_data_set(agent: BecomeAgent, tmp_path: Path) 
     seen = seen_in(trainer(tmp_path), DataLoader(Stream(), 5))
     assert (one.updates, one.samples) == (8, ROWS)
     assert [sorted(rows) for rows in seen] == [list(range(1, ROWS, 2))] * 2
+
+
+class SplitStream(IterableDataset):
+    """As torch's documentation has it: each data worker has samples of its own."""
+
+    def __iter__(self) -> Any:
+        worker = get_worker_info()
+        return iter([row for at, row in enumerate(rows()) if worker is None or at % worker.num_workers == worker.id])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_agents_divide_what_an_iterable_data_set_gives_each_worker(agent: BecomeAgent, tmp_path: Path, workers: int) -> None:
+    seen = []
+    for number in (0, 1):
+        one = agent(agent=number)
+        (epoch,) = seen_in(trainer(tmp_path, max_epochs=1), DataLoader(SplitStream(), 5, num_workers=workers))
+        assert one.samples == len(epoch) == ROWS // 2
+        seen += epoch
+    assert sorted(seen) == list(range(ROWS))
 
 
 def test_data_workers_and_collate_functions_are_kept(agent: BecomeAgent, tmp_path: Path) -> None:
