@@ -96,7 +96,7 @@ def share_of_loader(loader: object, remedy: str) -> object:
         remedy: what to do about a sampler that cannot be replaced, for the error.
 
     Raises:
-        ConfigError: the loader has a sampler of the user's own, or makes no batches.
+        ConfigError: the loader has a sampler of the user's own, or one of a part of the data set, or makes no batches.
     """
     from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler, default_collate
 
@@ -106,7 +106,8 @@ def share_of_loader(loader: object, remedy: str) -> object:
     iterable = isinstance(loader.dataset, IterableDataset)
     if batches is not None and not iterable:
         sampler, size = (batches.sampler, batches.batch_size) if type(batches) is BatchSampler else (batches, 1)
-        if not isinstance(sampler, (RandomSampler, SequentialSampler)) or getattr(sampler, "replacement", False):
+        known = isinstance(sampler, (RandomSampler, SequentialSampler)) and not getattr(sampler, "replacement", False)
+        if not known or (hasattr(loader.dataset, "__len__") and len(sampler) != len(loader.dataset)):
             raise ConfigError(
                 f"a sampler that is not divided among agents: sampler={type(sampler).__name__}; leave it out, and each agent "
                 f"reads its share in an order of its own; or {remedy}"

@@ -17,7 +17,15 @@ from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.plugins import MixedPrecision
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler, get_worker_info
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+    get_worker_info,
+)
 
 import mpca
 from mpca.errors import ConfigError, EnvironmentRefused
@@ -329,11 +337,15 @@ def test_a_process_group_is_refused(agent: BecomeAgent, tmp_path: Path, monkeypa
         trainer(tmp_path).fit(Module(), loader())
 
 
-def test_a_sampler_of_the_users_own_is_refused(agent: BecomeAgent, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "sampler",
+    [WeightedRandomSampler([1.0] * ROWS, ROWS), RandomSampler(range(ROWS), num_samples=10), SequentialSampler(range(10))],
+    ids=["weighted", "fewer", "first"],
+)
+def test_a_sampler_of_the_users_own_is_refused(agent: BecomeAgent, tmp_path: Path, sampler: Any) -> None:
     agent()
-    weighted = DataLoader(rows(), 5, sampler=WeightedRandomSampler([1.0] * ROWS, ROWS))
-    with pytest.raises(ConfigError, match=r"not divided.*sampler=WeightedRandomSampler;.*Strategy\(shard=False\)$"):
-        trainer(tmp_path).fit(Module(), weighted)
+    with pytest.raises(ConfigError, match=rf"not divided.*sampler={type(sampler).__name__};.*Strategy\(shard=False\)$"):
+        trainer(tmp_path).fit(Module(), DataLoader(rows(), 5, sampler=sampler))
 
 
 def test_a_loader_without_batches_is_refused(agent: BecomeAgent, tmp_path: Path) -> None:
