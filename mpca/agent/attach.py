@@ -104,6 +104,9 @@ def _follow(context: AgentContext, optimizer: torch.optim.Optimizer) -> None:
             f"exchange: optimizer={type(optimizer).__name__}; make it before mpca.attach(model, optimizer)"
         )
     context.rounds.add(id(optimizer))
+    if context.attached:  # a trainer makes new optimizers for its second training
+        for other in context.optimizers.replaced_by(optimizer):
+            context.rounds.rest(id(other))
 
     def after_step(_: Any, args: Any, kwargs: Any) -> None:
         if context.watch is None:
