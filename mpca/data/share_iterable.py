@@ -69,7 +69,7 @@ class IterableShare:
                     return
                 empty = False
                 self._epochs.handed(part.epoch)
-                self._count(_samples(batch))
+                self._count(_samples(batch, self._loader["batch_size"]))
                 yield batch
             if empty:
                 raise ConfigError(
@@ -90,8 +90,13 @@ class _Every(IterableDataset[Any]):
         return islice(iter(self._dataset), rank + number * world_size, None, world_size * workers)
 
 
-def _samples(batch: Any) -> int:
-    """Number of samples of a collated batch."""
+def _samples(batch: Any, usual: int) -> int:
+    """Number of samples of a collated batch; `usual` where it has no length, as a class of the user's or a number by name."""
     if isinstance(batch, Mapping):
-        return _samples(next(iter(batch.values())))
-    return _samples(batch[0]) if isinstance(batch, (list, tuple)) and batch and hasattr(batch[0], "__len__") else len(batch)
+        return _samples(next(iter(batch.values()), None), usual)
+    if isinstance(batch, (list, tuple)) and batch and hasattr(batch[0], "__len__"):
+        return _samples(batch[0], usual)
+    try:
+        return len(batch)
+    except TypeError:
+        return usual
