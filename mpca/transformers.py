@@ -59,6 +59,7 @@ class Callback(TrainerCallback):  # type: ignore[misc]  # its types are not read
             args.save_strategy = SaveStrategy.NO  # of a checkpoint every process would write its random state
         if shard:
             trainer.get_train_dataloader = self._share
+            args.ignore_data_skip = True  # who goes on from a checkpoint has another order; a share has nothing to skip
 
     def _share(self) -> Any:
         return share_of_loader(self._loader(), "divide it yourself and say mpca.transformers.Callback(trainer, shard=False)")

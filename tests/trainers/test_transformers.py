@@ -174,6 +174,17 @@ def test_data_workers_are_kept(agent: BecomeAgent, tmp_path: Path) -> None:
     assert one.samples == len(set(net.seen)) == ROWS // 2
 
 
+def test_a_trainer_that_goes_on_in_an_epoch_begins_a_new_share(agent: BecomeAgent, tmp_path: Path) -> None:
+    agent()
+    options = {"num_train_epochs": 1, "save_strategy": "steps", "save_steps": 3}
+    trained(tmp_path, Net(), **options)
+    one, net = agent(), Net()
+    made = trainer(tmp_path, net, **options)
+    made.add_callback(Callback(made))
+    made.train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-3"))
+    assert (one.updates, made.state.global_step) == (1, 4)
+
+
 def test_a_trainer_of_a_subclass_works_too(agent: BecomeAgent, tmp_path: Path) -> None:
     class Own(transformers.Trainer):
         def compute_loss(self, model: nn.Module, inputs: Any, **more: Any) -> torch.Tensor:
