@@ -119,4 +119,5 @@ def share_of_loader(loader: object, remedy: str) -> object:
         options["collate_fn"] = loader.collate_fn
     if iterable:
         options["splits_itself"] = True  # else torch's loader would have given each of its samples by every worker
+        options["drop_last"] = loader.drop_last  # its last batch may be small
     return make_share(loader.dataset, size, 1, free_reading(), options, stopping=lambda: False)

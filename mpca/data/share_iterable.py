@@ -57,7 +57,7 @@ class IterableShare:
         of_worker = [
             len(range(part.rank + one * part.world_size, samples, part.world_size * workers)) for one in range(workers)
         ]
-        return epochs * sum(-(-one // size) for one in of_worker)
+        return epochs * sum(one // size if self._loader.get("drop_last") else -(-one // size) for one in of_worker)
 
     def __iter__(self) -> Iterator[Any]:
         for part in self._epochs.parts():

@@ -45,7 +45,11 @@ class Counted(Numbers):
         return self.samples
 
 
-@pytest.mark.parametrize("loader", [{}, {"num_workers": 2}], ids=["same process", "workers"])
+@pytest.mark.parametrize(
+    "loader",
+    [{}, {"num_workers": 2}, {"drop_last": True}, {"num_workers": 2, "drop_last": True}],
+    ids=["same process", "workers", "whole batches", "whole batches of workers"],
+)
 def test_its_length_is_how_many_batches_come_where_the_data_set_has_one(loader: dict[str, int]) -> None:
     one = IterableShare(Counted(23), 4, epochs=Epochs(1, 2, 2), **loader)
     assert len(one) == sum(1 for _ in one)

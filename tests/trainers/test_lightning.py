@@ -275,6 +275,15 @@ def test_agents_divide_an_iterable_data_set(agent: BecomeAgent, tmp_path: Path) 
     assert [sorted(rows) for rows in seen] == [list(range(1, ROWS, 2))] * 2
 
 
+def test_of_an_iterable_data_set_a_small_last_batch_is_dropped_where_the_loader_says_so(
+    agent: BecomeAgent, tmp_path: Path
+) -> None:
+    for drop_last in (False, True):
+        one = agent()
+        trainer(tmp_path, max_epochs=1).fit(Module(), DataLoader(Stream(), 19, drop_last=drop_last))
+        assert (one.updates, one.samples) == ((1, 19) if drop_last else (2, 20))
+
+
 class SplitStream(IterableDataset):
     """As torch's documentation has it: each data worker has samples of its own."""
 
