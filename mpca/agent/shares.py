@@ -44,6 +44,7 @@ def make_share(
     reads: Reading | None,
     loader: dict[str, Any],
     stopping: Callable[[], bool] | None = None,
+    steady: bool = False,
 ) -> Share | IterableShare:
     """As `mpca.shard`.
 
@@ -54,6 +55,7 @@ def make_share(
         reads: the list of readers that the share follows; None: it is always divided among all agents.
         loader: arguments of `torch.utils.data.DataLoader`.
         stopping: ends an iteration; None: the end of the run does.
+        steady: its length is that of an epoch of all agents, whoever is lost.
     """
     from mpca.data.epochs import Epochs
     from mpca.data.share import Share
@@ -68,7 +70,7 @@ def make_share(
         if context is not None:
             context.loop.samples += count
 
-    epochs = Epochs(agent, agents, count, None if reads is None else reads.readers)
+    epochs = Epochs(agent, agents, count, None if reads is None else reads.readers, steady)
     common: dict[str, Any] = {
         "epochs": epochs,
         "stopping": stopping or (lambda: context is not None and context.loop.stopping),
@@ -120,4 +122,5 @@ def share_of_loader(loader: object, remedy: str) -> object:
     if iterable:
         options["splits_itself"] = True  # else torch's loader would have given each of its samples by every worker
         options["drop_last"] = loader.drop_last  # its last batch may be small
-    return make_share(loader.dataset, size, 1, free_reading(), options, stopping=lambda: False)
+    # Lightning validates after as many batches as it was told of when it began; a shorter epoch would have no validation.
+    return make_share(loader.dataset, size, 1, free_reading(), options, stopping=lambda: False, steady=True)

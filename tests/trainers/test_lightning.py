@@ -28,6 +28,7 @@ from torch.utils.data import (
 )
 
 import mpca
+from mpca.data.plan import Readers
 from mpca.errors import ConfigError, EnvironmentRefused
 from mpca.lightning import Strategy
 from tests.trainers.conftest import Agent
@@ -309,6 +310,18 @@ def test_data_workers_and_collate_functions_are_kept(agent: BecomeAgent, tmp_pat
     trainer(tmp_path, max_epochs=1).fit(module, doubled)
     assert one.samples == len(module.seen[0]) == ROWS // 2
     assert all(x % 2 == 0 for x in module.seen[0])
+
+
+def test_epochs_are_of_one_length_and_validated_whoever_comes_and_goes(agent: BecomeAgent, tmp_path: Path) -> None:
+    """Agent 0 is a replacement that begins in epoch 1, while agent 3 is away until epoch 2."""
+    one, module, validated = agent(agents=4, incarnation=1), Module(), []
+    away = Readers.of(4).lose(3, 0, 0).lose(0, 0, 0).join(0, 1)
+    one.context.loop.reading.told(away.to_dict())
+    module.at_batch = lambda batch: one.context.loop.reading.told(away.join(3, 2).to_dict())
+    module.on_validation_epoch_end = lambda: validated.append(len(module.seen))  # type: ignore[method-assign]
+    trainer(tmp_path, max_epochs=3, num_sanity_val_steps=0).fit(module, loader(batch_size=2), DataLoader(rows(4)))
+    assert [len(rows) for rows in module.seen] == [10] * 3
+    assert validated == [1, 2, 3]
 
 
 def test_a_second_fit_goes_on_with_its_new_optimizer(agent: BecomeAgent, tmp_path: Path) -> None:
