@@ -108,8 +108,11 @@ def share_of_loader(loader: object, remedy: str) -> object:
     iterable = isinstance(loader.dataset, IterableDataset)
     if batches is not None and not iterable:
         sampler, size = (batches.sampler, batches.batch_size) if type(batches) is BatchSampler else (batches, 1)
-        known = isinstance(sampler, (RandomSampler, SequentialSampler)) and not getattr(sampler, "replacement", False)
-        if not known or (hasattr(loader.dataset, "__len__") and len(sampler) != len(loader.dataset)):
+        if not (
+            isinstance(sampler, (RandomSampler, SequentialSampler))
+            and not getattr(sampler, "replacement", False)
+            and (not hasattr(loader.dataset, "__len__") or len(sampler) == len(loader.dataset))
+        ):
             raise ConfigError(
                 f"a sampler that is not divided among agents: sampler={type(sampler).__name__}; leave it out, and each agent "
                 f"reads its share in an order of its own; or {remedy}"
