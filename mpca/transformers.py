@@ -24,6 +24,11 @@ __all__ = ["Callback"]
 _NOT_LOGGED = ("epoch", "total_flos", "_runtime", "_per_second")
 
 
+def _is_number(value: object) -> bool:
+    """Of Python's, NumPy's, or a tensor of no dimension; texts are left out."""
+    return isinstance(value, (int, float)) or (getattr(value, "ndim", None) == 0 and not isinstance(value, str))
+
+
 class Callback(TrainerCallback):  # type: ignore[misc]  # its types are not read
     """For ``trainer.add_callback(mpca.transformers.Callback(trainer))``, with one device. Also for subclasses of `Trainer`.
 
@@ -70,7 +75,7 @@ class Callback(TrainerCallback):  # type: ignore[misc]  # its types are not read
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **of: Any) -> None:
         if "train_runtime" not in (given := logs or {}):  # the summary at the end
-            log(**{name: x for name, x in given.items() if isinstance(x, (int, float)) and not name.endswith(_NOT_LOGGED)})
+            log(**{name: x for name, x in given.items() if _is_number(x) and not name.endswith(_NOT_LOGGED)})
 
     def on_step_end(self, args: Any, state: Any, control: Any, **of: Any) -> None:
         if stopping():

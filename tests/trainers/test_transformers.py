@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -126,6 +127,17 @@ def test_what_the_trainer_logs_reaches_mpca_log(agent: BecomeAgent, tmp_path: Pa
     trained(tmp_path, net, num_train_epochs=1, eval_strategy="epoch")
     assert [sorted(at) for at in logged] == [[], *[["grad_norm", "learning_rate", "loss"]] * 3]
     assert sorted(one.logged) == ["eval_loss", "grad_norm", "learning_rate", "loss"]
+
+
+def test_numbers_of_every_kind_reach_mpca_log_and_texts_do_not(agent: BecomeAgent, tmp_path: Path) -> None:
+    class Own(transformers.Trainer):
+        def compute_loss(self, model: nn.Module, inputs: Any, **more: Any) -> torch.Tensor:
+            self.log({"tensor": torch.tensor(1.0), "array": np.float32(2), "text": "x", "several": torch.ones(2)})
+            return model(**inputs)["loss"]
+
+    one = agent()
+    trained(tmp_path, Net(), kind=Own, num_train_epochs=1, logging_strategy="no")
+    assert one.logged == {"tensor": 1.0, "array": 2.0}
 
 
 def test_stop_ends_the_trainer_after_the_step(agent: BecomeAgent, tmp_path: Path) -> None:
