@@ -306,8 +306,12 @@ def test_agents_divide_what_an_iterable_data_set_gives_each_worker(agent: Become
 
 def test_data_workers_and_collate_functions_are_kept(agent: BecomeAgent, tmp_path: Path) -> None:
     one, module = agent(), Module()
-    doubled = loader(num_workers=1, collate_fn=lambda samples: [torch.stack([x for (x,) in samples]) * 2])
-    trainer(tmp_path, max_epochs=1).fit(module, doubled)
+
+    def collate(samples: list[Any]) -> list[torch.Tensor]:
+        assert get_worker_info() is not None, "not in a data worker"
+        return [torch.stack([x for (x,) in samples]) * 2]
+
+    trainer(tmp_path, max_epochs=1).fit(module, loader(num_workers=1, collate_fn=collate))
     assert one.samples == len(module.seen[0]) == ROWS // 2
     assert all(x % 2 == 0 for x in module.seen[0])
 

@@ -14,7 +14,7 @@ import torch
 import transformers
 from accelerate.state import AcceleratorState, GradientState, PartialState
 from torch import nn
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from mpca.errors import ConfigError, EnvironmentRefused
 from mpca.transformers import Callback
@@ -181,8 +181,13 @@ def test_each_agent_reads_an_iterable_data_set_that_is_left_alone(agent: BecomeA
 
 
 def test_data_workers_are_kept(agent: BecomeAgent, tmp_path: Path) -> None:
+    class OfWorkers(Rows):
+        def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+            assert get_worker_info() is not None, "not in a data worker"
+            return super().__getitem__(index)
+
     one, net = agent(), Net()
-    trained(tmp_path, net, num_train_epochs=1, dataloader_num_workers=1)
+    trained(tmp_path, net, train_dataset=OfWorkers(), num_train_epochs=1, dataloader_num_workers=1)
     assert one.samples == len(set(net.seen)) == ROWS // 2
 
 
