@@ -94,6 +94,15 @@ class Strategy(SingleDeviceStrategy):  # type: ignore[misc]  # its types are not
             )
         attach(self.lightning_module, self.optimizers)
 
+    def teardown(self) -> None:
+        """As Lightning's; but the model stays on its device, since the agent hands it over until the run ends."""
+        if not self._in_run:
+            super().teardown()
+            return
+        assert self.accelerator is not None
+        for part in (self.precision_plugin, self.accelerator, self.checkpoint_io):
+            part.teardown()
+
 
 class _Reports(Callback):  # type: ignore[misc]
     """Gives `mpca.log` what the module has logged since the last batch, and stops the trainer when the run ends."""
@@ -104,9 +113,10 @@ class _Reports(Callback):  # type: ignore[misc]
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if not self._log(trainer) and isinstance(outputs, dict) and "loss" in outputs:
             log(loss=outputs["loss"])
-        if stopping():
-            trainer.should_stop = True
-            trainer.fit_loop.min_epochs = trainer.fit_loop.epoch_loop.min_steps = None  # the end of the run outranks them
+        self._stop(trainer)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
+        self._stop(trainer)  # of a share of `mpca.shard`, which ends by itself, epochs have no batches from then on
 
     def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
         if not trainer.sanity_checking:
@@ -114,6 +124,11 @@ class _Reports(Callback):  # type: ignore[misc]
 
     def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
         self._log(trainer)
+
+    def _stop(self, trainer: Trainer) -> None:
+        if stopping():
+            trainer.should_stop = True
+            trainer.fit_loop.min_epochs = trainer.fit_loop.epoch_loop.min_steps = None  # the end of the run outranks them
 
     def _log(self, trainer: Trainer) -> bool:
         """Whether there was anything: a value that was logged anew is another tensor."""

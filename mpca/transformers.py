@@ -24,6 +24,11 @@ __all__ = ["Callback"]
 _NOT_LOGGED = ("epoch", "total_flos", "_runtime", "_per_second")
 
 
+def _is_number(value: object) -> bool:
+    """Of Python's, NumPy's, or a tensor of no dimension; texts are left out."""
+    return isinstance(value, (int, float)) or (getattr(value, "ndim", None) == 0 and not isinstance(value, str))
+
+
 class Callback(TrainerCallback):  # type: ignore[misc]  # its types are not read
     """For ``trainer.add_callback(mpca.transformers.Callback(trainer))``, with one device. Also for subclasses of `Trainer`.
 
@@ -53,10 +58,13 @@ class Callback(TrainerCallback):  # type: ignore[misc]  # its types are not read
             )
         # Of this number transformers and accelerate ask who writes; that there is one process, they ask of another.
         args.distributed_state.process_index = args.distributed_state.local_process_index = rank()
+        # Of an iterable data set accelerate lets process 0 read, and the others wait for its batches.
+        trainer.accelerator.dataloader_config.dispatch_batches = False
         if rank():
             args.save_strategy = SaveStrategy.NO  # of a checkpoint every process would write its random state
         if shard:
             trainer.get_train_dataloader = self._share
+            args.ignore_data_skip = True  # who goes on from a checkpoint has another order; a share has nothing to skip
 
     def _share(self) -> Any:
         return share_of_loader(self._loader(), "divide it yourself and say mpca.transformers.Callback(trainer, shard=False)")
@@ -67,7 +75,7 @@ class Callback(TrainerCallback):  # type: ignore[misc]  # its types are not read
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **of: Any) -> None:
         if "train_runtime" not in (given := logs or {}):  # the summary at the end
-            log(**{name: x for name, x in given.items() if isinstance(x, (int, float)) and not name.endswith(_NOT_LOGGED)})
+            log(**{name: x for name, x in given.items() if _is_number(x) and not name.endswith(_NOT_LOGGED)})
 
     def on_step_end(self, args: Any, state: Any, control: Any, **of: Any) -> None:
         if stopping():

@@ -104,6 +104,9 @@ def _follow(context: AgentContext, optimizer: torch.optim.Optimizer) -> None:
             f"exchange: optimizer={type(optimizer).__name__}; make it before mpca.attach(model, optimizer)"
         )
     context.rounds.add(id(optimizer))
+    if context.attached:  # a trainer makes new optimizers for its second training
+        for other in context.optimizers.replaced_by(optimizer):
+            context.rounds.rest(id(other))
 
     def after_step(_: Any, args: Any, kwargs: Any) -> None:
         if context.watch is None:
@@ -116,9 +119,20 @@ def _follow(context: AgentContext, optimizer: torch.optim.Optimizer) -> None:
     optimizer.register_step_post_hook(after_step)
     if tilts:
 
-        def before_step(_: Any, args: Any, kwargs: Any) -> None:
-            if context.watch is not None:
+        def before_step(_: Any, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+            if context.watch is None:
+                return None
+            closure = args[1] if len(args) > 1 else kwargs.get("closure")
+            if closure is None:
                 context.loop.before_step(optimizer)
+                return None
+
+            def tilted() -> Any:  # the gradients are made in the step (LBFGS, Lightning)
+                loss = closure()
+                context.loop.before_step(optimizer)
+                return loss
+
+            return (args, {**kwargs, "closure": tilted}) if "closure" in kwargs else ((args[0], tilted, *args[2:]), kwargs)
 
         optimizer.register_step_pre_hook(before_step)
 

@@ -100,6 +100,10 @@ class State:
         return torch.zeros((), device=self.parameter.device if on_device else None, dtype=torch.float32)
 
 
+def _parameters(optimizer: Optimizer) -> set[int]:
+    return {id(one) for group in getattr(optimizer, "param_groups", ()) for one in group["params"]}
+
+
 class Optimizers:
     """All attached optimisers. Almost all make their state at the first update, so nothing is kept for them here.
 
@@ -120,6 +124,11 @@ class Optimizers:
         began = {key: deepcopy(state) for key, state in getattr(optimizer, "state", {}).items()}
         self._attached.append((optimizer, began))
         return True
+
+    def replaced_by(self, optimizer: Optimizer) -> list[Optimizer]:
+        """The others that have a parameter of this one."""
+        given = _parameters(optimizer)
+        return [one for one in self if one is not optimizer and not given.isdisjoint(_parameters(one))]
 
     def reset(self) -> None:
         for optimizer, began in self._attached:

@@ -33,6 +33,13 @@ class Rounds:
         self._idle[optimizer] = 0
         self._missing.add(optimizer)
 
+    def rest(self, optimizer: Hashable) -> None:
+        """Let rounds end without an optimizer until it steps again: another one has its parameters now."""
+        self._idle[optimizer] = RESTS_AFTER
+        self._missing.discard(optimizer)
+        if optimizer in self._order:
+            self._order.remove(optimizer)
+
     def stepped(self, optimizer: Hashable) -> bool:
         """Count a step of an optimiser, and return whether it ends an update."""
         if len(self._idle) == 1:

@@ -44,6 +44,7 @@ def make_share(
     reads: Reading | None,
     loader: dict[str, Any],
     stopping: Callable[[], bool] | None = None,
+    steady: bool = False,
 ) -> Share | IterableShare:
     """As `mpca.shard`.
 
@@ -54,6 +55,7 @@ def make_share(
         reads: the list of readers that the share follows; None: it is always divided among all agents.
         loader: arguments of `torch.utils.data.DataLoader`.
         stopping: ends an iteration; None: the end of the run does.
+        steady: its length is that of an epoch of all agents, whoever is lost.
     """
     from mpca.data.epochs import Epochs
     from mpca.data.share import Share
@@ -68,7 +70,7 @@ def make_share(
         if context is not None:
             context.loop.samples += count
 
-    epochs = Epochs(agent, agents, count, None if reads is None else reads.readers)
+    epochs = Epochs(agent, agents, count, None if reads is None else reads.readers, steady)
     common: dict[str, Any] = {
         "epochs": epochs,
         "stopping": stopping or (lambda: context is not None and context.loop.stopping),
@@ -96,16 +98,21 @@ def share_of_loader(loader: object, remedy: str) -> object:
         remedy: what to do about a sampler that cannot be replaced, for the error.
 
     Raises:
-        ConfigError: the loader has a sampler of the user's own, or makes no batches.
+        ConfigError: the loader has a sampler of the user's own, or one of a part of the data set, or makes no batches.
     """
     from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler, default_collate
 
     if not isinstance(loader, DataLoader):
         return loader
     batches, size = loader.batch_sampler, loader.batch_size
-    if batches is not None and not isinstance(loader.dataset, IterableDataset):
+    iterable = isinstance(loader.dataset, IterableDataset)
+    if batches is not None and not iterable:
         sampler, size = (batches.sampler, batches.batch_size) if type(batches) is BatchSampler else (batches, 1)
-        if not isinstance(sampler, (RandomSampler, SequentialSampler)) or getattr(sampler, "replacement", False):
+        if not (
+            isinstance(sampler, (RandomSampler, SequentialSampler))
+            and not getattr(sampler, "replacement", False)
+            and (not hasattr(loader.dataset, "__len__") or len(sampler) == len(loader.dataset))
+        ):
             raise ConfigError(
                 f"a sampler that is not divided among agents: sampler={type(sampler).__name__}; leave it out, and each agent "
                 f"reads its share in an order of its own; or {remedy}"
@@ -115,4 +122,8 @@ def share_of_loader(loader: object, remedy: str) -> object:
     options = {name: found for name, usual in _KEPT.items() if (found := getattr(loader, name, usual)) != usual}
     if loader.collate_fn is not default_collate:
         options["collate_fn"] = loader.collate_fn
-    return make_share(loader.dataset, size, 1, free_reading(), options, stopping=lambda: False)
+    if iterable:
+        options["splits_itself"] = True  # else torch's loader would have given each of its samples by every worker
+        options["drop_last"] = loader.drop_last  # its last batch may be small
+    # Lightning validates after as many batches as it was told of when it began; a shorter epoch would have no validation.
+    return make_share(loader.dataset, size, 1, free_reading(), options, stopping=lambda: False, steady=True)

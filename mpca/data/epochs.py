@@ -35,8 +35,12 @@ class EpochPart(NamedTuple):
 class Epochs:
     """Counts epochs. A second call of `parts` continues with the next epoch, so a second iteration reads new epochs."""
 
-    def __init__(self, agent: int, agents: int, epochs: int | None, readers: Readers | None = None) -> None:
+    def __init__(
+        self, agent: int, agents: int, epochs: int | None, readers: Readers | None = None, steady: bool = False
+    ) -> None:
         self.agent, self.agents = agent, agents
+        #: Whether `coming` tells of an epoch of all agents, whoever is lost: for a trainer, which asks for lengths once.
+        self._steady = steady
         self._epochs = epochs
         self._readers = readers or Readers.of(agents)
         self._next = self._readers.first(agent)
@@ -64,7 +68,9 @@ class Epochs:
 
     def coming(self) -> tuple[EpochPart, int]:
         """The next epoch by the present list of readers, and the number of epochs of an iteration; 1 if it has no end."""
-        return self._part(max(self._next, self._readers.first(self.agent))), 1 if self._epochs is None else self._epochs
+        epoch = max(self._next, self._readers.first(self.agent))
+        part = EpochPart(epoch, self.agent, self.agents) if self._steady else self._part(epoch)
+        return part, 1 if self._epochs is None else self._epochs
 
     def handed(self, epoch: int) -> None:
         """Note that the caller has received samples of that epoch."""

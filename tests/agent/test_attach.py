@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -93,7 +94,21 @@ def test_an_attached_model_is_read_after_a_step(become: Becoming, hello: list[He
         assert torch.tensor([0.0, 1.0]).numpy().tobytes() in segment.read()
 
 
-def test_eq_6_is_in_the_gradient_that_the_optimiser_gets(become: Becoming, hello: list[Hello]) -> None:
+def gradients_in_step(model: nn.Module, optimizer: torch.optim.Optimizer, by_name: bool = False) -> None:
+    """As LBFGS wants it, and as Lightning does with every optimiser."""
+
+    def closure() -> float:
+        optimizer.zero_grad()
+        model(torch.ones(1, 2)).sum().backward()
+        return 0.0
+
+    optimizer.step(closure=closure) if by_name else optimizer.step(closure)
+
+
+@pytest.mark.parametrize("step", [step, gradients_in_step, partial(gradients_in_step, by_name=True)])
+def test_eq_6_is_in_the_gradient_that_the_optimiser_gets(
+    become: Becoming, hello: list[Hello], step: Callable[..., None]
+) -> None:
     """x <- x - (1 + alpha (x - x*)), with x* = (5, 1) and alpha = 0.5 from the second update on."""
     method = {"name": "mpca", "shards": 1, "regulariser": True, "alpha": 0.5, "alpha_start": 0.0}
     ends = become(replace(START, method=method))

@@ -45,5 +45,15 @@ def test_one_that_another_has_taken_the_place_of_rests() -> None:
     assert [rounds.stepped("b") for _ in range(40)] == [False] * 31 + [True] * 9
 
 
+def test_one_that_is_known_to_be_replaced_holds_nobody_up_until_it_steps_again() -> None:
+    rounds = Rounds()
+    rounds.add("a")
+    assert rounds.stepped("a")
+    rounds.add("b")
+    rounds.rest("a")
+    assert [rounds.stepped("b") for _ in range(3)] == [True] * 3
+    assert [rounds.stepped(one) for one in "ababa"] == [False, False, True, False, True]
+
+
 def test_two_that_step_together_and_one_that_has_stopped() -> None:
     assert play("abc" * 2 + "ab" * 20) == "abc|" * 2 + "ab" * 15 + "ab|" + "ab|" * 4

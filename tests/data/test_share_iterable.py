@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -43,7 +45,11 @@ class Counted(Numbers):
         return self.samples
 
 
-@pytest.mark.parametrize("loader", [{}, {"num_workers": 2}], ids=["same process", "workers"])
+@pytest.mark.parametrize(
+    "loader",
+    [{}, {"num_workers": 2}, {"drop_last": True}, {"num_workers": 2, "drop_last": True}],
+    ids=["same process", "workers", "whole batches", "whole batches of workers"],
+)
 def test_its_length_is_how_many_batches_come_where_the_data_set_has_one(loader: dict[str, int]) -> None:
     one = IterableShare(Counted(23), 4, epochs=Epochs(1, 2, 2), **loader)
     assert len(one) == sum(1 for _ in one)
@@ -58,6 +64,22 @@ def test_an_endless_share_ends_when_the_run_is_stopping_and_one_without_samples_
     assert len(seen) == 10
     with pytest.raises(ConfigError, match="no sample for this agent in epoch 0: it is number 4 of 5"):
         next(iter(IterableShare(Numbers(4), 2, epochs=Epochs(4, 5, None))))
+
+
+@pytest.mark.parametrize(
+    "collate",
+    [
+        lambda samples: SimpleNamespace(x=samples),
+        lambda samples: {"count": len(samples), "x": samples},
+        lambda samples: {"weight": torch.tensor(1.0), "x": samples},
+    ],
+    ids=["own class", "number", "scalar"],
+)
+def test_a_batch_whose_form_does_not_say_its_size_counts_as_a_full_one(collate: Callable[[list[int]], Any]) -> None:
+    counted: list[int] = []
+    share = IterableShare(Numbers(8), 4, epochs=Epochs(0, 1, 1), count=counted.append, collate_fn=collate)
+    assert len(list(share)) == 2
+    assert counted == [4, 4]
 
 
 def test_a_lost_agent_s_samples_are_the_others_from_the_next_epoch_on() -> None:

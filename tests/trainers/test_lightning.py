@@ -17,9 +17,18 @@ from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.plugins import MixedPrecision
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+    get_worker_info,
+)
 
 import mpca
+from mpca.data.plan import Readers
 from mpca.errors import ConfigError, EnvironmentRefused
 from mpca.lightning import Strategy
 from tests.trainers.conftest import Agent
@@ -202,6 +211,36 @@ def test_stop_ends_the_trainer_after_the_batch_whatever_its_limits(agent: Become
     assert fitted.callback_metrics["val_loss"] == 7.0, "the loop for validation ran once more"
 
 
+def test_stop_ends_the_trainer_when_a_share_has_ended_first(agent: BecomeAgent, tmp_path: Path) -> None:
+    class Validated(Module):
+        def on_validation_end(self) -> None:
+            if len(self.seen) == 2:
+                one.stop()
+
+        def on_train_epoch_start(self) -> None:
+            super().on_train_epoch_start()
+            assert len(self.seen) < 10, "epochs without a batch, and without end"
+
+    one, module = agent(), Validated()
+    trainer(tmp_path, max_epochs=-1).fit(module, mpca.shard(rows(), 5), DataLoader(rows(4)))
+    assert [len(rows) for rows in module.seen] == [20, 20]
+
+
+@pytest.mark.parametrize("in_run", [True, False], ids=["agent", "alone"])
+def test_after_a_fit_the_model_of_an_agent_is_where_it_was(agent: BecomeAgent, tmp_path: Path, in_run: bool) -> None:
+    moved = []
+
+    class Moved(Module):
+        def cpu(self) -> Any:
+            moved.append(True)
+            return super().cpu()
+
+    if in_run:
+        agent()
+    trainer(tmp_path).fit(Moved(), loader())
+    assert moved == ([] if in_run else [True])
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_checkpoints_and_loggers_are_those_of_agent_0(agent: BecomeAgent, tmp_path: Path, number: int) -> None:
     agent(agent=number)
@@ -237,20 +276,63 @@ def test_agents_divide_an_iterable_data_set(agent: BecomeAgent, tmp_path: Path) 
     assert [sorted(rows) for rows in seen] == [list(range(1, ROWS, 2))] * 2
 
 
+def test_of_an_iterable_data_set_a_small_last_batch_is_dropped_where_the_loader_says_so(
+    agent: BecomeAgent, tmp_path: Path
+) -> None:
+    for drop_last in (False, True):
+        one = agent()
+        trainer(tmp_path, max_epochs=1).fit(Module(), DataLoader(Stream(), 19, drop_last=drop_last))
+        assert (one.updates, one.samples) == ((1, 19) if drop_last else (2, 20))
+
+
+class SplitStream(IterableDataset):
+    """As torch's documentation has it: each data worker has samples of its own."""
+
+    def __iter__(self) -> Any:
+        worker = get_worker_info()
+        return iter([row for at, row in enumerate(rows()) if worker is None or at % worker.num_workers == worker.id])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_agents_divide_what_an_iterable_data_set_gives_each_worker(agent: BecomeAgent, tmp_path: Path, workers: int) -> None:
+    seen = []
+    for number in (0, 1):
+        one = agent(agent=number)
+        (epoch,) = seen_in(trainer(tmp_path, max_epochs=1), DataLoader(SplitStream(), 5, num_workers=workers))
+        assert one.samples == len(epoch) == ROWS // 2
+        seen += epoch
+    assert sorted(seen) == list(range(ROWS))
+
+
 def test_data_workers_and_collate_functions_are_kept(agent: BecomeAgent, tmp_path: Path) -> None:
     one, module = agent(), Module()
-    doubled = loader(num_workers=1, collate_fn=lambda samples: [torch.stack([x for (x,) in samples]) * 2])
-    trainer(tmp_path, max_epochs=1).fit(module, doubled)
+
+    def collate(samples: list[Any]) -> list[torch.Tensor]:
+        assert get_worker_info() is not None, "not in a data worker"
+        return [torch.stack([x for (x,) in samples]) * 2]
+
+    trainer(tmp_path, max_epochs=1).fit(module, loader(num_workers=1, collate_fn=collate))
     assert one.samples == len(module.seen[0]) == ROWS // 2
     assert all(x % 2 == 0 for x in module.seen[0])
 
 
-def test_a_second_fit_goes_on_with_new_epochs(agent: BecomeAgent, tmp_path: Path) -> None:
+def test_epochs_are_of_one_length_and_validated_whoever_comes_and_goes(agent: BecomeAgent, tmp_path: Path) -> None:
+    """Agent 0 is a replacement that begins in epoch 1, while agent 3 is away until epoch 2."""
+    one, module, validated = agent(agents=4, incarnation=1), Module(), []
+    away = Readers.of(4).lose(3, 0, 0).lose(0, 0, 0).join(0, 1)
+    one.context.loop.reading.told(away.to_dict())
+    module.at_batch = lambda batch: one.context.loop.reading.told(away.join(3, 2).to_dict())
+    module.on_validation_epoch_end = lambda: validated.append(len(module.seen))  # type: ignore[method-assign]
+    trainer(tmp_path, max_epochs=3, num_sanity_val_steps=0).fit(module, loader(batch_size=2), DataLoader(rows(4)))
+    assert [len(rows) for rows in module.seen] == [10] * 3
+    assert validated == [1, 2, 3]
+
+
+def test_a_second_fit_goes_on_with_its_new_optimizer(agent: BecomeAgent, tmp_path: Path) -> None:
     one, module = agent(), Module()
     for _ in range(2):
         trainer(tmp_path, max_epochs=1).fit(module, loader())
-    assert one.samples == ROWS
-    assert one.context.watch is not None
+    assert (one.updates, one.samples) == (8, ROWS)
 
 
 # ---- what is refused ------------------------------------------------------------------------------------------------
@@ -280,11 +362,15 @@ def test_a_process_group_is_refused(agent: BecomeAgent, tmp_path: Path, monkeypa
         trainer(tmp_path).fit(Module(), loader())
 
 
-def test_a_sampler_of_the_users_own_is_refused(agent: BecomeAgent, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "sampler",
+    [WeightedRandomSampler([1.0] * ROWS, ROWS), RandomSampler(range(ROWS), num_samples=10), SequentialSampler(range(10))],
+    ids=["weighted", "fewer", "first"],
+)
+def test_a_sampler_of_the_users_own_is_refused(agent: BecomeAgent, tmp_path: Path, sampler: Any) -> None:
     agent()
-    weighted = DataLoader(rows(), 5, sampler=WeightedRandomSampler([1.0] * ROWS, ROWS))
-    with pytest.raises(ConfigError, match=r"not divided.*sampler=WeightedRandomSampler;.*Strategy\(shard=False\)$"):
-        trainer(tmp_path).fit(Module(), weighted)
+    with pytest.raises(ConfigError, match=rf"not divided.*sampler={type(sampler).__name__};.*Strategy\(shard=False\)$"):
+        trainer(tmp_path).fit(Module(), DataLoader(rows(), 5, sampler=sampler))
 
 
 def test_a_loader_without_batches_is_refused(agent: BecomeAgent, tmp_path: Path) -> None:

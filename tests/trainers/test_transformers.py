@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from accelerate.state import AcceleratorState, GradientState, PartialState
 from torch import nn
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from mpca.errors import ConfigError, EnvironmentRefused
 from mpca.transformers import Callback
@@ -55,7 +56,7 @@ class Stream(IterableDataset):
 
 
 def trainer(
-    tmp_path: Path, net: nn.Module, train_dataset: Any = None, kind: Any = None, **options: Any
+    tmp_path: Path, net: nn.Module, train_dataset: Any = None, eval_dataset: Any = None, kind: Any = None, **options: Any
 ) -> transformers.Trainer:
     usual = {
         "output_dir": tmp_path / "out",
@@ -69,7 +70,7 @@ def trainer(
         "logging_steps": 1,
     }
     args = transformers.TrainingArguments(**{**usual, **options})
-    return (kind or transformers.Trainer)(net, args, train_dataset=train_dataset or Rows(), eval_dataset=Rows())
+    return (kind or transformers.Trainer)(net, args, train_dataset=train_dataset or Rows(), eval_dataset=eval_dataset or Rows())
 
 
 def trained(tmp_path: Path, net: Net, *, shard: bool = True, **options: Any) -> Any:
@@ -128,6 +129,17 @@ def test_what_the_trainer_logs_reaches_mpca_log(agent: BecomeAgent, tmp_path: Pa
     assert sorted(one.logged) == ["eval_loss", "grad_norm", "learning_rate", "loss"]
 
 
+def test_numbers_of_every_kind_reach_mpca_log_and_texts_do_not(agent: BecomeAgent, tmp_path: Path) -> None:
+    class Own(transformers.Trainer):
+        def compute_loss(self, model: nn.Module, inputs: Any, **more: Any) -> torch.Tensor:
+            self.log({"tensor": torch.tensor(1.0), "array": np.float32(2), "text": "x", "several": torch.ones(2)})
+            return model(**inputs)["loss"]
+
+    one = agent()
+    trained(tmp_path, Net(), kind=Own, num_train_epochs=1, logging_strategy="no")
+    assert one.logged == {"tensor": 1.0, "array": 2.0}
+
+
 def test_stop_ends_the_trainer_after_the_step(agent: BecomeAgent, tmp_path: Path) -> None:
     one, net = agent(), Net()
     net.at_batch = lambda: one.stop() if len(net.seen) == 30 else None
@@ -160,10 +172,34 @@ def test_agents_divide_an_iterable_data_set(agent: BecomeAgent, tmp_path: Path) 
     assert net.seen == [float(x) for x in [*range(1, ROWS, 2), *range(1, ROWS // 2, 2)]]
 
 
+def test_each_agent_reads_an_iterable_data_set_that_is_left_alone(agent: BecomeAgent, tmp_path: Path) -> None:
+    one, net = agent(agent=1), Net()
+    options = {"train_dataset": Stream(), "eval_dataset": Stream(), "eval_strategy": "epoch", "max_steps": 8}
+    trained(tmp_path, net, shard=False, **options)
+    assert (one.updates, net.seen) == (8, [float(x) for x in range(ROWS)])
+    assert "eval_loss" in one.logged
+
+
 def test_data_workers_are_kept(agent: BecomeAgent, tmp_path: Path) -> None:
+    class OfWorkers(Rows):
+        def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+            assert get_worker_info() is not None, "not in a data worker"
+            return super().__getitem__(index)
+
     one, net = agent(), Net()
-    trained(tmp_path, net, num_train_epochs=1, dataloader_num_workers=1)
+    trained(tmp_path, net, train_dataset=OfWorkers(), num_train_epochs=1, dataloader_num_workers=1)
     assert one.samples == len(set(net.seen)) == ROWS // 2
+
+
+def test_a_trainer_that_goes_on_in_an_epoch_begins_a_new_share(agent: BecomeAgent, tmp_path: Path) -> None:
+    agent()
+    options = {"num_train_epochs": 1, "save_strategy": "steps", "save_steps": 3}
+    trained(tmp_path, Net(), **options)
+    one, net = agent(), Net()
+    made = trainer(tmp_path, net, **options)
+    made.add_callback(Callback(made))
+    made.train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-3"))
+    assert (one.updates, made.state.global_step) == (1, 4)
 
 
 def test_a_trainer_of_a_subclass_works_too(agent: BecomeAgent, tmp_path: Path) -> None:
