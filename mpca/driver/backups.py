@@ -7,8 +7,10 @@ training goes on, and the backup before stays.
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, wait
+from queue import SimpleQueue
 from typing import Any
 
 from mpca.driver.joint import JointModel
@@ -35,17 +37,18 @@ class BackupWriter:
     def __init__(self, backups: Backups, run: str, term: int, seed: int, software: dict[str, str]) -> None:
         self._backups, self._run, self._term = backups, run, term
         self._seeds, self._software = {"run": seed}, software
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="mpca-backup")
-        self._writing: Future[dict[str, Any]] | None = None
-        self._done: list[dict[str, Any]] = []
+        self._states: SimpleQueue[tuple[Future[dict[str, Any]], BackupState] | None] = SimpleQueue()
+        self._writing: list[Future[dict[str, Any]]] = []  # in their order; those that have ended stay until `poll`
+        # Not an executor of `concurrent.futures`: the process would wait for its thread at the end, while storage hangs.
+        self._thread = threading.Thread(target=self._work, name="mpca-backup", daemon=True)
 
     @property
     def busy(self) -> bool:
         """Whether one is being written."""
-        return self._writing is not None and not self._writing.done()
+        return any(not one.done() for one in self._writing)
 
     def submit(self, joint: JointModel, cycle: int, progress: dict[str, Any], data: dict[str, Any]) -> None:
-        """Write the joint model as it is now, as of the end of `cycle - 1`. Waits for the backup before this one.
+        """Write the joint model as it is now, as of the end of `cycle - 1`, after the backup before this one.
 
         Args:
             joint: the joint model; its numbers are copied here.
@@ -53,7 +56,6 @@ class BackupWriter:
             progress: what a later attempt needs besides the model (`Runner.progress`).
             data: where agents are in the data (`Machine.position`).
         """
-        self._collect(wait=True)
         state = BackupState(
             layout=joint.layout,
             vector=joint.vector(),
@@ -69,7 +71,11 @@ class BackupWriter:
             software=self._software,
             progress=progress,
         )
-        self._writing = self._thread.submit(self._write, state)
+        if self._thread.ident is None:
+            self._thread.start()
+        future: Future[dict[str, Any]] = Future()
+        self._writing.append(future)
+        self._states.put((future, state))
 
     def poll(self) -> list[dict[str, Any]]:
         """Take the results of the backups that have ended.
@@ -77,24 +83,28 @@ class BackupWriter:
         Returns:
             Fields of `records.BackupRecord`, one dictionary for each.
         """
-        self._collect(wait=False)
-        done, self._done = self._done, []
-        return done
+        ended = [one for one in self._writing if one.done()]
+        self._writing = self._writing[len(ended) :]  # they end in their order
+        return [one.result() for one in ended]
 
     def close(self, timeout_s: float) -> None:
-        """Let the backup that is being written end, for `timeout_s` seconds at most."""
-        if self._writing is not None:
-            try:
-                self._done.append(self._writing.result(timeout_s))
-            except TimeoutError:
-                log.warning("a backup was still being written after %.0f s and is abandoned", timeout_s)
-            self._writing = None
-        self._thread.shutdown(wait=False)
+        """Let the backups that are being written end, for `timeout_s` seconds at most in all."""
+        _, left = wait(self._writing, timeout_s)
+        if left:
+            log.warning("a backup was still being written after %.0f s and is abandoned", timeout_s)
+            self._writing = [one for one in self._writing if one not in left]
+        for one in left:
+            one.cancel()  # it has not begun
+        self._states.put(None)
 
-    def _collect(self, wait: bool) -> None:
-        if self._writing is not None and (wait or self._writing.done()):
-            self._done.append(self._writing.result())
-            self._writing = None
+    def _work(self) -> None:
+        while (item := self._states.get()) is not None:
+            future, state = item
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(self._write(state))
+                except BaseException as error:  # `poll` raises it where the run is
+                    future.set_exception(error)
 
     def _write(self, state: BackupState) -> dict[str, Any]:
         began = time.monotonic()

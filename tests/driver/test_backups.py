@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,12 @@ from mpca.driver.backups import BackupWriter
 from mpca.driver.joint import JointModel
 from mpca.storage import Backups, LocalStore
 from tests.driver.support import hello
+from tests.support.fake_executor import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
 
 SECONDS = 10.0  # for what another thread does
+SLOW_S = 60.0  # storage that hangs, for good as far as a test can wait
 
 
 class Slow(LocalStore):
@@ -28,7 +35,7 @@ class Slow(LocalStore):
 
     def write(self, path: str, data: bytes) -> None:
         self.asked.set()
-        assert self.open.wait(SECONDS)
+        assert self.open.wait(SLOW_S)
         super().write(path, data)
 
 
@@ -86,12 +93,31 @@ def test_one_that_cannot_be_written_is_told_of_with_the_reason(tmp_path: Path, c
     assert "backup not written" in caplog.text
 
 
-def test_one_that_hangs_is_abandoned_at_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_one_that_hangs_is_abandoned_at_the_end_and_the_last_one_with_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     store = Slow(tmp_path)
     backups = writer(store)
     backups.submit(joint(1.0), 4, {}, {})
     assert store.asked.wait(SECONDS)
+    backups.submit(joint(2.0), 5, {}, {})  # as a run does that ends meanwhile
     backups.close(0.05)
     assert backups.poll() == []
     assert "still being written after 0 s and is abandoned" in caplog.text
     store.open.set()
+    wait_until(lambda: not backups._thread.is_alive(), "the end of the writer")
+    assert Backups(store, "backups").names() == ["term-0002-cycle-00000004"], "what had not begun is not written"
+
+
+def test_a_process_ends_while_storage_hangs(tmp_path: Path) -> None:
+    script = """if True:
+        import sys
+        from pathlib import Path
+        from tests.driver.test_backups import Slow, joint, writer
+        backups = writer(Slow(Path(sys.argv[1])))
+        backups.submit(joint(1.0), 4, {}, {})
+        backups.close(0.05)
+    """
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, check=True, timeout=100)
+    assert time.monotonic() - began < SLOW_S
