@@ -7,6 +7,7 @@ A worker that is held up by the network is behind that timetable and does not wa
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +24,6 @@ __all__ = ["PEERS", "Pace", "Paced", "Trial", "ddp", "evaluate", "mpca_agent", "
 PEERS = ("ddp", "ddp-local-sgd")
 _FORWARD = 1 / 3  # of C
 _LOOK_EVERY = 10  # updates after which DDP's workers agree whether to go on
-_FREED_S = 0.5  # in which a thread that waits for Python's lock surely has it
 _TESTED = 2000  # samples of an evaluation
 
 
@@ -165,6 +165,7 @@ def ddp(trial: Trial) -> dict[str, Any] | None:
     dist.barrier()
     began = time.monotonic()
     updates, over = 0, torch.zeros(1)
+    held = sys.getrefcount(over)
     while not over:
         worker.update()
         updates += 1
@@ -178,9 +179,10 @@ def ddp(trial: Trial) -> dict[str, Any] | None:
             dist.all_reduce(over, dist.ReduceOp.MAX)
     ended = time.monotonic()
     rank = dist.get_rank()
-    # A thread of gloo waits for Python's lock, to free the last tensor. `destroy_process_group` joins no thread of a group that
-    # DDP's reducer keeps; a thread that still waits when Python ends aborts the process (torch 2.15, 1 of 8 runs).
-    time.sleep(_FREED_S)
+    # A thread of gloo still refers to the last tensor. `destroy_process_group` joins no thread of a group that DDP's reducer
+    # keeps, and one that lets go of a tensor while Python ends aborts the process (torch 2.15, 1 of 8 runs).
+    while sys.getrefcount(over) > held:
+        time.sleep(0.001)
     dist.destroy_process_group()
     if rank != 0:
         return None
