@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,7 +114,8 @@ def session(
             gateway = _launch(home, chosen)
             yield _open(gateway, home, chosen)
         finally:
-            started = _started(home)
+            # the gateway may be unknown: a signal can come while pyspark still waits for its port
+            started = _working_in(home, psutil.Process().children(recursive=True))
             _stop(gateway)
             _end(started)
             _remove(home)
@@ -174,7 +175,7 @@ def _chosen(
 
 def _make_home(home: Path, log_level: str) -> None:
     if (home / _MARK).is_file() and not home.is_symlink():
-        shutil.rmtree(home, ignore_errors=True)
+        _clear(home)
     try:
         home.mkdir(FOLDER)  # closed to others, and so is everything that the JVMs make in it
         (home / _MARK).touch()
@@ -189,6 +190,18 @@ def _make_home(home: Path, log_level: str) -> None:
     except OSError as error:
         _remove(home)
         raise EnvironmentRefused(f"Spark's work folder cannot be made: {home}: {error.strerror}") from error
+
+
+def _clear(home: Path) -> None:
+    """Remove what the session of a killed driver left, once its JVMs, which end by themselves, write nothing into it any more."""
+    _, left = psutil.wait_procs(_working_in(home, psutil.process_iter(), "java"), timeout=SESSION_END_S)
+    if left:
+        raise EnvironmentRefused(
+            f"a JVM of an earlier session works in {home}: pid {left[0].pid}; end it, or name another run folder"
+        )
+    _remove(home)
+    if home.exists():
+        raise EnvironmentRefused(f"what an earlier session left cannot be removed: {home}; remove it, or name another run folder")
 
 
 def _fill(home: Path, log_level: str) -> None:
@@ -380,13 +393,13 @@ def _stop(gateway: Any) -> None:
         process.wait()
 
 
-def _started(home: Path) -> list[psutil.Process]:
-    """JVMs of this session. Its gateway may be unknown: a signal can come while pyspark still waits for the gateway's port."""
+def _working_in(home: Path, processes: Iterable[psutil.Process], name: str = "") -> list[psutil.Process]:
+    """Those of the processes whose arguments name the folder of a session: its JVMs, and, if any `name` will do, what starts them."""
     found = []
-    for child in psutil.Process().children(recursive=True):
+    for process in processes:
         with suppress(psutil.Error):
-            if any(str(home) in word for word in child.cmdline()):
-                found.append(child)
+            if name in ("", process.name()) and any(str(home) in word for word in process.cmdline()):
+                found.append(process)
     return found
 
 
@@ -400,9 +413,18 @@ def _end(started: list[psutil.Process]) -> None:
 
 
 def _remove(home: Path) -> None:
-    """Remove the folder. Executors that are still ending may write into it for a moment."""
+    """Remove the folder, its mark last. Executors that are still ending may write into it for a moment."""
     until = time.monotonic() + SESSION_END_S
     while home.exists() and time.monotonic() < until:
-        shutil.rmtree(home, ignore_errors=True)
+        for entry in home.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            elif entry.name != _MARK:
+                with suppress(OSError):
+                    entry.unlink()
+        if [entry.name for entry in home.iterdir()] in ([], [_MARK]):
+            with suppress(OSError):
+                (home / _MARK).unlink(missing_ok=True)
+                home.rmdir()
         if home.exists():
             time.sleep(0.1)
