@@ -73,6 +73,16 @@ def test_a_folder_in_a_folder_is_counted_by_itself(counting: ModuleType) -> None
     assert "tests/spark/more: 1 of 2 tests ran" in counting.missing(counting.count(one), collected)
 
 
+def test_a_failed_test_is_told_with_its_last_words(counting: ModuleType) -> None:
+    junit = _junit(one=False).replace(
+        "/></testsuite>", '><failure message="first words' + 700 * "." + 'last words"/></testcase></testsuite>'
+    )
+    (said,) = counting.failures(_junit(one=True), junit)
+    assert said.startswith("tests.test_b::y: ...")
+    assert said.endswith("last words")
+    assert "first words" not in said
+
+
 @pytest.fixture
 def two_folders(counting: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "FOLDERS", ("tests", "tests/spark"))

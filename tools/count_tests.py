@@ -1,8 +1,8 @@
 """What became of the tests, by folder, from pytest's JUnit files; for `.ci/run`.
 
-Prints passed, failed and skipped tests of every folder, and exits with 1 when a test on a real cluster was skipped or is
-missing: such a test counts only when it ran; and when a folder has none, whoever took it away. Needs the files' paths and the
-ids that pytest collects (on stdin, as ``pytest --collect-only -q`` prints them).
+Prints passed, failed and skipped tests of every folder and the last words of those that failed, and exits with 1 when a test
+on a real cluster was skipped or is missing: such a test counts only when it ran; and when a folder has none, whoever took it
+away. Needs the files' paths and the ids that pytest collects (on stdin, as ``pytest --collect-only -q`` prints them).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
-__all__ = ["FOLDERS", "REAL", "count", "main", "missing"]
+__all__ = ["FOLDERS", "REAL", "count", "failures", "main", "missing"]
 
 #: Where there are tests. A folder that goes away, or comes, is written here by whoever does it.
 FOLDERS = (
@@ -47,6 +47,8 @@ FOLDERS = (
     "tests/wire",
 )
 REAL = ("tests/spark", "tests/hadoop", "tests/docker", "tests/browser")
+#: Of what a failed test said; a log that is cut in the middle still has its end.
+_LAST_CHARACTERS = 600
 _OUTCOMES = {"failure": "failed", "error": "failed", "skipped": "skipped"}
 
 
@@ -64,6 +66,16 @@ def count(*junits: str) -> dict[str, Counter[str]]:
     return found
 
 
+def failures(*junits: str) -> list[str]:
+    """Name and last words of each test that failed."""
+    return [
+        f"{case.get('classname')}::{case.get('name')}: ...{(child.get('message') or child.text or '')[-_LAST_CHARACTERS:]}"
+        for case in (case for junit in junits for case in ElementTree.fromstring(junit).iter("testcase"))
+        for child in case
+        if _OUTCOMES.get(child.tag) == "failed"
+    ]
+
+
 def missing(counts: dict[str, Counter[str]], collected: Iterable[str]) -> list[str]:
     """What keeps these tests from counting."""
     wanted = Counter(str(PurePosixPath(line.split("::")[0]).parent) for line in collected if "::" in line)
@@ -79,11 +91,12 @@ def missing(counts: dict[str, Counter[str]], collected: Iterable[str]) -> list[s
 
 
 def main(junits: Iterable[Path], collected: Iterable[str]) -> int:
-    counts = count(*(one.read_text(encoding="utf-8") for one in junits))
+    texts = [one.read_text(encoding="utf-8") for one in junits]
+    counts = count(*texts)
     for folder, ends in sorted(counts.items()):
         print(f"{folder:<20} " + ", ".join(f"{ends[name]} {name}" for name in ("passed", "failed", "skipped")))
     wrong = missing(counts, collected)
-    print("\n".join(wrong))
+    print("\n".join([*failures(*texts), *wrong]))
     return 1 if wrong else 0
 
 

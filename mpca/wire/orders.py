@@ -64,7 +64,7 @@ class Late(NamedTuple):
 
 NO_SUCH_INCARNATION = Late(LateCode.NO_SUCH_INCARNATION, "no such incarnation")
 DEADLINE = Late(LateCode.DEADLINE, "no answer before the deadline")
-DIED = Late(LateCode.DIED, "died before it handed over")
+DIED = Late(LateCode.DIED, "ended before it handed over")
 FORGOTTEN = Late(LateCode.FORGOTTEN, "its cycle was forgotten")
 
 #: How much a snapshot counts in a sum (`Freeze.weights`): by its updates (eq. 9), or all that have any alike.

@@ -20,7 +20,7 @@ from mpca.cli.bench.run.peers_train import Pace, Paced, Trial, evaluate, net
 from tests.support.fake_executor import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-TRIAL = Trial(peer="ddp", rate=0.001, seed=0, step_s=0.02, seconds=1.0, every_s=0.25, batch=8, optimizer="adam")
+TRIAL = Trial(peer="ddp", rate=0.001, seed=0, step_s=0.02, seconds=1.0, every_s=0.25, batch=8, optimizer="adam", target=0.3)
 PLAN = Plan(2, "30mbit", 2.31, ("ddp",), (0.001, 0.002, 0.004), 3, 100, 0.3, 8, "adam")
 
 

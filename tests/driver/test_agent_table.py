@@ -143,7 +143,7 @@ def test_a_late_agent_that_was_not_given_up_was_never_lost() -> None:
 
 def test_a_late_agent_whose_process_has_ended_is_told_of_by_its_death_alone() -> None:
     table = active()
-    table.late(AgentId(0, 0), "died before it handed over", 3.0)
+    table.late(AgentId(0, 0), "ended before it handed over", 3.0)
     assert (table.agents[0].state, table.lost) == (AgentState.LATE, 0)
     lost, *_ = table.died(AgentId(0, 0), "exit code 137", 4.0)
     assert (lost.fields["event"], lost.fields["reason"], table.lost) == ("lost", "exit code 137", 1)

@@ -252,7 +252,7 @@ ANSWER = {
     "late": {
         4: [1, "no such incarnation"],
         5: [2, "no answer before the deadline"],
-        6: [3, "died before it handed over"],
+        6: [3, "ended before it handed over"],
         7: [4, "its cycle was forgotten"],
         8: [5, "an older attempt of the driver"],
     },

@@ -127,11 +127,12 @@ def test_two_secured_runs_beside_another_application_and_one_gives_way_to_the_ot
     assert (lost["incarnation"], replaced["index"], replaced["incarnation"]) == (0, lost["index"], 1)
     assert (first["agents_lost"], first["agents_replaced"]) == (1, 1)
     # The executor that dies may owe the other one pieces of a broadcast: it then takes longer than a second, which is late
-    # alone, and cycles go on until it has them: once. At the end each agent finishes when its function returns.
+    # alone, and cycles go on until it has them: once. At the end each agent finishes when its function returns, which may be
+    # in the middle of a cycle.
     lines = cycles()
     said = [each["left_out"].get(stayed, "in").split(":")[0] for each in lines]
     story = " ".join(what for what, _ in groupby(said))
-    assert re.fullmatch(r"in( late in)?( finished)?", story), story
+    assert re.fullmatch(r"in( late in)?( ended before it handed over| no such incarnation)?( finished)?", story), story
     assert {each["contributors"][stayed]["incarnation"] for each in lines if stayed in each["contributors"]} == {0}
     assert [stayed] in [list(each["contributors"]) for each in lines], "it trained on alone"
     assert 1 in [each["contributors"].get(away, {}).get("incarnation") for each in lines], "and then not"

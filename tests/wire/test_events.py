@@ -41,7 +41,7 @@ GOLDEN = json.loads((WIRE / "events.json").read_text(encoding="utf-8"))
 LATE = {
     4: Late(LateCode.NO_SUCH_INCARNATION, "no such incarnation"),
     5: Late(LateCode.DEADLINE, "no answer before the deadline"),
-    6: Late(LateCode.DIED, "died before it handed over"),
+    6: Late(LateCode.DIED, "ended before it handed over"),
     7: Late(LateCode.FORGOTTEN, "its cycle was forgotten"),
     8: Late(LateCode.OLDER_DRIVER, "an older attempt of the driver"),
 }

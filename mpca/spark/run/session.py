@@ -193,7 +193,7 @@ def _make_home(home: Path, log_level: str) -> None:
 
 
 def _clear(home: Path) -> None:
-    """Remove what the session of a killed driver left, once its JVMs, which end by themselves, write nothing into it any more."""
+    """Remove what the session of a killed driver left, once its JVMs, which end by themselves, write into it no more."""
     _, left = psutil.wait_procs(_working_in(home, psutil.process_iter(), "java"), timeout=SESSION_END_S)
     if left:
         raise EnvironmentRefused(
@@ -201,7 +201,9 @@ def _clear(home: Path) -> None:
         )
     _remove(home)
     if home.exists():
-        raise EnvironmentRefused(f"what an earlier session left cannot be removed: {home}; remove it, or name another run folder")
+        raise EnvironmentRefused(
+            f"what an earlier session left cannot be removed: {home}; remove it, or name another run folder"
+        )
 
 
 def _fill(home: Path, log_level: str) -> None:
@@ -394,7 +396,7 @@ def _stop(gateway: Any) -> None:
 
 
 def _working_in(home: Path, processes: Iterable[psutil.Process], name: str = "") -> list[psutil.Process]:
-    """Those of the processes whose arguments name the folder of a session: its JVMs, and, if any `name` will do, what starts them."""
+    """Those of the processes whose arguments name the folder of a session: its JVMs, and what starts them."""
     found = []
     for process in processes:
         with suppress(psutil.Error):

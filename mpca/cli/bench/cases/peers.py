@@ -116,6 +116,7 @@ def measure(plan: Plan) -> dict[str, Any]:
             every_s=seconds / LOOKS,
             batch=plan.batch,
             optimizer=plan.optimizer,
+            target=plan.target,
         )
         trials = _Trials(driver, nodes, plan)
         try:

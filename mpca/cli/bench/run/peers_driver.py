@@ -54,7 +54,11 @@ def _mpca(spark: SparkSession, place: Place, trial: Trial, run_dir: Path) -> dic
     keys = {"method.name": trial.peer} | ({"method.tau": trial.averaged_every} if trial.peer == "sync" else {})
     result = mpca.Distributor(
         num_agents=place.agents,
-        objectives=[mpca.MaxTime(trial.seconds), mpca.Evaluate(evaluate, every=trial.every_s)],
+        objectives=[
+            mpca.MaxTime(trial.seconds),
+            mpca.Evaluate(evaluate, every=trial.every_s),
+            mpca.Target("error", at_most=trial.target),
+        ],
         run_dir=run_dir,
         seed=trial.seed,
         conf=keys if trial.peer != "default" else {},

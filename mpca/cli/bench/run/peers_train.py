@@ -39,6 +39,7 @@ class Trial:
     every_s: float  # between two looks at the model
     batch: int
     optimizer: str
+    target: float  # error at which mpca's run may end; DDP's models are evaluated after the training
     averaged_every: int = 10  # updates between two averages of local SGD
 
 

@@ -10,7 +10,7 @@ public enum Late {
     /** It did not hand over in time. */
     DEADLINE(2, "no answer before the deadline"),
     /** Its process ended first. */
-    DIED(3, "died before it handed over"),
+    DIED(3, "ended before it handed over"),
     /** The driver needs the cycle no more. */
     FORGOTTEN(4, "its cycle was forgotten"),
     /** Who asks is not the driver's newest attempt. */

@@ -81,7 +81,7 @@ def test_what_cannot_be_removed_stays_mpcas_own(left: Path, monkeypatch: pytest.
     """A second try may remove it."""
     monkeypatch.setattr(session, "SESSION_END_S", 0.3)
     with monkeypatch.context() as patched:
-        patched.setattr(session.shutil, "rmtree", lambda *_, **__: None)
+        patched.setattr("shutil.rmtree", lambda *_, **__: None)
         with pytest.raises(EnvironmentRefused, match=f"what an earlier session left cannot be removed: {left}; "):
             _make_home(left, "warn")
     assert (left / _MARK).is_file()
