@@ -74,7 +74,7 @@ def test_every_method_whose_agents_ask_is_tried() -> None:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_the_others_learn_the_same(engine: Any, name: str) -> None:
-    sets = (f"method.name={name}", "cluster.agents=4", "cluster.agents_per_executor=2", "objectives.max_cycles=400")
+    sets = (f"method.name={name}", "cluster.agents=4", "cluster.agents_per_executor=2", "objectives.max_cycles=1000")
     told = engine(skewed, *digits("train"), 0.05, 0.004, sets=sets)
     assert told.ended.exit_code == 0, told.ended.reason
     assert {one.incarnation for one in told.exchanges} == {0}
