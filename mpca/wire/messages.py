@@ -38,9 +38,12 @@ __all__ = [
     "Message",
     "Progress",
     "ReadersChanged",
+    "SaveState",
     "Snapshot",
     "SnapshotRequest",
     "Start",
+    "StateSaved",
+    "StateTaken",
     "Stop",
     "metrics_every_s",
 ]
@@ -92,6 +95,8 @@ class Start(Message):
     device: str = "cpu"  # "cpu", "cuda": the one GPU that the agent sees
     threads: int = 1  # torch.set_num_threads
     conf: dict[str, Any] = field(default_factory=dict)  # what agents read of the configuration: [data], for mpca.dataset()
+    #: The file with which it goes on where it was: url, bytes, sha256. Empty: it begins at the joint model, or at x_0.
+    state: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +142,20 @@ class Cut(Message):
     """Before Begin: cut the model into so many shards, in place of `Start.shards`, and say Hello anew, with a new segment."""
 
     shards: int
+
+
+@dataclass(frozen=True, slots=True)
+class SaveState(Message):
+    """Copy all that is this agent's own (`agent.own_state`) into memory, and train on; answer StateSaved at the next update."""
+
+    number: int  # from 1, rising; a repeated one is not answered again
+
+
+@dataclass(frozen=True, slots=True)
+class StateTaken(Message):
+    """The memory that StateSaved named is open here: the agent may close it."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +302,17 @@ class Fetch(Message):
     bytes: int  # at most the size of the memory
 
 
+@dataclass(frozen=True, slots=True)
+class StateSaved(Message):
+    """The state that SaveState asked for lies in a memfd, which the executor opens as the segment and writes to storage."""
+
+    number: int
+    fd: int  # -1 with an error
+    bytes: int
+    sha256: str  # hex
+    error: str  # why there is none; empty without an error
+
+
 #: Codes travel; they are never reused. Executor to agent from 1, agent to executor from 17.
 CODES: dict[int, type[Message]] = {
     1: Start,
@@ -293,6 +323,8 @@ CODES: dict[int, type[Message]] = {
     6: ReadersChanged,
     7: Fetched,
     8: Cut,
+    9: SaveState,
+    10: StateTaken,
     17: Hello,
     18: Snapshot,
     19: Installed,
@@ -302,4 +334,5 @@ CODES: dict[int, type[Message]] = {
     23: Files,
     24: Fetch,
     25: Exchange,
+    26: StateSaved,
 }

@@ -1,9 +1,9 @@
 """Orders from the driver to the executors, one per Spark job, in its closure; and the answer of each task.
 
 Every executor carries out an order in this sequence: forget data that no cycle needs any more; deliver ReadersChanged, Cut,
-Begin and Stop; start the download of broadcasts in the background; reduce one shard; freeze the snapshots for the next cycle.
-Since snapshots are frozen at the end of the job before, every chunk exists when a reduce starts (no ready mark, no polling, no
-miss). And the driver knows every contributor, its tau and that it is finite *before* it orders a sum.
+Begin, SaveState and Stop; start the download of broadcasts in the background; reduce one shard; freeze the snapshots for the
+next cycle. Since snapshots are frozen at the end of the job before, every chunk exists when a reduce starts (no ready mark, no
+polling, no miss). And the driver knows every contributor, its tau and that it is finite *before* it orders a sum.
 
 Every part is idempotent: a task that runs again, or an order that is submitted again without a lost executor, gives the same
 bytes. The Java twin is ``org.mpca.wire.Order``; both travel as msgpack maps.
@@ -39,6 +39,7 @@ __all__ = [
     "ReadersOrder",
     "Rediscovered",
     "Reduce",
+    "Save",
     "StopAgent",
 ]
 
@@ -125,6 +126,18 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class Save:
+    """These agents copy what is their own between two batches; their executors then write it to files, in the background.
+
+    The task waits for neither. What becomes of each file is an event, `AgentSaved`.
+    """
+
+    number: int
+    agents: list[AgentRef]
+    urls: list[str]  # of each agent's file, for Hadoop's client
+
+
+@dataclass(frozen=True, slots=True)
 class ReadersOrder:
     """The agents that read the data, for agents that have not received this version."""
 
@@ -165,6 +178,7 @@ class Order:
     freeze: Freeze | None = None
     readers: ReadersOrder | None = None
     cut: Cut | None = None
+    save: Save | None = None
 
     def pack(self) -> bytes:
         packed: bytes = msgpack.packb(asdict(self), use_bin_type=True)

@@ -15,7 +15,8 @@ message: an agent that is CLOSED drops what it receives. Stop may cross Hello. B
 was submitted again). SnapshotRequest and Install may come in WAITING: x_0 is read, and an agent that joins gets its state.
 ReadersChanged comes whenever agents were lost or joined, and before the Begin of an agent that joins; it needs no answer. Files
 comes when the agent opens a data set on HDFS; Fetch and Fetched use the pipes that Files names, in turn, and have no session.
-Exchange comes only while the agent trains, so it may cross Stop.
+Exchange comes only while the agent trains, so it may cross Stop. SaveState comes after Begin; the agent answers each with one
+StateSaved, and keeps the memory that this names until StateTaken.
 
 Beside the table each end keeps the open requests: one SnapshotRequest at a time and one Install per shard, each answered by the
 Snapshot or Installed of the same numbers. The answer frees the slot, so an answer without a request would free a slot that the
@@ -46,9 +47,12 @@ from mpca.wire.messages import (
     Message,
     Progress,
     ReadersChanged,
+    SaveState,
     Snapshot,
     SnapshotRequest,
     Start,
+    StateSaved,
+    StateTaken,
     Stop,
 )
 
@@ -73,13 +77,15 @@ STARTING, LOADING, WAITING, TRAINING, STOPPING, CLOSED = (
 _ENDINGS = {Finished: CLOSED, Failed: CLOSED}
 #: May come at any time between Hello and the last message, and leave the state as it is.
 _ANY_TIME = (ReadersChanged, Files, SnapshotRequest, Snapshot, Install, Installed, Progress)
+#: May come once the agent has begun, and leave the state as it is.
+_SAVING = (SaveState, StateSaved, StateTaken)
 #: State -> message -> next state, as both roles see it.
 _BOTH: dict[str, dict[type[Message], str]] = {
     STARTING: {Start: LOADING, Failed: CLOSED},
     LOADING: {Hello: WAITING, Stop: STOPPING, Progress: LOADING, Files: LOADING, **_ENDINGS},
     WAITING: {Begin: TRAINING, Cut: LOADING, Stop: STOPPING, **dict.fromkeys(_ANY_TIME, WAITING), **_ENDINGS},
-    TRAINING: {Begin: TRAINING, Stop: STOPPING, **dict.fromkeys(_ANY_TIME, TRAINING), **_ENDINGS},
-    STOPPING: {Begin: STOPPING, Stop: STOPPING, **dict.fromkeys(_ANY_TIME, STOPPING), **_ENDINGS},
+    TRAINING: {Begin: TRAINING, Stop: STOPPING, **dict.fromkeys((*_ANY_TIME, *_SAVING), TRAINING), **_ENDINGS},
+    STOPPING: {Begin: STOPPING, Stop: STOPPING, **dict.fromkeys((*_ANY_TIME, *_SAVING), STOPPING), **_ENDINGS},
 }
 
 #: Role -> state -> message -> next state, for the messages that the role sends and for those that it receives.
@@ -95,11 +101,13 @@ TRANSITIONS: dict[str, dict[str, dict[type[Message], str]]] = {
         TRAINING: {**_BOTH[TRAINING], Exchange: TRAINING},
         STOPPING: {**_BOTH[STOPPING], Hello: STOPPING},  # Stop was read together with the Cut that this answers
         # The executor sent these before it read the agent's last message; nothing acts on them.
-        CLOSED: dict.fromkeys((Begin, Cut, SnapshotRequest, Install, ReadersChanged, Stop), CLOSED),
+        CLOSED: dict.fromkeys((Begin, Cut, SnapshotRequest, Install, ReadersChanged, SaveState, StateTaken, Stop), CLOSED),
     },
 }
 
-_SENT_BY_EXECUTOR = frozenset({Start, Begin, Cut, SnapshotRequest, Install, ReadersChanged, Fetched, Stop})
+_SENT_BY_EXECUTOR = frozenset(
+    {Start, Begin, Cut, SnapshotRequest, Install, ReadersChanged, SaveState, StateTaken, Fetched, Stop}
+)
 
 
 class Session:
@@ -113,6 +121,8 @@ class Session:
         self._offers: dict[int, tuple[int, str]] = {}  # shard -> (version, mode) offered and not answered
         self._exchanges = 0  # number of the newest
         self._asking: int | None = None  # shard of the Exchange whose Install has not come
+        self._saves: dict[int, bool] = {}  # number of a SaveState -> whether it was answered; until StateTaken, or an error
+        self._saved = 0  # number of the newest SaveState
 
     def sending(self, message: Message) -> None:
         """Check a message before this end sends it.
@@ -179,6 +189,19 @@ class Session:
             self._asking = None if crossed else message.shard
         elif isinstance(message, Stop):
             self._asking = None
+        elif isinstance(message, SaveState):
+            if message.number <= self._saved:
+                raise error(f"SaveState out of turn: role={self.role}, number={message.number}, last={self._saved}")
+            self._saved, self._saves[message.number] = message.number, False
+        elif isinstance(message, StateSaved):
+            if self._saves.get(message.number) is not False:
+                raise error(f"StateSaved without its SaveState: role={self.role}, number={message.number}")
+            self._saves[message.number] = True
+            if message.error:
+                del self._saves[message.number]
+        elif isinstance(message, StateTaken):
+            if not self._saves.pop(message.number, False):
+                raise error(f"StateTaken of what was not saved: role={self.role}, number={message.number}")
         elif isinstance(message, Installed):
             if self._offers.get(message.shard) != (message.version, message.mode):
                 raise error(

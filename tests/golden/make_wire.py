@@ -58,6 +58,7 @@ MESSAGES = [
         device="cuda:0",
         threads=2,
         conf={"data": {"name": "digits", "batch_size": 64, "max_bad_fraction": 0.001}},
+        state={"url": "hdfs://cluster/runs/é/3.state", "bytes": (1 << 33) + 1, "sha256": "9f" * 32},
     ),
     message("Begin", 2),
     message("SnapshotRequest", 3, cycle=41, shard=2),
@@ -67,6 +68,8 @@ MESSAGES = [
     message("Install", 4, shard=128, version=(1 << 33) + 1, mode="replace", alpha=0.0),
     message("Cut", 8, shards=6),
     message("Cut", 8, shards=128),
+    message("SaveState", 9, number=70000),
+    message("StateTaken", 10, number=70000),
     message("Stop", 5, reason="objective reached: Fehler ≤ 2,5 %"),
     message(
         "ReadersChanged",
@@ -121,6 +124,8 @@ MESSAGES = [
     message("Files", 23, pid=4194303, requests_fd=12, answers_fd=15, memory_fd=16, memory_bytes=4194304),
     message("Fetch", 24, number=70000, url="hdfs://cluster/data/é.tar", offset=(1 << 33) + 1, bytes=3670016),
     message("Exchange", 25, number=70000, shard=2, updates=130, version=(1 << 33) + 1, start=86400.25, end=86400.5),
+    message("StateSaved", 26, number=70000, fd=17, bytes=(1 << 33) + 1, sha256="9f" * 32, error=""),
+    message("StateSaved", 26, number=70001, fd=-1, bytes=0, sha256="", error="TypeError: cannot pickle é"),
     message("Failed", 22, error="ValueError: x", traceback="Traceback (most recent call last):\n" + "  é" * 40),
 ]
 
@@ -196,6 +201,7 @@ EMPTY_ORDER = {
     "freeze": None,
     "readers": None,
     "cut": None,
+    "save": None,
 }
 FULL_ORDER = {
     "order": 70001,
@@ -233,6 +239,11 @@ FULL_ORDER = {
         "agents": [["0", 0, 1]],
     },
     "cut": {"shards": 6, "agents": [["0", 0, 1], ["2", 3, 0]]},
+    "save": {
+        "number": 70000,
+        "agents": [["0", 0, 1], ["2", 3, 0]],
+        "urls": ["hdfs://cluster/runs/é/0.state", "hdfs://cluster/runs/é/3.state"],
+    },
 }
 ANSWER = {
     "executor": "2",
@@ -334,6 +345,28 @@ EVENTS = [
         start=86400.25,
         asked=86400.5,
         arrived=86401.5,
+    ),
+    event(
+        "AgentSaved",
+        executor="2",
+        agent=3,
+        incarnation=1,
+        number=70000,
+        bytes=(1 << 33) + 1,
+        sha256="9f" * 32,
+        seconds=12.5,
+        error="",
+    ),
+    event(
+        "AgentSaved",
+        executor="2",
+        agent=3,
+        incarnation=1,
+        number=70001,
+        bytes=0,
+        sha256="",
+        seconds=0.0,
+        error="TypeError: cannot pickle é",
     ),
     event("HoldEnded", agent=3, incarnation=1, reason="executor 2 is gone"),
     event("AgentsFound", executor="2", agents=[{"agent": 3, "incarnation": 1, "pid": 4194303}]),

@@ -25,9 +25,12 @@ from mpca.wire.messages import (
     Installed,
     Progress,
     ReadersChanged,
+    SaveState,
     Snapshot,
     SnapshotRequest,
     Start,
+    StateSaved,
+    StateTaken,
     Stop,
 )
 
@@ -44,6 +47,7 @@ MESSAGES = [
     Installed(1, 41, "replace", 1.0, 1.125), Progress(5, 160, 2.5, 0.25, {"loss": 0.5}), Finished(b"\x80"),
     Failed("ValueError: no", "Traceback ..."), ReadersChanged(2, {"agents": 1, "since": [[0, 3]]}), Files(7, 8, 9, 10, 4096),
     Fetch(1, "hdfs://h/a", 0, 4096), Fetched(1, 100, "", ""), Exchange(1, 2, 12, 41, 1.5, 2.25), Cut(6),
+    SaveState(4), StateSaved(4, 17, 1 << 33, "ab" * 32, ""), StateTaken(4),
 ]  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from mpca.driver.events import (
     AgentFinished,
     AgentHello,
     AgentProgress,
+    AgentSaved,
     AgentsFound,
     ClusterEvent,
     ExchangeArrived,
@@ -65,6 +66,8 @@ EVENTS: list[ClusterEvent] = [
     OrderFailed(70002, None, "cancelled", [], damages=False),
     ExecutorDamages("2", "a piece of a broadcast"),
     ExchangeArrived("2", 3, 1, 70000, 2, 130, BIG, 104, 3735928559, True, 86400.25, 86400.5, 86401.5),
+    AgentSaved("2", 3, 1, 70000, BIG, "9f" * 32, 12.5, ""),
+    AgentSaved("2", 3, 1, 70001, 0, "", 0.0, "TypeError: cannot pickle é"),
     HoldEnded(3, 1, "executor 2 is gone"),
     AgentsFound("2", [Rediscovered(3, 1, 4194303)]),
 ]

@@ -25,6 +25,7 @@ from mpca.wire.orders import (
     Part,
     ReadersOrder,
     Reduce,
+    Save,
     StopAgent,
 )
 
@@ -62,6 +63,7 @@ def test_the_golden_orders_are_written() -> None:
         freeze=Freeze(42, 0, [first, second]),
         readers=ReadersOrder(3, readers, [first]),
         cut=Cut(6, [first, second]),
+        save=Save(70000, [first, second], ["hdfs://cluster/runs/é/0.state", "hdfs://cluster/runs/é/3.state"]),
     )
     assert full.pack().hex() == golden("full")["bytes"]
     assert Order(1, "digits", 0, -1, 86430.5, ["0", "2"]).pack().hex() == golden("empty")["bytes"]

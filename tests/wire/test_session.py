@@ -15,14 +15,17 @@ from mpca.wire.messages import (
     Message,
     Progress,
     ReadersChanged,
+    SaveState,
     Snapshot,
     SnapshotRequest,
+    StateTaken,
     Stop,
 )
 from mpca.wire.session import AGENT, CLOSED, EXECUTOR, LOADING, STOPPING, TRAINING, TRANSITIONS, WAITING, Session
 from tests.wire.test_codec import HELLO, MESSAGES, START
 
-OURS = (type(START), Begin, Cut, Fetched, SnapshotRequest, Install, ReadersChanged, Stop)  # an executor's words
+#: An executor's words.
+OURS = (type(START), Begin, Cut, Fetched, SnapshotRequest, Install, ReadersChanged, SaveState, StateTaken, Stop)
 
 
 class SessionPair:

@@ -2,11 +2,13 @@
 
 usage: fake_agent.py AGENT INCARNATION [FLAG]...
 
-It "trains" by adding 1 to all of its 30 elements (three shards of 10) every millisecond, answers SnapshotRequest and Install,
-and returns how often it was interrupted. Each FLAG bends it in one way; they are told where they act. Runs on Python 3.8 too.
+It "trains" by adding 1 to all of its 30 elements (three shards of 10) every millisecond, answers SnapshotRequest, Install and
+SaveState, and returns how often it was interrupted. Each FLAG bends it in one way; they are told where they act. Runs on
+Python 3.8 too.
 """
 
 import ctypes
+import hashlib
 import mmap
 import os
 import select
@@ -112,7 +114,7 @@ if "worker" in FLAGS and os.fork() == 0:  # a data worker, which holds the pipes
 
 x = array("f", [0.0] * (SHARDS * SIZE))
 steps, interruptions, seq, since, training, owed = 0, 0, 0, [0] * SHARDS, False, []
-number, asking, held = 0, None, []
+number, asking, held, states = 0, None, [], {}
 
 
 def lay():
@@ -176,6 +178,28 @@ def ask(shard, snapshot=None):
     send(25, number=number, shard=shard, updates=updates, version=7, start=time.time(), end=time.time())
 
 
+def save(number):
+    """Answer a SaveState: some hundred kilobytes that name the agent and the number."""
+    print("saves", number, flush=True)
+    if "die-when-saving" in FLAGS:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if "saves-never" in FLAGS:
+        return
+    if "cannot-save" in FLAGS:
+        send(26, number=number, fd=-1, bytes=0, sha256="", error="TypeError: cannot pickle a lock")
+        return
+    data = b"%d/%d saves %d. " % (AGENT, INCARNATION, number) * 50000
+    states[number] = fd = os.memfd_create("fake-state")
+    assert os.write(fd, data) == len(data)
+    said = hashlib.sha256(data).hexdigest()
+    if "saves-damaged" in FLAGS:
+        said = hashlib.sha256(b"").hexdigest()
+    if "saves-nothing" in FLAGS:
+        fd = 999
+    size = len(data) + ("saves-less" in FLAGS)
+    send(26, number=number + ("saves-another" in FLAGS), fd=fd, bytes=size, sha256=said, error="")
+
+
 while True:
     if select.select([control_in], [], [], 0.001)[0]:
         code, fields = receive()
@@ -219,6 +243,13 @@ while True:
         elif code == 8:
             SHARDS, SIZE, since = fields["shards"], len(x) // fields["shards"], [0] * fields["shards"]
             lay()
+        elif code == 9:
+            save(fields["number"])
+        elif code == 10:
+            os.close(states.pop(fields["number"]))
+            print("taken", fields["number"], flush=True)
+            if "die-when-taken" in FLAGS:
+                os.kill(os.getpid(), signal.SIGKILL)
         elif code == 5:
             send(21, returns=str(interruptions).encode())
             if "lingers" in FLAGS:  # a thread of the user's that does not end

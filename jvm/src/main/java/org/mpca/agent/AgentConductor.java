@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.util.BitSet;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -31,11 +32,12 @@ import org.mpca.wire.ProtocolException;
  * driver may stop listening after the last agent's. A SnapshotRequest may be sent before Begin. A Cut makes the agent say Hello
  * anew, with another segment; one that owes an answer by then is killed. An agent that breaks the
  * protocol is killed. What it had sent before its end is handled before the keeper hears that it is gone, so a snapshot that
- * was handed over counts.
+ * was handed over counts. So does a state: its memory is open here, and is written to its file whatever becomes of the agent.
+ * Each save is reported once; one that the agent leaves unanswered, with an error.
  *
- * <p>Concurrency: all state belongs to the thread mpca-agent-N; others add commands to its queue. It must not be
- * interrupted: that would close the segment. mpca-agent-N-frames only reads frames into the queue, and {@link FilePipe} has a
- * thread of its own.
+ * <p>Concurrency: all state belongs to the thread mpca-agent-N; others add commands to its queue, and to the table of saves. It
+ * must not be interrupted: that would close the segment. mpca-agent-N-frames only reads frames into the queue, and
+ * {@link FilePipe} has a thread of its own.
  */
 final class AgentConductor implements Runnable {
     private static final Logger LOG = Logger.getLogger("mpca.agent");
@@ -57,6 +59,7 @@ final class AgentConductor implements Runnable {
     final LaunchSpec spec;
     private final SnapshotKeeper keeper;
     private final FileReads files;
+    private final StateFiles states;
     private final String name;
     private final LinkedBlockingQueue<Command> commands = new LinkedBlockingQueue<>();
     private final CountDownLatch ended = new CountDownLatch(1);
@@ -65,11 +68,19 @@ final class AgentConductor implements Runnable {
     private volatile boolean attached;
     /** Set by a shutdown: this end is not reported. */
     private volatile boolean dismissed;
+    /** Number and URL of each save until the agent has answered it. Who removes one sees to its report. */
+    private final Map<Integer, String> saves = new ConcurrentHashMap<>();
+    /** The process is gone, and commands may be performed no more. */
+    private volatile boolean gone;
 
     private State state = State.STARTING;
     private FrameWriter writer;
     private AgentSegment segment;
     private FilePipe filePipe;
+    /** As Hello told it. */
+    private int pid;
+
+    private boolean begun;
     private boolean streamEnded;
     private boolean stopping;
     /** When its process is ended, of System.nanoTime; null: it stays. */
@@ -92,9 +103,10 @@ final class AgentConductor implements Runnable {
     /** Shards whose Install the agent has not answered. */
     private final BitSet installs = new BitSet();
 
-    AgentConductor(LaunchSpec spec, AgentEvents events, SnapshotKeeper keeper, FileReads files) {
+    AgentConductor(LaunchSpec spec, AgentEvents events, SnapshotKeeper keeper, FileReads files, StateFiles states) {
         this.spec = spec;
         this.files = files;
+        this.states = states;
         this.events = events;
         this.keeper = keeper;
         this.name = "mpca-agent-" + spec.agent;
@@ -126,7 +138,10 @@ final class AgentConductor implements Runnable {
     }
 
     void begin() {
-        commands.add(() -> writer.write(Message.begin().pack()));
+        commands.add(() -> {
+            begun = true;
+            writer.write(Message.begin().pack());
+        });
     }
 
     void tellReaders(int version, Map<?, ?> readers) {
@@ -153,6 +168,23 @@ final class AgentConductor implements Runnable {
             enter(State.STARTING, "Cut");
             writer.write(Message.cut(shards).pack());
         });
+    }
+
+    /** Numbers rise, and none comes twice. */
+    void saveState(int number, String url) {
+        saves.put(number, url);
+        commands.add(() -> {
+            if (state != State.ATTACHED) {
+                giveUp(number, StateFiles.NOT_THERE);
+            } else if (!begun) { // it would take this for a breach of the protocol
+                giveUp(number, "the agent has not begun");
+            } else {
+                writer.write(Message.saveState(number).pack());
+            }
+        });
+        if (gone) {
+            giveUp(number, StateFiles.NOT_THERE);
+        }
     }
 
     void stop(String reason) {
@@ -310,6 +342,10 @@ final class AgentConductor implements Runnable {
                 expect(fields.integer("pid") == process.pid() || process.pid() == 0, message);
                 filePipe = FilePipe.open(fields, files, name);
                 break;
+            case STATE_SAVED:
+                expect(state != State.ENDING && saves.containsKey(fields.integer("number")), message);
+                stateSaved(fields);
+                break;
             case FINISHED:
                 byte[] returns = fields.bytes("returns");
                 leave(message, to -> to.finished(spec.agent, spec.incarnation, returns));
@@ -333,7 +369,7 @@ final class AgentConductor implements Runnable {
     }
 
     private void hello(Fields fields) throws IOException {
-        int pid = fields.integer("pid");
+        pid = fields.integer("pid");
         if (fields.integer("agent") != spec.agent
                 || fields.integer("incarnation") != spec.incarnation
                 || (process.pid() != 0 && process.pid() != pid)) {
@@ -397,8 +433,34 @@ final class AgentConductor implements Runnable {
         }
     }
 
+    private void stateSaved(Fields fields) throws IOException {
+        int number = fields.integer("number");
+        String error = fields.text("error");
+        if (!error.isEmpty()) {
+            giveUp(number, error);
+            return;
+        }
+        states.write(
+                spec.run,
+                "/proc/" + pid + "/fd/" + fields.integer("fd"),
+                fields.number("bytes"),
+                fields.text("sha256"),
+                saves.remove(number),
+                (bytes, sha256, seconds, why) ->
+                        tell(to -> to.saved(spec.agent, spec.incarnation, number, bytes, sha256, seconds, why)));
+        writer.write(Message.stateTaken(number).pack());
+    }
+
+    /** Any thread. */
+    private void giveUp(int number, String error) {
+        if (saves.remove(number) != null) {
+            tell(to -> to.saved(spec.agent, spec.incarnation, number, 0, "", 0.0, error));
+        }
+    }
+
     private void leave(Message message, Consumer<AgentEvents> report) throws ProtocolException {
         expect(state == State.STARTING || state == State.ATTACHED, message);
+        saves.keySet().forEach(number -> giveUp(number, StateFiles.ENDED_FIRST)); // before its last word
         enter(State.ENDING, message.kind.name());
         leaveBy = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.LEAVE_MS);
         lastWord = report;
@@ -421,7 +483,7 @@ final class AgentConductor implements Runnable {
         if (!allowed) {
             throw new ProtocolException("message not allowed now: agent=" + spec.agent + ", message=" + message
                     + ", state=" + state + ", asked shard=" + askedShard + " of cycle=" + askedCycle
-                    + ", asking shard=" + askingShard + " by exchange=" + exchanges);
+                    + ", asking shard=" + askingShard + " by exchange=" + exchanges + ", saves=" + saves.keySet());
         }
     }
 
@@ -434,6 +496,8 @@ final class AgentConductor implements Runnable {
         State last = state;
         enter(State.ENDED, "exit code " + exitCode);
         attached = false;
+        gone = true;
+        saves.keySet().forEach(number -> giveUp(number, StateFiles.ENDED_FIRST));
         keeper.gone(this);
         AgentProcess child = process;
         String tail = fault;
@@ -454,8 +518,8 @@ final class AgentConductor implements Runnable {
         tell(to -> to.ended(spec.agent, spec.incarnation));
         if (last != State.ENDING && !dismissed) {
             String lines = tail;
-            int pid = child == null ? 0 : child.pid();
-            tell(to -> to.died(spec.agent, spec.incarnation, pid, exitCode, lines));
+            int its = child == null ? 0 : child.pid();
+            tell(to -> to.died(spec.agent, spec.incarnation, its, exitCode, lines));
         }
         ended.countDown();
     }

@@ -5,7 +5,7 @@ import java.util.Map;
 
 /**
  * What agents report. Called from the threads of the agents, one agent's calls in the order in which things happened
- * (its output apart); an implementation passes on and returns, since meanwhile that agent is not served.
+ * (its output and its files apart); an implementation passes on and returns, since meanwhile that agent is not served.
  */
 public interface AgentEvents {
     /** The fields of Hello, as in {@code mpca/wire/messages.py}. */
@@ -31,6 +31,16 @@ public interface AgentEvents {
 
     /** The agent waits for the server's answer to what it sent. */
     void asks(int agent, int incarnation, Sent sent);
+
+    /**
+     * What became of the file that {@link AgentRegistry#saveState} asked for.
+     *
+     * @param bytes that were written; 0 with an error
+     * @param sha256 of what was written, hex; empty with an error
+     * @param seconds from the agent's answer until the file was closed, or was given up
+     * @param error why there is no file; empty: it is there
+     */
+    void saved(int agent, int incarnation, int number, long bytes, String sha256, double seconds, String error);
 
     /** The process is gone, however it ended, a dismissal included: it waits for nothing any more. */
     void ended(int agent, int incarnation);

@@ -2,6 +2,7 @@ package org.mpca.agent;
 
 import java.io.IOException;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -18,7 +19,7 @@ import org.mpca.wire.Late;
  * The agents of this executor: where tasks start them, find them, and ask for their shards.
  *
  * <p>A door only. Decisions are {@link ExecutorState}'s, bytes are {@link SnapshotKeeper}'s (one a run), each process is
- * {@link AgentConductor}'s.
+ * {@link AgentConductor}'s, and the files of their states are {@link StateFiles}'.
  *
  * <p>Concurrency: any thread may call anything; no call waits longer than it says.
  */
@@ -32,6 +33,10 @@ public final class AgentRegistry {
     private volatile FileReads files = url -> {
         throw new IOException("no client of the cluster's storage on this executor: url=" + url);
     };
+    private final StateFiles states = new StateFiles();
+    /** Run, then agent and incarnation: the newest number it was asked to save, whether it was here or not. Guarded by this. */
+    private final Map<String, Map<String, Integer>> saves = new HashMap<>();
+
     private volatile boolean closed;
 
     public AgentRegistry() {}
@@ -47,6 +52,11 @@ public final class AgentRegistry {
     /** Who reads files for agents that are started from now on. */
     public void readFiles(FileReads reads) {
         files = reads;
+    }
+
+    /** Who writes the states of agents to files from now on. */
+    public void writeFiles(FileWrites writes) {
+        states.writeTo(writes);
     }
 
     /**
@@ -70,7 +80,7 @@ public final class AgentRegistry {
             }
         }
         SnapshotKeeper keeper = keepers.computeIfAbsent(spec.run, SnapshotKeeper::new);
-        AgentConductor conductor = new AgentConductor(spec, events, keeper, files);
+        AgentConductor conductor = new AgentConductor(spec, events, keeper, files, states);
         agents.put(name(spec.run, spec.agent, spec.incarnation), conductor);
         conductor.start();
     }
@@ -126,6 +136,34 @@ public final class AgentRegistry {
         if (conductor != null) {
             conductor.stop(reason);
         }
+    }
+
+    /**
+     * Has an agent copy what is its own, and writes that to a file, in the background. Idempotent: numbers rise, and one that is
+     * not new does nothing. Each new one is reported once, whatever becomes of it.
+     *
+     * @param events who hears that there is no such agent; what becomes of the file is reported as all of the agent is
+     */
+    public void saveState(String run, int agent, int incarnation, int number, String url, AgentEvents events) {
+        if (!isNew(run, agent, incarnation, number)) {
+            return;
+        }
+        AgentConductor conductor = find(run, agent, incarnation);
+        if (conductor != null) {
+            conductor.saveState(number, url);
+        } else {
+            events.saved(agent, incarnation, number, 0, "", 0.0, StateFiles.NOT_THERE);
+        }
+    }
+
+    private synchronized boolean isNew(String run, int agent, int incarnation, int number) {
+        Map<String, Integer> newest = saves.computeIfAbsent(run, key -> new HashMap<>());
+        String name = agent + "/" + incarnation;
+        if (number <= newest.getOrDefault(name, 0)) {
+            return false;
+        }
+        newest.put(name, number);
+        return true;
     }
 
     /** Interrupts no agent. Gives the same object for the same key until its cycle is forgotten. */
@@ -205,7 +243,7 @@ public final class AgentRegistry {
 
     /** Ends a run here: kills its agents, without reports, and ends its threads, within seconds. */
     public void close(String run) {
-        closeAll(run::equals);
+        closeAll(run::equals, closeBy());
     }
 
     /** Ends all runs and refuses new ones. All threads end but mpca-spawner. Safe to call twice. */
@@ -213,11 +251,16 @@ public final class AgentRegistry {
         synchronized (this) {
             closed = true; // whoever was inside start() has put its agent in by now
         }
-        closeAll(run -> true);
+        long by = closeBy();
+        closeAll(run -> true, by);
+        states.shutdown(millisUntil(by));
     }
 
-    private void closeAll(Predicate<String> which) {
-        long by = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.CLOSE_MS);
+    private static long closeBy() {
+        return System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.CLOSE_MS);
+    }
+
+    private void closeAll(Predicate<String> which, long by) {
         List<AgentConductor> ending = new ArrayList<>(agents.values());
         ending.removeIf(one -> !which.test(one.spec.run));
         ending.forEach(one -> one.kill(true));
@@ -237,6 +280,10 @@ public final class AgentRegistry {
             Thread.currentThread().interrupt();
         }
         agents.values().removeAll(ending);
+        states.end(which); // no agent hands anything over any more
+        synchronized (this) {
+            saves.keySet().removeIf(which);
+        }
     }
 
     private static long millisUntil(long nanos) {

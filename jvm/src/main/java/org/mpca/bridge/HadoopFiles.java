@@ -25,7 +25,7 @@ import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.PathIsNotEmptyDirectoryException;
 import org.apache.hadoop.fs.RemoteIterator;
 import org.apache.hadoop.fs.permission.FsPermission;
-import org.mpca.rdd.HadoopReads;
+import org.mpca.rdd.HadoopClients;
 import org.mpca.wire.Msgpack;
 
 /**
@@ -51,9 +51,9 @@ public final class HadoopFiles {
         URI uri = URI.create(url);
         this.root = new Path(uri);
         this.ownersAlone = ownersAlone;
-        this.files = HadoopReads.client(session, uri);
+        this.files = HadoopClients.client(session, uri);
         // Unlike FileSystem, FileContext does not take the cluster's own name where a URL has none: hdfs:///path.
-        this.context = FileContext.getFileContext(files.getUri(), HadoopReads.patient(session));
+        this.context = FileContext.getFileContext(files.getUri(), HadoopClients.patient(session));
         this.segment = new RandomAccessFile(segmentPath, "rw");
     }
 

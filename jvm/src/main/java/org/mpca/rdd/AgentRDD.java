@@ -50,7 +50,8 @@ final class AgentRDD extends PinnedRDD<byte[]> {
             env.put(
                     "MPCA_DEVICES",
                     side.devices); // which of them is this agent's, it decides itself; see mpca/agent/gpus.py
-            registry.readFiles(side.files);
+            registry.readFiles(side.reads);
+            registry.writeFiles(side.writes);
             registry.start(
                     new LaunchSpec(run, agent, incarnation, command, env, startMessage, (File) null), side.events(run));
         }

@@ -12,7 +12,7 @@ import org.mpca.wire.Event;
  * What the agents of one run report, turned into events for the driver; what they ask goes to {@link Exchanges}. Printed lines are gathered for a moment, since
  * an agent may print thousands a second; everything else goes at once, after the lines printed before it.
  *
- * <p>Called from the threads of the agents; one thread, "mpca-output", sends what was gathered. The gathered lines are
+ * <p>Called from the threads of the agents and of their files; one thread, "mpca-output", sends what was gathered. The gathered lines are
  * guarded by this object's lock, which is never held while sending; {@code sending} is, so that nothing overtakes lines
  * that another thread has taken and not sent yet.
  */
@@ -71,6 +71,11 @@ final class AgentUplink implements AgentEvents {
     @Override
     public void asks(int agent, int incarnation, Sent sent) {
         exchanges.asks(run, agent, incarnation, sent);
+    }
+
+    @Override
+    public void saved(int agent, int incarnation, int number, long bytes, String sha256, double seconds, String error) {
+        send(Event.agentSaved(executor, agent, incarnation, number, bytes, sha256, seconds, error));
     }
 
     @Override

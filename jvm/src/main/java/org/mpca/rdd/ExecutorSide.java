@@ -9,6 +9,7 @@ import java.util.concurrent.TimeoutException;
 import org.mpca.agent.AgentEvents;
 import org.mpca.agent.AgentRegistry;
 import org.mpca.agent.FileReads;
+import org.mpca.agent.FileWrites;
 import org.mpca.wire.Event;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -32,7 +33,9 @@ public final class ExecutorSide {
     final String devices;
 
     /** For agents that stream from the cluster's storage. */
-    final FileReads files = new HadoopReads(SparkInternals::hadoop);
+    final FileReads reads;
+    /** For the states of agents. */
+    final FileWrites writes;
 
     private final Uplink uplink;
     private final Peer self;
@@ -42,6 +45,9 @@ public final class ExecutorSide {
         this.self = self;
         this.devices = devices;
         this.uplink = uplink;
+        HadoopClients clients = new HadoopClients(SparkInternals::hadoop);
+        this.reads = new HadoopReads(clients);
+        this.writes = new HadoopWrites(clients);
         this.downloader = new Downloader(self.executor, uplink, sweeper, clock);
         this.exchanges = new Exchanges(self.executor, new ExchangesPort(sweeper, clock));
     }

@@ -19,8 +19,8 @@ import org.mpca.wire.Answer;
 import org.mpca.wire.Order;
 
 /**
- * What one executor does for one order: forget what no cycle needs any more, tell, begin and stop agents, start downloads in
- * the background, reduce one shard, then freeze the yields of the cycle after and answer.
+ * What one executor does for one order: forget what no cycle needs any more, tell, begin and stop agents, have them save what
+ * is their own, start downloads in the background, reduce one shard, then freeze the yields of the cycle after and answer.
  *
  * <p>Freezing comes last, so that when the next order reduces, every chunk exists and nobody polls for one. Each part is
  * idempotent, so a re-run task or the order submitted again gives the same bytes. Every wait ends when Spark kills the
@@ -88,6 +88,20 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
         for (Order.AgentRef agent : order.begin) {
             if (agent.executor.equals(here)) {
                 registry.begin(order.run, agent.agent, agent.incarnation);
+            }
+        }
+        if (order.save != null) {
+            for (int i = 0; i < order.save.agents.size(); i++) {
+                Order.AgentRef agent = order.save.agents.get(i);
+                if (agent.executor.equals(here)) {
+                    registry.saveState(
+                            order.run,
+                            agent.agent,
+                            agent.incarnation,
+                            order.save.number,
+                            order.save.urls.get(i),
+                            side.events(order.run));
+                }
             }
         }
         for (Order.Stop stop : order.stop) {

@@ -147,6 +147,26 @@ public final class Event {
         return event.with("asked", asked).with("arrived", arrived);
     }
 
+    /** {@code error} is empty when the file is there. */
+    public static Event agentSaved(
+            String executor,
+            int agent,
+            int incarnation,
+            int number,
+            long bytes,
+            String sha256,
+            double seconds,
+            String error) {
+        return new Event("AgentSaved")
+                .with("executor", executor)
+                .ofAgent(agent, incarnation)
+                .with("number", number)
+                .with("bytes", bytes)
+                .with("sha256", sha256)
+                .with("seconds", seconds)
+                .with("error", error);
+    }
+
     public static Event holdEnded(int agent, int incarnation, String reason) {
         return new Event("HoldEnded").ofAgent(agent, incarnation).with("reason", reason);
     }

@@ -11,7 +11,7 @@ import java.util.Map;
  * A control message between this executor and an agent; the twin of {@code mpca/wire/messages.py}, where every field is
  * explained. The body of a frame is a msgpack array {@code [code, {field: value}]}.
  *
- * <p>One class for all kinds, unlike Python: the executor makes seven small ones and passes most fields of the others
+ * <p>One class for all kinds, unlike Python: the executor makes nine small ones and passes most fields of the others
  * on.
  *
  * <p>Concurrency: immutable.
@@ -34,7 +34,8 @@ public final class Message {
                 "payload",
                 "device",
                 "threads",
-                "conf"),
+                "conf",
+                "state"),
         /** x_0 is agreed: the first step may be taken. */
         BEGIN(2),
         /** Interrupt between two batches and publish one shard into the snapshot slot. */
@@ -49,6 +50,10 @@ public final class Message {
         FETCHED(7, "number", "bytes", "error", "text"),
         /** Before BEGIN: cut the model into so many shards, and say HELLO anew. */
         CUT(8, "shards"),
+        /** Copy what is the agent's own into memory, between two batches. */
+        SAVE_STATE(9, "number"),
+        /** The memory that STATE_SAVED named is open here. */
+        STATE_TAKEN(10, "number"),
         /** attach was called; where the segment is. */
         HELLO(
                 17,
@@ -82,7 +87,9 @@ public final class Message {
         /** Read a range of a file; on the agent's own pipe. */
         FETCH(24, "number", "url", "offset", "bytes"),
         /** The snapshot slot holds the shard for the server; the agent waits for an INSTALL of it. */
-        EXCHANGE(25, "number", "shard", "updates", "version", "start", "end");
+        EXCHANGE(25, "number", "shard", "updates", "version", "start", "end"),
+        /** Where what SAVE_STATE asked for lies, or why there is none. */
+        STATE_SAVED(26, "number", "fd", "bytes", "sha256", "error");
 
         public final int code;
         /** In the order in which they are packed. */
@@ -137,6 +144,14 @@ public final class Message {
 
     public static Message fetched(long number, int bytes, String error, String text) {
         return of(Kind.FETCHED, number, bytes, error, text);
+    }
+
+    public static Message saveState(int number) {
+        return of(Kind.SAVE_STATE, number);
+    }
+
+    public static Message stateTaken(int number) {
+        return of(Kind.STATE_TAKEN, number);
     }
 
     private static Message of(Kind kind, Object... values) {

@@ -41,6 +41,8 @@ public final class Order {
     public final Readers readers;
     /** Null when nothing is cut. */
     public final Cut cut;
+    /** Null when nothing is saved. */
+    public final Save save;
 
     private Order(Fields fields) throws ProtocolException {
         order = fields.integer("order");
@@ -70,6 +72,9 @@ public final class Order {
                 : null;
         cut = fields.has("cut")
                 ? new Cut(Fields.parse("Order.cut", fields.asMap().get("cut")))
+                : null;
+        save = fields.has("save")
+                ? new Save(Fields.parse("Order.save", fields.asMap().get("save")))
                 : null;
     }
 
@@ -177,6 +182,24 @@ public final class Order {
         Cut(Fields fields) throws ProtocolException {
             shards = fields.integer("shards");
             agents = agents(fields, "agents");
+        }
+    }
+
+    /** Agents that copy what is their own; their executors then write it to files, in the background. */
+    public static final class Save {
+        public final int number;
+        public final List<AgentRef> agents;
+        /** The file of each, in the same sequence. */
+        public final List<String> urls;
+
+        Save(Fields fields) throws ProtocolException {
+            number = fields.integer("number");
+            agents = agents(fields, "agents");
+            urls = texts(fields, "urls");
+            if (urls.size() != agents.size()) {
+                throw new ProtocolException("Order.save has not one file for each agent: agents=" + agents.size()
+                        + ", urls=" + urls.size());
+            }
         }
     }
 

@@ -24,6 +24,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.mpca.rdd.HadoopClients;
 import org.mpca.rdd.HadoopReads;
 import org.mpca.wire.Fields;
 import org.mpca.wire.FrameReader;
@@ -60,11 +61,11 @@ class FilePipeTest {
         memory.setLength(MEMORY);
         RandomAccessFile holdsThemOpen = new RandomAccessFile(at("requests"), "rw");
         RandomAccessFile andThis = new RandomAccessFile(at("answers"), "rw");
-        HadoopReads hadoop = new HadoopReads(() -> {
+        HadoopReads hadoop = new HadoopReads(new HadoopClients(() -> {
             Configuration conf = new Configuration();
             conf.setClass("fs.far.impl", Far.class, FileSystem.class);
             return conf;
-        });
+        }));
         pipe = FilePipe.open(
                 at("requests"),
                 at("answers"),

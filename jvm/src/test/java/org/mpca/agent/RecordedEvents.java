@@ -1,5 +1,6 @@
 package org.mpca.agent;
 
+import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assertions.fail;
 
 import java.nio.charset.StandardCharsets;
@@ -85,6 +86,13 @@ final class RecordedEvents implements AgentEvents {
     public void asks(int agent, int incarnation, Sent sent) {
         note("asks " + agent + "/" + incarnation + " number=" + sent.number + " shard=" + sent.shard + " updates="
                 + sent.updates + " version=" + sent.version + " bytes=" + sent.data.length);
+    }
+
+    @Override
+    public void saved(int agent, int incarnation, int number, long bytes, String sha256, double seconds, String error) {
+        assertTrue(seconds >= 0 && seconds < 60, "seconds=" + seconds);
+        note("saved " + agent + "/" + incarnation + " number=" + number + " bytes=" + bytes + " sha256=" + sha256
+                + " error=" + error);
     }
 
     @Override

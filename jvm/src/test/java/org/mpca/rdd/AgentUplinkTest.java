@@ -39,6 +39,20 @@ class AgentUplinkTest {
     }
 
     @Test
+    void shouldSayWhatBecameOfAFileAfterWhatWasPrintedBefore() {
+        uplink.output(3, 1, Collections.singletonList("printed"));
+        uplink.saved(3, 1, 7, 1L << 33, "9f", 2.5, "");
+        assertEquals("Output", sent.poll().kind);
+        Event saved = sent.poll();
+        assertEquals("AgentSaved", saved.kind);
+        assertEquals("7 3 1", saved.get("executor") + " " + saved.get("agent") + " " + saved.get("incarnation"));
+        assertEquals(
+                "7 8589934592 9f 2.5 ",
+                saved.get("number") + " " + saved.get("bytes") + " " + saved.get("sha256") + " " + saved.get("seconds")
+                        + " " + saved.get("error"));
+    }
+
+    @Test
     void shouldNotLetALastWordOvertakeLinesThatAreBeingSent() throws Exception {
         List<String> kinds = Collections.synchronizedList(new ArrayList<>());
         CountDownLatch taken = new CountDownLatch(1);

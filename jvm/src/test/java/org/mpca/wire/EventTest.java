@@ -20,6 +20,8 @@ import org.junit.jupiter.api.TestFactory;
 import org.mpca.Golden;
 
 class EventTest {
+    private static final String SHA256 = String.join("", Collections.nCopies(32, "9f"));
+
     private final JsonNode golden = Golden.read("wire/events.json");
 
     /** The golden events, in the order of their file. */
@@ -46,6 +48,8 @@ class EventTest {
                 Event.orderFailed(70002, null, "cancelled", Collections.emptyList(), false),
                 Event.executorDamages("2", "a piece of a broadcast"),
                 Event.exchangeArrived(question, 86400.5, 86401.5),
+                Event.agentSaved("2", 3, 1, 70000, (1L << 33) + 1, SHA256, 12.5, ""),
+                Event.agentSaved("2", 3, 1, 70001, 0, "", 0.0, "TypeError: cannot pickle é"),
                 Event.holdEnded(3, 1, "executor 2 is gone"),
                 Event.agentsFound("2", Collections.singletonList(Event.living(3, 1, 4194303))));
     }

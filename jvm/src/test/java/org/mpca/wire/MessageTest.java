@@ -58,6 +58,8 @@ class MessageTest {
                 Message.install(1, 14, "install", 0.025),
                 Message.install(128, (1L << 33) + 1, "replace", 0.0),
                 Message.cut(6),
+                Message.saveState(70000),
+                Message.stateTaken(70000),
                 Message.stop("objective reached: Fehler ≤ 2,5 %"),
                 Message.fetched(70000, 3670016, "", ""),
                 Message.fetched(70001, 0, "java.io.FileNotFoundException", "File does not exist: /data/é.tar"),
@@ -115,6 +117,7 @@ class MessageTest {
         assertNull(empty.freeze);
         assertNull(empty.readers);
         assertNull(empty.cut);
+        assertNull(empty.save);
         assertEquals(86430.5, empty.deadline);
 
         Order full = Order.unpack(Golden.hex(golden.get("full").get("bytes").asText()));
@@ -148,6 +151,17 @@ class MessageTest {
         assertEquals("3 0 0 1", full.readers.version + " " + text(full.readers.agents));
         assertEquals(Golden.value(fields.get("readers").get("readers")), Golden.comparable(full.readers.readers));
         assertEquals("6 0 0 1, 2 3 0", full.cut.shards + " " + text(full.cut.agents));
+        assertEquals("70000 0 0 1, 2 3 0", full.save.number + " " + text(full.save.agents));
+        assertEquals(Arrays.asList("hdfs://cluster/runs/é/0.state", "hdfs://cluster/runs/é/3.state"), full.save.urls);
+    }
+
+    @Test
+    void shouldRefuseASaveWithoutAFileForEachAgent() {
+        Map<?, ?> fields = (Map<?, ?>)
+                Golden.original(Golden.value(goldenOrders().get("full").get("fields")));
+        ((List<?>) ((Map<?, ?>) fields.get("save")).get("urls")).remove(0);
+        ProtocolException wrong = assertThrows(ProtocolException.class, () -> Order.unpack(Msgpack.pack(fields)));
+        assertEquals("Order.save has not one file for each agent: agents=2, urls=1", wrong.getMessage());
     }
 
     @Test
