@@ -7,6 +7,7 @@ torch only when they need it.
 from __future__ import annotations
 
 import glob
+import hashlib
 import logging
 import os
 import platform
@@ -18,6 +19,7 @@ from mpca.agent.attached import several
 from mpca.agent.context import AgentContext, current
 from mpca.agent.metrics import Metrics
 from mpca.agent.optimizers import check_exchanged, unwrapped
+from mpca.agent.own_state import OwnState, check_others
 from mpca.agent.seeds import seed_everything
 from mpca.agent.shares import free_reading, make_share
 from mpca.errors import ConfigError
@@ -40,6 +42,7 @@ _log = logging.getLogger("mpca.agent")
 def attach(
     model: torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, torch.nn.Module],
     optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | Mapping[str, torch.optim.Optimizer],
+    state: Mapping[str, Any] | None = None,
 ) -> None:
     """Let this agent's model take part in the run: after each update the engine may read it and pull it.
 
@@ -55,9 +58,13 @@ def attach(
     Args:
         model: a model, a list of models, or a dict of models by name.
         optimizer: an optimiser, or a list or dict of optimisers.
+        state: what else of this agent is in a backup with ``backup.optimizers``, by name: schedulers, a `torch.amp.GradScaler`,
+            an object of the script's own with `state_dict` and `load_state_dict`. When the run goes on from such a backup with
+            as many agents, these, the optimisers, this agent's parameters and its random numbers are as they were when
+            `attach` returns.
 
     Raises:
-        ConfigError: a model or an optimiser cannot take part; the text names it and the remedy.
+        ConfigError: a model, an optimiser or an object of `state` cannot take part; the text names it and the remedy.
         EnvironmentRefused: too little memory for the parameter slots.
     """
     context = current()
@@ -67,10 +74,22 @@ def attach(
     context.models.add(model, begun=context.attached)
     for one in several(optimizer):
         _follow(context, unwrapped(one))
+    _add_others(context, check_others(state))
     if not context.attached:
         context.to_come = context.optimizers.to_come(context.models.parameters())
         if not context.to_come:
             context.watch = _join(context)
+
+
+def _add_others(context: AgentContext, others: dict[str, Any]) -> None:
+    for name, one in others.items():
+        if context.others.setdefault(name, one) is not one:
+            raise ConfigError(f"two objects have one name: state={name!r}; give each its own")
+    if others and context.attached and context.start.state:
+        raise ConfigError(
+            f"state was given after the exchange had begun: state={sorted(others)}; what was saved could not reach it: give it "
+            "to the first mpca.attach"
+        )
 
 
 def _refuse_process_group() -> None:
@@ -194,10 +213,27 @@ def _join(context: AgentContext) -> ModelWatch:
         return trainer, segment, hello
 
     watch = ModelWatch(model, context.optimizers, layout)
-    context.loop.join(lay)
+    context.loop.join(lay, OwnState(layout.device, context.optimizers, context.others))
     # Until here all agents drew equal random numbers, to make the same x_0; from here on each draws its own.
     seed_everything(start.seed, start.agent, start.incarnation)
+    if start.state and not context.loop.stopping:
+        context.loop.go_on(_saved(start.state))
     return watch
+
+
+def _saved(state: Mapping[str, Any]) -> bytes:
+    """The bytes of this agent's state, through its executor if they lie on HDFS."""
+    from mpca.storage import Location
+    from mpca.storage.opening import open_store
+
+    place = Location.parse(state["url"])
+    data = open_store(place.parent).read(place.name)
+    if len(data) != state["bytes"] or hashlib.sha256(data).hexdigest() != state["sha256"]:
+        raise ConfigError(
+            f"this agent's state in the backup is damaged: path={place.text}, bytes={len(data)} of {state['bytes']}; resume "
+            "from another backup (`mpca backups`), or with backup.optimizers = false, from the joint model alone"
+        )
+    return data
 
 
 def log(**metrics: Any) -> None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mpca.agent.attached import AttachedModels
 from mpca.agent.files import ExecutorFiles, FilePipe
@@ -42,6 +42,7 @@ class AgentContext:
     to_come: str = ""  # the optimiser whose `attach` the exchange waits for
     gpu: object = None  # the lock of its GPU, held until the process ends
     optimizers: Optimizers = field(default_factory=Optimizers)
+    others: dict[str, Any] = field(default_factory=dict)  # what is saved beside optimisers, by name
     files: FilePipe | None = None  # to the executor, once a file on HDFS was opened
 
     @classmethod

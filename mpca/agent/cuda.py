@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mpca.errors import EnvironmentRefused
 
-__all__ = ["CudaCarrier", "device_of", "first_gpu", "make_current", "refused_when_full"]
+__all__ = ["CudaCarrier", "device_of", "first_gpu", "make_current", "random_state", "refused_when_full", "set_random_state"]
 
 _Array = npt.NDArray[np.float32]
 
@@ -42,6 +42,17 @@ def make_current(device: torch.device) -> None:
             "that fits its driver, or train on the CPU by cluster.device=cpu"
         )
     torch.cuda.set_device(device)
+
+
+def random_state(device: torch.device) -> Tensor | None:
+    """State of the GPU's own random numbers, in host memory; None for the CPU, whose are torch's."""
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+
+
+def set_random_state(device: torch.device, held: Tensor | None) -> None:
+    """Set what `random_state` gave. One of another kind of device says nothing of this one."""
+    if device.type == "cuda" and held is not None:
+        torch.cuda.set_rng_state(held, device)
 
 
 def first_gpu() -> torch.device:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mpca.algorithm import Outer, arrived, begin_eager, handed_over
+from mpca.algorithm import Eager, Outer, arrived, begin_eager, handed_over
 
 __all__ = ["EagerOuter"]
 
@@ -58,3 +59,14 @@ class EagerOuter:
         state = self._states[shard]
         joint = data[: state.joint.size].copy()
         self._states[shard] = begin_eager(joint) if mode == "replace" else arrived(state, joint, share, self._outer)
+
+    def own(self) -> list[dict[str, Any]]:
+        """What `go_on` needs, by shard."""
+        return [one._asdict() for one in self._states]
+
+    def go_on(self, own: list[dict[str, Any]]) -> None:
+        """Be as `own` was, whose arrays may be tensors by now."""
+        self._states = []
+        for one in own:
+            joint, start, v, d = (np.asarray(one[name]) for name in ("joint", "start", "v", "d"))
+            self._states.append(Eager(joint, start, v, d, one["share"]))

@@ -13,6 +13,7 @@ __all__ = [
     "STEPPED",
     "Ask",
     "Attached",
+    "CloseOwn",
     "CutAnew",
     "EndGroup",
     "LinkLost",
@@ -21,6 +22,7 @@ __all__ = [
     "Release",
     "ResetOptimizer",
     "Returned",
+    "SaveOwn",
     "SayFailed",
     "SayFinished",
     "SayHello",
@@ -133,6 +135,19 @@ class Release(NamedTuple):
 
 class ResetOptimizer(NamedTuple):
     """Reset the optimiser to its state at `attach`: its moments belong to parameters that were replaced."""
+
+
+class SaveOwn(NamedTuple):
+    """Copy what is this agent's own into memory, then send StateSaved. An `error` is sent in its place."""
+
+    number: int
+    error: str = ""
+
+
+class CloseOwn(NamedTuple):
+    """Close the memory of this number: the executor has it open."""
+
+    number: int
 
 
 class SayFinished(NamedTuple):

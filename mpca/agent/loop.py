@@ -16,6 +16,7 @@ from mpca.agent.events import (
     STEPPED,
     Ask,
     Attached,
+    CloseOwn,
     CutAnew,
     EndGroup,
     LinkLost,
@@ -23,6 +24,7 @@ from mpca.agent.events import (
     Release,
     ResetOptimizer,
     Returned,
+    SaveOwn,
     SayFailed,
     SayFinished,
     SayHello,
@@ -35,6 +37,7 @@ from mpca.agent.events import (
 from mpca.agent.link import Link, LinkClosed
 from mpca.agent.metrics import Metrics
 from mpca.agent.outbox import Outbox
+from mpca.agent.own_state import OwnState
 from mpca.agent.process import end_group
 from mpca.agent.reading import Reading
 from mpca.agent.stall import StallWatch
@@ -51,7 +54,9 @@ from mpca.wire.messages import (
     Hello,
     Installed,
     Progress,
+    SaveState,
     Snapshot,
+    StateSaved,
     Stop,
     metrics_every_s,
 )
@@ -78,6 +83,7 @@ class AgentLoop:
         self._lay: Callable[[int], Laid] | None = None
         self._outbox: Outbox | None = None  # of a method whose agents ask by themselves
         self._eager: EagerOuter | None = None  # of a method with eager updates
+        self._own: OwnState | None = None
         self.samples = 0
         self.reading = Reading()
         self.stall = StallWatch(clock)
@@ -98,6 +104,8 @@ class AgentLoop:
             Release: self._release,
             ResetOptimizer: self._reset_optimizer,
             TakeReaders: self._take_readers,
+            SaveOwn: self._save_own,
+            CloseOwn: self._close_own,
             SayProgress: lambda _: self._report(),
             SayFinished: self._say_finished,
             SayFailed: self._say_failed,
@@ -134,13 +142,14 @@ class AgentLoop:
         self.tell(StopSeen())
         return True
 
-    def join(self, lay: Callable[[int], Laid]) -> None:
+    def join(self, lay: Callable[[int], Laid], own: OwnState | None = None) -> None:
         """Send Hello and wait until all agents have the same x_0. The driver may read and replace it meanwhile.
 
         Args:
             lay: cuts the model into a number of shards. It is called again when the driver decides another number.
+            own: what is saved when the driver asks for this agent's own state.
         """
-        machine, self._lay, self._trains = self._machine, lay, threading.get_ident()
+        machine, self._lay, self._trains, self._own = self._machine, lay, threading.get_ident(), own
         # Nothing else here holds the trainer: before a Cut makes another one it must be gone.
         self._trainer, self._segment, self._hello = lay(machine.shards)
         parts = self._trainer.bounds, self._trainer.parameters, machine.shards, self._trainer.snapshot
@@ -155,6 +164,24 @@ class AgentLoop:
             self._serve(None)
         self._began = self._clock.now()
         self.stall.alive()
+
+    def go_on(self, data: bytes) -> None:
+        """Be where the agent was that has saved this. After `join`, before the first update.
+
+        Raises:
+            ConfigError: the script has changed since, or these are other bytes.
+        """
+        assert self._own is not None
+        assert self._trainer is not None
+        engine = self._own.go_on(data)
+        self._trainer.go_on(engine["trainer"])
+        self._machine.go_on(engine["machine"], self._clock.now())
+        with self._access:
+            self._report()
+        if self._eager is not None:
+            self._eager.go_on(engine["eager"])
+        if engine["between"]:  # it was saved before that
+            self._hold_and_pull()
 
     def between_batches(self) -> None:
         """After every optimiser update: count it, serve requests, hold or wait for an answer if the method does, and pull.
@@ -175,6 +202,7 @@ class AgentLoop:
 
     def _serve_between_batches(self) -> None:
         machine = self._machine
+        self._finish_saving()
         self.tell(Stepped(1, self._metrics.newest("loss")) if machine.side.asks_at_loss else STEPPED)
         self._serve(0.0)
         if self._told_beside and machine.state is STOPPING:  # a thread that reads ahead may be all that asks
@@ -184,6 +212,11 @@ class AgentLoop:
             with self._access:
                 self._report()
             self.stall.alive()
+        self._hold_and_pull()
+
+    def _hold_and_pull(self) -> None:
+        """The end of what comes between two batches."""
+        machine = self._machine
         if machine.state in (HOLDING, ASKING):
             self.stall.waits()
             while machine.state in (HOLDING, ASKING):
@@ -202,6 +235,8 @@ class AgentLoop:
     def leave(self, returns: bytes) -> None:
         """Report that the user's function returned, and serve further requests for the model."""
         self.stall.waits()
+        self._finish_saving()
+        self._save_at_last()
         self.tell(Returned(returns))
         while self._machine.state is LEAVING:
             self._serve(None)
@@ -296,6 +331,46 @@ class AgentLoop:
     def _reset_optimizer(self, _: ResetOptimizer) -> None:
         assert self._trainer is not None
         self._trainer.reset_optimizer()
+
+    def _save_own(self, one: SaveOwn) -> None:
+        assert self._trainer is not None
+        assert self._own is not None
+        if one.error:
+            self._link.send(StateSaved(one.number, -1, 0, "", one.error))
+            return
+        start = self._clock.now()
+        engine: dict[str, Any] = {
+            "trainer": self._trainer.own(),
+            "machine": self._machine.own(start),
+            "between": self._steps.locked(),
+        }
+        if self._eager is not None:
+            engine["eager"] = self._eager.own()
+        error = self._own.begin(one.number, engine)
+        self._pause_s += self._clock.now() - start
+        if error:
+            self._link.send(StateSaved(one.number, -1, 0, "", error))
+
+    def _finish_saving(self) -> None:
+        """The iteration in which the agent's own state was taken is over."""
+        said = None if self._own is None else self._own.finish()
+        if said is not None:
+            with self._access:
+                self._link.send(said)
+
+    def _close_own(self, one: CloseOwn) -> None:
+        assert self._own is not None
+        self._own.taken(one.number)
+
+    def _save_at_last(self) -> None:
+        """The order that stops agents has them saved before; `stopping` takes Stop alone out of the pipe."""
+        try:
+            asked = self._link.peek(SaveState)
+        except LinkClosed:
+            return  # what follows meets it too
+        if asked is not None:
+            self.tell(asked)
+            self._finish_saving()
 
     def _take_readers(self, one: TakeReaders) -> None:
         self.reading.told(one.readers)

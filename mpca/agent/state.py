@@ -41,6 +41,7 @@ from typing import Any
 from mpca.agent.events import (
     Ask,
     Attached,
+    CloseOwn,
     CutAnew,
     EndGroup,
     LinkLost,
@@ -49,6 +50,7 @@ from mpca.agent.events import (
     Release,
     ResetOptimizer,
     Returned,
+    SaveOwn,
     SayFailed,
     SayFinished,
     SayHello,
@@ -60,7 +62,21 @@ from mpca.agent.events import (
 )
 from mpca.errors import LocalProtocolError
 from mpca.methods import AgentSide, How, When
-from mpca.wire.messages import ENDED, LEFT, LOOP, OVERRUN, RETURNED, Begin, Cut, Install, ReadersChanged, SnapshotRequest, Stop
+from mpca.wire.messages import (
+    ENDED,
+    LEFT,
+    LOOP,
+    OVERRUN,
+    RETURNED,
+    Begin,
+    Cut,
+    Install,
+    ReadersChanged,
+    SaveState,
+    SnapshotRequest,
+    StateTaken,
+    Stop,
+)
 
 __all__ = [
     "ASKING",
@@ -124,7 +140,7 @@ class AgentMachine:
 
     __slots__ = (
         "_alphas", "_answer", "_arrived", "_asked", "_deferred", "_first", "_holds", "_installed_at", "_left_at", "_local",
-        "_loss", "_pending", "_published", "_readers", "_returns", "_said_left", "_since_install", "_stop_at",
+        "_loss", "_pending", "_published", "_readers", "_returns", "_said_left", "_saves", "_since_install", "_stop_at",
         "_tau_from", "_updates", "agent", "bursting", "incarnation", "installed", "pulls", "shards", "side", "state",
         "state_since", "stop_reason",
     )  # fmt: skip
@@ -142,6 +158,7 @@ class AgentMachine:
         self.bursting = False  # whether pulls change with the next update
         self._updates = 0  # optimiser updates of this incarnation
         self._readers = 0  # version of the newest list of readers that it received
+        self._saves = 0  # number of the newest SaveState
         self._answer: Publish | None = None  # the last snapshot, unless its shard was replaced since
         self._published = 0  # `_updates` when any shard was last published, or replaced by the driver's wish
         self._since_install = 0  # updates since all shards arrived, for methods that hold
@@ -207,6 +224,46 @@ class AgentMachine:
                 return LEFT
             return OVERRUN if self._updates - self._stop_at > _UPDATES_AFTER_STOP else LOOP
         return {LEAVING: RETURNED, CLOSED: ENDED}.get(self.state, LOOP)
+
+    def own(self, now: float) -> dict[str, Any]:
+        """What `go_on` needs, counted from now: plain numbers, in lists and dicts."""
+        first = [None if at is None else self._updates - at for at in self._first]
+        taus = [self._updates - at for at in self._tau_from]
+        if self._holds and self._answer is not None:  # handed over, and no joint state has come: no sum has it, if a run stops
+            taus[self._answer.shard] += self._answer.updates
+        enough = 0 < self.side.hold_after <= self._since_install  # though Stop ended the holding
+        return {
+            "taus": taus,
+            "installed": list(self.installed),
+            "alphas": list(self._alphas),
+            "ages": first,
+            "since_published": self._updates - self._published,
+            "since_install": self._since_install,
+            "installed_s": now - self._installed_at,
+            "arrived": self._arrived,
+            "holding": self._holds and (self.state is HOLDING or enough),
+        }
+
+    def go_on(self, own: dict[str, Any], now: float) -> None:
+        """Be where `own` was. Only when training has just begun.
+
+        An agent that held makes no update before the next joint state. What it holds counts as made here, so that the driver,
+        which asks nobody without an update, asks it.
+
+        Raises:
+            LocalProtocolError: it has not, or an update was made since; or there are other shards.
+        """
+        if self.state is not TRAINING or self._updates or len(own["taus"]) != self.shards:
+            raise LocalProtocolError(f"it cannot go on now: agent={self.agent}, state={self.state}, updates={self._updates}")
+        made = self._updates = own["since_install"] if own["holding"] else 0
+        self._tau_from = [made - tau for tau in own["taus"]]
+        self.installed, self._alphas = list(own["installed"]), list(own["alphas"])
+        self._first = [None if age is None else made - age for age in own["ages"]]
+        self._published, self._since_install = made - own["since_published"], own["since_install"]
+        self._installed_at, self._arrived = now - own["installed_s"], own["arrived"]
+        self._pull_anew()
+        if own["holding"]:
+            self._become(HOLDING, now, "it held when it was saved")
 
     # ---- the user's function ----
 
@@ -315,6 +372,19 @@ class AgentMachine:
             return (*freed, taken, ResetOptimizer()) if resets else (*freed, taken)
         self._pending[event.shard] = event
         return freed
+
+    def _save_state(self, event: SaveState, now: float) -> tuple[Any, ...]:
+        if event.number <= self._saves:  # repeated, since the driver submitted an order again
+            return _NOTHING
+        self._saves = event.number
+        if self.state not in (TRAINING, HOLDING, STOPPING):
+            return (SaveOwn(event.number, f"the agent is {self.state}"),)
+        if any(one.mode == "replace" for one in self._pending.values()):
+            return (SaveOwn(event.number, "the joint model is replacing the agent's own"),)
+        return (*self._take_pending(), SaveOwn(event.number))
+
+    def _state_taken(self, event: StateTaken, now: float) -> tuple[Any, ...]:
+        return (CloseOwn(event.number),)
 
     def _stop(self, event: Stop, now: float) -> tuple[Any, ...]:
         if self.state is STOPPING:
@@ -476,5 +546,7 @@ _DECISIONS: dict[type, Callable[[AgentMachine, Any, float], tuple[Any, ...]]] = 
     SnapshotRequest: AgentMachine._snapshot_request,
     Install: AgentMachine._install,
     ReadersChanged: AgentMachine._told_readers,
+    SaveState: AgentMachine._save_state,
+    StateTaken: AgentMachine._state_taken,
     Stop: AgentMachine._stop,
 }

@@ -137,6 +137,29 @@ class TorchTrainer:
     def reset_optimizer(self) -> None:
         self._optimizers.reset()
 
+    def own(self) -> dict[str, Any]:
+        """Tensors of the model in their order of memory, words of local tensors, targets; optimisers are saved beside it."""
+        self._refresh()
+        words = np.empty(self._layout.local.words, np.float32)
+        self._layout.local.read(0, words)
+        tensors = {entry.name: flat_view(entry.tensor.detach()) for entry in self._entries if entry.kind != "updater"}
+        return {"tensors": tensors, "kept": list(self._kept), "local": torch.from_numpy(words)}
+
+    @torch.no_grad()
+    def go_on(self, own: dict[str, Any]) -> None:
+        self._refresh()
+        model = {entry.name: flat_view(entry.tensor) for entry in self._entries if entry.kind != "updater"}
+        ours = {name: view.numel() for name, view in model.items()} | {"kept": [one.numel() for one in self._kept]}
+        theirs = {name: held.numel() for name, held in own["tensors"].items()} | {"kept": [one.numel() for one in own["kept"]]}
+        if ours != theirs or own["local"].numel() != self._layout.local.words:
+            other = [name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)]
+            raise ConfigError(f"the state saved is of another model: {sorted(other)[:3] or 'its local tensors'} differ")
+        for name, view in model.items():
+            view.copy_(own["tensors"][name])
+        for kept, held in zip(self._kept, own["kept"], strict=True):
+            kept.copy_(held)
+        self._layout.local.write(0, own["local"].numpy())
+
     def _answer(self, shard: int) -> None:
         """The next arrived shard answers what the parameters are now. A shard of buffers alone, or of nothing, has none."""
         if self._views[shard]:

@@ -42,3 +42,15 @@ class Trainer(Protocol):
     def reset_optimizer(self) -> None:
         """Reset the optimiser to its state at `attach`: its present state belongs to parameters that were replaced."""
         ...
+
+    def own(self) -> dict[str, Any]:
+        """Everything of this trainer that `go_on` needs, for `agent.own_state`: tensors and numbers in plain containers."""
+        ...
+
+    def go_on(self, own: dict[str, Any]) -> None:
+        """Be as `own` was.
+
+        Raises:
+            ConfigError: it is of another model.
+        """
+        ...
