@@ -48,6 +48,10 @@ THREADS_END_S = 1.0
 LAST_EVALUATION_S = 3.0
 #: The backup of the last joint model may take so long.
 LAST_BACKUP_S = 5.0
+#: Executors may take so long to write agents' own states; then the backup is written without them.
+AGENTS_SAVED_S = 300.0
+#: ... and so long at the end of a run.
+AGENTS_LAST_S = 20.0
 #: Callbacks of the user have so long after the end of the run, for what they have not heard of yet and for `on_end`.
 CALLBACKS_END_S = 5.0
 #: A tracker that is away has so long after the end of the run; others have track.finish_timeout.

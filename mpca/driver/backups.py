@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from concurrent.futures import Future, wait
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
 
@@ -47,8 +48,8 @@ class BackupWriter:
         """Whether one is being written."""
         return any(not one.done() for one in self._writing)
 
-    def submit(self, joint: JointModel, cycle: int, progress: dict[str, Any], data: dict[str, Any]) -> None:
-        """Write the joint model as it is now, as of the end of `cycle - 1`, after the backup before this one.
+    def state(self, joint: JointModel, cycle: int, progress: dict[str, Any], data: dict[str, Any]) -> BackupState:
+        """The joint model as it is now, as of the end of `cycle - 1`.
 
         Args:
             joint: the joint model; its numbers are copied here.
@@ -56,7 +57,7 @@ class BackupWriter:
             progress: what a later attempt needs besides the model (`Runner.progress`).
             data: where agents are in the data (`Machine.position`).
         """
-        state = BackupState(
+        return BackupState(
             layout=joint.layout,
             vector=joint.vector(),
             trajectory=joint.trajectory(),
@@ -71,6 +72,9 @@ class BackupWriter:
             software=self._software,
             progress=progress,
         )
+
+    def submit(self, state: BackupState) -> None:
+        """Write this, after the backup before it."""
         if self._thread.ident is None:
             self._thread.start()
         future: Future[dict[str, Any]] = Future()
@@ -112,6 +116,9 @@ class BackupWriter:
             info = self._backups.write(state)
         except BackupError as error:
             log.warning("%s", error)
+            if state.agents:  # executors may have written them where this process does not look
+                log.warning("the backup of cycle %d is written without the agents' own states", state.cycle)
+                return self._write(replace(state, agents={}))
             return self._fields("", state.cycle, 0, time.monotonic() - began, False, str(error))
         return self._fields(info.path, state.cycle, info.size_bytes, time.monotonic() - began, True, None)
 

@@ -8,6 +8,9 @@
                                                                     v
                                                 Broadcasting --order done--> Delivering --acknowledged--> BetweenCycles
 
+Where agents' own states are to be saved, BetweenCycles goes through Broadcasting and Delivering back to itself until nothing
+is on its way: a still point (`saves.py`).
+
 An order that fails goes out again in the same state. A sum is first *made*, then prepared and *published*, then it is a
 *download*:
 
@@ -54,18 +57,23 @@ class Reduced:
 
 @dataclass(slots=True)
 class Broadcasting:
-    """With one phase: the order that says what to download is out, or goes out again after a failure."""
+    """With one phase, or on the way to a still point: the order that says what to download is out, or goes out again after a
+    failure."""
 
     download: PublishedShard | None  # None: the method never broadcasts
     deadline: float
+    between: bool = False  # it belongs to no cycle: on the way to a still point
+    made: Sum | None = None  # then, the sum of the cycle before, as in `BetweenCycles`
 
 
 @dataclass(slots=True)
 class Delivering:
-    """With one phase: that order is done. Some agents may not have acknowledged the download yet."""
+    """That order is done. Some agents may not have acknowledged the download yet."""
 
     download: PublishedShard | None
     deadline: float
+    between: bool = False
+    made: Sum | None = None
 
 
 CycleState = BetweenCycles | Reducing | Reduced | Broadcasting | Delivering

@@ -18,7 +18,7 @@ from mpca.driver.run_shape import RunShape
 from mpca.driver.states import LIVING, AgentState
 from mpca.timeouts import CANCEL_AFTER_S, LOSS_NEWS_S
 from mpca.wire.agent_ref import AgentRef
-from mpca.wire.orders import Cut, Download, Freeze, Order, Reduce, StopAgent
+from mpca.wire.orders import Cut, Download, Freeze, Order, Reduce, Save, StopAgent
 
 __all__ = ["NO_CYCLE", "Draft", "Failed", "InFlight", "OrderDispatcher"]
 
@@ -39,6 +39,7 @@ class Draft:
     begin: bool = False  # READY agents begin with this order
     cut: list[AgentRef] | None = None  # agents that cut the model into the run's number of shards
     stop: list[StopAgent] | None = None
+    save: Save | None = None
     forget_cycle: int = NO_CYCLE
 
 
@@ -132,6 +133,7 @@ class OrderDispatcher:
             freeze=None if freeze is None else Freeze(freeze[0], freeze[1], [a.ref for a in freeze[2]], self.shape.weights),
             readers=self._reader_tracker.tell(a for a in living if a.executor in names),
             cut=Cut(self.shape.shards, draft.cut) if draft.cut else None,
+            save=draft.save,
         )
         self._heard(order)
         self._state = InFlight(order)

@@ -1,7 +1,7 @@
 """Events of the driver's state machine: from the cluster that holds the agents, and from the shell that runs the machine.
 
 `ClusterEvent` is what `Cluster.poll` returns, `Event` is what the machine takes. The shell keeps what agents print (`Output`)
-to itself. The JVM sends the cluster's events by these names, with these fields.
+and what became of their files (`AgentSaved`) to itself. The JVM sends the cluster's events by these names, with these fields.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ __all__ = [
     "AgentFinished",
     "AgentHello",
     "AgentProgress",
+    "AgentSaved",
     "AgentsFound",
     "ClusterEvent",
     "Event",
@@ -37,6 +38,7 @@ __all__ = [
     "Output",
     "Prepared",
     "ReadLocal",
+    "SaveAgents",
     "StopRequested",
     "Tick",
 ]
@@ -216,6 +218,20 @@ class ExchangeArrived(OfAgent):
 
 
 @dataclass(frozen=True, slots=True)
+class AgentSaved(OfAgent):
+    """What became of the file that `Order.save` asked for."""
+
+    executor: str
+    agent: int
+    incarnation: int
+    number: int  # of the Save
+    bytes: int
+    sha256: str  # hex, of what was written
+    seconds: float  # from the agent's answer until the file was closed
+    error: str  # why there is no file; empty: it is there
+
+
+@dataclass(frozen=True, slots=True)
 class HoldEnded(OfAgent):
     """A holding job ended (cancelled, aborted, excluded). Its agent may live on: rediscovery tells."""
 
@@ -250,6 +266,11 @@ class StopRequested:
 @dataclass(frozen=True, slots=True)
 class ReadLocal:
     """The shell wants the local tensors that an agent has now; `Machine.local_reads` counts the reads that have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaveAgents:
+    """The shell wants what is each agent's own saved into files, and the joint model as it is then. Answer: SaveJoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +342,7 @@ _Heard = (
     | AgentsFound
 )
 #: What `Cluster.poll` returns.
-ClusterEvent = _Heard | ExchangeArrived | Output
+ClusterEvent = _Heard | ExchangeArrived | AgentSaved | Output
 #: What the machine takes; anything else is an error. The two of exchanges are for `server.ServerMachine` alone.
 Event = (
     _Heard
@@ -329,6 +350,7 @@ Event = (
     | Tick
     | StopRequested
     | ReadLocal
+    | SaveAgents
     | Initial
     | Prepared
     | ExchangeServed

@@ -67,6 +67,9 @@ class Exchange(Running):
             return WAIT
         if isinstance(state, BetweenCycles):
             return self._between(given_up=joiners_wait, now=now)
+        if isinstance(state, Delivering) and state.between:
+            self.state = BetweenCycles(state.made)
+            return Step(self._downloads.end(state.download, now))
         if isinstance(state, Reduced) and self._run.shape.phases == 1:
             joining.deadline = self._deadline(now)
             self.state = Broadcasting(state.published, self._deadline(now))
@@ -80,6 +83,8 @@ class Exchange(Running):
         assert isinstance(state, BetweenCycles), state
         usable = self._snapshots.contributors() if self._snapshots.cycle == n else []
         run.joining.deadline = self._deadline(now)
+        if run.saves.wanted and len(usable) < self._needed:
+            return Step(self._come_to_rest(state, now))
         if len(usable) < self._needed:
             return self._freeze(now)
         if run.shape.holds and not any(self._snapshots.frozen[agent].tau for agent in usable):
@@ -97,6 +102,17 @@ class Exchange(Running):
         if state.made is not None:
             out += self._prepare(state.made)
         return Step(out)
+
+    def _come_to_rest(self, state: BetweenCycles, now: float) -> list[Instruction]:
+        """No snapshot waits for its sum: deliver what is published, prepare what is made, then have agents' states saved."""
+        if state.published is not None:
+            self.state = Broadcasting(state.published, self._deadline(now), between=True, made=state.made)
+            return self._send_broadcast(self.state, now)
+        if state.made is not None:
+            return self.prepare_made()
+        saved = self._run.table.in_state(AgentState.ACTIVE)
+        save, instruction = self._run.saves.order([*saved], self.cycle)
+        return [instruction, *self._submit(Draft("save what is each agent's own", save=save), now)]
 
     def _begin_anew(self, usable: list[int], now: float) -> Step:
         """All who handed over are waiting for a joint state, and have nothing that no sum had: they take the joint model.
@@ -156,12 +172,12 @@ class Exchange(Running):
             a: {"incarnation": frozen[a].incarnation, "tau": frozen[a].tau, "crc": frozen[a].crc} for a in contributors
         }
         draft = Draft(f"cycle {n}: reduce shard {n % shards}", reduce=self._reduce(contributors), download=state.download)
-        if self._run.shape.phases > 1 and not self._freeze_waits(state.download):
+        if self._run.shape.phases > 1 and not self._freeze_waits(state.download) and not self._run.saves.wanted:
             draft.freeze = (n + 1, (n + 1) % shards, [*self._run.table.in_state(AgentState.ACTIVE)])
         return self._send(draft, now)
 
     def _send_broadcast(self, state: Broadcasting, now: float) -> list[Instruction]:
-        shard = self.cycle % self._run.shape.shards
+        shard = state.download.shard if state.download is not None else self.cycle % self._run.shape.shards
         return self._send(Draft(f"cycle {self.cycle}: broadcast shard {shard}", download=state.download), now)
 
     def _send(self, draft: Draft, now: float) -> list[Instruction]:
@@ -237,7 +253,7 @@ class Exchange(Running):
         if isinstance(state, Reducing):
             self.state = Reduced(made, state.download, state.published, state.deadline)
         elif isinstance(state, Broadcasting):
-            self.state = Delivering(state.download, state.deadline)
+            self.state = Delivering(state.download, state.deadline, state.between, state.made)
 
     def _take_snapshots(self, freeze: Freeze, answers: list[Answer], now: float) -> list[Instruction]:
         """Take down what the executors hold of the next cycle, which agents are late by it, and which are not well."""

@@ -23,6 +23,7 @@ __all__ = [
     "Prepare",
     "PublishJoint",
     "Rediscover",
+    "SaveJoint",
     "Serve",
     "StartAgent",
     "SubmitOrder",
@@ -90,6 +91,17 @@ class PublishJoint:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveJoint:
+    """The joint model is what agents' files will belong to: take it as it is now. AgentSaved follows for each agent.
+
+    It comes once more, with the same number, when the order that tells agents goes out again.
+    """
+
+    number: int  # of the Save
+    files: dict[AgentRef, str]  # names of the files, in `storage.hidden_folder`
+
+
+@dataclass(frozen=True, slots=True)
 class Withdraw:
     broadcast: int
 
@@ -136,6 +148,7 @@ Instruction = (
     | Prepare
     | Serve
     | PublishJoint
+    | SaveJoint
     | Withdraw
     | Rediscover
     | Write

@@ -20,6 +20,7 @@ from mpca.driver.late_agents import LateAgents
 from mpca.driver.local_reads import LocalReads
 from mpca.driver.reader_tracker import ReaderTracker
 from mpca.driver.run_shape import RunShape
+from mpca.driver.saves import Saves
 from mpca.driver.silence import Silence
 from mpca.driver.states import LIVING, RUN_MOVES, RunState
 
@@ -58,6 +59,7 @@ class Run:
         self.orders = OrderDispatcher(shape, table, self.reader_tracker)
         self.joining = Joining(table)
         self.local = LocalReads(table, shape.shards)
+        self.saves = Saves(shape.term, shape.saves_to)
         self.late = LateAgents(table)
         self.silence = Silence(table)
         self.finishing = Finishing(shape.finish_s)

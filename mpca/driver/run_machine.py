@@ -41,6 +41,7 @@ from mpca.driver.events import (
     OrderFailed,
     Prepared,
     ReadLocal,
+    SaveAgents,
     StopRequested,
     Tick,
 )
@@ -89,6 +90,7 @@ class RunMachine:
             ExecutorDamages: self.failures.damaged,
             Acknowledged: self._on_acknowledged,
             ReadLocal: self._on_read_local,
+            SaveAgents: self._on_save_agents,
             Initial: self._on_initial,
             Prepared: self._on_prepared,
             JointPublished: self._on_joint_published,
@@ -299,6 +301,8 @@ class RunMachine:
         if order is None:
             return []
         run.local.let_go(order.stop)
+        if order.save is not None:
+            run.saves.done(order.save)
         if order.stop:
             return []
         run.reader_tracker.delivered(order)
@@ -354,6 +358,10 @@ class RunMachine:
 
     def _on_read_local(self, event: ReadLocal, now: float) -> list[Instruction]:
         self.run.local.want()
+        return []
+
+    def _on_save_agents(self, event: SaveAgents, now: float) -> list[Instruction]:
+        self.run.saves.want()
         return []
 
     def _on_stop(self, event: StopRequested, now: float) -> list[Instruction]:

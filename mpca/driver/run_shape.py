@@ -31,6 +31,7 @@ class RunShape:
     auto_shards: bool = False  # S is decided when x_0 is known, by `cutting.Cutting`; `shards` is where it begins
     first_cycle: int = 0
     finish_s: float = 300.0  # for what train functions do behind their loop, after a stop
+    saves_to: str = ""  # URL of the backups, for Hadoop's client, if agents' own states belong to them
     norm_limit: float = 0.0  # of `norms.NormLimit`; 0: none
     resumed: bool = False  # the joint model comes from a backup; x_0 is not read
     goals: Goals = field(default_factory=Goals)  # the machine begins no cycle after the last; the shell looks at the others

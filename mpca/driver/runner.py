@@ -6,14 +6,17 @@ thread writes backups. The simulator runs this same class over virtual time: it 
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import numpy as np
 
 from mpca.clock import Clock
+from mpca.driver.agent_files import AgentFiles
 from mpca.driver.backups import BackupWriter
 from mpca.driver.cluster import AgentSpec, Cluster
 from mpca.driver.evaluations import Evaluations, Evaluator, Kept
@@ -21,15 +24,18 @@ from mpca.driver.events import (
     AgentFinished,
     AgentHello,
     AgentProgress,
+    AgentSaved,
     ClusterEvent,
     Event,
     ExchangeServed,
+    ExecutorLost,
     Initial,
     JointPublished,
     JointRestored,
     Output,
     Prepared,
     ReadLocal,
+    SaveAgents,
     StopRequested,
     Tick,
 )
@@ -42,6 +48,7 @@ from mpca.driver.instructions import (
     Prepare,
     PublishJoint,
     Rediscover,
+    SaveJoint,
     Serve,
     StartAgent,
     SubmitOrder,
@@ -54,12 +61,16 @@ from mpca.driver.metrics import LoggedMetrics
 from mpca.driver.states import RunState
 from mpca.driver.status import RunStatus
 from mpca.driver.tally import Tally
-from mpca.errors import EnvironmentRefused
+from mpca.errors import EnvironmentRefused, JvmError
 from mpca.methods.base import Method
 from mpca.records import BadFile, Sink, make
+from mpca.timeouts import AGENTS_LAST_S
+from mpca.wire.agent_ref import AgentRef
 from mpca.wire.messages import Hello
 
 __all__ = ["Runner"]
+
+log = logging.getLogger("mpca.run")
 
 POLL_S = 0.02
 STATUS_EVERY_S = 0.5
@@ -87,6 +98,7 @@ class Runner:
         software: versions that executors must have too.
         earlier_s: training time of earlier attempts, in seconds.
         earlier_t: t at which this attempt begins; records of an earlier attempt go on.
+        states: by agent, `Start.state` of its first process: it goes on where an earlier attempt's agent was.
         bad: where bad records of the data are written down.
     """
 
@@ -108,6 +120,7 @@ class Runner:
         earlier_s: float = 0.0,
         earlier_t: float = 0.0,
         bad: BadFile | None = None,
+        states: Mapping[int, dict[str, Any]] = MappingProxyType({}),
     ) -> None:
         self.machine, self.cluster, self.clock = machine, cluster, clock
         self.method, self.records, self.bad = method, records, bad
@@ -119,7 +132,7 @@ class Runner:
         self.reached: Kept | None = None
         self.evaluations = Evaluations(evaluator, goals, self._record_evaluation)
         self.metrics = LoggedMetrics()
-        self._spec = spec
+        self._spec, self._states = spec, states
         self._backups, self._restore = backups, restore
         self._on_status, self._on_output = on_status, on_output
         self._software = software or {}
@@ -129,6 +142,9 @@ class Runner:
         self._next_status = 0.0
         self._local_asked: int | None = None  # reads of local tensors that had ended when the awaited one was asked for
         self._next_local = 0.0  # until then evaluations take the local tensors that were read last
+        self._files: AgentFiles | None = None  # those that a backup waits for
+        self._agents_s: dict[int, float] = {}  # by cycle of a backup, what `AgentFiles.seconds` was
+        self._save_asked = False  # agents are to be saved, and the machine is on its way to a still point
         self._next_backup = clock.now() + (float(goals.dump.interval) if goals.dump else 0.0)
         self._paused_reason = ""
 
@@ -221,6 +237,12 @@ class Runner:
             What the machine is told, in that order.
         """
         told: list[Event] = []
+        if isinstance(event, AgentSaved):
+            if self._files is not None:
+                self._files.saved(event)
+            return told
+        if isinstance(event, ExecutorLost) and self._files is not None:
+            self._files.lost(event)
         if isinstance(event, AgentProgress):
             self.tally.progress(event, self.clock.now())
             if event.metrics:
@@ -269,7 +291,7 @@ class Runner:
         """
         match one:
             case StartAgent():
-                self.cluster.start_agent(one.who, self._spec)
+                self.cluster.start_agent(one.who, self._spec_of(one.who))
             case SubmitOrder():
                 self.cluster.submit(one.order)
             case CancelOrder():
@@ -290,11 +312,19 @@ class Runner:
                 return [self._serve(one)]
             case PublishJoint():
                 return [self._publish_joint()]
+            case SaveJoint():
+                self._save_joint(one)
             case End():
                 pass
             case _:
                 _unknown(one)
         return []
+
+    def _spec_of(self, who: AgentRef) -> AgentSpec:
+        """A replacement begins at the joint model: what it replaces was further than the backup."""
+        if who.incarnation or who.agent not in self._states:
+            return self._spec
+        return replace(self._spec, start=self._spec.start | {"state": self._states[who.agent]})
 
     def _adopt(self, one: AdoptInitial) -> Initial:
         assert self.joint is not None
@@ -334,6 +364,14 @@ class Runner:
         reason = "not finite together with the joint model" if one.take and served is None else one.reason
         self.cluster.answer(sent.id, sent.number, answer, version, "replace" if reason else "install", share)
         return ExchangeServed(sent, served is not None, reason, version, staleness, share, self.clock.now())
+
+    def _save_joint(self, one: SaveJoint) -> None:
+        self._save_asked = False
+        if self._backups is None or self.joint is None or not self.joint.complete:
+            return
+        machine = self.machine
+        state = self._backups.state(self.joint, machine.cycle, self.progress(), machine.position())
+        self._files = AgentFiles(one, state, machine.agents_wanted, self.clock.now())
 
     def _publish_joint(self) -> JointPublished:
         assert self.joint is not None
@@ -409,16 +447,48 @@ class Runner:
         if backups is None or self.goals.dump is None:
             return
         self.take_backups()
+        self.write_saved(now)
         due = self.machine.state == RunState.RUNNING and now >= self._next_backup
-        if due and not backups.busy and self.joint is not None and self.joint.complete and self._local_read(now, saved=True):
+        busy = backups.busy or self._files is not None or self._save_asked
+        if due and not busy and self.joint is not None and self.joint.complete and self._local_read(now, saved=True):
             self._next_backup = now + float(self.goals.dump.interval)
-            backups.submit(self.joint, self.machine.cycle, self.progress(), self.machine.position())
+            if self.machine.shape.saves_to and self.machine.began is not None:
+                self._save_asked = True
+                self.step([SaveAgents()])
+            else:
+                backups.submit(backups.state(self.joint, self.machine.cycle, self.progress(), self.machine.position()))
+
+    def write_saved(self, now: float) -> bool:
+        """Write the backup that waits for agents' files, once they are there or cannot come. Returns whether none waits."""
+        state = None if self._files is None or self._backups is None else self._files.complete(now)
+        if state is not None and self._backups is not None and self._files is not None:
+            if state.agents:
+                self._agents_s[state.cycle] = self._files.seconds
+            self._files = None
+            self._backups.submit(state)
+        return self._files is None
+
+    def back_up_last(self) -> None:
+        """Write the joint model as it is at the end, with agents' own states if executors have written them in time."""
+        backups = self._backups
+        if backups is None or self.joint is None or not self.joint.complete:
+            return
+        deadline, why = self.clock.now() + AGENTS_LAST_S, f"not written within {AGENTS_LAST_S:.0f} s"
+        try:
+            while not self.write_saved(self.clock.now()) and self.clock.now() < deadline:
+                self.step(self.cluster.poll(POLL_S))
+        except JvmError as error:  # no executor can be heard any more
+            why = str(error)
+        if self._files is not None:
+            log.warning("the last backup is without the agents' own states: %s", why)
+        # where one with these states is whole, it is kept in place of this
+        backups.submit(backups.state(self.joint, self.machine.cycle, self.progress(), self.machine.position()))
 
     def take_backups(self) -> None:
         """Write records of the backups that have ended since the last call."""
         for fields in self._backups.poll() if self._backups is not None else ():
             self.tally.backups += fields["ok"]
-            self._record("backup", fields)
+            self._record("backup", fields | {"agents_s": self._agents_s.pop(fields["cycle"], None)})
 
     def progress(self) -> dict[str, Any]:
         """What a later attempt needs besides the model, for a backup's `progress`."""

@@ -1,8 +1,8 @@
 """The stop of a run: what was accepted is kept, then the train functions end, then the run ends.
 
 First the driver takes a sum that was made into the joint model and writes the record of its cycle. Then it reads local tensors
-a last time. Then one order tells all agents to stop; it goes out again if it failed. `finishing.py` says how long the driver
-waits for their functions.
+a last time. Then one order tells all agents to stop, and before that to save what is their own, if backups have that. It goes
+out again if it failed. `finishing.py` says how long the driver waits for their functions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from mpca.driver.instructions import End, Instruction
 from mpca.driver.objectives import judge
 from mpca.driver.run import Run, Step
 from mpca.driver.running import Running
-from mpca.driver.states import LIVING, RunState
+from mpca.driver.states import LIVING, AgentState, RunState
 from mpca.timeouts import STOP_GRACE_S, STOP_ORDER_S
 from mpca.wire.orders import StopAgent
 
@@ -36,6 +36,7 @@ class Stopping:
         self._run, self._exchange = run, exchange
         self._deadline: float | None = None  # of the order in flight; None: that order was in flight at the stop already
         self._reads = False  # the last read of local tensors has begun
+        self._saves = False  # agents were told to save what is their own
 
     def advance(self, now: float) -> Step:
         """The next thing that the end of the run needs; called when the run is idle.
@@ -61,8 +62,15 @@ class Stopping:
         if not finishing.told or finishing.due_again(now):
             self._deadline = now + STOP_GRACE_S
             finishing.tell(living, run.ending, now)
-            stop = [StopAgent(*agent.ref, reason) for agent in living]
-            return Step(out + (run.orders.submit(Draft("stop", stop=stop), exchange.cycle, now) if stop else []))
+            draft = Draft("stop", stop=[StopAgent(*agent.ref, reason) for agent in living])
+            if not draft.stop:
+                return Step(out)
+            active = [agent for agent in living if agent.state == AgentState.ACTIVE]
+            if active and not self._saves and run.saves.stops():
+                self._saves = True
+                draft.save, instruction = run.saves.order(active, exchange.cycle)
+                out = [*out, instruction]
+            return Step(out + run.orders.submit(draft, exchange.cycle, now))
         waiting = [agent for agent in living if finishing.waits_for(agent, now)]
         finishing.say(waiting, now)
         if waiting:

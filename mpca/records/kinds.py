@@ -214,6 +214,7 @@ class BackupRecord(Record):
     seconds: float  # duration of the writing
     ok: bool
     reason: str | None = None
+    agents_s: float | None = None  # until the slowest executor had written what is its agent's own; None: it has none
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ Each backup is a folder, ``term-0001-cycle-00000042``, which appears at once and
     model.safetensors        the joint model under the names of the model's own state_dict; opens without mpca
     trajectory.safetensors   the trajectory (eq. 4), or an outer optimiser's momentum, under the names of the parameters
     updater.safetensors      only of a method that averages the agents' optimisers: the mean of their states, as PARAMETER/KEY
+    agent-00003-0.pt         with `backup.optimizers`: an agent's own state (`agent.own_state`), written by its executor
     manifest.json            everything else, with length and sha256 of all files and a sha256 of itself
 
 A writer writes into a hidden folder beside it, syncs, reads back, compares, and then renames; older backups are removed after
 that. A reader takes the newest backup in which every bit is valid, and reports the faults of newer ones: changed bytes,
-impossible values, non-finite numbers, a link in place of a file. An optimiser state that is not exchanged is in no backup: it
-belongs to the agents, which start anew. Not for deciding when to write: the caller does this while training goes on.
+impossible values, non-finite numbers, a link in place of a file. Without agents' own states, a run that goes on begins with
+new optimisers. Not for deciding when to write: the caller does this while training goes on.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import hashlib
 import logging
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +34,7 @@ from mpca.storage.store import Store
 from mpca.storage.tensors import RawTensor, dump, parse
 from mpca.units import format_size
 
-__all__ = ["BackupInfo", "BackupState", "Backups", "Found", "model_file"]
+__all__ = ["BackupInfo", "BackupState", "Backups", "Found", "hidden_folder", "model_file"]
 
 #: Largest manifest. It lists the tensors of a model: ResNet-152's has 90 KB.
 _MANIFEST_BYTES = 64 << 20
@@ -60,6 +61,9 @@ class BackupState:
     seeds: dict[str, Any] = field(default_factory=dict)
     software: dict[str, str] = field(default_factory=dict)  # versions
     progress: dict[str, Any] = field(default_factory=dict)  # seconds trained, steps, best error, incarnations, ...
+    #: Agent -> {"file", "bytes", "sha256"} of its own state; empty, or of all agents. The files lie in `hidden_folder` when the
+    #: backup is written.
+    agents: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,15 @@ class Found:
     info: BackupInfo
     state: BackupState
     passed_over: list[str]
+
+
+def _name_of(term: int, cycle: int) -> str:
+    return f"term-{term:04d}-cycle-{max(cycle, 0):08d}"
+
+
+def hidden_folder(term: int, cycle: int) -> str:
+    """Name of the folder in which the backup of that term and cycle is made, beside the others."""
+    return _TEMPORARY + _name_of(term, cycle)
 
 
 def _term_of(name: str) -> int:
@@ -123,7 +136,7 @@ class Backups:
             BackupError: storage failed, or a reader would refuse the state. Nothing became visible, and all older backups
                 remain.
         """
-        name = f"term-{state.term:04d}-cycle-{max(state.cycle, 0):08d}"
+        name = _name_of(state.term, state.cycle)
         whole = self._whole(name)
         if whole is not None:
             return whole
@@ -132,7 +145,9 @@ class Backups:
         try:
             _check_finite(state.layout, state.vector, state.trajectory)
             self._guard()
-            self._sweep()
+            self._sweep(but=_TEMPORARY + name if state.agents else "")
+            for one in state.agents.values():
+                size += self._there(temporary, one)
             files: dict[str, dict[str, Any]] = {}
             makers: dict[str, Callable[[], bytes]] = {
                 MODEL: lambda: model_file(state.layout, state.vector),
@@ -142,7 +157,7 @@ class Backups:
             for file in form.files_of(state.layout):
                 files[file] = self._put(f"{temporary}/{file}", makers[file]())
                 size += files[file]["bytes"]
-            held = form.make({key: getattr(state, key) for key in form.KEYS}, state.layout, files)
+            held = form.make({key: getattr(state, key) for key in (*form.KEYS, "agents")}, state.layout, files)
             self._put(f"{temporary}/{MANIFEST}", held)
             self._store.sync(temporary)
             self._guard()
@@ -247,11 +262,15 @@ class Backups:
         try:
             tensors = {file: self._tensors(name, file, claimed) for file, claimed in manifest["files"].items()}
             layout = ModelLayout.from_json(manifest["layout"], tensors[MODEL])
+            agents: dict[str, dict[str, Any]] = manifest.get("agents", {})
+            for one in agents.values():
+                self._checked(name, one["file"], one)
             state = BackupState(
                 layout,
                 layout.flat(tensors[MODEL] | tensors.get(UPDATER, {})),
                 layout.flat_parameters(tensors[TRAJECTORY]),
                 **{key: manifest[key] for key in form.KEYS},
+                agents=agents,
             )
             _check_finite(layout, state.vector, state.trajectory)
         except Exception as error:
@@ -266,6 +285,14 @@ class Backups:
             raise _damaged(name, error) from error
 
     def _tensors(self, name: str, file: str, claimed: Mapping[str, Any]) -> dict[str, RawTensor]:
+        data = self._checked(name, file, claimed)
+        try:
+            return parse(data)
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from None
+
+    def _checked(self, name: str, file: str, claimed: Mapping[str, Any]) -> bytes:
+        """The bytes of a file, which are those that the manifest claims."""
         path = f"{self._at(name)}/{file}"
         size = self._store.size(path)
         if size != claimed["bytes"]:
@@ -273,23 +300,28 @@ class Backups:
         data = self._store.read(path)
         if hashlib.sha256(data).hexdigest() != claimed["sha256"]:
             raise ValueError(f"{file} does not match its sha256")
-        try:
-            return parse(data)
-        except ValueError as error:
-            raise ValueError(f"{file}: {error}") from None
+        return data
+
+    def _there(self, folder: str, one: Mapping[str, Any]) -> int:
+        """The size of a file that an executor has written, which read back its checksum as it wrote."""
+        path = f"{folder}/{one['file']}"
+        size = self._store.size(path)
+        if size != one["bytes"]:
+            raise OSError(f"an executor has written another file: path={path}, bytes={size} of {one['bytes']}")
+        return size
 
     def _whole(self, name: str) -> BackupInfo | None:
         """A backup's facts; None when a part is missing, or when its writer has just removed it."""
         try:
             manifest = self.manifest(name)
-            if any(self._store.size(f"{self._at(name)}/{file}") != one["bytes"] for file, one in manifest["files"].items()):
+            if any(self._store.size(f"{self._at(name)}/{file}") != one["bytes"] for file, one in _files(manifest)):
                 return None
         except OSError:
             return None
         return self._info(name, manifest)
 
     def _info(self, name: str, manifest: Mapping[str, Any]) -> BackupInfo:
-        size = sum(one["bytes"] for one in manifest["files"].values())
+        size = sum(one["bytes"] for _, one in _files(manifest))
         return BackupInfo(name, self._store.describe(self._at(name)), manifest["term"], manifest["cycle"], size)
 
     def _prune(self) -> None:
@@ -309,10 +341,10 @@ class Backups:
         self._rename(self._at(name), self._at(_TRASH + name))
         self._store.delete(self._at(_TRASH + name))
 
-    def _sweep(self) -> None:
-        """Remove hidden folders that a killed writer left."""
+    def _sweep(self, but: str) -> None:
+        """Remove hidden folders that a killed writer left, `but` the one in which files of agents lie already."""
         for name in self._store.names(self._folder):
-            if name.startswith((_TEMPORARY, _TRASH)) and self._ours(name):
+            if name.startswith((_TEMPORARY, _TRASH)) and name != but and self._ours(name):
                 self._store.delete(self._at(name))
 
     def _ours(self, name: str) -> bool:
@@ -327,6 +359,12 @@ class Backups:
 
     def _at(self, name: str) -> str:
         return f"{self._folder}/{name}" if self._folder else name
+
+
+def _files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Name and claim of every file beside the manifest."""
+    yield from manifest["files"].items()
+    yield from ((one["file"], one) for one in manifest.get("agents", {}).values())
 
 
 def _check_finite(layout: ModelLayout, vector: Vector, trajectory: Vector) -> None:

@@ -65,6 +65,11 @@ class Location:
         return self.path if self.is_local else f"{self.scheme}://{self.authority}{self.path}"
 
     @property
+    def url(self) -> str:
+        """For Hadoop's client."""
+        return f"file://{self.path}" if self.is_local else self.text
+
+    @property
     def name(self) -> str:
         """The last part of the path."""
         return self.path.rpartition("/")[2]

@@ -18,7 +18,7 @@ from mpca.formats import BACKUP, check_format
 from mpca.records.kinds import plain
 from mpca.storage.layout import ModelLayout
 
-__all__ = ["KEYS", "MANIFEST", "MODEL", "TRAJECTORY", "UPDATER", "files_of", "make", "parse"]
+__all__ = ["KEYS", "MANIFEST", "MODEL", "TRAJECTORY", "UPDATER", "agent_file", "files_of", "make", "parse"]
 
 MODEL, TRAJECTORY, UPDATER = "model.safetensors", "trajectory.safetensors", "updater.safetensors"
 MANIFEST = "manifest.json"
@@ -26,6 +26,7 @@ MANIFEST = "manifest.json"
 KEYS = ("bounds", "exchanges", "run", "term", "cycle", "method", "data", "seeds", "software", "progress")
 _MAPS = ("method", "data", "seeds", "software", "progress")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_AGENT_FILE = re.compile(r"agent-\d{5,}-\d+\.pt")
 _MOST = 1 << 62
 
 
@@ -34,11 +35,17 @@ def files_of(layout: ModelLayout) -> tuple[str, ...]:
     return (MODEL, TRAJECTORY, *([UPDATER] if layout.updater else []))
 
 
+def agent_file(agent: int, incarnation: int) -> str:
+    """Name of the file with an agent's own state. Its executor writes it, so each process of an agent has one of its own."""
+    return f"agent-{agent:05d}-{incarnation}.pt"
+
+
 def make(values: Mapping[str, Any], layout: ModelLayout, files: Mapping[str, Mapping[str, Any]]) -> bytes:
     """Make the file's bytes.
 
     Args:
-        values: a value for each of `KEYS`. A non-finite number (such as the error of a model that diverged) becomes null.
+        values: a value for each of `KEYS`, and of "agents", if there are any. A non-finite number (such as the error of a model
+            that diverged) becomes null.
         layout: the model's layout.
         files: name -> {"bytes", "sha256"}.
 
@@ -50,6 +57,7 @@ def make(values: Mapping[str, Any], layout: ModelLayout, files: Mapping[str, Map
         **{key: values[key] for key in KEYS},
         "layout_sha256": layout.digest,
         "files": files,
+        **({"agents": values["agents"]} if values.get("agents") else {}),
         "layout": layout.to_json(),
     }
     manifest = strict_json.loads(_canonical(plain(manifest)))  # the values that a reader gets, for the same hash
@@ -103,8 +111,12 @@ def _check(manifest: dict[str, Any]) -> None:
     files = manifest["files"]
     _require(isinstance(files, dict) and set(files) == set(files_of(layout)), "files", files)
     for name, one in files.items():
-        good = isinstance(one, dict) and _count(one.get("bytes")) and isinstance(one.get("sha256"), str)
-        _require(good and _SHA256.fullmatch(one["sha256"]) is not None, f"files.{name}", one)
+        _require(_is_file(one), f"files.{name}", one)
+    agents = manifest.get("agents", {})
+    _require(isinstance(agents, dict) and ("agents" not in manifest or bool(agents)), "agents", agents)
+    for index, one in agents.items():
+        named = _is_file(one) and isinstance(one.get("file"), str) and _AGENT_FILE.fullmatch(one["file"]) is not None
+        _require(index.isdecimal() and str(int(index)) == index and named, f"agents.{index}", one)
     if layout.digest != manifest["layout_sha256"]:
         raise ValueError("layout does not match its hash")
     bounds, exchanges = manifest["bounds"], manifest["exchanges"]
@@ -113,6 +125,11 @@ def _check(manifest: dict[str, Any]) -> None:
     _require((bounds[0], bounds[-1]) == (0, layout.total), "bounds", bounds)
     counted = isinstance(exchanges, list) and all(map(_count, exchanges))
     _require(counted and len(exchanges) == len(bounds) - 1, "exchanges", exchanges)
+
+
+def _is_file(one: Any) -> bool:
+    good = isinstance(one, dict) and _count(one.get("bytes")) and isinstance(one.get("sha256"), str)
+    return good and _SHA256.fullmatch(one["sha256"]) is not None
 
 
 def _count(value: Any) -> bool:

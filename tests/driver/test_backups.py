@@ -59,7 +59,7 @@ def test_nobody_waits_for_one_that_is_being_written(tmp_path: Path) -> None:
     store = Slow(tmp_path)
     backups = writer(store)
     assert (backups.busy, backups.poll()) == (False, [])
-    backups.submit(joint(1.5), 12, {"steps": [3]}, {"last": 1})
+    backups.submit(backups.state(joint(1.5), 12, {"steps": [3]}, {"last": 1}))
     assert store.asked.wait(SECONDS)
     assert (backups.busy, backups.poll()) == (True, []), "poll came back while storage hung"
     store.open.set()
@@ -77,7 +77,7 @@ def test_nobody_waits_for_one_that_is_being_written(tmp_path: Path) -> None:
 def test_a_second_one_is_written_after_the_first_and_both_are_told_of(tmp_path: Path) -> None:
     backups = writer(LocalStore(tmp_path))
     for cycle in (3, 6):
-        backups.submit(joint(float(cycle)), cycle, {}, {})
+        backups.submit(backups.state(joint(float(cycle)), cycle, {}, {}))
     backups.close(SECONDS)
     assert [(one["cycle"], one["ok"]) for one in backups.poll()] == [(3, True), (6, True)]
     assert Backups(LocalStore(tmp_path), "backups").newest().state.vector.tolist() == [6.0] * 6
@@ -85,7 +85,7 @@ def test_a_second_one_is_written_after_the_first_and_both_are_told_of(tmp_path: 
 
 def test_one_that_cannot_be_written_is_told_of_with_the_reason(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     backups = writer(Full(tmp_path))
-    backups.submit(joint(1.0), 4, {}, {})
+    backups.submit(backups.state(joint(1.0), 4, {}, {}))
     backups.close(SECONDS)
     (said,) = backups.poll()
     assert (said["path"], said["cycle"], said["bytes"], said["ok"]) == ("", 4, 0, False)
@@ -98,9 +98,9 @@ def test_one_that_hangs_is_abandoned_at_the_end_and_the_last_one_with_it(
 ) -> None:
     store = Slow(tmp_path)
     backups = writer(store)
-    backups.submit(joint(1.0), 4, {}, {})
+    backups.submit(backups.state(joint(1.0), 4, {}, {}))
     assert store.asked.wait(SECONDS)
-    backups.submit(joint(2.0), 5, {}, {})  # as a run does that ends meanwhile
+    backups.submit(backups.state(joint(2.0), 5, {}, {}))  # as a run does that ends meanwhile
     backups.close(0.05)
     assert backups.poll() == []
     assert "still being written after 0 s and is abandoned" in caplog.text
@@ -115,7 +115,7 @@ def test_a_process_ends_while_storage_hangs(tmp_path: Path) -> None:
         from pathlib import Path
         from tests.driver.test_backups import Slow, joint, writer
         backups = writer(Slow(Path(sys.argv[1])))
-        backups.submit(joint(1.0), 4, {}, {})
+        backups.submit(backups.state(joint(1.0), 4, {}, {}))
         backups.close(0.05)
     """
     began = time.monotonic()

@@ -100,8 +100,11 @@ class Writer:
         self.asked: list[tuple[int, list[float], int]] = []
         self.done: list[dict[str, Any]] = []
 
-    def submit(self, joint: Any, cycle: int, progress: dict[str, Any], data: dict[str, Any]) -> None:
-        self.asked.append((cycle, joint.vector().tolist(), count_of(joint)))
+    def state(self, joint: Any, cycle: int, progress: dict[str, Any], data: dict[str, Any]) -> tuple[int, list[float], int]:
+        return cycle, joint.vector().tolist(), count_of(joint)
+
+    def submit(self, state: tuple[int, list[float], int]) -> None:
+        self.asked.append(state)
 
     def poll(self) -> list[dict[str, Any]]:
         done, self.done = self.done, []
