@@ -7,6 +7,7 @@ message has come, at the end of the batch that is running then, as the real loop
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from math import ceil
 from typing import Any, Protocol
@@ -17,12 +18,14 @@ from mpca.agent.eager import EagerOuter
 from mpca.agent.events import (
     Ask,
     Attached,
+    CloseOwn,
     CutAnew,
     Publish,
     Raised,
     Release,
     ResetOptimizer,
     Returned,
+    SaveOwn,
     SayFailed,
     SayFinished,
     SayHello,
@@ -122,6 +125,26 @@ class Host(Protocol):
         """An update came between two shards that replace the agent's own: its parameters are not finite again."""
         ...
 
+    def saved(self, agent: SimAgent, number: int, state: dict[str, Any], error: str) -> None:
+        """The process hands over what is its own, or says why not.
+
+        Args:
+            agent: the process.
+            number: of the SaveState.
+            state: what `SimAgent.resume` takes.
+            error: empty: `state` is there.
+        """
+        ...
+
+    def went_on(self, agent: SimAgent, taus: list[int]) -> None:
+        """The process is where an earlier attempt's was.
+
+        Args:
+            agent: the process.
+            taus: by shard, updates since its last snapshot.
+        """
+        ...
+
     def finished(self, agent: SimAgent) -> None:
         """The train function has returned, and the process ends."""
         ...
@@ -197,6 +220,8 @@ class SimAgent:
         self.position: list[int] = []
         #: The newest list of readers that it was told. A simulated agent reads no data, and only keeps the list.
         self.readers: dict[str, Any] = {}
+        #: What an earlier attempt's process has saved; it goes on there when it begins.
+        self.resume: dict[str, Any] = {}
 
     # ---- what happens to the process -----------------------------------------------------------------------------------
 
@@ -261,6 +286,8 @@ class SimAgent:
                 self.boot()
             else:
                 self._perform(machine.handle(message, now), now)
+        if self.resume and machine.state is TRAINING:
+            self._go_on(now)
         if machine.state is STOPPING:
             self._leave_loop()
         elif machine.state is TRAINING:
@@ -395,6 +422,10 @@ class SimAgent:
                 self.readers = one.readers
             elif kind is CutAnew:
                 self.trainer = self._lay(one.shards)
+            elif kind is SaveOwn:
+                self._node.saved(self, one.number, {} if one.error else self._own(now), one.error)
+            elif kind is CloseOwn:
+                pass
             elif kind is SayHello:
                 self._node.hello(self)
             elif kind is SayProgress:
@@ -407,6 +438,26 @@ class SimAgent:
                 self._node.failed(self, one.error, one.traceback)
             else:
                 raise AssertionError(f"the simulator does not know {one!r}")
+
+    def _own(self, now: float) -> dict[str, Any]:
+        eager = [] if self._eager is None else self._eager.own()
+        return {
+            "trainer": deepcopy(self.trainer),
+            "machine": self.machine.own(now),
+            "eager": deepcopy(eager),
+            "counted": self.counted,
+        }
+
+    def _go_on(self, now: float) -> None:
+        state, self.resume = deepcopy(self.resume), {}
+        self.trainer, self.counted = state["trainer"], state["counted"]
+        self.machine.go_on(state["machine"], now)
+        if self._eager is not None:
+            self._eager.go_on(state["eager"])
+        self._node.went_on(self, state["machine"]["taus"])
+        self.updates = self.machine.updates
+        self._told = self.updates > 0
+        self._node.progress(self)
 
     def _publish(self, one: Publish) -> None:
         end = self._node.clock.now()

@@ -196,6 +196,11 @@ class Checker:
             key = (who, shard)
             self._updates[key] = self._updates.get(key, 0) + updates
 
+    def went_on(self, who: AgentId, taus: list[int]) -> None:
+        """The process is where an earlier attempt's was, with so many updates of each shard since its last snapshot."""
+        for shard, tau in enumerate(taus):
+            self._updates[who, shard] = tau
+
     def snapshot(self, who: AgentId, cycle: int, shard: int) -> int:
         """A shard is read for a cycle.
 

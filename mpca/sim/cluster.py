@@ -77,6 +77,7 @@ class SimCluster:
         self.misplaced: set[str] = set()  # executors whose next task will run elsewhere
         self.behind: dict[int, Behind] = {}  # by agent: what its train function does behind its loop
         self.local = False  # models have a tensor that stays local
+        self.files: dict[str, dict[str, Any]] = {}  # what agents have saved, by URL
         self.echo_s = 0.0  # messages of agents that died arrive once more after so many seconds; 0: they do not
         self.events: list[Any] = []
         self.broadcasts: dict[int, np.ndarray] = {}
@@ -97,9 +98,9 @@ class SimCluster:
     # ---- the port ------------------------------------------------------------------------------------------------------
 
     def start_agent(self, who: AgentRef, spec: AgentSpec) -> None:
-        """As `Cluster.start_agent`, after `Costs.dispatch_s`; of `spec` only the number of shards counts."""
+        """As `Cluster.start_agent`, after `Costs.dispatch_s`; of `spec` only the number of shards counts, and the state."""
         self.watch.started(who)
-        self._world.after(self._costs.dispatch_s, self._hold, who, spec.start["shards"])
+        self._world.after(self._costs.dispatch_s, self._hold, who, spec.start["shards"], spec.start.get("state", {}))
 
     def submit(self, order: Order) -> None:
         """As `Cluster.submit`: the job's tasks begin after `Costs.dispatch_s`."""
@@ -163,7 +164,7 @@ class SimCluster:
         self.nodes[name] = Node(name, f"host-{name}", self, clock)
         self.emit(ExecutorReady(name, f"host-{name}", CORES * self._per_executor))
 
-    def _hold(self, who: AgentRef, shards: int) -> None:
+    def _hold(self, who: AgentRef, shards: int, state: dict[str, Any]) -> None:
         """The holding job's task begins: start the process, or take hold of the living one."""
         node, agent = self.nodes.get(who.executor), who.agent
         if node is None or self._closed or agent in self._refused:
@@ -185,6 +186,7 @@ class SimCluster:
         process = SimAgent(self._world, node, who.id, pid, method, shards, lay, step_s, self._costs.copy_s)
         node.agents[agent] = process
         process.behind = self.behind.get(agent, process.behind)
+        process.resume = self.files[state["url"]] if state else {}
         self.watch.process(process)
         self._world.after(self._costs.boot_s * self._world.random.uniform(0.8, 1.2), process.boot)
 

@@ -126,6 +126,9 @@ class Jobs:
         for who in order.begin:
             if who.executor in self._cluster.nodes:
                 self._cluster.nodes[who.executor].begin(who.id)
+        for who, url in zip(order.save.agents, order.save.urls, strict=True) if order.save is not None else ():
+            if who.executor in self._cluster.nodes and order.save is not None:
+                self._cluster.nodes[who.executor].save(who.id, order.save.number, url)
         for stop in order.stop:
             if stop.executor in self._cluster.nodes:
                 self._cluster.nodes[stop.executor].stop(stop.id, stop.reason)

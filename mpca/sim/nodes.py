@@ -14,13 +14,13 @@ import numpy as np
 from mpca.agent.events import Ask, Publish, Take
 from mpca.agent.state import STOPPING
 from mpca.algorithm.averaging import local_mean
-from mpca.driver.events import AgentBack, AgentFailedEvent, AgentFinished, AgentProgress, ClusterEvent
+from mpca.driver.events import AgentBack, AgentFailedEvent, AgentFinished, AgentProgress, AgentSaved, ClusterEvent
 from mpca.sim.agents import SimAgent
 from mpca.sim.check import Checker
 from mpca.sim.clocks import NodeClock
 from mpca.sim.executor import Answered, Back, Drop, ExecutorState, Interrupt, Write
 from mpca.wire.agent_ref import AgentId
-from mpca.wire.messages import Begin, Cut, Install, ReadersChanged, SnapshotRequest, Stop
+from mpca.wire.messages import Begin, Cut, Install, ReadersChanged, SaveState, SnapshotRequest, Stop
 from mpca.wire.orders import Freeze, Frozen, Late, Rediscovered
 
 __all__ = ["Node", "Reports"]
@@ -33,6 +33,7 @@ class Reports(Protocol):
 
     watch: Checker
     local: bool  # models have a tensor that stays local
+    files: dict[str, dict[str, Any]]  # what agents have saved, by URL
 
     def emit(self, event: ClusterEvent) -> None:
         """The driver is to hear this event."""
@@ -78,6 +79,8 @@ class Node:
         self.yields: dict[tuple[int, AgentId], tuple[np.ndarray, Frozen]] = {}  # by cycle and process
         self.broadcasts: set[int] = set()
         self._slots: dict[tuple[int, int], np.ndarray] = {}
+        self._saves: dict[AgentId, tuple[int, str]] = {}  # number of the newest Save of each process, and where it goes
+        self._unsaved: set[AgentId] = set()  # processes that have not answered it
         self._cluster = cluster
 
     # ---- orders --------------------------------------------------------------------------------------------------------
@@ -106,6 +109,18 @@ class Node:
         found = self._find(who)
         if found is not None:
             found.receive(_BEGIN)
+
+    def save(self, who: AgentId, number: int, url: str) -> None:
+        """Have a process save what is its own. The driver hears of it once, also when the order comes twice."""
+        if self._saves.get(who, (0, ""))[0] >= number:
+            return
+        self._saves[who] = number, url
+        found = self._find(who)
+        if found is not None:
+            self._unsaved.add(who)
+            found.receive(SaveState(number))
+        else:
+            self._say_saved(who, number, "the agent is not there")
 
     def stop(self, who: AgentId, reason: str) -> None:
         """Tell a process to stop, and why."""
@@ -202,6 +217,19 @@ class Node:
             self._cluster.watch.frozen(cycle, shard, frozen, data, trained, stopping)
         self._perform(instructions)
 
+    def saved(self, agent: SimAgent, number: int, state: dict[str, Any], error: str) -> None:
+        """As `agents.Host.saved`: the file is there at once."""
+        self._unsaved.discard(agent.id)
+        if not error:
+            self._cluster.files[self._saves[agent.id][1]] = state
+        self._say_saved(agent.id, number, error)
+
+    def _say_saved(self, who: AgentId, number: int, error: str) -> None:
+        self._cluster.emit(AgentSaved(self.name, *who, number, 0, "", 0.0, error))
+
+    def went_on(self, agent: SimAgent, taus: list[int]) -> None:
+        self._cluster.watch.went_on(agent.id, taus)
+
     def ask(self, agent: SimAgent, one: Ask, data: np.ndarray, start: float) -> None:
         """As `agents.Host.ask`."""
         trained = self._cluster.watch.snapshot(agent.id, one.number, one.shard)
@@ -252,6 +280,9 @@ class Node:
     def _leave(self, agent: SimAgent) -> None:
         if self.agents.get(agent.agent) is agent:
             del self.agents[agent.agent]
+        if agent.id in self._unsaved:
+            self._unsaved.discard(agent.id)
+            self._say_saved(agent.id, self._saves[agent.id][0], "it ended first")
         self._perform(self.book.agent_gone(agent.id))
 
     # ---- instructions of the registry --------------------------------------------------------------------------------------

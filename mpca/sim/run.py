@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from random import Random
@@ -13,10 +14,12 @@ import numpy as np
 from mpca import methods
 from mpca.algorithm.sharding import ShardPlan
 from mpca.driver.agent_table import AgentTable
+from mpca.driver.backups import BackupWriter
 from mpca.driver.cluster import AgentSpec
 from mpca.driver.events import ReadLocal
 from mpca.driver.instructions import End
-from mpca.driver.objectives import Goals
+from mpca.driver.joint import JointModel
+from mpca.driver.objectives import DumpModel, Goals
 from mpca.driver.run_shape import RunShape
 from mpca.driver.runner import Runner
 from mpca.driver.server import machine_for
@@ -31,9 +34,11 @@ from mpca.sim.faults import Fault, FaultScript, random_faults
 from mpca.sim.table_costs import TableCosts
 from mpca.sim.trainers import TRAINERS, Lesson
 from mpca.sim.world import World
+from mpca.storage import Backups, BackupState, LocalStore, hidden_folder
 
-__all__ = ["Outcome", "Scenario", "simulate", "standard_scenario"]
+__all__ = ["Outcome", "Saved", "Scenario", "simulate", "standard_scenario"]
 
+_FOLDER = "sim://backups"
 POLL_S = 0.25  # of virtual time, when nothing happens
 READ_LOCAL_EVERY = 7  # cycles between two reads of local tensors, which stand for evaluations and backups
 SETTLE_S = 8.0  # after the last fault: by then late agents are asked for again, and replacements contribute
@@ -64,6 +69,7 @@ class Scenario:
     behind: tuple[Behind, ...] = ()  # what these agents' train functions do behind their loops; the others do nothing
     skew_s: float = 0.0  # wall clocks of executors are wrong by so much, every other one ahead
     echo_s: float = 0.0  # > 0: the last words of a dead incarnation are heard again after so long
+    save_every_s: float = 0.0  # between two backups with agents' own states; 0: there are none
     patience_s: float = 900.0  # of virtual time: the run must have ended
 
     def to_json(self) -> str:
@@ -86,6 +92,36 @@ class Scenario:
 
 
 @dataclass(frozen=True)
+class Saved:
+    """A backup, and what its agents have saved."""
+
+    state: BackupState
+    files: Mapping[str, dict[str, Any]]  # by URL
+
+    def restore(self, joint: JointModel) -> None:
+        """Fill the joint model."""
+        joint.layout = self.state.layout
+        joint.restore(self.state.vector, self.state.trajectory, self.state.exchanges)
+
+    def starts(self) -> dict[int, dict[str, Any]]:
+        """`Start.state` of each agent that has saved."""
+        names = {one["file"]: int(agent) for agent, one in self.state.agents.items()}
+        folder = f"{_FOLDER}/{hidden_folder(self.state.term, self.state.cycle)}"
+        return {agent: {"url": f"{folder}/{name}"} for name, agent in names.items()}
+
+
+class _Kept(BackupWriter):
+    """Keeps states, and writes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(Backups(LocalStore(os.devnull), ""), "sim", 1, 0, {})
+        self.states: list[BackupState] = []
+
+    def submit(self, state: BackupState) -> None:
+        self.states.append(state)
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What a simulated run has brought."""
 
@@ -99,6 +135,7 @@ class Outcome:
     trained_s: float | None  # seconds of training, as the runner counts them
     settled: bool  # the run went on long enough after the last fault to see that all agents contribute again
     local: dict[str, int] = field(default_factory=dict)  # local tensors of the joint model
+    saved: list[Saved] = field(default_factory=list)  # in their order
 
     @property
     def status(self) -> str:
@@ -146,6 +183,7 @@ def simulate(
     seed: int,
     around: Callable[[SimCluster, World], Any] | None = None,
     lesson: Lesson | None = None,
+    begin: Saved | None = None,
 ) -> Outcome:
     """Run a scenario to its end.
 
@@ -154,6 +192,7 @@ def simulate(
         seed: of every chance in it. The same seed gives the same ledger.
         around: may put something between driver and cluster.
         lesson: what is learnt, where `Scenario.trainer` learns from data (`science.lesson.learn`).
+        begin: what an earlier run has saved; this one goes on there.
 
     Returns:
         The ledger, the joint model, and what happened.
@@ -161,7 +200,7 @@ def simulate(
     Raises:
         Violation: an invariant does not hold; its message has the seed and the story.
     """
-    return _Simulation(scenario, seed, around, lesson).run()
+    return _Simulation(scenario, seed, around, lesson, begin).run()
 
 
 class _Simulation:
@@ -173,6 +212,7 @@ class _Simulation:
         seed: int,
         around: Callable[[SimCluster, World], Any] | None,
         lesson: Lesson | None,
+        begin: Saved | None,
     ) -> None:
         self._scenario, self._world, self._lesson = scenario, World(seed), lesson
         method = methods.from_dict(scenario.method)
@@ -182,10 +222,26 @@ class _Simulation:
         self._cluster.reach = self._script.reach
         self._ledger = _Ledger(self._watch)
         table = AgentTable(scenario.agents, scenario.per_executor)
-        self._machine = machine_for(method, _shape(scenario, method), table, self._world.clock.now())
+        shape = _shape(scenario, method)
+        if begin is not None:
+            method = method.cut(len(begin.state.exchanges)) if method.auto_shards else method
+            shape = replace(shape, first_cycle=begin.state.cycle, resumed=True, shards=method.shards, auto_shards=False)
+            self._cluster.files.update(begin.files)
+        self._machine = machine_for(method, shape, table, self._world.clock.now())
         self._port = around(self._cluster, self._world) if around else self._cluster
         spec = AgentSpec("python", {}, {"shards": method.shards})
-        self._runner = Runner(self._machine, self._port, method, spec, self._ledger, self._world.clock)
+        self._kept = _Kept() if scenario.save_every_s else None
+        self._runner = Runner(
+            self._machine,
+            self._port,
+            method,
+            spec,
+            self._ledger,
+            self._world.clock,
+            backups=self._kept,
+            restore=None if begin is None else begin.restore,
+            states={} if begin is None else begin.starts(),
+        )
         self._watch.joint.model = lambda: self._runner.joint
         self._settled: bool | None = None
 
@@ -200,7 +256,7 @@ class _Simulation:
         watch.ended()
         cluster.close()
         watch.closed(cluster)
-        joint = self._runner.joint
+        joint, files = self._runner.joint, dict(cluster.files)
         assert joint is not None
         return Outcome(
             self._ledger.written,
@@ -213,6 +269,7 @@ class _Simulation:
             self._runner.trained_s,
             bool(self._settled),
             {name: int.from_bytes(data, "little") for name, (_, _, data) in joint.layout.local.items()},
+            [Saved(state, files) for state in (self._kept.states if self._kept is not None else ())],
         )
 
     def _turn(self) -> None:
@@ -261,7 +318,12 @@ def _shape(scenario: Scenario, method: Method) -> RunShape:
         start_timeout_s=scenario.start_timeout_s,
         finish_s=scenario.finish_s,
         norm_limit=scenario.norm_limit,
-        goals=Goals(max_time=scenario.max_time_s or None, max_cycles=scenario.cycles),
+        saves_to=_FOLDER if scenario.save_every_s else "",
+        goals=Goals(
+            max_time=scenario.max_time_s or None,
+            max_cycles=scenario.cycles,
+            dump=DumpModel(_FOLDER, scenario.save_every_s) if scenario.save_every_s else None,
+        ),
     )
 
 
