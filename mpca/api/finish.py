@@ -79,7 +79,7 @@ def save_last(runner: Runner, backups: BackupWriter | None) -> tuple[bytes | Non
     if joint is None or not joint.complete:
         return None, {}, None
     if backups is not None:
-        backups.submit(joint, runner.machine.cycle, runner.progress(), runner.machine.position())
+        runner.back_up_last()
         backups.close(LAST_BACKUP_S)
         runner.take_backups()
     if not any(joint.versions()):

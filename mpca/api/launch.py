@@ -20,7 +20,7 @@ from mpca.api.evaluation import JointEvaluator
 from mpca.api.finish import evaluate_last, exit_code, is_final, save_last, summarise
 from mpca.api.job import Ended, Job, Listeners, resolve
 from mpca.api.location import choose_location
-from mpca.api.parts import agent_spec, first_record, goals_of, open_session, run_shape, unjudged, versions
+from mpca.api.parts import agent_spec, first_record, goals_of, open_session, run_shape, saves_to, unjudged, versions
 from mpca.api.resume import Resumed, find_backup
 from mpca.api.run_files import RunFiles
 from mpca.api.signals import Signals
@@ -92,6 +92,7 @@ class _Launch:
         self._location = choose_location(given, config.run.name, self._clock.wall(), stack)
         self._backup_at = Location.parse(config.backup.path) if config.backup.path else self._location.root / "backups"
         self._goals = goals_of(job, self._backup_at.text)
+        self._saves_to = saves_to(job, self._backup_at, application)
         self._before = application.since_submit(self._clock.wall()) if application else 0.0
         self._seconds = application.stages() if application else {}  # seconds by stage of the start
         self._signals = Signals()
@@ -145,7 +146,7 @@ class _Launch:
         backups = self._open_backups(store, term)
         machine = machine_for(
             job.config.method,
-            run_shape(job, self._goals, run_name, term, resumed, session),
+            run_shape(job, self._goals, run_name, term, resumed, session, self._saves_to),
             AgentTable(job.agents, job.config.cluster.agents_per_executor),
             self._clock.now(),
         )
@@ -171,6 +172,7 @@ class _Launch:
             earlier_s=resumed.trained_s if resumed else 0.0,
             earlier_t=resumed.t if resumed else 0.0,
             bad=files.bad,
+            states=resumed.agent_states(job.agents, job.config.method) if resumed and self._saves_to else {},
         )
         return runner, backups
 

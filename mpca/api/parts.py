@@ -17,7 +17,9 @@ from mpca import __version__
 from mpca.driver.cluster import AgentSpec
 from mpca.driver.objectives import DumpModel, Goals, metric_goals
 from mpca.driver.run_shape import RunShape
+from mpca.errors import ConfigError
 from mpca.records import RunRecord
+from mpca.storage import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from mpca.api.resume import Resumed
     from mpca.spark.yarn.submitted import ApplicationInfo
 
-__all__ = ["agent_spec", "first_record", "goals_of", "open_session", "run_shape", "unjudged", "versions"]
+__all__ = ["agent_spec", "first_record", "goals_of", "open_session", "run_shape", "saves_to", "unjudged", "versions"]
 
 
 def open_session(
@@ -76,7 +78,30 @@ def open_session(
     return stack.enter_context(own)
 
 
-def run_shape(job: Job, goals: Goals, run_name: str, term: int, resumed: Resumed | None, session: SparkSession) -> RunShape:
+def saves_to(job: Job, backup_at: Location, application: ApplicationInfo | None) -> str:
+    """The URL by which executors write agents' own states; empty: backups have none.
+
+    Raises:
+        ConfigError: backups are to have them, and cannot.
+    """
+    if not job.config.backup.optimizers:
+        return ""
+    if job.config.method.asks:
+        raise ConfigError(
+            f"backup.optimizers = true: agents of method {job.config.method.name} ask by themselves, and there is no moment at "
+            "which nothing is on its way; leave it out, or take a method with cycles"
+        )
+    if backup_at.is_local and application is not None and application.yarn:
+        raise ConfigError(
+            f"backup.optimizers = true: executors cannot write to this machine's folder {backup_at.text}; set backup.path, or "
+            "run.dir, to a folder on HDFS"
+        )
+    return backup_at.url
+
+
+def run_shape(
+    job: Job, goals: Goals, run_name: str, term: int, resumed: Resumed | None, session: SparkSession, saves_to: str
+) -> RunShape:
     """The shape that the driver's machine is made for."""
     from mpca.spark.hdfs.locality import shard_hosts
 
@@ -90,6 +115,7 @@ def run_shape(job: Job, goals: Goals, run_name: str, term: int, resumed: Resumed
         start_timeout_s=config.cluster.start_timeout,
         finish_s=config.cluster.finish_timeout,
         norm_limit=config.cluster.norm_limit,
+        saves_to=saves_to,
         goals=goals,
         first_cycle=resumed.cycle if resumed else 0,
         resumed=resumed is not None,

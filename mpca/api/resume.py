@@ -13,7 +13,7 @@ from mpca.algorithm.sharding import LEAST_SHARDS
 from mpca.driver.joint import JointModel
 from mpca.driver.reader_tracker import ReaderTracker
 from mpca.errors import BackupError, ConfigError
-from mpca.methods import Method, from_dict
+from mpca.methods import Method, from_dict, to_dict
 from mpca.storage import Backups, BackupState, Location, ModelLayout, Store
 
 __all__ = ["Resumed", "check_position", "find_backup", "other_model"]
@@ -55,6 +55,32 @@ class Resumed:
     def method(self, method: Method) -> Method:
         """The method, with the backup's number of shards in place of an "auto" one: a run that goes on reads no x_0."""
         return method.cut(max(LEAST_SHARDS, len(self.state.exchanges))) if method.auto_shards else method
+
+    def agent_states(self, agents: int, method: Method) -> dict[int, dict[str, Any]]:
+        """`Start.state` of each agent, if the backup has all of them: url, bytes, sha256.
+
+        Args:
+            agents: how many this attempt has.
+            method: of this attempt.
+        """
+        held, before = self.state.agents, self.state.method
+        if not held:
+            return {}
+        why = f"it was of {len(held)} agents, and this run has {agents}" if len(held) != agents else ""
+        if not why and to_dict(method) != before:
+            why = (
+                f"method {before.get('name')} had other settings"
+                if method.name == before.get("name")
+                else "another method made it"
+            )
+        if why:
+            log.warning("agents begin at the joint model of %s, with new optimizers: %s", self.path, why)
+            return {}
+        folder = Location.parse(self.path).url
+        return {
+            int(agent): {"url": f"{folder}/{one['file']}", "bytes": one["bytes"], "sha256": one["sha256"]}
+            for agent, one in held.items()
+        }
 
     def restore(self, joint: JointModel) -> None:
         """Fill the joint model from the backup.

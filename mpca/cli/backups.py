@@ -93,10 +93,16 @@ def _show(where: str, as_json: bool) -> None:
         "shards": f"{len(manifest['exchanges'])}, exchanged {', '.join(map(str, manifest['exchanges']))} times",
         "trained": format_duration(progress.get("trained_s", 0.0)),
         "files": ", ".join(f"{file} {format_size(one['bytes'])}" for file, one in manifest["files"].items()),
+        **_agents(manifest.get("agents", {})),
         "software": ", ".join(f"{key} {value}" for key, value in manifest["software"].items()),
     }
     for key, value in rows.items():
         click.echo(f"{key:9} {value}")
+
+
+def _agents(files: dict[str, dict[str, Any]]) -> dict[str, str]:
+    size = format_size(sum(one["bytes"] for one in files.values()))
+    return {"agents": f"own states of {len(files)}, {size}"} if files else {}
 
 
 @backups.command("export")

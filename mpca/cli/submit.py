@@ -160,6 +160,7 @@ def containers(config: Resolved, script: Path | None) -> tuple[Container, Contai
         config.method.shards,
         cuda=cluster.device == "cuda",
         agent_memory=cluster.agent_memory,
+        saves=config.backup.optimizers,
         asked=memory_setting(spark, "spark.executor.memoryOverhead"),
     )
     driver = driver_container(

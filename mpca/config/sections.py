@@ -226,6 +226,9 @@ class BackupConfig:
     """Number of backups to keep, 1 or more."""
     path: str = ""
     """Folder of the backups; empty: backups/ in the run folder."""
+    optimizers: bool = False
+    """Whether backups hold all that is each agent's own: its optimisers, what mpca.attach(..., state=...) named, random numbers
+    and parameters. Executors write it. A run of as many agents then goes on where they were, and not at the joint model."""
 
     def __post_init__(self) -> None:
         _at_least("backup", self, 0, "interval")

@@ -12,7 +12,7 @@ from mpca.api.resume import Resumed, find_backup
 from mpca.data.plan import Readers
 from mpca.driver.joint import JointModel
 from mpca.errors import BackupError
-from mpca.methods import MPCA, DiLoCo, DL4JAveraging, Method, OverlapLocalSGD, PaperMPCA, Sync, SyncPS
+from mpca.methods import MPCA, DiLoCo, DL4JAveraging, Method, OverlapLocalSGD, PaperMPCA, Sync, SyncPS, to_dict
 from mpca.storage import Backups, BackupState, LocalStore, Location, ModelLayout
 from tests.driver.support import hello
 from tests.support.memory_store import MemoryStore
@@ -164,3 +164,33 @@ def test_optimisers_states_that_were_averaged_are_taken_up_if_they_are_of_the_sa
     Resumed("b", state).restore(joint)
     np.testing.assert_array_equal(joint.vector(), [*range(1, taken + 1), *[0] * (elements[1] - taken)])
     assert (len(caplog.messages) == 1) == (taken == 6 and now is not MODEL)
+
+
+AGENTS = {str(n): {"file": f"agent-0000{n}-0.pt", "bytes": 7, "sha256": "ab" * 32} for n in range(2)}
+
+
+def saved(method: Method) -> Resumed:
+    one = backup(["weight", [6], "parameter", 0])
+    return replace(one, state=replace(one.state, method=to_dict(method), agents=AGENTS))
+
+
+def test_agents_go_on_with_their_files() -> None:
+    assert saved(Sync(tau=4)).agent_states(2, Sync(tau=4)) == {
+        n: {"url": f"hdfs://nn/b/agent-0000{n}-0.pt", "bytes": 7, "sha256": "ab" * 32} for n in range(2)
+    }
+    assert backup(["weight", [6], "parameter", 0]).agent_states(2, MPCA()) == {}
+
+
+@pytest.mark.parametrize(
+    ("agents", "method", "why"),
+    [
+        (3, Sync(tau=4), "it was of 2 agents, and this run has 3"),
+        (2, Sync(tau=5), "method sync had other settings"),
+        (2, MPCA(), "another method made it"),
+    ],
+)
+def test_else_they_begin_at_the_joint_model_and_it_is_told(
+    caplog: pytest.LogCaptureFixture, agents: int, method: Method, why: str
+) -> None:
+    assert saved(Sync(tau=4)).agent_states(agents, method) == {}
+    assert f"agents begin at the joint model of hdfs://nn/b, with new optimizers: {why}" in caplog.text

@@ -288,7 +288,7 @@ def run_engine(
     folder = files or run_dir.parent / f"{run_dir.name}-files"
     folder.mkdir(exist_ok=True)
     observed = Observed(work_dir, folder, story, executors, remember)
-    if train in (jobs.quadratic, jobs.streamed, jobs.shared):
+    if train in (jobs.quadratic, jobs.streamed, jobs.shared, jobs.remembering):
         args = (str(folder), *args)
     job = Job(
         config=resolve(None, settings),

@@ -247,3 +247,38 @@ def skewed(rows: np.ndarray, labels: np.ndarray, lr: float, pause_s: float) -> d
         optimizer.step()
         time.sleep(pause_s)
     return {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+
+
+def remembering(folder: str, pause_s: float = 0.01) -> dict:
+    """Adam with a schedule on noise; after `attach` and after each iteration, a line of what the agent is then."""
+    import hashlib
+
+    import torch
+
+    me = mpca.rank()
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 7, 0.9)
+
+    def now() -> str:
+        def digest(tensors) -> str:
+            found = hashlib.sha256(torch.get_rng_state().numpy().tobytes())
+            for tensor in tensors:
+                found.update(tensor.numpy().tobytes())
+            return found.hexdigest()
+
+        states = [one for held in optimizer.state_dict()["state"].values() for one in held.values()]
+        model_, optimizer_ = digest(model.state_dict().values()), digest(states)
+        return f"{optimizer_} {optimizer.param_groups[0]['lr']:.9f} {scheduler.last_epoch} {model_}\n"
+
+    with open(f"{folder}/agent{me}-{os.getpid()}.txt", "w", buffering=1) as tape:
+        mpca.attach(model, optimizer, state={"scheduler": scheduler})
+        tape.write(now())
+        while not mpca.stopping() and not os.path.exists(f"{folder}/end"):
+            optimizer.zero_grad()
+            (model(torch.randn(16, 6)) - me).square().mean().backward()
+            optimizer.step()
+            scheduler.step()
+            tape.write(now())
+            time.sleep(pause_s)
+    return {"agent": me, "pid": os.getpid()}

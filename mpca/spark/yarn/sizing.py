@@ -30,6 +30,8 @@ _MIB = 1 << 20
 _JVM_LEAST, _JVM_SHARE = 384 * _MIB, 0.10
 #: Interpreter, torch and a small data set, measured: 765 MiB with the wheel for CUDA, whose libraries are larger.
 _AGENT = 1024 * _MIB
+#: In models, while its own state is copied: parameters, Adam's two moments, targets.
+_MODELS_STATE = 4
 #: With CUDA also pinned host memory and CUDA's context.
 _CUDA = 3072 * _MIB
 #: In models: parameters, gradients, Adam's two moments, and as much again for activations and copies.
@@ -85,6 +87,7 @@ def executor_container(
     *,
     cuda: bool = False,
     agent_memory: int = 0,
+    saves: bool = False,
     asked: int | None = None,
 ) -> Container:
     """What an executor with so many agents needs.
@@ -96,6 +99,7 @@ def executor_container(
         shards: of the method.
         cuda: whether agents train on GPUs.
         agent_memory: what one agent's process takes without its slots; 0: estimated.
+        saves: whether agents' own states are in backups.
         asked: the overhead that the user demands, if any.
     """
     agent = agent_memory or _AGENT + (_CUDA if cuda else 0) + _MODELS_AGENT * model_bytes
@@ -103,6 +107,8 @@ def executor_container(
     parts = [("JVM", _jvm(heap)), (name, agents * agent)]
     if model_bytes:
         parts.append(("slots twice", 2 * agents * slots_bytes(model_bytes, shards)))
+    if model_bytes and saves:
+        parts.append(("copies to save", agents * _MODELS_STATE * model_bytes))
     return Container("executor", heap, "spark.executor.memory", tuple(parts), asked, cores=2 * agents)
 
 
@@ -162,6 +168,7 @@ def executor_budget(config: Resolved, conf: Mapping[str, str], model_bytes: int)
         config.method.shards,
         cuda=cluster.device == "cuda",
         agent_memory=cluster.agent_memory,
+        saves=config.backup.optimizers,
         asked=asked if asked is not None else _jvm(heap),
     )
     needed = sum(size for _, size in container.parts)

@@ -171,7 +171,7 @@ def _turns(opened: Opened, writer: BackupWriter, turns: int) -> tuple[list[Windo
             if not writer.busy and runner.machine.cycle > newest:
                 newest = runner.machine.cycle
                 assert runner.joint is not None
-                writer.submit(runner.joint, newest, runner.progress(), {})
+                writer.submit(writer.state(runner.joint, newest, runner.progress(), {}))
             once()
             written.extend(writer.poll())
         return begin, time.monotonic()

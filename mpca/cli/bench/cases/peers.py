@@ -29,7 +29,7 @@ from mpca.cli.options import json_option
 from mpca.errors import EnvironmentRefused, MpcaError
 from mpca.extras import require
 
-__all__ = ["Plan", "command", "measure"]
+__all__ = ["Plan", "command", "drawn", "measure"]
 
 DRIVER = "mpca.cli.bench.run.peers_driver"
 WORKER_BYTES = 3 << 30
@@ -37,6 +37,7 @@ WORKER_BYTES = 3 << 30
 ALL = ("ddp", "ddp-local-sgd", "default", "mpca-paper", "sync")
 TUNING_SEED = 1000
 LOOKS = 60  # at the model, in one trial
+_BAR = 40  # characters of the longest
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,25 @@ def command(as_json: bool, **options: Any) -> None:
     """mpca beside TorchDistributor with DDP, and DDP with local SGD, behind the same shaped links."""
     check()
     require("pandas", "pyarrow", "setuptools")
-    show(measure(Plan(**options)), as_json)
+    result = measure(Plan(**options))
+    show(result, as_json)
+    if not as_json:
+        click.echo("\n".join(drawn(result["table"])))
+
+
+def drawn(table: list[dict[str, Any]]) -> list[str]:
+    """The median times to the target, as bars.
+
+    Example:
+        >>> print("\\n".join(drawn([{"peer": "ddp", "median_s": 4.0}, {"peer": "sync", "median_s": None}])))
+        ddp           ████████████████████████████████████████ 4.0 s
+        sync          not reached
+    """
+    longest = max((one["median_s"] or 0.0 for one in table), default=0.0)
+    return [
+        f"{one['peer']:13} " + (f"{'█' * round(_BAR * s / longest)} {s:.1f} s" if (s := one["median_s"]) else "not reached")
+        for one in table
+    ]
 
 
 def measure(plan: Plan) -> dict[str, Any]:
