@@ -217,7 +217,11 @@ def _join(context: AgentContext) -> ModelWatch:
     # Until here all agents drew equal random numbers, to make the same x_0; from here on each draws its own.
     seed_everything(start.seed, start.agent, start.incarnation)
     if start.state and not context.loop.stopping:
-        context.loop.go_on(_saved(start.state))
+        data = _saved(start.state)
+        try:
+            context.loop.go_on(data)
+        except ConfigError as error:
+            raise ConfigError(f"{error}; to begin at the joint model, resume with backup.optimizers = false") from None
     return watch
 
 
