@@ -93,8 +93,8 @@ def saves_to(job: Job, backup_at: Location, application: ApplicationInfo | None)
         )
     if job.config.method.agent_side.holds:
         raise ConfigError(
-            f"backup.optimizers = true: agents of method {job.config.method.name} wait for each joint state, and one that was saved "
-            "while it waited does not go on at once; leave it out, or take a method whose agents never wait, such as the default"
+            f"backup.optimizers = true: agents of method {job.config.method.name} wait for each joint state, and one that was "
+            "saved while it waited does not go on at once; leave it out, or take a method whose agents never wait, such as the default"
         )
     if backup_at.is_local and application is not None and application.yarn:
         raise ConfigError(
