@@ -94,7 +94,7 @@ def saves_to(job: Job, backup_at: Location, application: ApplicationInfo | None)
     if job.config.method.agent_side.holds:
         raise ConfigError(
             f"backup.optimizers = true: agents of method {job.config.method.name} wait for each joint state, and one that was "
-            "saved while it waited does not go on at once; leave it out, or take a method whose agents never wait, such as the default"
+            "saved while it waited does not go on at once; leave it out, or take the default method"
         )
     if backup_at.is_local and application is not None and application.yarn:
         raise ConfigError(
