@@ -176,8 +176,9 @@ class AgentLoop:
         engine = self._own.go_on(data)
         self._trainer.go_on(engine["trainer"])
         self._machine.go_on(engine["machine"], self._clock.now())
-        with self._access:
-            self._report()
+        if self._machine.updates:  # it held; another reports its first update, which this report would put off
+            with self._access:
+                self._report()
         if self._eager is not None:
             self._eager.go_on(engine["eager"])
         if engine["between"]:  # it was saved before that

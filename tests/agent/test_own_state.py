@@ -151,7 +151,10 @@ def test_another_process_goes_on_where_it_was(
         state = {"url": str(file), "bytes": said.bytes, "sha256": said.sha256}
         after = Agent(others, replace(start, state=state, incarnation=0, seed=5), make, **numbers)
         assert after.everything() == before.there
-        for _ in range(3):
+        after.step()
+        first = [one.steps for one in others.heard() if isinstance(one, Progress)]
+        assert first == [1], "its first update is told at once: an agent that waits after a few more says nothing later"
+        for _ in range(2):
             after.step()
         assert after.everything() == later
         after.close()
