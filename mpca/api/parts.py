@@ -91,11 +91,6 @@ def saves_to(job: Job, backup_at: Location, application: ApplicationInfo | None)
             f"backup.optimizers = true: agents of method {job.config.method.name} ask by themselves, and there is no moment at "
             "which nothing is on its way; leave it out, or take a method with cycles"
         )
-    if job.config.method.agent_side.holds:
-        raise ConfigError(
-            f"backup.optimizers = true: agents of method {job.config.method.name} wait for each joint state, and one that was "
-            "saved while it waited does not go on at once; leave it out, or take the default method"
-        )
     if backup_at.is_local and application is not None and application.yarn:
         raise ConfigError(
             f"backup.optimizers = true: executors cannot write to this machine's folder {backup_at.text}; set backup.path, or "

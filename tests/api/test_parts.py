@@ -54,7 +54,5 @@ def test_where_it_cannot_be_written_it_is_refused_with_the_remedy() -> None:
         ConfigError, match=r"^backup\.optimizers = true: agents of method easgd ask by themselves.*take a method with"
     ):
         saves_to(Job(resolve(None, ("backup.optimizers=true", "method.name=easgd")), b""), Location.parse("/b"), None)
-    with pytest.raises(ConfigError, match=r"^backup\.optimizers = true: agents of method sync wait for"):
-        saves_to(Job(resolve(None, ("backup.optimizers=true", "method.name=sync")), b""), Location.parse("/b"), None)
     with pytest.raises(ConfigError, match=r"^backup\.optimizers = true: executors cannot write to .* /b; set backup\.path"):
         saves_to(Job(resolve(None, ("backup.optimizers=true",)), b""), Location.parse("/b"), YARN)

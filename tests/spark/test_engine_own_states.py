@@ -31,7 +31,7 @@ def manifests(run_dir: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(run_dir.glob("backups/term-*/manifest.json"))]
 
 
-@pytest.mark.parametrize("method", ["mpca-nesterov", "mpca-paper"])
+@pytest.mark.parametrize("method", ["mpca-nesterov", "sync", "mpca-paper"])
 def test_optimisers_schedules_random_numbers_and_parameters_go_on(engine: Any, tmp_path: Path, method: str) -> None:
     run_dir, of = tmp_path / "run", f"method.name={method}"
     first = engine(remembering, run_dir=run_dir, sets=(*SAVED, of, "objectives.max_time=6s"))
@@ -63,7 +63,7 @@ def test_optimisers_schedules_random_numbers_and_parameters_go_on(engine: Any, t
         at = next(number for number, line in enumerate(there) if line[:-1] == optimizer)
         assert at > len(there) // 4, "of a late backup"
         assert int(optimizer[-1]) == at, "the schedule has made a step for each iteration"
-        assert model == there[at][-1]
+        assert model == there[at][-1] or method == "sync"  # who held takes the next joint state before `attach` returns
 
 
 def test_another_number_of_agents_begins_at_the_joint_model(engine: Any, tmp_path: Path) -> None:
