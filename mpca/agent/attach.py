@@ -82,14 +82,14 @@ def attach(
 
 
 def _add_others(context: AgentContext, others: dict[str, Any]) -> None:
-    for name, one in others.items():
-        if context.others.setdefault(name, one) is not one:
-            raise ConfigError(f"two objects have one name: state={name!r}; give each its own")
-    if others and context.attached and context.start.state:
+    if others and context.attached:
         raise ConfigError(
             f"state was given after the exchange had begun: state={sorted(others)}; what was saved could not reach it: give it "
             "to the first mpca.attach"
         )
+    for name, one in others.items():
+        if context.others.setdefault(name, one) is not one:
+            raise ConfigError(f"two objects have one name: state={name!r}; give each its own")
 
 
 def _refuse_process_group() -> None:

@@ -354,8 +354,10 @@ class AgentLoop:
 
     def _finish_saving(self) -> None:
         """The iteration in which the agent's own state was taken is over."""
+        start = self._clock.now()
         said = None if self._own is None else self._own.finish()
         if said is not None:
+            self._pause_s += self._clock.now() - start
             with self._access:
                 self._link.send(said)
 

@@ -18,7 +18,6 @@ import hashlib
 import io
 import os
 import random
-import shutil
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -132,6 +131,8 @@ class OwnState:
         Returns:
             Why it cannot be done; empty: it is.
         """
+        import torch
+
         self.give_up()
         try:
             held = os.fdopen(os.memfd_create("mpca-state"), "w+b")
@@ -148,7 +149,10 @@ class OwnState:
                 "states": states,
                 "random": self._random(),
             }
-            self._write(held, first)
+            torch.save(first, held)
+            held.flush()
+            # what it cannot read back is refused now; tensors are only mapped
+            torch.load(f"/proc/self/fd/{held.fileno()}", map_location="cpu", weights_only=True, mmap=True)
         except Exception as error:
             self.give_up()
             return _first_line(error)
@@ -166,7 +170,9 @@ class OwnState:
         try:
             middle = held.tell()
             rest = [{key: value for key, value in one.state_dict().items() if key != "state"} for one in self.optimizers]
-            self._write(held, {"rest": rest, "others": {name: one.state_dict() for name, one in self.others.items()}})
+            second = _written({"rest": rest, "others": {name: one.state_dict() for name, one in self.others.items()}})
+            _loaded(second)
+            held.write(second)
             held.write(_MIDDLE.pack(middle))
             held.flush()
             length, digest = held.tell(), hashlib.sha256()
@@ -184,17 +190,6 @@ class OwnState:
         if self._begun is not None:
             self._begun[1].close()
             self._begun = None
-
-    def _write(self, held: BinaryIO, part: dict[str, Any]) -> None:
-        """Write one part, and read its structure back; its tensors are only mapped."""
-        import torch
-
-        with os.fdopen(os.memfd_create("mpca-part"), "w+b") as alone:
-            torch.save(part, alone)
-            alone.flush()
-            torch.load(f"/proc/self/fd/{alone.fileno()}", map_location="cpu", weights_only=True, mmap=True)
-            alone.seek(0)
-            shutil.copyfileobj(alone, held, _STEP_BYTES)
 
     def taken(self, number: int) -> None:
         """The executor has the memory of this number open."""

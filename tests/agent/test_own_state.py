@@ -210,6 +210,14 @@ def test_what_cannot_be_saved_is_refused_at_once(given: Any, what: str) -> None:
         check_others(given)
 
 
+def test_what_is_named_after_the_exchange_has_begun_is_refused(ends: PipeEnds) -> None:
+    """It would be saved, and never get back what was."""
+    one = Agent(ends, START, torch.optim.SGD)
+    with pytest.raises(ConfigError, match=r"^state was given after the exchange had begun: state=\['late'\]; "):
+        mpca.attach(one.model, one.optimizer, {"late": torch.amp.GradScaler("cpu")})
+    one.close()
+
+
 def test_a_scaler_can_be_saved() -> None:
     assert set(check_others({"scaler": torch.amp.GradScaler("cpu")})) == {"scaler"}
 
