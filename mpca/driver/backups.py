@@ -73,6 +73,10 @@ class BackupWriter:
             progress=progress,
         )
 
+    def expect(self, state: BackupState) -> None:
+        """Executors are about to write agents' files for this one."""
+        self._backups.expect(state.term, state.cycle)
+
     def submit(self, state: BackupState) -> None:
         """Write this, after the backup before it."""
         if self._thread.ident is None:

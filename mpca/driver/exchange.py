@@ -178,10 +178,11 @@ class Exchange(Running):
 
     def _send_broadcast(self, state: Broadcasting, now: float) -> list[Instruction]:
         shard = state.download.shard if state.download is not None else self.cycle % self._run.shape.shards
-        return self._send(Draft(f"cycle {self.cycle}: broadcast shard {shard}", download=state.download), now)
+        return self._send(Draft(f"cycle {self.cycle}: broadcast shard {shard}", download=state.download), now, state.between)
 
-    def _send(self, draft: Draft, now: float) -> list[Instruction]:
-        self._record.submissions += 1
+    def _send(self, draft: Draft, now: float, between: bool = False) -> list[Instruction]:
+        """`between`: it belongs to no cycle, and no record counts it."""
+        self._record.submissions += not between
         out = self._submit(draft, now)
         if not out:  # no executor is there
             self._order_ended(None)
@@ -332,7 +333,8 @@ class Exchange(Running):
         self._record.bytes["in"] += event.bytes_in
         self._record.bytes["driver_out"] += event.from_driver
         download = self._download()
-        if self._downloads.acknowledged(download, event, now) and download is not None:
+        between = isinstance(self.state, (Broadcasting, Delivering)) and self.state.between
+        if self._downloads.acknowledged(download, event, now) and download is not None and not between:
             self._record.stretch("broadcast", download.shard, event.start, event.end)
 
     def tick(self, now: float) -> list[Instruction]:

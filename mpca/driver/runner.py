@@ -371,6 +371,7 @@ class Runner:
             return
         machine = self.machine
         state = self._backups.state(self.joint, machine.cycle, self.progress(), machine.position())
+        self._backups.expect(state)
         self._files = AgentFiles(one, state, machine.agents_wanted, self.clock.now())
 
     def _publish_joint(self) -> JointPublished:

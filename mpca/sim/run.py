@@ -105,9 +105,8 @@ class Saved:
 
     def starts(self) -> dict[int, dict[str, Any]]:
         """`Start.state` of each agent that has saved."""
-        names = {one["file"]: int(agent) for agent, one in self.state.agents.items()}
         folder = f"{_FOLDER}/{hidden_folder(self.state.term, self.state.cycle)}"
-        return {agent: {"url": f"{folder}/{name}"} for name, agent in names.items()}
+        return {int(agent): {"url": f"{folder}/{one['file']}"} for agent, one in self.state.agents.items()}
 
 
 class _Kept(BackupWriter):

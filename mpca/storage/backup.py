@@ -128,6 +128,11 @@ class Backups:
     ) -> None:
         self._store, self._folder, self._keep, self._guard = store, folder, max(keep, 1), guard
         self._terms = terms
+        self._expected = ""  # hidden folder in which executors write
+
+    def expect(self, term: int, cycle: int) -> None:
+        """Executors write agents' files for this backup from now on, and for no other. Any thread may call it."""
+        self._expected = hidden_folder(term, cycle)
 
     def write(self, state: BackupState) -> BackupInfo:
         """Write a backup, and then remove those beyond `keep`. A valid backup of the same term and cycle is kept instead.
@@ -145,7 +150,9 @@ class Backups:
         try:
             _check_finite(state.layout, state.vector, state.trajectory)
             self._guard()
-            self._sweep(but=_TEMPORARY + name if state.agents else "")
+            if not state.agents and self._expected == _TEMPORARY + name:
+                self._expected = ""  # not all of its files came
+            self._sweep()
             for one in state.agents.values():
                 size += self._there(temporary, one)
             files: dict[str, dict[str, Any]] = {}
@@ -303,7 +310,7 @@ class Backups:
         return data
 
     def _there(self, folder: str, one: Mapping[str, Any]) -> int:
-        """The size of a file that an executor has written, which read back its checksum as it wrote."""
+        """The size of a file that an executor has written; it compared the checksum with its agent's."""
         path = f"{folder}/{one['file']}"
         size = self._store.size(path)
         if size != one["bytes"]:
@@ -341,10 +348,10 @@ class Backups:
         self._rename(self._at(name), self._at(_TRASH + name))
         self._store.delete(self._at(_TRASH + name))
 
-    def _sweep(self, but: str) -> None:
-        """Remove hidden folders that a killed writer left, `but` the one in which files of agents lie already."""
+    def _sweep(self) -> None:
+        """Remove hidden folders that a killed writer left; not the one in which executors write."""
         for name in self._store.names(self._folder):
-            if name.startswith((_TEMPORARY, _TRASH)) and name != but and self._ours(name):
+            if name.startswith((_TEMPORARY, _TRASH)) and name != self._expected and self._ours(name):
                 self._store.delete(self._at(name))
 
     def _ours(self, name: str) -> bool:

@@ -10,7 +10,7 @@ from mpca.driver.events import OrderFailed, SaveAgents, StopRequested, Tick
 from mpca.driver.instructions import SaveJoint
 from mpca.wire.agent_ref import AgentRef
 from mpca.wire.orders import Order
-from tests.driver.support import E0, E1, Machine, order_of, reducing
+from tests.driver.support import E0, E1, Machine, order_of, reducing, written
 
 FOLDER = "hdfs://nn/backups"
 
@@ -68,6 +68,11 @@ def test_what_is_frozen_is_summed_and_delivered_before_anybody_is_saved(phases: 
     assert again.freeze is not None, "the next cycle begins as the first one did"
     assert again.freeze.cycle == machine.machine.cycle
     assert again.save is None
+    out, cycle = answered(machine, again), machine.machine.cycle
+    while not written(out):
+        out = answered(machine, order_of(out))
+    (record,) = written(out)
+    assert (record["cycle"], record["submissions"]) == (cycle, 1 + (phases == 1)), "deliveries between cycles are no failures"
 
 
 def test_an_order_that_failed_saves_once_more_under_the_same_number() -> None:

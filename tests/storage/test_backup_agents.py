@@ -17,8 +17,9 @@ from mpca.storage import manifest as form
 from tests.storage.test_backup import backups, same, state
 
 
-def with_agents(folder: Path, cycle: int, agents: int = 2, term: int = 1) -> Any:
+def with_agents(one: Backups, folder: Path, cycle: int, agents: int = 2, term: int = 1) -> Any:
     """A state, whose files executors have written."""
+    one.expect(term, cycle)
     hidden = folder / "run" / "backups" / hidden_folder(term, cycle)
     hidden.mkdir(parents=True)
     rows = {}
@@ -36,7 +37,7 @@ def one(tmp_path: Path) -> Backups:
 
 
 def test_their_files_become_visible_with_the_backup(one: Backups, tmp_path: Path) -> None:
-    written = with_agents(tmp_path, 4)
+    written = with_agents(one, tmp_path, 4)
     info = one.write(written)
     folder = Path(info.path)
     assert {path.name for path in folder.glob("agent-*")} == {"agent-00000-0.pt", "agent-00001-0.pt"}
@@ -56,7 +57,7 @@ def test_a_backup_without_them_says_nothing_of_agents(one: Backups) -> None:
 @pytest.mark.parametrize("fault", ["missing", "short"])
 def test_a_file_that_is_not_there_whole_fails_the_backup_and_leaves_nothing(one: Backups, tmp_path: Path, fault: str) -> None:
     older = one.write(state(3))
-    written = with_agents(tmp_path, 4)
+    written = with_agents(one, tmp_path, 4)
     path = tmp_path / "run" / "backups" / hidden_folder(1, 4) / "agent-00001-0.pt"
     if fault == "missing":
         path.unlink()
@@ -78,8 +79,8 @@ def test_a_file_that_is_not_there_whole_fails_the_backup_and_leaves_nothing(one:
 def test_a_damaged_file_of_an_agent_is_found_and_an_older_backup_taken(
     one: Backups, tmp_path: Path, damage: Callable[[Path], None], what: str
 ) -> None:
-    older = one.write(with_agents(tmp_path, 3))
-    newer = one.write(with_agents(tmp_path, 4))
+    older = one.write(with_agents(one, tmp_path, 3))
+    newer = one.write(with_agents(one, tmp_path, 4))
     damage(Path(newer.path) / "agent-00001-0.pt")
     found = one.newest()
     assert found.info.name == older.name
@@ -93,14 +94,27 @@ def test_files_that_executors_have_written_survive_the_removal_of_what_killed_wr
     killed = tmp_path / "run" / "backups" / hidden_folder(1, 2)
     killed.mkdir(parents=True)
     (killed / "agent-00000-0.pt").write_bytes(b"half")
-    one.write(with_agents(tmp_path, 4))
+    one.write(with_agents(one, tmp_path, 4))
     assert not killed.exists()
+
+
+def test_files_that_executors_write_for_a_later_backup_stay(tmp_path: Path, one: Backups) -> None:
+    """The order that stops a run saves agents while the backup before is still being written."""
+    later = with_agents(one, tmp_path, 5)
+    one.write(state(4))
+    info = one.write(later)
+    assert set(one.read(info.name).agents) == {"0", "1"}
+
+
+def test_files_that_came_too_late_or_not_all_are_in_no_backup(tmp_path: Path, one: Backups) -> None:
+    info = one.write(replace(with_agents(one, tmp_path, 5), agents={}))
+    assert [path.name for path in Path(info.path).glob("agent-*")] == []
 
 
 def test_old_backups_are_removed_with_their_files(tmp_path: Path) -> None:
     one = backups(LocalStore(tmp_path), keep=1)
     for cycle in (3, 4):
-        one.write(with_agents(tmp_path, cycle))
+        one.write(with_agents(one, tmp_path, cycle))
     assert [info.cycle for info in one.found()] == [4]
     assert len(list((tmp_path / "run" / "backups").iterdir())) == 1
 
@@ -123,7 +137,7 @@ GOOD = {"file": "agent-00000-0.pt", "bytes": 3, "sha256": "ab" * 32}
     ],
 )
 def test_a_manifest_that_names_impossible_files_is_refused(one: Backups, tmp_path: Path, agents: Any) -> None:
-    info = one.write(with_agents(tmp_path, 4))
+    info = one.write(with_agents(one, tmp_path, 4))
     path = Path(info.path) / "manifest.json"
     manifest = json.loads(path.read_text())
     del manifest["sha256"]
@@ -136,7 +150,7 @@ def test_a_manifest_that_names_impossible_files_is_refused(one: Backups, tmp_pat
 
 def test_a_state_of_the_same_cycle_that_is_whole_is_kept(one: Backups, tmp_path: Path) -> None:
     """At the end of a run the joint model is written once more, without them."""
-    written = with_agents(tmp_path, 4)
+    written = with_agents(one, tmp_path, 4)
     one.write(written)
     info = one.write(replace(written, agents={}))
     assert set(one.read(info.name).agents) == {"0", "1"}
