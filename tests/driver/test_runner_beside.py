@@ -125,14 +125,14 @@ def words(count: int) -> list[float]:
 class Run:
     """A run of two agents with three shards of two parameters, up to its first cycle; with `local`, an int64 in two shards."""
 
-    def __init__(self, goals: Goals, local: bool = False, **shape: Any) -> None:
+    def __init__(self, goals: Goals, local: bool = False, writer: Any = None, **shape: Any) -> None:
         self.hand, self.clock, self.cluster, self.records = (
             Machine(2, goals=goals, **shape),
             ManualClock(),
             Cluster(),
             MemorySink(),
         )
-        self.evaluator, self.writer, self.seen, self.local = Evaluator(), Writer(), [], local
+        self.evaluator, self.writer, self.seen, self.local = Evaluator(), writer or Writer(), [], local
         self.answered = 0  # the newest order that was
         self.cluster.given = {shard: [float(shard), float(shard)] for shard in range(3)}
         self.count(COUNT)
