@@ -4,6 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?=
+LOCK ?= requirements.lock
 VENV := .venv
 MPCA := $(VENV)/bin/mpca
 PYTEST := $(VENV)/bin/python -m pytest
@@ -21,7 +22,7 @@ HADOOP := not docker and not root and not browser and (hadoop or slow)
 DOCKER := not browser and (docker or root)
 BROWSER := browser
 
-.PHONY: help setup train test test-hadoop test-docker test-docker-full test-browser test-spark4 test-gpu quick junit lint format clean
+.PHONY: help setup train test test-hadoop test-docker test-docker-full test-secure test-browser test-spark4 test-gpu quick junit lint format clean
 
 help:
 	@echo "make setup    .venv with everything in it, and the jars; a JDK too when root on Debian"
@@ -30,21 +31,28 @@ help:
 	@echo "make test-hadoop       those with Hadoop's daemons, which are downloaded, and all long ones"
 	@echo "make test-docker       those that need root: clusters of containers, damaged networks, bare Debians"
 	@echo "make test-docker-full  more of them, which CI leaves out: 20 minutes and 25 GB of disk"
+	@echo "make test-secure       those with Kerberos, and more of them, which CI leaves out: fifteen minutes"
 	@echo "make test-browser      those of reports in Debian's Chromium, half a minute"
 	@echo "make test-spark4       those with pyspark 4 alone, which test-hadoop has too: a few minutes"
 	@echo "make test-gpu          those of agents on a GPU, which needs one and no \`make setup\`: a few minutes"
 	@echo "make quick    the tests that start no Spark and no Hadoop, some minutes"
 	@echo "make lint     ruff, mypy, the format of the Java, and the rules of this project"
 	@echo "make test-examples    each script of examples/ on executors of this machine, which CI leaves out: ten minutes"
+	@echo "make bench    all benches into one JSON below benchmarks/, beside the last committed one: hours on a quiet machine;"
+	@echo "              make bench SHORT=1 leaves most of them out and ends in twelve minutes"
+	@echo "make soak HOURS=2     a run on the cluster of containers with a fault every two minutes, and what grows; SEED=7 repeats one"
 	@echo "make docs     the documentation site, into site/; a dead link fails"
+	@echo "make lock     requirements.lock anew, with the newest versions that pyproject.toml allows"
+	@echo "make audit    known vulnerabilities of what requirements.lock names"
+	@echo "make sbom     what is installed in .venv, as CycloneDX, into sbom.json"
 	@echo "make clean    remove what was built here (not your runs)"
 
 # A stamp or a jar that is newer than its sources is left alone, so that a second `make setup` prints one line.
 setup: $(VENV)/.installed $(JARS)
 	@echo "ready: make train, or $(MPCA) --help"
 
-$(VENV)/.installed: pyproject.toml tools/setup-python
-	@PYTHON="$(PYTHON)" tools/setup-python $(VENV)
+$(VENV)/.installed: pyproject.toml requirements.lock tools/setup-python
+	@PYTHON="$(PYTHON)" LOCK="$(LOCK)" tools/setup-python $(VENV)
 	@touch $@
 
 $(JARS): $(JVM_SOURCES) tools/setup-jdk
@@ -52,6 +60,7 @@ $(JARS): $(JVM_SOURCES) tools/setup-jdk
 	@echo "building $@"
 	@cd jvm && ./mvnw -q -B -DskipTests $(if $(findstring 2.13,$@),-Pspark4) package
 	@touch $@
+mpca/jars/mpca-spark_2.13.jar: | mpca/jars/mpca-spark_2.12.jar  # both are built in the same folder
 
 train: setup
 	@$(MPCA) train conf/digits.toml $(ARGS)
@@ -64,6 +73,11 @@ test: setup junit
 test-examples: setup
 	$(PYTEST) tests/spark/all_examples.py
 
+# A second call goes on where the first was interrupted. HDFS and YARN are those of HADOOP_CONF_DIR; shaped links need root.
+.PHONY: bench
+bench: setup
+	@$(VENV)/bin/python -m mpca.cli.bench.suite $(if $(SHORT),--short)
+
 test-hadoop: setup
 	$(PYTEST) -m "$(HADOOP)"
 
@@ -73,6 +87,15 @@ test-docker: setup
 # pytest collects these files only when they are named
 test-docker-full: setup
 	$(PYTEST) -s tests/docker/full_faults.py tests/docker/full_locality.py tests/docker/full_environment.py
+
+# needs root, docker and 8 GiB, as test-docker does; Ctrl-C ends it with the table so far
+.PHONY: soak
+soak: setup
+	@PYTHONPATH=docker $(VENV)/bin/python -m tests.docker.soak $(HOURS) $(SEED)
+
+# pytest collects the second file only when it is named
+test-secure: setup
+	$(PYTEST) tests/hadoop/test_secure.py tests/hadoop/full_secure.py
 
 test-browser: setup
 	$(PYTEST) -m "$(BROWSER)"
@@ -106,6 +129,22 @@ lint: $(VENV)/.installed
 .PHONY: docs
 docs: $(VENV)/.installed
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict
+
+# Holds for Python 3.10 to 3.13 on Linux. Names no index: each has the same files, or is refused by their hashes.
+.PHONY: lock
+lock:
+	$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.10 --extra dev --generate-hashes --no-annotate \
+	  --custom-compile-command "make lock" pyproject.toml --output-file requirements.lock
+
+# Two programs that nothing else needs; uv keeps them in its cache.
+.PHONY: audit sbom
+audit: $(VENV)/.installed
+	@$(VENV)/bin/python tools/audit.py $(VENV)/bin/uv requirements.lock
+
+sbom: $(VENV)/.installed
+	@$(VENV)/bin/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py environment $(VENV)/bin/python \
+	  --pyproject pyproject.toml --output-reproducible --output-file sbom.json
+	@echo "written: sbom.json"
 
 format: $(VENV)/.installed
 	$(VENV)/bin/ruff check --fix .

@@ -26,9 +26,8 @@ def train(classes, rate=0.01):
     seen = 0
 
     mpca.attach(net, optimizer)
-    for images, labels in mpca.dataset("train"):
-        labels = labels.to(mpca.device())
-        said = net(images.to(mpca.device(), memory_format=torch.channels_last))
+    for images, labels in mpca.dataset("train"):  # both on mpca.device()
+        said = net(images.to(memory_format=torch.channels_last))
         loss = cross_entropy(said, labels)
         optimizer.zero_grad()
         loss.backward()

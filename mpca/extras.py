@@ -17,6 +17,7 @@ __all__ = ["EXTRA_OF", "extras", "missing", "require"]
 EXTRA_OF = {
     "PIL": "images",
     "accelerate": "transformers",
+    "gssapi": "kerberos",
     "lightning": "lightning",
     "mlflow": "mlflow",
     "packaging": "pack",

@@ -10,7 +10,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["FILE", "FOLDER", "make_folder", "opener", "replace_file"]
+__all__ = ["FILE", "FOLDER", "make_folder", "opener", "replace_file", "who_else_writes"]
 
 FILE, FOLDER = 0o600, 0o700
 
@@ -49,6 +49,25 @@ def make_folder(path: Path) -> bool:
     if path.is_dir():
         return False
     return _make(path, FOLDER)
+
+
+def who_else_writes(path: Path) -> str:
+    """Who else may put something into an existing folder; empty: nobody, or there is no such folder.
+
+    A user's own group, which many systems make for each user, is no one else.
+    """
+    try:
+        now = path.stat()
+    except OSError:
+        return ""
+    mode = f"mode {stat.S_IMODE(now.st_mode):04o}"
+    if now.st_uid not in (os.geteuid(), 0):
+        return f"its owner, uid {now.st_uid}"
+    if now.st_mode & stat.S_IWOTH:
+        return f"everybody ({mode})"
+    if now.st_mode & stat.S_IWGRP and now.st_gid != os.getegid():
+        return f"group {now.st_gid} ({mode})"
+    return ""
 
 
 def _make(path: Path, mode: int) -> bool:

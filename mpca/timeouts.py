@@ -22,6 +22,11 @@ ASK_AGAIN_S = 5.0
 #: An agent that takes no step for so long prints its stacks, and the driver reports it.
 SILENT_S = 60.0
 
+# ---- agents' parent ----
+
+#: A preloaded parent without agents ends after so long: a run that follows soon in the same session finds it warm.
+PARENT_IDLE_S = 60.0
+
 # ---- parts that fail again and again are given up for some time ----
 
 #: An executor that damaged bytes twice would do so again: its agents stay left out for so long.

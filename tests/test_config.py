@@ -87,6 +87,16 @@ def test_bare_text_is_read_by_the_keys_type(text: str, section: str, key: str, v
     assert getattr(getattr(load(None, text), section), key) == value
 
 
+@pytest.mark.parametrize("other", ["cluster.reducer=tree", "cluster.broadcast=torrent"])
+def test_a_codec_needs_our_own_transport(other: str) -> None:
+    key, value = other.split("=")
+    for codec in ("bf16", "int8", "int4"):
+        assert load(None, f"cluster.codec={codec}").cluster.codec == codec
+        with pytest.raises(ConfigError, match=rf'^cluster\.codec = \'{codec}\'.*: needs {key} = "(ranges|relay)"'):
+            load(None, f"cluster.codec={codec}", other)
+    assert getattr(load(None, "cluster.codec=none", other).cluster, key.split(".")[1]) == value
+
+
 def test_another_method_on_the_command_line_drops_the_files_numbers(file: Any) -> None:
     path = file('[method]\nname = "mpca"\nalpha = 0.1\n')
     assert load(path, "method.tau=3", "method.name=sync").method == Sync(tau=3)
@@ -172,6 +182,8 @@ def test_quantities_keep_their_value_through_text(seconds: float, size: int) -> 
         ("spark.executor.memory=449", r"spark.executor.memory = '449': must be 450MiB or more"),  # MiB
         ("spark.driver.memory=much", r"spark.driver.memory = 'much': not a size"),
         ("cluster.reducer=range", r"cluster.reducer = 'range': must be one of ranges, tree; did you mean 'ranges'"),
+        ("cluster.codec=int2", r"cluster.codec = 'int2': must be one of .*none, bf16, int8, int4; did you mean 'int[48]'"),
+        ("cluster.codec=", r"cluster.codec = ''"),
         ("cluster.device=tpu", r"cluster.device = 'tpu'"),
         ("backup.keep=0", r"backup.keep = 0"),
         ("data.max_bad_fraction=1.1", r"data.max_bad_fraction = 1.1"),

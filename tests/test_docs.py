@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -64,6 +66,20 @@ def test_scripts_and_pages_that_are_named_are_there() -> None:
     }
     assert len(named) > 15
     assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
+
+
+def test_security_names_tests_that_are_there() -> None:
+    named = re.findall(r"`(tests/[\w/.-]+)`", (ROOT / "SECURITY.md").read_text(encoding="utf-8"))
+    assert len(named) > 15
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_site_is_built_without_a_dead_link(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    # the variable: as in Makefile
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "reference" / "driver" / "index.html").is_file()
 
 
 def test_the_init_script_for_databricks_installs_what_a_runtime_has_not() -> None:

@@ -15,6 +15,7 @@ ROWS = {
     "errors": 0,
     "extras": 0,
     "formats": 0,
+    "kerberos": 0,
     "units": 0,
     "clock": 0,
     "pickling": 0,

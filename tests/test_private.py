@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mpca.private import make_folder, opener, replace_file
+from mpca.private import make_folder, opener, replace_file, who_else_writes
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077, 0o777], ids=oct)
@@ -63,3 +63,23 @@ def test_a_file_that_cannot_be_replaced_stays_and_nothing_is_left_beside(tmp_pat
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == {"x": b"old"}
+
+
+@pytest.mark.parametrize(
+    ("rights", "who"), [(0o700, ""), (0o755, ""), (0o775, ""), (0o777, "everybody"), (0o1777, "everybody")]
+)
+def test_who_else_may_write_into_a_folder(tmp_path: Path, rights: int, who: str) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a").chmod(rights)
+    assert who_else_writes(tmp_path / "a") == (who and f"{who} (mode {rights:04o})")
+    assert who_else_writes(tmp_path / "missing") == ""
+
+
+@pytest.mark.root
+def test_a_folder_of_another_user_or_group_is_open_to_them(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a").chmod(0o775)
+    os.chown(tmp_path / "a", 0, 4711)
+    assert who_else_writes(tmp_path / "a") == "group 4711 (mode 0775)"
+    os.chown(tmp_path / "a", 4712, 0)
+    assert who_else_writes(tmp_path / "a") == "its owner, uid 4712"

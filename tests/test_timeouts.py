@@ -45,6 +45,7 @@ YARN_NODE_LOST_S = 600.0 * 4 / 3
         (CLUSTER.cycle_deadline + timeouts.CANCEL_AFTER_S, timeouts.SILENT_S),  # late before it is silent
         (timeouts.SILENT_S, CLUSTER.start_timeout),  # a function that hangs is told of before the start gives up
         (CLUSTER.start_timeout, CLUSTER.finish_timeout),
+        (JVM["FORK"], CLUSTER.cycle_deadline),  # the agent is started by itself then, before anybody misses it
         (HUNG_S, CLUSTER.cycle_deadline),
         (YARN_NODE_LOST_S, SPARK["spark.rpc.askTimeout"]),
         (YARN_NODE_LOST_S, SPARK["spark.rpc.io.connectionTimeout"]),
@@ -116,7 +117,7 @@ def test_every_time_out_stands_in_one_place() -> None:
 
 def test_every_time_out_of_the_jvm_stands_in_one_place() -> None:
     """What is looked at every few milliseconds is no time-out; nor is the drift of clocks that is borne."""
-    assert len(JVM) == 15
+    assert len(JVM) == 16
     files = [path for path in sorted((ROOT / "jvm/src/main").rglob("*.java")) if path.name != "TimeOuts.java"]
     pattern = re.compile(r"static final \w+ (\w+_(?:MS|S|MILLIS|NANOS|SECONDS)) =")
     found = [f"{path.name}: {name}" for path in files for name in pattern.findall(path.read_text(encoding="utf-8"))]

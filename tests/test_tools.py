@@ -89,12 +89,14 @@ def two_folders(counting: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("two_folders")
-def test_a_skipped_and_a_missing_test_on_a_real_cluster_are_told(counting: ModuleType) -> None:
+def test_a_skipped_test_on_a_real_cluster_and_a_missing_one_are_told(counting: ModuleType) -> None:
     collected = ["tests/spark/test_a.py::one", "tests/spark/test_a.py::two", "tests/test_b.py::y"]
     assert counting.missing(counting.count(_junit(one=False, two=False)), collected) == []
     (skipped,) = counting.missing(counting.count(_junit(one=False, two=True)), collected)
     assert skipped == "tests/spark: 1 skipped; tests on a real cluster must run"
     assert counting.missing(counting.count(_junit(one=False)), collected) == ["tests/spark: 1 of 2 tests ran"]
+    collected.append("tests/test_b.py::z")
+    assert counting.missing(counting.count(_junit(one=False, two=False)), collected) == ["tests: 1 of 2 tests ran"]
 
 
 @pytest.mark.usefixtures("two_folders")
@@ -116,12 +118,19 @@ def test_the_list_is_that_of_this_checkout(counting: ModuleType) -> None:
     assert sorted(folders) == list(counting.FOLDERS)
 
 
-def test_each_test_is_of_one_of_four_targets_whatever_it_is_marked_with() -> None:
-    lines = re.findall(
-        r"^(?:LOCAL|HADOOP|DOCKER|BROWSER) := (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
-    )
+def _one_takes_it(file: Path, names: str, count: int, *marks: str) -> None:
+    """Of the expressions that the file gives these names, each test has one that takes it, whatever it is marked with."""
+    lines = re.findall(rf'^(?:{names}) ?:?= ?"?([^"\n]+)"?$', file.read_text(encoding="utf-8"), re.MULTILINE)
     expressions = [Expression.compile(line) for line in lines]
-    assert len(expressions) == 4
-    marks = ("spark", "hadoop", "docker", "root", "slow", "browser")
-    for of in (set(some) for count in range(len(marks) + 1) for some in itertools.combinations(marks, count)):
+    assert len(expressions) == count
+    for of in (set(some) for length in range(len(marks) + 1) for some in itertools.combinations(marks, length)):
         assert sum(one.evaluate(lambda name, of=of, **_: name in of) for one in expressions) == 1, of
+
+
+def test_each_test_is_of_one_of_four_targets_whatever_it_is_marked_with() -> None:
+    _one_takes_it(ROOT / "Makefile", "LOCAL|HADOOP|DOCKER|BROWSER", 4, "spark", "hadoop", "docker", "root", "slow", "browser")
+
+
+def test_each_test_is_of_one_of_the_groups_of_ci_whatever_it_is_marked_with() -> None:
+    groups = "alone|executors|hadoop|others|quiet"
+    _one_takes_it(ROOT / ".ci" / "run", groups, 5, "spark", "hadoop", "docker", "root", "slow", "browser", "quiet")

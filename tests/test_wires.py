@@ -12,7 +12,7 @@ import pytest
 from tests.bench.support import needs_namespaces
 from tests.support.wires import Damage, DamagedNetwork
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.quiet]
 
 #: Echoes datagrams; over TCP the damage would be mended by the kernel before anyone sees it.
 ECHO = """

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BESIDE = {
     "index.md": "README.md",
     "architecture.md": "ARCHITECTURE.md",
+    "security.md": "SECURITY.md",
     "contributing.md": "CONTRIBUTING.md",
     "changes.md": "CHANGELOG.md",
 }

@@ -35,8 +35,8 @@ WORKERS = ("worker1", "worker2", "worker3")
 HOSTS = ("namenode", "resourcemanager", *WORKERS, "client")
 #: The last number of each host's address.
 _ADDRESS = {host: 10 + number for number, host in enumerate(HOSTS)}
-#: Room for one agent and an application master, and not for two agents: they sit on different workers.
-NODE_MEMORY_MB = 3584
+#: Room for one agent with its parent and an application master, and not for two agents: they sit on different workers.
+NODE_MEMORY_MB = 3584 + 576
 #: Seconds after which YARN gives a worker up; a pause of less is a hiccup.
 NODE_EXPIRY_S = 30
 _LABEL = "mpca.cluster"

@@ -62,10 +62,11 @@ def processes(folder: Path) -> list[psutil.Process]:
     """Those of an engine that keeps its things in that folder: dockerd, its containerd, its shims."""
     found = []
     for one in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if one.status() != psutil.STATUS_ZOMBIE and any(str(folder) in word for word in one.cmdline()[:12]):
+        with contextlib.suppress(psutil.Error):  # it ends between two questions
+            lives = one.status() != psutil.STATUS_ZOMBIE and one.name().startswith(("dockerd", "containerd"))
+            if lives and any(str(folder) in word for word in one.cmdline()[:12]):
                 found.append(one)
-    return [one for one in found if one.name().startswith(("dockerd", "containerd"))]
+    return found
 
 
 def take_away(before: Machine, folder: Path) -> None:

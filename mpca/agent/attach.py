@@ -333,16 +333,20 @@ def dataset(
 ) -> Share | IterableShare | Stream:
     """This agent's batches of the data set that the run's configuration names (section [data]).
 
+    Those of an ingested data set lie on `mpca.device()`: images get there as bytes, and become float32 there.
+
     Args:
         split: "train", or another split of the data set. Only "train" takes account of agents that are lost or join.
         batch_size: largest number of samples of a batch; None: `data.batch_size` of the configuration, or 32.
         epochs: number of epochs of one iteration, as for `shard`; None: until the run ends.
 
     Raises:
-        ConfigError: the configuration names no data set, or the data set cannot be read.
+        ConfigError: the configuration names no data set, or the data set cannot be read; or a GPU is to decode images, and this
+            agent has none.
+        EnvironmentRefused: the installed torchvision does not decode on a GPU.
         ValueError: the data set has no such split.
     """
-    from mpca.data import load, own_options
+    from mpca.data import check_decoder, load, own_options
 
     context = current()
     section, seed = ({}, 0) if context is None else (context.start.conf.get("data", {}), context.start.seed)
@@ -359,11 +363,19 @@ def dataset(
     if not hasattr(found, "stream"):
         return make_share(found, batch_size, epochs, reads, {})
     start = None if context is None else context.start
+    on = device()
+    jpegs = None
+    if check_decoder(section, on.type):
+        from mpca.agent.cuda import CudaJpegs
+
+        jpegs = CudaJpegs(on)
     stream = found.stream(
         batch_size,
         agent=rank(),
         agents=world_size(),
         incarnation=0 if start is None else start.incarnation,
+        device=on,
+        jpegs=jpegs,
         stopping=stopping,
         count=samples,
         epochs=epochs,

@@ -1,4 +1,4 @@
-"""All code for CUDA: the device for an agent's model, and copies of shards between a GPU and the mapped slots.
+"""All code for CUDA: the device for an agent's model, copies of shards between a GPU and the mapped slots, and nvJPEG.
 
 No other file names `torch.cuda` (a test checks this), so all code that needs a GPU is in this file, and `make test-gpu` tests
 it. An agent sees one GPU (`gpus.py`), as number 0.
@@ -6,7 +6,8 @@ it. An agent sees one GPU (`gpus.py`), as number 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -15,8 +16,20 @@ import torch
 from torch import Tensor
 
 from mpca.errors import EnvironmentRefused
+from mpca.extras import extras
 
-__all__ = ["CudaCarrier", "device_of", "first_gpu", "make_current", "random_state", "refused_when_full", "set_random_state"]
+__all__ = [
+    "CudaCarrier",
+    "CudaJpegs",
+    "device_of",
+    "first_gpu",
+    "make_current",
+    "name_of",
+    "random_state",
+    "refused_when_full",
+    "set_random_state",
+    "settle",
+]
 
 _Array = npt.NDArray[np.float32]
 
@@ -42,6 +55,17 @@ def make_current(device: torch.device) -> None:
             "that fits its driver, or train on the CPU by cluster.device=cpu"
         )
     torch.cuda.set_device(device)
+
+
+def name_of(device: torch.device) -> str:
+    """What the maker calls it; "cpu" for the CPU."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def settle(device: torch.device) -> None:
+    """Wait until the device has done what it was given; the CPU always has."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def random_state(device: torch.device) -> Tensor | None:
@@ -124,3 +148,34 @@ class CudaCarrier:
 
     def taken(self) -> None:
         self._used.record(torch.cuda.current_stream(self._device))
+
+
+class CudaJpegs:
+    """The `mpca.data.device_decode.Jpegs` of a GPU: torchvision's nvJPEG, on a stream of its own.
+
+    Raises:
+        EnvironmentRefused: the installed torchvision does not decode on this GPU.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        with extras():
+            import torchvision
+            from torchvision.io import ImageReadMode, decode_jpeg, encode_jpeg
+        # Since 0.29 each call says that another package will have it. A filter holds for all threads, unlike `catch_warnings`.
+        warnings.filterwarnings("ignore", "The image decoding and encoding capabilities of TorchVision", DeprecationWarning)
+        self._device, self._stream = device, torch.cuda.Stream(device)
+        self._decode, self._mode = decode_jpeg, ImageReadMode.RGB
+        try:
+            self([encode_jpeg(torch.zeros(3, 8, 8, dtype=torch.uint8)).numpy().tobytes()], lambda _, image: image)
+        except (AttributeError, RuntimeError, TypeError) as error:  # before 0.20 it takes no lists there
+            said = str(error).partition("\n")[0]
+            raise EnvironmentRefused(
+                f"torchvision does not decode JPEGs on this GPU: torchvision={torchvision.__version__}, {said}; install 0.20 "
+                "or newer, built for CUDA as torch is, or decode on the CPU by data.decoder=cpu"
+            ) from error
+
+    def __call__(self, jpegs: Sequence[bytes], cut: Callable[[int, Tensor], Tensor]) -> Tensor:
+        given = [torch.frombuffer(bytearray(one), dtype=torch.uint8) for one in jpegs]
+        with torch.cuda.stream(self._stream):
+            images = self._decode(given, self._mode, self._device)
+            return torch.stack([cut(number, image) for number, image in enumerate(images)]).cpu()  # waits for this stream alone

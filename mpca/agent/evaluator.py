@@ -4,9 +4,10 @@ It gets a function ``evaluate(state_dict) -> {"error": ..., "loss": ...}``, and 
 files, ``/proc/<pid>/fd/<n>``). It answers each path with the result and the time taken. Frames are those of `wire.codec`, with
 msgpack maps as bodies; the driver's end is `evaluator_client.EvaluatorProcess`::
 
-    {"do": "load", "payload": bytes, "threads": n}     once, first
+    {"do": "load", "payload": bytes, "threads": n, "served": bool}    once, first
     {"do": "evaluate", "id": n, "path": text}    ->    {"id": n, "result": {...}, "seconds": s}
                                                  or    {"id": n, "failed": traceback}
+                                                       {"files": the fields of `wire.messages.Files`}    if served, once
 
 The process ends when its stdin ends, even during an evaluation: a thread waits for that alone.
 """
@@ -18,15 +19,19 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import msgpack
 
+from mpca.agent.files import ExecutorFiles, FilePipe
 from mpca.agent.metrics import number
 from mpca.agent.process import die_at_end_of_file, lead_own_group, move_control_pipe
 from mpca.errors import ConfigError
+from mpca.storage import Location, opening
 from mpca.streams import sturdy_streams
 from mpca.wire.codec import FrameBuffer, frame
+from mpca.wire.messages import Files
 
 __all__ = ["main"]
 
@@ -77,6 +82,21 @@ def _load(payload: bytes, threads: int) -> Callable[[Any], dict[str, float]] | s
     return function
 
 
+def _read_through_driver(write_fd: int) -> None:
+    """From now on, read ``hdfs://`` through the driver's JVM, which has its login. The pipes are made at the first file."""
+    pipe: list[FilePipe] = []
+
+    def say(files: Files) -> None:
+        os.write(write_fd, frame(msgpack.packb({"files": asdict(files)})))  # at once: it is shorter than PIPE_BUF
+
+    def open_hdfs(location: Location) -> ExecutorFiles:
+        if not pipe:
+            pipe.append(FilePipe(say))
+        return ExecutorFiles(pipe[0], location)
+
+    opening.use(open_hdfs)
+
+
 def _be_polite() -> None:
     """Lower the priority of the whole process group, since decoders stay for the next evaluation."""
     os.setpriority(os.PRIO_PGRP, 0, min(os.getpriority(os.PRIO_PROCESS, 0) + _NICE, 19))
@@ -97,6 +117,8 @@ def _serve(read_fd: int, write_fd: int) -> int:
     for request in _requests(read_fd):
         if request["do"] == "load":
             os.environ["OMP_NUM_THREADS"] = str(request["threads"])
+            if request["served"]:
+                _read_through_driver(write_fd)
             function = _load(request["payload"], request["threads"])
             continue
         data = memoryview(frame(msgpack.packb(_answer(function, request))))

@@ -1,7 +1,7 @@
 """The driver's end of the evaluator: starts the process, sends it states and collects results, and never waits.
 
-A state is in a memory file of the driver, which the evaluator opens by ``/proc``. It has no name, so nothing must be removed
-when a process is killed.
+A state is copied once, by a thread of its own: a copy takes as long as a small cycle. It is in a memory file of the driver,
+which the evaluator opens by ``/proc``. It has no name, so nothing must be removed when a process is killed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,9 +21,11 @@ import msgpack
 import numpy as np
 
 from mpca import pickling
-from mpca.storage.tensors import RawTensor, dump
+from mpca.errors import JvmError
+from mpca.storage.tensors import RawTensor, pieces
 from mpca.timeouts import EVALUATOR_END_S
 from mpca.wire.codec import FrameBuffer, frame
+from mpca.wire.messages import Files
 
 __all__ = ["Died", "Evaluated", "EvaluatorProcess"]
 
@@ -57,12 +60,20 @@ class EvaluatorProcess:
         evaluate: takes a state_dict of CPU tensors, and returns numbers by name; shipped like a train function.
         threads: number of torch's threads.
         python: the interpreter.
+        serve: reads files of HDFS for the process; None: the process reads them over WebHDFS.
     """
 
-    def __init__(self, evaluate: Callable[[Any], dict[str, float]], threads: int = 1, python: str = sys.executable) -> None:
-        self._python = python
-        self._load = {"do": "load", "payload": pickling.dumps(evaluate), "threads": threads}
+    def __init__(
+        self,
+        evaluate: Callable[[Any], dict[str, float]],
+        threads: int = 1,
+        python: str = sys.executable,
+        serve: Callable[[Files], None] | None = None,
+    ) -> None:
+        self._python, self._serve = python, serve
+        self._load = {"do": "load", "payload": pickling.dumps(evaluate), "threads": threads, "served": serve is not None}
         self._open: dict[int, int] = {}  # cycle -> descriptor of its state
+        self._copies: list[_Copy] = []  # of states that were not sent yet
         self._process: subprocess.Popen[bytes] | None = None
         self._deaths: list[Died] = []  # not yet reported by `poll`
         try:
@@ -80,22 +91,29 @@ class EvaluatorProcess:
         """The process's id; None when it does not run."""
         return self._process.pid if self._process is not None else None
 
-    def submit(self, cycle: int, tensors: Mapping[str, RawTensor | np.ndarray]) -> None:
-        """Ask for an evaluation of this state; the answer carries the same cycle."""
+    def submit(self, cycle: int, tensors: Callable[[], Mapping[str, RawTensor | np.ndarray]]) -> None:
+        """Ask for an evaluation of a state; the answer carries the same cycle. `poll` sends it when it is copied.
+
+        Args:
+            cycle: of the state.
+            tensors: gives the state; called in another thread, and what it gives must stay as it is until the answer.
+        """
         try:
             if self._process is None:
                 self._start()
             fd = os.memfd_create(f"mpca-evaluate-{cycle}", os.MFD_CLOEXEC)
             self._open[cycle] = fd
-            with open(fd, "wb", closefd=False) as file:
-                file.write(dump({name: _raw(one) for name, one in tensors.items()}))
+            self._copies.append(_Copy(cycle, os.dup(fd), tensors))
         except OSError as error:
             self._lose(f"it could not be asked: {error}", cycle)
-            return
-        self._send({"do": "evaluate", "id": cycle, "path": f"/proc/{os.getpid()}/fd/{fd}"})
 
     def poll(self) -> list[Evaluated | Died]:
-        """All answers that have come, oldest first; then `Died` if the process has died."""
+        """All answers that have come, oldest first; then `Died` if the process has died.
+
+        Raises:
+            ValueError: a state cannot be written: `storage.tensors.pieces`.
+        """
+        self._send_copied()
         done: list[Evaluated | Died] = []
         if self._process is not None:
             self._flush()
@@ -139,10 +157,21 @@ class EvaluatorProcess:
         """False when the pipe has ended."""
         try:
             while data := os.read(self._read_fd, 1 << 16):
-                done += [self._done(msgpack.unpackb(body)) for body in self._buffer.feed(data)]
+                for said in map(msgpack.unpackb, self._buffer.feed(data)):
+                    if "files" in said:
+                        self._open_files(Files(**said["files"]))
+                    else:
+                        done.append(self._done(said))
         except BlockingIOError:
             return True
         return False
+
+    def _open_files(self, files: Files) -> None:
+        assert self._serve is not None  # the process was told so
+        try:
+            self._serve(files)
+        except JvmError as error:  # the process has ended since, which `poll` reports; or it gives up waiting
+            _log.warning("the evaluator gets no files of HDFS: %s", error)
 
     def _done(self, answer: dict[str, Any]) -> Evaluated:
         cycle, result, failed = answer["id"], answer.get("result", {}), answer.get("failed")
@@ -171,6 +200,17 @@ class EvaluatorProcess:
         for fd in self._open.values():
             os.close(fd)
         self._open.clear()
+        self._copies.clear()
+
+    def _send_copied(self) -> None:
+        while self._copies and not self._copies[0].is_alive():
+            copy = self._copies.pop(0)
+            if isinstance(copy.error, OSError):
+                self._lose(f"it could not be asked: {copy.error}", copy.cycle)
+            elif copy.error is not None:
+                raise copy.error
+            else:
+                self._send({"do": "evaluate", "id": copy.cycle, "path": f"/proc/{os.getpid()}/fd/{self._open[copy.cycle]}"})
 
     def _end_group(self) -> None:
         """Kill the process and its children. Wait for it last, since until then no other process can have its id."""
@@ -197,6 +237,27 @@ class EvaluatorProcess:
             pass
         except BrokenPipeError:  # the process died; `poll` reports it
             self._unsent.clear()
+
+
+class _Copy(threading.Thread):
+    """Writes a state into a memory file, by a descriptor of its own: the driver may give the other one up meanwhile."""
+
+    def __init__(self, cycle: int, fd: int, tensors: Callable[[], Mapping[str, RawTensor | np.ndarray]]) -> None:
+        super().__init__(name="mpca-evaluator-copy", daemon=True)
+        self.cycle = cycle
+        self.error: Exception | None = None
+        self._fd, self._tensors = fd, tensors
+        self.start()
+
+    def run(self) -> None:
+        try:
+            with open(self._fd, "wb", buffering=0) as file:
+                for piece in pieces({name: _raw(one) for name, one in self._tensors().items()}):
+                    left = memoryview(piece)
+                    while left:  # one call moves at most 2 GiB
+                        left = left[file.write(left) :]
+        except Exception as error:
+            self.error = error
 
 
 def _raw(one: RawTensor | np.ndarray) -> RawTensor:

@@ -13,6 +13,7 @@ import os
 import select
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 from mpca.errors import EnvironmentRefused
 from mpca.storage.hadoop_errors import as_os_error
@@ -21,7 +22,7 @@ from mpca.timeouts import PIPES_OPEN_S
 from mpca.wire.codec import FrameReader, encode
 from mpca.wire.messages import Fetch, Fetched, Files
 
-__all__ = ["MEMORY_BYTES", "ExecutorFiles", "FilePipe"]
+__all__ = ["MEMORY_BYTES", "ExecutorFiles", "Fetcher", "FilePipe"]
 
 #: A longer range is read in pieces. A unit of ImageNet's records has 3.5 MB.
 MEMORY_BYTES = 4 << 20
@@ -101,10 +102,16 @@ class FilePipe:
         self._memory.close()
 
 
+class Fetcher(Protocol):
+    """Reads ranges of files: a `FilePipe`, or another way through a JVM."""
+
+    def fetch(self, url: str, offset: int, length: int) -> bytes: ...
+
+
 class ExecutorFiles:
     """A folder of HDFS as a read-only `Store`. Methods that write raise OSError."""
 
-    def __init__(self, pipe: FilePipe, root: Location) -> None:
+    def __init__(self, pipe: Fetcher, root: Location) -> None:
         self._pipe, self._root = pipe, root
 
     def read(self, path: str) -> bytes:

@@ -88,22 +88,13 @@ def _load(payload: bytes) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     return function, args, kwargs
 
 
-def _ship(value: Any) -> bytes:
-    from mpca import pickling
-    from mpca.wire.codec import MAX_FRAME_BYTES
+def _packed(value: Any) -> bytes:
+    from mpca.agent.returned import pack
 
     try:
-        returns: bytes = pickling.dumps(value)
-    except Exception as error:
-        raise TypeError(
-            f"what the train function returned cannot be shipped: {type(value).__name__}: {_describe(error)}"
-        ) from error
-    if len(returns) > MAX_FRAME_BYTES - 1024:
-        raise ValueError(
-            f"what the train function returned is too large: bytes={len(returns)}, limit={MAX_FRAME_BYTES - 1024}; "
-            "write it to a file and return the path"
-        )
-    return returns
+        return pack(value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(str(error)) from None  # with no frame of ours: the mistake is in the function's return
 
 
 def _own_gpu(device: str) -> object:
@@ -130,7 +121,7 @@ def _run(payload: bytes, seed: int, threads: int, device: str) -> bytes:
     make_current(device_of(device))
     seed_everything(seed)  # equal in all agents, so that they make the same x_0; `attach` then seeds each agent anew
     function, args, kwargs = _load(payload)
-    return _ship(function(*args, **kwargs))
+    return _packed(function(*args, **kwargs))
 
 
 def main() -> int:
@@ -182,7 +173,7 @@ def main() -> int:
         if link.cut:
             _end_fork(error)
         if isinstance(error, SystemExit) and error.code in (None, 0):
-            context.loop.leave(_ship(None))
+            context.loop.leave(_packed(None))
             return 0
         sys.stdout.flush()
         context.loop.tell(Raised(_describe(error) + _advice(error), _user_traceback(error)))

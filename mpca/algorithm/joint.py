@@ -18,10 +18,12 @@ __all__ = ["JointShard", "add_scaled", "blend", "check_mean", "extrapolate", "in
 #: Elements of one step, 256 KiB. The product of a whole shard would be a third array of its size on the driver, and would leave
 #: the processor's cache before it is added.
 _BLOCK = 1 << 16
+#: The same where four arrays are read and written together.
+FUSED = 1 << 14
 
 
 class JointShard(NamedTuple):
-    """Joint state of one shard after k exchanges. Nobody writes to its arrays; k is also its version."""
+    """Joint state of one shard after k exchanges; k is also its version. Who may write to its arrays: `driver.joint`."""
 
     x: Vector  # float32[n]: the parameters of the shard, then its buffers
     v: Vector  # float32[p], p <= n: trajectory of the parameters, or momentum of an outer optimiser
@@ -90,7 +92,7 @@ def trajectory(v: Vector, before: Vector, after: Vector, delta: float) -> Vector
     return step
 
 
-def extrapolate(state: JointShard, gamma: float) -> Vector:
+def extrapolate(state: JointShard, gamma: float, into: Vector | None = None) -> Vector:
     r"""Estimate the joint model at the time when agents work with it; the driver broadcasts the result.
 
     .. math:: \tilde{x}^*_{t+\gamma} = \tilde{x}_t + \gamma\,\tilde{v}_t       (MPCA SGD, eq. 5)
@@ -100,9 +102,10 @@ def extrapolate(state: JointShard, gamma: float) -> Vector:
     Args:
         state: joint state of one shard.
         gamma: how far ahead in units of the trajectory; 0 switches it off, 1 is one exchange.
+        into: float32[n], where the result goes; None: into a new array.
 
     Returns:
-        float32[n]; a new array, or `state.x` itself when gamma is 0.
+        float32[n]; `into` or the new array, or `state.x` itself when gamma is 0.
 
     Example:
         >>> extrapolate(JointShard(np.float32([1, 5]), np.float32([2]), k=3), gamma=0.5)
@@ -110,13 +113,32 @@ def extrapolate(state: JointShard, gamma: float) -> Vector:
     """
     if gamma == 0:
         return state.x
-    ahead = state.x.copy()
-    add_scaled(ahead, state.v, gamma)
+    x, v, p = state.x, state.v, state.v.size
+    ahead = np.empty_like(x) if into is None else into
+    for start in range(0, p, FUSED):
+        end = min(start + FUSED, p)
+        step = ahead[start:end]
+        np.multiply(v[start:end], gamma, out=step)
+        step += x[start:end]
+    ahead[p:] = x[p:]
     return ahead
 
 
-def update(state: JointShard, mean: Vector, beta: float, delta: float) -> JointShard:
+def update(
+    state: JointShard, mean: Vector, beta: float, delta: float, into: Vector | None = None, v_into: Vector | None = None
+) -> JointShard:
     """One exchange: blend `mean` in (eq. 8), then follow the trajectory (eq. 4).
+
+    Bit for bit what `blend` and `trajectory` give, in one pass over blocks: whole arrays in between are new pages of memory
+    each time, which cost twice as much as the arithmetic.
+
+    Args:
+        state: before; its arrays stay as they are, but for `v_into`.
+        mean: as of `blend`.
+        beta: as of `blend`.
+        delta: as of `trajectory`.
+        into: float32[n], the array of the new state's `x`; it may be `mean`. None: a new array.
+        v_into: float32[p], the array of the new state's `v`; it may be the old one. None: a new array.
 
     Raises:
         ValueError: `mean` is of another shape or dtype than the state.
@@ -127,9 +149,24 @@ def update(state: JointShard, mean: Vector, beta: float, delta: float) -> JointS
     """
     check_mean(state, mean)
     x, v, k = state
-    moved = blend(x, mean, beta)
     p = v.size
-    return JointShard(moved, trajectory(v, x[:p], moved[:p], delta), k + 1)
+    moved = np.empty_like(x) if into is None else into
+    after = np.empty_like(v) if v_into is None else v_into
+    room = np.empty(min(FUSED, x.size), x.dtype)
+    for start in range(0, x.size, FUSED):
+        end = min(start + FUSED, x.size)
+        old, new, product = x[start:end], moved[start:end], room[: end - start]
+        np.multiply(mean[start:end], beta, out=new)
+        np.multiply(old, 1.0 - beta, out=product)
+        new += product
+        q = min(end, p) - start  # of these, so many are parameters
+        if q > 0:
+            step = after[start : start + q]
+            np.multiply(v[start : start + q], delta, out=product[:q])  # first: `step` may lie over v
+            np.subtract(new[:q], old[:q], out=step)
+            step *= 1.0 - delta
+            step += product[:q]
+    return JointShard(moved, after, k + 1)
 
 
 def check_mean(state: JointShard, mean: Vector) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpca.algorithm.averaging import Vector
-from mpca.algorithm.joint import JointShard, add_scaled, blend, check_mean
+from mpca.algorithm.joint import FUSED, JointShard, add_scaled, check_mean
 
 __all__ = ["Eager", "Outer", "arrived", "begin_eager", "handed_over", "outer_step"]
 
@@ -26,7 +26,9 @@ class Outer(NamedTuple):
     nesterov: bool = True  # False: heavy ball
 
 
-def outer_step(state: JointShard, mean: Vector, outer: Outer) -> JointShard:
+def outer_step(
+    state: JointShard, mean: Vector, outer: Outer, into: Vector | None = None, v_into: Vector | None = None
+) -> JointShard:
     r"""One exchange with an outer optimiser.
 
     .. math:: d_t = R(x^{1 \dots K}) - \tilde{x}_{t-1}, \qquad v_t = \mu\,v_{t-1} + d_t
@@ -43,6 +45,8 @@ def outer_step(state: JointShard, mean: Vector, outer: Outer) -> JointShard:
         state: joint state before; v is the momentum.
         mean: R, float32[n], of `averaging.weighted_sum`.
         outer: eta, mu, and which of the two forms.
+        into: as of `joint.update`.
+        v_into: as of `joint.update`.
 
     Raises:
         ValueError: `mean` is of another shape or dtype than the state.
@@ -57,12 +61,24 @@ def outer_step(state: JointShard, mean: Vector, outer: Outer) -> JointShard:
     check_mean(state, mean)
     x, v, k = state
     p = v.size
-    after = mean[:p] - x[:p]
-    add_scaled(after, v, outer.momentum)
-    moved = blend(x, mean, outer.rate)
+    moved = np.empty_like(x) if into is None else into
+    after = np.empty_like(v) if v_into is None else v_into
+    room, other = np.empty((2, min(FUSED, p)), x.dtype)
+    for start in range(0, p, FUSED):  # in one pass, as in `joint.update`, and for the same reason
+        end = min(start + FUSED, p)
+        old, direction, new = x[start:end], v[start:end], moved[start:end]
+        step, product = room[: end - start], other[: end - start]
+        np.subtract(mean[start:end], old, out=step)
+        np.multiply(direction, outer.momentum, out=product)
+        step += product
+        np.multiply(mean[start:end], outer.rate, out=new)
+        np.multiply(old, 1.0 - outer.rate, out=product)
+        new += product
+        if outer.momentum:
+            np.multiply(step if outer.nesterov else direction, outer.rate * outer.momentum, out=product)
+            new += product
+        after[start:end] = step
     moved[p:] = mean[p:]
-    if outer.momentum:
-        add_scaled(moved[:p], after if outer.nesterov else v, outer.rate * outer.momentum)
     return JointShard(moved, after, k + 1)
 
 

@@ -33,6 +33,7 @@ def check(config: Tables) -> None:
     options = dict(config["model"])
     models.check(options.pop("name"), options)
     data.check(config["data"]["name"], config["cluster"]["agents"], data.own_options(config["data"]))
+    data.check_decoder(config["data"], config["cluster"]["device"])
     name, method = config["optimizer"]["name"], from_dict(config["method"])
     if name not in models.OPTIMIZERS:
         raise refused("optimizer.name", name, f"no such optimizer; {nearest(name, models.OPTIMIZERS)}")

@@ -39,7 +39,8 @@ class Result:
     and the other numbers as metrics; "metrics", what agents gave to `mpca.log`: metrics, the means over agents by name. Of this
     attempt: of a run that was resumed, `records.jsonl` has all."""
     returns: dict[int, Any] = field(repr=False)
-    """What the train function returned, by agent; the functions in `summary["cut_off"]` did not return."""
+    """What the train function returned, by agent, tensors in host memory; the functions in `summary["cut_off"]` did not
+    return."""
     model_state: dict[str, Any] | None = field(repr=False)
     """The joint model as tensors under the model's own names, ready for `load_state_dict`."""
 
@@ -110,7 +111,10 @@ class Distributor:
         """Run ``train(*args, **kwargs)`` in every agent until an objective is reached or all functions have returned.
 
         Args:
-            train: a function, which should import what it needs inside; or the path of a script.
+            train: a function, which should import what it needs inside; or the path of a script. It may return data: None,
+                bools, numbers (numpy's too), texts, bytes, lists, tuples and dicts of these, numpy arrays of numbers and torch
+                tensors, 64 MiB in all. Of what else it returns, the place and the type are named, and the run has failed; its
+                model and records are saved.
 
         Raises:
             ConfigError, EnvironmentRefused: refused before an agent was started.

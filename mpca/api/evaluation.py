@@ -9,23 +9,27 @@ from mpca.agent.evaluator_client import Died, Evaluated, EvaluatorProcess
 from mpca.driver.evaluating import EvaluatorDied
 from mpca.driver.joint import JointModel
 from mpca.errors import AgentFailed
+from mpca.wire.messages import Files
 
 __all__ = ["JointEvaluator"]
 
 
 class JointEvaluator:
-    """One evaluation at a time. `function` belongs to the objective `Evaluate`."""
+    """One evaluation at a time. `function` belongs to the objective `Evaluate`; `serve` reads files of HDFS for it."""
 
-    def __init__(self, function: Callable[[dict[str, Any]], dict[str, float]]) -> None:
-        self._process = EvaluatorProcess(function)
+    def __init__(
+        self, function: Callable[[dict[str, Any]], dict[str, float]], serve: Callable[[Files], None] | None = None
+    ) -> None:
+        self._process = EvaluatorProcess(function, serve=serve)
 
     @property
     def busy(self) -> bool:
         return self._process.busy
 
     def submit(self, cycle: int, joint: JointModel) -> None:
-        """Copy the joint model as it is now, and return."""
-        self._process.submit(cycle, joint.layout.model_tensors(joint.vector()))
+        """Evaluate the joint model as it is now. Its states are never written to, so they are copied later, off this thread."""
+        layout, states = joint.layout, [joint.state(shard).x for shard in range(len(joint.states))]
+        self._process.submit(cycle, lambda: layout.model_tensors(*states))
 
     def poll(self) -> list[Evaluated | EvaluatorDied]:
         """Take the results that have come, and the news that the process has died.

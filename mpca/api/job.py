@@ -6,13 +6,14 @@ The refusal of a configuration needs only this file, so that it comes before the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpca.checks import refused
 from mpca.config.resolved import Resolved
-from mpca.config.sources import load
+from mpca.config.sections import ClusterConfig
+from mpca.config.sources import DEFAULT_METHOD, load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,7 +77,7 @@ class Listeners:
 
 
 def resolve(path: Path | None, sets: Iterable[str] = (), spark_conf: dict[str, str] | None = None) -> Resolved:
-    """A configuration with the methods of this version; see `config.sources.load`.
+    """A configuration with the methods of this version, and with the codec that "auto" means; see `config.sources.load`.
 
     Raises:
         ConfigError: a source is wrong, the method is simulated only, its agents would hand over after the deadline, or goals
@@ -91,10 +92,21 @@ def resolve(path: Path | None, sets: Iterable[str] = (), spark_conf: dict[str, s
     if hold_s >= deadline_s:
         rule = f"must be less than cluster.cycle_deadline = {deadline_s:g} s, after which nobody waits for an agent; raise that"
         raise refused("method.seconds", hold_s, rule)
+    found = replace(found, cluster=_with_codec(found.cluster, found.method))
+    if found.cluster.codec != "none" and (found.method.asks or not found.method.exchanges):
+        rule = f'needs a method whose driver sums and broadcasts, and {found.method.name} is none; set cluster.codec = "none"'
+        raise refused("cluster.codec", found.cluster.codec, rule)
     from mpca.driver.objectives import Evaluate, Goals, metric_goals  # late, as methods
 
     Goals(evaluate=Evaluate(dict), **metric_goals(found.objectives))  # refuses what is none, or contradicts itself
     return found
+
+
+def _with_codec(cluster: ClusterConfig, method: Method) -> ClusterConfig:
+    if cluster.codec != "auto":
+        return cluster
+    carried = (cluster.reducer, cluster.broadcast) == ("ranges", "relay")
+    return replace(cluster, codec="int8" if carried and method.name == DEFAULT_METHOD else "none")
 
 
 def _method(values: Mapping[str, Any]) -> Method:

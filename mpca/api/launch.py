@@ -12,15 +12,24 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import cloudpickle
-
+from mpca.agent.returned import unpack
 from mpca.api.evaluation import JointEvaluator
 from mpca.api.finish import evaluate_last, exit_code, is_final, save_last, summarise
 from mpca.api.job import Ended, Job, Listeners, resolve
 from mpca.api.location import choose_location
-from mpca.api.parts import agent_spec, first_record, goals_of, open_session, run_shape, saves_to, unjudged, versions
+from mpca.api.parts import (
+    agent_spec,
+    first_record,
+    goals_of,
+    open_session,
+    refuse_open,
+    run_shape,
+    saves_to,
+    unjudged,
+    versions,
+)
 from mpca.api.resume import Resumed, find_backup
 from mpca.api.run_files import RunFiles
 from mpca.api.signals import Signals
@@ -30,12 +39,13 @@ from mpca.driver.agent_table import AgentTable
 from mpca.driver.backups import BackupWriter
 from mpca.driver.budget import check_heaps
 from mpca.driver.cluster import Cluster
+from mpca.driver.coding import Coding
 from mpca.driver.instructions import End
 from mpca.driver.runner import Runner
 from mpca.driver.server import machine_for
 from mpca.driver.states import RunState
 from mpca.driver.status import RunStatus
-from mpca.errors import BackupError, JvmError, MpcaError, RunFailed
+from mpca.errors import BackupError, ConfigError, JvmError, MpcaError, RemoteProtocolError, RunFailed
 from mpca.extras import require
 from mpca.spark.yarn.sizing import executor_budget
 from mpca.spark.yarn.submitted import ApplicationInfo, check_alive, settings_of
@@ -91,12 +101,14 @@ class _Launch:
         given = job.run_dir or config.run.dir or (application.run_folder(config.run.name) if application else "")
         self._location = choose_location(given, config.run.name, self._clock.wall(), stack)
         self._backup_at = Location.parse(config.backup.path) if config.backup.path else self._location.root / "backups"
+        refuse_open(self._backup_at)
         self._goals = goals_of(job, self._backup_at.text)
         self._saves_to = saves_to(job, self._backup_at, application)
         self._before = application.since_submit(self._clock.wall()) if application else 0.0
         self._seconds = application.stages() if application else {}  # seconds by stage of the start
         self._signals = Signals()
         self._files: RunFiles | None = None  # made when the run begins
+        self._coding: Coding | None = None  # made with the cluster
 
     def run(self) -> Ended:
         """Make the parts of a run, in their order, and run it."""
@@ -141,7 +153,9 @@ class _Launch:
         cluster = self._open_cluster(session, run_name, term)
         evaluator = None
         if job.evaluate is not None:
-            evaluator = JointEvaluator(job.evaluate.function)
+            from mpca.spark.hdfs.store import serve_files
+
+            evaluator = JointEvaluator(job.evaluate.function, partial(serve_files, session))
             self._stack.callback(evaluator.close)
         backups = self._open_backups(store, term)
         machine = machine_for(
@@ -195,9 +209,16 @@ class _Launch:
     def _open_cluster(self, session: SparkSession, run_name: str, term: int) -> Cluster:
         from mpca.spark.run.cluster import SparkCluster
 
-        config = self._job.config.cluster
+        config, how = self._job.config.cluster, self._job.config.method.agent_side.how
+        self._coding = None if config.codec == "none" else Coding(config.codec, how, term)
         over_spark = SparkCluster(
-            session, run_name, term=term, reducer=config.reducer, broadcast=config.broadcast, chunk_bytes=config.chunk
+            session,
+            run_name,
+            term=term,
+            reducer=config.reducer,
+            broadcast=config.broadcast,
+            chunk_bytes=config.chunk,
+            coding=self._coding,
         )
         cluster = self._job.wrap_cluster(over_spark)
         self._stack.callback(_close, cluster)
@@ -214,7 +235,15 @@ class _Launch:
         """The first hello describes the model: does it fit the heaps that were asked for?"""
         executor, driver = (parse_size(conf.get(f"spark.{one}.memory", "1g")) for one in ("executor", "driver"))
         answers = self._job.agents if self._job.config.method.asks else 0
-        self._listeners.on_stage(check_heaps(hello.bounds, self._job.agents_per_executor, executor, driver, answers))
+        check = partial(check_heaps, hello.bounds, self._job.agents_per_executor, executor, driver, answers)
+        try:
+            line = check(codec=self._coding is not None)
+        except ConfigError as error:
+            if self._coding is None or self._job.config.origins.get("cluster.codec") != "default":
+                raise
+            line = f'{check()}; cluster.codec = "none" in this run, since by default it would be {self._coding.codec}: {error}'
+            self._coding.off()
+        self._listeners.on_stage(line)
         if self._application is not None and self._application.yarn:
             self._listeners.on_stage(executor_budget(self._job.config, conf, 4 * hello.bounds[-1]))
 
@@ -276,6 +305,8 @@ class _Launch:
         if summary.bad_records:
             tell(f"{summary.bad_records:,} records of the data could not be used; they are named in {files.bad_shown}")
         trouble = files.save(runner.t(), summary, model)
+        returns, damaged = _returned(runner.returns)
+        trouble = trouble or damaged
         return Ended(
             run_dir=self._location.shown,
             summary=asdict(summary),
@@ -283,7 +314,7 @@ class _Launch:
             exit_code=1 if trouble else exit_code(end, self._signals.caught),
             model_state=state,
             history=runner.history(),
-            returns={agent: cloudpickle.loads(data) for agent, data in sorted(runner.returns.items())},
+            returns=returns,
         )
 
     def _stage(self, name: str) -> None:
@@ -300,6 +331,17 @@ def _cause(error: MpcaError, session: SparkSession) -> MpcaError:
         except JvmError:
             pass  # the JVM cannot be asked any more: the error that is known already says so
     return error
+
+
+def _returned(packed: dict[int, bytes]) -> tuple[dict[int, Any], str]:
+    """What train functions returned, by agent, and what is wrong with the first one that cannot be read, or nothing."""
+    returns, damaged = {}, ""
+    for agent, data in sorted(packed.items()):
+        try:
+            returns[agent] = unpack(data)
+        except RemoteProtocolError as error:
+            damaged = damaged or f"what the train function of agent {agent} returned cannot be read: {error}"
+    return returns, damaged
 
 
 def _close(cluster: Cluster) -> None:

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpca import __version__
+from mpca.checks import refused
 from mpca.driver.cluster import AgentSpec
 from mpca.driver.objectives import DumpModel, Goals, metric_goals
 from mpca.driver.run_shape import RunShape
 from mpca.errors import ConfigError
+from mpca.private import who_else_writes
 from mpca.records import RunRecord
 from mpca.storage import Location
 
@@ -28,7 +30,17 @@ if TYPE_CHECKING:
     from mpca.api.resume import Resumed
     from mpca.spark.yarn.submitted import ApplicationInfo
 
-__all__ = ["agent_spec", "first_record", "goals_of", "open_session", "run_shape", "saves_to", "unjudged", "versions"]
+__all__ = [
+    "agent_spec",
+    "first_record",
+    "goals_of",
+    "open_session",
+    "refuse_open",
+    "run_shape",
+    "saves_to",
+    "unjudged",
+    "versions",
+]
 
 
 def open_session(
@@ -45,6 +57,7 @@ def open_session(
         ConfigError, EnvironmentRefused: the session cannot hold a run.
     """
     from mpca.spark.run.checks import check_given
+    from mpca.spark.run.limits import check_connections
     from mpca.spark.run.session import session
     from mpca.spark.settings import advice
     from mpca.spark.yarn.submit import no_way_back
@@ -60,6 +73,7 @@ def open_session(
             reducer=cluster.reducer,
             submitted=was_submitted(),
         )
+        check_connections(job.executors)
         for line in advice(conf):
             listeners.on_stage(f"warning: {line}")
         if application is not None and application.cluster_mode:
@@ -97,6 +111,22 @@ def saves_to(job: Job, backup_at: Location, application: ApplicationInfo | None)
             "run.dir, to a folder on HDFS"
         )
     return backup_at.url
+
+
+def refuse_open(backup_at: Location) -> None:
+    """Refuse a local folder of backups into which others may write: the next attempt would go on from what they put there.
+
+    Raises:
+        ConfigError: with who they are.
+    """
+    others = who_else_writes(Path(backup_at.path)) if backup_at.is_local else ""
+    if others:
+        raise refused(
+            "backup.path",
+            backup_at.text,
+            f"{others} can write there, and a run goes on from what it finds there; take that right away (chmod, chown), "
+            "or name a folder in it, which is then made for you alone",
+        )
 
 
 def run_shape(
@@ -145,7 +175,8 @@ def agent_spec(job: Job, run_name: str, on_yarn: bool) -> AgentSpec:
     if not on_yarn:
         # functions of importable modules travel by name: agents must look for them in the driver's folders
         environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(os.path.abspath(entry) for entry in sys.path))
-    return AgentSpec(python=config.cluster.python or sys.executable, env=environment, start=start)
+    python = config.cluster.python or sys.executable
+    return AgentSpec(python=python, env=environment, start=start, preload=config.cluster.preload)
 
 
 def goals_of(job: Job, backup_at: str) -> Goals:

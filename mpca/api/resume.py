@@ -16,9 +16,12 @@ from mpca.errors import BackupError, ConfigError
 from mpca.methods import Method, from_dict, to_dict
 from mpca.storage import Backups, BackupState, Location, ModelLayout, Store
 
-__all__ = ["Resumed", "check_position", "find_backup", "other_model"]
+__all__ = ["Resumed", "check_position", "find_backup", "other_model", "refuse_weights"]
 
 log = logging.getLogger("mpca.backup")
+
+#: How files of weights are called.
+_WEIGHTS = (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin", ".safetensors", ".npz")
 
 
 @dataclass(frozen=True)
@@ -63,16 +66,14 @@ class Resumed:
             agents: how many this attempt has.
             method: of this attempt.
         """
-        held, before = self.state.agents, self.state.method
+        held, before = self.state.agents, self._method_before()
         if not held:
             return {}
         why = f"it was of {len(held)} agents, and this run has {agents}" if len(held) != agents else ""
-        if not why and to_dict(method) != before:
-            why = (
-                f"method {before.get('name')} had other settings"
-                if method.name == before.get("name")
-                else "another method made it"
-            )
+        # An "auto" number of shards that was decided to be the least one still says "auto" in the backup.
+        if not why and (before is None or to_dict(self.method(before)) != to_dict(method)):
+            name = self.state.method.get("name")
+            why = f"method {name} had other settings" if method.name == name else "another method made it"
         if why:
             log.warning("agents begin at the joint model of %s, with new optimizers: %s", self.path, why)
             return {}
@@ -119,18 +120,22 @@ class Resumed:
 
     def _same_direction(self, method: Method) -> bool:
         """Whether the backup's v means to this method what it meant to the one that made it."""
-        before = self.state.method
-        try:
-            same = from_dict(before).direction == method.direction
-        except (ConfigError, TypeError):  # of another version
-            same = False
+        before = self._method_before()
+        same = before is not None and before.direction == method.direction
         if not same:
             log.warning(
                 "method %s goes on from a backup of method %s: its trajectory or momentum begins at 0",
                 method.name,
-                before.get("name"),
+                self.state.method.get("name"),
             )
         return same
+
+    def _method_before(self) -> Method | None:
+        """The method that made the backup, unless this version does not know it."""
+        try:
+            return from_dict(self.state.method)
+        except (ConfigError, TypeError):
+            return None
 
 
 def other_model(path: str, theirs: Sequence[Sequence[Any]], mine: Sequence[Sequence[Any]]) -> BackupError:
@@ -175,10 +180,24 @@ def find_backup(
         return Resumed(found.info.path, found.state, tuple(found.passed_over))
     if not asked:
         return None
+    refuse_weights(asked)
     at = Location.parse(asked)
     if not open_at(at.parent).exists(at.name):
         raise BackupError(f"no such backup: --resume {asked}; name the folder of a backup, or auto for the newest of --run-dir")
     return Resumed(at.text, Backups(open_at(at.parent.parent), at.parent.name).read(at.name, check_position))
+
+
+def refuse_weights(asked: str) -> None:
+    """Refuse a file of weights where a backup must be named. mpca unpickles no file; the user's own function may.
+
+    Raises:
+        ConfigError: it is one by its name.
+    """
+    if asked.lower().endswith(_WEIGHTS):
+        raise ConfigError(
+            f"--resume {asked}: a file of weights is no backup, which is a folder; to begin with weights, load them in the "
+            "train function before mpca.attach: model.load_state_dict(torch.load(path, weights_only=True))"
+        )
 
 
 def check_position(state: BackupState) -> None:

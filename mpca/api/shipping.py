@@ -49,7 +49,7 @@ def ship(train: TrainFunction | str | Path, args: Sequence[Any], kwargs: Mapping
 def run_script(name: str, source: str, arguments: Sequence[str]) -> None:
     """Run a script in an agent as `python name arguments...` would, from the text that the driver read."""
     sys.argv = [name, *arguments]
-    exec(compile(source, name, "exec"), {"__name__": "__main__", "__file__": name, "__builtins__": __builtins__})
+    exec(compile(source, name, "exec"), {"__name__": "__main__", "__file__": name, "__builtins__": __builtins__})  # noqa: S102 - the user's
 
 
 _Called = tuple[TrainFunction, tuple[Any, ...], dict[str, Any]]

@@ -33,10 +33,15 @@ def driver(conf: Path, script: Path | None, resume: str | None, words: tuple[str
     session = submitted_session()
     if session is None:
         raise EnvironmentRefused("spark-submit must start this command: use `mpca submit`, or `mpca train` on this machine")
+    from mpca.spark.hdfs.store import HdfsStore
+    from mpca.storage import opening
+
+    opening.use(lambda location: HdfsStore(session, location))  # a container has no ticket; the session's JVM has a login
     try:
         resolved = resolve(conf, spark_conf=settings_of(session))
         return show_run(make_job(resolved, script, words, resume, session)).exit_code
     finally:
+        opening.use(None)
         session.stop()
 
 

@@ -51,6 +51,11 @@ class _Asked:
         """Whether the driver runs in a container, which has none of this machine's files."""
         return self.deploy_mode == "cluster"
 
+    @property
+    def streams_from_hdfs(self) -> bool:
+        """Whether the data set is looked at through a JVM, which has a login where this process may have no ticket."""
+        return str(self.config.to_dict()["data"].get("path", "")).startswith("hdfs:")
+
 
 @click.command()
 @click.argument("conf", type=click.Path(path_type=Path))
@@ -75,6 +80,7 @@ def submit(conf: Path, sets: tuple[str, ...], name: str | None, run_dir: str | N
     from mpca.api.job import resolve
     from mpca.spark.jvm.hadoop import configuration_folder, spark_home
     from mpca.spark.jvm.jar import line_of
+    from mpca.spark.jvm.login import login_of
     from mpca.spark.yarn.packing import check_archive
     from mpca.spark.yarn.submitted import cluster_run_folder
 
@@ -87,10 +93,13 @@ def submit(conf: Path, sets: tuple[str, ...], name: str | None, run_dir: str | N
     configuration_folder()
     home = spark_home()
     line_of(home.core_jar)
+    home = replace(home, login=login_of({**home.defaults(), **config.spark}))
     if asked.archives:
         check_archive(asked.archives)
     submission, own = _submission(asked, home)
     _show(submission, home)
+    if home.login is not None and home.login.readers():
+        click.echo(f"warning: {home.login.readers()}")
     if dry_run:
         return 0
 
@@ -105,25 +114,32 @@ def submit(conf: Path, sets: tuple[str, ...], name: str | None, run_dir: str | N
 
 def _check_options(asked: _Asked) -> None:
     from mpca.cli.driver import check_job
+    from mpca.spark.yarn.submit import not_shared
 
+    if asked.in_cluster:
+        not_shared(asked.config)
     if asked.words and asked.script is None:
         raise ConfigError(f"words without a script: {' '.join(asked.words)}; they are for --train SCRIPT")
     if asked.resume == "auto" and not (asked.config.run.dir or asked.config.backup.path):
         raise ConfigError("--resume auto: the newest backup of which run? name its folder by --run-dir")
-    check_job(asked.config, asked.script)
+    if not asked.streams_from_hdfs:
+        check_job(asked.config, asked.script)
 
 
 def _show(submission: Submission, home: SparkHome) -> None:
     """Print the containers, the settings that may surprise, and the line."""
-    from mpca.spark.yarn.submit import AUTHENTICATE, no_way_back
+    from mpca.spark.yarn.submit import AUTHENTICATE, in_the_clear, no_way_back, not_shared
 
     for one in submission.containers:
         click.echo(one.line())
     if submission.deploy_mode == "cluster":
-        for warning in no_way_back(submission.config, {**submission.defaults, **submission.settings()}):
+        conf = {**submission.defaults, **submission.settings()}
+        for warning in (*no_way_back(submission.config, conf), *not_shared(submission.config)):
             click.echo(warning)
     if submission.authenticates_by_default():
         click.echo(f"{AUTHENTICATE} is on for this application; --set {AUTHENTICATE}=false leaves it off")
+    for line in in_the_clear({**submission.defaults, **submission.settings()}):
+        click.echo(line)
     click.echo(submission.printable(str(home.submit)))
     sys.stdout.flush()
 
@@ -161,6 +177,7 @@ def containers(config: Resolved, script: Path | None) -> tuple[Container, Contai
         cuda=cluster.device == "cuda",
         agent_memory=cluster.agent_memory,
         saves=config.backup.optimizers,
+        preload=cluster.preload,
         asked=memory_setting(spark, "spark.executor.memoryOverhead"),
     )
     driver = driver_container(
@@ -192,9 +209,11 @@ def _check_cluster(config: Resolved, yarn: Yarn, files: ClusterFiles, queue: str
 def _check_backup(asked: _Asked, resume: str, files: ClusterFiles) -> None:
     """Refuse a backup of another model, as far as the model is known here. With `auto` it is the newest whole one."""
     from mpca.api import builtin
-    from mpca.api.resume import other_model
+    from mpca.api.resume import other_model, refuse_weights
     from mpca.storage import Location
     from mpca.storage.manifest import parse
+
+    refuse_weights(resume)
 
     named = resume != "auto"
     for at in [Location.parse(resume)] if named else _newest(asked, files):
@@ -252,12 +271,15 @@ def find_spark_jars(config: Resolved, home: SparkHome, files: ClusterFiles, on_n
 
 def _submission(asked: _Asked, home: SparkHome) -> tuple[Submission, str]:
     """The application that the cluster would take, after asking the cluster; and the user's folder on HDFS."""
+    from mpca.agent.files import ExecutorFiles
+    from mpca.cli.driver import check_job
     from mpca.environment import environment
     from mpca.spark.hdfs.files import ClusterFiles
     from mpca.spark.jvm.hadoop import hadoop_jvm
     from mpca.spark.jvm.jar import line_of
     from mpca.spark.yarn.client import Yarn
     from mpca.spark.yarn.submit import Submission
+    from mpca.storage import opening
 
     executor, driver = containers(asked.config, asked.script)
     files, words = _files_and_words(asked)
@@ -282,6 +304,12 @@ def _submission(asked: _Asked, home: SparkHome) -> tuple[Submission, str]:
     )
     with hadoop_jvm(home) as jvm, closing(Yarn(jvm)) as yarn:
         there = ClusterFiles(jvm, yarn.configuration)
+        if asked.streams_from_hdfs:
+            opening.use(lambda location: ExecutorFiles(there, location))
+            try:
+                check_job(asked.config, asked.script)
+            finally:
+                opening.use(None)
         if asked.resume:
             _check_backup(asked, asked.resume, there)
         _check_cluster(asked.config, yarn, there, asked.queue, submission.containers)

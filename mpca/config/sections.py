@@ -188,10 +188,15 @@ class ClusterConfig:
     """How sums are made: "ranges" (one job, in pieces) or "tree" (Spark's)."""
     broadcast: str = "relay"
     """How joint states are sent: "relay" (executors pass pieces on) or "torrent" (Spark's)."""
+    codec: str = "auto"
+    """How exchanged parameters are written: "none" (float32), or differences as "bf16", "int8" or "int4", lossy; "auto":
+    int8 with method mpca-nesterov by ranges and relay (docs/compare.md: what it costs in updates), else none."""
     chunk: int = _size(256 << 10)
     """Bytes of one piece of a shard, 16 KiB to 1 MiB."""
     python: str = ""
     """Interpreter of the agents on their machines; empty: the driver's."""
+    preload: bool = True
+    """Whether an executor imports torch once and forks its agents; false: each agent imports it for itself."""
 
     def __post_init__(self) -> None:
         _at_least("cluster", self, 1, "agents", "min_agents", "agents_per_executor", "threads")
@@ -214,6 +219,10 @@ class ClusterConfig:
         _one_of("cluster", self, "reducer", ("ranges", "tree"))
         _one_of("cluster", self, "broadcast", ("relay", "torrent"))
         _one_of("cluster", self, "device", ("cpu", "cuda"))
+        _one_of("cluster", self, "codec", ("auto", "none", "bf16", "int8", "int4"))
+        for key, value in (("reducer", "ranges"), ("broadcast", "relay")):
+            if self.codec not in ("auto", "none") and getattr(self, key) != value:
+                raise refused("cluster.codec", self.codec, f'needs cluster.{key} = "{value}": Spark\'s own sends float32 alone')
 
 
 @dataclass(frozen=True)

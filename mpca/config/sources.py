@@ -17,9 +17,9 @@ from mpca.config.spark import SPARK_PREFIX, as_texts, check_settings, dotted, re
 from mpca.errors import ConfigError
 from mpca.formats import CONFIG, check_format
 
-__all__ = ["load", "read_tables"]
+__all__ = ["DEFAULT_METHOD", "load", "read_tables"]
 
-_DEFAULT_METHOD = "mpca-nesterov"
+DEFAULT_METHOD = "mpca-nesterov"
 _ALL = (*SECTIONS, "method", "spark")
 _NESTED = 16  # tables within tables of a file; Spark's longest names have seven parts
 
@@ -65,7 +65,7 @@ def load(
 class _Given:
     """The values of the sources read so far. A later source replaces an earlier one's value of the same key."""
 
-    values: dict[str, dict[str, Any]] = field(default_factory=lambda: {"method": {"name": _DEFAULT_METHOD}})
+    values: dict[str, dict[str, Any]] = field(default_factory=lambda: {"method": {"name": DEFAULT_METHOD}})
     origins: dict[str, str] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
 

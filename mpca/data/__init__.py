@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # importing the table of names must not cost a torch import
 
     from mpca.data.stream import Streamed
 
-__all__ = ["DATA_SETS", "DataSet", "check", "load", "own_options"]
+__all__ = ["DATA_SETS", "DataSet", "check", "check_decoder", "load", "own_options"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,12 @@ def _imagenet(
     crop: int = 224,
     shorter_edge: int = 256,
     test_view: str = "random",
+    decoder: str = "cpu",
 ) -> Any:
     """Load a split; without one, count the records of each split. One function does both, so the keys are written once."""
     from mpca.data.imagenet import imagenet, options, samples
 
-    chosen = options(workers, read_ahead, cache, crop, shorter_edge, test_view)
+    chosen = options(workers, read_ahead, cache, crop, shorter_edge, test_view, decoder)
     return imagenet(split, seed, path, chosen) if split else samples(path)
 
 
@@ -135,6 +136,24 @@ def check(name: str, agents: int, options: Mapping[str, Any] | None = None) -> N
     if samples < agents:
         rule = f"fewer samples than agents: data.name = {name!r} has {samples} for training; use {samples} agents or fewer"
         raise refused("cluster.agents", agents, rule)
+
+
+def check_decoder(section: Mapping[str, Any], device: str) -> bool:
+    """Whether a [data] section has a GPU decode images.
+
+    Args:
+        section: keys of [data].
+        device: of the agents, as `cluster.device`.
+
+    Raises:
+        ConfigError: it does, and agents have none.
+    """
+    if section.get("decoder") != "cuda":
+        return False
+    if not device.startswith("cuda"):
+        rule = f"agents have no GPU: cluster.device = {device!r}; train on one by cluster.device = 'cuda', or set it to 'cpu'"
+        raise refused("data.decoder", "cuda", rule)
+    return True
 
 
 def load(name: str, split: str, seed: int = 0, **options: Any) -> TensorDataset | Streamed:

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["centre_view", "flip", "random_patches", "random_view", "subtract_mean"]
+__all__ = ["centre_patch", "centre_view", "flip", "random_patch", "random_patches", "random_view", "subtract_mean"]
 
 Pixels = npt.NDArray[np.uint8]
 
 
-def subtract_mean(images: Any, mean: Any) -> Any:
+def subtract_mean(images: Any, mean: Any, out: Any = None) -> Any:
     r"""Pixels less their channel's mean, in units of the full range: :math:`(p - \bar p) / 255`.
 
     The paper names no scale. With pixels in 0..255, a net without BatchNorm and with He's initialisation gives logits in the
@@ -26,12 +26,20 @@ def subtract_mean(images: Any, mean: Any) -> Any:
 
     Args:
         images: uint8[..., c, h, w], an array or a tensor on any device.
-        mean: float32[c] of the same kind, in 0..255.
+        mean: float32[c] of the same kind and device, in 0..255.
+        out: float32[..., c, h, w] of the same kind and device, for the result; None for new memory.
 
     Returns:
-        float32[..., c, h, w].
+        float32[..., c, h, w], the same numbers on all devices.
     """
-    return (images - mean.reshape(-1, 1, 1)) / 255
+    # On a GPU torch multiplies by 1/255 in place of dividing by a number; by a tensor there it divides.
+    full = 255 if isinstance(mean, np.ndarray) else mean.new_full((), 255)
+    if out is None:
+        return (images - mean.reshape(-1, 1, 1)) / full
+    out[...] = images
+    out -= mean.reshape(-1, 1, 1)
+    out /= full
+    return out
 
 
 def flip(images: Pixels, generator: np.random.Generator) -> Pixels:
@@ -59,41 +67,60 @@ def random_patches(images: Pixels, generator: np.random.Generator, padding: int 
     return patches
 
 
-def random_view(image: Pixels, generator: np.random.Generator, size: int = 224) -> Pixels:
+def random_view(image: Pixels, generator: np.random.Generator, size: int = 224, out: Pixels | None = None) -> Pixels:
     """Cut a random patch out of one decoded image, uint8[h, w, 3], and mirror it with a chance of one half.
 
     Returns:
-        uint8[3, size, size].
+        uint8[3, size, size]; it is `out`, if that is given.
 
     Raises:
         ValueError: the image is smaller than the patch.
     """
-    height, width = _fitting(image, size)
-    top, left = generator.integers(height - size + 1), generator.integers(width - size + 1)
+    top, left, mirrored = random_patch(image.shape[0], image.shape[1], generator, size)
     patch = image[top : top + size, left : left + size]
-    return _planes(patch[:, ::-1] if generator.random() < 0.5 else patch)
+    return _planes(patch[:, ::-1] if mirrored else patch, out)
 
 
-def centre_view(image: Pixels, size: int = 224) -> Pixels:
+def centre_view(image: Pixels, size: int = 224, out: Pixels | None = None) -> Pixels:
     """Cut the patch in the middle out of one decoded image, uint8[h, w, 3], without mirroring.
 
     Returns:
-        uint8[3, size, size].
+        uint8[3, size, size]; it is `out`, if that is given.
 
     Raises:
         ValueError: the image is smaller than the patch.
     """
-    height, width = _fitting(image, size)
-    top, left = (height - size) // 2, (width - size) // 2
-    return _planes(image[top : top + size, left : left + size])
+    top, left = centre_patch(image.shape[0], image.shape[1], size)
+    return _planes(image[top : top + size, left : left + size], out)
 
 
-def _fitting(image: Pixels, size: int) -> tuple[int, int]:
-    height, width = image.shape[:2]
+def random_patch(height: int, width: int, generator: np.random.Generator, size: int) -> tuple[int, int, bool]:
+    """Top and left of a random patch of an image, in pixels, and whether it is mirrored: what `random_view` cuts.
+
+    Raises:
+        ValueError: the image is smaller than the patch.
+    """
+    _check_fits(height, width, size)
+    return int(generator.integers(height - size + 1)), int(generator.integers(width - size + 1)), generator.random() < 0.5
+
+
+def centre_patch(height: int, width: int, size: int) -> tuple[int, int]:
+    """Top and left of the patch in the middle of an image, in pixels: what `centre_view` cuts.
+
+    Raises:
+        ValueError: the image is smaller than the patch.
+    """
+    _check_fits(height, width, size)
+    return (height - size) // 2, (width - size) // 2
+
+
+def _check_fits(height: int, width: int, size: int) -> None:
     if min(height, width) < size:
         raise ValueError(f"image smaller than its patch: height={height}, width={width}, patch={size}")
-    return height, width
 
 
-def _planes(patch: Pixels) -> Pixels:
-    return np.ascontiguousarray(patch.transpose(2, 0, 1))
+def _planes(patch: Pixels, out: Pixels | None) -> Pixels:
+    if out is None:
+        return np.ascontiguousarray(patch.transpose(2, 0, 1))
+    np.copyto(out, patch.transpose(2, 0, 1))
+    return out

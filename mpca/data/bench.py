@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 import psutil
 
 from mpca.data.child import Child, parent
@@ -169,7 +170,7 @@ def main() -> None:
     connection, (text,) = parent()
     job = Job(**json.loads(text))
     jpegs: list[tuple[bytes, int]] = connection.recv()
-    view = bytearray(job.view_bytes)
+    view = np.empty((3, job.crop, job.crop), np.uint8)
     at = 0
     while True:
         try:
@@ -179,7 +180,7 @@ def main() -> None:
         start = time.perf_counter()
         for _ in range(images):
             jpeg, crc = jpegs[at % len(jpegs)]
-            view[:] = view_of(job, jpeg, crc, at // len(jpegs), at % len(jpegs)).tobytes()
+            view_of(job, jpeg, crc, at // len(jpegs), at % len(jpegs), view)
             at += 1
         connection.send(time.perf_counter() - start)
 

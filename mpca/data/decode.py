@@ -30,11 +30,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mpca.data.jpeg_header import read_header
+from mpca.data.jpeg_header import JpegHeader, read_header
 from mpca.errors import BadImage
 from mpca.extras import extras
 
-__all__ = ["MAX_PIXELS", "MAX_SCANS", "decode"]
+__all__ = ["MAX_PIXELS", "MAX_SCANS", "checked_header", "decode", "orientation_of"]
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -76,18 +76,26 @@ def decode(jpeg: bytes, shorter_edge: int) -> Pixels:
     Raises:
         BadImage: with the reason.
     """
-    if not jpeg:
-        raise BadImage("empty: bytes=0")
-    if jpeg.startswith(b"\xff\xd8\xff"):
-        pixels, orientation = _jpeg(jpeg, shorter_edge)
-    elif jpeg.startswith(_PNG):
+    header = checked_header(jpeg, shorter_edge)
+    if header is None:
         pixels, orientation = _png(jpeg, shorter_edge), 1
     else:
-        raise BadImage(f"neither JPEG nor PNG: begins with {jpeg[:8]!r}, bytes={len(jpeg)}")
+        pixels, orientation = _jpeg(jpeg, shorter_edge), orientation_of(header)
     return np.ascontiguousarray(_upright(_scaled(pixels, shorter_edge), orientation))
 
 
-def _jpeg(jpeg: bytes, shorter_edge: int) -> tuple[Pixels, int]:
+def checked_header(jpeg: bytes, shorter_edge: int) -> JpegHeader | None:
+    """The header of a JPEG that `decode` would try to decode; None for what begins as a PNG.
+
+    Raises:
+        BadImage: with the reason.
+    """
+    if not jpeg:
+        raise BadImage("empty: bytes=0")
+    if jpeg.startswith(_PNG):
+        return None
+    if not jpeg.startswith(b"\xff\xd8\xff"):
+        raise BadImage(f"neither JPEG nor PNG: begins with {jpeg[:8]!r}, bytes={len(jpeg)}")
     header = read_header(jpeg)
     _check_size(header.height, header.width, header.precision, shorter_edge)
     if header.scans > MAX_SCANS or header.scans * header.height * header.width > MAX_PASSES:
@@ -95,16 +103,20 @@ def _jpeg(jpeg: bytes, shorter_edge: int) -> tuple[Pixels, int]:
             f"too many scans: scans={header.scans}, height={header.height}, width={header.width}, "
             f"limit={MAX_SCANS} and {MAX_PASSES} pixels in all"
         )
+    return header
+
+
+def _jpeg(jpeg: bytes, shorter_edge: int) -> Pixels:
     with extras():
         import simplejpeg
     try:
-        pixels = simplejpeg.decode_jpeg(
+        pixels: Pixels = simplejpeg.decode_jpeg(
             jpeg, "RGB", min_height=shorter_edge, min_width=shorter_edge, min_factor=_LESS_IS_SLOWER
         )
     except ValueError as error:
         word = "truncated" if "remature end" in str(error) else "damaged"
         raise BadImage(f"{word}: {error}, bytes={len(jpeg)}") from None
-    return pixels, _orientation(header.exif) if header.exif else 1
+    return pixels
 
 
 def _check_size(height: int, width: int, bits: int, shorter_edge: int) -> None:
@@ -118,7 +130,10 @@ def _check_size(height: int, width: int, bits: int, shorter_edge: int) -> None:
         raise BadImage(f"more than 8 bits a channel: bits={bits}")
 
 
-def _orientation(exif: bytes) -> int:
+def orientation_of(header: JpegHeader) -> int:
+    """EXIF's orientation, 1 to 8; 1 is upright, and what no EXIF says."""
+    if not header.exif:
+        return 1
     with extras():
         from PIL import Image
 
@@ -126,7 +141,7 @@ def _orientation(exif: bytes) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            parsed.load(exif)
+            parsed.load(header.exif)
             found = parsed.get(_ORIENTATION, 1)
     except Exception:  # damaged EXIF makes Pillow raise nearly anything; the pixels may still be good
         return 1

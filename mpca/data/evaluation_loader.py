@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from itertools import islice
 
+import torch
 from torch import Tensor
 
 from mpca.data.cache import RecordCache
@@ -20,6 +21,8 @@ from mpca.data.stream_reader import ShareReader
 from mpca.data.workers import RecordQueue, Result
 
 __all__ = ["EvaluationLoader"]
+
+_CPU = torch.device("cpu")  # of the evaluator's process
 
 
 class EvaluationLoader:
@@ -116,6 +119,6 @@ class EvaluationLoader:
             tally.good()
             batch.add(result.view, result.record.entry.label)
             if batch.full:
-                yield batch.take()
+                yield self._form.finish(batch.take(), _CPU)
         if len(batch) and self._failed is None:
-            yield batch.take()
+            yield self._form.finish(batch.take(), _CPU)

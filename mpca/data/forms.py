@@ -1,6 +1,7 @@
-"""The forms of records: processes decode images, a thread parses numbers, and batches of both become tensors.
+"""The forms of records: processes decode images, a thread parses numbers, and batches of both become tensors on a device.
 
-`stream.py` and `evaluation_loader.py` get decoders and batches from a form. Not for reading: `stream_reader.py`.
+`stream.py` and `evaluation_loader.py` get decoders and batches from a form. Images stay bytes until they are on the device: a
+quarter of what float32 would take to collate and to send. Not for reading: `stream_reader.py`.
 """
 
 from __future__ import annotations
@@ -8,22 +9,28 @@ from __future__ import annotations
 import io
 import threading
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
+from weakref import finalize
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from mpca.data.augment import subtract_mean
+from mpca.data.device_decode import DeviceDecoder, Jpegs
 from mpca.data.manifest import VectorForm
 from mpca.data.stream_options import StreamOptions
 from mpca.data.stream_reader import Record, SplitData
 from mpca.data.workers import INPUT_BYTES, Decoders, RecordQueue, Result, slots_for
 from mpca.data.workers_main import Job
 
-__all__ = ["Batch", "Form", "Images", "Numbers", "Source", "form_of", "header"]
+__all__ = ["Batch", "Form", "Images", "Memory", "Numbers", "Source", "form_of", "header"]
 
 Fail = Callable[[BaseException], None]
+Tensors = tuple[Tensor, Tensor]
+_KEPT = 2  # arrays whose memory waits to be used again: as many batches as a stream holds beside the caller's
 
 
 class Source(Protocol):
@@ -51,17 +58,40 @@ class Form(Protocol):
         """An empty batch with room for `size` arrays."""
         ...
 
+    def finish(self, batch: Tensors, device: torch.device) -> Tensors:
+        """What a model gets of a batch that was taken, on its device. The thread that uses it calls this, on its stream."""
+        ...
 
-class Batch:
-    """Arrays and their labels, which become two tensors.
 
-    Each array is written to its final place at once, since a later copy would cost as much as decoding. An image's 0.6 MB of
-    float32 are in the processor's cache while they are written. Every batch has new memory, which the caller owns.
+class Memory:
+    """Arrays of one shape, lent as tensors. The borrower owns his: it is used again only when nothing refers to it any more.
+
+    New pages would cost more than writing them.
     """
 
-    def __init__(self, size: int, shape: Sequence[int], dtype: Any, put: Callable[[Any, Any], None]) -> None:
-        """`put(row, array)` converts an array into one row of that shape and dtype."""
-        self._shape, self._dtype, self._put = (size, *shape), dtype, put
+    def __init__(self, shape: Sequence[int], dtype: Any) -> None:
+        self.shape, self._dtype = tuple(shape), dtype
+        self._free: deque[Any] = deque(maxlen=_KEPT)
+
+    def take(self) -> Any:
+        """An array, for `lend`."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            return np.empty(self.shape, self._dtype)
+
+    def lend(self, array: Any, rows: int) -> Tensor:
+        """The first rows of an array that was taken."""
+        lent = array[:rows]  # an array of its own, which the tensor refers to, and every view of the tensor
+        finalize(lent, self._free.append, array).atexit = False
+        return torch.from_numpy(lent)
+
+
+class Batch:
+    """Arrays and their labels, which become two tensors. Each array is written to its final place at once."""
+
+    def __init__(self, size: int, shape: Sequence[int], dtype: Any) -> None:
+        self._memory = Memory((size, *shape), dtype)
         self._rows: Any = None
         self._labels: list[int] = []
 
@@ -70,34 +100,35 @@ class Batch:
 
     @property
     def full(self) -> bool:
-        return len(self) == self._shape[0]
+        return len(self) == self._memory.shape[0]
 
     def add(self, array: Any, label: int) -> None:
         """Add an array. The caller may reuse the array's memory afterwards."""
         if self._rows is None:
-            self._rows = np.empty(self._shape, self._dtype)
-        self._put(self._rows[len(self)], array)
+            self._rows = self._memory.take()
+        np.copyto(self._rows[len(self)], array)
         self._labels.append(label)
 
-    def take(self) -> tuple[Tensor, Tensor]:
+    def take(self) -> Tensors:
         """Take the batch, which must hold at least one array; the next array begins another batch."""
-        tensors = torch.from_numpy(self._rows[: len(self)]), torch.tensor(self._labels)
+        tensors = self._memory.lend(self._rows, len(self)), torch.tensor(self._labels)
         self._rows, self._labels = None, []
         return tensors
 
 
-def form_of(data: SplitData, options: StreamOptions, seed: int) -> Form:
-    """The form of a split's records, by its manifest."""
+def form_of(data: SplitData, options: StreamOptions, seed: int, jpegs: Jpegs | None = None) -> Form:
+    """The form of a split's records, by its manifest; `jpegs` decodes images in place of processes."""
     if data.manifest.vectors is not None:
         return Numbers(data.manifest.vectors)
-    return Images(data, options, seed)
+    return Images(data, options, seed, jpegs)
 
 
 class Images:
-    """JPEGs: views of float32[3, crop, crop] less the channels' means."""
+    """JPEGs: batches of uint8[n, 3, crop, crop], which on the device become float32 less the channels' means."""
 
-    def __init__(self, data: SplitData, options: StreamOptions, seed: int) -> None:
-        self._mean = np.array(data.manifest.channel_means, np.float32).reshape(3, 1, 1)
+    def __init__(self, data: SplitData, options: StreamOptions, seed: int, jpegs: Jpegs | None) -> None:
+        self._jpegs = jpegs
+        self._mean = torch.tensor(data.manifest.channel_means)
         self._workers = options.workers
         self._job = Job(
             seed=seed,
@@ -108,16 +139,25 @@ class Images:
             input_bytes=INPUT_BYTES,
         )
 
-    def decoders(self, feed: RecordQueue, fail: Fail) -> Decoders:
+    def decoders(self, feed: RecordQueue, fail: Fail) -> Source:
+        if self._jpegs is not None:
+            return DeviceDecoder(feed, self._job, self._jpegs)
         return Decoders(feed, self._job, self._workers, fail)
 
     def batch(self, size: int) -> Batch:
-        return Batch(size, (3, self._job.crop, self._job.crop), np.float32, self._put)
+        shape = (3, self._job.crop, self._job.crop)
+        self._floats = Memory((size, *shape), np.float32)
+        return Batch(size, shape, np.uint8)
 
-    def _put(self, row: Any, view: Any) -> None:
-        # The same as `augment.subtract_mean`, in place: equal numbers in a quarter of the time.
-        np.subtract(view, self._mean, out=row)
-        np.divide(row, 255, out=row)
+    def finish(self, batch: Tensors, device: torch.device) -> Tensors:
+        pixels, labels = batch[0].to(device), batch[1].to(device)
+        self._mean = self._mean.to(device)
+        if device.type != "cpu":  # torch itself uses a GPU's memory again
+            return subtract_mean(pixels, self._mean, torch.empty_like(pixels, dtype=torch.float32)), labels
+        images = self._floats.lend(self._floats.take(), len(pixels))
+        for bytes_of, image in zip(pixels, images, strict=True):  # one by one they stay in the processor's cache
+            subtract_mean(bytes_of, self._mean, image)
+        return images, labels
 
 
 class Numbers:
@@ -130,7 +170,10 @@ class Numbers:
         return _Parser(feed, self._form, fail)
 
     def batch(self, size: int) -> Batch:
-        return Batch(size, self._form.shape, self._form.dtype, np.copyto)
+        return Batch(size, self._form.shape, self._form.dtype)
+
+    def finish(self, batch: Tensors, device: torch.device) -> Tensors:
+        return batch[0].to(device), batch[1].to(device)
 
 
 def header(form: VectorForm) -> bytes:

@@ -64,14 +64,16 @@ def samples(path: str, numbers: bool = False) -> dict[str, int]:
     return {"test": records.get("validation", 0), **records}
 
 
-def options(workers: int, read_ahead: str, cache: str, crop: int, shorter_edge: int, test_view: str) -> StreamOptions:
+def options(
+    workers: int, read_ahead: str, cache: str, crop: int, shorter_edge: int, test_view: str, decoder: str = "cpu"
+) -> StreamOptions:
     """Convert keys of [data] to numbers; sizes are texts with a unit.
 
     Raises:
         ConfigError: a value is not allowed.
     """
     sizes = {key: _size(key, text) for key, text in (("read_ahead", read_ahead), ("cache", cache))}
-    return StreamOptions(workers=workers, crop=crop, shorter_edge=shorter_edge, test_view=test_view, **sizes)
+    return StreamOptions(workers=workers, decoder=decoder, crop=crop, shorter_edge=shorter_edge, test_view=test_view, **sizes)
 
 
 def _size(key: str, text: str) -> int:

@@ -59,6 +59,14 @@ class Loss:
     last: int = -1  # newest epoch that any agent had begun, if later than `epoch`; its shares up to there are dealt anew too
 
 
+def _newest(entries: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """The newest epoch of each agent."""
+    newest: dict[int, int] = {}
+    for agent, since in entries:
+        newest[agent] = max(since, newest.get(agent, since))
+    return newest
+
+
 @dataclass(frozen=True, slots=True)
 class Readers:
     """The agents that read the data in one attempt of a run, the epochs in which they do, and their losses."""
@@ -123,6 +131,10 @@ class Readers:
         """The epoch with which a new process of this agent begins."""
         return max((since for one, since in self.since if one == agent), default=0)
 
+    def firsts(self) -> dict[int, int]:
+        """`first` of each agent that has an entry."""
+        return _newest(self.since)
+
     def begin(self, epoch: int) -> list[int]:
         """The agents that begin an epoch."""
         begun = {agent for agent, since in self.since if since <= epoch and not self._lost_between(agent, since, epoch)}
@@ -147,12 +159,11 @@ class Readers:
 
     def forget(self, epoch: int) -> Readers:
         """The list without entries that only epochs before `epoch` need."""
-        since = [(agent, max(s for a, s in self.since if a == agent and s <= epoch)) for agent in self.begin(epoch)]
+        begun = _newest(one for one in self.since if one[1] <= epoch)
+        since = [(agent, begun[agent]) for agent in self.begin(epoch)]
         later = [one for one in self.since if one[1] > epoch]
         losses = tuple(loss for loss in self.losses if max(loss.epoch, loss.last) >= epoch)
-        newest = {
-            agent: max(s for a, s, _ in self.homes if a == agent and s <= epoch) for agent, s, _ in self.homes if s <= epoch
-        }
+        newest = _newest((agent, since) for agent, since, _ in self.homes if since <= epoch)
         homes = tuple(one for one in self.homes if one[1] > epoch or one[1] == newest[one[0]])
         before = tuple(one for one in self.before if one.last >= epoch)
         return replace(self, since=(*since, *later), losses=losses, before=before, homes=homes)

@@ -16,9 +16,11 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from mpca.data.cache import RecordCache
+from mpca.data.device_decode import Jpegs
 from mpca.data.forms import Source, form_of
 from mpca.data.plan import Readers
 from mpca.data.stream_bad import BadTally
@@ -31,6 +33,7 @@ from mpca.errors import ConfigError
 __all__ = ["Stream", "Streamed"]
 
 _Next = tuple[tuple[Tensor, Tensor], tuple[int, int]]  # a batch, and the stream's position after it
+_CPU = torch.device("cpu")
 _LOOK_S = 0.2  # a caller that waits for a batch looks this often whether the run is stopping
 
 
@@ -49,7 +52,10 @@ class Streamed:
 
 
 class Stream:
-    """Batches of (float32[n, 3, crop, crop], int64[n]), or of numbers in their own type and shape. One iteration at a time."""
+    """Batches of (float32[n, 3, crop, crop], int64[n]), or of numbers in their own type and shape, on the agent's device.
+
+    One iteration at a time. The thread that iterates sends a batch to the device, on its own stream there.
+    """
 
     def __init__(
         self,
@@ -59,6 +65,8 @@ class Stream:
         agent: int,
         agents: int,
         incarnation: int,
+        device: torch.device = _CPU,
+        jpegs: Jpegs | None = None,
         stopping: Callable[[], bool] = lambda: False,
         count: Callable[[int], None] = lambda samples: None,
         epochs: int | None = None,
@@ -74,6 +82,8 @@ class Stream:
             agent: the agent's number.
             agents: number of agents of the run.
             incarnation: counts the processes of this agent; changes the order inside its share.
+            device: where batches are to lie.
+            jpegs: decodes images, in place of processes.
             stopping: true when the run is ending; an iteration then ends.
             count: is called with the records of each batch before the caller gets it.
             epochs: number of epochs; None streams without end.
@@ -86,7 +96,7 @@ class Stream:
         """
         if batch_size < 1:
             raise ConfigError(f"batch_size must be 1 or more: batch_size={batch_size}")
-        self._streamed, self._batch_size = streamed, batch_size
+        self._streamed, self._batch_size, self._device, self._jpegs = streamed, batch_size, device, jpegs
         self._who = {"seed": streamed.seed, "agent": agent, "agents": agents, "incarnation": incarnation}
         self._stopping, self._count = stopping, count
         self._epochs, self._max_bad = epochs, max_bad_fraction
@@ -134,14 +144,14 @@ class Stream:
                     return
                 batch, position = found
                 self._count(len(batch[1]))
-                yield batch
+                yield running.form.finish(batch, self._device)
                 self.position = position  # the caller asks for another batch, so it has finished this one
         finally:
             running.close()
 
     def _start(self) -> _Running:
         bad = self._max_bad, self._tell_bad
-        return _Running(self._streamed, self._batch_size, self._who, self._epochs, bad, self._readers)
+        return _Running(self._streamed, self._batch_size, self._who, self._epochs, bad, self._readers, self._jpegs)
 
 
 class _Closed(Exception):
@@ -159,10 +169,11 @@ class _Running:
         epochs: int | None,
         bad: tuple[float, Callable[[str, str], None]],  # allowed share of bad records, and what is called for each
         readers: Readers | None,
+        jpegs: Jpegs | None,
     ) -> None:
         options = streamed.options
         self._batch_size = batch_size
-        self._form = form_of(streamed.data, options, streamed.seed)
+        self.form = form_of(streamed.data, options, streamed.seed, jpegs)
         self._cache = RecordCache(options.cache)
         window_bytes = options.read_ahead // 2  # another quarter waits in the feed, and the last is for the present read
         try:
@@ -189,7 +200,7 @@ class _Running:
         ]
 
     def start(self) -> None:
-        self.decoders = self._form.decoders(self._feed, self._fail)
+        self.decoders = self.form.decoders(self._feed, self._fail)
         for thread in self._threads:
             thread.start()
 
@@ -248,7 +259,7 @@ class _Running:
 
     def _batch(self) -> None:
         assert self.decoders is not None
-        batch = self._form.batch(self._batch_size)
+        batch = self.form.batch(self._batch_size)
         handed = StreamPosition()
         for result in self.decoders.results():
             handed.add(result.record)

@@ -19,6 +19,8 @@ class StreamOptions:
 
     workers: int = 1
     """Decoding processes of one agent."""
+    decoder: str = "cpu"
+    """What decodes an agent's images: "cpu", those processes; or "cuda", its GPU by nvJPEG, without processes."""
     read_ahead: int = 64 << 20
     """Bytes of JPEGs that an agent holds."""
     cache: int = 0
@@ -34,5 +36,7 @@ class StreamOptions:
         for key, least in (("workers", 1), ("read_ahead", 1 << 20), ("cache", 0), ("crop", 1), ("shorter_edge", self.crop)):
             if getattr(self, key) < least:
                 raise refused(f"data.{key}", getattr(self, key), f"must be {least} or more")
+        if self.decoder not in ("cpu", "cuda"):
+            raise refused("data.decoder", self.decoder, "must be cpu or cuda")
         if self.test_view not in ("random", "centre"):
             raise refused("data.test_view", self.test_view, "must be random or centre")

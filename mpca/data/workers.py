@@ -14,7 +14,7 @@ import os
 import queue
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from mpca.data.child import Child
 from mpca.data.stream_reader import Record
-from mpca.data.workers_main import BAD, BEGUN, FRAME, READY, REASON, Job
+from mpca.data.workers_main import BAD, COUNTS, FRAME, READY, REASON, Job
 from mpca.errors import MpcaError
 
 __all__ = ["CRASHES", "INPUT_BYTES", "Decoders", "RecordQueue", "Result", "slots_for"]
@@ -31,7 +31,8 @@ __all__ = ["CRASHES", "INPUT_BYTES", "Decoders", "RecordQueue", "Result", "slots
 CRASHES = 3
 #: Longer JPEGs go over the socket. ImageNet's mean is 110 KB; 35 KB when encoded again with a shorter edge of 256.
 INPUT_BYTES = 256 << 10
-_DEPTH = 4  # records that a worker has in hand, so that it never waits for us
+_DEPTH = 8  # records that a worker has in hand, so that it never waits for us
+_TELL = 4  # it answers after so many: each answer wakes a thread here, and that one others
 _SPARE = 16  # slots for views that are ready before an earlier one
 
 
@@ -57,41 +58,45 @@ class RecordQueue:
         self._waiting: deque[Record] = deque()
         self._taken = 0
         self._ended = self._closed = False
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._there, self._room = threading.Condition(self._lock), threading.Condition(self._lock)
 
     def put(self, record: Record) -> bool:
         """Wait for room, and add a record; False when the feed is closed."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._held < self._limit)
+        with self._lock:
+            if self._held >= self._limit:  # a full queue is filled again when half is gone, not record by record
+                self._room.wait_for(lambda: self._closed or self._held <= self._limit // 2)
             self._waiting.append(record)
             self._held += record.held_bytes
-            self._changed.notify_all()
+            self._there.notify()
             return not self._closed
 
     def end(self) -> None:
         """No more records will be put."""
-        with self._changed:
+        with self._lock:
             self._ended = True
-            self._changed.notify_all()
+            self._there.notify_all()
 
     def close(self) -> None:
         """Drop all records; no more will be taken."""
-        with self._changed:
+        with self._lock:
             self._ended = self._closed = True
             self._waiting.clear()
-            self._changed.notify_all()
+            self._there.notify_all()
+            self._room.notify_all()
 
     def take(self, wait: bool) -> tuple[int, Record] | None:
         """The next record and its number; None at the end, or when no record is there and `wait` is false."""
-        with self._changed:
+        with self._lock:
             if wait:
-                self._changed.wait_for(lambda: self._waiting or self._ended)
+                self._there.wait_for(lambda: self._waiting or self._ended)
             if not self._waiting:
                 return None
             record = self._waiting.popleft()
             self._held -= record.held_bytes
             self._taken += 1
-            self._changed.notify_all()
+            if self._held <= self._limit // 2:
+                self._room.notify_all()
             return self._taken - 1, record
 
     @property
@@ -119,7 +124,7 @@ class Decoders:
         self._memory_fd = os.memfd_create("mpca-views")
         os.ftruncate(self._memory_fd, job.memory_bytes)
         self._memory = mmap.mmap(self._memory_fd, job.memory_bytes)
-        self._free: queue.Queue[int | None] = queue.Queue()
+        self._free: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         for slot in range(job.slots):
             self._free.put(slot)
         self._taking = threading.Lock()
@@ -199,20 +204,22 @@ class Decoders:
                     child.connection.close()  # the child ends when its socket closes
                     return
             finally:
-                begun = BEGUN.unpack_from(self._memory, BEGUN.size * worker)[0] if not self._closing else 0
-                how = child.reap()
+                how = child.reap()  # its counts are read after its end, when they are those of its end
+                begun, done = COUNTS.unpack_from(self._memory, COUNTS.size * worker) if not self._closing else (0, 0)
                 del self._children[worker]
             self.restarts += 1
-            if begun > self._answered[worker] and flights:
-                flight = flights.popleft()
+            died_of = done - self._answered[worker]  # what it had done, and not told, the next one decodes again
+            if begun > done and died_of < len(flights):
+                flight = flights[died_of]
+                del flights[died_of]
                 self._crashes[flight.record.number] += 1
-                self._finish(flight, f"the decoder died of it: {how}")
+                self._finish([(flight, f"the decoder died of it: {how}")])
                 flights = deque(one for one in flights if not self._given_up(one))
 
     def _start(self, worker: int) -> Child:
         how = ""
         for _ in range(CRASHES):
-            BEGUN.pack_into(self._memory, BEGUN.size * worker, 0)
+            COUNTS.pack_into(self._memory, COUNTS.size * worker, 0, 0)
             self._answered[worker] = 0
             child = Child(
                 "mpca.data.workers_main", json.dumps(asdict(self._job)), worker, self._memory_fd, pass_fds=(self._memory_fd,)
@@ -241,9 +248,8 @@ class Decoders:
             if not answers:
                 return False
             self._answered[worker] += len(answers)
-            for answer in answers:
-                flight = flights.popleft()
-                self._finish(flight, self._reason(flight) if answer == BAD[0] else None)
+            told = [(flights.popleft(), answer) for answer in answers]
+            self._finish([(flight, self._reason(flight) if answer == BAD[0] else None) for flight, answer in told])
 
     def _next(self, wait: bool) -> _Flight | None:
         """Take a slot first and a record second, so that the record that `results` waits for always has a slot."""
@@ -268,20 +274,21 @@ class Decoders:
     def _given_up(self, flight: _Flight) -> bool:
         """Whether no worker gets this record; if so, finish it."""
         if flight.record.jpeg is None:
-            self._finish(flight, flight.record.reason)
+            self._finish([(flight, flight.record.reason)])
         elif self._crashes[flight.record.number] >= CRASHES:
-            self._finish(flight, f"decoders died of it {CRASHES} times: it is not tried again")
+            self._finish([(flight, f"decoders died of it {CRASHES} times: it is not tried again")])
         else:
             return False
         return True
 
     def _send(self, words: int, flights: list[_Flight]) -> None:
         out = bytearray()
-        for flight in flights:
+        for number, flight in enumerate(flights, start=1):
             entry, jpeg = flight.record.entry, flight.record.jpeg
             assert jpeg is not None
             inline = len(jpeg) > self._job.input_bytes
-            out += FRAME.pack(flight.slot, len(jpeg), entry.crc, inline, flight.record.epoch, flight.record.number)
+            tell = number % _TELL == 0 or number == len(flights)
+            out += FRAME.pack(flight.slot, len(jpeg), entry.crc, inline, tell, flight.record.epoch, flight.record.number)
             if inline:
                 out += jpeg
             else:
@@ -298,10 +305,10 @@ class Decoders:
         length = REASON.unpack_from(self._memory, at)[0]
         return self._memory[at + REASON.size : at + REASON.size + length].decode(errors="replace")
 
-    def _finish(self, flight: _Flight, reason: str | None) -> None:
+    def _finish(self, those: Sequence[tuple[_Flight, str | None]]) -> None:
         with self._arrived:
-            self._results[flight.number] = flight, reason
-            if flight.number == self._wanted:
+            self._results.update((flight.number, (flight, reason)) for flight, reason in those)
+            if self._wanted in self._results:
                 self._arrived.notify_all()
 
     def _over(self) -> bool:

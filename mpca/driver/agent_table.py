@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 
 from mpca.driver.instructions import Instruction, StartAgent, Write
 from mpca.driver.states import AGENT_MOVES, AgentState, Story
@@ -71,12 +72,22 @@ class Executor:
     name: str
     host: str
     capacity: int  # agents that it has room for
+    arrived: int  # executors that came before it
     deaths: list[float] = field(default_factory=list)
     quarantined_until: float = 0.0
+    agents: set[int] = field(default_factory=set)  # numbers of those that occupy it
+
+    @property
+    def room(self) -> bool:
+        """Whether one more agent fits."""
+        return len(self.agents) < self.capacity
 
 
 class AgentTable:
-    """See the module's text.
+    """See the module's text. A move, a look-up and a start cost the same however many agents there are.
+
+    Two heaps say which agents are to start and where there is room. They hold what was true once: an entry that is not true any
+    more is dropped when it comes to the top.
 
     Args:
         wanted: agents of the run.
@@ -86,6 +97,12 @@ class AgentTable:
     def __init__(self, wanted: int, per_executor: int) -> None:
         self.agents = [Agent(index) for index in range(wanted)]
         self.executors: dict[str, Executor] = {}
+        self._arrivals = 0
+        self._in: dict[AgentState, set[int]] = {state: set() for state in AgentState}  # numbers of the agents in each state
+        self._in[AgentState.ABSENT] = set(range(wanted))
+        self._absent = list(range(wanted))  # heap of numbers
+        self._free: list[tuple[int, int, str]] = []  # heap of (agents there, when it arrived, executor)
+        self._resting: set[str] = set()  # executors that are quarantined
         self._per_executor = per_executor
         self.lost = 0
         self.replaced = 0
@@ -95,11 +112,11 @@ class AgentTable:
 
     def in_state(self, *states: AgentState) -> Iterator[Agent]:
         """Agents in one of these states, by number."""
-        return (agent for agent in self.agents if agent.state in states)
+        return (self.agents[index] for index in sorted(index for state in states for index in self._in[state]))
 
     def count(self, *states: AgentState) -> int:
         """How many agents are in one of these states."""
-        return sum(1 for agent in self.agents if agent.state in states)
+        return sum(len(self._in[state]) for state in states)
 
     def find(self, who: AgentId) -> Agent | None:
         """The agent if this incarnation is the current one, else None: the fence against what older ones still say."""
@@ -135,6 +152,11 @@ class AgentTable:
 
     # ---- executors ---------------------------------------------------------------------------------------------------
 
+    @property
+    def seats(self) -> int:
+        """Agents that there is room for, on executors that are not quarantined."""
+        return sum(one.capacity for one in self.executors.values() if one.name not in self._resting)
+
     def executor_ready(self, name: str, host: str, cores: int, now: float) -> list[Instruction]:
         """An executor has come. It has room for one agent for every two of its cores, up to `per_executor`.
 
@@ -149,7 +171,9 @@ class AgentTable:
         """
         if name in self.executors:
             return []
-        self.executors[name] = Executor(name, host, min(cores // 2, self._per_executor))
+        self.executors[name] = come = Executor(name, host, min(cores // 2, self._per_executor), self._arrivals)
+        self._arrivals += 1
+        self._offer(come)
         return self.fill(now)
 
     def executor_lost(self, name: str, reason: str, now: float, refill: bool = True) -> list[Instruction]:
@@ -164,12 +188,13 @@ class AgentTable:
         Returns:
             A record for each agent that was lost, then StartAgent for those that another executor has room for.
         """
-        if self.executors.pop(name, None) is None:
+        gone = self.executors.pop(name, None)
+        if gone is None:
             return []
+        self._resting.discard(name)
         out: list[Instruction] = []
-        for agent in self.agents:
-            if agent.executor == name and agent.state not in (AgentState.ABSENT, AgentState.FINISHED):
-                out += self._lost(agent, f"executor {name} lost: {reason}", now)
+        for index in sorted(gone.agents):
+            out += self._lost(self.agents[index], f"executor {name} lost: {reason}", now)
         return out + self.fill(now) if refill else out
 
     def fill(self, now: float) -> list[Instruction]:
@@ -181,27 +206,41 @@ class AgentTable:
         Returns:
             One StartAgent for each of them.
         """
+        for name in [name for name in self._resting if self.executors[name].quarantined_until <= now]:
+            self._resting.discard(name)
+            self._offer(self.executors[name])
         out: list[Instruction] = []
-        for agent in self.agents:
-            if agent.state != AgentState.ABSENT:
-                continue
-            executor = self._with_room(agent, now)
-            if executor is not None:
-                out.append(self._start(agent, executor, now))
+        while self._absent:
+            agent = self.agents[self._absent[0]]
+            if agent.state == AgentState.ABSENT:
+                # its own executor first, where its data may be cached; then the emptiest, in order of arrival
+                own, emptiest = self.executors.get(agent.executor or ""), self._emptiest()
+                if emptiest is None:
+                    break
+                there = own is not None and own.room and own.name not in self._resting
+                out.append(self._start(agent, own if own is not None and there else emptiest, now))
+            heappop(self._absent)
         return out
 
-    def _with_room(self, agent: Agent, now: float) -> Executor | None:
-        used: dict[str, int] = {}
-        for other in self.agents:
-            if other.state not in (AgentState.ABSENT, AgentState.FINISHED) and other.executor is not None:
-                used[other.executor] = used.get(other.executor, 0) + 1
-        free = [
-            executor
-            for executor in self.executors.values()
-            if executor.quarantined_until <= now and used.get(executor.name, 0) < executor.capacity
-        ]
-        # its own executor first, where its data may be cached; then the emptiest, in order of arrival
-        return min(free, key=lambda e: (e.name != agent.executor, used.get(e.name, 0)), default=None)
+    def _offer(self, executor: Executor) -> None:
+        """The executor may have room, and another number of agents than before."""
+        if executor.room and executor.name not in self._resting:
+            heappush(self._free, (len(executor.agents), executor.arrived, executor.name))
+            if len(self._free) > 4 * (len(self.executors) + len(self.agents)):
+                self._free = [one for one in self._free if self._is_true(one)]
+                heapify(self._free)
+
+    def _emptiest(self) -> Executor | None:
+        while self._free and not self._is_true(self._free[0]):
+            heappop(self._free)
+        return self.executors[self._free[0][2]] if self._free else None
+
+    def _is_true(self, entry: tuple[int, int, str]) -> bool:
+        used, arrived, name = entry
+        executor = self.executors.get(name)
+        if executor is None or executor.arrived != arrived or name in self._resting:
+            return False
+        return executor.room and len(executor.agents) == used
 
     # ---- agents ------------------------------------------------------------------------------------------------------
 
@@ -268,7 +307,11 @@ class AgentTable:
             if len(executor.deaths) >= QUARANTINE_DEATHS:
                 executor.quarantined_until = now + QUARANTINE_S
                 executor.deaths = []
-                log.warning("executor=%s quarantined for %.0f s: %d deaths", executor.name, QUARANTINE_S, QUARANTINE_DEATHS)
+                self._resting.add(executor.name)
+                log.warning(
+                    "executor=%s host=%s quarantined for %.0f s: agents died there %d times, the last one with %s",
+                    executor.name, executor.host, QUARANTINE_S, QUARANTINE_DEATHS, reason,
+                )  # fmt: skip
         return out + self.fill(now)
 
     def trains(self, who: AgentId, now: float) -> None:
@@ -395,8 +438,19 @@ class AgentTable:
         """
         self.story.moved(f"agent={agent.index}", agent.state, state, reason, AGENT_MOVES, now)
         log.debug("agent=%d state %s -> %s reason=%r", agent.index, agent.state, state, reason)
+        self._in[agent.state].discard(agent.index)
+        self._in[state].add(agent.index)
         agent.state = state
         agent.since, agent.why = now, reason
+        if state == AgentState.ABSENT:
+            heappush(self._absent, agent.index)
+        executor = self.executors.get(agent.executor or "")
+        if executor is not None and state in (AgentState.ABSENT, AgentState.FINISHED):
+            executor.agents.discard(agent.index)
+            self._offer(executor)
+        elif executor is not None and state == AgentState.STARTING:
+            executor.agents.add(agent.index)
+            self._offer(executor)
 
     def _start(self, agent: Agent, executor: Executor, now: float) -> StartAgent:
         agent.incarnation += 1

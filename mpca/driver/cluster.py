@@ -15,7 +15,7 @@ from mpca.driver.events import ClusterEvent
 from mpca.wire.agent_ref import AgentId, AgentRef
 from mpca.wire.orders import Order
 
-__all__ = ["AgentSpec", "Cluster"]
+__all__ = ["AgentSpec", "Cluster", "Outgoing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,17 @@ class AgentSpec:
     python: str  # interpreter
     env: dict[str, str]
     start: dict[str, Any]  # fields of wire.messages.Start
+    preload: bool = True  # whether executors fork agents from a process that has imported torch
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """Which joint state a vector is that goes out, for a cluster whose codec takes differences from it."""
+
+    shard: int
+    version: int
+    parameters: int  # of the shard; the elements behind them are buffers
+    replaces: bool  # it goes to agents that join, and not into an exchange
 
 
 class Cluster(Protocol):
@@ -52,23 +63,25 @@ class Cluster(Protocol):
         """
         ...
 
-    def take_sum(self, order: int, length: int) -> np.ndarray:
+    def take_sum(self, order: int, length: int, into: np.ndarray | None = None) -> np.ndarray:
         """Take the sum that a finished order's reduce made, and free it in the cluster.
 
         Args:
             order: number of the order.
             length: bytes of the shard.
+            into: float32[length / 4], where it may be put; None: it is put into a new array.
 
         Returns:
             float32[length / 4], a copy.
         """
         ...
 
-    def publish(self, vector: np.ndarray) -> int:
+    def publish(self, vector: np.ndarray, joint: Outgoing | None = None) -> int:
         """Make a broadcast ready for download.
 
         Args:
             vector: float32, one shard.
+            joint: what it is; None: nothing that a codec may know.
 
         Returns:
             Its number, unique in the run.

@@ -18,12 +18,9 @@ from mpca.driver.run_shape import RunShape
 from mpca.driver.states import LIVING, AgentState
 from mpca.timeouts import CANCEL_AFTER_S, LOSS_NEWS_S
 from mpca.wire.agent_ref import AgentRef
-from mpca.wire.orders import Cut, Download, Freeze, Order, Reduce, Save, StopAgent
+from mpca.wire.orders import NEVER, Cut, Download, Freeze, Order, Reduce, Save, StopAgent
 
-__all__ = ["NO_CYCLE", "Draft", "Failed", "InFlight", "OrderDispatcher"]
-
-# `forget_cycle` of an order that forgets nothing.
-NO_CYCLE = -(1 << 30)
+__all__ = ["Draft", "Failed", "InFlight", "OrderDispatcher"]
 
 
 @dataclass(slots=True)
@@ -40,7 +37,7 @@ class Draft:
     cut: list[AgentRef] | None = None  # agents that cut the model into the run's number of shards
     stop: list[StopAgent] | None = None
     save: Save | None = None
-    forget_cycle: int = NO_CYCLE
+    forget_cycle: int = NEVER
 
 
 @dataclass(slots=True)
@@ -141,8 +138,9 @@ class OrderDispatcher:
 
     def _heard(self, order: Order) -> None:
         """The order tells its executors of the waste. If the order fails, `keep_failed` puts the waste back."""
+        heard = set(order.executors)
         left = {
-            one: {name for name in names if name in self._table.executors and name not in order.executors}
+            one: {name for name in names if name in self._table.executors and name not in heard}
             for one, names in self._waste.items()
         }
         self._waste = {one: names for one, names in left.items() if names}
@@ -153,8 +151,7 @@ class OrderDispatcher:
         if one is not None:
             targets = [a.ref for a in living if a.state == AgentState.ACTIVE and a.id not in one.acked]
             if targets:
-                one.since = now
-                one.asked.update(who.id for who in targets)
+                one.ask((who.id for who in targets), now)
                 downloads.append(Download(one.broadcast, one.shard, one.version, "install", one.length, targets, one.alpha))
         for joint in draft.joint or ():
             targets = [who for who in draft.joiners or () if who.id not in joint.acked]

@@ -13,6 +13,7 @@ from mpca.driver.late_agents import DOWNLOAD_LATE
 from mpca.driver.published import PublishedShard
 from mpca.driver.run import Run
 from mpca.driver.states import AgentState
+from mpca.wire.agent_ref import AgentId
 
 __all__ = ["Downloads"]
 
@@ -43,12 +44,18 @@ class Downloads:
         one.acknowledged(key, now)
         return True
 
-    def missing(self, one: PublishedShard | None) -> list[Agent]:
+    def waits(self, one: PublishedShard | None) -> bool:
+        """Whether some agent is missing: asked after each event, so it looks no further than the first."""
+        return one is not None and any(self._active(key) is not None for key in one.waiting)
+
+    def missing(self, one: PublishedShard) -> list[Agent]:
         """ACTIVE agents that were told to download it and have not acknowledged it."""
-        if one is None or len(one.asked) == len(one.acked):
-            return []
-        missing = one.asked - one.acked
-        return [a for a in self._run.table.in_state(AgentState.ACTIVE) if a.id in missing]
+        active = map(self._active, one.waiting)
+        return sorted((agent for agent in active if agent is not None), key=lambda agent: agent.index)
+
+    def _active(self, key: AgentId) -> Agent | None:
+        found = self._run.table.find(key)
+        return found if found is not None and found.state == AgentState.ACTIVE else None
 
     def look(self, one: PublishedShard, deadline: float, now: float) -> list[Instruction]:
         """Declare agents late that do not acknowledge: all of them after the deadline, one alone sooner.
@@ -95,4 +102,4 @@ class Downloads:
 
     def _owes(self, one: PublishedShard, now: float) -> bool:
         in_time = now <= one.since + self._run.shape.deadline_s
-        return in_time and any(self._run.late.owes(key) for key in one.asked - one.acked)
+        return in_time and any(self._run.late.owes(key) for key in one.waiting)

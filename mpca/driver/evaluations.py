@@ -132,7 +132,7 @@ class Evaluations:
     def submit(self, cycle: int, joint: JointModel) -> None:
         """Evaluate the joint model now."""
         assert self.evaluator is not None
-        self._asked = list(joint.states), joint.layout
+        self._asked = joint.lend(), joint.layout
         self.evaluator.submit(cycle, joint)
 
     def collect(self, now: float) -> list[FailRun]:

@@ -44,6 +44,9 @@ __all__ = [
 ]
 
 
+_KILLED = 137  # 128 + SIGKILL
+
+
 # ---- of the cluster ------------------------------------------------------------------------------------------------------
 
 
@@ -85,6 +88,8 @@ class AgentDied(OfAgent):
         A crash in C code leaves a dump (of `faulthandler`), whose last line is a list of modules.
         """
         how = f"exit code {self.exit_code}"
+        if self.exit_code == _KILLED:
+            how += ": killed, by the kernel if memory was short (dmesg there says so), else by somebody"
         raised = self.exit_code == 1 and (
             "Traceback" in self.tail or 'File "' in self.tail
         )  # a long one has lost its first lines

@@ -6,11 +6,12 @@ A cycle n, with S shards (shard n mod S) and P phases::
     P = 2   one job {reduce n, download of n-1, freeze n+1}; then n is prepared
     P = 1   job {reduce n}; n is prepared; job {download of n}; job {freeze n+1}
 
-*Freeze n+1* takes the snapshots of the next cycle at the end of this one. So a reduce begins with every chunk in place, and the
-driver knows every contributor: agent, incarnation, tau, checksum, finite. With P > 1, freeze n+1 is a job of its own after the
-acknowledgements in one case only: the method installs at the exchange or is delay-corrected, and shard (n+1) mod S is being
-downloaded. A cycle ends when its jobs and its preparation have ended, and each agent has acknowledged the download or was
-declared late: all at the deadline, one alone sooner (`PublishedShard.overdue`).
+*Freeze n+1* takes the snapshots of the next cycle at the end of this one: executors ask their agents while the sum is still
+being made, as late as it costs the cycle nothing. So a reduce begins with every chunk in place, and the driver knows every
+contributor: agent, incarnation, tau, checksum, finite. With P > 1, freeze n+1 is a job of its own after the acknowledgements
+in one case only: the method installs at the exchange or is delay-corrected, and shard (n+1) mod S is being downloaded. A cycle
+ends when its jobs and its preparation have ended, and each agent has acknowledged the download or was declared late: all at
+the deadline, one alone sooner (`PublishedShard.overdue`).
 
 `cycle_state.py` has the states of a cycle. `now` is seconds of the machine's clock.
 """
@@ -21,7 +22,7 @@ import logging
 
 from mpca.driver.cycle_record import CycleRecordBuilder
 from mpca.driver.cycle_state import BetweenCycles, Broadcasting, CycleState, Delivering, Reduced, Reducing
-from mpca.driver.dispatcher import NO_CYCLE, Draft
+from mpca.driver.dispatcher import Draft
 from mpca.driver.downloads import Downloads
 from mpca.driver.events import Acknowledged, OrderDone, Prepared
 from mpca.driver.instructions import Instruction, Prepare, Write
@@ -31,7 +32,7 @@ from mpca.driver.run import WAIT, Run, Step
 from mpca.driver.running import Running
 from mpca.driver.snapshots import ShardSnapshots
 from mpca.driver.states import LIVING, AgentState, RunState
-from mpca.wire.orders import Answer, Freeze, Order, Part, Reduce
+from mpca.wire.orders import NEVER, Answer, Freeze, Order, Part, Reduce
 
 __all__ = ["Exchange"]
 
@@ -49,7 +50,7 @@ class Exchange(Running):
         super().__init__(run)
         self.state: CycleState = BetweenCycles()
         self._downloads = Downloads(run)
-        self._snapshots = ShardSnapshots(NO_CYCLE)  # of the newest freeze
+        self._snapshots = ShardSnapshots(NEVER)  # of the newest freeze
         self._record = CycleRecordBuilder()
         self.restored((0,) * run.shape.shards)
 
@@ -63,7 +64,7 @@ class Exchange(Running):
     def advance(self, now: float) -> Step:
         joining, state = self._run.joining, self.state
         joiners_wait = joining.waits()
-        if self._downloads.missing(self._download()) or (joiners_wait and now <= joining.deadline):
+        if self._downloads.waits(self._download()) or (joiners_wait and now <= joining.deadline):
             return WAIT
         if isinstance(state, BetweenCycles):
             return self._between(given_up=joiners_wait, now=now)

@@ -112,9 +112,17 @@ class Joining:
 
     def targets(self) -> list[AgentRef]:
         """Agents that still wait for some shard of it."""
-        return [
-            a.ref for a in self._table.in_state(AgentState.JOINING) if a.id in self._for and a.executor in self._table.executors
-        ]
+        found = filter(None, map(self._target, self._for))
+        return [agent.ref for agent in sorted(found, key=lambda agent: agent.index)]
+
+    def _target(self, key: AgentId) -> Agent | None:
+        found = self._table.find(key)
+        there = found is not None and found.state == AgentState.JOINING and found.executor in self._table.executors
+        return found if there else None
+
+    @staticmethod
+    def _waits_for(key: AgentId, one: PublishedShard) -> bool:
+        return key in one.asked and key not in one.acked
 
     def acknowledged(self, event: Acknowledged, now: float) -> None:
         """An executor has a broadcast for an agent. An agent that has every shard is READY."""
@@ -134,7 +142,7 @@ class Joining:
 
         The cycle waits for that, as for every download: a joint model that arrives cycles later is an old one.
         """
-        return any(who.id in one.asked - one.acked for who in self.targets() for one in self.joint)
+        return any(self._target(key) is not None and any(self._waits_for(key, one) for one in self.joint) for key in self._for)
 
     def take_done(self, given_up: bool) -> list[PublishedShard]:
         """Take the joint model's broadcasts once no agent waits for them, or their time is over. A newer joint model follows.

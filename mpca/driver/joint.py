@@ -1,5 +1,8 @@
 """The joint model on the driver: one state a shard, moved by the method.
 
+Beside x and v of all shards there is room for one shard more: for a sum, which becomes the new x, and then for what goes out,
+which lies in what was the old x. So a merge overwrites the state before it, unless that was lent (`lend`).
+
 Other files decide where a shard's numbers come from and go to (`exchange.py`), what the equations are (`algorithm`), and how
 the flat vector maps to a model's own `state_dict` (`storage.layout`).
 """
@@ -38,6 +41,8 @@ class JointModel:
         # Local tensors lie in shards behind the model's: their edges in words, and the words that have come so far.
         self._local_edges = [edge - hello.bounds[shards] for edge in hello.bounds[shards:]]
         self._local = np.zeros(self._local_edges[-1], np.float32)
+        self._spare = np.empty(0, np.float32)
+        self._lent: set[int] = set()  # shards whose arrays somebody keeps
 
     @property
     def complete(self) -> bool:
@@ -59,21 +64,43 @@ class JointModel:
             return
         self.states[shard] = self.method.start(x0, self.plan.parameters_in(shard))
 
+    def room(self, shard: int) -> np.ndarray:
+        """Where a mean of a shard may lie, float32[length of the shard]; valid until the next call here."""
+        size = self.bounds[shard + 1] - self.bounds[shard]
+        # Shards that are equal but for an element share one array. It is kept: fresh pages cost more than what is computed.
+        if not size <= self._spare.size <= size + size // 64 + 1:
+            largest = max(b - a for a, b in pairwise(self.bounds))
+            self._spare = np.empty(min(largest, size + size // 64 + 1), np.float32)
+        return self._spare[:size]
+
     def merge(self, shard: int, mean: np.ndarray) -> JointShard:
         """Take a weighted mean into the joint state of a shard (eq. 8, eq. 4).
 
         Args:
             shard: its number.
-            mean: R of eq. 8, float32[length of the shard].
+            mean: R of eq. 8, float32[length of the shard]; it is the joint model's from now on.
 
         Returns:
-            The new state.
+            The new state. The x of the old one stays as it is until the next call of `outgoing` or `room`.
         """
-        state = self.states[shard]
-        assert state is not None, f"shard {shard} has no state yet"
-        state = self.method.merge(state, mean)
+        before = self.state(shard)
+        state = self.method.merge(before, mean, None if shard in self._lent else before.v)
+        if _whole(mean) is self._spare:
+            self._spare = np.empty(0, np.float32)
+        if shard not in self._lent and _whole(state.x) is not _whole(before.x):
+            self._spare = _whole(before.x)
+        self._lent.discard(shard)
         self.states[shard] = state
         return state
+
+    def lend(self) -> list[JointShard | None]:
+        """The states as they are, for who keeps them: nobody writes to their arrays any more."""
+        self._lent.update(range(len(self.states)))
+        return list(self.states)
+
+    def outgoing(self, shard: int) -> np.ndarray:
+        """The vector to broadcast for a shard, float32[length of the shard]; valid until the next call here."""
+        return self.method.outgoing(self.state(shard), self.room(shard))
 
     def serve(self, shard: int, sent: np.ndarray, staleness: int, agents: int) -> Served | None:
         """Take in what one agent sent of a shard.
@@ -151,3 +178,8 @@ class JointModel:
             k = versions[s] if same else min(versions)
             self.states[s] = JointShard(vector[start:end].copy(), trajectory[position : position + p].copy(), k)
             position += p
+
+
+def _whole(vector: np.ndarray) -> np.ndarray:
+    """The array that a vector is a piece of."""
+    return vector if vector.base is None else vector.base

@@ -12,7 +12,7 @@ from mpca.driver.instructions import Instruction, Rediscover
 from mpca.driver.states import AgentState
 from mpca.timeouts import ASK_AGAIN_S, BARRED_S
 from mpca.wire.agent_ref import AgentId
-from mpca.wire.orders import GONE, Late
+from mpca.wire.orders import GONE, Late, LateCode
 
 __all__ = ["DOWNLOAD_LATE", "LateAgents"]
 
@@ -81,8 +81,8 @@ class LateAgents:
             self._early.discard(key)
             return []
         self._table.late(key, why.text, now)
-        if why.code in GONE:
-            return []  # the news of its death is on its way here, and says why
+        if why.code in GONE or why.code == LateCode.NO_BASE:
+            return []  # the news of its death is on its way here, and says why; or that its executor has the base
         return self._table.given_up(key, why.text)
 
     def answered(self, key: AgentId) -> None:

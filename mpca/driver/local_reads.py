@@ -14,12 +14,12 @@ from __future__ import annotations
 import logging
 
 from mpca.driver.agent_table import Agent, AgentTable
-from mpca.driver.dispatcher import NO_CYCLE, Draft
+from mpca.driver.dispatcher import Draft
 from mpca.driver.instructions import AdoptInitial
 from mpca.driver.snapshots import ShardSnapshots
 from mpca.driver.states import LIVING, AgentState
 from mpca.wire.agent_ref import AgentId
-from mpca.wire.orders import Order, Part, Reduce, StopAgent
+from mpca.wire.orders import NEVER, Order, Part, Reduce, StopAgent
 
 __all__ = ["LocalReads"]
 
@@ -47,7 +47,7 @@ class LocalReads:
         self._shard = shards
         # Of the newest snapshot. The numbers rise from far below those of the reading of x_0, so that a read can forget all
         # before it, and nothing of its own.
-        self._cycle = NO_CYCLE
+        self._cycle = NEVER
         self._asked = False  # that snapshot is of this shard
         self._frozen = self._summed = False
         self._order = -1
@@ -192,8 +192,11 @@ class LocalReads:
         return None
 
     def _usable(self) -> bool:
-        """Whether the read can go on. The executor holds what was frozen; before that the agent itself must answer."""
-        if self._frozen:
-            return self._executor in self._table.executors
+        """Whether the read can go on. Before the freeze the agent itself must answer.
+
+        What was frozen is its executor's, whatever became of the agent; but of an executor that failed, all agents are LATE.
+        """
         agent = self._living(self._key)
+        if self._frozen and agent is None:
+            return self._executor in self._table.executors
         return agent is not None and (agent.state == AgentState.ACTIVE or self._key in self._leaving)

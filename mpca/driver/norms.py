@@ -27,13 +27,17 @@ enough to drag the others along. Pure: numbers in, reasons out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from math import isfinite
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from math import isfinite, sqrt
 from statistics import median
 
+import numpy as np
+
+from mpca.algorithm.averaging import Vector
 from mpca.wire.orders import Frozen
 
-__all__ = ["EXCHANGES", "FEW", "NormLimit"]
+__all__ = ["EXCHANGES", "FEW", "NormLimit", "measure"]
 
 log = logging.getLogger("mpca.cycle")
 
@@ -42,6 +46,27 @@ FEW = 3
 EXCHANGES = 5
 
 Moved = tuple[float, int]  # distance, tau
+#: Elements of one step of `measure`: what lies between stays in the processor's cache.
+_BLOCK = 1 << 16
+
+
+def measure(before: Vector, after: Vector) -> tuple[float, float]:
+    """Measure a shard of the joint model for `NormLimit.joint`.
+
+    Args:
+        before: float32[n].
+        after: float32[n].
+
+    Returns:
+        How far it moved, and its norm; infinite where float32 cannot square an element.
+    """
+    moved = size = 0.0
+    with np.errstate(over="ignore"):  # beyond 1e19: infinite, and no measure
+        for start in range(0, after.size, _BLOCK):
+            old, new = before[start : start + _BLOCK], after[start : start + _BLOCK]
+            moved += float(np.linalg.norm(new - old)) ** 2
+            size += float(np.linalg.norm(new)) ** 2
+    return sqrt(moved), sqrt(size)
 
 
 class NormLimit:
@@ -56,6 +81,8 @@ class NormLimit:
         self._limit, self._shards = limit, shards
         self._cycle = -1  # the cycle that is judged
         self._now: dict[int, Moved] = {}  # its contributions by agent, over all its freezes
+        self._distances: list[float] = []  # theirs, in order
+        self._taus: list[int] = []
         self._joint: dict[int, tuple[float, str]] = {}  # by shard: the larger of m and s, and its name
         self._past: dict[int, dict[int, Moved]] = {}  # by cycle: the contributions that passed
 
@@ -90,6 +117,8 @@ class NormLimit:
         self._now |= {agent: (one.distance, one.tau) for agent, one in frozen.items() if one.finite and one.tau > 0}
         oldest = cycle - EXCHANGES * self._shards
         self._past = {one: moved for one, moved in self._past.items() if one >= oldest}
+        self._distances = sorted(moved for moved, _ in self._now.values())
+        self._taus = sorted(tau for _, tau in self._now.values())
         judged = {agent: self._beyond(agent) for agent in self._now}
         beyond = {agent: reason for agent, reason in judged.items() if reason}
         if len(beyond) > 1 and len(beyond) == len(judged):
@@ -101,13 +130,15 @@ class NormLimit:
     def _beyond(self, agent: int) -> str:
         """Why the agent's contribution exceeds the limit; empty when it does not, or there is nothing to compare with."""
         distance, tau = self._now[agent]
-        others = [moved for other, moved in self._now.items() if other != agent]
-        if len(others) < FEW:
+        if len(self._now) > FEW:
+            theirs, updates = _median_without(self._distances, distance), _median_without(self._taus, tau)
+        else:
+            others = [moved for other, moved in self._now.items() if other != agent]
             for cycle in range(self._cycle - EXCHANGES * self._shards, self._cycle, self._shards):
                 others += [moved for other, moved in self._past.get(cycle, {}).items() if other != agent]
-        if not others:
-            return ""
-        theirs, updates = median([moved for moved, _ in others]), median([taken for _, taken in others])
+            if not others:
+                return ""
+            theirs, updates = median([moved for moved, _ in others]), median([taken for _, taken in others])
         allowed, what = self._joint.get(self._cycle % self._shards, (0.0, ""))
         typical = max(theirs, allowed)
         if not typical:
@@ -122,3 +153,13 @@ class NormLimit:
             f"norm limit: it moved {distance:.4g} in {tau} updates, {ratio:.4g} times the {typical:.4g} that {whose}; "
             f"cluster.norm_limit={self._limit:g}"
         )
+
+
+def _median_without(ordered: Sequence[float], one: float) -> float:
+    """The median of what is left of two sorted values or more when one of them is taken out: nothing is sorted anew for it."""
+    gap, rest = bisect_left(ordered, one), len(ordered) - 1
+
+    def at(index: int) -> float:
+        return ordered[index + (index >= gap)]
+
+    return at(rest // 2) if rest % 2 else (at(rest // 2 - 1) + at(rest // 2)) / 2

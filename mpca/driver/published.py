@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mpca.timeouts import LATE_ALONE_S
@@ -32,13 +33,21 @@ class PublishedShard:
     alpha: float = 0.0  # of the pull towards it
     asked: set[AgentId] = field(default_factory=set)  # agents that were told to download it
     acked: set[AgentId] = field(default_factory=set)  # those of them that have it
+    waiting: set[AgentId] = field(default_factory=set)  # the others
     since: float = 0.0  # seconds of the machine: the newest order that asks for it
     took: list[float] = field(default_factory=list)  # seconds until each acknowledgement
+
+    def ask(self, keys: Iterable[AgentId], now: float) -> None:
+        """Agents are told to download it, at `now` (seconds of the machine); none of them has it."""
+        self.since = now
+        self.asked.update(keys)
+        self.waiting = self.asked - self.acked
 
     def acknowledged(self, key: AgentId, now: float) -> None:
         """An agent that was asked has it, at `now` (seconds of the machine)."""
         if key in self.asked and key not in self.acked:
             self.acked.add(key)
+            self.waiting.discard(key)
             self.took.append(now - self.since)
 
     def overdue(self, now: float) -> bool:

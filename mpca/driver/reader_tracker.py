@@ -50,6 +50,7 @@ class ReaderTracker:
             except (KeyError, TypeError, ValueError) as error:
                 raise BackupError(f"the backup's position in the data is damaged: {type(error).__name__}: {error}") from error
         self.readers = replace(self.readers, shard_hosts=tuple(map(tuple, shard_hosts)))
+        self._firsts = (self.readers, self.readers.firsts())  # of the list that stands beside it
         self._version = 1 if left else 0  # agents know the first list of a new run by themselves
         self._told: dict[AgentId, int] = {}  # the newest version that each process has heard of
         self._process: dict[int, int] = {}  # agent that reads -> its incarnation
@@ -67,7 +68,7 @@ class ReaderTracker:
         epoch, done, ahead = event.data
         self._reads = True
         # an agent that has just begun may not have heard yet with which epoch it begins
-        self._at[event.agent] = max((epoch, done), (self.readers.first(event.agent), 0))
+        self._at[event.agent] = max((epoch, done), (self._first(event.agent), 0))
         self._last = max(self._last, ahead)
 
     def look(self, agents: Iterable[Agent], beginning: Sequence[int]) -> None:
@@ -80,18 +81,19 @@ class ReaderTracker:
         before = self.readers
         if beginning and not self._process:  # no agent has begun: now the list can say where each of them lives
             for agent in agents:
-                self._settle(agent, self.readers.first(agent.index))
+                self._settle(agent, self._first(agent.index))
         for agent in agents:
             index, process = agent.index, self._process.get(agent.index)
             gone = agent.state == AgentState.ABSENT or (process is not None and agent.incarnation != process)
             if gone and index not in self._away and self._process:
                 self._lose(index)
+        known = {agent.index: agent for agent in agents} if beginning else {}
         for index in beginning:
-            agent = next(one for one in agents if one.index == index)
+            agent = known[index]
             if index in self._away:
                 self._join(index)
-                self._settle(agent, self.readers.first(index))
-            else:
+                self._settle(agent, self._first(index))
+            elif self.readers.shard_hosts:
                 self._settle(agent, self._newest() + 1)
             self._process.setdefault(index, agent.incarnation)
         if self.readers is not before:
@@ -149,7 +151,12 @@ class ReaderTracker:
             self.readers = self.readers.settle(agent.index, epoch, agent.host)
 
     def _where(self, agent: int) -> tuple[int, int]:
-        return self._at.get(agent, (self.readers.first(agent), 0))
+        return self._at.get(agent) or (self._first(agent), 0)
+
+    def _first(self, agent: int) -> int:
+        if self._firsts[0] is not self.readers:
+            self._firsts = self.readers, self.readers.firsts()
+        return self._firsts[1].get(agent, 0)
 
     def _newest(self) -> int:
         """The newest epoch that any agent has begun. An agent that has not said yet is in its first one."""

@@ -248,9 +248,11 @@ class RunMachine:
             return []
         out = table.died(event.id, reason, now)
         executor = table.executors.get(event.executor)
-        if run.state is RunState.STARTING and executor is not None and executor.quarantined_until > now:
-            tail = event.tail.strip()
-            why = f"agent {event.agent} on executor {event.executor} cannot start: {reason}\n{tail}"
+        if executor is None or executor.quarantined_until <= now:
+            return out
+        if run.state is RunState.STARTING and table.seats < run.shape.min_agents:
+            where = f"host {executor.host} (executor {event.executor})"
+            why = f"agent {event.agent} on {where} cannot start: {reason}\n{event.tail.strip()}"
             run.stop(StopRequested("failed", why), now)
         return out
 

@@ -13,12 +13,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-import numpy as np
-
 from mpca.clock import Clock
 from mpca.driver.agent_files import AgentFiles
 from mpca.driver.backups import BackupWriter
-from mpca.driver.cluster import AgentSpec, Cluster
+from mpca.driver.cluster import AgentSpec, Cluster, Outgoing
 from mpca.driver.evaluations import Evaluations, Evaluator, Kept
 from mpca.driver.events import (
     AgentFinished,
@@ -58,6 +56,7 @@ from mpca.driver.instructions import (
 from mpca.driver.joint import JointModel
 from mpca.driver.machine import Machine
 from mpca.driver.metrics import LoggedMetrics
+from mpca.driver.norms import measure
 from mpca.driver.states import RunState
 from mpca.driver.status import RunStatus
 from mpca.driver.tally import Tally
@@ -65,6 +64,7 @@ from mpca.errors import EnvironmentRefused, JvmError
 from mpca.methods.base import Method
 from mpca.records import BadFile, Sink, make
 from mpca.timeouts import AGENTS_LAST_S
+from mpca.units import format_duration
 from mpca.wire.agent_ref import AgentRef
 from mpca.wire.messages import Hello
 
@@ -74,6 +74,8 @@ log = logging.getLogger("mpca.run")
 
 POLL_S = 0.02
 STATUS_EVERY_S = 0.5
+#: Of an agent, before its steps are judged: the first one may compile.
+_FEW_STEPS = 3
 #: Evaluations ask for local tensors again after this many times the seconds that the last read took: reads then take a
 #: twentieth of the exchanges' time at most.
 LOCAL_EVERY = 20.0
@@ -147,6 +149,7 @@ class Runner:
         self._save_asked = False  # agents are to be saved, and the machine is on its way to a still point
         self._next_backup = clock.now() + (float(goals.dump.interval) if goals.dump else 0.0)
         self._paused_reason = ""
+        self._warned_of_steps = False
 
     # ---- the loop ------------------------------------------------------------------------------------------------------
 
@@ -245,6 +248,7 @@ class Runner:
             self._files.lost(event)
         if isinstance(event, AgentProgress):
             self.tally.progress(event, self.clock.now())
+            self._look_at_steps(event)
             if event.metrics:
                 who = {"agent": event.agent, "incarnation": event.incarnation}
                 counted = {"steps": event.steps, "samples": event.samples or None}
@@ -268,6 +272,19 @@ class Runner:
                     told.append(JointRestored(tuple(self.joint.versions())))
         told.append(event)
         return told
+
+    def _look_at_steps(self, event: AgentProgress) -> None:
+        """Warn, once, of steps that are longer than a cycle may be: such an agent hands nothing over in time."""
+        deadline_s = self.machine.shape.deadline_s
+        if self._warned_of_steps or event.steps < _FEW_STEPS or event.train_s / event.steps <= deadline_s:
+            return
+        self._warned_of_steps = True
+        step_s = event.train_s / event.steps
+        log.warning(
+            "cluster.cycle_deadline = %s is shorter than a step of agent %d, which takes %s: agents are asked between two "
+            "steps, and those that do not answer in time take no part; set it to %s or more",
+            format_duration(deadline_s), event.agent, format_duration(step_s), format_duration(3 * step_s),
+        )  # fmt: skip
 
     def _check_hello(self, event: AgentHello) -> None:
         """Refuse an executor with another Python or torch: it would unpickle or compute something else than the driver."""
@@ -342,14 +359,16 @@ class Runner:
         assert self.joint is not None
         start = self.clock.now()
         before = self.joint.state(one.shard).x
-        state = self.joint.merge(one.shard, self.cluster.take_sum(one.order, one.length))
-        with np.errstate(over="ignore"):  # beyond 1e19, which float32 cannot square: infinite, and no measure
-            asked = bool(self.machine.shape.norm_limit)
-            moved, size = (float(np.linalg.norm(one)) if asked else 0.0 for one in (state.x - before, state.x))
+        state = self.joint.merge(one.shard, self.cluster.take_sum(one.order, one.length, self.joint.room(one.shard)))
+        moved, size = measure(before, state.x) if self.machine.shape.norm_limit else (0.0, 0.0)
         broadcast = None
         if self.method.exchanges and self.machine.state != RunState.STOPPING:
-            broadcast = self.cluster.publish(self.method.outgoing(state))
+            broadcast = self.cluster.publish(self.joint.outgoing(one.shard), self._outgoing(one.shard, state.k))
         return Prepared(one.cycle, one.shard, broadcast, state.k, start, self.clock.now(), moved, size)
+
+    def _outgoing(self, shard: int, version: int, *, replaces: bool = False) -> Outgoing:
+        assert self.joint is not None
+        return Outgoing(shard, version, self.joint.plan.parameters_in(shard), replaces)
 
     def _serve(self, one: Serve) -> ExchangeServed:
         assert self.joint is not None
@@ -379,7 +398,8 @@ class Runner:
         published = []
         for shard in range(len(self.joint.states)):
             state = self.joint.state(shard)
-            published.append((shard, self.cluster.publish(state.x), state.k, state.x.nbytes))
+            joint = self._outgoing(shard, state.k, replaces=True)
+            published.append((shard, self.cluster.publish(state.x, joint), state.k, state.x.nbytes))
         for shard, words in self.joint.local_parts():
             published.append((shard, self.cluster.publish(words), 0, words.nbytes))
         return JointPublished(published)

@@ -12,6 +12,10 @@ from mpca.wire.orders import Answer, Freeze, Frozen, Late
 
 __all__ = ["ShardSnapshots"]
 
+#: Cycles in which it is the data, rather than a rate that is too high, that made parameters not finite.
+_EARLY = 3
+_FIRST = "it was so from the first steps on: look at the first batches for values that are not finite, and at the loss; else "
+
 
 @dataclass(slots=True)
 class ShardSnapshots:
@@ -93,7 +97,8 @@ class ShardSnapshots:
         """How a run ends when `none_is_finite`."""
         why = (
             f"the parameters of all {len(self.frozen)} agents are not finite in cycle {self.cycle}: training diverged; "
-            "lower optimizer.lr or the method's gamma. What is saved is the last joint model, which is finite"
+            f"{_FIRST if self.cycle < _EARLY else ''}lower optimizer.lr or the method's gamma. "
+            "What is saved is the last joint model, which is finite"
         )
         return StopRequested("failed", why, final=True)
 

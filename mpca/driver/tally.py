@@ -27,6 +27,8 @@ class Tally:
     backups: int = 0
     tau: float | None = None  # mean over the contributors of the newest cycle, or of the newest exchange of one agent
     _progress: dict[AgentId, AgentProgress] = field(default_factory=dict)
+    _samples: int = 0  # of the newest reports together
+    _updates: int = 0
     _rate: deque[tuple[float, int, int]] = field(default_factory=deque)  # (seconds of the machine, samples, updates)
 
     def progress(self, event: AgentProgress, now: float) -> None:
@@ -34,8 +36,11 @@ class Tally:
         if event.steps > 0:
             began = now - event.train_s
             self.first_step = began if self.first_step is None else min(self.first_step, began)
+        before = self._progress.get(event.id)
+        self._samples += event.samples - (before.samples if before else 0)
+        self._updates += event.steps - (before.steps if before else 0)
         self._progress[event.id] = event
-        self._rate.append((now, self.samples or 0, sum(self.steps)))
+        self._rate.append((now, self._samples, self._updates))
         while now - self._rate[0][0] > RATE_WINDOW_S and len(self._rate) > 2:
             self._rate.popleft()
 
@@ -74,8 +79,7 @@ class Tally:
     @property
     def samples(self) -> int | None:
         """Samples of all agents. None: there were updates, but the data come from the user's own loader, which counts none."""
-        counted = sum(event.samples for event in self._progress.values())
-        return counted if counted or not any(event.steps for event in self._progress.values()) else None
+        return self._samples if self._samples or not self._updates else None
 
     @property
     def data_remote(self) -> int:

@@ -94,10 +94,15 @@ class Method(ABC):
         return init(x0, parameters)
 
     @abstractmethod
-    def merge(self, state: JointShard, mean: Vector) -> JointShard:
-        """The joint state after an exchange. `mean` is the average of the contributions (eq. 9); this may change it.
+    def merge(self, state: JointShard, mean: Vector, v_into: Vector | None = None) -> JointShard:
+        """The joint state after an exchange. `mean` is the average of the contributions (eq. 9).
 
         Not called when the weights sum to 0: then there is no mean, and no new version.
+
+        Args:
+            state: the joint state before; its arrays stay as they are, but for `v_into`.
+            mean: float32[n]; this may change it, and it may become the new state's x.
+            v_into: float32[p], where the new state's v may go; it may be the old one. None: into a new array.
         """
 
     def serve(self, state: JointShard, sent: Vector, staleness: int, agents: int) -> Served:
@@ -121,8 +126,16 @@ class Method(ABC):
         """What v of a joint state is. A run that resumes takes the v of its backup from a method with the same word only."""
         return f"the momentum of {self.name}" if self.outer is not None else "unused"
 
-    def outgoing(self, state: JointShard) -> Vector:
-        """The vector to broadcast for a joint state, float32[n]; read-only. It is `state.x` without a projection."""
+    def outgoing(self, state: JointShard, into: Vector | None = None) -> Vector:
+        """The vector to broadcast for a joint state, float32[n]; read-only.
+
+        Args:
+            state: the joint state.
+            into: float32[n], where a projection goes; None: into a new array.
+
+        Returns:
+            `state.x` without a projection, else the projection.
+        """
         return state.x
 
     # ---- agent ----

@@ -105,8 +105,8 @@ class DiLoCo(Method):
     def outer(self) -> Outer:
         return Outer(self.outer_lr, self.outer_momentum)
 
-    def merge(self, state: JointShard, mean: Vector) -> JointShard:
-        return outer_step(state, mean, self.outer)
+    def merge(self, state: JointShard, mean: Vector, v_into: Vector | None = None) -> JointShard:
+        return outer_step(state, mean, self.outer, into=mean, v_into=v_into)
 
     @property
     def agent_side(self) -> AgentSide:

@@ -60,7 +60,7 @@ class DL4JAveraging(Method):
         if self.updater not in _UPDATERS:
             raise refused("method.updater", self.updater, f"must be one of {', '.join(_UPDATERS)}")
 
-    def merge(self, state: JointShard, mean: Vector) -> JointShard:
+    def merge(self, state: JointShard, mean: Vector, v_into: Vector | None = None) -> JointShard:
         return JointShard(mean, state.v, state.k + 1)
 
     @property

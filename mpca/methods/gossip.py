@@ -74,5 +74,5 @@ class Gossip(Method):
     def agent_side(self) -> AgentSide:
         return AgentSide(How.REPLACE, When.ON_ARRIVAL)
 
-    def merge(self, state: JointShard, mean: Vector) -> JointShard:
+    def merge(self, state: JointShard, mean: Vector, v_into: Vector | None = None) -> JointShard:
         raise NotImplementedError(f"agents of method {self.name} push to each other: there is no mean")

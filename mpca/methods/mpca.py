@@ -176,13 +176,13 @@ class MPCA(Method):
         # alpha comes with every joint state; here it says that the method is a valid one.
         return super().for_agents() | ({"alpha": self.alpha} if self.regulariser else {})
 
-    def merge(self, state: JointShard, mean: Vector) -> JointShard:
+    def merge(self, state: JointShard, mean: Vector, v_into: Vector | None = None) -> JointShard:
         if self.outer is not None:
-            return outer_step(state, mean, self.outer)
-        return update(state, mean, self.beta_at(state.k), self.delta)
+            return outer_step(state, mean, self.outer, into=mean, v_into=v_into)
+        return update(state, mean, self.beta_at(state.k), self.delta, into=mean, v_into=v_into)
 
-    def outgoing(self, state: JointShard) -> Vector:
-        return extrapolate(state, self.gamma_at(state.k - 1))
+    def outgoing(self, state: JointShard, into: Vector | None = None) -> Vector:
+        return extrapolate(state, self.gamma_at(state.k - 1), into)
 
     @property
     def _how(self) -> How:

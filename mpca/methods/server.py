@@ -15,7 +15,7 @@ __all__ = ["Server", "with_buffers"]
 class Server(Method):
     """A method without cycles: the whole model is one shard, and `serve` stands for `merge`."""
 
-    def merge(self, state: JointShard, mean: Vector) -> JointShard:
+    def merge(self, state: JointShard, mean: Vector, v_into: Vector | None = None) -> JointShard:
         raise NotImplementedError(f"agents of method {self.name} ask by themselves: there is no mean")
 
 

@@ -52,7 +52,7 @@ class Single(Method):
     def agents(self, wanted: int) -> int:
         return 1
 
-    def merge(self, state: JointShard, mean: Vector) -> JointShard:
+    def merge(self, state: JointShard, mean: Vector, v_into: Vector | None = None) -> JointShard:
         x = blend(state.x, mean, self.beta_at(state.k)) if self.ema else mean
         return JointShard(x, state.v, state.k + 1)
 

@@ -54,7 +54,7 @@ class Sync(Method):
         if not 0 <= self.seconds < float("inf"):
             raise refused("method.seconds", self.seconds, "must be 0 or more")
 
-    def merge(self, state: JointShard, mean: Vector) -> JointShard:
+    def merge(self, state: JointShard, mean: Vector, v_into: Vector | None = None) -> JointShard:
         return JointShard(mean, state.v, state.k + 1)
 
     @property

@@ -51,7 +51,7 @@ class SyncEASGD(Method):
         if not 0 < self.beta <= 1:
             raise refused("method.beta", self.beta, "must lie in (0, 1]")
 
-    def merge(self, state: JointShard, mean: Vector) -> JointShard:
+    def merge(self, state: JointShard, mean: Vector, v_into: Vector | None = None) -> JointShard:
         return JointShard(blend(state.x, mean, self.beta), state.v, state.k + 1)
 
     @property

@@ -53,8 +53,8 @@ class SyncPS(Method):
     def outer(self) -> Outer:
         return Outer(1.0, self.momentum, self.nesterov)
 
-    def merge(self, state: JointShard, mean: Vector) -> JointShard:
-        return outer_step(state, mean, self.outer)
+    def merge(self, state: JointShard, mean: Vector, v_into: Vector | None = None) -> JointShard:
+        return outer_step(state, mean, self.outer, into=mean, v_into=v_into)
 
     @property
     def agent_side(self) -> AgentSide:

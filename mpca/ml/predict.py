@@ -125,7 +125,7 @@ def _loaded(package: Callable[[], Package], serving: Serving) -> tuple[nn.Module
         from safetensors.torch import load
 
         one = package()
-        model, arguments = pickle.loads(one.code)
+        model, arguments = pickle.loads(one.code)  # noqa: S301 - came within the UDF, which Spark unpickled
         module = make_module(model, arguments)
         module.load_state_dict(load(one.state))
         while len(_modules) >= _KEPT:

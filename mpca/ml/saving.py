@@ -199,7 +199,7 @@ def _code(data: bytes, facts: Mapping[str, Any]) -> dict[str, Any]:
     if not data:
         return {}
     try:
-        found: dict[str, Any] = pickle.loads(data)
+        found: dict[str, Any] = pickle.loads(data)  # noqa: S301 - within trust_pickles alone
     except Exception as error:  # unpickling raises whatever the objects raise
         raise ConfigError(
             f"{CODE_FILE} cannot be loaded: {type(error).__name__}: {error}; it was written by Python {facts.get('python')}, "

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from mpca.models import INPUTS, create
+from mpca.checks import nearest, refused
+from mpca.models import INPUTS, MODELS, create
 
-__all__ = ["SHAPES", "Shape", "Weights", "chain", "named", "residual"]
+__all__ = ["PAPER", "SHAPES", "Shape", "Weights", "addition", "chain", "named", "of_paper", "residual"]
 
 _FLOAT_BYTES = 4
 
@@ -67,9 +68,32 @@ class Shape:
         return torch.randn(self.batch, generator=generator), torch.randint(10, self.batch[:1], generator=generator)
 
 
+#: Models of the paper's ImageNet experiments, with its batch sizes (Table 1).
+PAPER = {"resnet34": 128, "resnet152": 32, "vgg_a": 50}
+
+
 def named(model: str, batch: int) -> Shape:
     """A model of the table, with a batch of `batch` images of its usual size."""
     return Shape(model, lambda: create(model), (batch, *INPUTS[model]))
+
+
+def of_paper(models: tuple[str, ...], batch: int | None) -> dict[str, int]:
+    """Model -> images of a batch: `batch`, or as many as the paper's; without `models`, of all of the paper's.
+
+    Raises:
+        ConfigError: there is no model of such a name.
+    """
+    for name in models:
+        if name not in MODELS and name not in SHAPES:
+            raise refused("--model", name, f"no such model; {nearest(name, {**MODELS, **SHAPES})}")
+    return {name: batch or PAPER.get(name, 1) for name in models or PAPER}
+
+
+def addition(model: nn.Module, device: torch.device) -> Callable[[], torch.Tensor]:
+    """Adds a vector to another in place, both as long as the model has parameters: 12 bytes for each are moved."""
+    size = sum(one.numel() for one in model.parameters())
+    one, other = torch.zeros(size, device=device), torch.zeros(size, device=device)
+    return lambda: one.add_(other)
 
 
 def _shapes(*shapes: Shape) -> dict[str, Shape]:

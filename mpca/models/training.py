@@ -34,10 +34,13 @@ def create_optimizer(model: nn.Module, name: str, momentum: float = 0.0, **setti
     return made
 
 
-def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """One update on one batch; returns the batch's loss, still on its device."""
+def train_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, images: torch.Tensor, labels: torch.Tensor, half: bool = False
+) -> torch.Tensor:
+    """One update on one batch, with `half` computed in bfloat16; returns the batch's loss, still on its device."""
     optimizer.zero_grad(set_to_none=True)
-    loss = functional.cross_entropy(model(images), labels)
+    with torch.autocast(images.device.type, torch.bfloat16, enabled=half):
+        loss = functional.cross_entropy(model(images), labels)
     loss.backward()
     optimizer.step()
     return loss.detach()

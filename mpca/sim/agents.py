@@ -321,6 +321,8 @@ class SimAgent:
         if self.updates:
             self._told = True
             self._node.progress(self)
+        elif self.machine.state is TRAINING:  # an arrival came into its first step, which began anew
+            self._world.after(self._step_s, self._tell_first_step)
 
     def _train_to(self, now: float) -> None:
         machine = self.machine

@@ -28,8 +28,8 @@ The checker computes the numbers in another way than the engine: from what the t
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 from zlib import crc32
 
@@ -102,6 +102,7 @@ class Checker:
         self._died: set[AgentId] = set()  # the news of a death may come twice
         self._deaths: dict[str, list[float]] = {}
         self._quarantined: dict[str, float] = {}
+        self._to_be_quarantined: dict[str, float] = {}  # with the next events
         self._processes: list[SimAgent] = []
         self._order, self._cycle = 0, -1
         self._asked: dict[int, set[AgentId]] = {}  # by cycle
@@ -113,9 +114,18 @@ class Checker:
         self._updates: dict[tuple[AgentId, int], int] = {}  # updates in its parameters, by process and shard
         self._read: dict[tuple[AgentId, int], tuple[int, int]] = {}  # cycle and updates of its last snapshot, by the same
         self._committed_since = False
-        self.joint = JointCheck(method, self._broken)
-        self.server = ServerCheck(method, agents, self.joint, self._broken)
+        self.joint = JointCheck(method, self.broken)
+        self.server = ServerCheck(method, agents, self.joint, self.broken)
         self.last_contributors: set[int] = set()
+        self._coded = False
+
+    def coded(self, rested: Callable[[int], np.ndarray]) -> None:
+        """What travels is encoded: sums conserve only with what senders keep.
+
+        Args:
+            rested: by how much all rests have grown by the sum of a cycle, float64; it is asked once.
+        """
+        self._coded, self.joint.rested = True, rested
 
     # ---- what happens ------------------------------------------------------------------------------------------------
 
@@ -130,7 +140,7 @@ class Checker:
     def held_again(self, process: SimAgent) -> None:
         """A new holding job has taken hold of a living process."""
         if process.held:
-            self._broken("hold", f"agent {process.agent} has two holding jobs: the second takes the core that orders need")
+            self.broken("hold", f"agent {process.agent} has two holding jobs: the second takes the core that orders need")
         process.held = True
 
     def started(self, who: AgentRef) -> None:
@@ -142,13 +152,21 @@ class Checker:
         self.tell("start", who)
         newest = self._newest[who.agent]
         if who.incarnation < newest:
-            self._broken("fence", f"agent {who.agent} is started as incarnation {who.incarnation} after {newest}")
+            self.broken("fence", f"agent {who.agent} is started as incarnation {who.incarnation} after {newest}")
         if who.incarnation > newest and self._quarantined.get(who.executor, 0.0) > self._world.now:
-            self._broken("I11", f"agent {who.agent} is started on executor {who.executor}, which is quarantined")
+            self.broken("I11", f"agent {who.agent} is started on executor {who.executor}, which is quarantined")
         self._newest[who.agent] = who.incarnation
+
+    @property
+    def rested_at(self) -> float:
+        """When the last quarantine that is over has ended, in seconds of virtual time; 0: none has."""
+        return max((until for until in self._quarantined.values() if until <= self._world.now), default=0.0)
 
     def events(self, events: list[Any]) -> None:
         """The driver is about to hear these events."""
+        self._quarantined |= self._to_be_quarantined
+        self._to_be_quarantined.clear()
+        dying = Counter(event.executor for event in events if type(event) is AgentDied)
         for event in events:
             kind = type(event)
             if kind is AgentDied and event.id not in self._died:
@@ -157,7 +175,9 @@ class Checker:
                 recent = [t for t in self._deaths.get(event.executor, []) if now - t < QUARANTINE_S]
                 self._deaths[event.executor] = [*recent, now]
                 if len(recent) + 1 >= QUARANTINE_DEATHS:
-                    self._quarantined[event.executor] = now + QUARANTINE_S
+                    # of deaths that it hears of together, the driver may answer the first one by a start there
+                    known = self._quarantined if dying[event.executor] == 1 else self._to_be_quarantined
+                    known[event.executor] = now + QUARANTINE_S
                     self._deaths[event.executor] = []
             elif kind is AgentFinished and event.incarnation == self._newest[event.agent]:
                 self._finished.add(event.agent)
@@ -173,11 +193,11 @@ class Checker:
         self.tell("order", order.order, order.description)
         self.joint.look()
         if order.order <= self._order:
-            self._broken("I6", f"order {order.order} after order {self._order}")
+            self.broken("I6", f"order {order.order} after order {self._order}")
         self._order = order.order
         if order.cut is not None:
             if self._updates or self._cycle >= 0:
-                self._broken("cut", f"order {order.order} cuts the model anew, in a run that has begun")
+                self.broken("cut", f"order {order.order} cuts the model anew, in a run that has begun")
             self._method = self._method.cut(order.cut.shards)
             self.joint.cut()
         for who in order.begin:
@@ -187,7 +207,7 @@ class Checker:
             for who in order.freeze.agents:
                 newest = self._newest[who.agent]
                 if who.incarnation != newest:
-                    self._broken("fence", f"asked: agent {who.agent} as {who.incarnation}, the newest is {newest}")
+                    self.broken("fence", f"asked: agent {who.agent} as {who.incarnation}, the newest is {newest}")
                 asked.add(who.id)
 
     def stepped(self, who: AgentId, updates: int) -> None:
@@ -219,7 +239,7 @@ class Checker:
         Raises:
             Violation: cured.
         """
-        self._broken("cured", f"agent {agent} took an update between two shards that replace its own: not finite again")
+        self.broken("cured", f"agent {agent} took an update between two shards that replace its own: not finite again")
 
     def frozen(self, cycle: int, shard: int, frozen: Frozen, data: np.ndarray, tau: int, stopping: bool) -> None:
         """An executor has accepted a snapshot.
@@ -237,13 +257,13 @@ class Checker:
         """
         key = (cycle, frozen.id)
         if key in self._frozen:
-            self._broken("I4", f"a second snapshot of {key} was accepted")
+            self.broken("I4", f"a second snapshot of {key} was accepted")
         side = self._method.agent_side
         wanted = side.hold_after or (side.snapshot_after if side.how is not How.REPLACE else 0)
         if 0 < frozen.tau < wanted and not stopping:
-            self._broken("I2", f"{key} hands over after {frozen.tau} updates; by its method it is after {wanted}")
+            self.broken("I2", f"{key} hands over after {frozen.tau} updates; by its method it is after {wanted}")
         if frozen.tau != tau:
-            self._broken("I2", f"tau of {key}, shard {shard}: said {frozen.tau}, trained {tau}")
+            self.broken("I2", f"tau of {key}, shard {shard}: said {frozen.tau}, trained {tau}")
         self._frozen[key] = (frozen, data)
         if shard >= self._method.shards:
             self._local.append(data)
@@ -264,7 +284,7 @@ class Checker:
         for one in frozen:
             kept, data = self._frozen[(order.freeze.cycle, one.id)]
             if kept != one or crc32(data.data) != one.crc:
-                self._broken("I4", f"read again on {executor}, cycle {order.freeze.cycle}: {one}, first {kept}")
+                self.broken("I4", f"read again on {executor}, cycle {order.freeze.cycle}: {one}, first {kept}")
 
     def offered(self, who: AgentId, shard: int, version: int, mode: str, data: np.ndarray) -> None:
         """A download is handed to an agent.
@@ -281,7 +301,7 @@ class Checker:
         """
         if shard >= self._method.shards:
             if not any(np.array_equal(data, one) for one in self._local):
-                self._broken("local", f"agent {who.agent} gets local tensors that no agent had: {data}")
+                self.broken("local", f"agent {who.agent} gets local tensors that no agent had: {data}")
             return
         state = self.joint.committed.get((shard, version))
         if state is None:
@@ -289,8 +309,9 @@ class Checker:
         expected = state.x.astype(np.float64)
         if mode == "install" and version > 0 and self.joint.delta is not None:
             expected[: state.v.size] += self._method.gamma_at(version - 1) * state.v.astype(np.float64)
-        if not close_to(data, expected):
-            self._broken("I10", f"agent {who.agent} gets other numbers than version {version} of shard {shard} ({mode})")
+        # a rounded one is off by less than what the shard has moved; `coded` checks that all have the same bytes
+        if not close_to(data, expected) and not (self._coded and mode == "install"):
+            self.broken("I10", f"agent {who.agent} gets other numbers than version {version} of shard {shard} ({mode})")
         self._offered.setdefault(who, {})[shard] = version
 
     def taken(self, process: SimAgent, shard: int, version: int, mode: str) -> None:
@@ -302,7 +323,7 @@ class Checker:
         key = (process.id, shard)
         before = self._taken.get(key, -1)
         if version < before or (version == before and mode == "install" and not self._method.asks):
-            self._broken("once", f"{key} takes version {version} after version {before} ({mode})")
+            self.broken("once", f"{key} takes version {version} after version {before} ({mode})")
         self._taken[key] = version
         if mode == "replace" or self._method.agent_side.how is How.REPLACE:
             self._updates.pop(key, None)  # the replacement threw these updates away
@@ -322,17 +343,17 @@ class Checker:
             return
         cycle, contributors = record.cycle, record.contributors
         if cycle <= self._cycle:
-            self._broken("I6", f"cycle {cycle} after cycle {self._cycle}")
+            self.broken("I6", f"cycle {cycle} after cycle {self._cycle}")
         self._cycle = cycle
         self._committed_since = True
         needed = max(1, min(self._min_agents, self._agents - len(self._finished)))
         if len(contributors) < needed:
-            self._broken("I9", f"cycle {cycle} has {len(contributors)} contributors, min_agents={needed}")
+            self.broken("I9", f"cycle {cycle} has {len(contributors)} contributors, min_agents={needed}")
         if set(contributors) & set(record.left_out):
-            self._broken("I2", f"cycle {cycle}: contributors {set(contributors)} and left out {record.left_out}")
+            self.broken("I2", f"cycle {cycle}: contributors {set(contributors)} and left out {record.left_out}")
         handed = [self._contribution(cycle, agent, one) for agent, one in contributors.items()]
         if set(contributors) | set(record.left_out) != set(range(self._agents)):
-            self._broken("said", f"cycle {cycle}: nothing is said of some; contributors {contributors}, {record.left_out}")
+            self.broken("said", f"cycle {cycle}: nothing is said of some; contributors {contributors}, {record.left_out}")
         self.last_contributors = set(contributors)
         for old in [key for key in self._frozen if key[0] < cycle]:
             del self._frozen[old]
@@ -343,17 +364,17 @@ class Checker:
         who = AgentId(agent, one["incarnation"])
         key = (cycle, who)
         if key in self._used:
-            self._broken("I1", f"{key} contributes twice")
+            self.broken("I1", f"{key} contributes twice")
         self._used.add(key)
         if who not in self._asked.get(cycle, ()):
-            self._broken("fence", f"{key} contributes and was not asked")
+            self.broken("fence", f"{key} contributes and was not asked")
         if key not in self._frozen:
-            self._broken("I2", f"{key} contributes, and nothing that it handed over in time was accepted")
+            self.broken("I2", f"{key} contributes, and nothing that it handed over in time was accepted")
         frozen, data = self._frozen[key]
         if (frozen.tau, frozen.crc) != (one["tau"], one["crc"]):
-            self._broken("I2", f"{key} is listed as {one}, it handed over {frozen}")
+            self.broken("I2", f"{key} is listed as {one}, it handed over {frozen}")
         if not np.isfinite(data).all():
-            self._broken("I5", f"{key} contributes and is not finite")
+            self.broken("I5", f"{key} contributes and is not finite")
         return frozen.tau, data
 
     # ---- after every event -----------------------------------------------------------------------------------------------
@@ -370,10 +391,10 @@ class Checker:
         self._committed_since = False
         shards = self._method.shards
         if len(cluster.broadcasts) > 2 + 2 * shards or len(cluster.sums) > 1:
-            self._broken("I12", f"{len(cluster.broadcasts)} broadcasts, {len(cluster.sums)} sums on the driver")
+            self.broken("I12", f"{len(cluster.broadcasts)} broadcasts, {len(cluster.sums)} sums on the driver")
         for node in cluster.nodes.values():
             if len(node.blocks) > 3 or len(node.broadcasts) > 3 + 2 * shards or len(node.book.cycles) > 4:
-                self._broken(
+                self.broken(
                     "I12",
                     f"executor {node.name} holds blocks of cycles {sorted(node.blocks)}, broadcasts "
                     f"{sorted(node.broadcasts)}, yields of cycles {node.book.cycles}",
@@ -385,7 +406,7 @@ class Checker:
         for shard, state in enumerate(self.joint.states):
             version = 0 if has is None else has.get(shard, -1)
             if state is not None and state.k - version > 1 and not self._method.asks:
-                self._broken(
+                self.broken(
                     "I10", f"agent {who.agent}, incarnation {who.incarnation} begins at version {version} of shard {shard}; "
                     f"the joint model is at {state.k}"
                 )  # fmt: skip
@@ -404,7 +425,7 @@ class Checker:
             and joint.layout.local
             and not any(np.array_equal(joint.layout.words(), one) for one in self._local)
         ):
-            self._broken("local", f"the joint model has local tensors that no agent had: {joint.layout.local}")
+            self.broken("local", f"the joint model has local tensors that no agent had: {joint.layout.local}")
         self.joint.ended()
 
     def all_contribute(self, expected: set[int]) -> None:
@@ -415,7 +436,7 @@ class Checker:
         """
         if self.last_contributors != expected:
             missing = sorted(expected - self.last_contributors)
-            self._broken("live", f"long after the last fault, agents {missing} do not contribute")
+            self.broken("live", f"long after the last fault, agents {missing} do not contribute")
 
     def closed(self, cluster: ClusterHolds) -> None:
         """The cluster has closed: nothing may be left.
@@ -425,7 +446,7 @@ class Checker:
         """
         left = [process.agent for process in self._processes if process.alive]
         if left or cluster.broadcasts or cluster.sums or cluster.nodes:
-            self._broken("I12", f"left at the end: agents {left}, broadcasts {list(cluster.broadcasts)}")
+            self.broken("I12", f"left at the end: agents {left}, broadcasts {list(cluster.broadcasts)}")
 
     def stuck(self, why: str) -> None:
         """The run does not end.
@@ -433,9 +454,14 @@ class Checker:
         Raises:
             Violation: live.
         """
-        self._broken("live", why)
+        self.broken("live", why)
 
-    def _broken(self, invariant: str, what: str) -> None:
+    def broken(self, invariant: str, what: str) -> None:
+        """An invariant does not hold.
+
+        Raises:
+            Violation: always.
+        """
         raise self._violation(invariant, what)
 
     def _violation(self, invariant: str, what: str) -> Violation:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mpca.agent.events import Ask
-from mpca.driver.cluster import AgentSpec
+from mpca.driver.cluster import AgentSpec, Outgoing
 from mpca.driver.events import (
     AgentBack,
     AgentDied,
@@ -28,8 +28,10 @@ from mpca.methods.base import Method
 from mpca.sim.agents import LOCAL_BYTES, Behind, SimAgent
 from mpca.sim.check import Checker
 from mpca.sim.clocks import NodeClock
+from mpca.sim.coded import Coding
 from mpca.sim.costs import Costs
 from mpca.sim.jobs import Jobs
+from mpca.sim.links import Link
 from mpca.sim.nodes import Node
 from mpca.sim.server import ExchangeServer
 from mpca.sim.trainers import SimTrainer
@@ -88,6 +90,7 @@ class SimCluster:
         self._make_trainer = make_trainer
         self._jobs = Jobs(world, costs, self)
         self.server = ExchangeServer(world, costs, self)
+        self.coding: Coding | None = None  # what travels is encoded
         self._serial = {"executor": 0, "pid": 1000, "broadcast": 0}
         self._closed = False
 
@@ -100,23 +103,29 @@ class SimCluster:
     def start_agent(self, who: AgentRef, spec: AgentSpec) -> None:
         """As `Cluster.start_agent`, after `Costs.dispatch_s`; of `spec` only the number of shards counts, and the state."""
         self.watch.started(who)
-        self._world.after(self._costs.dispatch_s, self._hold, who, spec.start["shards"], spec.start.get("state", {}))
+        self._world.after(self._costs.dispatch_s, self._dispatch, who, spec.start["shards"], spec.start.get("state", {}))
 
     def submit(self, order: Order) -> None:
         """As `Cluster.submit`: the job's tasks begin after `Costs.dispatch_s`."""
         self.watch.ordered(order)
+        if self.coding is not None:
+            if order.cut is not None:
+                self.coding.cut()
+            order = self.coding.ordered(order, self.broadcasts, {name: node.slots() for name, node in self.nodes.items()})
         self._jobs.submit(order)
 
     def cancel(self, order: int, reason: str) -> None:
         """As `Cluster.cancel`: the job fails at once, and the event comes after `Costs.latency_s`."""
         self._jobs.cancel(order, reason)
 
-    def take_sum(self, order: int, length: int) -> np.ndarray:
+    def take_sum(self, order: int, length: int, into: np.ndarray | None = None) -> np.ndarray:
         taken = self.sums.pop(order)
         assert taken.nbytes == length, (taken.nbytes, length)
+        if self.coding is not None:
+            self.coding.took(order)
         return taken
 
-    def publish(self, vector: np.ndarray) -> int:
+    def publish(self, vector: np.ndarray, joint: Outgoing | None = None) -> int:
         number = self._next("broadcast")
         self.broadcasts[number] = vector.copy()
         return number
@@ -124,6 +133,8 @@ class SimCluster:
     def withdraw(self, broadcast: int) -> None:
         """As `Cluster.withdraw`: a download that has not ended by now never ends."""
         self.broadcasts.pop(broadcast, None)
+        if self.coding is not None:
+            self.coding.withdrawn(broadcast)
 
     def take_sent(self, who: AgentId, number: int, length: int) -> np.ndarray:
         return self.server.take(who, number, length)
@@ -133,13 +144,15 @@ class SimCluster:
 
     def rediscover(self, executors: list[str]) -> None:
         """As `Cluster.rediscover`: the answers come after twice `Costs.latency_s`."""
-        self._world.after(self._costs.latency_s * 2, lambda: self._find_living(executors))
+        self._world.after(self._costs.latency_s * 2, self._ask_for_living, executors)
 
     def poll(self, timeout_s: float) -> list[Any]:
         """As `Cluster.poll`: lets virtual time pass, at most `timeout_s` seconds."""
         self._world.run(self._world.now + timeout_s, self.events)
         events, self.events = self.events, []
         self.watch.events(events)
+        if self.coding is not None:
+            self.coding.heard(events)
         return events
 
     def close(self) -> None:
@@ -161,8 +174,15 @@ class SimCluster:
         number = self._next("executor")
         name = f"e{number}"
         clock = NodeClock(self._world, 1000.0 * number, self.skew_s if number % 2 else -self.skew_s)
-        self.nodes[name] = Node(name, f"host-{name}", self, clock)
+        self.nodes[name] = Node(name, f"host-{name}", self, clock, Link(self._world), Link(self._world))
         self.emit(ExecutorReady(name, f"host-{name}", CORES * self._per_executor))
+
+    def _dispatch(self, who: AgentRef, shards: int, state: dict[str, Any]) -> None:
+        node = self.nodes.get(who.executor)
+        if node is None:
+            self._hold(who, shards, state)
+        else:
+            node.driver.send(self._hold, who, shards, state)
 
     def _hold(self, who: AgentRef, shards: int, state: dict[str, Any]) -> None:
         """The holding job's task begins: start the process, or take hold of the living one."""
@@ -201,17 +221,21 @@ class SimCluster:
             x0_hash="x0", layout=layout, local=local, tied={}, bounds=edges, parameters=parameters, segment_fd=0,
             segment_bytes=0, slots=[],
         )  # fmt: skip
-        self.emit(AgentHello(node.name, node.host, hello))
+        node.driver.send(self.emit, AgentHello(node.name, node.host, hello))
 
     def emit(self, event: Any) -> None:
         """Let the driver hear an event at its next `poll`; nothing after `close`."""
         if not self._closed:
             self.events.append(event)
 
-    def _find_living(self, executors: list[str]) -> None:
+    def _ask_for_living(self, executors: list[str]) -> None:
         for name in executors:
             if name in self.nodes:
-                self.emit(AgentsFound(name, self.nodes[name].living()))
+                self.nodes[name].driver.send(self._find_living, self.nodes[name])
+
+    def _find_living(self, node: Node) -> None:
+        if node.alive:
+            self.emit(AgentsFound(node.name, node.living()))
 
     def frozen(self, node: Node, ticket: int, frozen: list[Frozen], late: dict[int, Late], weight: float) -> None:
         """As `Jobs.frozen`."""
@@ -245,7 +269,7 @@ class SimCluster:
         """
         node.died(one)
         event = AgentDied(node.name, *one.id, one.pid, SIGKILL, "")
-        self._world.after(self._costs.latency_s, self.emit, event)
+        self._world.after(self._costs.latency_s, node.driver.send, self.emit, event)
         self._echo(event)
         self._echo(AgentBack(node.name, *one.id))
         self._echo(AgentFinished(node.name, *one.id, b""))
@@ -266,12 +290,16 @@ class SimCluster:
         node = found[0]
         node.alive = False
         del self.nodes[node.name]
+        if self.coding is not None:
+            self.coding.lost(node.name)
         for one in node.agents.values():
             one.die()
             self._after_notice(HoldEnded(*one.id, f"executor {node.name} lost"))
             self._echo(AgentDied(node.name, *one.id, one.pid, SIGKILL, ""))
         self._jobs.lost(node.name)
         self._after_notice(ExecutorLost(node.name, "exited with code 137"))
+        node.driver.end()
+        node.peers.end()
         if replace:
             self._world.after(self._costs.respawn_s, self._respawn)
         return True
@@ -333,6 +361,22 @@ class SimCluster:
         if found is None:
             return False
         found[0].damages += times
+        return True
+
+    def clog_driver(self, agent: int, for_s: float) -> bool:
+        """Nothing passes between the driver and that agent's executor for `for_s` seconds."""
+        found = self.process(agent)
+        if found is None:
+            return False
+        found[0].driver.clog(for_s)
+        return True
+
+    def clog_peers(self, agent: int, for_s: float) -> bool:
+        """Nothing passes between that agent's executor and all other executors for `for_s` seconds."""
+        found = self.process(agent)
+        if found is None:
+            return False
+        found[0].peers.clog(for_s)
         return True
 
     def end_hold(self, agent: int) -> bool:

@@ -24,19 +24,21 @@ And these, as it carries an exchange that an agent asked for; their number is th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from mpca.sim.cluster import SimCluster
 from mpca.sim.world import World
 
-__all__ = ["EXCHANGE_POINTS", "KINDS", "POINTS", "Fault", "FaultScript", "random_faults"]
+__all__ = ["EXCHANGE_POINTS", "KINDS", "LASTING", "POINTS", "Fault", "FaultScript", "fault_pair", "random_faults", "swizzle"]
 
 POINTS = ("submit", "started", "downloading", "reducing", "reduced", "freezing", "frozen")
+#: Those that last.
+LASTING = ("stop_agent", "clog_driver", "clog_peers")
 EXCHANGE_POINTS = ("asked", "sending", "arrived", "answering")
 KINDS = (
     "kill_agent", "kill_executor", "stop_agent", "non_finite", "end_hold", "retry_task", "misplace", "join",
-    "refuse_start", "skew_driver", "skew_executor",
+    "refuse_start", "skew_driver", "skew_executor", "clog_driver", "clog_peers",
 )  # fmt: skip
 
 
@@ -48,7 +50,7 @@ class Fault:
     agent: int  # to which it happens, or to whose executor
     cycle: int
     point: str  # one of POINTS, or of EXCHANGE_POINTS, or "cut"
-    for_s: float = 0.0  # stop_agent: how long
+    for_s: float = 0.0  # those of LASTING: how long
     times: int = 1  # damage: how many of the executor's next transfers
     by_s: float = 0.0  # skew_driver, skew_executor: how far the wall clock is set forward, or back
     after_s: float = 0.0  # how long after the point
@@ -87,8 +89,8 @@ class FaultScript:
 
     def _fire(self, fault: Fault) -> None:
         cluster, agent = self._cluster, fault.agent
-        if fault.kind == "stop_agent":
-            happened = cluster.stop_agent(agent, fault.for_s)
+        if fault.kind in LASTING:
+            happened = getattr(cluster, fault.kind)(agent, fault.for_s)
         elif fault.kind == "skew_driver":
             self._world.clock.set_wall_forward(fault.by_s)
             happened = True
@@ -119,7 +121,7 @@ def random_faults(
         agents: of the run.
         cycles: of the run; the last ten have no faults.
         mean: how many faults a schedule has on average.
-        deadline_s: of a cycle, in seconds; stops last up to three times as long.
+        deadline_s: of a cycle, in seconds; what lasts does so for up to three times as long.
         points: at which they may happen.
     """
     kinds = random.sample(KINDS, random.randint(1, len(KINDS)))
@@ -127,15 +129,53 @@ def random_faults(
     faults = []
     for _ in range(count):
         kind = random.choice(kinds)
-        faults.append(
-            Fault(
-                kind,
-                random.randrange(agents),
-                random.randint(1, max(1, cycles - 10)),
-                random.choice(points),
-                for_s=random.choice((0.1, 1.0, deadline_s, 3 * deadline_s)) if kind == "stop_agent" else 0.0,
-                by_s=random.choice((-600.0, -30.0, 30.0, 600.0)) if kind.startswith("skew") else 0.0,
-                after_s=random.choice((0.0, 0.0, random.uniform(0, 0.3))),
-            )
-        )
+        cycle = random.randint(1, max(1, cycles - 10))
+        faults.append(_drawn(random, kind, agents, cycle, deadline_s, points))
     return tuple(faults)
+
+
+def _drawn(random: Random, kind: str, agents: int, cycle: int, deadline_s: float, points: tuple[str, ...]) -> Fault:
+    return Fault(
+        kind,
+        random.randrange(agents),
+        cycle,
+        random.choice(points),
+        for_s=random.choice((0.1, 1.0, deadline_s, 3 * deadline_s)) if kind in LASTING else 0.0,
+        by_s=random.choice((-600.0, -30.0, 30.0, 600.0)) if kind.startswith("skew") else 0.0,
+        after_s=random.choice((0.0, 0.0, random.uniform(0, 0.3))),
+    )
+
+
+def swizzle(random: Random, agents: int, cycles: int, deadline_s: float) -> tuple[Fault, ...]:
+    """Draw a partition that comes and heals piece by piece, as FoundationDB's: links are clogged one after the other, and
+    open in another order.
+
+    Args:
+        random: the source of chance.
+        agents: of the run; those whose links are clogged are two or more of them.
+        cycles: of the run; the last ten have no faults.
+        deadline_s: of a cycle, in seconds. Links are clogged over one such time, and opened over another.
+    """
+    clogged = random.sample(range(agents), random.randint(2, agents))
+    begins = sorted(random.uniform(0, deadline_s) for _ in clogged)
+    heals = [deadline_s * (1 + at / len(clogged)) for at in range(len(clogged))]
+    random.shuffle(heals)
+    cycle, point = random.randint(4, max(4, cycles - 10)), random.choice(POINTS)  # every point is passed from then on
+    return tuple(
+        Fault(random.choice(("clog_driver", "clog_peers")), agent, cycle, point, for_s=until - begin, after_s=begin)
+        for agent, begin, until in zip(clogged, begins, heals, strict=True)
+    )
+
+
+def fault_pair(random: Random, kinds: tuple[str, str], agents: int, cycle: int, deadline_s: float) -> tuple[Fault, Fault]:
+    """Draw two faults of these kinds, of the same cycle or of two that follow each other, to the same agent or to two.
+
+    Args:
+        random: the source of chance.
+        kinds: of the two.
+        agents: of the run.
+        cycle: of the first one.
+        deadline_s: of a cycle, in seconds.
+    """
+    first, second = (_drawn(random, kind, agents, cycle, deadline_s, POINTS) for kind in kinds)
+    return first, replace(second, cycle=cycle + random.randint(0, 1))

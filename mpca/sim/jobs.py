@@ -14,9 +14,10 @@ import numpy as np
 from mpca.algorithm.averaging import weighted_sum
 from mpca.driver.events import Acknowledged, ExecutorDamages, OrderDone, OrderFailed
 from mpca.sim.check import Checker
+from mpca.sim.coded import Coding
 from mpca.sim.costs import Costs
 from mpca.sim.nodes import Node
-from mpca.sim.relay import Blame, Relay
+from mpca.sim.relay import PATIENCE_S, Blame, Relay
 from mpca.sim.world import World
 from mpca.wire.agent_ref import AgentId
 from mpca.wire.orders import Answer, Download, Frozen, Late, Order, Reduce
@@ -33,6 +34,7 @@ class ClusterParts(Protocol):
     sums: dict[int, np.ndarray]
     watch: Checker
     reach: Callable[[str, int], None]
+    coding: Coding | None  # what travels is encoded
 
     def emit(self, event: Any) -> None:
         """The driver is to hear this event."""
@@ -45,6 +47,7 @@ class _Job:
     start: float
     pending: set[str]  # executors whose task has not ended
     answers: dict[str, Answer] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)  # executors whose task waited for the link when the others began
     over: bool = False
     reduced: tuple[float, float] = (0.0, 0.0)  # seconds of the driver's clock
     freezing: bool = False
@@ -115,23 +118,10 @@ class Jobs:
                 self._cluster.misplaced.discard(name)
                 failed = failed or name
                 continue
-            node.forget(order.forget_cycle, order.forget_broadcasts)
-        readers = order.readers
-        for who in readers.agents if readers is not None else ():
-            if who.executor in self._cluster.nodes and readers is not None:
-                self._cluster.nodes[who.executor].tell_readers(who.id, readers.version, readers.readers)
-        for who in order.cut.agents if order.cut is not None else ():
-            if who.executor in self._cluster.nodes and order.cut is not None:
-                self._cluster.nodes[who.executor].cut(who.id, order.cut.shards)
-        for who in order.begin:
-            if who.executor in self._cluster.nodes:
-                self._cluster.nodes[who.executor].begin(who.id)
-        for who, url in zip(order.save.agents, order.save.urls, strict=True) if order.save is not None else ():
-            if who.executor in self._cluster.nodes and order.save is not None:
-                self._cluster.nodes[who.executor].save(who.id, order.save.number, url)
-        for stop in order.stop:
-            if stop.executor in self._cluster.nodes:
-                self._cluster.nodes[stop.executor].stop(stop.id, stop.reason)
+            if not node.driver.is_open:
+                job.held.add(name)
+            node.driver.send(node.forget, order.forget_cycle, order.forget_broadcasts)
+        self._pass_on(order)
         for download in order.downloads:
             self._download(download, order.cycle)
         if failed is not None:
@@ -146,8 +136,51 @@ class Jobs:
             self._world.after(duration / 2, self._cluster.reach, "reducing", order.cycle)
             self._world.after(duration, self._reduce, job, order.reduce)
 
+    def _pass_on(self, order: Order) -> None:
+        if order.readers is not None:
+            for who in order.readers.agents:
+                self._tell(who.executor, Node.tell_readers, who.id, order.readers.version, order.readers.readers)
+        if order.cut is not None:
+            for who in order.cut.agents:
+                self._tell(who.executor, Node.cut, who.id, order.cut.shards)
+        for who in order.begin:
+            self._tell(who.executor, Node.begin, who.id)
+        if order.save is not None:
+            for who, url in zip(order.save.agents, order.save.urls, strict=True):
+                self._tell(who.executor, Node.save, who.id, order.save.number, url)
+        for stop in order.stop:
+            self._tell(stop.executor, Node.stop, stop.id, stop.reason)
+
+    def _tell(self, executor: str, what: Callable[..., None], *arguments: Any) -> None:
+        node = self._cluster.nodes.get(executor)
+        if node is not None:
+            node.driver.send(what, node, *arguments)
+
+    def _stuck(self, order: Order) -> tuple[str, float] | None:
+        """For whom a sum waits whose bytes do not pass, and until when."""
+        nodes = {name: self._cluster.nodes[name] for name in order.executors if name in self._cluster.nodes}
+        for name, node in nodes.items():
+            if not node.driver.is_open:
+                return name, node.driver.opens_at
+        for name, node in nodes.items() if len(nodes) > 1 else ():
+            if not node.peers.is_open:
+                # the task that throws first tells whom it waited for: the others for this one, and this one for another
+                thrower = self._world.random.choice(order.executors)
+                other = next(one for one in order.executors if one != name)
+                return other if thrower == name else name, node.peers.opens_at
+        return None
+
     def _reduce(self, job: _Job, reduce: Reduce) -> None:
         if job.over:
+            return
+        stuck, now = self._stuck(job.order), self._world.now
+        if stuck is not None:
+            left = max(0.0, job.order.deadline - self._world.clock.now())
+            if stuck[1] - now <= left:
+                self._world.after(stuck[1] - now, self._reduce, job, reduce)
+            else:
+                why = f"deadline passed while summing, waiting for executor {stuck[0]}"
+                self._world.after(left, self._fail, job, stuck[0], why)
             return
         parts, weights = [], []
         for part in reduce.parts:
@@ -161,12 +194,20 @@ class Jobs:
                 return
             parts.append(block[1])
             weights.append(part.weight)
-        total = weighted_sum(parts, weights)
-        assert total is not None, "an order whose weights are all zero"
-        self._cluster.sums[job.order.order] = total
+        coding = self._cluster.coding
+        if coding is not None and reduce.cycle >= 0:
+            self._cluster.sums[job.order.order] = coding.total(job.order.order, reduce, parts, job.order.executors)
+        else:
+            self._cluster.sums[job.order.order] = self._sum(parts, weights)
         self._cluster.reach("reduced", job.order.cycle)
         if not job.over:
             self._freeze(job)
+
+    @staticmethod
+    def _sum(parts: list[np.ndarray], weights: list[float]) -> np.ndarray:
+        total = weighted_sum(parts, weights)
+        assert total is not None, "an order whose weights are all zero"
+        return total
 
     def _freeze(self, job: _Job) -> None:
         order = job.order
@@ -181,10 +222,17 @@ class Jobs:
         self._world.after(self._costs.copy_s, self._cluster.reach, "freezing", order.cycle)
         for name in order.executors:
             node = self._cluster.nodes.get(name)
-            if node is not None and not job.over:
-                wait = node.clock.here(order.deadline) - node.clock.now()
-                self._world.after(max(0.0, wait), self._deadline, job, name)
-                self._freeze_on(job, node, by_node[name])
+            if node is not None and not job.over and name in job.held:
+                node.driver.send(self._freeze_until, job, node, by_node[name])
+            elif node is not None and not job.over:
+                self._freeze_until(job, node, by_node[name])
+
+    def _freeze_until(self, job: _Job, node: Node, agents: list[AgentId]) -> None:
+        if not node.alive:
+            return
+        wait = node.clock.here(job.order.deadline) - node.clock.now()
+        self._world.after(max(0.0, wait), self._deadline, job, node.name)
+        self._freeze_on(job, node, agents)
 
     def _freeze_on(self, job: _Job, node: Node, agents: list[AgentId]) -> None:
         freeze = job.order.freeze
@@ -214,6 +262,15 @@ class Jobs:
             self._answer(job, node.name, frozen, late, weight)
 
     def _answer(self, job: _Job, name: str, frozen: list[Frozen], late: dict[int, Late], weight: float) -> None:
+        node = self._cluster.nodes.get(name)
+        if node is None:
+            self._answered(job, name, frozen, late, weight)
+        else:
+            node.driver.send(self._answered, job, name, frozen, late, weight)
+
+    def _answered(self, job: _Job, name: str, frozen: list[Frozen], late: dict[int, Late], weight: float) -> None:
+        if job.over or name not in job.pending:
+            return
         job.pending.discard(name)
         length = 0 if job.order.reduce is None else job.order.reduce.length
         job.answers[name] = Answer(name, f"host-{name}", frozen, late, weight, *job.reduced, length, length // 4)
@@ -253,6 +310,9 @@ class Jobs:
         for who in one.agents:
             by_node.setdefault(who.executor, []).append(who.id)
         base = self._costs.download_s(one.length // 4)
+        nodes = [self._cluster.nodes[name] for name in by_node if name in self._cluster.nodes]
+        if len(by_node) > 1 and not all(node.peers.is_open for node in nodes):
+            base += PATIENCE_S  # then the driver sends what the others do not
         start = self._world.now
         self._relay(list(by_node))
         first = True
@@ -279,9 +339,14 @@ class Jobs:
 
     def _downloaded(self, one: Download, name: str, agents: list[AgentId], start: float, first: bool) -> None:
         node, data = self._cluster.nodes.get(name), self._cluster.broadcasts.get(one.broadcast)
+        if node is not None and not node.driver.is_open:
+            node.driver.send(self._downloaded, one, name, agents, start, first)
+            return
         if node is None or data is None:
             return  # the executor is lost, or the broadcast withdrawn: no acknowledgement comes
         node.broadcasts.add(one.broadcast)
+        if self._cluster.coding is not None and self._cluster.coding.sent(one.broadcast):
+            self._cluster.coding.downloaded(name, one)
         bytes_in = one.length
         for who in agents:
             if not node.offer(who, one.shard, one.version, one.mode, data, one.alpha):

@@ -18,7 +18,9 @@ from mpca.driver.events import AgentBack, AgentFailedEvent, AgentFinished, Agent
 from mpca.sim.agents import SimAgent
 from mpca.sim.check import Checker
 from mpca.sim.clocks import NodeClock
+from mpca.sim.coded import Coding
 from mpca.sim.executor import Answered, Back, Drop, ExecutorState, Interrupt, Write
+from mpca.sim.links import Link
 from mpca.wire.agent_ref import AgentId
 from mpca.wire.messages import Begin, Cut, Install, ReadersChanged, SaveState, SnapshotRequest, Stop
 from mpca.wire.orders import Freeze, Frozen, Late, Rediscovered
@@ -34,6 +36,7 @@ class Reports(Protocol):
     watch: Checker
     local: bool  # models have a tensor that stays local
     files: dict[str, dict[str, Any]]  # what agents have saved, by URL
+    coding: Coding | None  # what travels is encoded
 
     def emit(self, event: ClusterEvent) -> None:
         """The driver is to hear this event."""
@@ -64,17 +67,19 @@ class Node:
         host: where it runs.
         cluster: hears its reports.
         clock: of its host.
+        driver: its link to the driver.
+        peers: its link to the other executors.
     """
 
-    def __init__(self, name: str, host: str, cluster: Reports, clock: NodeClock) -> None:
+    def __init__(self, name: str, host: str, cluster: Reports, clock: NodeClock, driver: Link, peers: Link) -> None:
         self.name, self.host = name, host
-        self.clock = clock
+        self.clock, self.driver, self.peers = clock, driver, peers
         self.alive = True
         self.damages = 0  # how many of its next transfers arrive with a wrong checksum
         self.book = ExecutorState()
         self.agents: dict[int, SimAgent] = {}
         self._weights: dict[int, Callable[[int], float]] = {}  # by cycle: how much a yield counts, from its tau
-        #: By cycle: weight and part of a sum, which a freeze made of this executor's snapshots.
+        #: By cycle: weight and part of a sum, which a freeze made of this executor's snapshots; uint8 where it is encoded.
         self.blocks: dict[int, tuple[float, np.ndarray]] = {}
         self.yields: dict[tuple[int, AgentId], tuple[np.ndarray, Frozen]] = {}  # by cycle and process
         self.broadcasts: set[int] = set()
@@ -158,6 +163,8 @@ class Node:
             Whether the executor took it: it acknowledges what it takes.
         """
         self._cluster.watch.offered(who, shard, version, mode, data)
+        if self._cluster.coding is not None:
+            data = self._cluster.coding.arrival(self.name, who, shard, mode, data)
         out = self.book.offer(who, shard, version, mode, (data, alpha))
         self._perform(out)
         return bool(out)
@@ -174,9 +181,17 @@ class Node:
             self.damages -= 1
         return False
 
+    def slots(self) -> list[tuple[int, np.ndarray]]:
+        """(shard, vector) of what lies in agents' arrival slots."""
+        return [(shard, vector) for (_, shard), vector in self._slots.items()]
+
     def living(self) -> list[Rediscovered]:
         """Processes that live here, as an answer to `rediscover`."""
         return [Rediscovered(*one.id, one.pid) for one in self.agents.values() if one.alive]
+
+    def _tell(self, event: ClusterEvent) -> None:
+        """Let the driver hear an event, once the link is open."""
+        self.driver.send(self._cluster.emit, event)
 
     def _find(self, who: AgentId) -> SimAgent | None:
         found = self.agents.get(who.agent)
@@ -225,7 +240,7 @@ class Node:
         self._say_saved(agent.id, number, error)
 
     def _say_saved(self, who: AgentId, number: int, error: str) -> None:
-        self._cluster.emit(AgentSaved(self.name, *who, number, 0, "", 0.0, error))
+        self._tell(AgentSaved(self.name, *who, number, 0, "", 0.0, error))
 
     def went_on(self, agent: SimAgent, taus: list[int]) -> None:
         self._cluster.watch.went_on(agent.id, taus)
@@ -251,7 +266,7 @@ class Node:
         """As `agents.Host.progress`: the cluster hears of it at once."""
         updates, loss = agent.updates, agent.trainer.loss
         logged = {"loss": loss} if loss else {}  # of the last update, where it is known
-        self._cluster.emit(AgentProgress(*agent.id, updates, updates, 0.0, 0.0, logged, agent.position, agent.machine.function))
+        self._tell(AgentProgress(*agent.id, updates, updates, 0.0, 0.0, logged, agent.position, agent.machine.function))
 
     @property
     def local(self) -> bool:
@@ -261,12 +276,12 @@ class Node:
     def finished(self, agent: SimAgent) -> None:
         self._leave(agent)
         self.progress(agent)
-        self._cluster.emit(AgentFinished(self.name, *agent.id, b""))
+        self._tell(AgentFinished(self.name, *agent.id, b""))
 
     def failed(self, agent: SimAgent, error: str, traceback: str) -> None:
         self._leave(agent)
         self.progress(agent)
-        self._cluster.emit(AgentFailedEvent(self.name, self.host, *agent.id, error, traceback))
+        self._tell(AgentFailedEvent(self.name, self.host, *agent.id, error, traceback))
 
     def crash(self, agent: SimAgent) -> None:
         """Its process ends by itself."""
@@ -295,7 +310,7 @@ class Node:
             elif kind is Answered:
                 self._answer(one)
             elif kind is Back:
-                self._cluster.emit(AgentBack(self.name, *one))
+                self._tell(AgentBack(self.name, *one))
             elif kind is Write:
                 self._slots[(one.agent, one.shard)], alpha = one.arrival
                 self.agents[one.agent].receive(Install(one.shard, one.version, one.mode, alpha))
@@ -310,6 +325,9 @@ class Node:
         finite = [(data, self._weights[one.cycle](frozen.tau)) for data, frozen in kept if frozen.finite]
         weight = sum((each for _, each in finite), 0.0)
         part = local_mean([data for data, _ in finite], [each for _, each in finite]) if finite else None
+        coding, entering = self._cluster.coding, tuple(frozen.id for _, frozen in kept if frozen.finite)
+        if part is not None and coding is not None and one.cycle >= 0:
+            part = coding.part(self.name, one.cycle, one.shard, entering, part)
         if part is not None:
             self.blocks[one.cycle] = (weight, part)
         self._cluster.frozen(self, one.ticket, [frozen for _, frozen in kept], one.late, weight)

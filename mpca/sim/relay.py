@@ -4,7 +4,7 @@ Python twin of ``org.mpca.rdd.Relay``; events in, instructions out, no I/O, and 
 Both run one set of scripts, ``tests/golden/relay``, so a rule that changes here must change there.
 
 Participants: the driver, which has all pieces, and K owners, of which this executor is one. Owner i owns the pieces i, i + K,
-i + 2K, ..., in two batches::
+i + 2K, ..., in two batches. Where there are as many pieces for each owner, none sends more than the broadcast once::
 
     own batch:      FROM_DRIVER --all pieces are here--> ANNOUNCED to the other owners
 
@@ -100,13 +100,14 @@ class Relay:
         self._began = self._moved = 0.0  # when the relay began; when the newest piece came
         self._own_took: float | None = None  # seconds that the executor's own pieces took; None: some are missing
         self._over = False
-        self._batches: list[_Batch] = []
+        self._batches: list[list[_Batch]] = []  # one or two of each owner; none of one that has no piece
         for owner in range(owners):
-            own = range(owner, pieces, owners)
+            own, some = range(owner, pieces, owners), []
             for number in range(BATCHES):
                 part = own[len(own) * number // BATCHES : len(own) * (number + 1) // BATCHES]
                 if part:
-                    self._batches.append(_Batch(owner, number, list(part), FROM_DRIVER if owner == me else AWAITED))
+                    some.append(_Batch(owner, number, list(part), FROM_DRIVER if owner == me else AWAITED))
+            self._batches.append(some)
 
     def begin(self, now: float) -> list[Instruction]:
         """The relay begins.
@@ -118,7 +119,7 @@ class Relay:
             AskDriver for the executor's own pieces; Announce and Done for what is here already.
         """
         self._began = self._moved = now
-        own = [piece for batch in self._batches if batch.owner == self._me for piece in self._missing(batch)]
+        own = [piece for batch in self._batches[self._me] for piece in self._missing(batch)]
         return [*self._ask_driver(own), *self._advance(now)]
 
     def arrived(self, piece: int, now: float) -> list[Instruction]:
@@ -144,8 +145,8 @@ class Relay:
             AskOwner for the pieces of it that are not here.
         """
         out: list[Instruction] = []
-        for batch in self.awaited():
-            if (batch.owner, batch.number) == (owner, number):
+        for batch in self._batches[owner]:
+            if not self._over and batch.number == number and batch.state == AWAITED:
                 batch.state = ASKED
                 wanted = self._missing(batch)
                 out += [AskOwner(owner, wanted)] if wanted else []
@@ -185,24 +186,19 @@ class Relay:
         """
         if self._over or self._own_took is None or now - self._moved <= max(PATIENCE_S, 3 * self._own_took):
             return []
-        silent = [batch.owner for batch in self._batches if batch.owner != self._me and self._missing(batch)]
-        return [one for owner in silent for one in self._give_up(owner)]
+        return [one for owner in range(len(self._batches)) if owner != self._me for one in self._give_up(owner)]
 
     def abandon(self) -> None:
         """The download is not wanted any more. A fetch that is still under way may fail by damage, and that is still told."""
         self._over = True
 
-    def awaited(self) -> list[_Batch]:
-        """Batches that their owners have not announced yet."""
-        return [batch for batch in self._batches if batch.state == AWAITED and not self._over]
-
     def _advance(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []
-        for batch in self._batches:
-            if batch.owner == self._me and batch.state == FROM_DRIVER and not self._missing(batch):
+        for batch in self._batches[self._me]:
+            if batch.state == FROM_DRIVER and not self._missing(batch):
                 batch.state = ANNOUNCED
                 out.append(Announce(batch.number, batch.pieces))
-        if self._own_took is None and all(one.state == ANNOUNCED for one in self._batches if one.owner == self._me):
+        if self._own_took is None and all(one.state == ANNOUNCED for one in self._batches[self._me]):
             self._own_took = now - self._began
         if len(self._here) == self._pieces:
             self._over = True
@@ -211,8 +207,8 @@ class Relay:
 
     def _give_up(self, owner: int) -> list[Instruction]:
         out: list[Instruction] = []
-        for batch in self._batches:
-            if batch.owner == owner and batch.state != FROM_DRIVER:
+        for batch in self._batches[owner]:
+            if batch.state != FROM_DRIVER:
                 batch.state = FROM_DRIVER
                 out += self._ask_driver(self._missing(batch))
         return out

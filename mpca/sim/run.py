@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from mpca import methods
+from mpca.algorithm.codecs import Codec
 from mpca.algorithm.sharding import ShardPlan
+from mpca.checks import refused
 from mpca.driver.agent_table import AgentTable
 from mpca.driver.backups import BackupWriter
 from mpca.driver.cluster import AgentSpec
@@ -29,6 +31,7 @@ from mpca.records import CycleRecord, ExchangeRecord, Record, to_json
 from mpca.sim.agents import Behind
 from mpca.sim.check import Checker
 from mpca.sim.cluster import SimCluster
+from mpca.sim.coded import Coding
 from mpca.sim.costs import Costs
 from mpca.sim.faults import Fault, FaultScript, random_faults
 from mpca.sim.table_costs import TableCosts
@@ -64,6 +67,7 @@ class Scenario:
     max_time_s: float = 0.0  # of training; 0: without limit
     costs: Costs = field(default_factory=Costs)
     local: bool = False  # the model has a tensor that is not exchanged: it counts an agent's updates
+    codec: str = "none"  # or one of `algorithm.codecs.Codec`: how what travels is encoded
     norm_limit: float = 0.0  # off: the whole numbers wrap around, so their distances say nothing
     faults: tuple[Fault, ...] = ()
     behind: tuple[Behind, ...] = ()  # what these agents' train functions do behind their loops; the others do nothing
@@ -242,6 +246,10 @@ class _Simulation:
             states={} if begin is None else begin.starts(),
         )
         self._watch.joint.model = lambda: self._runner.joint
+        if scenario.codec != "none":
+            if method.asks:
+                raise refused("codec", scenario.codec, f"agents of {method.name} ask by themselves, and send no differences")
+            self._cluster.coding = self._coding(Codec(scenario.codec), method)
         self._settled: bool | None = None
 
     def run(self) -> Outcome:
@@ -270,6 +278,14 @@ class _Simulation:
             {name: int.from_bytes(data, "little") for name, (_, _, data) in joint.layout.local.items()},
             [Saved(state, files) for state in (self._kept.states if self._kept is not None else ())],
         )
+
+    def _coding(self, codec: Codec, method: Method) -> Coding:
+        watch, full_s, runs = self._watch, self._scenario.costs.download_s, 1
+        if self._lesson is not None:
+            runs, full_s = self._lesson.runs, self._lesson.costs(self._scenario.costs).download_s
+        coding = Coding(codec, runs, method.agent_side.how, lambda: self._runner.joint, watch.broken, self._world.after, full_s)
+        watch.coded(coding.rested.pop)
+        return coding
 
     def _turn(self) -> None:
         """One turn of the driver's loop, and a look at everything."""
@@ -329,7 +345,8 @@ def _shape(scenario: Scenario, method: Method) -> RunShape:
 def _settled(scenario: Scenario, cluster: SimCluster, script: FaultScript, watch: Checker, now: float) -> bool:
     """Check that every living agent contributes long after the last fault. False: the run ended too soon to tell."""
     costs = scenario.costs
-    if now < script.over_at + scenario.deadline_s + SETTLE_S + costs.respawn_s + 2 * costs.boot_s:
+    over_at = max(script.over_at, watch.rested_at)  # who waited for an executor's quarantine starts after that
+    if now < over_at + scenario.deadline_s + SETTLE_S + costs.respawn_s + 2 * costs.boot_s:
         return False
     watch.all_contribute({agent for agent in range(scenario.agents) if cluster.process(agent) is not None})
     return True

@@ -79,7 +79,7 @@ class ExchangeServer:
         """A process on this node asks, and waits."""
         question = _Question(node, process, one, data, start)
         self._newest[process.id] = question
-        self._world.after(self._costs.latency_s, self._asked, question)
+        node.driver.send(self._world.after, self._costs.latency_s, self._asked, question)
 
     def last_words(self, who: AgentId) -> ExchangeArrived | None:
         """The newest exchange of a process, as the driver may hear of it once more."""
@@ -132,6 +132,9 @@ class ExchangeServer:
         if question is not self._current:
             return
         node, process = question.node, question.process
+        if not node.driver.is_open:
+            node.driver.send(self._arrived, question)
+            return
         whole = node.alive and process.alive and node.sends()
         if whole:
             self.sent[(process.id, question.one.number)] = question.data
@@ -145,7 +148,9 @@ class ExchangeServer:
         self._next()
 
     def _answered(self, question: _Question, data: np.ndarray, version: int, mode: str, share: float) -> None:
-        process, one = question.process, question.one
-        if question.node.alive and process.alive:
+        process, one, link = question.process, question.one, question.node.driver
+        if not link.is_open:
+            link.send(self._answered, question, data, version, mode, share)
+        elif question.node.alive and process.alive:
             self._cluster.watch.server.answered(process.id, one.number, data, version, mode)
             question.node.answer(process.id, one.shard, version, mode, data, share)

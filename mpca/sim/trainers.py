@@ -64,6 +64,11 @@ class SimTrainer(Protocol):
 class Lesson(Protocol):
     """What the agents of a run learn, where that is more than a trainer's own numbers (`science.lesson`)."""
 
+    @property
+    def runs(self) -> int:
+        """That a vector has, element-major."""
+        ...
+
     def plan(self, shards: int) -> tuple[list[int], int]:
         """Shard edges in elements of the flat vector, and how many of the elements are parameters."""
         ...

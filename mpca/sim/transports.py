@@ -168,13 +168,14 @@ class Relay(Coordinated):
     ::
 
         reduce     2 l + u max(m/r, f m/d)                          an agent sends m; the driver receives m
-        broadcast  2 l + max(u f m/r, u m/d, 4 K (K-1) message)     the driver sends m; an agent receives m, relays (K-1)/K m
-        together   4 l + max(v f (2K-1)/K m/r, v f m/d, 4 K (K-1) message)
+        broadcast  2 l + max(u f m/r, u m/d, 5 K message)            the driver sends m; an agent receives m, relays (K-1)/K m
+        together   4 l + max(v f (2K-1)/K m/r, v f m/d, 5 K message)
         exchange   2.0 M/r on the wire, times u; whole model in phases: (2K-1)/K M/r, times v
 
     Source: the layout of `cluster.reducer = "ranges"` and `cluster.broadcast = "relay"`; both stream, so a stage takes one
     model time. u and v are what `mpca bench exchange` measured over that, at 30 and 100 Mbit/s: kappa 2.6 (K = 4) to 3.0 (K =
-    8), P/b 1.94 to 2.27. Any executor leaves two marks for any other one; the driver hears of each when it is made and removed.
+    8), P/b 1.94 to 2.27. The driver hears five words of an executor a cycle: its task runs and has ended, it asks who has the
+    job's closure and has it, and it has the broadcast.
     """
 
     blocking: float = 1.4
@@ -202,7 +203,7 @@ class Relay(Coordinated):
 
     @staticmethod
     def _messages_s(at: Setting) -> float:
-        return 4 * at.agents * at.others * at.message_s
+        return 5 * at.agents * at.message_s
 
 
 @dataclass(frozen=True)

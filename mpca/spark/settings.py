@@ -28,6 +28,7 @@ class Setting:
     at_least: bool = False  # a larger value is as good
 
 
+_RETRY = "spark.hadoop.dfs.client.retry.policy.enabled"
 TABLE: tuple[Setting, ...] = (
     Setting("spark.plugins", PLUGIN, "The plug-in brings the agents' events to the driver.", otherwise="refused"),
     Setting(
@@ -146,9 +147,10 @@ TABLE: tuple[Setting, ...] = (
         yarn=True,
     ),
     Setting(
-        "spark.hadoop.dfs.client.retry.policy.enabled",
+        _RETRY,
         "true",
-        "While a NameNode restarts, writes to HDFS wait. By default, every call fails at once.",
+        "While a NameNode restarts, writes to HDFS wait. By default, every call fails at once. Where `hdfs-site.xml` has two "
+        "NameNodes, it is `false`: a client would wait a minute for the dead one before it asks the other.",
         yarn=True,
         otherwise="warned",
     ),
@@ -183,7 +185,16 @@ def settings(yarn: bool = False) -> dict[str, str]:
     Args:
         yarn: whether YARN gives the executors.
     """
-    return {one.key: one.value for one in TABLE if yarn or not one.yarn}
+    found = {one.key: one.value for one in TABLE if yarn or not one.yarn}
+    if yarn and _has_name_services():
+        found[_RETRY] = "false"  # said, since `spark-defaults.conf` may have the row
+    return found
+
+
+def _has_name_services() -> bool:
+    from mpca.storage.locations import has_name_services  # here, since the package imports numpy
+
+    return has_name_services()
 
 
 def unlike(conf: Mapping[str, str]) -> list[tuple[Setting, str | None]]:
@@ -198,6 +209,8 @@ def unlike(conf: Mapping[str, str]) -> list[tuple[Setting, str | None]]:
         if one.otherwise != "warned" or (one.yarn and not yarn):
             continue
         if one.key == "spark.yarn.maxAppAttempts" and conf.get("spark.submit.deployMode") != "cluster":
+            continue
+        if one.key == _RETRY and _has_name_services():
             continue
         seen = conf.get(one.key)
         if seen is None or not _as_good(one, seen):

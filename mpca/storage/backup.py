@@ -38,6 +38,7 @@ __all__ = ["BackupInfo", "BackupState", "Backups", "Found", "hidden_folder", "mo
 
 #: Largest manifest. It lists the tensors of a model: ResNet-152's has 90 KB.
 _MANIFEST_BYTES = 64 << 20
+_PIECE_BYTES = 8 << 20  # are read back at a time
 _REASON_CHARS = 300
 _TEMPORARY, _TRASH = ".tmp-", ".trash-"
 _NAME = re.compile(r"(?:\.tmp-|\.trash-)?term-(\d{4,})-cycle-\d{8,}")
@@ -247,15 +248,23 @@ class Backups:
 
     def _put(self, path: str, data: bytes) -> dict[str, Any]:
         """Write a file, sync it, read it back and compare."""
-        digest = hashlib.sha256(data).hexdigest()
-        length = len(data)
         self._store.write(path, data)
         self._store.sync(path)
-        del data  # avoids two copies of a large model
-        held = self._store.read(path)
-        if len(held) != length or hashlib.sha256(held).hexdigest() != digest:
-            raise OSError(f"read back differs: path={path}, bytes={len(held)} of {length}")
-        return {"bytes": length, "sha256": digest}
+        self._compare(path, data)
+        return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+    def _compare(self, path: str, data: bytes) -> None:
+        """Read a file piece by piece: as a whole it would take memory, and new pages, for each of its bytes."""
+        held = 0
+        while piece := self._store.read_range(path, held, _PIECE_BYTES):
+            same = piece == data[held : held + len(piece)]
+            held += len(piece)
+            if not same:
+                break
+        else:
+            if held == len(data):
+                return
+        raise OSError(f"read back differs: path={path}, bytes={held} of {len(data)}")
 
     def _rename(self, old: str, new: str) -> None:
         try:

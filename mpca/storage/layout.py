@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -148,10 +149,13 @@ class ModelLayout:
             named[alias] = named[name]
         return named
 
-    def model_tensors(self, flat: Vector) -> dict[str, RawTensor]:
+    def model_tensors(self, *flat: Vector) -> dict[str, RawTensor]:
         """The whole ``state_dict`` under the model's own names, for a safetensors file.
 
         Tensors of the vector are float32, whatever their type in the model; local tensors keep their type.
+
+        Args:
+            flat: the flat vector, in one piece or in several that follow each other. A tensor within one piece is not copied.
         """
         named = self._raw(flat, self.total, _MODEL)
         for name, (dtype, shape, data) in self.local.items():
@@ -162,11 +166,11 @@ class ModelLayout:
 
     def trajectory_tensors(self, flat: Vector) -> dict[str, RawTensor]:
         """The tensors of a vector of parameters without buffers, under the parameters' names."""
-        return self._raw(flat, self.parameters, ("parameter",))
+        return self._raw((flat,), self.parameters, ("parameter",))
 
     def updater_tensors(self, flat: Vector) -> dict[str, RawTensor]:
         """The optimisers' state, with the names PARAMETER/KEY."""
-        return self._raw(flat, self.total, _UPDATER)
+        return self._raw((flat,), self.total, _UPDATER)
 
     def flat(self, named: Mapping[str, RawTensor]) -> Vector:
         """The whole vector from the tensors of a model's file, and of one with the optimisers' state, if the layout has any.
@@ -236,13 +240,19 @@ class ModelLayout:
         held = {name: (dtype, shape, bytes(named[name].data) if named else b"") for name, (dtype, shape) in local.items()}
         return cls.of(rows, parameters, held, tied)
 
-    def _raw(self, flat: Vector, total: int, kinds: tuple[str, ...]) -> dict[str, RawTensor]:
-        self._check(flat, total)
-        wire = np.ascontiguousarray(flat, _WIRE)
+    def _raw(self, flat: Sequence[Vector], total: int, kinds: tuple[str, ...]) -> dict[str, RawTensor]:
+        if any(one.ndim != 1 for one in flat) or sum(one.size for one in flat) != total:
+            raise ValueError(f"vector is not of this model: shapes={[one.shape for one in flat]}, elements={total}")
+        wire = [np.ascontiguousarray(one, _WIRE) for one in flat]
+        starts = [0, *accumulate(one.size for one in wire)]
         raw = {}
         for name, shape, kind, offset in self.tensors:
             if kind in kinds:
-                rows = np.ascontiguousarray(self._shaped(name, shape, wire[offset : offset + math.prod(shape)]))
+                end = offset + math.prod(shape)
+                parts = [one[max(0, offset - at) : max(0, end - at)] for at, one in zip(starts, wire, strict=False)]
+                parts = [one for one in parts if one.size]
+                whole = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, _WIRE), *parts])
+                rows = np.ascontiguousarray(self._shaped(name, shape, whole))
                 raw[name] = RawTensor("float32", shape, rows.reshape(-1).view(np.uint8).data)
         return raw
 

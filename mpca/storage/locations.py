@@ -15,7 +15,7 @@ from mpca.checks import refuse_password
 from mpca.environment import environment
 from mpca.errors import ConfigError
 
-__all__ = ["SCHEMES", "Location", "webhdfs_of"]
+__all__ = ["SCHEMES", "Location", "has_name_services", "webhdfs_of"]
 
 #: A text without "://" is a path on this machine.
 SCHEMES = ("file", "hdfs", "webhdfs", "swebhdfs")
@@ -86,7 +86,7 @@ def webhdfs_of(location: Location) -> Location:
     """The WebHDFS location of an ``hdfs://`` location, by the files in HADOOP_CONF_DIR.
 
     Raises:
-        ConfigError: HADOOP_CONF_DIR is not set, or belongs to another cluster.
+        ConfigError: HADOOP_CONF_DIR is not set, or belongs to another cluster; or Kerberos would go over plain HTTP.
     """
     remedy = "write it as webhdfs://HOST:9870/path, or point HADOOP_CONF_DIR to the cluster's configuration"
     folder = environment("HADOOP_CONF_DIR")
@@ -95,13 +95,31 @@ def webhdfs_of(location: Location) -> Location:
     settings = {**_settings(Path(folder, "core-site.xml")), **_settings(Path(folder, "hdfs-site.xml"))}
     default = urlsplit(settings.get("fs.defaultFS", "")).netloc
     service = location.authority or default
-    secure = settings.get("dfs.http.policy", "HTTP_ONLY") == "HTTPS_ONLY"
+    policy, kerberos = (
+        settings.get("dfs.http.policy", "HTTP_ONLY"),
+        settings.get("hadoop.security.authentication") == "kerberos",
+    )
+    if kerberos and policy == "HTTP_ONLY":
+        raise ConfigError(
+            f"{location.text} asks for Kerberos, and its WebHDFS has no HTTPS (dfs.http.policy): everybody could read tokens; "
+            "have HTTPS turned on, or copy files by `hdfs dfs`"
+        )
+    secure = policy == "HTTPS_ONLY" or (kerberos and policy == "HTTP_AND_HTTPS")
     key = "dfs.namenode.https-address" if secure else "dfs.namenode.http-address"
-    names = settings.get(f"dfs.ha.namenodes.{service}", "")
-    found = [settings.get(f"{key}.{service}.{name.strip()}", "") for name in names.split(",") if name]
+    port = 9871 if secure else 9870
+
+    def web(suffix: str, rpc: str) -> str:
+        """The web address of the NameNode whose other address is `rpc`, which says the host where the web's does not."""
+        host = rpc.partition(":")[0]
+        address = settings.get(key + suffix, f"{host}:{port}" if host else "")
+        return address.replace("0.0.0.0:", f"{host}:") if host else address
+
+    names = [name.strip() for name in settings.get(f"dfs.ha.namenodes.{service}", "").split(",") if name.strip()]
+    suffixes = [f".{service}.{name}" for name in names]
+    found = [web(suffix, settings.get(f"dfs.namenode.rpc-address{suffix}", "")) for suffix in suffixes]
     if not names and service == default:
-        found = [settings.get(key, f"{service.partition(':')[0]}:{9871 if secure else 9870}")]
-    found = [address.replace("0.0.0.0:", f"{service.partition(':')[0]}:") for address in found if address]
+        found = [web("", service)]
+    found = [address for address in found if address]
     if not found:
         raise ConfigError(
             f"which WebHDFS serves {location.text} is not known: HADOOP_CONF_DIR={folder} is for hdfs://{default}; {remedy}"
@@ -109,12 +127,18 @@ def webhdfs_of(location: Location) -> Location:
     return replace(location, scheme="swebhdfs" if secure else "webhdfs", authority=";".join(found))
 
 
+def has_name_services() -> bool:
+    """Whether the files in HADOOP_CONF_DIR name an HDFS with several NameNodes."""
+    folder = environment("HADOOP_CONF_DIR")
+    return bool(folder) and any(key.startswith("dfs.ha.namenodes.") for key in _settings(Path(folder, "hdfs-site.xml")))
+
+
 def _settings(path: Path) -> dict[str, str]:
     """The settings of a Hadoop configuration file; empty when there is no such file."""
     if not path.is_file():
         return {}
     try:
-        properties = xml.etree.ElementTree.parse(path).getroot().iter("property")
+        properties = xml.etree.ElementTree.parse(path).getroot().iter("property")  # noqa: S314 - of HADOOP_CONF_DIR
         return {one.findtext("name", "").strip(): one.findtext("value", "").strip() for one in properties}
     except xml.etree.ElementTree.ParseError as error:
         raise ConfigError(f"not a Hadoop configuration: {path}: {error}") from None

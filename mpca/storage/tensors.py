@@ -22,7 +22,7 @@ from typing import Any
 
 from mpca import strict_json
 
-__all__ = ["DTYPES", "RawTensor", "dims", "dump", "parse"]
+__all__ = ["DTYPES", "RawTensor", "dims", "dump", "parse", "pieces"]
 
 #: numpy's and torch's names -> (safetensors' name, bytes of an element).
 _DTYPES = {
@@ -60,10 +60,20 @@ def dump(tensors: Mapping[str, RawTensor], metadata: Mapping[str, str] | None = 
     """The bytes of a file.
 
     Raises:
+        ValueError: as `pieces`.
+    """
+    return b"".join(pieces(tensors, metadata))
+
+
+def pieces(tensors: Mapping[str, RawTensor], metadata: Mapping[str, str] | None = None) -> list[bytes | memoryview]:
+    """The bytes of a file in pieces, one behind the other: those of the tensors are their own, not copied.
+
+    Raises:
         ValueError: the format lacks an element type, or a tensor's data do not fit its shape.
     """
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
-    position, parts = 0, []
+    position = 0
+    parts: list[bytes | memoryview] = []
     for name, one in sorted(tensors.items(), key=lambda item: (-_DTYPES.get(item[1].dtype, ("", 0))[1], item[0])):
         if one.dtype not in _DTYPES:
             raise ValueError(f"safetensors has no such type: tensor={name}, dtype={one.dtype}")
@@ -76,7 +86,7 @@ def dump(tensors: Mapping[str, RawTensor], metadata: Mapping[str, str] | None = 
         parts.append(one.data)
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    return b"".join((len(text).to_bytes(8, "little"), text, *parts))
+    return [len(text).to_bytes(8, "little"), text, *parts]
 
 
 def parse(data: bytes) -> dict[str, RawTensor]:

@@ -3,6 +3,12 @@
 Calls are repeated for a minute while a NameNode restarts or is in safe mode. A call may be carried out and only its answer
 lost, so a repeated call that finds its work done counts it as its own. WebHDFS cannot sync: a closed file is on all DataNodes
 of its replicas, and the NameNode's log is on its disk.
+
+Of several NameNodes the active one is found by asking. Each has a client of its own: the package's client of several hosts asks
+the next one by itself, so nobody would know that a call is a repetition.
+
+A NameNode that asks for Kerberos gets the user's ticket (`kerberos.py`), over HTTPS alone. HTTPS is verified by the
+certificates in REQUESTS_CA_BUNDLE, or else by certifi's.
 """
 
 from __future__ import annotations
@@ -10,15 +16,24 @@ from __future__ import annotations
 import errno
 import getpass
 import logging
+import os
+import re
+import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from typing import TypeVar
+from functools import partial
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any, TypeVar
 
 import hdfs
-from requests import RequestException, Session
+from requests import RequestException, Response, Session
+from requests.exceptions import SSLError
 
 from mpca.environment import environment
+from mpca.errors import ConfigError
 from mpca.storage.hadoop_errors import as_os_error
+from mpca.storage.kerberos import HttpsOnly, Spnego, container_token
 from mpca.storage.locations import Location
 from mpca.timeouts import WEBHDFS_CONNECT_S, WEBHDFS_READ_S
 
@@ -33,9 +48,10 @@ _FILE, _FOLDER = "600", "700"
 #: Errors of a NameNode, or about it, while it stops and starts.
 _PASSING = ("SafeModeException", "StandbyException", "RetriableException", "ConnectException", "EOFException")
 _PASSING_TEXTS = ("Failed to find datanode", "End of File", "Connection reset", "Connection refused", "is in safe mode")
-_KERBEROS = (
-    "WebHDFS asks for Kerberos, which mpca supports only where a JVM reads and writes for it (agents' reading of hdfs://, run "
-    "folders, backups): ingest into a folder of this machine and copy it with `hdfs dfs -put`"
+_CERTIFICATES = "name the file with the cluster's CA in REQUESTS_CA_BUNDLE"
+_PLAIN = (
+    "WebHDFS asks for Kerberos, and this address is plain HTTP, by which everybody could read tokens: write it as "
+    "swebhdfs://HOST:9871/path"
 )
 
 
@@ -43,9 +59,12 @@ class WebHdfsStore:
     """Files below one folder of HDFS. Thread-safe. Close it, since it keeps connections.
 
     Args:
-        root: a ``webhdfs://`` or ``swebhdfs://`` location.
+        root: a ``webhdfs://`` or ``swebhdfs://`` location; its hosts, with ";" between them, are the NameNodes of one HDFS.
         patience_s: how long to repeat calls while the NameNode does not answer, in seconds.
         private: whether new files and folders are for their owner alone; folders above the root follow the cluster's umask.
+
+    Raises:
+        ConfigError: REQUESTS_CA_BUNDLE names no file.
     """
 
     def __init__(self, root: Location, patience_s: float = 60.0, private: bool = False) -> None:
@@ -54,10 +73,15 @@ class WebHdfsStore:
         user = root.user or environment("HADOOP_USER_NAME") or getpass.getuser()
         self._session = Session()
         self._session.trust_env = False  # a web proxy does not reach the cluster
-        hosts = ";".join(f"{web}://{host}" for host in root.authority.split(";"))
-        self._client = hdfs.InsecureClient(
-            hosts, user=user, root=root.path, timeout=(WEBHDFS_CONNECT_S, WEBHDFS_READ_S), session=self._session
-        )
+        self._known = ""  # by what NameNodes know us: "ticket" or "token"; "": by the name that we say
+        self._showing = threading.Lock()
+        self._session.hooks["response"] = [_ask_for_ticket]
+        if web == "https":
+            self._session.mount("http://", HttpsOnly())
+            self._session.verify = _certificates()
+        self._hosts = [host for host in root.authority.split(";") if host]
+        self._clients: deque[hdfs.Client] = deque()  # the one that answered last is the first
+        self._make_clients(partial(hdfs.InsecureClient, user=user))
 
     # ---- the port ----
 
@@ -138,6 +162,10 @@ class WebHdfsStore:
 
     # ---- inside ----
 
+    @property
+    def _client(self) -> hdfs.InsecureClient:
+        return self._clients[0]
+
     def _read(self, path: str, offset: int, length: int | None) -> bytes:
         def read(again: bool) -> bytes:
             with self._client.read(_clean(path), offset=offset, length=length, chunk_size=_CHUNK_BYTES) as parts:
@@ -148,6 +176,8 @@ class WebHdfsStore:
     def _write(self, path: str, data: bytes, overwrite: bool) -> None:
         if self._private:
             self._make_folder(_clean(path).rpartition("/")[0])
+        if len(self._clients) > 1:  # one that stands by refuses all but this: its DataNode would wait for the other one
+            self._there("")
         permission = _FILE if self._private else None
         self._client.write(_clean(path), data, overwrite=overwrite, permission=permission)
 
@@ -170,32 +200,108 @@ class WebHdfsStore:
             return b"".join(parts) == data
 
     def _do(self, path: str, call: Callable[[bool], Result]) -> Result:
-        """Make a call, and repeat it while the NameNode does not answer. `call` gets whether it is a repetition."""
+        """Make a call, and repeat it while no NameNode answers. `call` gets whether it may have been carried out before."""
         until = time.monotonic() + self._patience_s
-        again = False
+        again, told, asked = False, False, 0
+        why: OSError | None = None  # of the NameNodes that were asked, not of one that stands by if another says more
         while True:
+            client, known, standby = self._client, self._known, False
             try:
                 return call(again)
+            except _TicketWanted:
+                if known:
+                    raise PermissionError(errno.EACCES, f"HDFS does not take our {known}", self.describe(path)) from None
+                with self._showing:  # of threads that are refused at once the first one does it for all
+                    if not self._known:
+                        self._show_who_we_are(path)
+                continue
+            except SSLError as error:
+                raise PermissionError(errno.EACCES, f"{_reason(error)}; {_CERTIFICATES}", self.describe(path)) from None
             except RequestException as error:
                 failed = as_os_error(type(error).__name__, str(error), self.describe(path))
                 passing = True
             except hdfs.HdfsError as error:
                 text = str(error.message)
                 failed = as_os_error(error.exception or "", text, self.describe(path))
-                if text.startswith("Authentication failure"):  # the package's own words for 401
-                    failed = PermissionError(errno.EACCES, _KERBEROS, self.describe(path))
                 # A NameNode that is starting gives an empty answer.
                 passing = _names(error, *_PASSING) or any(one in text for one in _PASSING_TEXTS) or text in ("", "b''")
-            if not passing or time.monotonic() > until:
+                standby = _names(error, "StandbyException")
+            if not passing:
                 raise failed from None
-            if not again:
-                log.warning("HDFS does not answer, and is asked again for %.0f s: %s", self._patience_s, failed)
-            again = True
+            again = again or not standby
+            why = failed if why is None or not standby else why
+            asked += 1
+            if client is self._client:  # else another thread has passed on meanwhile
+                self._clients.rotate(-1)
+            if asked % len(self._clients):
+                continue
+            if time.monotonic() > until:
+                raise why from None
+            if not told:
+                log.warning("HDFS does not answer, and is asked again for %.0f s: %s", self._patience_s, why)
+            told, why = True, None
             time.sleep(_AGAIN_EVERY_S)
+
+    def _show_who_we_are(self, path: str) -> None:
+        """From now on, show a token with every request, or else a ticket.
+
+        Raises:
+            PermissionError: not over plain HTTP.
+            EnvironmentRefused: the extra is not installed.
+        """
+        if self.root.scheme != "swebhdfs":
+            raise PermissionError(errno.EACCES, _PLAIN, self.describe(path))
+        token = self._container_token()
+        if token:
+            self._make_clients(partial(hdfs.TokenClient, token=token))
+            self._known = "token"
+            return
+        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # to a cookie no NameNode shows its ticket
+        self._session.auth = Spnego(self._hosts)
+        self._make_clients(hdfs.Client)  # the other clients would send a user's name
+        self._known = "ticket"
+
+    def _make_clients(self, make: Callable[..., hdfs.Client]) -> None:
+        web = "https" if self.root.scheme == "swebhdfs" else "http"
+        timeout = (WEBHDFS_CONNECT_S, WEBHDFS_READ_S)
+        self._clients = deque(
+            make(f"{web}://{host}", root=self.root.path, timeout=timeout, session=self._session) for host in self._hosts
+        )
+
+    def _container_token(self) -> str:
+        named = environment("HADOOP_TOKEN_FILE_LOCATION")
+        if not named:
+            return ""
+        with open(named, "rb") as file:
+            return container_token(file.read(), self._hosts[0].partition(":")[0])
 
 
 def _names(error: hdfs.HdfsError, *classes: str) -> bool:
     return error.exception in classes
+
+
+class _TicketWanted(Exception):
+    """The answer was 401."""
+
+
+def _ask_for_ticket(response: Response, **_: Any) -> None:
+    """Before the package sees a 401, for which it has only a line on stderr."""
+    if response.status_code == 401:
+        raise _TicketWanted
+
+
+def _certificates() -> str | bool:
+    """The file with the CA's certificates; True: those of certifi."""
+    named = environment("REQUESTS_CA_BUNDLE")
+    if named and not os.path.exists(named):
+        raise ConfigError(f"REQUESTS_CA_BUNDLE={named}: no such file; it names the certificates of the CAs, as PEM")
+    return named or True
+
+
+def _reason(error: SSLError) -> str:
+    """``CERTIFICATE_VERIFY_FAILED ...`` of a long text."""
+    found = re.search(r"\[SSL: (.*?)\]?(?: \(_ssl|$)", str(error))
+    return found[1].replace("]", "") if found else str(error)
 
 
 def _clean(path: str) -> str:

@@ -266,7 +266,7 @@ class Progress(Message):
 class Finished(Message):
     """The train function returned."""
 
-    returns: bytes  # cloudpickle of its value
+    returns: bytes  # its value as agent/returned.py packs it: data, and no code
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,13 @@ __all__ = [
     "EQUAL",
     "FORGOTTEN",
     "GONE",
+    "NEVER",
+    "NO_BASE",
     "NO_SUCH_INCARNATION",
     "Answer",
+    "BaseInFull",
+    "Carried",
+    "Coded",
     "Cut",
     "Download",
     "Freeze",
@@ -52,6 +57,7 @@ class LateCode(IntEnum):
     DIED = 3
     FORGOTTEN = 4
     OLDER_DRIVER = 5
+    NO_BASE = 6
 
 
 #: The process of the agent is not there any more.
@@ -67,9 +73,43 @@ NO_SUCH_INCARNATION = Late(LateCode.NO_SUCH_INCARNATION, "no such incarnation")
 DEADLINE = Late(LateCode.DEADLINE, "no answer before the deadline")
 DIED = Late(LateCode.DIED, "ended before it handed over")
 FORGOTTEN = Late(LateCode.FORGOTTEN, "its cycle was forgotten")
+NO_BASE = Late(LateCode.NO_BASE, "its executor waits for the base of the codec")
+
+#: A cycle before all cycles.
+NEVER = -(1 << 30)
 
 #: How much a snapshot counts in a sum (`Freeze.weights`): by its updates (eq. 9), or all that have any alike.
 BY_UPDATES, EQUAL = "updates", "equal"
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """What of a shard travels is a difference from this base, encoded (`algorithm.codecs`), and not float32.
+
+    The base has the shard's number and the order's term (`algorithm.bases.Base`).
+    """
+
+    codec: str  # of parts and broadcasts; that of sums follows from it
+    version: int  # of the base
+    crc: int  # CRC-32 of the base
+    parameters: int  # of the shard; the elements behind them are buffers
+    length: int  # bytes of the base, float32
+
+
+class BaseInFull(NamedTuple):
+    """A base that executors without any of its shard fetch from the driver, in the background."""
+
+    shard: int
+    version: int
+    crc: int
+    length: int  # bytes
+
+
+class Carried(NamedTuple):
+    """The newest cycle whose sum the driver took with this executor's part; of the shard that the order freezes."""
+
+    executor: str
+    cycle: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +128,8 @@ class Reduce:
     shard: int
     length: int  # bytes
     parts: list[Part]
+    coded: Coded | None = None  # as in the freeze of this cycle; then the sum is of differences
+    after: int = NEVER  # the newest cycle of the shard whose sum the driver took: what its rounding left is added
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +140,10 @@ class Freeze:
     shard: int
     agents: list[AgentRef]
     weights: str = BY_UPDATES  # how much a snapshot counts in the sum
+    coded: Coded | None = None  # executors without this base answer `NO_BASE`, ask no agent, and fetch it
+    #: What becomes of that which rounding leaves of an executor's part: "dropped", since agents still have it; "answered",
+    #: handed to them with the next joint state; "carried", added to the executor's next part.
+    rests: str = "dropped"
 
     def weight(self, tau: int) -> float:
         """Of a snapshot after `tau` updates; 0 after none, however snapshots count."""
@@ -115,6 +161,9 @@ class Download:
     length: int  # bytes
     agents: list[AgentRef]
     alpha: float = 0.0  # for Install: strength of the pull towards it
+    coded: Coded | None = None  # an executor without this base fetches the result in full
+    #: CRC-32 of the vector that agents get, if it is the base (version, crc) from now on; 0: it is none.
+    result: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +220,7 @@ class Order:
     description: str = ""  # what the Spark UI shows
     begin: list[AgentRef] = field(default_factory=list)
     stop: list[StopAgent] = field(default_factory=list)
-    forget_cycle: int = -(1 << 30)  # yields and chunks of this cycle and before are dropped
+    forget_cycle: int = NEVER  # yields and chunks of this cycle and before are dropped
     forget_broadcasts: list[int] = field(default_factory=list)
     downloads: list[Download] = field(default_factory=list)
     reduce: Reduce | None = None
@@ -179,6 +228,8 @@ class Order:
     readers: ReadersOrder | None = None
     cut: Cut | None = None
     save: Save | None = None
+    carried: list[Carried] = field(default_factory=list)  # with `Freeze.rests` "carried"
+    bases: list[BaseInFull] = field(default_factory=list)
 
     def pack(self) -> bytes:
         packed: bytes = msgpack.packb(asdict(self), use_bin_type=True)

@@ -108,7 +108,7 @@ def chatter() -> dict[str, int]:
     """Print to everything there is, read stdin; never attach."""
     print("hello from print")
     os.write(1, b"hello from descriptor 1\n")
-    os.system("echo hello from a shell")
+    os.system("echo hello from a shell")  # noqa: S605 - what a user's function may do
     return {"agent": mpca.rank(), "agents": mpca.world_size(), "read": len(os.read(0, 10))}
 
 

@@ -231,6 +231,13 @@ def test_of_a_data_set_without_indices_each_agent_has_every_nth_sample(become: B
     assert [int(one) for batch in share for one in batch] == list(range(1, 30, 3))
 
 
+def test_a_gpu_decodes_the_data_set_of_an_agent_that_has_one_and_no_other(become: Becoming, tmp_path: Path) -> None:
+    conf = {"data": {"name": "imagenet", "path": str(ingested(tmp_path)), "decoder": "cuda"}}
+    become(replace(START, agent=0, agents=1, conf=conf))
+    with pytest.raises(ConfigError, match=r"data\.decoder = 'cuda': agents have no GPU: cluster\.device = 'cpu'"):
+        mpca.dataset("train")
+
+
 def test_a_joiner_reads_its_stream_from_the_epoch_that_it_was_told_and_everybody_alone_reads_to_test(
     become: Becoming, tmp_path: Path
 ) -> None:

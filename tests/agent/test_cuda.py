@@ -13,7 +13,7 @@ from torch import nn
 
 import mpca
 from mpca.agent import cuda
-from mpca.agent.cuda import CudaCarrier, device_of, first_gpu, make_current, refused_when_full
+from mpca.agent.cuda import CudaCarrier, CudaJpegs, device_of, first_gpu, make_current, refused_when_full
 from mpca.agent.layout import read_layout
 from mpca.agent.torch_trainer import TorchTrainer
 from mpca.algorithm import pull
@@ -84,6 +84,14 @@ def test_without_a_gpu_an_agent_says_so() -> None:
     assert first_gpu() == torch.device("cpu")
     with pytest.raises(EnvironmentRefused, match=r"torch finds no GPU on this node: torch=\S+, built .*cluster.device=cpu"):
         make_current(device_of("cuda"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_torchvision_that_decodes_nothing_there_is_refused(gpu: StandIn) -> None:
+    with pytest.raises(
+        EnvironmentRefused, match=r"^torchvision does not decode JPEGs on this GPU: torchvision=\S+, .*data\.decoder=cpu$"
+    ):
+        CudaJpegs(torch.device("cuda", 0))
 
 
 def test_what_does_not_fit_is_refused_with_the_numbers(gpu: StandIn) -> None:

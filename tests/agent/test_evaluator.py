@@ -68,27 +68,27 @@ def answer(evaluator: EvaluatorProcess) -> Any:
 
 def test_evaluator_answers_fails_dies_and_starts_again() -> None:
     with EvaluatorProcess(mean_error) as evaluator:
-        evaluator.submit(4, {"w": np.float32([0.25, 0.75])})
+        evaluator.submit(4, lambda: {"w": np.float32([0.25, 0.75])})
         assert evaluator.busy
         first = answer(evaluator)
         assert (first.cycle, first.values, first.failed) == (4, {"error": 0.5, "loss": os.nice(0)}, None)
         assert first.seconds > 0
         assert not evaluator.busy
 
-        evaluator.submit(5, {"fail": np.zeros(1, np.float32)})
+        evaluator.submit(5, lambda: {"fail": np.zeros(1, np.float32)})
         failed = answer(evaluator)
         assert (failed.cycle, failed.values) == (5, {})
         assert "ValueError: cannot evaluate" in (failed.failed or "")
 
         pid = evaluator.pid
-        evaluator.submit(6, {"die": np.zeros(1, np.float32)})
+        evaluator.submit(6, lambda: {"die": np.zeros(1, np.float32)})
         assert answer(evaluator) == Died("it ended: exit_code=-9 (SIGKILL)", 6)
         assert not evaluator.busy
         assert evaluator.poll() == [], "told once"
-        evaluator.submit(7, {"w": np.zeros(1, np.float32)})
+        evaluator.submit(7, lambda: {"w": np.zeros(1, np.float32)})
         assert evaluator.pid != pid
         assert answer(evaluator).values["error"] == 0.0
-        evaluator.submit(8, {"w": np.zeros(1, np.float32)})
+        evaluator.submit(8, lambda: {"w": np.zeros(1, np.float32)})
         assert answer(evaluator).values["loss"] == min(os.nice(0) + 5, 19), "agents of this machine come first from now on"
         pid = evaluator.pid
     assert not Path(f"/proc/{pid}").exists()
@@ -102,14 +102,14 @@ def test_a_function_that_is_larger_than_a_pipe_arrives_whole_and_has_one_core() 
         return {"error": 0.0, "loss": sum(table) + 0.5 * torch.get_num_threads()}
 
     with EvaluatorProcess(look) as evaluator:
-        evaluator.submit(3, {"w": np.zeros(2, np.float32)})
+        evaluator.submit(3, lambda: {"w": np.zeros(2, np.float32)})
         said = answer(evaluator)
     assert (said.cycle, said.failed, said.values["loss"]) == (3, None, sum(table) + 0.5)
 
 
 def test_one_that_dies_between_two_requests_is_told_of_too() -> None:
     with EvaluatorProcess(mean_error) as evaluator:
-        evaluator.submit(1, {"w": np.zeros(1, np.float32)})
+        evaluator.submit(1, lambda: {"w": np.zeros(1, np.float32)})
         answer(evaluator)
         os.kill(evaluator.pid, signal.SIGTERM)
         assert answer(evaluator) == Died("it ended: exit_code=-15 (SIGTERM)", None)
@@ -117,9 +117,9 @@ def test_one_that_dies_between_two_requests_is_told_of_too() -> None:
 
 def test_what_it_has_forked_neither_hides_its_death_nor_outlives_it() -> None:
     with EvaluatorProcess(mean_error) as evaluator:
-        evaluator.submit(1, {"fork": np.zeros(1, np.float32), "slow": np.zeros(1, np.float32)})
+        evaluator.submit(1, lambda: {"fork": np.zeros(1, np.float32), "slow": np.zeros(1, np.float32)})
         pid = evaluator.pid
-        wait_until(lambda: len(stay(pid)) == 1, "the fork", deadline_s=120)
+        wait_until(lambda: evaluator.poll() == [] and len(stay(pid)) == 1, "the fork", deadline_s=120)
         (child,) = stay(pid)
         os.kill(pid, signal.SIGKILL)
         assert answer(evaluator) == Died("it ended: exit_code=-9 (SIGKILL)", 1)
@@ -131,7 +131,7 @@ def test_one_that_cannot_be_started_or_asked_has_died() -> None:
         (died,) = evaluator.poll()
         assert died.cycle is None
         assert "could not be started" in died.reason
-        evaluator.submit(3, {"w": np.zeros(1, np.float32)})
+        evaluator.submit(3, lambda: {"w": np.zeros(1, np.float32)})
         (died,) = evaluator.poll()
         assert died.cycle == 3
         assert "could not be asked: [Errno 2] No such file or directory: '/nowhere/python'" in died.reason
@@ -140,7 +140,7 @@ def test_one_that_cannot_be_started_or_asked_has_died() -> None:
 
 def test_close_ends_it_in_the_middle_of_its_start() -> None:
     evaluator = EvaluatorProcess(mean_error)
-    evaluator.submit(1, {"w": np.zeros(1, np.float32)})
+    evaluator.submit(1, lambda: {"w": np.zeros(1, np.float32)})
     pid = evaluator.pid
     evaluator.close()
     evaluator.close()

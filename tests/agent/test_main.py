@@ -6,13 +6,10 @@ import subprocess
 import sys
 import traceback
 
-import cloudpickle
 import pytest
 
-from mpca.agent.main import _ship, _user_traceback
+from mpca.agent.main import _user_traceback
 from mpca.environment import child_environment
-from mpca.wire.codec import MAX_FRAME_BYTES, FrameReader, encode
-from mpca.wire.messages import Finished
 
 
 def raised(message: str) -> BaseException:
@@ -47,23 +44,6 @@ def test_one_that_would_fill_a_message_is_cut_in_the_middle_and_says_by_how_much
     assert int(number) == len(whole) - 64 * 1024
     assert whole.startswith(before)
     assert whole.endswith(rest)
-
-
-def test_the_largest_value_that_is_shipped_fits_a_message() -> None:
-    overhead = len(cloudpickle.dumps(b"x" * (1 << 20))) - (1 << 20)
-    most = MAX_FRAME_BYTES - 1024 - overhead
-    shipped = _ship(b"x" * most)
-    (said,) = FrameReader().feed(encode(Finished(shipped)))
-    assert isinstance(said, Finished)
-    assert len(cloudpickle.loads(said.returns)) == most
-    for beyond in (1, 500, 1500):
-        with pytest.raises(ValueError, match=f"too large: bytes={most + overhead + beyond}, limit={MAX_FRAME_BYTES - 1024};"):
-            _ship(b"x" * (most + beyond))
-
-
-def test_what_cannot_be_shipped_is_refused_by_its_type() -> None:
-    with pytest.raises(TypeError, match="what the train function returned cannot be shipped: generator: "):
-        _ship(one for one in ())
 
 
 @pytest.mark.parametrize("others", [{}, {"LOCAL_RANK": "1"}], ids=["executor", "launcher"])

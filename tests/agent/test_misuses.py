@@ -10,6 +10,7 @@ import cloudpickle
 import psutil
 import pytest
 
+from mpca.agent.returned import unpack
 from mpca.wire.messages import Failed, Finished, Stop
 from tests.agent import jobs, misuses
 from tests.support.fake_executor import FakeExecutor, wait_until
@@ -18,7 +19,7 @@ cloudpickle.register_pickle_by_value(jobs)  # the functions use its classes
 
 
 def returned(executor: FakeExecutor) -> object:
-    return cloudpickle.loads(executor.expect(Finished).returns)
+    return unpack(executor.expect(Finished).returns)
 
 
 def lives(group: int) -> list[psutil.Process]:

@@ -1,4 +1,4 @@
-"""The real agent process, seen from the executor's end of its pipe."""
+"""The real agent process, seen from the executor's end of its pipe: started by itself, and forked from a preloaded parent."""
 
 from __future__ import annotations
 
@@ -9,20 +9,38 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-import cloudpickle
 import numpy as np
 import pytest
 
+from mpca.agent.returned import unpack
 from mpca.algorithm import pull
 from mpca.wire.messages import Failed, Finished, Installed, Progress, Snapshot, SnapshotRequest, Stop
 from tests.agent import jobs
+from tests.support.agent_parent import AgentParent
 from tests.support.fake_executor import FakeExecutor, wait_until
 
 SLOW_STEP_S = 0.02
 SIZE = 10
 X0 = np.concatenate([np.arange(SIZE, dtype=np.float32), np.zeros(2, np.float32)])  # weight, then the buffer
+
+
+@pytest.fixture(scope="module", autouse=True)  # before what looks for things that a test leaves
+def preloaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentParent]:
+    with AgentParent(
+        tmp_path_factory.mktemp("parent"), "tests.agent.patient_parent", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1"
+    ) as parent:
+        yield parent
+
+
+@pytest.fixture(params=["started", "forked"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How each test's agents come into being."""
+    if request.param == "forked":
+        monkeypatch.setattr(FakeExecutor, "parent", request.getfixturevalue("preloaded"))
+    return request.param
 
 
 def test_hello_tells_layout_hash_and_segment() -> None:
@@ -143,7 +161,7 @@ def test_method_that_holds_takes_exactly_tau_updates_between_arrivals() -> None:
             executor.install(0, cycle + 1, state)
         executor.snapshot(3, 0)
         executor.send(Stop("enough"))  # while it holds
-        assert cloudpickle.loads(executor.expect(Finished).returns) == 12
+        assert unpack(executor.expect(Finished).returns) == 12
         assert executor.end() == 0
 
 
@@ -153,7 +171,7 @@ def test_stop_ends_the_loop_and_the_last_progress_counts_everything() -> None:
         os.kill(executor.process.pid, signal.SIGINT)  # Ctrl-C in a terminal: for the driver to act on, not for the agent
         executor.train_some()
         executor.send(Stop("target reached"))
-        done = cloudpickle.loads(executor.expect(Finished).returns)
+        done = unpack(executor.expect(Finished).returns)
         assert executor.end() == 0
         progress = executor.progress
         assert progress is not None
@@ -171,7 +189,7 @@ def test_an_agent_tells_that_its_function_has_left_the_loop_and_then_what_it_ret
             pass
         assert left.function == "left"
         (tmp_path / "go").touch()
-        assert cloudpickle.loads(executor.expect(Finished).returns) == left.steps
+        assert unpack(executor.expect(Finished).returns) == left.steps
         assert executor.progress is not None
         assert (executor.progress.function, executor.progress.steps) == ("ended", left.steps)
 
@@ -200,13 +218,13 @@ def test_a_function_that_returns_early_has_finished() -> None:
     with FakeExecutor(jobs.count_down, SIZE, 0.0, 5) as executor:
         executor.meet()
         executor.begin()
-        assert cloudpickle.loads(executor.expect(Finished).returns) == 5
+        assert unpack(executor.expect(Finished).returns) == 5
         assert executor.end() == 0
 
 
 def test_what_is_printed_never_reaches_the_control_pipe() -> None:
     with FakeExecutor(jobs.chatter, agent=1, agents=4) as executor:
-        assert cloudpickle.loads(executor.expect(Finished).returns) == {"agent": 1, "agents": 4, "read": 0}
+        assert unpack(executor.expect(Finished).returns) == {"agent": 1, "agents": 4, "read": 0}
         executor.end()
         for said in ("print", "descriptor 1", "a shell"):
             assert f"hello from {said}\n" in executor.stderr
@@ -228,7 +246,7 @@ def test_what_is_printed_never_reaches_the_control_pipe() -> None:
         ),
         pytest.param(
             jobs.unshippable,
-            "TypeError: what the train function returned cannot be shipped: generator",
+            "TypeError: what the train function returned cannot be sent to the driver: returned is of type generator",
             marks=pytest.mark.slow,
         ),
     ],
@@ -250,7 +268,7 @@ def test_agents_make_the_same_x0_and_draw_other_numbers_afterwards() -> None:
         with FakeExecutor(jobs.first_numbers, agent=agent, agents=2, seed=7) as executor:
             executor.meet()
             executor.begin()
-            drawn.append(cloudpickle.loads(executor.expect(Finished).returns))
+            drawn.append(unpack(executor.expect(Finished).returns))
     assert drawn[0][0] == drawn[1][0]
     assert drawn[0][1] != drawn[1][1]
 
@@ -323,7 +341,7 @@ def test_local_tensors_are_read_while_it_trains_and_after_its_function_returned(
         assert values.tolist() == [*teacher, counted, 0, 0, 0]
         assert executor.process.poll() is None, "it waits until it is told"
         executor.send(Stop("it was read"))
-        assert cloudpickle.loads(executor.expect(Finished).returns) == {"batches": counted, "teacher": [1.0, 2.0]}
+        assert unpack(executor.expect(Finished).returns) == {"batches": counted, "teacher": [1.0, 2.0]}
 
 
 def test_a_layer_unfrozen_in_mid_run_ends_the_run_by_its_name() -> None:
@@ -347,7 +365,7 @@ def test_an_optimiser_with_a_closure_trains() -> None:
     with FakeExecutor(jobs.with_lbfgs, 3, shards=1) as executor:
         executor.meet()
         executor.begin()
-        first, last = cloudpickle.loads(executor.expect(Finished).returns)
+        first, last = unpack(executor.expect(Finished).returns)
         assert last < first
         assert executor.progress is not None
         assert executor.progress.steps == 3
@@ -377,5 +395,5 @@ def test_two_models_attached_one_after_the_other_are_handed_over_and_pulled_betw
             far += answer.updates
         assert (values[:6] > 900).all(), values
         executor.send(Stop("enough"))
-        assert cloudpickle.loads(executor.expect(Finished).returns) >= done + far
+        assert unpack(executor.expect(Finished).returns) >= done + far
         assert executor.end() == 0

@@ -23,6 +23,7 @@ from mpca.algorithm import (
     outer_step,
     pull,
     tilt,
+    trajectory,
     update,
     weighted_sum,
 )
@@ -241,3 +242,46 @@ def test_alpha_vanishes_in_bf16_and_not_in_fp32() -> None:
     assert moved[0] < 1.0
     bf16 = (moved.view(np.uint32) + 0x8000) & 0xFFFF0000
     assert bf16.view(np.float32)[0] == 1.0
+
+
+@given(vectors, shares, shares, st.integers(0, 40))
+def test_one_pass_gives_the_bits_of_blend_and_trajectory(x: np.ndarray, beta: float, delta: float, repeats: int) -> None:
+    x = np.tile(x, 1 + repeats * 4096 // max(1, x.size))  # over several blocks too, and their edges
+    p = x.size * 2 // 3
+    state = update(init(x, p), x[::-1].copy(), 1.0, 0.5)
+    mean = (x * 3 + 1).astype(np.float32)
+    moved = blend(state.x, mean, beta)
+    expected = moved.tobytes(), trajectory(state.v, state.x[:p], moved[:p], delta).tobytes()
+    apart = update(state, mean, beta, delta)
+    inside = update(state, mean, beta, delta, into=mean)
+    assert inside.x is mean
+    assert (apart.x.tobytes(), apart.v.tobytes()) == (inside.x.tobytes(), inside.v.tobytes()) == expected
+    v = state.v.copy()
+    over = update(state._replace(v=v), (x * 3 + 1).astype(np.float32), beta, delta, v_into=v)
+    assert over.v is v
+    assert (over.x.tobytes(), over.v.tobytes()) == expected
+    ahead = inside.x.copy()
+    ahead[:p] += inside.v * 0.7
+    room = np.full_like(ahead, np.nan)
+    assert extrapolate(inside, 0.7, room) is room
+    assert room.tobytes() == extrapolate(inside, 0.7).tobytes() == ahead.tobytes()
+
+
+@given(vectors, shares, shares, st.booleans(), st.integers(0, 40))
+def test_an_outer_step_in_one_pass_gives_the_bits_of_its_formula(
+    x: np.ndarray, rate: float, momentum: float, nesterov: bool, repeats: int
+) -> None:
+    x = np.tile(x, 1 + repeats * 4096 // max(1, x.size))
+    p = x.size * 2 // 3
+    outer, mean, v = Outer(rate, momentum, nesterov), (x * 3 + 1).astype(np.float32), x[:p][::-1].copy()
+    after = (mean[:p] - x[:p]) + v * np.float32(momentum)
+    moved = blend(x, mean, rate)
+    moved[p:] = mean[p:]
+    if momentum:
+        moved[:p] += (after if nesterov else v) * np.float32(rate * momentum)
+    apart = outer_step(JointShard(x, v, 1), mean, outer)
+    inside = outer_step(JointShard(x, v, 1), mean, outer, into=mean, v_into=v)
+    assert inside.x is mean
+    assert inside.v is v
+    assert (apart.x.tobytes(), apart.v.tobytes()) == (inside.x.tobytes(), inside.v.tobytes())
+    assert (inside.x.tobytes(), inside.v.tobytes()) == (moved.tobytes(), after.tobytes())

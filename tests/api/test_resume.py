@@ -11,7 +11,7 @@ import pytest
 from mpca.api.resume import Resumed, find_backup
 from mpca.data.plan import Readers
 from mpca.driver.joint import JointModel
-from mpca.errors import BackupError
+from mpca.errors import BackupError, ConfigError
 from mpca.methods import MPCA, DiLoCo, DL4JAveraging, Method, OverlapLocalSGD, PaperMPCA, Sync, SyncPS, to_dict
 from mpca.storage import Backups, BackupState, LocalStore, Location, ModelLayout
 from tests.driver.support import hello
@@ -132,6 +132,13 @@ def test_one_that_is_named_and_cannot_be_gone_on_from_is_refused(tmp_path: Path)
         find_backup(info.path, Location.parse(tmp_path / "backups"), lambda at: LocalStore(at.path))
 
 
+@pytest.mark.parametrize("name", ["resnet.pt", "/data/Model.PTH", "hdfs://nn/models/pytorch_model.bin", "m.safetensors"])
+def test_a_file_of_weights_is_no_backup_and_where_it_is_loaded_is_said(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"a file of weights is no backup.*weights_only=True") as refusal:
+        find_backup(name, Location.parse("/runs/a/backups"), lambda at: LocalStore(at.path))
+    assert f"--resume {name}: " in str(refusal.value)
+
+
 @pytest.mark.parametrize(("exchanges", "shards"), [([4, 4, 3, 3, 3], 5), ([7], 3), ([1] * 30, 30)])
 def test_a_run_that_goes_on_keeps_the_number_of_shards_that_the_backups_run_had_decided(
     exchanges: list[int], shards: int
@@ -179,6 +186,17 @@ def test_agents_go_on_with_their_files() -> None:
         n: {"url": f"hdfs://nn/b/agent-0000{n}-0.pt", "bytes": 7, "sha256": "ab" * 32} for n in range(2)
     }
     assert backup(["weight", [6], "parameter", 0]).agent_states(2, MPCA()) == {}
+
+
+def test_agents_of_an_auto_number_of_shards_that_was_the_least_one_go_on_with_their_files() -> None:
+    """Nothing was cut then, and the backup says "auto"."""
+    one = saved(MPCA(shards="auto"))
+    one = replace(one, state=replace(one.state, exchanges=(4, 4, 4)))
+    assert one.state.method["shards"] == "auto"
+    method = one.method(MPCA(shards="auto"))
+    assert method.shards == 3
+    assert set(one.agent_states(2, method)) == {0, 1}
+    assert one.agent_states(2, MPCA(shards=4)) == {}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.bench.support import needs_namespaces
 from tests.support.fake_executor import wait_until
@@ -34,6 +35,19 @@ def test_step_tells_the_ratio_and_what_noise_was_in_it() -> None:
     assert row["control_ratio"] > 0.5
     assert 0 < row["hook_share"] < 0.5
     assert row["size_bytes"] == pytest.approx(7 << 20, rel=0.01)
+    assert result["pull_over_memory"] == row["pull_over_memory"] > 0.5, "less time than memory allows"
+
+
+@pytest.mark.slow
+def test_an_agent_on_its_own_pipes_exchanges_and_is_left_alone_in_turns() -> None:
+    result = bench("pause", "--device", "cpu", "--model", "resnet20", "--batch", "2", "--turns", "1", "--bf16")
+    (row,) = result["nets"]
+    assert (row["name"], row["batch"], row["size_bytes"]) == ("resnet20", 2, 4 * 269_722)
+    assert row["exchanges"] > 5
+    assert min(row["steps"]) > 5
+    assert 0 < row["pause_share"] == result["pause_share"] < 1
+    assert result["steps_ratio"] == pytest.approx(1 / (1 + row["lost_share"] * row["exchanges"] / row["steps"][0]), rel=1e-6)
+    assert (result["device"], result["bf16"]) == ("cpu", True)
 
 
 @pytest.mark.slow
@@ -44,7 +58,25 @@ def test_compare_tells_how_fast_stacked_runs_are() -> None:
     assert result["mlp_updates_per_s"] > result["simulated_updates_per_s"] > 100
 
 
+@pytest.mark.slow
+def test_codec_tells_ratios_of_both_tasks_and_the_smallest() -> None:
+    result = bench("codec", "--quick", "--seeds", "2")
+    rows = {(row["task"], row["codec"]): row for row in result["table"]}
+    assert set(rows) == {
+        (task, codec) for task in ("mixture", "warped-digits") for codec in ("bf16", "int8", "int4", "control")
+    }
+    for codec in ("bf16", "int8", "int4", "control"):
+        assert result[f"{codec}_updates_ratio"] == max(rows[task, codec]["middle"] for task in ("mixture", "warped-digits"))
+    for (task, _), row in rows.items():
+        assert len(row["medians"]) == len(result["targets"][task]) > 1
+        assert row["worst"] == max(row["medians"]) > 0.2
+    assert len({tuple(row["last_errors"]) for row in rows.values()}) == len(rows), "each codec rounds otherwise"
+    assert result["smallest"] in ("none", "bf16", "int8", "int4")
+    assert not result["counts"]
+
+
 @pytest.mark.root
+@pytest.mark.quiet
 def test_tcp_tells_b_and_the_period() -> None:
     needs_namespaces()
     result = bench("tcp", "--agents", "2", "--size", "1MiB", "--shape", "100mbit")
@@ -60,7 +92,17 @@ def test_tcp_tells_b_and_the_period() -> None:
         (["exchange", "--shape", "30"], "not a rate: '30'"),
         (["tcp", "--shape", "fast"], "not a rate: 'fast'"),
         (["exchange", "--reducer", "magic"], "'magic' is not one of"),
-        (["step", "--model", "resnet35"], "'resnet35': one of digits_convnet"),
+        (["step", "--model", "resnet35"], "--model = 'resnet35': no such model; did you mean"),
+        (["step", "--shape", "chain"], "'chain': one of residual-1M"),
+        (["pause", "--bf16"], "--model, --batch and --bf16 are for --device"),
+        (["pause", "--device", "cpu", "--size", "1MiB"], "--size is for agents on Spark's executors"),
+        (["pause", "--device", "cpu", "--model", "resnet35"], "--model = 'resnet35': no such model; did you mean"),
+        pytest.param(
+            ["pause", "--device", "cuda"],
+            "torch finds no GPU on this node",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here"),
+        ),
+        (["codec", "--seeds", "0"], "0 is not in the range"),
         (["peers", "--ratio", "0"], "0.0 is not in the range"),
         (["peers", "--peer", "horovod"], "'horovod' is not one of"),
         (["nothing"], "No such command 'nothing'"),

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mpca.cli.bench.cases.pause import _Window, step_times
 from mpca.cli.bench.figures import KEYS, SKIP_BLOCKING, SKIP_OVERLAPPED, SKIP_SMALL, figures, overlap_share
+from mpca.cli.bench.run.windows import Window, step_times
 from mpca.errors import MpcaError
 
 M = 1000
@@ -23,6 +23,12 @@ def marks(count: int, every_s: float, received: int = 0, sent: int = 0, idle: in
             "received": n * received,
             "sent": n * sent,
             "ticks": {"idle": n * idle, "total": n * 100},
+            "cpu_s": {
+                "executor": [3.0 + 2 * n, 7.0 + 4 * n],
+                "driver_jvm": [n],
+                "driver_python": [0.5 * n],
+                "agent": [n / 4] * 2,
+            },
             "fields": {"stages": stages},
         }
         for n in range(count)
@@ -59,6 +65,11 @@ def test_every_figure_is_a_difference_between_cycles() -> None:
     assert result["driver_out_over_m"] == pytest.approx(3 * 350 / M)
     assert result["driver_rss_over_m"] == pytest.approx(4.0)
     assert result["driver_rss_parts_over_m"] == {"overlapped": [3.0, 1.0], "blocking": [6.0, 3.0]}  # Python, JVM
+    refresh_gb = 1 / 3 * M / 1e9  # by one cycle
+    assert result["executor_cpu_s_per_gb"] == pytest.approx(3.0 / refresh_gb)  # the mean of two, which use 2 and 4 a cycle
+    assert result["driver_jvm_cpu_s_per_gb"] == pytest.approx(1.0 / refresh_gb)
+    assert result["driver_python_cpu_s_per_gb"] == pytest.approx(0.5 / refresh_gb)
+    assert result["agent_cpu_s_per_gb"] == pytest.approx(0.25 / refresh_gb)
     assert result["links_busy"]["executors_in"] == pytest.approx(0.5)  # half a MiB/s of one
 
 
@@ -93,7 +104,7 @@ def test_overlap_is_a_share_of_the_shorter_stage(reduce: tuple, broadcast: tuple
 
 def test_only_steps_that_lie_in_a_window_as_a_whole_are_counted() -> None:
     steps = [(float(t), 0.5 * t) for t in range(8)]
-    windows = [_Window(True, 0.5, 3.0), _Window(False, 3.5, 6.2)]
+    windows = [Window(True, 0.5, 3.0), Window(False, 3.5, 6.2)]
     assert step_times(steps, windows, True) == ([1.0, 1.0], [0.5, 0.5])
     assert step_times(steps, windows, False) == ([1.0, 1.0], [0.5, 0.5])
     with pytest.raises(MpcaError, match="no step lies"):

@@ -28,6 +28,7 @@ def test_a_cycle_carries_one_shard_at_the_driver_and_less_than_two_at_an_agent()
 
 
 @pytest.mark.root
+@pytest.mark.quiet
 @pytest.mark.parametrize("rate", ["30mbit", "100mbit"])
 def test_one_stream_gets_the_rate_of_its_link(rate: str) -> None:
     needs_namespaces()
@@ -38,6 +39,7 @@ def test_one_stream_gets_the_rate_of_its_link(rate: str) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.quiet
 def test_a_cycle_takes_about_its_floor() -> None:
     needs_namespaces()
     with Network(["driver", "w0", "w1", "w2"]) as net:

@@ -22,7 +22,7 @@ def tables(path: Path, **data) -> dict:
         "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.0},
         "method": {"name": "mpca"},
         "objectives": {"targets": "", "early_stopping": "", "keep_best": ""},
-        "cluster": {"agents": 2},
+        "cluster": {"agents": 2, "device": "cpu"},
     }
 
 
@@ -75,6 +75,7 @@ def test_a_configuration_that_names_the_set_is_checked_before_anything_starts(tm
         (tables(Path()) | {"data": {"name": "imagenet"}}, "data.path is empty"),
         (tables(good, read_ahead="64"), r"data.read_ahead = '64': not a size"),
         (tables(good, worker=2), "unknown key data.worker: did you mean 'workers'"),
+        (tables(good, decoder="cuda"), "data.decoder = 'cuda': agents have no GPU"),
         (tables(good) | {"cluster": {"agents": 99}}, "fewer samples than agents"),
     ):
         with pytest.raises(ConfigError, match=says):

@@ -173,3 +173,15 @@ def test_an_unknown_bench_case_exits_with_2_and_names_it(capfd: pytest.CaptureFi
     code, _, err = run(capfd, "bench", "nothing")
     assert code == 2
     assert "nothing" in err[-1]
+
+
+def test_a_folder_of_backups_that_others_write_into_is_refused(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A run goes on from the newest backup that it finds: whoever may write there chooses the model."""
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o777)
+    shared = str(tmp_path / "shared")
+    code, _, err = run(capfd, "train", DIGITS, "--run-dir", str(tmp_path / "run"), "--set", f"backup.path={shared}")
+    assert code == 2
+    assert f"backup.path = '{shared}': everybody (mode 0777) can write there" in err[-1]
+    assert "chmod" in err[-1]
+    assert not (tmp_path / "run").exists()

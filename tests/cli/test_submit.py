@@ -163,3 +163,12 @@ def test_a_driver_that_nobody_submitted(capfd: pytest.CaptureFixture[str], bare:
     code, _, err = run(capfd, "driver", DIGITS)
     assert code == 2
     assert "use `mpca submit`" in err[-1]
+
+
+@pytest.mark.parametrize("key", ["run.dir", "backup.path"])
+def test_a_relative_folder_in_cluster_mode(capfd: pytest.CaptureFixture[str], configured: Path, key: str) -> None:
+    code, _, err = run(capfd, "submit", DIGITS, "--deploy-mode", "cluster", "--set", f"{key}=runs/a")
+    assert code == 2
+    assert err[-1].endswith(
+        f"{key} = 'runs/a': is relative, and goes with the driver's container in cluster mode; name hdfs://... instead"
+    )

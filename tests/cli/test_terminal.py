@@ -111,7 +111,7 @@ class Forked:
     def __init__(self, words: list[str]) -> None:
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
-            os.execv(words[0], words)
+            os.execv(words[0], words)  # noqa: S606 - as a shell would
         self._code: int | None = None
         self._gone = threading.Event()
         self._reader = threading.Thread(target=self._read)

@@ -192,6 +192,7 @@ def test_the_other_methods_go_through_the_same_door(tmp_path: Path, method: str)
     assert living(process, tmp_path / "run") == []
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_run_within_ten_seconds_with_the_model_saved(tmp_path: Path, signum: int, code: int) -> None:
     process = train(tmp_path / "run", "objectives.target_error=0", json_out=False)

@@ -112,6 +112,17 @@ def test_means_are_subtracted_by_channel_from_arrays_and_tensors_alike() -> None
     assert np.array_equal(same.numpy(), centred)
 
 
+def test_means_are_subtracted_to_the_same_bits_with_memory_given_or_not() -> None:
+    images = np.arange(3 * 256, dtype=np.uint8).reshape(3, 16, 16)
+    mean = np.random.default_rng(4).uniform(0, 255, 3).astype(np.float32)
+    expected = (images.astype(np.float32) - mean.reshape(3, 1, 1)) / np.float32(255)
+    for kind in (np.asarray, torch.from_numpy):
+        out = kind(np.empty((3, 16, 16), np.float32))
+        assert subtract_mean(kind(images), kind(mean), out) is out
+        for found in (out, subtract_mean(kind(images), kind(mean))):
+            np.testing.assert_array_equal(np.asarray(found), expected)
+
+
 def test_golden_patches_and_views() -> None:
     """What seed 1 gave when this was written: a change here changes every run that is repeated from its seed."""
     images = numbered(2, 3, 4, 1)

@@ -27,6 +27,7 @@ from mpca.data.stream_reader import ShareReader, SplitData
 from mpca.errors import BadRecords, ConfigError
 from mpca.storage import LocalStore
 from tests.data.pictures import ingested, jpeg
+from tests.gpu.standin import StandIn
 from tests.support.memory_store import MemoryStore
 
 CLASSES, EACH = 2, 24
@@ -149,6 +150,17 @@ def test_views_are_the_same_bytes_for_equal_seeds_whoever_decodes(pictures: Path
     assert first[0][0].dtype == torch.float32
     assert first[0][0].shape == (7, 3, 224, 224)
     assert torch.cat([images for images, _ in first]).mean().abs() < 0.02, "the channel means are subtracted"
+
+
+def test_batches_lie_on_the_device_that_is_asked_for(pictures: Path) -> None:
+    here = list(streamed(LocalStore(pictures)).stream(7, epochs=1))
+    with StandIn():
+        one = streamed(LocalStore(pictures)).stream(7, epochs=1, device=torch.device("cuda", 0))
+        there = [(images.device, images.cpu(), labels.cpu()) for images, labels in one]
+    for (images, labels), (device, same, same_labels) in zip(here, there, strict=True):
+        assert device == torch.device("cuda", 0)
+        assert torch.equal(images, same)
+        assert torch.equal(labels, same_labels)
 
 
 def test_evaluation_looks_at_the_middle_when_asked_to(pictures: Path) -> None:

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 from mpca.data.index import Entry
@@ -15,6 +16,7 @@ from mpca.data.stream_reader import Record
 from mpca.data.workers import CRASHES, Decoders, RecordQueue
 from mpca.data.workers_main import Job
 from tests.data.pictures import jpeg
+from tests.support.fake_executor import wait_until
 
 JOB = Job(seed=1, shorter_edge=256, crop=224, centre=True, slots=12, input_bytes=16 << 10)
 
@@ -92,3 +94,37 @@ def test_closing_in_the_middle_leaves_nothing() -> None:
     decoders.close()
     decoders.close()
     assert list(results) == []
+
+
+def test_a_queue_that_was_full_is_filled_again_when_half_of_it_is_gone() -> None:
+    feed = RecordQueue(100)
+    putter = threading.Thread(target=lambda: [feed.put(record(number, bytes(20))) for number in range(8)])
+    putter.start()
+    for taken in range(3):
+        wait_until(lambda: feed._room._waiters, "a full queue")  # type: ignore[attr-defined]
+        assert feed._held == 100 - 20 * taken
+        assert feed.take(wait=False) is not None
+    putter.join(60)
+    assert feed._held == 100, "the other three came at once"
+    feed.close()
+
+
+def test_a_worker_tells_of_several_records_at_once_and_of_the_last_ones_when_there_are_no_more() -> None:
+    feed, finished = RecordQueue(1 << 20), []
+    for number in range(9):
+        feed.put(record(number, jpeg(1)))
+
+    class Watched(Decoders):
+        def _finish(self, those) -> None:
+            finished.append(len(those))
+            super()._finish(those)
+
+    decoders = Watched(feed, replace(JOB, slots=20), 1, lambda error: None)
+    try:
+        results = decoders.results()
+        for _ in range(9):  # the queue has not ended: nothing more may ever come
+            assert next(results).view is not None
+    finally:
+        decoders.close()
+    assert sum(finished) == 9
+    assert max(finished) > 1

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
 from mpca.driver.agent_table import AgentTable
 from mpca.driver.instructions import StartAgent, Write
 from mpca.driver.states import AgentState
@@ -156,3 +160,57 @@ def test_who_has_finished_is_not_taken_hold_of_again() -> None:
     assert starts(table.hold_again(AgentId(0, 0), "a")) == [StartAgent(AgentRef("a", 0, 0))]
     table.finished(AgentId(0, 0), 2.0)
     assert table.hold_again(AgentId(0, 0), "a") == []
+
+
+def where(table: AgentTable, number: int, now: float) -> str | None:
+    """Where an absent agent is to start by the rule itself: its own executor, else the emptiest, in order of arrival."""
+    there = dict.fromkeys(table.executors, 0)
+    for agent in table.agents:
+        if agent.state not in (AgentState.ABSENT, AgentState.FINISHED) and agent.executor in there:
+            there[agent.executor] += 1
+    free = [one for one in table.executors.values() if one.quarantined_until <= now and there[one.name] < one.capacity]
+    own = table.agents[number].executor
+    best = min(free, key=lambda one: (one.name != own, there[one.name]), default=None)
+    return best.name if best is not None else None
+
+
+class Checked(AgentTable):
+    """Compares each start with the rule."""
+
+    started = 0
+
+    def _start(self, agent, executor, now):
+        absent = [one.index for one in self.agents if one.state == AgentState.ABSENT]
+        if agent.state == AgentState.ABSENT:
+            assert agent.index == min(absent)
+            assert executor.name == where(self, agent.index, now)
+        self.started += 1
+        return super()._start(agent, executor, now)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_the_rule_says_who_starts_where(seed: int) -> None:
+    chance, table, now, names = random.Random(seed), Checked(wanted=12, per_executor=3), 0.0, 0
+    for _ in range(400):
+        now += chance.choice([0.1, 1.0, 60.0])
+        what, agent = chance.random(), chance.choice(table.agents)
+        if what < 0.1 and len(table.executors) < 8:
+            table.executor_ready(f"e{names}", "h", chance.choice([2, 3, 4, 8]), now)
+            names += 1
+        elif what < 0.15 and table.executors:
+            table.executor_lost(chance.choice(sorted(table.executors)), "x", now, refill=chance.random() < 0.5)
+        elif what < 0.6:
+            table.died(agent.id, "x", now)
+        elif what < 0.62:
+            table.finished(agent.id, now)
+        elif what < 0.8:
+            table.hello(agent.id, "h", 1, now)
+        else:
+            table.fill(now)
+        for state in AgentState:
+            there = [one.index for one in table.agents if one.state == state]
+            assert ([one.index for one in table.in_state(state)], table.count(state)) == (there, len(there))
+        table.fill(now)
+        for absent in table.in_state(AgentState.ABSENT):
+            assert where(table, absent.index, now) is None
+    assert table.started > 10

@@ -37,3 +37,30 @@ def test_each_agent_that_asks_by_itself_may_have_an_answer_on_the_driver() -> No
     with pytest.raises(ConfigError, match=r"spark\.driver\.memory"):
         check_heaps([0, 100 * MIB // 4], 1, 4096 * MIB, 2048 * MIB, answers=8)
     assert check_heaps([0, 100 * MIB // 4], 1, 4096 * MIB, 2048 * MIB)
+
+
+def test_a_codec_needs_room_for_bases_and_rests() -> None:
+    """Two bases on each side; an executor's parts leave two rests of the model, and all executors' sums two between them."""
+    driver = driver_heap(10 * MIB, 30 * MIB, coded_bytes=30 * MIB) - driver_heap(10 * MIB, 30 * MIB)
+    executor = executor_heap(10 * MIB, 1, 30 * MIB) - executor_heap(10 * MIB, 1)
+    assert (driver, executor) == pytest.approx((2 * 30 * MIB / 0.6, (2 + 2 + 1) * 30 * MIB / 0.6), abs=2)
+
+
+@pytest.mark.parametrize(("executor", "driver", "named"), [(1500, 4096, "executor_memory"), (4096, 1500, "driver.memory")])
+def test_a_heap_that_is_too_small_with_a_codec_is_refused_with_both_remedies(executor: int, driver: int, named: str) -> None:
+    elements = 100 * MIB // 4
+    bounds = [0, elements, 2 * elements, 3 * elements]
+    assert "model 300.0 MiB" in check_heaps(bounds, 1, executor * MIB, driver * MIB)
+    with pytest.raises(ConfigError, match=named) as refusal:
+        check_heaps(bounds, 1, executor * MIB, driver * MIB, codec=True)
+    need = 300 + (500 + 5 * 300) / 0.6 if named == "executor_memory" else 300 + (700 + 2 * 300) / 0.6
+    assert f"needs {format_size(int(need * MIB))}; raise it, or method.shards" in str(refusal.value)
+    assert str(refusal.value).endswith('or leave cluster.codec = "none"')
+    assert "codec" not in _refused(bounds)
+
+
+def _refused(bounds: list[int]) -> str:
+    """Without a codec the remedy does not name it."""
+    with pytest.raises(ConfigError) as refusal:
+        check_heaps(bounds, 1, 300 * MIB, 300 * MIB)
+    return str(refusal.value)

@@ -132,8 +132,8 @@ def test_a_stop_does_not_wait_for_an_agent_that_dies_meanwhile_though_it_was_lat
     assert [one.agent for one in stop.stop] == [0, 1]
     machine.run(machine.done(stop))
     assert [one for one in machine.run(AgentFinished("e0", 0, 0, b"")) if isinstance(one, End)] == []
-    end = machine.run(AgentDied("e1", 1, 0, 101, 137, ""))[-1]
-    assert end == End("max_time", "60 s of training", cut_off=(CutOff(1, "died: exit code 137", work_lost=False),))
+    end = machine.run(AgentDied("e1", 1, 0, 101, 134, ""))[-1]
+    assert end == End("max_time", "60 s of training", cut_off=(CutOff(1, "died: exit code 134", work_lost=False),))
 
 
 def test_an_error_of_the_users_code_ends_the_run_with_its_traceback() -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from mpca.driver.events import AgentDied
 
+KILLED = "exit code 137: killed, by the kernel if memory was short (dmesg there says so), else by somebody"
+
 
 def died(tail: str, exit_code: int = 137) -> AgentDied:
     return AgentDied("e1", 1, 0, 4711, exit_code, tail)
@@ -17,13 +19,13 @@ def died(tail: str, exit_code: int = 137) -> AgentDied:
 @pytest.mark.parametrize(
     ("tail", "reason"),
     [
-        ("", "exit code 137"),
-        (" \n\n", "exit code 137"),
-        ("step 1\nstep 2\n\n", "exit code 137; last output: step 2"),
-        ("Fatal Python error: Aborted\n", "exit code 137; Fatal Python error: Aborted"),
+        ("", KILLED),
+        (" \n\n", KILLED),
+        ("step 1\nstep 2\n\n", f"{KILLED}; last output: step 2"),
+        ("Fatal Python error: Aborted\n", f"{KILLED}; Fatal Python error: Aborted"),
         (
             "Fatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):",
-            "exit code 137; Fatal Python error: Aborted",
+            f"{KILLED}; Fatal Python error: Aborted",
         ),
     ],
 )

@@ -95,3 +95,33 @@ def test_a_mean_is_merged_into_its_own_shard() -> None:
     assert merged.x.tolist() == [3.0, 8.0], "the first exchange takes the mean itself: beta is 1"
     assert joint.versions() == [0, 1, 0]
     assert joint.vector().tolist() == [1.0, 2.0, 3.0, 8.0, 5.0, 6.0]
+
+
+def test_exchanges_need_room_for_one_more_shard_and_a_state_that_was_lent_stays_as_it_was() -> None:
+    bounds = [0, 334, 668, 1000]
+    said = replace(hello(0).hello, parameters=1000, bounds=bounds, layout=[["p", [1000], "parameter", 0]])
+    method = methods.from_dict({"name": "mpca", "shards": 3})
+    joint, rng = JointModel(method, said), np.random.default_rng(7)
+    for shard in range(3):
+        joint.adopt(shard, rng.standard_normal(bounds[shard + 1] - bounds[shard]).astype(np.float32))
+    alone = [state._replace(x=state.x.copy(), v=state.v.copy()) for state in joint.states if state is not None]
+    lent: list[tuple[object, bytes, bytes]] = []
+    homes: list[set[int]] = []
+    for cycle in range(60):
+        shard = cycle % 3
+        mean = rng.standard_normal(alone[shard].x.size).astype(np.float32)
+        room = joint.room(shard)
+        room[:] = mean
+        merged = joint.merge(shard, room)
+        alone[shard] = method.merge(alone[shard]._replace(v=alone[shard].v.copy()), mean)
+        assert merged.x.tobytes() == alone[shard].x.tobytes()
+        assert merged.v.tobytes() == alone[shard].v.tobytes()
+        assert joint.outgoing(shard).tobytes() == method.outgoing(alone[shard]).tobytes()
+        if cycle == 30:  # an evaluation begins, and keeps the states for as long as it takes
+            lent = [(one, one.x.tobytes(), one.v.tobytes()) for one in joint.lend() if one is not None]
+        arrays = [joint.room(shard), *(joint.state(one).x for one in range(3))]
+        homes.append({array.__array_interface__["data"][0] for array in arrays})
+    assert all(one.x.tobytes() == x and one.v.tobytes() == v for one, x, v in lent)  # type: ignore[attr-defined]
+    assert len(lent) == 3
+    assert len(set.union(*homes[12:30])) == 4, "three shards and room for one"
+    assert len(set.union(*homes[45:])) == 4

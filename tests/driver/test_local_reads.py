@@ -124,6 +124,19 @@ def test_a_lost_executor_in_the_middle_begins_the_read_anew_elsewhere() -> None:
     assert seen == of_agent(1)
 
 
+def test_an_executor_that_stands_still_with_what_was_frozen_is_left_out_and_the_read_begins_anew_elsewhere() -> None:
+    """As often as the order failed, it would fail again, and in the end the run."""
+    machine, out = begun(3)
+    machine.tell(ReadLocal())
+    out = machine.run(machine.done(order_of(out)))
+    order = order_of(machine.run(machine.done(order_of(out), tau=0)))
+    assert order.reduce.shard == 3
+    machine.run(OrderFailed(order.order, "e0", "deadline passed"))
+    machine.now = 3.0  # after the grace for news of a lost executor
+    seen, _ = read(machine, machine.run(Tick()))
+    assert seen == of_agent(1)
+
+
 def test_what_an_agent_handed_over_before_it_died_is_read_and_the_rest_from_another() -> None:
     """What was frozen is its executor's."""
     machine, out = begun(3)

@@ -105,8 +105,21 @@ def test_when_no_agent_is_finite_the_run_ends_with_the_last_joint_model() -> Non
     machine.run(machine.done(order_of(out)))
     ending = machine.machine.run.ending
     assert (ending.status, ending.final) == ("failed", True)
-    assert "all 2 agents are not finite in cycle 1" in ending.reason
+    assert (
+        "all 2 agents are not finite in cycle 1: training diverged; it was so from the first steps on: look at" in ending.reason
+    )
     assert "optimizer.lr" in ending.reason
+
+
+def test_when_no_agent_is_finite_much_later_the_data_are_not_to_blame() -> None:
+    machine = Machine()
+    out = reducing(machine)
+    for _ in range(3):
+        out = machine.cycle(out)
+    machine.nan = {0, 1}
+    machine.run(machine.done(order_of(out)))
+    ending = machine.machine.run.ending
+    assert "training diverged; lower optimizer.lr" in ending.reason
 
 
 def test_a_cycle_whose_yields_are_spoilt_gives_its_number_up() -> None:

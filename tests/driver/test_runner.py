@@ -294,3 +294,21 @@ class Evaluated:
     cycle: int
     values: dict[str, float] = field(default_factory=lambda: {"error": 0.5})
     seconds: float = 0.1
+
+
+@pytest.mark.parametrize(
+    ("steps", "train_s", "warned"), [(0, 90.0, False), (2, 90.0, False), (10, 49.0, False), (10, 310.0, True)]
+)
+def test_steps_that_are_longer_than_a_cycle_may_be_are_warned_of_once(
+    caplog: pytest.LogCaptureFixture, steps: int, train_s: float, warned: bool
+) -> None:
+    runner = hears(said())
+    assert runner.machine.shape.deadline_s == 5.0
+    for _ in range(2):
+        runner.step([replace(progress(0), steps=steps, train_s=train_s)])
+    lines = [one.getMessage() for one in caplog.records if "cycle_deadline" in one.getMessage()]
+    assert len(lines) == warned
+    assert all(
+        line.startswith("cluster.cycle_deadline = 5s is shorter than a step of agent 0, which takes 31s: ") for line in lines
+    )
+    assert all(line.endswith("set it to 1m33s or more") for line in lines)

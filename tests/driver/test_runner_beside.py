@@ -16,7 +16,7 @@ from safetensors.numpy import load
 from mpca import methods
 from mpca.api.finish import save_last, summarise
 from mpca.clock import ManualClock
-from mpca.driver.cluster import AgentSpec
+from mpca.driver.cluster import AgentSpec, Outgoing
 from mpca.driver.events import AgentDied, AgentHello, ClusterEvent, ExecutorReady, ReadLocal
 from mpca.driver.instructions import End
 from mpca.driver.objectives import DumpModel, Evaluate, Goals, KeepBest, MaxTime, Target
@@ -43,13 +43,13 @@ class Cluster:
     def submit(self, order: Order) -> None:
         self.orders.append(order)
 
-    def take_sum(self, order: int, length: int) -> np.ndarray:
+    def take_sum(self, order: int, length: int, into: np.ndarray | None = None) -> np.ndarray:
         (one,) = (one for one in self.orders if one.order == order)
         assert one.reduce is not None
         assert one.reduce.length == length
         return np.float32(self.given[one.reduce.shard])
 
-    def publish(self, vector: np.ndarray) -> int:
+    def publish(self, vector: np.ndarray, joint: Outgoing | None = None) -> int:
         number = 100 + len(self.published)
         self.published[number] = vector.copy()
         return number

@@ -14,9 +14,13 @@ from mpca.wire.agent_ref import AgentId
 
 def silence(state: AgentState, since: float = 0.0) -> tuple[Silence, AgentTable]:
     table = AgentTable(1, 1)
-    agent = table.agents[0]
-    agent.incarnation, agent.executor, agent.host = 0, "3", "worker7"
-    agent.state, agent.since = state, since
+    table.executor_ready("3", "worker7", 2, since)
+    on_the_way = [AgentState.JOINING, AgentState.READY, AgentState.BEGUN, AgentState.ACTIVE, AgentState.LATE]
+    if state in on_the_way:
+        for one in on_the_way[: on_the_way.index(state) + 1]:
+            table.move(table.agents[0], one, since, "played")
+    elif state != AgentState.STARTING:
+        table.move(table.agents[0], state, since, "played")
     return Silence(table), table
 
 
@@ -57,6 +61,5 @@ def test_it_counts_from_the_last_step_and_is_told_again_when_it_has_doubled() ->
 def test_another_incarnation_has_a_minute_of_its_own() -> None:
     one, table = silence(AgentState.LATE)
     assert told(one, 60.0) == [60.0]
-    table.agents[0].incarnation = 1
-    table.agents[0].state, table.agents[0].since = AgentState.STARTING, 70.0
+    table.died(AgentId(0, 0), "exit code 1", 70.0)
     assert told(one, 129.0, 130.0) == [130.0]

@@ -188,3 +188,29 @@ def test_a_limit_that_is_met_before_the_first_commit_is_no_success(cycles: int, 
     assert machine.machine.ended.status == status
     assert any(machine.machine.exchange.versions) == bool(cycles)
     assert "5 s of training" in machine.machine.ended.reason
+
+
+def dies_three_times(machine: Machine, executor: str, agent: int) -> list[object]:
+    out: list[object] = []
+    for incarnation in range(3):
+        out = machine.run(AgentDied(executor, agent, incarnation, 0, 3, "ImportError: libcudart.so.12"))
+    return out
+
+
+def test_an_executor_on_which_nothing_starts_is_left_empty_where_others_have_room() -> None:
+    machine = Machine(agents=2, per_executor=2, min_agents=2)
+    for executor in ("e0", "e1"):
+        machine.run(ExecutorReady(executor, f"host-{executor}", 4))
+    assert dies_three_times(machine, "e0", 1)[-1] == StartAgent(AgentRef("e1", 1, 3))  # both had begun on e0, which came first
+    assert machine.machine.run.ending is None
+
+
+def test_the_start_ends_with_the_place_when_too_few_agents_could_start() -> None:
+    machine = Machine(agents=2, min_agents=2)
+    for executor in ("e0", "e1"):
+        machine.run(ExecutorReady(executor, f"host-{executor}", 2))
+    dies_three_times(machine, "e1", 1)
+    ending = machine.machine.run.ending
+    assert ending is not None
+    assert ending.reason.startswith("agent 1 on host host-e1 (executor e1) cannot start: exit code 3; ")
+    assert ending.reason.splitlines()[-1] == "ImportError: libcudart.so.12"

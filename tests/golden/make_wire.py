@@ -5,15 +5,19 @@ into the bytes that it is tested with. In the JSON files bytes are hex; a value 
 
 ``messages.json``: every message, as a whole frame. ``bad_frames.json``: what a reader must refuse, with the reason in words.
 ``slots.json``: slot headers. ``orders.json``: packed orders and an answer. ``events.json``: what the JVM tells the driver.
-``sums.json``: weighted sums, as numpy adds them.
+``sums.json``: weighted sums, as numpy adds them. ``codecs.json``: chunks as codecs write and read them, by scalar arithmetic.
+``encoded.json``: whole shards, of `numbers` rather than of hex, as differences from a base, chunk by chunk.
 """
 
 from __future__ import annotations
 
 import json
 import struct
+from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import msgpack
 import numpy as np
@@ -202,6 +206,8 @@ EMPTY_ORDER = {
     "readers": None,
     "cut": None,
     "save": None,
+    "carried": [],
+    "bases": [],
 }
 FULL_ORDER = {
     "order": 70001,
@@ -224,6 +230,8 @@ FULL_ORDER = {
             "length": 104,
             "agents": [["0", 0, 1], ["2", 3, 0]],
             "alpha": 0.025,
+            "coded": {"codec": "int8", "version": 12, "crc": 3735928559, "parameters": 25, "length": 104},
+            "result": 3405691582,
         }
     ],
     "reduce": {
@@ -231,8 +239,17 @@ FULL_ORDER = {
         "shard": 2,
         "length": 108,
         "parts": [{"executor": "0", "weight": 131.0}, {"executor": "2", "weight": 120.0}],
+        "coded": {"codec": "int8", "version": 11, "crc": 7, "parameters": 27, "length": 108},
+        "after": 38,
     },
-    "freeze": {"cycle": 42, "shard": 0, "agents": [["0", 0, 1], ["2", 3, 0]], "weights": "updates"},
+    "freeze": {
+        "cycle": 42,
+        "shard": 0,
+        "agents": [["0", 0, 1], ["2", 3, 0]],
+        "weights": "updates",
+        "coded": {"codec": "int8", "version": 12, "crc": 3735928559, "parameters": 25, "length": 104},
+        "rests": "carried",
+    },
     "readers": {
         "version": 3,
         "readers": {"agents": 4, "since": [[0, 4], [3, 7]], "losses": [[3, 5, 70000, 6]], "before": []},
@@ -244,6 +261,8 @@ FULL_ORDER = {
         "agents": [["0", 0, 1], ["2", 3, 0]],
         "urls": ["hdfs://cluster/runs/é/0.state", "hdfs://cluster/runs/é/3.state"],
     },
+    "carried": [["0", 39], ["2", 36]],
+    "bases": [[1, 12, 3735928559, 104]],
 }
 ANSWER = {
     "executor": "2",
@@ -266,6 +285,7 @@ ANSWER = {
         6: [3, "ended before it handed over"],
         7: [4, "its cycle was forgotten"],
         8: [5, "an older attempt of the driver"],
+        9: [6, "its executor waits for the base of the codec"],
     },
     "weight": 120.0,
     "reduce_start": 86400.0,
@@ -385,6 +405,148 @@ def weighted_sum(weights: list[float], elements: int) -> dict[str, Any]:
     return {"weights": weights, "parts": hexes, "sum": total.astype("<f4").tobytes().hex()}
 
 
+def single(value: float | Fraction) -> float:
+    """Rounded to float32 by C and not by numpy."""
+    rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    return rounded
+
+
+def bits(value: float) -> int:
+    found: int = struct.unpack("<I", struct.pack("<f", value))[0]
+    return found
+
+
+def bf16(value: float) -> int:
+    """The nearest of the numbers with eight significant bits; of two that are as near, the one with the even pattern."""
+    down = bits(value) >> 16
+    pair = [down, down + 1] if (down + 1) & 0x7FFF < 0x7F80 else [down]
+    distance = [abs(Fraction(value) - Fraction(struct.unpack("<f", struct.pack("<I", one << 16))[0])) for one in pair]
+    return min(zip(distance, (one % 2 for one in pair), pair, strict=True))[2]
+
+
+def scale_of(block: list[float], most: int) -> float:
+    """The smallest number of 17 significant bits that is at least the largest magnitude over `most`, in float32."""
+    quotient = single(Fraction(max(abs(one) for one in block)) / most)
+    pattern = -(-bits(quotient) // 128) * 128
+    scale: float = struct.unpack("<f", struct.pack("<I", pattern))[0]
+    if Fraction(scale) * most > Fraction(float(np.finfo(np.float32).max)):
+        scale = struct.unpack("<f", struct.pack("<I", pattern - 128))[0]
+    return scale if scale >= 2.0**-126 else 0.0
+
+
+def chunk(codec: str, name: str, values: list[float], parameters: int) -> dict[str, Any]:
+    """Of float32 values; the first `parameters` are parameters."""
+    coded, buffers = values[:parameters], values[parameters:]
+    if codec == "bf16":
+        patterns = [bf16(one) for one in coded]
+        body = b"".join(struct.pack("<H", one) for one in patterns)
+        decoded = [struct.unpack("<f", struct.pack("<I", one << 16))[0] for one in patterns]
+    else:
+        most = {"int8": 127, "int4": 7}[codec]
+        blocks = [coded[at : at + 256] for at in range(0, parameters, 256)]
+        scales = [scale_of(block, most) for block in blocks]
+        codes = [
+            round(Fraction(float(np.float64(one) / np.float64(scale)))) if scale else 0  # Python rounds half to even
+            for block, scale in zip(blocks, scales, strict=True)
+            for one in block
+        ]
+        decoded = [code * scales[i // 256] for i, code in enumerate(codes)]
+        body = b"".join(struct.pack("<f", one) for one in scales)
+        if codec == "int4":
+            pairs = zip(codes[::2], [*codes[1::2], 0], strict=False)
+            body += bytes(low & 15 | (high & 15) << 4 for low, high in pairs)
+        else:
+            body += struct.pack(f"{parameters}b", *codes)
+    packed = {key: struct.pack(f"<{len(some)}f", *some) for key, some in (("b", buffers), ("v", values), ("d", decoded))}
+    return {
+        "name": name,
+        "codec": codec,
+        "parameters": parameters,
+        "values": packed["v"].hex(),
+        "bytes": (body + packed["b"]).hex(),
+        "decoded": (packed["d"] + packed["b"]).hex(),
+    }
+
+
+def chunks() -> list[dict[str, Any]]:
+    rng = np.random.default_rng(15)
+    largest = float(np.finfo(np.float32).max)
+    tiny = 2.0**-149
+    cases = {
+        "nothing": ([], 0),
+        "one": ([-0.3], 1),
+        "zeros of both signs": ([0.0, -0.0, 0.0], 3),
+        "halves": ([127.0, 0.5, 1.5, 2.5, -0.5, -1.5, 126.5, 7.0, 3.5, -63.5], 10),
+        "halves of bf16": ([1 + 2.0**-8, 1 + 3 * 2.0**-8, -1 - 2.0**-8, 1 + 2.0**-8 + 2.0**-20, 255.5, 256.5], 6),
+        "halves of int4": ([7.0, 0.5, 1.5, 2.5, -2.5, -6.5, 6.5], 7),
+        "the end of the range": ([largest, -largest, largest / 2, 3.3961775e38], 4),
+        "denormals": ([tiny, -3 * tiny, 2.0**-127, 1e-39], 4),
+        "smallest scale": ([127 * 2.0**-126, 2.0**-126, 7 * 2.0**-126], 3),
+        "below the smallest scale": ([1.49e-36, -8.2e-38], 2),
+        "buffers alone": ([float("inf"), float("nan"), -0.0, 1e-45], 0),
+        "parameters and buffers": ([1.0, -2.0, 3.0, 0.1, 1e30], 3),
+    }
+    for parameters, buffers in ((255, 0), (256, 1), (257, 0), (600, 9)):
+        spread = 10.0 ** rng.integers(-9, 4, parameters + buffers)
+        values = (rng.standard_normal(parameters + buffers) * spread).astype(np.float32)
+        cases[f"{parameters} parameters, {buffers} buffers"] = ([float(one) for one in values], parameters)
+    floats = {name: ([single(one) for one in values], parameters) for name, (values, parameters) in cases.items()}
+    return [chunk(codec, name, *case) for codec in ("bf16", "int8", "int4") for name, case in floats.items()]
+
+
+def numbers(seed: int, count: int) -> list[float]:
+    """Vectors that every language makes alike, exactly: 15 bits each, of 24 magnitudes."""
+    return [((i * 7919 + seed * 104729) % 20011 - 10005) * 2.0 ** -(8 + i // (70 + seed) % 24) for i in range(count)]
+
+
+def cut(elements: int, executors: int, most: int) -> list[int]:
+    """Edges of chunks in elements, as ``org.mpca.reduce.ChunkPlan`` has them: eight a range, of at least 16 KiB."""
+    eighth = elements * 4 // executors // 8 // 4
+    size = max(4096, min(most // 4, eighth))
+    ranges = pairwise(elements * e // executors for e in range(executors + 1))
+    return [*(at for a, b in ranges for at in range(a, b, size)), elements]
+
+
+def encoded(codec: str, elements: int, parameters: int, executors: int, most: int, carried: bool) -> dict[str, Any]:
+    """A shard, `numbers(1)`, as a difference from `numbers(2)`; with a rest, `numbers(3)`, added to it if one is carried."""
+    values, base, before = (numbers(seed, elements) for seed in (1, 2, 3))
+    differences = [single(one - other) for one, other in zip(values, base, strict=True)]
+    if carried:
+        differences = [single(one + other) for one, other in zip(differences, before, strict=True)]
+    sent = differences[:parameters] + values[parameters:]
+    edges, data, decoded = cut(elements, executors, most), [], b""
+    for a, b in pairwise(edges):
+        one = chunk(codec, "", sent[a:b], max(0, min(b, parameters) - a))
+        data.append(bytes.fromhex(one["bytes"]))
+        decoded += bytes.fromhex(one["decoded"])
+    read = list(struct.unpack(f"<{elements}f", decoded))
+    rest = [single(one - other) for one, other in zip(sent[:parameters], read, strict=False)] + [0.0] * (elements - parameters)
+    result = [single(one + other) for one, other in zip(read[:parameters], base, strict=False)] + read[parameters:]
+    return {
+        "codec": codec,
+        "elements": elements,
+        "parameters": parameters,
+        "executors": executors,
+        "chunk": most,
+        "carried": carried,
+        "edges": edges,
+        "lengths": [len(one) for one in data],
+        "crcs": [crc32(one) for one in data],
+        "rest": crc32(struct.pack(f"<{elements}f", *rest)),
+        "result": crc32(struct.pack(f"<{elements}f", *result)),
+    }
+
+
+def shards() -> list[dict[str, Any]]:
+    cases = (
+        (12301, 12290, 2, 16 << 10, False),  # odd edges; a few buffers behind the parameters of the last chunk
+        (9000, 8001, 1, 16 << 10, True),  # the last chunk has buffers alone
+        (5000, 5000, 3, 1 << 20, True),  # fewer than a chunk for each
+        (4099, 4097, 1, 1 << 20, False),  # one parameter in the last chunk
+    )
+    return [encoded(codec, *case) for codec in ("bf16", "int8", "int4") for case in cases]
+
+
 def write(name: str, content: Any) -> None:
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     (HERE / name).write_text(text, encoding="utf-8")
@@ -398,3 +560,5 @@ if __name__ == "__main__":
     write("orders.json", [packed("empty", EMPTY_ORDER), packed("full", FULL_ORDER), packed("answer", ANSWER)])
     write("events.json", EVENTS)
     write("sums.json", [weighted_sum([1.0], 33), weighted_sum([131 / 251, 120 / 251], 64), weighted_sum([0.1] * 10, 100)])
+    write("codecs.json", chunks())
+    write("encoded.json", shards())

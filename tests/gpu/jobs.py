@@ -44,7 +44,7 @@ def count_down(size: int, busy: int, pause_s: float) -> dict[str, Any]:
         "device": str(model.weight.device),
         "current": torch.cuda.current_device(),
         "visible": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
-        "modules": {name.partition(".")[0] for name in sys.modules},
+        "modules": sorted({name.partition(".")[0] for name in sys.modules}),
     }
 
 

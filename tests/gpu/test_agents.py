@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 
-import cloudpickle
 import numpy as np
 import pytest
 
 from mpca.agent.gpus import take
+from mpca.agent.returned import unpack
 from mpca.algorithm import pull
 from mpca.wire.messages import Failed, Finished, Stop
 from tests.gpu import jobs
@@ -55,10 +55,10 @@ def test_snapshots_replacements_and_pulls_are_those_of_the_algorithm(gpu: Gpu) -
             np.testing.assert_allclose(values, local, rtol=1e-5, atol=1e-4)
         assert min(done) > 0
         executor.send(Stop("enough"))
-        said = cloudpickle.loads(executor.expect(Finished).returns)
+        said = unpack(executor.expect(Finished).returns)
         assert executor.end() == 0
     assert (said["device"], said["current"], said["visible"]) == ("cuda:0", 0, gpu.uuid)
-    assert not said["modules"] & NOT_NEEDED
+    assert not NOT_NEEDED.intersection(said["modules"])
     assert executor.progress is not None
     assert 0 < executor.logged["done"] <= executor.progress.steps
 
@@ -82,7 +82,7 @@ def test_half_precision_and_channels_last_train(gpu: Gpu) -> None:
             assert np.isfinite(values).all()
         counted = executor.snapshot(-1, len(shards) - 1)[1]
         executor.send(Stop("enough"))
-        said = cloudpickle.loads(executor.expect(Finished).returns)
+        said = unpack(executor.expect(Finished).returns)
         assert executor.end() == 0
     assert executor.progress is not None
     assert said["skipped"] >= 1, "the scaler left out the batch whose loss was infinite"
@@ -116,7 +116,7 @@ def test_two_agents_on_one_gpu(gpu: Gpu) -> None:
         assert f"EnvironmentRefused: other agents of this user have all GPUs of this executor: gpus={gpu.uuid}" in failed.error
         for executor in (one, other):
             executor.send(Stop("enough"))
-            said = cloudpickle.loads(executor.expect(Finished).returns)
+            said = unpack(executor.expect(Finished).returns)
             assert (said["device"], said["visible"]) == ("cuda:0", gpu.uuid if executor is one else "")
 
 

@@ -44,6 +44,8 @@ QUICK = tuple(
     f"spark.{one}.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" for one in ("driver", "executor", "yarn.am")
 )
 PATIENCE_S = 500.0
+#: A train script that leaves the cores to the daemons that a test waits for; its argument is a file that ends it.
+GENTLE = ("--train", str(ROOT / "tests" / "hadoop" / "programs" / "until.py"))
 #: Everything that Spark can encrypt or ask a secret for; YARN hands the secret out.
 SECURED = (
     "spark.authenticate=true",

@@ -19,7 +19,18 @@ from mpca.cli.dev.hadoop import Hadoop
 from mpca.spark.yarn.client import application_ids
 from mpca.storage import Location, Store, joined
 from mpca.storage.webhdfs import WebHdfsStore
-from tests.hadoop.support import ROOT, application, end_applications, jvms, mapped, nothing_lives, only, records, submit
+from tests.hadoop.support import (
+    GENTLE,
+    ROOT,
+    application,
+    end_applications,
+    jvms,
+    mapped,
+    nothing_lives,
+    only,
+    records,
+    submit,
+)
 
 pytestmark = [pytest.mark.hadoop, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 MASTER = "org.apache.spark.deploy.yarn.ApplicationMaster"
@@ -154,7 +165,7 @@ def test_what_the_surroundings_end_is_tried_again_memory_is_told_and_a_users_mis
     assert lost["index"] == 1
     for word in (
         "killed for physical memory: peak ",
-        ", limit 1.9 GB",
+        ", limit 2.5 GB",
         "spark.executor.memoryOverhead",
         "cluster.agent_memory",
     ):
@@ -178,8 +189,8 @@ def test_an_application_that_is_killed_leaves_nothing_and_its_submitter_says_so(
     try:
         for name, place in places.items():
             mode = "client" if name == "client" else "cluster"
-            sets = ("cluster.agents=1", f"run.dir={place}", "objectives.target_error=0", "objectives.max_time=20min")
-            runs[name] = submit(tmp_path, "--deploy-mode", mode, sets=sets)
+            sets = ("cluster.agents=1", f"run.dir={place}", "objectives.max_time=20min")
+            runs[name] = submit(tmp_path, "--deploy-mode", mode, *GENTLE, str(tmp_path / "never"), sets=sets)
         for name, run in runs.items():
             seen = places[name].replace(hadoop.hdfs_url, hadoop.webhdfs_url)
             run.until(lambda seen=seen: len(records(ledger(seen), "cycle")) > 3, f"cycles of {name}")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mpca.cli.dev.hadoop import Hadoop
 from mpca.errors import BackupError
+from mpca.spark.hdfs.store import HdfsStore
 from mpca.storage import Backups, Location, RunLock
 from mpca.storage.webhdfs import WebHdfsStore
 from tests.storage.test_backup import same, state
@@ -75,6 +77,47 @@ def test_the_one_before_a_damaged_newest_is_taken_and_said(
         found = backups.newest()
     assert same(found.state, state(1))
     assert "term-0001-cycle-00000002: model.safetensors" in caplog.text
+
+
+def _blocks(hadoop: Hadoop) -> list[Path]:
+    return list(hadoop.setup.data.glob("datanode[12]/current/BP-*/current/finalized/**/blk_*"))
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("through", ["webhdfs", "jvm"])
+def test_a_block_edited_on_one_data_node_costs_nothing_and_on_all_of_them_the_newest_backup(
+    store: WebHdfsStore,
+    through: str,
+    request: pytest.FixtureRequest,
+    hadoop: Hadoop,
+    folder: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The file that holds the block, under the DataNode that serves it: its checksum is beside it, as before."""
+    backups = Backups(store, "backups")
+    before = set(_blocks(hadoop))  # other tests wrote equal backups
+    for cycle in (1, 2):
+        backups.write(state(cycle))
+    data = store.read(NEWEST)
+    new = [one for one in _blocks(hadoop) if one not in before]
+    replicas = [one for one in new if one.stat().st_size == len(data) and one.read_bytes() == data]
+    assert {one.relative_to(hadoop.setup.data).parts[0] for one in replicas} == {"datanode1", "datanode2"}
+    reader: Any = WebHdfsStore(store.root, patience_s=3.0)  # it takes a broken answer for a DataNode that dies
+    if through == "jvm":
+        reader = HdfsStore(request.getfixturevalue("spark"), Location.parse(hadoop.hdfs_url + folder))
+    request.addfinalizer(reader.close)
+    with caplog.at_level(logging.WARNING, "mpca.backup"):
+        for number, replica in enumerate(replicas, 1):
+            with replica.open("r+b") as file:
+                file.seek(len(data) // 2)
+                file.write(bytes([data[len(data) // 2] ^ 1]))
+            assert replica.read_bytes() != data
+            found = Backups(reader, "backups").newest()
+            assert same(found.state, state(2 if number == 1 else 1))
+            assert ("passed over: term-0001-cycle-00000002: " in caplog.text) == (number == 2)
+    Backups(reader, "backups").write(state(3))
+    assert same(Backups(store, "backups").newest().state, state(3))
 
 
 def test_of_two_drivers_one_has_the_lock_and_the_other_hears_its_name(store: WebHdfsStore) -> None:

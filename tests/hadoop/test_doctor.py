@@ -56,7 +56,7 @@ def test_what_would_stop_a_run_is_named_and_is_the_exit_code(hadoop: Hadoop) -> 
     ("words", "user", "said"),
     [
         (["--queue", "defalt"], "", "no such queue: --queue defalt; did you mean 'default'?"),
-        (["--set", "cluster.executor_memory=9GiB"], "", "executor container of 10.9 GiB is more than the largest that YARN"),
+        (["--set", "cluster.executor_memory=9GiB"], "", "executor container of 11.5 GiB is more than the largest that YARN"),
         (
             ["--set", "cluster.agents=9", "--set", "cluster.agents_per_executor=9", "--set", "cluster.agent_memory=256MiB"],
             "",

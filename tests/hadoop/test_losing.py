@@ -56,7 +56,7 @@ def test_what_is_killed_between_materialising_and_summing_costs_that_cycle_its_p
     assert set(cycles[told["agent"]]["contributors"]) == {"0", "1", "2"}
     assert set(cycles[told["agent"] + 1]["contributors"]) == {"0", "1"}
     assert "2" in cycles[told["agent"] + 1]["left_out"]
-    assert (lost_later["index"], lost_later["reason"].split(";")[0]) == (2, "exit code 137")
+    assert (lost_later["index"], lost_later["reason"].split(":")[0]) == (2, "exit code 137")
     assert (replaced_later["index"], replaced_later["executor_id"]) == (2, lost_later["executor_id"])
 
     # Nothing accepted was lost, nothing counted twice: what executors answered is what the ledger says, byte for byte.

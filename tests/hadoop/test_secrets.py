@@ -50,6 +50,7 @@ def test_executors_authenticate_and_no_argument_shows_a_secret(hadoop: Hadoop, t
     finally:
         started.close()
     assert "spark.authenticate is on for this application" in started.said()
+    assert "spark.network.crypto.enabled is off: what executors and driver send each other is not encrypted" in started.said()
     assert SECRET not in started.text()
     written = run_dir / "config.toml"
     assert SECRET not in written.read_text()

@@ -27,7 +27,7 @@ from tests.test_wheel import uv
 CORE = (
     "tests/spark/test_engine_training.py::test_the_run_ends_at_its_objective",
     "tests/spark/test_engine_training.py::test_joint_states_are_those_of_equations_4_to_9",
-    "tests/spark/test_engine_losing.py::test_a_killed_agent_is_replaced",
+    "tests/spark/test_engine_losing.py::test_a_killed_agent_is_replaced[true]",
     "tests/spark/test_engine_losing.py::test_an_executor_killed_between_materialising_and_summing",
     "tests/spark/test_cluster.py::test_a_wrong_transport_is_refused",
     "tests/spark/test_session.py::test_the_jar_for_another_scala_is_refused_by_its_name",

@@ -92,7 +92,7 @@ def test_first_exchange_takes_the_mean_whole_or_by_the_methods_rate(coordinated:
     state = method.start(x0, parameters=2)
     assert state.k == 0
     np.testing.assert_array_equal(method.outgoing(state), x0)
-    state = method.merge(state, mean)
+    state = method.merge(state, mean.copy())
     assert state.k == 1
     outer = method.outer
     rate = method.beta_at(0) * (1 + outer.momentum if outer is not None and outer.nesterov else 1)

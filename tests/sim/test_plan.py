@@ -97,7 +97,8 @@ def test_what_nobody_measured_is_said() -> None:
         (AT, "the links' bandwidth"),
         (replace(AT, driver_rate=GIGABIT / 10), "the links' bandwidth"),
         (replace(AT, rate=20 * GIGABIT, engine_rate=GIGABIT / 10, step_s=0.01), "what this engine carries (100 Mbit/s)"),
-        (replace(AT, agents=1024), "the number of messages at the driver"),
+        (replace(AT, agents=1024), "the links' bandwidth"),
+        (replace(AT, agents=1024, model_bytes=1e7, step_s=0.1), "the number of messages at the driver"),
         (replace(AT, model_bytes=1e6, step_s=1e-3), "the fixed time of a cycle"),
     ],
 )

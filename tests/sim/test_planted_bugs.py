@@ -14,7 +14,7 @@ from mpca.algorithm.joint import JointShard, blend, extrapolate, trajectory
 from mpca.driver import agent_table
 from mpca.driver.cycle_record import CycleRecordBuilder
 from mpca.driver.cycle_state import BetweenCycles, Reduced
-from mpca.driver.dispatcher import NO_CYCLE, OrderDispatcher
+from mpca.driver.dispatcher import OrderDispatcher
 from mpca.driver.events import JointPublished
 from mpca.driver.exchange import Exchange
 from mpca.driver.joining import Joining
@@ -29,7 +29,7 @@ from mpca.sim.clocks import NodeClock
 from mpca.sim.cluster import SimCluster
 from mpca.sim.faults import Fault
 from mpca.sim.run import Scenario, simulate
-from mpca.wire.orders import Order, Part
+from mpca.wire.orders import NEVER, Order, Part
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -104,7 +104,7 @@ def a_part_is_added_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @planted(PLAIN, "I2")
 def the_trajectory_is_fed_by_the_extrapolated_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(state: JointShard, mean: Any, beta: float, delta: float) -> JointShard:
+    def wrong(state: JointShard, mean: Any, beta: float, delta: float, into: Any, v_into: Any) -> JointShard:
         moved, p = blend(state.x, mean, beta), state.v.size
         return JointShard(moved, trajectory(state.v, extrapolate(state, 0.7)[:p], moved[:p], delta), state.k + 1)
 
@@ -115,15 +115,15 @@ def the_trajectory_is_fed_by_the_extrapolated_state(monkeypatch: pytest.MonkeyPa
 def the_extrapolated_state_is_blended(monkeypatch: pytest.MonkeyPatch) -> None:
     right = mpca.update
 
-    def wrong(state: JointShard, mean: Any, beta: float, delta: float) -> JointShard:
-        return right(state._replace(x=extrapolate(state, 0.7)), mean, beta, delta)
+    def wrong(state: JointShard, mean: Any, beta: float, delta: float, into: Any, v_into: Any) -> JointShard:
+        return right(state._replace(x=extrapolate(state, 0.7)), mean, beta, delta, into, v_into)
 
     monkeypatch.setattr(mpca, "update", wrong)
 
 
 @planted(PLAIN, "I10")
 def what_is_broadcast_is_not_extrapolated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mpca.MPCA, "outgoing", lambda self, state: state.x)
+    monkeypatch.setattr(mpca.MPCA, "outgoing", lambda self, state, into: state.x)
 
 
 @planted(replace(PLAIN, method={**PLAIN.method, "install": "exchange"}), "once")
@@ -240,7 +240,7 @@ def yields_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Exchange._with_joiners
 
     def wrong(self: Exchange, draft: Any) -> Any:
-        right(self, draft).forget_cycle = NO_CYCLE
+        right(self, draft).forget_cycle = NEVER
         return draft
 
     monkeypatch.setattr(Exchange, "_with_joiners", wrong)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mpca.sim.relay import AskDriver, Instruction, Relay
+from mpca.sim.relay import Instruction, Relay
 
 SCRIPTS = sorted((Path(__file__).parents[1] / "golden" / "relay").glob("*.json"))
 
@@ -42,19 +42,3 @@ def test_relay_follows_the_script(path: Path) -> None:
 
 def test_there_are_scripts() -> None:
     assert len(SCRIPTS) >= 15
-
-
-def test_announcements_are_looked_for_until_they_are_of_no_use() -> None:
-    relay = Relay(3, 1, 12)
-
-    def awaited() -> list[tuple[int, int]]:
-        return [(batch.owner, batch.number) for batch in relay.awaited()]
-
-    assert relay.begin(0.0) == [AskDriver([1, 4, 7, 10])]
-    assert awaited() == [(0, 0), (0, 1), (2, 0), (2, 1)]
-    relay.announced(0, 1)
-    assert awaited() == [(0, 0), (2, 0), (2, 1)]
-    relay.failed(2, False, "gone")
-    assert awaited() == [(0, 0)]
-    relay.abandon()
-    assert awaited() == []

@@ -80,8 +80,8 @@ def test_relay_is_within_a_tenth_of_what_the_bench_measured(
 
 def test_messages_of_many_executors_are_a_limit_of_their_own() -> None:
     many = replace(HAND, agents=64, rate=F(10**6))
-    assert WIRE.broadcast_s(many, F(960)) == F(1, 2) + F(4 * 64 * 63, 8)
-    assert WIRE.together_s(many, F(960)) == 1 + F(4 * 64 * 63, 8)
+    assert WIRE.broadcast_s(many, F(960)) == F(1, 2) + F(5 * 64, 8)
+    assert WIRE.together_s(many, F(960)) == 1 + F(5 * 64, 8)
 
 
 def test_incast_and_a_narrow_driver() -> None:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import psutil
 
+from mpca.driver.events import ExecutorReady
 from mpca.spark.run.session import session
-from tests.spark.support import SUMS, HandDriver, java_pids, plain_value
+from tests.spark.support import SUMS, HandDriver, java_pids, kill, plain_value
 
 MIB = 1 << 20
 #: Values of settings that no process may have among its arguments.
@@ -47,6 +48,30 @@ def exchange(spark, reducer: str, broadcast: str) -> dict:
         }
 
 
+def lose(spark, work_dir: str) -> dict:
+    """Which agents are in a cycle whose executor was killed in the middle, and once there is a new executor."""
+    with HandDriver(spark, "alone-lose") as driver:
+        executors = driver.executors(2)
+        driver.start_agents(executors)
+        driver.done(driver.submit(begin=driver.everyone()))
+        time.sleep(0.2)  # agents take steps of 5 ms; none at all would be a sum with no weight
+        answers = driver.done(driver.submit(freeze=driver.freeze(0))).answers
+        kill(java_pids(Path(work_dir))[executors[1]])
+        driver.failed(driver.submit(reduce=driver.reduce(0, answers)))
+        del driver.places[1]
+        order = driver.submit(reduce=driver.reduce(0, answers[:1]), freeze=driver.freeze(1))
+        left = driver.done(order).answers
+        driver.cluster.take_sum(order, driver.shard_bytes(0))
+        new = driver.wait(ExecutorReady, lambda event: event.executor not in executors, new=False).executor
+        driver.start_agent(1, new, incarnation=2)
+        driver.done(driver.submit(begin=driver.everyone()[1:]))
+        replaced = driver.done(driver.submit(freeze=driver.freeze(2))).answers
+        return {
+            "left": [one.agent for answer in left for one in answer.frozen],
+            "replaced": sorted(one.agent for answer in replaced for one in answer.frozen),
+        }
+
+
 def arguments() -> list[str]:
     """Of all JVMs of this session; its own process was told the settings by the test."""
     words = []
@@ -75,6 +100,7 @@ def main(work_dir: str, conf: str, end: str = "end") -> None:
         said = {pair[0]: exchange(spark, *pair) for pair in (("ranges", "relay"), ("tree", "torrent"))}
         said["arguments"] = [word for word in arguments() if any(value in word for value in SECRETS)]
         said["serializer"] = spark.sparkContext.getConf().get("spark.serializer", "java")
+        said["after a loss"] = lose(spark, work_dir)
         print(json.dumps(said))
 
 

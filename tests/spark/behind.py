@@ -52,3 +52,9 @@ def forgets() -> str:
         model(torch.randn(3, 4)).square().mean().backward()
         optimizer.step()
     return "done"
+
+
+def returns_an_object(agent: int) -> object:
+    """That agent returns what is no data."""
+    found = raises(-1)
+    return {"rank": found, "seen": [found, {found}]} if mpca.rank() == agent else found

@@ -17,6 +17,7 @@ MIB = 1 << 20
 #: Threads of ours that live as long as their JVM, or linger for a minute in a pool.
 LASTING = (
     "mpca-spawner",
+    "mpca-parent",  # a minute: the next run of the session finds torch imported
     "mpca-sweeper",
     "mpca-remove",
     "mpca-download",

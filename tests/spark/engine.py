@@ -20,7 +20,7 @@ import numpy as np
 from mpca.api.launch import Ended, Job, launch, resolve
 from mpca.api.shipping import ship
 from mpca.driver.callbacks import Callback
-from mpca.driver.cluster import AgentSpec, Cluster
+from mpca.driver.cluster import AgentSpec, Cluster, Outgoing
 from mpca.driver.events import AgentFinished, AgentHello, AgentProgress, ClusterEvent, ExchangeArrived, ExecutorReady, OrderDone
 from mpca.driver.objectives import Evaluate
 from mpca.driver.status import RunStatus
@@ -65,6 +65,7 @@ class Observed:
         self.exchanges: list[ExchangeArrived] = []  # that agents asked for
         self.sent: dict[tuple[AgentId, int], np.ndarray] = {}  # in those, by process and number
         self.published: dict[int, np.ndarray] = {}
+        self.sums: dict[int, np.ndarray] = {}  # that the driver took, by order
         self.cluster: Any = None
         self._work_dir = work_dir
         self._story = story(self) if story is not None else iter(())
@@ -94,11 +95,14 @@ class Observed:
     def cancel(self, order: int, reason: str) -> None:
         self.cluster.cancel(order, reason)
 
-    def take_sum(self, order: int, length: int) -> np.ndarray:
-        return self.cluster.take_sum(order, length)
+    def take_sum(self, order: int, length: int, into: np.ndarray | None = None) -> np.ndarray:
+        taken = self.cluster.take_sum(order, length, into)
+        if self._remember:
+            self.sums[order] = taken.copy()
+        return taken
 
-    def publish(self, vector: np.ndarray) -> int:
-        broadcast = self.cluster.publish(vector)
+    def publish(self, vector: np.ndarray, joint: Outgoing | None = None) -> int:
+        broadcast = self.cluster.publish(vector, joint)
         if self._remember:
             self.published[broadcast] = vector.copy()
         return broadcast

@@ -142,6 +142,8 @@ def _obey(folder: str, me: int) -> None:
         os.abort()
     elif what == "hold":  # a C function that does not release the interpreter's lock: no thread of Python runs meanwhile
         ctypes.PyDLL(None).usleep(int(float(value) * 1e6))
+    elif what == "eat":  # so many MiB
+        bytearray(b"x" * (int(value) << 20))
     elif what == "exit":
         os._exit(int(value))
     elif what == "fork":

@@ -19,8 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
+from mpca.agent.returned import unpack
 from mpca.cli.bench.run.engine import Case, open_run
 from mpca.records import Record, to_json
 from mpca.spark.run.session import session
@@ -128,7 +127,7 @@ def run(home: Path, clocks: Clocks, steps: dict[str, dict[str, str]]) -> None:
             opened.cluster.close()
         # what the driver's JVM believes: whether its clock was really off
         off = spark.sparkContext._jvm.java.lang.System.currentTimeMillis() / 1000 - time.time()
-        steps_of = {agent: cloudpickle.loads(returns) for agent, returns in opened.runner.returns.items()}
+        steps_of = {agent: unpack(returns) for agent, returns in opened.runner.returns.items()}
         said = {"status": machine.ended.status, "reason": machine.ended.reason, "seconds": took, "made": ledger.made}
         agents_off = {agent: walls[-1] - time.time() for agent, walls in steps_of.items() if walls}
         print(json.dumps({**said, "driver_off": off, "agents_off": agents_off, "cycles": ledger.cycles}))

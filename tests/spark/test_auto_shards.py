@@ -38,6 +38,7 @@ def test_digits_on_loopback_are_cut_as_the_record_says(engine) -> None:
 
 @pytest.mark.root
 @pytest.mark.slow
+@pytest.mark.quiet
 def test_a_model_behind_slow_links_is_cut_anew_before_the_first_step(tmp_path: Path) -> None:
     run_dir = overlapped_run(tmp_path, AGENTS, SIZE, CYCLES, "auto")
     records = read_records(run_dir / "records.jsonl").records

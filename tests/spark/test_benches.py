@@ -6,6 +6,8 @@ import pytest
 
 from mpca.cli.bench.cases.exchange import measure
 from mpca.cli.bench.cases.pause import measure as measure_pause
+from mpca.cli.bench.cases.scale import measure as measure_scale
+from mpca.cli.bench.cases.start import measure as measure_start
 from mpca.cli.bench.figures import KEYS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(560)]
@@ -27,3 +29,29 @@ def test_pause_has_its_keys_for_the_smallest_net() -> None:
     assert result["jvm_cpu_cores"] > 0
     (row,) = result["sizes"]
     assert row["cycles"] > 0
+
+
+def test_start_forks_agents_sooner_than_it_starts_them() -> None:
+    result = measure_start(agents=2, kills=1)
+    assert 0 < result["warm_hello_s"] <= result["warm_update_s"] < result["fresh_update_s"]
+    assert result["replacement_s"] > 0
+    assert result["pss_bytes"] > 100 << 20  # torch alone is more
+
+
+def test_scale_counts_what_a_few_executors_say() -> None:
+    result = measure_scale((3, 6), cycles=8, real=3)
+    few, more = result["sizes"]
+    for row in (few, more):
+        # One task a cycle, and mostly the news that the closure of an older job is gone; some cycles of a few hear that twice.
+        assert row["agents"] <= row["messages_from_driver"] <= 3 * row["agents"]
+        assert row["messages_to_driver"] >= 5 * row["agents"] - 2  # who reads a closure first says less
+        assert 0 < row["cpu_s"] < 10
+    # What the closure of an order has of an executor is the weight of its part.
+    assert more["closure_bytes"] / 6 <= few["closure_bytes"] / 3 + 100
+    real = result["real"]
+    assert real["agents"] == 3
+    assert 0 < real["cpu_beside_jobs_s"] < real["cpu_s"] < 10
+    assert real["executors_cpu_s"] > 0
+    assert 0 < real["agents_cpu_s"] < 3 * real["cycle_s"]
+    assert real["cpu_over_answering"] > 0
+    assert min(real["driver_descriptors"], real["executor_descriptors"]) > 200  # as mpca.spark.run.limits counts them

@@ -14,7 +14,7 @@ from mpca.cli.bench.net.network import Network
 from tests.bench.support import needs_namespaces
 from tests.spark.support import ROOT
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.root, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.root, pytest.mark.quiet, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from tests.spark.node_driver import ready_driver
 from tests.spark.paper import read_tape, recompute
 from tests.support.wires import Damage, DamagedNetwork
 
-pytestmark = [pytest.mark.spark, pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(580)]
+pytestmark = [pytest.mark.spark, pytest.mark.root, pytest.mark.slow, pytest.mark.quiet, pytest.mark.timeout(580)]
 
 AGENTS = 3
 DEADLINE_S = 4.0

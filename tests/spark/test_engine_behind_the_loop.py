@@ -54,6 +54,21 @@ def test_an_exception_behind_the_loop_fails_the_run_with_its_traceback_and_saves
     assert told.ended.model_state.keys() == {"weight", "bias"}
 
 
+def test_an_object_that_is_returned_fails_the_run_by_its_place_and_saves_model_and_records(engine) -> None:
+    told = engine(behind.returns_an_object, agent=1, sets=("objectives.max_cycles=6",))
+    assert (told.ended.exit_code, told.ended.summary["status"]) == (1, "failed")
+    first = told.ended.reason.splitlines()[0]
+    assert (
+        "raised TypeError: what the train function returned cannot be sent to the driver: returned['seen'][1] is of type set;"
+        in first
+    )
+    assert (told.ended.run_dir / "model.safetensors").exists()
+    assert told.ended.model_state.keys() == {"weight", "bias"}
+    assert len(told.cycles) == 6
+    assert told.ended.returns == {agent: agent for agent in told.ended.returns}, "of the others, which end beside it"
+    assert 1 not in told.ended.returns
+
+
 def test_a_forgotten_attach_is_said_when_the_function_returns(engine) -> None:
     told = engine(behind.forgets, sets=("cluster.start_timeout=300s",))
     assert (told.ended.exit_code, told.ended.summary["status"], told.ended.summary["final"]) == (1, "failed", True)

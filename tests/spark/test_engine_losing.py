@@ -44,17 +44,18 @@ def check_away_and_back(told, agent: int):
     return lost[0]
 
 
-def test_a_killed_agent_is_replaced(engine) -> None:
+@pytest.mark.parametrize("preload", ["true", "false"])
+def test_a_killed_agent_is_replaced(engine, preload: str) -> None:
     def story(run):
         yield lambda: run.reducing(6)
         run.kill_agent(1)
         yield lambda: run.takes_part(1, incarnation=1)
         run.end()
 
-    told = engine(quadratic, story=story)
+    told = engine(quadratic, story=story, sets=(f"cluster.preload={preload}",))
     assert told.ended.exit_code == 0, told.ended.reason
     (lost,) = told.agents("lost")
-    assert (lost.index, lost.incarnation, lost.reason.split(";")[0]) == (1, 0, "exit code 137")
+    assert (lost.index, lost.incarnation, lost.reason.split(":")[0]) == (1, 0, "exit code 137")
     (replaced,) = told.agents("replaced")
     assert (replaced.index, replaced.incarnation, replaced.executor_id) == (1, 1, lost.executor_id)
     assert replaced.pid != lost.pid

@@ -99,7 +99,12 @@ def test_every_method_is_tried() -> None:
 def test_the_joint_model_is_what_the_method_makes_of_the_snapshots(engine: Any, tmp_path: Path, name: str) -> None:
     case = CASES[name]
     shards, agents = case.shards, case.agents
-    sets = (f"method.name={case.method}", *(f"method.{key}" for key in case.keys), f"objectives.max_cycles={CYCLES}")
+    sets = (
+        f"method.name={case.method}",
+        "cluster.codec=none",
+        *(f"method.{key}" for key in case.keys),
+        f"objectives.max_cycles={CYCLES}",
+    )
     options = {"momentum": case.momentum, "lr": 0.005} if case.momentum else {}  # so slow that it is still under way at the end
     told = engine(quadratic, sets=sets, run_dir=tmp_path / "run", **options)
     assert told.ended.exit_code == 0, told.ended.reason

@@ -66,7 +66,7 @@ def test_what_a_killed_agent_had_not_read_is_read_by_the_living_and_its_replacem
 
 
 def test_a_map_style_data_set_is_dealt_each_epoch_to_those_who_are_there(engine) -> None:
-    """Epochs of half a second: the others are through some before the lost agent's process is there again."""
+    """Epochs of half a second: the others are through some before the lost agent's process, started anew, is there again."""
     samples = 240
 
     def story(run):
@@ -77,7 +77,7 @@ def test_a_map_style_data_set_is_dealt_each_epoch_to_those_who_are_there(engine)
         yield lambda: all(run.data[agent, agent == 1][0] > back + 3 for agent in range(3))
         run.end()
 
-    told = engine(shared, 0.05, samples, 8, story=story)
+    told = engine(shared, 0.05, samples, 8, story=story, sets=("cluster.preload=false",))
     assert told.ended.exit_code == 0, told.ended.reason
 
     readers = [Readers.from_dict(one.readers.readers) for one in told.run.orders if one.readers is not None]

@@ -93,7 +93,7 @@ def test_an_agent_is_killed_in_its_exchange(engine: Any) -> None:
     told = engine(quadratic, story=story, sets=EASGD)
     assert told.ended.exit_code == 0, told.ended.reason
     (lost,) = told.agents("lost")
-    assert (lost.index, lost.incarnation, lost.reason.split(";")[0]) == (1, 0, "exit code 137")
+    assert (lost.index, lost.incarnation, lost.reason.split(":")[0]) == (1, 0, "exit code 137")
     (replaced,) = told.agents("replaced")
     assert (replaced.index, replaced.incarnation) == (1, 1)
     numbers = [one.number for one in told.exchanges if (one.agent, one.incarnation) == (1, 0)]

@@ -16,7 +16,7 @@ from mpca.storage import Backups, LocalStore
 from tests.spark.support import ROOT, alive, java_pids
 from tests.support.fake_executor import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.quiet, pytest.mark.timeout(400)]
 
 AGENTS = 4
 

@@ -15,14 +15,14 @@ from tests.test_wheel import uv
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Each agent is a child of its executor's JVM, and says which program that is.
+#: Each agent is forked by a child of its executor's JVM, and says which program that is.
 SCRIPT = """
 import json
 import mpca
 
 
 def train():
-    import os
+    import psutil
     import torch
 
     model = torch.nn.Linear(6, 3)
@@ -32,7 +32,7 @@ def train():
         optimizer.zero_grad()
         model(torch.randn(4, 6)).square().mean().backward()
         optimizer.step()
-    return os.readlink(f"/proc/{os.getppid()}/exe")
+    return psutil.Process().parent().parent().exe()
 
 
 if __name__ == "__main__":

@@ -28,6 +28,14 @@ try:
 except EnvironmentRefused as refusal:
     print(refusal)
 """
+#: Prints the limits of a process that an executor started.
+EXECUTORS_LIMIT = """
+import resource, sys
+import mpca
+with mpca.session(sys.argv[1], executors=1) as spark:
+    limits = lambda _: resource.getrlimit(resource.RLIMIT_NOFILE)
+    print(spark.sparkContext.parallelize([0], 1).map(limits).collect())
+"""
 NOBODY = 65534
 
 
@@ -41,9 +49,21 @@ def check(user: int, kind: str, limit: int) -> str:
 def test_too_few_descriptors_are_refused_with_the_numbers(limit: int, fits: bool) -> None:
     """With 256 the driver's JVM ended while it loaded its classes; with 512 a run of two executors went to its end."""
     refusal = (
-        "too few open files: limit={}, used=0, needed=512; raise it with `ulimit -n`, in /etc/security/limits.conf, or use"
+        "too few open files: limit={}, used=0, needed=512; raise it with `ulimit -Hn`, in /etc/security/limits.conf, or use"
     )
     assert check(0, "RLIMIT_NOFILE", limit).startswith("fits" if fits else refusal.format(limit))
+
+
+@pytest.mark.parametrize(("executors", "fits"), [(119, True), (120, True), (121, False), (1024, False)])
+def test_a_driver_of_a_cluster_needs_two_connections_an_executor(executors: int, fits: bool) -> None:
+    program = CHECK.replace("check_limits(2, 4)", f"check_connections({executors})").replace(
+        "import check_limits", "import check_connections"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, "0", "RLIMIT_NOFILE", "512"], cwd=ROOT, capture_output=True, text=True
+    )
+    refusal = f"too few open files: limit=512, used=0, needed={272 + 2 * executors}; raise it with `ulimit -Hn`, "
+    assert ended.stdout.startswith("fits" if fits else refusal), ended.stderr
 
 
 @pytest.mark.root
@@ -80,5 +100,38 @@ def test_a_run_with_too_few_descriptors_is_refused_before_it_begins(tmp_path: Pa
     ]
     ended = subprocess.run(command, preexec_fn=limited, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2
-    assert ended.stderr.splitlines()[-1].startswith("mpca: refused: too few open files: limit=256, used=0, needed=544;")
+    assert ended.stderr.splitlines()[-1].startswith("mpca: refused: too few open files: limit=256, used=0, needed=560;")
     assert not (tmp_path / "run").exists()
+
+
+def test_jvms_raise_a_soft_limit_by_themselves(tmp_path: Path) -> None:
+    """As after `ulimit -Sn 128`; what an executor starts has its limit too."""
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, 1024))
+
+    command = [sys.executable, "-c", EXECUTORS_LIMIT, str(tmp_path)]
+    ended = subprocess.run(command, preexec_fn=limited, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    assert ended.stdout.strip() == "[(1024, 1024)]", ended.stderr
+
+
+def test_a_session_on_a_cluster_is_refused_before_its_jvm_starts(tmp_path: Path) -> None:
+    """As after `ulimit -n 512`; nobody listens at that master."""
+    program = """
+import sys
+from mpca.errors import EnvironmentRefused
+from mpca.spark.run.session import session
+try:
+    with session(sys.argv[1], executors=200, conf={"spark.master": "spark://127.0.0.1:1"}):
+        print("begun")
+except EnvironmentRefused as refusal:
+    print(refusal)
+"""
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))
+
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    ended = subprocess.run(command, preexec_fn=limited, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ended.stdout.startswith("too few open files: limit=512, used=0, needed=672; raise it with "), ended.stderr
+    assert list(tmp_path.iterdir()) == []

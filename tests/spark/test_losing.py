@@ -145,6 +145,7 @@ def test_a_stopped_executor_holds_an_order_until_its_deadline_at_most(drive, wor
 
 
 @pytest.mark.slow
+@pytest.mark.quiet
 def test_bytes_that_a_stopped_executor_holds_too_come_from_another(drive, work_dir) -> None:
     """Spark's own reading of broadcasts, by which tasks get their code: it asks any executor that has one."""
     driver = drive(broadcast="torrent")

@@ -16,7 +16,7 @@ from mpca.cli.bench.figures import overlap_share
 from mpca.records import CycleRecord, RunRecord, read_records
 from tests.spark.overlapped import overlapped_run
 
-pytestmark = [pytest.mark.spark, pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(580)]
+pytestmark = [pytest.mark.spark, pytest.mark.root, pytest.mark.slow, pytest.mark.quiet, pytest.mark.timeout(580)]
 
 AGENTS = 3
 SIZE = 6 << 20
@@ -56,6 +56,19 @@ def test_the_driver_prepares_while_executors_reduce(cycles: list[CycleRecord]) -
         for one in cycles[STEADY:CYCLES]
     ]
     assert all(inside)
+
+
+def test_agents_are_asked_for_their_next_shard_before_the_sum_is_made(cycles: list[CycleRecord]) -> None:
+    """And late in it, so that snapshots are not older than they need be: in the median an agent hands over in its last part.
+
+    What a cycle's record says of pauses is of the freeze for the cycle after.
+    """
+    early = [
+        (one.stages["reduce"]["end"] - start) / (one.stages["reduce"]["end"] - one.stages["reduce"]["start"])
+        for one in cycles[STEADY:CYCLES]
+        for start, _ in one.pauses.values()
+    ]
+    assert 0 < statistics.median(early) < 0.5, early
 
 
 def test_every_stage_of_a_cycle_ends_before_the_next_cycle_begins(cycles: list[CycleRecord]) -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.spark.support import ROOT
 from tests.support.fake_executor import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.quiet, pytest.mark.timeout(300)]
 
 LIBRARY = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
 #: An hour back by the driver, ten minutes both ways by executors, while the run goes on. libfaketime looks at its files once a

@@ -16,7 +16,7 @@ from mpca.spark.jvm.jar import line_of
 from mpca.spark.settings import TABLE, advice, settings, table_rows
 from mpca.spark.yarn.client import Application, application_ids, exit_code, loss_reason, memory_kill
 from mpca.spark.yarn.sizing import check_containers, driver_container, executor_budget, executor_container, slots_bytes
-from mpca.spark.yarn.submit import Submission, no_way_back, split_archive
+from mpca.spark.yarn.submit import Submission, in_the_clear, no_way_back, not_shared, split_archive
 
 MIB = 1 << 20
 ROOT = Path(__file__).resolve().parents[2]
@@ -189,24 +189,31 @@ def test_an_executors_container_counts_slots_twice() -> None:
     slots = slots_bytes(100 * MIB, 3)
     assert slots == pytest.approx(400 * MIB / 3, rel=1e-3)
     one = executor_container(1024 * MIB, 2, 100 * MIB, 3)
-    assert one.overhead == pytest.approx(384 * MIB + 2 * (1024 + 800) * MIB + 2 * 2 * slots, abs=MIB)
+    assert one.overhead == pytest.approx((384 + 576) * MIB + 2 * (1024 + 800) * MIB + 2 * 2 * slots, abs=MIB)
     assert one.total == one.overhead + 1024 * MIB
     assert "2 agents" in one.line()
     assert "slots twice" in one.line()
 
 
 def test_a_large_heap_takes_a_tenth_beside_it_and_cuda_its_own() -> None:
-    plain = executor_container(20 << 30, 1, 0, 3)
+    plain = executor_container(20 << 30, 1, 0, 3, preload=False)
     assert plain.overhead == pytest.approx((2 << 30) + 1024 * MIB, abs=MIB)
-    assert executor_container(20 << 30, 1, 0, 3, cuda=True).overhead - plain.overhead == 3 << 30
-    assert executor_container(20 << 30, 1, 0, 3, agent_memory=7 << 30).overhead == pytest.approx(9 << 30, abs=MIB)
+    assert executor_container(20 << 30, 1, 0, 3, preload=False, cuda=True).overhead - plain.overhead == 3 << 30
+    asked = executor_container(20 << 30, 1, 0, 3, preload=False, agent_memory=7 << 30)
+    assert asked.overhead == pytest.approx(9 << 30, abs=MIB)
+
+
+def test_what_agents_are_forked_from_has_room_of_its_own() -> None:
+    one, without = (executor_container(1 << 30, 4, 0, 3, preload=preload) for preload in (True, False))
+    assert one.overhead - without.overhead == 576 * MIB
+    assert "their parent" in one.line()
 
 
 def test_more_than_the_largest_container_is_refused_with_both_sizes_and_what_to_change() -> None:
     one = executor_container(6 << 30, 2, 0, 3)
     check_containers([one], one.total, 4)
     with pytest.raises(
-        EnvironmentRefused, match=r"executor container of 8\.6 GiB .* gives, 8\.0 GiB: .*lower spark.executor.memory"
+        EnvironmentRefused, match=r"executor container of 9\.2 GiB .* gives, 8\.0 GiB: .*lower spark.executor.memory"
     ):
         check_containers([one], 8 << 30, 16)
     with pytest.raises(EnvironmentRefused, match="4 cores is more than the largest that YARN gives, 3"):
@@ -226,7 +233,7 @@ def test_a_container_has_room_for_optimisers_states_that_are_exchanged(optimizer
 
 def test_a_session_by_hand_is_told_what_its_containers_lack() -> None:
     config = resolve(DIGITS, ())
-    assert executor_budget(config, {}, 100 * MIB).startswith("warning: spark.executor.memoryOverhead should be 2.4 GiB")
+    assert executor_budget(config, {}, 100 * MIB).startswith("warning: spark.executor.memoryOverhead should be 3.0 GiB")
     assert executor_budget(config, {"spark.executor.memoryOverhead": "4096"}, 100 * MIB).startswith(
         "executor container: 5.0 GiB"
     )
@@ -252,6 +259,16 @@ def test_what_submit_sets_is_what_the_engine_finds_good() -> None:
     assert len({one.key for one in TABLE}) == len(TABLE)
 
 
+def test_a_client_of_two_name_nodes_does_not_wait_for_the_dead_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "spark.hadoop.dfs.client.retry.policy.enabled"
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert (settings(yarn=True)[key], key in settings()) == ("true", False)
+    row = "<property><name>dfs.ha.namenodes.prod</name><value>a,b</value></property>"
+    (tmp_path / "hdfs-site.xml").write_text(f"<configuration>{row}</configuration>")
+    assert (settings(yarn=True)[key], key in settings()) == ("false", False)
+    assert advice({**settings(yarn=True), "spark.master": "yarn"}) == []
+
+
 def test_a_session_by_hand_is_warned_of_what_would_end_it() -> None:
     lines = advice({"spark.master": "yarn", "spark.rpc.askTimeout": "120s", "spark.executor.maxNumFailures": "10"})
     keys = [line.split(" = ")[0] for line in lines]
@@ -266,6 +283,36 @@ def test_a_session_by_hand_is_warned_of_what_would_end_it() -> None:
     assert "120s: should be 20min or more" in lines[1]
     assert [line.split(" = ")[0] for line in advice({"spark.master": "local-cluster[1,2,1024]"})] == keys[:1]
     assert not advice({"spark.master": "spark://h:7077", "spark.locality.wait.process": "2d"})
+
+
+@pytest.mark.parametrize(
+    ("conf", "says"),
+    [
+        ({}, "spark.network.crypto.enabled is off: "),
+        ({"spark.network.crypto.enabled": "false"}, "spark.network.crypto.enabled is off: "),
+        ({"spark.network.crypto.enabled": "true"}, "warning: spark.network.crypto.cipher = not set: "),
+        (
+            {"spark.network.crypto.enabled": " TRUE", "spark.network.crypto.cipher": "AES/CTR/NoPadding"},
+            "warning: spark.network.crypto.cipher = AES/CTR/NoPadding: ",
+        ),
+    ],
+    ids=["nothing", "off", "default", "ctr"],
+)
+def test_what_others_on_the_network_may_read_or_change_is_said(conf: dict[str, str], says: str) -> None:
+    (line,) = in_the_clear(conf)
+    assert line.startswith(says)
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"spark.network.crypto.enabled": "true", "spark.network.crypto.cipher": "AES/GCM/NoPadding"},
+        {"spark.ssl.rpc.enabled": "true"},
+    ],
+    ids=["gcm", "tls"],
+)
+def test_nothing_is_said_of_a_channel_that_is_encrypted_and_checked(conf: dict[str, str]) -> None:
+    assert in_the_clear(conf) == []
 
 
 # ---- YARN's words ----------------------------------------------------------------------------------------------------------
@@ -333,3 +380,17 @@ def test_a_run_that_a_second_driver_could_not_go_on_with_is_warned_of(sets: tupl
     one = submission(*sets, mode="cluster")
     said = no_way_back(one.config, one.settings())
     assert [line.partition(": no backup")[0] for line in said] == ["warning: backup.interval = 0"] * warned
+
+
+@pytest.mark.parametrize(
+    ("sets", "warned"),
+    [
+        ((), []),
+        (("run.dir=hdfs://nn/runs/a", "backup.path=hdfs:///backups"), []),
+        (("run.dir=/shared/a",), ["warning: run.dir = /shared/a"]),
+        (("run.dir=hdfs://nn/a", "backup.path=file:///data/b"), ["warning: backup.path = file"]),
+    ],
+)
+def test_a_folder_of_the_drivers_host_is_warned_of(sets: tuple[str, ...], warned: list[str]) -> None:
+    said = not_shared(submission(*sets, mode="cluster").config)
+    assert [line.partition(":")[0] + ":" + line.partition(":")[2].partition(":")[0] for line in said] == warned

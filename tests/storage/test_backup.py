@@ -352,10 +352,24 @@ def test_steps_are_all_there() -> None:
     assert len(STEPS) == 11
 
 
-def test_storage_that_lies_is_found_out_by_reading_back() -> None:
+@pytest.mark.parametrize(
+    "lie",
+    [
+        lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+        lambda data: bytes([data[0] ^ 1]) + data[1:],
+        lambda data: data[:-1],
+        lambda data: data[:2048],  # a whole number of pieces
+        lambda data: data + b"?",
+        lambda data: b"",
+    ],
+    ids=["last byte", "first byte", "shorter", "pieces missing", "longer", "empty"],
+)
+def test_storage_that_lies_is_found_out_by_reading_back(lie: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mpca.storage.backup._PIECE_BYTES", 1024)
+
     class Liar(MemoryStore):
         def write(self, path: str, data: bytes) -> None:
-            super().write(path, data[:-1] + b"?" if path.endswith("trajectory.safetensors") else data)
+            super().write(path, lie(data) if path.endswith("trajectory.safetensors") else data)
 
     with pytest.raises(BackupError, match=r"read back differs: path=.*trajectory.safetensors"):
         backups(Liar()).write(state(1))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from mpca.storage import ModelLayout, model_file
-from mpca.storage.tensors import parse
+from mpca.storage.tensors import dump, parse
 
 ROWS = [
     ["conv", [2, 3, 2, 2], "parameter", 0, [0, 2, 3, 1]],
@@ -47,3 +49,14 @@ def test_the_same_tensors_in_another_order_take_each_others_tensors() -> None:
 def test_what_is_no_permutation_is_no_layout(order: list[int]) -> None:
     with pytest.raises(ValueError, match=r"not a layout: tensor=w.*order="):
         ModelLayout.of([["w", [1, 2, 3, 4], "parameter", 0, order]], 24)
+
+
+@pytest.mark.parametrize("edges", [(0, 32), (0, 24, 32), (0, 5, 25, 29, 32), (0, 0, 11, 11, 32)])
+def test_a_vector_in_pieces_gives_the_tensors_of_the_whole(edges: tuple[int, ...]) -> None:
+    layout = ModelLayout.of([*ROWS[:2], ["none", [0, 3], "parameter", 26], ROWS[2]], 26)
+    flat = np.arange(32, dtype=np.float32)
+    flats = [flat[a:b] for a, b in pairwise(edges)]
+    assert dump(layout.model_tensors(*flats)) == dump(layout.model_tensors(flat))
+    assert (np.frombuffer(layout.model_tensors(*flats)["bias"].data, np.float32) == flat[24:26]).all()
+    with pytest.raises(ValueError, match="not of this model"):
+        layout.model_tensors(*flats, flat[:1])

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mpca.cli.dev.rendering import render
+from mpca.cli.dev.daemons import SERVICE, HadoopSetup
+from mpca.cli.dev.rendering import PORTS, render
 from mpca.errors import ConfigError
 from mpca.storage import Location
 from mpca.storage.locations import webhdfs_of
@@ -50,6 +51,14 @@ def test_a_password_is_refused_and_not_repeated() -> None:
     assert "secret" not in str(caught.value)
 
 
+def test_hdfs_of_a_secured_cluster_is_found_over_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("realm", "krb5_conf", "services", "keystore", "keystore_password", "truststore", "token_renewal_ms", "token_ms")
+    render(tmp_path, namenode="nn1", resourcemanager="rm1", data=tmp_path, realm=dict.fromkeys(names, "X"))
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert webhdfs_of(Location.parse("hdfs:///a")).text == "swebhdfs://nn1:9870/a"
+    assert "RULE:[2:$1@$0](hdfs@X)s/.*/hdfs/ " in (tmp_path / "core-site.xml").read_text()
+
+
 def test_hdfs_is_found_over_webhdfs_by_the_rendered_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     render(tmp_path, namenode="nn1", resourcemanager="rm1", data=tmp_path)
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
@@ -72,3 +81,24 @@ def test_a_name_service_is_all_its_name_nodes(tmp_path: Path, monkeypatch: pytes
     monkeypatch.delenv("HADOOP_CONF_DIR")
     with pytest.raises(ConfigError, match="HADOOP_CONF_DIR is not set"):
         webhdfs_of(Location.parse("hdfs://prod/a"))
+
+
+def test_a_web_address_that_lacks_the_host_has_that_of_its_name_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {
+        "dfs.ha.namenodes.prod": "a,b",
+        "dfs.namenode.rpc-address.prod.a": "nn1:8020",
+        "dfs.namenode.rpc-address.prod.b": "nn2:8020",
+        "dfs.namenode.http-address.prod.b": "0.0.0.0:50070",
+    }
+    rows = "".join(f"<property><name>{key}</name><value>{value}</value></property>" for key, value in settings.items())
+    (tmp_path / "hdfs-site.xml").write_text(f"<configuration>{rows}</configuration>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert webhdfs_of(Location.parse("hdfs://prod/a")).authority == "nn1:9870;nn2:50070"
+
+
+def test_a_cluster_with_two_name_nodes_is_found_by_the_rendered_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = HadoopSetup(tmp_path, tmp_path, "", PORTS, ha=True)
+    render(tmp_path, namenode="nn1", resourcemanager="rm1", data=tmp_path, ha=setup.ha_values)
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    for url in ("hdfs:///a", f"hdfs://{SERVICE}/a"):
+        assert webhdfs_of(Location.parse(url)).text == "webhdfs://nn1:9870;nn1:9871/a"

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mpca.driver.cluster import AgentSpec, Cluster
+from mpca.driver.cluster import AgentSpec, Cluster, Outgoing
 from mpca.driver.events import (
     Acknowledged,
     AgentBack,
@@ -161,11 +161,11 @@ class ScriptedCluster:
     def cancel(self, order: int, reason: str) -> None:
         self._inner.cancel(order, reason)
 
-    def take_sum(self, order: int, length: int) -> np.ndarray:
-        return self._inner.take_sum(order, length)
+    def take_sum(self, order: int, length: int, into: np.ndarray | None = None) -> np.ndarray:
+        return self._inner.take_sum(order, length, into)
 
-    def publish(self, vector: np.ndarray) -> int:
-        return self._inner.publish(vector)
+    def publish(self, vector: np.ndarray, joint: Outgoing | None = None) -> int:
+        return self._inner.publish(vector, joint)
 
     def withdraw(self, broadcast: int) -> None:
         self._inner.withdraw(broadcast)

@@ -45,6 +45,7 @@ LATE = {
     6: Late(LateCode.DIED, "ended before it handed over"),
     7: Late(LateCode.FORGOTTEN, "its cycle was forgotten"),
     8: Late(LateCode.OLDER_DRIVER, "an older attempt of the driver"),
+    9: Late(LateCode.NO_BASE, "its executor waits for the base of the codec"),
 }
 FROZEN = Frozen(3, 0, 120, 3735928559, True, 0.375, 86400.25, 86400.5)
 BIG = (1 << 33) + 1

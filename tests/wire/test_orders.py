@@ -16,6 +16,9 @@ from mpca.wire.orders import (
     FORGOTTEN,
     NO_SUCH_INCARNATION,
     Answer,
+    BaseInFull,
+    Carried,
+    Coded,
     Cut,
     Download,
     Freeze,
@@ -46,6 +49,7 @@ def test_the_golden_answer_is_read() -> None:
 def test_the_golden_orders_are_written() -> None:
     first, second = AgentRef("0", 0, 1), AgentRef("2", 3, 0)
     readers = {"agents": 4, "since": [[0, 4], [3, 7]], "losses": [[3, 5, 70000, 6]], "before": []}
+    base = Coded("int8", 12, 3735928559, 25, 104)
     full = Order(
         order=70001,
         run="digits",
@@ -58,12 +62,14 @@ def test_the_golden_orders_are_written() -> None:
         stop=[StopAgent(*second, "objective reached")],
         forget_cycle=39,
         forget_broadcasts=[12, 1 << 35],
-        downloads=[Download(13, 0, 13, "install", 104, [first, second], 0.025)],
-        reduce=Reduce(41, 2, 108, [Part("0", 131.0), Part("2", 120.0)]),
-        freeze=Freeze(42, 0, [first, second]),
+        downloads=[Download(13, 0, 13, "install", 104, [first, second], 0.025, base, 3405691582)],
+        reduce=Reduce(41, 2, 108, [Part("0", 131.0), Part("2", 120.0)], Coded("int8", 11, 7, 27, 108), 38),
+        freeze=Freeze(42, 0, [first, second], coded=base, rests="carried"),
         readers=ReadersOrder(3, readers, [first]),
         cut=Cut(6, [first, second]),
         save=Save(70000, [first, second], ["hdfs://cluster/runs/é/0.state", "hdfs://cluster/runs/é/3.state"]),
+        carried=[Carried("0", 39), Carried("2", 36)],
+        bases=[BaseInFull(1, 12, 3735928559, 104)],
     )
     assert full.pack().hex() == golden("full")["bytes"]
     assert Order(1, "digits", 0, -1, 86430.5, ["0", "2"]).pack().hex() == golden("empty")["bytes"]

@@ -14,13 +14,16 @@ __all__ = ["bench"]
 #: Name of a case, which is also its module in `cases`, and its line in the list.
 _CASES = {
     "backup": "Backups to HDFS through the JVM: seconds, and the cycle rate meanwhile.",
+    "codec": "What a codec costs in updates to an error, and which is to be the default.",
     "compare": "Updates a second and core of the simulator's trainers that learn from data.",
     "data": "JPEGs to batches: the stream over decoding alone, and over torchvision's ImageFolder.",
     "exchange": "The exchange on real executors behind shaped links, beside plain TCP.",
     "pause": "What exchanges cost an agent that trains: pauses, and steps per second.",
     "peers": "mpca beside TorchDistributor with DDP, behind the same shaped links: time to a target.",
     "reads": "Reading HDFS by the executor's JVM over reading it by WebHDFS.",
+    "scale": "What many executors cost the driver a cycle, against executors that answer without computing.",
     "sim": "Simulated fault schedules per minute.",
+    "start": "An agent's start and replacement, forked from a preloaded parent and started without one.",
     "step": "A training step with `attach` over the plain step.",
     "submit": "From spark-submit to the first step, over the start of executors alone.",
     "tcp": "Plain TCP on shaped links: what any exchange could reach there.",

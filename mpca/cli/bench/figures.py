@@ -30,6 +30,10 @@ KEYS = (
     "driver_out_over_m",
     "period_over_tcp",
     "driver_rss_over_m",
+    "executor_cpu_s_per_gb",
+    "driver_jvm_cpu_s_per_gb",
+    "driver_python_cpu_s_per_gb",
+    "agent_cpu_s_per_gb",
 )
 
 
@@ -66,6 +70,7 @@ def figures(raw: dict[str, Any], links: dict[str, Any], size_bytes: int) -> dict
         "driver_out_over_m": b_s and moved["sent"] / refreshes / size_bytes,
         "period_over_tcp": b_s and period_s / b_s / links["tcp_period_over_b"],
         "driver_rss_over_m": sum(grown["overlapped"]) / size_bytes,
+        **_cpu(overlapped[len(overlapped) // 2 :], size_bytes),
         "tcp_period_over_b": links.get("tcp_period_over_b"),
         "b_s": b_s,
         "stream_mib_s": links.get("stream_mib_s"),
@@ -102,6 +107,14 @@ def _durations(marks: list[dict[str, Any]]) -> list[float]:
 
 def _idle(marks: list[dict[str, Any]]) -> float:
     return cpu_idle_share(Ticks(**marks[0]["ticks"]), Ticks(**marks[-1]["ticks"]))
+
+
+def _cpu(marks: list[dict[str, Any]], size_bytes: int) -> dict[str, float]:
+    """CPU seconds of one process of each role, for each GB of the model that is refreshed."""
+    gb = (len(marks) - 1) / SHARDS * size_bytes / 1e9
+    first, last = marks[0]["cpu_s"], marks[-1]["cpu_s"]
+    used = {role: statistics.fmean(last[role]) - statistics.fmean(first[role]) for role in last if last[role]}
+    return {f"{role}_cpu_s_per_gb": seconds / gb for role, seconds in used.items()}
 
 
 def _stages(marks: list[dict[str, Any]]) -> dict[str, float]:

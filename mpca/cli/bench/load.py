@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Generic, TypeVar
 
 import psutil
 
-__all__ = ["LEAST_IDLE", "Sampler", "Ticks", "cpu_idle_share", "cpu_ticks", "interface_bytes", "invalid_reason", "rss_bytes"]
+__all__ = [
+    "JOB_THREADS",
+    "LEAST_IDLE",
+    "Processes",
+    "Sampler",
+    "Ticks",
+    "cpu_idle_share",
+    "cpu_ticks",
+    "interface_bytes",
+    "invalid_reason",
+    "rss_bytes",
+    "thread_cpu_s",
+]
 
 T = TypeVar("T")
 
 #: When a smaller share of the CPU is idle, a bench measures the machine and not the exchange.
 LEAST_IDLE = 0.20
+#: Threads of a driver's JVM that work for Spark's jobs alone, by the 15 characters of a name that the kernel keeps.
+JOB_THREADS = ("dag-scheduler-e", "dispatcher-Coar", "task-result-get", "task-scheduler-", "element-trackin", "spark-listener-")
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +79,59 @@ def rss_bytes(pids: Iterable[int]) -> int:
         with suppress(psutil.NoSuchProcess):
             total += psutil.Process(pid).memory_info().rss
     return total
+
+
+class Processes:
+    """The processes of one run by role, and the CPU seconds that each has used.
+
+    Executors are found by their application's id, which is on their command line: on nodes of their own they are nobody's
+    children here. What is below an executor and no JVM is an agent.
+    """
+
+    def __init__(self, application: str) -> None:
+        me = psutil.Process()
+        backends = [one for one in psutil.process_iter(["cmdline"]) if application in (one.info["cmdline"] or ())]
+        executors = [one for one in backends if one.name() == "java"]
+        below = [child for one in executors for child in one.children(recursive=True)]
+        self._roles = {
+            "driver_python": [me],
+            "driver_jvm": [one for one in me.children() if one.name() == "java"],
+            "executor": executors,
+            "agent": [one for one in below if one.name() != "java"],
+        }
+
+    def cpu_s(self) -> dict[str, list[float]]:
+        """CPU seconds so far of each process of a role, without those of its children; a process that has ended is left out."""
+        return {role: [s for one in processes for s in _cpu_s(one)] for role, processes in self._roles.items()}
+
+    def descriptors(self) -> dict[str, list[int]]:
+        """How many descriptors each process of a role has open; a process that has ended is left out."""
+        return {role: [n for one in processes for n in _descriptors(one)] for role, processes in self._roles.items()}
+
+
+def thread_cpu_s(pid: int, names: tuple[str, ...]) -> float:
+    """CPU seconds so far of the threads of a process whose names begin so; threads that have ended are left out."""
+    total = 0
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):  # it ends just now
+            name, _, rest = (thread / "stat").read_text().partition("(")[2].rpartition(")")
+            if name.startswith(names):
+                fields = rest.split()
+                total += int(fields[11]) + int(fields[12])
+    return total * _TICK_S
+
+
+def _descriptors(process: psutil.Process) -> list[int]:
+    with suppress(psutil.NoSuchProcess):
+        return [process.num_fds()]
+    return []
+
+
+def _cpu_s(process: psutil.Process) -> list[float]:
+    with suppress(psutil.NoSuchProcess):
+        times = process.cpu_times()
+        return [times.user + times.system]
+    return []
 
 
 class Sampler(Generic[T]):

@@ -32,14 +32,21 @@ def _hadoop() -> None:
 
 @_hadoop.command("up")
 @_folder
-def _up(folder: Path | None) -> None:
+@click.option("--ha", is_flag=True, help="With two NameNodes, one active: clients name hdfs://mpca.")
+@click.option("--secure", is_flag=True, help="With Kerberos and HTTPS, and a KDC of its own.")
+def _up(folder: Path | None, ha: bool, secure: bool) -> None:
     """Start it, or what of it does not run; ready when this returns."""
     from mpca.cli.dev.hadoop import Hadoop, default_folder
+    from mpca.cli.dev.realm import OUTSIDER, USERS, Lives
 
     cluster = Hadoop(folder or default_folder(), click.echo)
-    cluster.up()
+    cluster.up(ha, Lives() if secure else None)
     click.echo(f"HDFS {cluster.hdfs_url}   YARN {cluster.resourcemanager_url}")
     click.echo(f'eval "$(mpca dev hadoop env{_again(folder)})"   makes this shell use it')
+    realm = cluster.setup.realm
+    if realm is not None:
+        keytab = shlex.quote(str(realm.keytab(USERS[0])))
+        click.echo(f"kinit -kt {keytab} {USERS[0]}   and then you are {USERS[0]}; or {' or '.join((*USERS[1:], OUTSIDER))}")
 
 
 @_hadoop.command("env")

@@ -8,6 +8,7 @@ and Spark.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,19 +16,24 @@ from pathlib import Path
 
 import psutil
 
+from mpca.cli.dev.realm import Realm
 from mpca.environment import child_environment
 from mpca.errors import EnvironmentRefused
 
-__all__ = ["DAEMONS", "JAVA_OPTIONS", "LOOPBACK", "WORKERS", "Daemons", "HadoopSetup"]
+__all__ = ["DAEMONS", "JAVA_OPTIONS", "LOOPBACK", "SERVICE", "WORKERS", "Daemons", "HadoopSetup"]
 
 LOOPBACK = "127.0.0.1"
 #: Addresses of the two worker hosts.
 WORKERS = ("127.0.0.2", "127.0.0.3")
 #: In the order in which they are started.
 DAEMONS = ("namenode", "datanode1", "datanode2", "resourcemanager", "nodemanager1", "nodemanager2")
+#: The same of a cluster with two NameNodes, and the name under which clients find the active one.
+_DAEMONS_HA = ("journalnode", "namenode1", "namenode2", *DAEMONS[1:])
+SERVICE = "mpca"
 _HADOOP = "org.apache.hadoop"
 #: Main class and heap in MiB, by role.
 _MAINS = {
+    "journalnode": (f"{_HADOOP}.hdfs.qjournal.server.JournalNode", 96),
     "namenode": (f"{_HADOOP}.hdfs.server.namenode.NameNode", 192),
     "datanode": (f"{_HADOOP}.hdfs.server.datanode.DataNode", 128),
     "resourcemanager": (f"{_HADOOP}.yarn.server.resourcemanager.ResourceManager", 256),
@@ -58,6 +64,34 @@ class HadoopSetup:
     jars: Path
     java_home: str
     ports: Mapping[str, int]
+    ha: bool = False  # whether it has two NameNodes
+    realm: Realm | None = None  # of a secured cluster
+
+    @property
+    def daemons(self) -> tuple[str, ...]:
+        """All daemons, in the order in which they are started."""
+        known = _DAEMONS_HA if self.ha else DAEMONS
+        return known if self.realm is None else ("kdc", *known)
+
+    @property
+    def namenodes(self) -> tuple[str, ...]:
+        return ("namenode1", "namenode2") if self.ha else ("namenode",)
+
+    @property
+    def ha_values(self) -> dict[str, object] | None:
+        """For `render`."""
+        if not self.ha:
+            return None
+        second = {f"namenode2_{what}": self.port("namenode2", f"namenode_{what}") for what in ("rpc", "http")}
+        return {"service": SERVICE, **second}
+
+    def hdfs_web(self, namenode: str) -> str:
+        """A NameNode's web pages."""
+        return f"{'http' if self.realm is None else 'https'}://{LOOPBACK}:{self.port(namenode, 'namenode_http')}"
+
+    @property
+    def java_options(self) -> tuple[str, ...]:
+        return JAVA_OPTIONS if self.realm is None else (*JAVA_OPTIONS, *self.realm.java_options)
 
     @property
     def conf(self) -> Path:
@@ -76,7 +110,7 @@ class HadoopSetup:
         return self.logs / f"{name}.log"
 
     def port(self, name: str, service: str) -> int:
-        """A port of one daemon; those of the second worker are one higher than the first's."""
+        """A port of one daemon; those of the second worker, or NameNode, are one higher than the first's."""
         return self.ports[service] + (name[-1] == "2")
 
 
@@ -87,21 +121,33 @@ class Daemons:
         self._setup = setup
 
     def format(self) -> None:
-        """Make HDFS's name space, if there is none yet."""
-        if (self._setup.data / "namenode" / "current").exists():
-            return
-        with self._setup.log("namenode").open("ab") as log:
-            subprocess.run(
-                self._command("format", "namenode", 128, "-format", "-nonInteractive"),
-                env=self._environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                check=False,  # the NameNode will say what is wrong
-            )
+        """Make HDFS's name space, if there is none yet. The journal, if it is to have one, must run."""
+        first, *others = self._setup.namenodes
+        folder = self._setup.data / first
+        if not (folder / "current").exists():
+            with self._setup.log(first).open("ab") as log:
+                subprocess.run(
+                    self._command(
+                        "format", "namenode", 128, *self._own_settings(first, "namenode"), "-format", "-nonInteractive"
+                    ),
+                    env=self._environment(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    check=False,  # the NameNode will say what is wrong
+                )
+        for other in (folder.with_name(one) for one in others):
+            if folder.exists() and not other.exists():
+                part = other.with_name(f"{other.name}.part")  # who is killed meanwhile leaves no half of one
+                shutil.rmtree(part, ignore_errors=True)
+                shutil.copytree(folder, part)
+                part.rename(other)
 
     def start(self, name: str) -> None:
         """Start one daemon, in a session of its own and as no child of this process."""
+        if name == "kdc" and self._setup.realm is not None:
+            self._setup.realm.start()
+            return
         role = name.rstrip("12")
         command = self._command(name, role, _MAINS[role][1], *self._own_settings(name, role))
         with self._setup.log(name).open("ab") as log:
@@ -126,7 +172,7 @@ class Daemons:
         """
         setup = self._setup
         command = [
-            *(f"{setup.java_home}/bin/java", *JAVA_OPTIONS, "-Xmx128m"),
+            *(f"{setup.java_home}/bin/java", *setup.java_options, "-Xmx128m"),
             *("-cp", f"{setup.conf}:{setup.jars}/*", main, *arguments),
         ]
         done = subprocess.run(command, env=self._environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -143,7 +189,8 @@ class Daemons:
                 for word in process.cmdline():
                     if word.startswith(start) and process.status() != psutil.STATUS_ZOMBIE:
                         found[word.removeprefix(start)] = process
-        return found
+        kdc = None if self._setup.realm is None else self._setup.realm.find()
+        return found if kdc is None else {"kdc": kdc, **found}
 
     def containers(self) -> list[psutil.Process]:
         """Processes of YARN applications: they work in a folder of a NodeManager."""
@@ -160,9 +207,9 @@ class Daemons:
         return [
             f"{setup.java_home}/bin/java",
             f"{_MARK}{setup.folder}#{name}",
-            *JAVA_OPTIONS,
+            *setup.java_options,
             f"-Xmx{heap_mb}m",
-            f"-Djava.io.tmpdir={setup.data}/tmp",
+            f"-Djava.io.tmpdir={setup.data}/tmp",  # noqa: S108 - below the cluster's own folder
             *(f"-D{what}.log.dir={setup.logs}" for what in ("hadoop", "yarn")),
             f"-Dhadoop.home.dir={setup.folder}",
             *("-cp", f"{setup.conf}:{setup.jars}/*", _MAINS[role][0]),
@@ -171,6 +218,9 @@ class Daemons:
 
     def _own_settings(self, name: str, role: str) -> list[str]:
         """Settings of one worker, which win over the files."""
+        if name in ("namenode1", "namenode2"):  # the journal's host is both's, so none would know which one it is
+            own = {"dfs.ha.namenode.id": name, "dfs.namenode.name.dir": f"file://{self._setup.data / name}"}
+            return [word for key, value in own.items() for word in ("-D", f"{key}={value}")]
         if role not in ("datanode", "nodemanager"):
             return []
         setup, host, data = self._setup, WORKERS[int(name[-1]) - 1], self._setup.data / name
@@ -185,6 +235,7 @@ class Daemons:
                 "dfs.datanode.address": at("datanode_data"),
                 "dfs.datanode.http.address": at("datanode_http"),
                 "dfs.datanode.ipc.address": at("datanode_ipc"),
+                **({} if setup.realm is None else {"dfs.datanode.https.address": at("datanode_http")}),
             }
         else:
             settings = {
@@ -199,5 +250,8 @@ class Daemons:
         return [word for key, value in settings.items() for word in ("-D", f"{key}={value}")]
 
     def _environment(self) -> dict[str, str]:
-        """Its containers inherit JAVA_HOME and HADOOP_CONF_DIR from a NodeManager."""
-        return child_environment(JAVA_HOME=self._setup.java_home, HADOOP_CONF_DIR=str(self._setup.conf))
+        """Its containers inherit JAVA_HOME and HADOOP_CONF_DIR from a NodeManager. Whoever the caller is to Hadoop, the daemons
+        belong to the user of this machine."""
+        variables = child_environment(JAVA_HOME=self._setup.java_home, HADOOP_CONF_DIR=str(self._setup.conf))
+        variables.pop("HADOOP_USER_NAME", None)
+        return variables

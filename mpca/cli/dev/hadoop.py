@@ -1,4 +1,4 @@
-"""A whole Hadoop on this machine: NameNode, two DataNodes, ResourceManager and two NodeManagers, up and down.
+"""A whole Hadoop on this machine: NameNode, or two, two DataNodes, ResourceManager and two NodeManagers, up and down.
 
 `mpca dev hadoop` uses it, and so do tests that kill its daemons one by one. Each cluster has a folder for all that it writes,
 and a range of ports of its own, which ``cluster.json`` in that folder has; so several clusters can be up at once.
@@ -15,14 +15,16 @@ import socket
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from mpca.cli.dev.artifacts import VERSION, jars, java_home
-from mpca.cli.dev.daemons import DAEMONS, LOOPBACK, WORKERS, Daemons, HadoopSetup
-from mpca.cli.dev.readiness import get_json, jmx, ready, wait_until
+from mpca.cli.dev.daemons import DAEMONS, LOOPBACK, SERVICE, WORKERS, Daemons, HadoopSetup
+from mpca.cli.dev.readiness import active, get_json, jmx, ready, wait_until
+from mpca.cli.dev.realm import USERS, Lives, Realm
 from mpca.cli.dev.rendering import PORTS, render
 from mpca.environment import environment
 from mpca.errors import EnvironmentRefused
@@ -52,29 +54,54 @@ class Hadoop:
 
     # ---- all of it ----
 
-    def up(self) -> None:
+    def up(self, ha: bool = False, secure: Lives | None = None) -> None:
         """Start the daemons that do not run, and wait until all work.
 
+        Args:
+            ha: whether a cluster that does not exist yet gets two NameNodes; one that exists stays as it was made.
+            secure: how long tickets and tokens are good in a realm that is made for the cluster; None: a cluster without
+                Kerberos, or one that exists, as it was made. Not with `ha`.
+
         Raises:
-            EnvironmentRefused: no Java, no jars, no ports, or a daemon that does not come up; with the end of its log.
+            EnvironmentRefused: no Java, no jars, no ports, no programs of Kerberos, or a daemon that does not come up; with
+                the end of its log.
         """
+        if secure is not None:
+            if ha:
+                raise EnvironmentRefused("--secure with --ha: nobody has tried both in one cluster; leave one out")
+            Realm.check()
         began = time.monotonic()
         jars(self._say)
         java_home()
         with self._alone():
             if not self._state.is_file():
-                self._make()
-            daemons = Daemons(self.setup)
-            missing = [name for name in DAEMONS if name not in daemons.find()]
+                self._make(ha, secure)
+            setup = self.setup
+            if ha and not setup.ha:
+                raise EnvironmentRefused(
+                    f"the cluster in {self.folder} has one NameNode; take it down, or name another by --dir"
+                )
+            if secure is not None and setup.realm is None:
+                raise EnvironmentRefused(
+                    f"the cluster in {self.folder} has no Kerberos; take it down, or name another by --dir"
+                )
+            daemons, all_of_it = Daemons(setup), setup.daemons
+            missing = [name for name in all_of_it if name not in daemons.find()]
             self._render()
-            if "namenode" in missing:
-                daemons.format()
             for name in missing:
+                if name == setup.namenodes[0]:
+                    daemons.format()
                 daemons.start(name)
-            for name in DAEMONS:
+                if name in ("kdc", "journalnode"):  # others need it as soon as they begin
+                    self._await(name)
+            for name in all_of_it:
                 self._await(name)
+                if setup.ha and name == "namenode2":
+                    self._make_active()
                 note = f"ready after {time.monotonic() - began:.1f} s" if name in missing else "was up already"
                 self._say(f"{name:16} {note}   {self.log(name)}")
+            if setup.realm is not None and "namenode" in missing:
+                self._make_homes(setup.realm)
 
     def down(self, keep_data: bool = False) -> None:
         """End every daemon and container, and remove the folder unless `keep_data`."""
@@ -91,8 +118,9 @@ class Hadoop:
         """Every daemon's state: "ready", "not ready" or "down"."""
         if not self._state.is_file():
             return dict.fromkeys(DAEMONS, "down")
-        running = Daemons(self.setup).find()
-        return {name: ("ready" if ready(self.setup, name) else "not ready") if name in running else "down" for name in DAEMONS}
+        setup = self.setup
+        running = Daemons(setup).find()
+        return {name: ("ready" if ready(setup, name) else "not ready") if name in running else "down" for name in setup.daemons}
 
     def env(self) -> dict[str, str]:
         """Environment variables of a process that is to use this cluster.
@@ -107,6 +135,7 @@ class Hadoop:
             "JAVA_HOME": setup.java_home,
             # Otherwise drivers and executors bind to the machine's own address, and the daemons have another.
             "SPARK_LOCAL_IP": LOOPBACK,
+            **({} if setup.realm is None else setup.realm.env()),
         }
 
     # ---- one daemon ----
@@ -130,6 +159,33 @@ class Hadoop:
         self.kill(name)
         self.start(name)
 
+    def fail_over(self) -> str:
+        """Make the other NameNode active, whether the active one lives or not.
+
+        Returns:
+            The one that is active now.
+
+        Raises:
+            EnvironmentRefused: the other one does not run, or there is no other; with what Hadoop says.
+        """
+        setup = self.setup
+        if not setup.ha:
+            raise EnvironmentRefused(
+                f"the cluster in {self.folder} has one NameNode; make one with two by `mpca dev hadoop up --ha`"
+            )
+        running = Daemons(setup).find()
+        before = self.active() or next((one for one in setup.namenodes if one not in running), setup.namenodes[0])
+        (other,) = (one for one in setup.namenodes if one != before)
+        self._ha_admin("-failover", before, other)
+        return other
+
+    def active(self) -> str | None:
+        """The active NameNode, if there is one."""
+        try:
+            return active(self.setup)
+        except OSError:
+            return None
+
     def pid(self, name: str) -> int:
         return int(self._process(name).pid)
 
@@ -140,11 +196,13 @@ class Hadoop:
 
     @property
     def hdfs_url(self) -> str:
-        return f"hdfs://{LOOPBACK}:{self.setup.ports['namenode_rpc']}"
+        return f"hdfs://{SERVICE}" if self.setup.ha else f"hdfs://{LOOPBACK}:{self.setup.ports['namenode_rpc']}"
 
     @property
     def webhdfs_url(self) -> str:
-        return f"webhdfs://{LOOPBACK}:{self.setup.ports['namenode_http']}"
+        setup = self.setup
+        hosts = ";".join(f"{LOOPBACK}:{setup.port(one, 'namenode_http')}" for one in setup.namenodes)
+        return f"{'webhdfs' if setup.realm is None else 'swebhdfs'}://{hosts}"
 
     @property
     def resourcemanager_url(self) -> str:
@@ -152,15 +210,16 @@ class Hadoop:
 
     def resourcemanager(self, path: str) -> Any:
         """The ResourceManager's REST: ``resourcemanager("apps")`` is ``/ws/v1/cluster/apps``."""
-        return get_json(f"{self.resourcemanager_url}/ws/v1/cluster/{path}")
+        return get_json(f"{self.resourcemanager_url}/ws/v1/cluster/{path}", self.setup.realm)
 
     def nodemanager(self, number: int, path: str) -> Any:
         """A NodeManager's REST: ``nodemanager(1, "containers")`` is ``/ws/v1/node/containers`` of the first."""
-        port = self.setup.port(f"nodemanager{number}", "nodemanager_http")
-        return get_json(f"http://{WORKERS[number - 1]}:{port}/ws/v1/node/{path}")
+        setup = self.setup
+        port = setup.port(f"nodemanager{number}", "nodemanager_http")
+        return get_json(f"http://{WORKERS[number - 1]}:{port}/ws/v1/node/{path}", setup.realm)
 
     def jmx(self, name: str) -> dict[str, Any]:
-        """A bean of the NameNode, such as "FSNamesystemState"."""
+        """A bean of the active NameNode, such as "FSNamesystemState"."""
         return jmx(self.setup, name)
 
     def admin(self, *arguments: str) -> str:
@@ -183,8 +242,12 @@ class Hadoop:
         """
         if not self._state.is_file():
             raise EnvironmentRefused(f"no Hadoop here: {self.folder}; start one by `mpca dev hadoop up --dir {self.folder}`")
-        ports = json.loads(self._state.read_text())["ports"]
-        return HadoopSetup(self.folder, jars(self._say), java_home(), ports)
+        state = json.loads(self._state.read_text())
+        setup = HadoopSetup(self.folder, jars(self._say), java_home(), state["ports"], state.get("ha", False))
+        lives = state.get("secure")
+        if lives is None:
+            return setup
+        return replace(setup, realm=Realm(self.folder / "realm", state["ports"]["kdc"], setup.log("kdc"), Lives(**lives)))
 
     # ---- inside ----
 
@@ -192,18 +255,49 @@ class Hadoop:
     def _state(self) -> Path:
         return self.folder / "cluster.json"
 
-    def _make(self) -> None:
+    def _make(self, ha: bool, secure: Lives | None) -> None:
         if self.folder.is_dir() and any(entry.name != ".lock" for entry in self.folder.iterdir()):
             raise EnvironmentRefused(f"the folder holds something else: {self.folder}; name an empty one by --dir")
         first = _free_range(zlib.crc32(str(self.folder).encode()))
         ports = {service: first + 2 * number for number, service in enumerate(PORTS)}
-        self._state.write_text(json.dumps({"hadoop": VERSION, "ports": ports}, indent=2))
+        lives = {} if secure is None else {"secure": asdict(secure)}
+        self._state.write_text(json.dumps({"hadoop": VERSION, "ports": ports, "ha": ha, **lives}, indent=2))
 
     def _render(self) -> None:
         setup = self.setup
-        render(setup.conf, namenode=LOOPBACK, resourcemanager=LOOPBACK, data=setup.data, ports=setup.ports)
         setup.logs.mkdir(exist_ok=True)
+        if setup.realm is not None and not setup.realm.made:
+            setup.realm.make(setup.java_home, (LOOPBACK, *WORKERS))
+        values = None if setup.realm is None else setup.realm.values()
+        render(
+            setup.conf,
+            namenode=LOOPBACK,
+            resourcemanager=LOOPBACK,
+            data=setup.data,
+            ports=setup.ports,
+            ha=setup.ha_values,
+            realm=values,
+        )
         (setup.data / "tmp").mkdir(parents=True, exist_ok=True)
+
+    def _ha_admin(self, *arguments: str) -> str:
+        return Daemons(self.setup).tool("org.apache.hadoop.hdfs.tools.DFSHAAdmin", *arguments)
+
+    def _make_active(self) -> None:
+        """After a start, both NameNodes stand by until somebody says which one is to be active."""
+        if self.active() is None:
+            self._ha_admin("-transitionToActive", self.setup.namenodes[0])
+
+    def _make_homes(self, realm: Realm) -> None:
+        """Folders on HDFS of those who have one."""
+
+        def put(path: str, query: str) -> None:
+            realm.fetch(f"{self.setup.hdfs_web('namenode')}/webhdfs/v1{path}?{query}", "hdfs", "-X", "PUT")
+
+        put("/user", "op=MKDIRS&permission=755")
+        for user in USERS:
+            put(f"/user/{user}", "op=MKDIRS&permission=700")
+            put(f"/user/{user}", f"op=SETOWNER&owner={user}&group={user}")
 
     def _await(self, name: str) -> None:
         setup, daemons = self.setup, Daemons(self.setup)

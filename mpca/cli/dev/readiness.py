@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import urllib.error
@@ -10,27 +11,48 @@ from collections.abc import Callable
 from typing import Any
 
 from mpca.cli.dev.daemons import LOOPBACK, WORKERS, HadoopSetup
+from mpca.cli.dev.realm import Realm
 
-__all__ = ["get_json", "jmx", "ready", "wait_until"]
+__all__ = ["active", "get_json", "jmx", "ready", "wait_until"]
 
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the daemons are on this machine
 _TIMEOUT_S = 5.0
 
 
-def get_json(url: str) -> Any:
-    """Fetch a page.
+def get_json(url: str, realm: Realm | None = None) -> Any:
+    """Fetch a page; in a realm as the superuser of HDFS.
 
     Raises:
         OSError: there is no answer, or an error.
     """
-    with _OPENER.open(urllib.request.Request(url, headers={"Accept": "application/json"}), timeout=_TIMEOUT_S) as answer:
+    if realm is not None:
+        return json.loads(realm.fetch(url))
+    request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 - of our own daemons
+    with _OPENER.open(request, timeout=_TIMEOUT_S) as answer:
         return json.load(answer)
 
 
-def jmx(setup: HadoopSetup, name: str) -> dict[str, Any]:
-    """A bean of the NameNode, by its name; empty if there is no such bean."""
-    beans = get_json(f"http://{LOOPBACK}:{setup.ports['namenode_http']}/jmx?qry=Hadoop:service=NameNode,name={name}")["beans"]
+def jmx(setup: HadoopSetup, name: str, namenode: str | None = None) -> dict[str, Any]:
+    """A bean of a NameNode, by its name; empty if there is no such bean. Without `namenode` of the active one."""
+    namenode = namenode or active(setup)
+    page = f"{setup.hdfs_web(namenode)}/jmx?qry=Hadoop:service=NameNode,name={name}"
+    beans = get_json(page, setup.realm)["beans"]
     return dict(beans[0]) if beans else {}
+
+
+def active(setup: HadoopSetup) -> str:
+    """The active NameNode; of one alone, that one, whatever it is.
+
+    Raises:
+        OSError: none is active.
+    """
+    if len(setup.namenodes) == 1:
+        return setup.namenodes[0]
+    for one in setup.namenodes:
+        with contextlib.suppress(OSError):
+            if jmx(setup, "NameNodeStatus", one).get("State") == "active":
+                return one
+    raise ConnectionError("no NameNode is active")
 
 
 def ready(setup: HadoopSetup, name: str) -> bool:
@@ -56,7 +78,11 @@ def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
 
 
 def _namenode(setup: HadoopSetup, name: str) -> bool:
-    return jmx(setup, "NameNodeStatus").get("State") == "active"
+    return jmx(setup, "NameNodeStatus", name).get("State") in (("active", "standby") if setup.ha else ("active",))
+
+
+def _journalnode(setup: HadoopSetup, name: str) -> bool:
+    return bool(get_json(f"http://{LOOPBACK}:{setup.ports['journalnode_http']}/jmx?qry=Hadoop:service=JournalNode,*")["beans"])
 
 
 def _datanode(setup: HadoopSetup, name: str) -> bool:
@@ -67,20 +93,28 @@ def _datanode(setup: HadoopSetup, name: str) -> bool:
 
 
 def _resourcemanager(setup: HadoopSetup, name: str) -> bool:
-    info = get_json(f"http://{LOOPBACK}:{setup.ports['resourcemanager_http']}/ws/v1/cluster/info")
+    info = get_json(f"http://{LOOPBACK}:{setup.ports['resourcemanager_http']}/ws/v1/cluster/info", setup.realm)
     return str(info["clusterInfo"]["state"]) == "STARTED"
 
 
 def _nodemanager(setup: HadoopSetup, name: str) -> bool:
-    nodes = get_json(f"http://{LOOPBACK}:{setup.ports['resourcemanager_http']}/ws/v1/cluster/nodes")["nodes"] or {}
+    page = f"http://{LOOPBACK}:{setup.ports['resourcemanager_http']}/ws/v1/cluster/nodes"
+    nodes = get_json(page, setup.realm)["nodes"] or {}
     host = WORKERS[int(name[-1]) - 1]
     listed = any(node["nodeHostName"] == host and node["state"] == "RUNNING" for node in nodes.get("node", []))
     # The ResourceManager lists a killed NodeManager for a while, so ask the NodeManager too.
-    mine = get_json(f"http://{host}:{setup.port(name, 'nodemanager_http')}/ws/v1/node/info")
+    mine = get_json(f"http://{host}:{setup.port(name, 'nodemanager_http')}/ws/v1/node/info", setup.realm)
     return listed and mine["nodeInfo"]["nodeHealthy"]
 
 
+def _kdc(setup: HadoopSetup, name: str) -> bool:
+    assert setup.realm is not None
+    return setup.realm.answers()
+
+
 _CHECKS = {
+    "journalnode": _journalnode,
+    "kdc": _kdc,
     "namenode": _namenode,
     "datanode": _datanode,
     "resourcemanager": _resourcemanager,

@@ -27,6 +27,9 @@ PORTS: Mapping[str, int] = {
     "nodemanager_rpc": 8041,
     "nodemanager_localizer": 8040,
     "nodemanager_http": 8042,
+    "journalnode_rpc": 8485,
+    "journalnode_http": 8480,
+    "kdc": 88,
 }
 _TEMPLATES = Path(__file__).with_name("templates")
 
@@ -47,6 +50,8 @@ def render(
     node_memory_mb: int = 8192,
     node_vcores: int = 16,
     node_expiry_s: int = 60,
+    ha: Mapping[str, object] | None = None,
+    realm: Mapping[str, object] | None = None,
 ) -> None:
     """Write the configuration folder that daemons and clients read.
 
@@ -60,6 +65,8 @@ def render(
         node_vcores: vcores that a NodeManager offers; they may be more than the machine's cores.
         node_expiry_s: seconds without a heart-beat after which YARN gives a node up, with all that runs there. On two busy
             cores a NodeManager that is started again takes up to half a minute.
+        ha: `HadoopSetup.ha_values` of a cluster with two NameNodes, whose files have the properties of ``templates/ha`` too.
+        realm: `Realm.values` of a secured cluster, whose files have the properties of ``templates/secure`` too.
     """
     values = {
         "namenode": namenode,
@@ -71,5 +78,11 @@ def render(
         **ports,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    for template in sorted(_TEMPLATES.iterdir()):
+    for template in sorted(_TEMPLATES.glob("*.*")):
         (folder / template.name).write_text(_Template(template.read_text()).substitute(values))
+    for kind, more in (("ha", ha), ("secure", realm)):
+        for template in sorted((_TEMPLATES / kind).iterdir() if more is not None else ()):
+            text, there = _Template(template.read_text()).substitute({**values, **(more or {})}), folder / template.name
+            if there.is_file():  # of two properties with one name the last counts
+                text = there.read_text().replace("</configuration>", text.partition("<configuration>")[2].lstrip("\n"))
+            there.write_text(text)

@@ -49,6 +49,8 @@ class Unit:
     tested: int
     schedule: int
     """Seed of the schedule of events."""
+    codec: str = "none"
+    """As `Scenario.codec`; no file of a comparison has one."""
 
     @cached_property
     def key(self) -> str:
@@ -103,6 +105,7 @@ def simulate_unit(unit: Unit) -> list[Curve]:
         task=task,
         max_time_s=unit.updates * step_s,
         costs=costs,
+        codec=unit.codec,
     )
     every_s = unit.updates * step_s / unit.points
     _, points = learn(scenario, unit.schedule, every_s)

@@ -131,6 +131,11 @@ class DataLesson:
         self._trainers: dict[int, list[StackedTrainer]] = {}  # by agent, over incarnations
         self._every_s, self._next_s = every_s, 0.0
 
+    @property
+    def runs(self) -> int:
+        """As `Lesson.runs`."""
+        return int(self._judge.runs)
+
     def plan(self, shards: int) -> tuple[list[int], int]:
         """As `Lesson.plan`: a shard is the same part of every run."""
         stack = self._judge

@@ -17,6 +17,8 @@ from py4j.protocol import Py4JJavaError
 
 from mpca.checks import masked
 from mpca.errors import EnvironmentRefused
+from mpca.spark.jvm.login import explained
+from mpca.storage.hadoop_errors import as_os_error
 
 __all__ = ["ClusterFiles", "content_key"]
 
@@ -62,13 +64,15 @@ class ClusterFiles:
             EnvironmentRefused: the user may not.
         """
         with _Refusing(path, what):
-            system, here = self._system(path), self._standing(path)
-            if not system.getFileStatus(here).isDirectory():
-                raise EnvironmentRefused(f"{what} cannot be made: {masked(path)}: {here.toString()} is a file")
             access = self._jvm.org.apache.hadoop.fs.permission.FsAction.WRITE_EXECUTE
             try:
+                system, here = self._system(path), self._standing(path)
+                if not system.getFileStatus(here).isDirectory():
+                    raise EnvironmentRefused(f"{what} cannot be made: {masked(path)}: {here.toString()} is a file")
                 system.access(here, access)
             except Py4JJavaError as error:
+                if not str(error.java_exception.getClass().getName()).endswith(".AccessControlException"):
+                    raise
                 raise EnvironmentRefused(
                     f"{what} is not writable: {masked(path)}: {_first_line(error)}; name a folder of your own"
                 ) from None
@@ -124,6 +128,26 @@ class ClusterFiles:
                 return str(self._jvm.java.util.Scanner(stream, "UTF-8").useDelimiter("\\A").next())  # all of it, on Java 8 too
             finally:
                 stream.close()
+
+    def fetch(self, url: str, offset: int, length: int) -> bytes:
+        """A part of a file, for `ExecutorFiles`: py4j is slow, and good enough for a data set's manifest and indices.
+
+        Raises:
+            OSError: it cannot be read; FileNotFoundError: it is not there.
+        """
+        try:
+            system, there = self._system(url), self._path(url)
+            wanted = max(0, min(length, system.getFileStatus(there).getLen() - offset))
+            stream = system.open(there)
+            try:
+                if wanted:
+                    stream.seek(offset)
+                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream, wanted))
+            finally:
+                stream.close()
+        except Py4JJavaError as error:
+            thrown = error.java_exception
+            raise as_os_error(thrown.getClass().getName(), thrown.getMessage() or "", masked(url)) from None
 
     def names(self, folder: str) -> list[str]:
         """Names in a folder, sorted; none if it does not exist."""
@@ -191,7 +215,9 @@ class _Refusing:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, Py4JJavaError):
-            raise EnvironmentRefused(f"{self._what} {masked(self._path)}: {masked(_first_line(error))}") from None
+            text, advice = explained(error)
+            advice = f"; {advice}" if advice else ""
+            raise EnvironmentRefused(f"{self._what} {masked(self._path)}: {masked(text)}{advice}") from None
 
 
 def _first_line(error: Py4JJavaError) -> str:

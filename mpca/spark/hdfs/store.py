@@ -17,16 +17,30 @@ from py4j.java_gateway import JavaPackage
 
 from mpca.errors import EnvironmentRefused
 from mpca.spark.jvm.driver_segment import DriverSegment
-from mpca.spark.jvm.errors import storage_errors
+from mpca.spark.jvm.errors import jvm_errors, storage_errors
 from mpca.spark.jvm.jar import own_line
 from mpca.storage.locations import Location
+from mpca.wire.messages import Files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["HdfsStore"]
+__all__ = ["HdfsStore", "serve_files"]
 
 _PIECE_BYTES = 16 << 20
+
+
+def serve_files(spark: SparkSession, files: Files) -> None:
+    """Read files of HDFS for a process of this machine, by the session's JVM, until that process ends.
+
+    Raises:
+        JvmError: its pipes cannot be opened, since it has ended.
+    """
+    context: Any = spark.sparkContext
+    with jvm_errors("opening the pipes for files of the evaluator"):
+        context._jvm.org.mpca.bridge.MpcaBridge.serveFiles(
+            context._jsc.sc(), files.pid, files.requests_fd, files.answers_fd, files.memory_fd, files.memory_bytes
+        )
 
 
 class HdfsStore:

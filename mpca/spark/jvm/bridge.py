@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 from py4j.java_gateway import JavaPackage
 
+from mpca.algorithm.bases import Base
+from mpca.driver.cluster import Outgoing
 from mpca.errors import EnvironmentRefused
 from mpca.spark.jvm.errors import jvm_errors
 from mpca.spark.jvm.jar import PLUGIN, own_line
@@ -51,9 +53,9 @@ class MpcaBridge:
         with jvm_errors(f"opening run {run}"):
             self._java = java_class(context._jsc.sc(), run, term, reducer, broadcast, chunk_bytes, segment_path)
 
-    def start_agent(self, who: AgentRef, command: list[str], env: dict[str, str], start: bytes) -> None:
-        """Submit the holding job of one agent; `start` is the body of its Start frame."""
-        spec = msgpack.packb({"command": command, "env": env, "start": start}, use_bin_type=True)
+    def start_agent(self, who: AgentRef, command: list[str], parent: list[str], env: dict[str, str], start: bytes) -> None:
+        """Submit the holding job of one agent; `start` is the body of its Start frame. No `parent`: nothing is preloaded."""
+        spec = msgpack.packb({"command": command, "parent": parent, "env": env, "start": start}, use_bin_type=True)
         with jvm_errors(f"starting agent {who.agent}"):
             self._java.startAgent(who.agent, who.incarnation, who.executor, spec)
 
@@ -80,6 +82,24 @@ class MpcaBridge:
         """
         with jvm_errors("publishing a broadcast"):
             return int(self._java.publish(length))
+
+    def publish_base(self, length: int, joint: Outgoing, codec: str, base: Base | None) -> tuple[int, int]:
+        """The same, of a joint state that executors hold as a base from now on.
+
+        Args:
+            length: bytes in the segment.
+            joint: what it is.
+            codec: that writes it.
+            base: of which it is written as a difference; None: it goes out as it is.
+
+        Returns:
+            Its number, and the CRC-32 of what executors have then.
+        """
+        against = ("", -1, 0) if base is None else (codec, base.version, base.crc)
+        with jvm_errors("publishing a joint state"):
+            packed = self._java.publishBase(length, joint.shard, joint.version, joint.parameters, *against)
+            broadcast, crc = msgpack.unpackb(packed)
+            return broadcast, crc
 
     def withdraw(self, broadcast: int) -> None:
         """Free a broadcast on the driver."""

@@ -50,9 +50,9 @@ class DriverSegment:
             done += os.pwrite(self._fd, data[done:], done)
         return len(data)
 
-    def read(self, length: int) -> npt.NDArray[np.float32]:
-        """A copy of the first `length` bytes."""
-        vector = np.empty(length // 4, dtype="<f4")
+    def read(self, length: int, into: npt.NDArray[np.float32] | None = None) -> npt.NDArray[np.float32]:
+        """A copy of the first `length` bytes, in `into` or in a new array."""
+        vector = np.empty(length // 4, dtype="<f4") if into is None else into
         data = vector.view(np.uint8).data
         done = 0
         while done < length:

@@ -21,6 +21,7 @@ from mpca.environment import child_environment, environment
 from mpca.errors import EnvironmentRefused
 from mpca.spark.jvm.jar import line_of
 from mpca.spark.jvm.log import first_error
+from mpca.spark.jvm.login import Login, become
 from mpca.timeouts import CHILD_END_S
 
 __all__ = ["SparkHome", "configuration_folder", "hadoop_jvm", "spark_home"]
@@ -31,9 +32,10 @@ _SETTING = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?\s*(.*)")
 
 @dataclass(frozen=True, slots=True)
 class SparkHome:
-    """The Spark that submits."""
+    """The Spark that submits, and as whom."""
 
     path: Path
+    login: Login | None = None  # None: the user's ticket
 
     @property
     def submit(self) -> Path:
@@ -115,7 +117,7 @@ def hadoop_jvm(home: SparkHome) -> Iterator[Any]:
     """A JVM with Hadoop's clients, as py4j shows it. It ends with the block, and with this process.
 
     Raises:
-        EnvironmentRefused: it does not start.
+        EnvironmentRefused: it does not start, or the login fails.
     """
     from py4j.java_gateway import GatewayParameters, JavaGateway
 
@@ -146,6 +148,8 @@ def hadoop_jvm(home: SparkHome) -> Iterator[Any]:
                 f"{line_of(home.core_jar).java} must be on PATH or in JAVA_HOME"
             )
         gateway = JavaGateway(gateway_parameters=GatewayParameters(port=int(port), auth_token=token, auto_convert=True))
+        if home.login is not None:
+            become(gateway.jvm, home.login)
         yield gateway.jvm
     finally:
         if gateway is not None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from mpca.driver.cluster import AgentSpec
+from mpca.driver.cluster import AgentSpec, Outgoing
+from mpca.driver.coding import Coding
 from mpca.driver.events import ClusterEvent
 from mpca.spark.jvm.bridge import MpcaBridge
 from mpca.spark.jvm.driver_segment import DriverSegment
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AGENT_COMMAND", "SparkCluster"]
 
-#: Arguments of the interpreter that make it an agent.
+#: Arguments of the interpreter that make it an agent, and a preloaded parent of agents.
 AGENT_COMMAND = ("-m", "mpca.agent.main")
+_PARENT_COMMAND = ("-m", "mpca.agent.parent")
 _FRAME_HEADER = 4  # the length in front of a frame's body
 
 
@@ -43,9 +45,12 @@ class SparkCluster:
         reducer: str = "ranges",
         broadcast: str = "relay",
         chunk_bytes: int = 256 << 10,
+        coding: Coding | None = None,
         agent_command: Sequence[str] = AGENT_COMMAND,
     ) -> None:
+        self._coding = coding
         self._agent_command = list(agent_command)
+        self._preloads = tuple(agent_command) == AGENT_COMMAND  # a parent forks no other program
         self._segment = DriverSegment()
         self._closed = False
         try:
@@ -67,25 +72,38 @@ class SparkCluster:
         self._bridge.start_agent(
             who,
             command=[spec.python, *self._agent_command],
+            parent=[spec.python, *_PARENT_COMMAND] if spec.preload and self._preloads else [],
             env=spec.env,
             start=encode(message)[_FRAME_HEADER:],
         )
 
     def submit(self, order: Order) -> None:
+        if self._coding is not None:
+            order = self._coding.ordered(order)
         self._bridge.submit(order.pack())
 
     def cancel(self, order: int, reason: str) -> None:
         self._bridge.cancel(order, reason)
 
-    def take_sum(self, order: int, length: int) -> npt.NDArray[np.float32]:
+    def take_sum(self, order: int, length: int, into: npt.NDArray[np.float32] | None = None) -> npt.NDArray[np.float32]:
         self._segment.reserve(length)
         self._bridge.take_sum(order, length)
-        return self._segment.read(length)
+        if self._coding is not None:
+            self._coding.took(order)
+        return self._segment.read(length, into)
 
-    def publish(self, vector: npt.NDArray[np.float32]) -> int:
-        return self._bridge.publish(self._segment.write(_float32(vector)))
+    def publish(self, vector: npt.NDArray[np.float32], joint: Outgoing | None = None) -> int:
+        length, coding = self._segment.write(_float32(vector)), self._coding
+        if coding is None or joint is None or not coding.makes_base(joint):
+            return self._bridge.publish(length)
+        base = coding.base_for(joint)
+        broadcast, crc = self._bridge.publish_base(length, joint, coding.codec, base)
+        coding.sent(broadcast, joint, length, base, crc)
+        return broadcast
 
     def withdraw(self, broadcast: int) -> None:
+        if self._coding is not None:
+            self._coding.withdrawn(broadcast)
         self._bridge.withdraw(broadcast)
 
     def take_sent(self, who: AgentId, number: int, length: int) -> npt.NDArray[np.float32]:
@@ -101,7 +119,10 @@ class SparkCluster:
         self._bridge.rediscover(executors)
 
     def poll(self, timeout_s: float) -> list[ClusterEvent]:
-        return [unpack(packed) for packed in self._bridge.poll(max(0, round(timeout_s * 1000)))]
+        events = [unpack(packed) for packed in self._bridge.poll(max(0, round(timeout_s * 1000)))]
+        if self._coding is not None:
+            self._coding.heard(events)
+        return events
 
     def inventory(self) -> list[dict[str, Any]]:
         """What the driver and each executor hold of any run of the session, to find leaks."""

@@ -34,7 +34,7 @@ from mpca.redaction import MASK, properties, secrets_of
 from mpca.spark.jvm.jar import OWNER_FILTER, own_line
 from mpca.spark.jvm.log import first_error
 from mpca.spark.run.checks import check_heaps, check_session
-from mpca.spark.run.limits import check_limits
+from mpca.spark.run.limits import check_connections, check_limits
 from mpca.spark.settings import settings
 from mpca.timeouts import EXECUTORS_END_S, SESSION_END_S
 
@@ -129,6 +129,8 @@ def _check(chosen: Mapping[str, str], executors: int, agents_per_executor: int) 
     check_heaps(chosen)
     if chosen["spark.master"].startswith("local"):
         check_limits(executors, executors * agents_per_executor)
+    else:
+        check_connections(executors)
     active = SparkContext._active_spark_context
     if active is not None and str(active.master).partition("[")[0] != "local":
         raise EnvironmentRefused("this process has a Spark session already; stop it, or run on it: mpca.Distributor(spark=...)")

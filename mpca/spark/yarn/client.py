@@ -15,6 +15,7 @@ from py4j.protocol import Py4JJavaError
 
 from mpca.checks import nearest
 from mpca.errors import EnvironmentRefused
+from mpca.spark.jvm.login import explained
 
 __all__ = [
     "Application",
@@ -86,8 +87,11 @@ class Yarn:
         for again in ("ipc.client.connect.max.retries", "ipc.client.connect.max.retries.on.timeouts"):
             self.configuration.set(again, "0")  # otherwise each retry above would repeat these
         self._client = jvm.org.apache.hadoop.yarn.client.api.YarnClient.createYarnClient()
-        self._client.init(self.configuration)
-        self._client.start()
+        try:
+            self._client.init(self.configuration)
+            self._client.start()
+        except Py4JJavaError as error:  # a login that cannot be
+            raise self._unreachable(error) from None
 
     def close(self) -> None:
         self._client.stop()
@@ -182,10 +186,10 @@ class Yarn:
         return list(self._client.getNodeReports(one))
 
     def _unreachable(self, error: Py4JJavaError) -> EnvironmentRefused:
-        where = self.setting("yarn.resourcemanager.address")
-        return EnvironmentRefused(
-            f"no ResourceManager answers at {where}: {_first_line(error)}; is it up, and HADOOP_CONF_DIR right?"
-        )
+        where, (text, advice) = self.setting("yarn.resourcemanager.address"), explained(error)
+        if advice:
+            return EnvironmentRefused(f"the ResourceManager at {where} does not let us in: {text}; {advice}")
+        return EnvironmentRefused(f"no ResourceManager answers at {where}: {text}; is it up, and HADOOP_CONF_DIR right?")
 
 
 # ---- words of YARN and Spark -------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import platform
 import re
+import subprocess
 import sys
 import time
 import urllib.error
@@ -19,18 +20,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 
+from mpca.environment import child_environment
 from mpca.errors import EnvironmentRefused
 from mpca.spark.hdfs.files import ClusterFiles
 from mpca.spark.jvm.hadoop import SparkHome
 from mpca.spark.jvm.jar import SparkLine, line_of
+from mpca.spark.jvm.login import Login, explained
 from mpca.spark.settings import settings
 from mpca.spark.yarn.client import Yarn
 from mpca.timeouts import PAGE_S
 from mpca.units import format_size, parse_duration
 
-__all__ = ["Finding", "examine", "examine_here", "jar_here", "judge_clock", "judge_expiry", "judge_java", "judge_space"]
+__all__ = [
+    "Finding",
+    "examine",
+    "examine_here",
+    "jar_here",
+    "judge_clock",
+    "judge_expiry",
+    "judge_java",
+    "judge_keytab",
+    "judge_realm",
+    "judge_space",
+    "judge_ticket",
+]
 
 _CLOCK_WARN_S, _CLOCK_BAD_S = 60.0, 300.0  # Kerberos refuses five minutes
 _SPACE = 10 << 30
@@ -77,8 +92,15 @@ def examine(home: SparkHome, jvm: Any, yarn: Yarn, queue: str, folder: str | Non
     files = ClusterFiles(jvm, yarn.configuration)
     with suppress(EnvironmentRefused):  # `examine_here` has said so
         yield judge_java(str(jvm.java.lang.System.getProperty("java.version")), line_of(home.core_jar))
-    yield _asked("login", lambda: _login(jvm))
-    web = _Web(yarn)
+    login = _asked("login", lambda: _login(jvm, yarn))
+    yield login
+    secured = bool(jvm.org.apache.hadoop.security.UserGroupInformation.isSecurityEnabled())
+    if secured and login.level != "stop":
+        login = _asked("ticket", lambda: _admitted(yarn))
+        yield login
+    if login.level == "stop":  # nobody would answer any of the others
+        return
+    web = _Web(yarn, jvm if secured else None)
     yield _asked("Hadoop", lambda: _versions(str(jvm.org.apache.hadoop.util.VersionInfo.getVersion()), web))
     yield _asked("nodes", lambda: _nodes(yarn))
     yield _asked("largest container", lambda: _largest(yarn))
@@ -123,6 +145,55 @@ def judge_clock(seconds: float) -> Finding:
     )
 
 
+def judge_keytab(login: Login) -> Finding:
+    """Judge the file; whether its key is good, the KDC says."""
+    try:
+        login.check()
+    except EnvironmentRefused as error:
+        return Finding("keytab", "stop", str(error))
+    others = login.readers()
+    return Finding("keytab", "change" if others else "ok", others or f"of {login.principal}, for its owner alone")
+
+
+def judge_ticket(shown: str, good: bool) -> Finding:
+    """Why Java found no ticket.
+
+    Args:
+        shown: what klist shows; empty: no cache.
+        good: whether klist found a ticket that is good.
+    """
+    found = dict(re.findall(r"^(Ticket cache|Default principal): (.+)$", shown, re.MULTILINE))
+    cache, principal = found.get("Ticket cache", ""), found.get("Default principal", "")
+    if not principal:
+        said = "no Kerberos ticket: run kinit, or name --principal and --keytab; for a run spark.kerberos.principal and .keytab"
+    elif not good:
+        said = f"the ticket of {principal} has expired: run kinit"
+    else:
+        said = (
+            f"the ticket of {principal} is in {cache}, where Java finds none: it reads files alone; "
+            "export KRB5CCNAME=FILE:/tmp/krb5cc_$(id -u) and run kinit"
+        )
+    return Finding("login", "stop", said)
+
+
+def judge_realm(principal: str, realm: str, who: str) -> Finding:
+    """Judge whose ticket it is.
+
+    Args:
+        principal: of the login.
+        realm: of the cluster's daemons; empty: not known.
+        who: the login, for people.
+    """
+    own = principal.partition("@")[2]
+    if not own or not realm or own == realm:
+        return Finding("login", "ok", who)
+    return Finding(
+        "login",
+        "change",
+        f"{who}: {principal} is of another realm than the cluster, {realm}; unless they trust each other, kinit there",
+    )
+
+
 def judge_expiry(milliseconds: str) -> Finding:
     """Compare YARN's node expiry with our RPC time-outs. YARN looks for expired nodes three times within an expiry."""
     noticed = int(milliseconds) / 1000 * 4 / 3
@@ -150,15 +221,35 @@ def _asked(what: str, ask: Callable[[], Finding]) -> Finding:
         return Finding(what, "note", f"not known: {str(error).splitlines()[0]}")
 
 
-def _login(jvm: Any) -> Finding:
+def _login(jvm: Any, yarn: Yarn) -> Finding:
     group = jvm.org.apache.hadoop.security.UserGroupInformation
     user = group.getCurrentUser()
     name = str(user.getShortUserName())
     if not group.isSecurityEnabled():
         return Finding("login", "ok", f"{name}; no Kerberos here")
-    if user.hasKerberosCredentials():
-        return Finding("login", "ok", f"{name} by Kerberos")
-    return Finding("login", "stop", f"no Kerberos ticket for {name}: run kinit, or name spark.kerberos.principal and .keytab")
+    if user.hasKerberosCredentials() or user.isFromKeytab():
+        principal, how = str(user.getUserName()), "a keytab" if user.isFromKeytab() else "Kerberos"
+        return judge_realm(principal, yarn.setting("yarn.resourcemanager.principal").partition("@")[2], f"{name} by {how}")
+    return judge_ticket(*_klist())
+
+
+def _admitted(yarn: Yarn) -> Finding:
+    yarn.queues()
+    return Finding("ticket", "ok", "the ResourceManager takes it")
+
+
+def _klist() -> tuple[str, bool]:
+    """What MIT's klist shows, and whether it finds a ticket that is good; empty without klist or without a cache."""
+
+    def klist(*words: str) -> subprocess.CompletedProcess[str]:
+        environment = child_environment(LC_ALL="C")
+        command = ["klist", *words]
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, check=False)
+
+    try:
+        return klist().stdout, klist("-s").returncode == 0
+    except FileNotFoundError:
+        return "", False
 
 
 def _versions(client: str, web: _Web) -> Finding:
@@ -190,7 +281,7 @@ def _vmem(yarn: Yarn, web: _Web) -> Finding:
     key = "yarn.nodemanager.vmem-check-enabled"
     node, address = yarn.nodes()[0]
     try:
-        value, source = web.configured(f"http://{address}", key), node
+        value, source = web.configured(f"{web.scheme}://{address}", key), node
     except _Closed:
         value, source = yarn.setting(key, "true"), "by this machine's configuration"
     if value == "false":
@@ -238,11 +329,14 @@ class _Closed(Exception):
 class _Web:
     """Web pages of YARN's daemons, which know the configuration of their machines."""
 
-    def __init__(self, yarn: Yarn) -> None:
-        self._yarn = yarn
+    def __init__(self, yarn: Yarn, jvm: Any = None) -> None:
+        """`jvm` shows the ticket that a secured cluster's pages want; None: no page wants one."""
+        self._yarn, self._jvm = yarn, jvm
         names = [one for one in yarn.setting("yarn.resourcemanager.ha.rm-ids").split(",") if one]
-        keys = [f"yarn.resourcemanager.webapp.address.{name}" for name in names] or ["yarn.resourcemanager.webapp.address"]
-        self._addresses = [f"http://{yarn.setting(key)}" for key in keys]
+        https = yarn.setting("yarn.http.policy") == "HTTPS_ONLY"
+        self.scheme = "https" if https else "http"
+        key = "yarn.resourcemanager.webapp.https.address" if https else "yarn.resourcemanager.webapp.address"
+        self._addresses = [f"{self.scheme}://{yarn.setting(one)}" for one in ([f"{key}.{name}" for name in names] or [key])]
 
     def resourcemanager(self, path: str) -> Any:
         for address in self._addresses[:-1]:
@@ -269,11 +363,29 @@ class _Web:
             raise _Closed(f"{address} does not say {key}") from None
 
     def _get(self, url: str) -> Any:
+        if self._jvm is not None:
+            return self._get_with_ticket(url)
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a cluster is reached without a proxy
         try:
-            with opener.open(urllib.request.Request(url, headers={"Accept": "application/json"}), timeout=PAGE_S) as answer:
+            request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 - http of YARN's settings
+            with opener.open(request, timeout=PAGE_S) as answer:
                 return json.loads(answer.read())
         except (OSError, ValueError, urllib.error.URLError) as error:
+            raise _Closed(f"{url}: {error}") from None
+
+    def _get_with_ticket(self, url: str) -> Any:
+        milliseconds, java = int(1000 * PAGE_S), self._jvm
+        try:
+            factory = java.org.apache.hadoop.hdfs.web.URLConnectionFactory.newDefaultURLConnectionFactory(
+                milliseconds, milliseconds, self._yarn.configuration
+            )
+            stream = factory.openConnection(java.java.net.URL(url), True).getInputStream()
+            return json.loads(java.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        except Py4JJavaError as error:
+            if java.org.apache.hadoop.security.UserGroupInformation.isLoginKeytabBased():
+                raise _Closed(f"{url}: such pages are shown to a ticket alone, and this login is by a keytab") from None
+            raise _Closed(f"{url}: {explained(error)[0]}") from None
+        except ValueError as error:
             raise _Closed(f"{url}: {error}") from None
 
 

@@ -30,6 +30,8 @@ _MIB = 1 << 20
 _JVM_LEAST, _JVM_SHARE = 384 * _MIB, 0.10
 #: Interpreter, torch and a small data set, measured: 765 MiB with the wheel for CUDA, whose libraries are larger.
 _AGENT = 1024 * _MIB
+#: The process that agents are forked from, measured with the same wheel: 532 MiB. YARN counts what they share once for each.
+_PARENT = 576 * _MIB
 #: In models, while its own state is copied: parameters, Adam's two moments, targets.
 _MODELS_STATE = 4
 #: With CUDA also pinned host memory and CUDA's context.
@@ -88,6 +90,7 @@ def executor_container(
     cuda: bool = False,
     agent_memory: int = 0,
     saves: bool = False,
+    preload: bool = True,
     asked: int | None = None,
 ) -> Container:
     """What an executor with so many agents needs.
@@ -100,11 +103,14 @@ def executor_container(
         cuda: whether agents train on GPUs.
         agent_memory: what one agent's process takes without its slots; 0: estimated.
         saves: whether agents' own states are in backups.
+        preload: whether agents are forked from a process that has imported torch.
         asked: the overhead that the user demands, if any.
     """
     agent = agent_memory or _AGENT + (_CUDA if cuda else 0) + _MODELS_AGENT * model_bytes
     name = "agent" if agents == 1 else f"{agents} agents"
     parts = [("JVM", _jvm(heap)), (name, agents * agent)]
+    if preload:
+        parts.append(("their parent", _PARENT))
     if model_bytes:
         parts.append(("slots twice", 2 * agents * slots_bytes(model_bytes, shards)))
     if model_bytes and saves:
@@ -169,6 +175,7 @@ def executor_budget(config: Resolved, conf: Mapping[str, str], model_bytes: int)
         cuda=cluster.device == "cuda",
         agent_memory=cluster.agent_memory,
         saves=config.backup.optimizers,
+        preload=cluster.preload,
         asked=asked if asked is not None else _jvm(heap),
     )
     needed = sum(size for _, size in container.parts)

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mpca.checks import masked
+from mpca.checks import masked, refused
 from mpca.config.resolved import Resolved
 from mpca.config.spark import SPARK_PREFIX
 from mpca.errors import ConfigError
@@ -21,12 +21,23 @@ from mpca.redaction import MASK, PATTERN, properties, secrets_of
 from mpca.spark.settings import settings
 from mpca.spark.yarn.sizing import Container
 
-__all__ = ["ARCHIVE_NAME", "AUTHENTICATE", "Submission", "agents_python", "no_way_back", "split_archive"]
+__all__ = [
+    "ARCHIVE_NAME",
+    "AUTHENTICATE",
+    "Submission",
+    "agents_python",
+    "in_the_clear",
+    "no_way_back",
+    "not_shared",
+    "split_archive",
+]
 
 #: The folder in each container's work folder into which an archive is unpacked.
 ARCHIVE_NAME = "environment"
 #: The only setting for which the cluster's spark-defaults.conf outranks the table: an administrator has decided.
 AUTHENTICATE = "spark.authenticate"
+_CRYPTO = "spark.network.crypto.enabled"
+_CIPHER = "spark.network.crypto.cipher"
 
 
 def split_archive(archive: str) -> tuple[str, str]:
@@ -66,6 +77,46 @@ def no_way_back(config: Resolved, conf: Mapping[str, str]) -> list[str]:
         "warning: backup.interval = 0: no backup is written before the end, so a driver that YARN starts again begins anew; "
         "set it to 60s, or spark.yarn.maxAppAttempts to 1"
     ]
+
+
+def in_the_clear(conf: Mapping[str, str]) -> list[str]:
+    """What others on the network may read or change: a line for each reason, or none.
+
+    Args:
+        conf: Spark's settings.
+    """
+    if conf.get("spark.ssl.rpc.enabled", "").strip().lower() == "true":  # of Spark 4: TLS in place of Spark's own encryption
+        return []
+    if conf.get(_CRYPTO, "").strip().lower() != "true":
+        return [f"{_CRYPTO} is off: what executors and driver send each other is not encrypted (SECURITY.md, Encryption)"]
+    cipher = conf.get(_CIPHER, "").strip()
+    if "/GCM/" in cipher.upper():
+        return []
+    return [
+        f"warning: {_CIPHER} = {cipher or 'not set'}: AES/CTR, Spark's own, hides words but does not notice when they are "
+        "changed (CVE-2025-55039); set it to AES/GCM/NoPadding"
+    ]
+
+
+def not_shared(config: Resolved) -> list[str]:
+    """A warning for each folder of a run in cluster mode that lies on the disk of whatever host the driver comes to.
+
+    Raises:
+        ConfigError: a folder is relative: it would lie in the driver's container, and go with it.
+    """
+    lines = []
+    for key, value in (("run.dir", config.run.dir), ("backup.path", config.backup.path)):
+        if not value or ("://" in value and not value.startswith("file://")):
+            continue
+        if not value.startswith(("/", "file:///")):
+            raise refused(
+                key, value, "is relative, and goes with the driver's container in cluster mode; name hdfs://... instead"
+            )
+        lines.append(
+            f"warning: {key} = {value}: a folder of the driver's host, which YARN chooses. Unless all hosts share it, a driver "
+            "that is started again does not find it, and neither do you; name hdfs://... instead"
+        )
+    return lines
 
 
 @dataclass(frozen=True)

@@ -63,18 +63,25 @@ def measure(to: str = "hdfs:///tmp", size_bytes: int = _100_MIB, turns: int = 4)
 
     Raises:
         ConfigError: no such location.
+        EnvironmentRefused: `to` names no host, and no cluster is configured.
         MpcaError: a backup was not written, or an agent was lost.
     """
     from mpca.cli.bench.run.engine import Case, open_run
+    from mpca.cli.bench.run.place import cluster_jvms
+    from mpca.spark.jvm.hadoop import configuration_folder
     from mpca.spark.run.session import session
     from mpca.storage import Location
 
+    if to.startswith("hdfs:///"):
+        configuration_folder()  # refused here, and not by Hadoop after executors have started
     location = Location.parse(to) / f"mpca-bench-{os.getpid()}"
     # Heaps hold the executors' chunks and the driver's pieces; a backup passes through a segment outside the heap.
     heap = (1 << 30) + 4 * size_bytes
     with (
         tempfile.TemporaryDirectory(prefix="mpca-bench-") as folder,
-        session(folder, executors=AGENTS, executor_memory=heap, driver_memory=heap, name="mpca bench") as spark,
+        session(
+            folder, executors=AGENTS, executor_memory=heap, driver_memory=heap, name="mpca bench", conf=cluster_jvms(folder)
+        ) as spark,
         ExitStack() as stack,
     ):
         writer = _writer(location, spark, stack)

@@ -3,7 +3,7 @@
 With ``--shape`` there are a Master, K Workers and the driver, each on a node of its own of a `Network`. First the executors
 start, then the links are limited, then plain TCP is measured, then the engine: 30 KiB for the fixed cost, one blocking
 exchange of the whole model (kappa), and three shards in phases (P/b). Agents are real agents that wait instead of computing.
-Without ``--shape`` everything runs on loopback, which shows that it works and measures nothing.
+Without ``--shape`` everything runs on loopback, which shows that it works, and measures CPU seconds per GB alone.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ CASES = ("small", "overlapped", "blocking")
 )
 @click.option("--reducer", type=click.Choice(["ranges", "tree"]), default="ranges", show_default=True)
 @click.option("--broadcast", type=click.Choice(["relay", "torrent"]), default="relay", show_default=True)
+@click.option("--codec", type=click.Choice(["none", "bf16", "int8", "int4"]), default="none", show_default=True)
 @click.option(
     "--phases",
     type=click.IntRange(1, 3),
@@ -62,6 +63,7 @@ def command(
     rate: str | None,
     reducer: str,
     broadcast: str,
+    codec: str,
     phases: int,
     cycles: int,
     encrypt: bool,
@@ -70,7 +72,7 @@ def command(
     """The exchange on real executors behind shaped links, beside plain TCP on the same links."""
     if rate is not None:
         check()
-    show(measure(agents, size_bytes, rate, reducer, broadcast, phases, cycles, encrypt=encrypt), as_json)
+    show(measure(agents, size_bytes, rate, reducer, broadcast, phases, cycles, encrypt=encrypt, codec=codec), as_json)
 
 
 def measure(
@@ -83,6 +85,7 @@ def measure(
     cycles: int = 15,
     exchanges: int = 4,
     encrypt: bool = False,
+    codec: str = "none",
 ) -> dict[str, Any]:
     """The `exchange` case."""
     from mpca.cli.bench.run.exchange_driver import Spec
@@ -94,6 +97,7 @@ def measure(
         "shape": rate,
         "reducer": reducer,
         "broadcast": broadcast,
+        "codec": codec,
         "phases": phases,
         "encrypt": encrypt,
     }
@@ -105,6 +109,7 @@ def measure(
             size_bytes=size_bytes,
             reducer=reducer,
             broadcast=broadcast,
+            codec=codec,
             phases=phases,
             cycles=cycles,
             exchanges=exchanges,
@@ -115,7 +120,10 @@ def measure(
             driver.hear()
             raw = _play(driver, None)
             links: dict[str, Any] = {}
-            said |= {"counts": False, "note": "loopback, without --shape: shows that it runs, and measures nothing"}
+            said |= {
+                "counts": False,
+                "note": "loopback, without --shape: shows that it runs, and measures CPU seconds per GB alone",
+            }
         else:
             raw, links = _shaped(stack, folder, spec, rate)
             said |= {"counts": True, "note": ""}
@@ -132,7 +140,7 @@ def _shaped(stack: ExitStack, folder: Path, spec: Any, rate: str) -> tuple[dict[
     net.shape(rate, but=["master"])
     _tell(f"links are limited to {rate}; plain TCP first")
     mib_s = stream_rate(net, "driver", workers[0])
-    tcp = [cycle_seconds(net, "driver", workers, spec.size_bytes // SHARDS) for _ in range(3)]
+    tcp = [cycle_seconds(net, "driver", workers, spec.size_bytes // SHARDS, spec.codec) for _ in range(3)]
     b_s = spec.size_bytes / (1 << 20) / mib_s
     try:
         with Sampler(net.ports, PORTS_EVERY_S) as ports:

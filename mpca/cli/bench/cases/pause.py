@@ -10,21 +10,22 @@ bytes far faster than any network, so there are more exchanges for each step tha
 from __future__ import annotations
 
 import os
-import pickle
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import click
 import psutil
 
+from mpca.agent.returned import unpack
 from mpca.cli.bench.load import cpu_idle_share, cpu_ticks
+from mpca.cli.bench.run.place import cluster_jvms
 from mpca.cli.bench.run.training import TRAINING_CORE, train_one
+from mpca.cli.bench.run.windows import LEAST_STEPS, LEAST_WINDOW_S, Window, step_times
 from mpca.cli.bench.show import show
 from mpca.cli.options import json_option
 from mpca.driver.events import AgentProgress
@@ -35,14 +36,12 @@ if TYPE_CHECKING:
 
     from mpca.cli.bench.run.engine import Opened
 
-__all__ = ["SIZES", "command", "measure", "step_times"]
+__all__ = ["SIZES", "command", "measure"]
 
 AGENTS = 3
 #: Sizes of the issue, and the nets that have them.
 SIZES = {"1MiB": "residual-1M", "7MiB": "residual-7M", "100MiB": "residual-100M"}
 DEADLINE_S = 120.0
-LEAST_STEPS = 5  # of a window
-LEAST_WINDOW_S = 4.0
 #: With a smaller share of its core, agent 0's steps measure the machine's other work.
 LEAST_CORE_SHARE = 0.95
 SETTLE_S = 1.0  # a job in flight ends within that time once the driver pauses
@@ -51,10 +50,32 @@ SETTLE_S = 1.0  # a job in flight ends within that time once the driver pauses
 @click.command()
 @click.option("--size", "sizes", multiple=True, type=click.Choice(list(SIZES)), help="Size of the net; all if not given.")
 @click.option("--turns", default=4, show_default=True, help="How many windows with exchanges, and as many without.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="One agent on this device, without Spark or Java.")
+@click.option("--model", "models", multiple=True, help="With --device: a model of mpca.models; default: the paper's three.")
+@click.option("--batch", type=click.IntRange(min=1), help="With --model: images of a batch; default: the paper's.")
+@click.option("--bf16", is_flag=True, help="With --device: compute in bfloat16.")
 @json_option
-def command(sizes: tuple[str, ...], turns: int, as_json: bool) -> None:
+def command(
+    sizes: tuple[str, ...],
+    turns: int,
+    device: str | None,
+    models: tuple[str, ...],
+    batch: int | None,
+    bf16: bool,
+    as_json: bool,
+) -> None:
     """What exchanges cost an agent that trains: pauses, and steps per second."""
-    show(measure(sizes, turns), as_json)
+    if device is None:
+        if models or batch or bf16:
+            raise click.UsageError("--model, --batch and --bf16 are for --device")
+        show(measure(sizes, turns), as_json)
+        return
+    if sizes:
+        raise click.UsageError("--size is for agents on Spark's executors; with --device name a model: --model resnet34")
+    from mpca.cli.bench.run.lone_pause import measure_alone
+    from mpca.models.bench import of_paper
+
+    show(measure_alone(device, of_paper(models, batch), bf16, turns), as_json)
 
 
 def measure(sizes: tuple[str, ...] = (), turns: int = 4) -> dict[str, Any]:
@@ -64,7 +85,7 @@ def measure(sizes: tuple[str, ...] = (), turns: int = 4) -> dict[str, Any]:
     with (
         _off_the_training_core(),
         tempfile.TemporaryDirectory(prefix="mpca-bench-") as folder,
-        session(folder, executors=AGENTS, executor_memory=1 << 30, name="mpca bench") as spark,
+        session(folder, executors=AGENTS, executor_memory=1 << 30, name="mpca bench", conf=cluster_jvms(folder)) as spark,
     ):
         rows = []
         for size in sizes or SIZES:
@@ -85,24 +106,12 @@ def measure(sizes: tuple[str, ...] = (), turns: int = 4) -> dict[str, Any]:
 
 
 @dataclass
-class _Window:
-    """A part of the run with exchanges or without, in wall clock."""
-
-    exchanging: bool
-    start: float
-    end: float = 0.0
-    pause_s: float = 0.0  # of agent 0, in it
-    jvm_s: float = 0.0
-    cycles: int = 0
-
-
-@dataclass
 class _Watch:
     """Steps the run, and keeps what agent 0 reported last."""
 
     opened: Opened
     progress: AgentProgress | None = None
-    windows: list[_Window] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)
 
     def turn(self) -> None:
         runner = self.opened.runner
@@ -127,7 +136,7 @@ class _Watch:
 
     def exchange(self, seconds: float) -> None:
         before, cycles, jvm = self._pause_s(), len(self.opened.marks.marks), _jvm_seconds()
-        window = _Window(True, time.time())
+        window = Window(True, time.time())
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self.turn()
@@ -139,7 +148,7 @@ class _Watch:
 
     def let_go(self, seconds: float) -> None:
         time.sleep(SETTLE_S)
-        window = _Window(False, time.time())
+        window = Window(False, time.time())
         time.sleep(seconds)
         window.end = time.time()
         self.windows.append(window)
@@ -167,7 +176,7 @@ def _measure(spark: SparkSession, size: str, turns: int) -> dict[str, Any]:
             watch.turn()
     finally:
         opened.cluster.close()
-    steps = pickle.loads(opened.runner.returns[0])
+    steps = unpack(opened.runner.returns[0])
     with_s, with_cpu = step_times(steps, watch.windows, True)
     without_s, without_cpu = step_times(steps, watch.windows, False)
     core_share = sum(without_cpu) / sum(without_s)
@@ -190,20 +199,6 @@ def _measure(spark: SparkSession, size: str, turns: int) -> dict[str, Any]:
         if enough
         else f"{size}: agent 0 had {core_share:.2f} of its core between exchanges: others computed there",
     }
-
-
-def step_times(
-    steps: Sequence[tuple[float, float]], windows: Sequence[_Window], exchanging: bool
-) -> tuple[list[float], list[float]]:
-    """Wall clock and CPU seconds of each step that lies wholly in a window of this sort."""
-    inside = [
-        (end[0] - start[0], end[1] - start[1])
-        for start, end in pairwise(steps)
-        if any(one.exchanging == exchanging and one.start <= start[0] and end[0] <= one.end for one in windows)
-    ]
-    if not inside:
-        raise MpcaError(f"no step lies in a window as a whole: steps={len(steps)}, exchanging={exchanging}")
-    return [wall for wall, _ in inside], [cpu for _, cpu in inside]
 
 
 @contextmanager

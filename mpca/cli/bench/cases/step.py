@@ -5,8 +5,11 @@ agent, with a joint state installed on every shard, so that each step counts, lo
 turns, so that the machine's other work affects all of them; the ratio of the twin to the plain one says how much noise is
 left. The hook itself is timed too, by a hook before and one after it: `hook_share` does not see the caches that the hook
 leaves cold, and has little noise. Times are CPU seconds of this process: nothing here waits, and time slices of other
-processes do not count. This process is also the executor at the other end of the pipe; it says Begin, offers one joint state,
-and is silent.
+processes do not count; with a GPU they are wall clock, from one idle GPU to the next. This process is also the executor at the
+other end of the pipe; it says Begin, offers one joint state, and is silent.
+
+`pull_over_memory` is the time of the hook over that of one addition in place of a vector as large as the model: it reads and
+writes as many bytes as the pull (12 for each parameter), and memory allows no less time.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ from mpca.wire.messages import Begin, Hello, Install, Start
 from mpca.wire.slots import HEADER_BYTES, MODES, SlotHeader
 
 if TYPE_CHECKING:
+    import torch
+
     from mpca.models.bench import Shape
 
 __all__ = ["command", "measure"]
@@ -37,64 +42,89 @@ _VERSION = 50  # of the installed joint state: there is no early schedule
 _ALPHA = 0.05
 _LEAST_BLOCK_S = 0.1  # a block of steps takes at least this long
 _LEAST_TURNS = 6
+_LEAST_HOOKS = 20
 
 
 @click.command()
 @click.option("--shape", "shapes", multiple=True, help="A net of mpca.models.bench; default, without --model: all.")
 @click.option("--model", "models", multiple=True, help="A model of mpca.models, with images of its own size.")
-@click.option("--batch", default=1, show_default=True, type=click.IntRange(min=1), help="Images of a batch, for --model.")
+@click.option("--batch", type=click.IntRange(min=1), help="Images of a batch, for --model; default: the paper's, or 1.")
+@click.option("--device", default="cpu", show_default=True, type=click.Choice(["cpu", "cuda"]), help="Where the nets lie.")
+@click.option("--bf16", is_flag=True, help="Compute in bfloat16.")
 @click.option("--seconds", default=20.0, show_default=True, help="Time for each net.")
 @json_option
-def command(shapes: tuple[str, ...], models: tuple[str, ...], batch: int, seconds: float, as_json: bool) -> None:
+def command(
+    shapes: tuple[str, ...],
+    models: tuple[str, ...],
+    batch: int | None,
+    device: str,
+    bf16: bool,
+    seconds: float,
+    as_json: bool,
+) -> None:
     """A training step with `attach` over the plain step, between exchanges, on one thread."""
-    show(measure(shapes, seconds, models, batch), as_json)
+    show(measure(shapes, seconds, models, batch, device, bf16), as_json)
 
 
-def measure(names: tuple[str, ...] = (), seconds: float = 20.0, models: tuple[str, ...] = (), batch: int = 1) -> dict[str, Any]:
+def measure(
+    names: tuple[str, ...] = (),
+    seconds: float = 20.0,
+    models: tuple[str, ...] = (),
+    batch: int | None = None,
+    device: str = "cpu",
+    half: bool = False,
+) -> dict[str, Any]:
     """The `step` case. `attach_ratio` is the worst ratio of the residual nets; a chain of linear layers is reported beside it.
 
     A chain does a hundred times fewer operations for each parameter than any net of the paper, so the pull, one pass over the
     parameters, weighs most there.
     """
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: one agent, one thread
-    from mpca.models import MODELS
-    from mpca.models.bench import SHAPES, named
+    from mpca.agent.cuda import device_of, make_current, name_of
+    from mpca.models.bench import SHAPES, named, of_paper
 
-    for option, given, known in (("--shape", names, SHAPES), ("--model", models, MODELS)):
-        for name in given:
-            if name not in known:
-                raise click.BadParameter(f"{name!r}: one of {', '.join(known)}", param_hint=option)
-    chosen = [SHAPES[name] for name in names or (() if models else SHAPES)] + [named(name, batch) for name in models]
-    rows = [_measure(shape, seconds) for shape in chosen]
+    for name in names:
+        if name not in SHAPES:
+            raise click.BadParameter(f"{name!r}: one of {', '.join(SHAPES)}", param_hint="--shape")
+    on = device_of(device)
+    make_current(on)
+    of = of_paper(models, batch) if models or (device == "cuda" and not names) else {}
+    chosen = [SHAPES[name] for name in names or (() if of else SHAPES)] + [named(*one) for one in of.items()]
+    rows = [_measure(shape, seconds, on, half) for shape in chosen]
     deep = [row["attach_ratio"] for row in rows if row["name"].startswith("residual")]
     return {
         "case": "step",
         "attach_ratio": max(deep or [row["attach_ratio"] for row in rows]),
+        "pull_over_memory": max(rows, key=lambda row: row["size_bytes"])["pull_over_memory"],
         "shapes": rows,
         "seconds_each": seconds,
+        "device": name_of(on),
+        "bf16": half,
     }
 
 
-def _measure(shape: Shape, seconds: float) -> dict[str, Any]:
+def _measure(shape: Shape, seconds: float, device: torch.device, half: bool) -> dict[str, Any]:
+    from mpca.models.bench import addition
     from mpca.models.training import create_optimizer, train_step
 
-    images, labels = shape.inputs()
-
+    images, labels = (one.to(device) for one in shape.inputs())
+    now = _clock(device)
     hook: list[float] = []  # minus when the hook began, when it ended, ...
+    timed = False  # a GPU is idle at both ends of what is timed: not while whole steps are
 
     def trainer(attached: bool) -> tuple[Any, Callable[[int], float]]:
-        model = shape.create()
+        model = shape.create().to(device)
         optimizer = create_optimizer(model, "adam", lr=1e-5)
         if attached:
-            optimizer.register_step_post_hook(lambda *_: hook.append(-time.process_time()))
-            _attach(model, optimizer)
-            optimizer.register_step_post_hook(lambda *_: hook.append(time.process_time()))
+            optimizer.register_step_post_hook(lambda *_: hook.append(-now()) if timed else None)
+            _attach(model, optimizer, device)
+            optimizer.register_step_post_hook(lambda *_: hook.append(now()) if timed else None)
 
         def block(steps: int) -> float:
-            start = time.process_time()
+            start = now()
             for _ in range(steps):
-                train_step(model, optimizer, images, labels)
-            return (time.process_time() - start) / steps
+                train_step(model, optimizer, images, labels, half)
+            return (now() - start) / steps
 
         return model, block
 
@@ -106,11 +136,12 @@ def _measure(shape: Shape, seconds: float) -> dict[str, Any]:
         warm(2)
     one = plain(2)
     steps = max(1, round(_LEAST_BLOCK_S / one))
-    hook.clear()
     times: dict[Callable[[int], float], list[float]] = {arm: [] for arm in arms}
     for turn in range(max(_LEAST_TURNS, round(seconds / (3 * steps * one)))):
         for arm in arms[turn % 3 :] + arms[: turn % 3]:  # each goes first, second and last equally often
             times[arm].append(arm(steps))
+    timed = True
+    attached(max(_LEAST_HOOKS, steps))
     plain_s = statistics.median(times[plain])
     hook_s = statistics.median(a + b for a, b in zip(hook[::2], hook[1::2], strict=True))
     return {
@@ -122,9 +153,32 @@ def _measure(shape: Shape, seconds: float) -> dict[str, Any]:
         "images_per_s": shape.batch[0] / plain_s,
         "hook_s": hook_s,
         "hook_share": hook_s / plain_s,
+        "pull_over_memory": hook_s / _median_s(addition(model, device), now),
         "attach_ratio": _ratio(times[attached], times[plain] + times[twin]),
         "control_ratio": _ratio(times[twin], times[plain]),
     }
+
+
+def _clock(device: torch.device) -> Callable[[], float]:
+    from mpca.agent.cuda import settle
+
+    if device.type == "cpu":
+        return time.process_time
+
+    def now() -> float:
+        settle(device)
+        return time.perf_counter()
+
+    return now
+
+
+def _median_s(work: Callable[[], object], now: Callable[[], float]) -> float:
+    took = []
+    for _ in range(_LEAST_HOOKS):
+        start = now()
+        work()
+        took.append(now() - start)
+    return statistics.median(took)
 
 
 def _ratio(these: list[float], those: list[float]) -> float:
@@ -132,7 +186,7 @@ def _ratio(these: list[float], those: list[float]) -> float:
     return statistics.quantiles(these, n=4)[0] / statistics.quantiles(those, n=4)[0]
 
 
-def _attach(model: Any, optimizer: Any) -> None:
+def _attach(model: Any, optimizer: Any, device: torch.device) -> None:
     """Attach as an agent process does, with this process as the executor; returns with a joint state on every shard."""
     import mpca
     from mpca.agent.context import AgentContext, current, enter
@@ -142,7 +196,7 @@ def _attach(model: Any, optimizer: Any) -> None:
 
     to_agent, from_agent = _pipe(), _pipe()
     method: Method = MPCA(install="arrival")  # here there is no exchange at which a joint state could be applied
-    start = Start(0, 0, 1, "bench", 0, method.shards, False, method.for_agents(), "train", b"")
+    start = Start(0, 0, 1, "bench", 0, method.shards, False, method.for_agents(), "train", b"", device.type)
     os.write(to_agent[1], encode(start))
     link = Link(to_agent[0], from_agent[1])
     link.receive()
@@ -154,10 +208,10 @@ def _attach(model: Any, optimizer: Any) -> None:
         mpca.attach(model, optimizer)
         (hello,) = FrameReader().feed(os.read(from_agent[0], _PIPE_BYTES))
         assert isinstance(hello, Hello)
-        state = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+        state = {name: tensor.cpu().numpy() for name, tensor in model.state_dict().items()}
         for shard in range(method.shards):
             _write_arrival(hello, shard, state)
-            os.write(to_agent[1], encode(Install(shard, _VERSION, "install", _ALPHA)))
+            os.write(to_agent[1], encode(Install(shard, _VERSION, "install", _ALPHA * (1 + shard / 10))))
     finally:
         enter(before)
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mpca.algorithm.codecs import Codec
 from mpca.cli.bench.net.network import Network
 from mpca.errors import MpcaError
 from mpca.units import parse_rate
@@ -31,16 +32,20 @@ STREAM_S = 3.0
 Flows = Mapping[tuple[str, str], int]  # (from, to) -> bytes
 
 
-def cycle_flows(driver: str, agents: Sequence[str], shard_bytes: int) -> dict[tuple[str, str], int]:
+def cycle_flows(driver: str, agents: Sequence[str], shard_bytes: int, codec: str = "none") -> dict[tuple[str, str], int]:
     """Bytes of one cycle's reduction by ranges and broadcast by relay, one shard each, one agent an executor.
 
     Each agent sends its part of every other's range (m/K), its summed range to the driver (m/K), and relays its pieces
-    of the broadcast, which it had from the driver (m/K), to the others: 1.875 m each way at K = 8, m at the driver.
+    of the broadcast, which it had from the driver (m/K), to the others: 1.875 m each way at K = 8, m at the driver. With
+    a codec all but the summed ranges have its bytes, and those have the bytes of the codec of sums.
     """
-    piece = shard_bytes // len(agents)
+    piece = summed = shard_bytes // len(agents)
+    if codec != "none":
+        chosen, elements = Codec(codec), shard_bytes // 4 // len(agents)
+        piece, summed = chosen.size(elements, elements), chosen.of_sums.size(elements, elements)
     flows = {(a, b): 2 * piece for a in agents for b in agents if a != b}
     for agent in agents:
-        flows[agent, driver] = flows[driver, agent] = piece
+        flows[agent, driver], flows[driver, agent] = summed, piece
     return flows
 
 
@@ -53,9 +58,9 @@ def stream_rate(net: Network, sender: str, receiver: str) -> float:
     return size / (1 << 20) / (times[receiver]["ended"] - times[receiver]["began"])
 
 
-def cycle_seconds(net: Network, driver: str, agents: Sequence[str], shard_bytes: int) -> float:
+def cycle_seconds(net: Network, driver: str, agents: Sequence[str], shard_bytes: int, codec: str = "none") -> float:
     """Seconds from the start signal until the last byte of one cycle has arrived."""
-    times = _play(net, cycle_flows(driver, agents, shard_bytes))
+    times = _play(net, cycle_flows(driver, agents, shard_bytes, codec))
     return max(one["ended"] for one in times.values()) - times[""]["began"]
 
 

@@ -26,7 +26,7 @@ _ALONE = (
 
 
 def in_agent(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What the function returns; it travels by cloudpickle, and its output to stderr.
+    """What the function returns, which is data (`Distributor.run`); what it prints goes to stderr.
 
     Raises:
         MpcaError: the run did not end well.

@@ -1,7 +1,7 @@
 """One run of the engine for a bench: the real runner, machine and cluster, without evaluator and folder.
 
-When the record of a cycle is written, a bench also reads the bytes of the driver's link and the idle CPU. So every figure is a
-difference between two cycles, without the start and the end of the run.
+When the record of a cycle is written, a bench also reads the bytes of the driver's link, the idle CPU and the CPU seconds of
+the run's processes. So every figure is a difference between two cycles, without the start and the end of the run.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from mpca.cli.bench.load import Ticks, cpu_ticks, interface_bytes
+from mpca.cli.bench.load import Processes, Ticks, cpu_ticks, interface_bytes
 from mpca.clock import SystemClock
 from mpca.driver.agent_table import AgentTable
 from mpca.driver.cluster import AgentSpec, Cluster
+from mpca.driver.coding import Coding
 from mpca.driver.cycle import CycleMachine
 from mpca.driver.objectives import Goals
 from mpca.driver.run_shape import RunShape
@@ -49,6 +50,11 @@ class Case:
     broadcast: str = "relay"
     deadline_s: float = 60.0
     pull: bool = False  # whether agents are pulled: waiting ones need not be
+    per_executor: int = 1  # agents in one executor
+    preload: bool = True  # as cluster.preload
+    codec: str = "none"  # as cluster.codec
+    program: str = ""  # module that agents run in place of production's, such as `light_agent`
+    conf: dict[str, Any] = field(default_factory=dict)  # what its Start carries
 
     def method(self) -> MPCA:
         method = MPCA(shards=self.shards, phases=self.phases)
@@ -64,6 +70,7 @@ class Mark:
     received: int  # bytes of the driver's link
     sent: int
     ticks: Ticks
+    cpu_s: dict[str, list[float]]  # of every process so far, by role: `Processes.cpu_s`
     fields: dict[str, Any]  # of the cycle's record; stages in seconds since the run began
 
 
@@ -72,16 +79,21 @@ class Marks:
     """A sink of records that keeps a mark of every cycle, and passes records on to another sink if there is one."""
 
     interface: str
+    application: str  # id of the session
     beyond: Sink | None = None
     marks: list[Mark] = field(default_factory=list)
+    _processes: Processes | None = None  # known from the first cycle on: then every agent is there
 
     def write(self, record: Record) -> None:
         if self.beyond is not None:
             self.beyond.write(record)
         fields = to_json(record)
         if fields["kind"] == "cycle":
+            if self._processes is None:
+                self._processes = Processes(self.application)
             received, sent = interface_bytes(self.interface)
-            self.marks.append(Mark(fields["cycle"], time.monotonic(), received, sent, cpu_ticks(), fields))
+            cpu_s = self._processes.cpu_s()
+            self.marks.append(Mark(fields["cycle"], time.monotonic(), received, sent, cpu_ticks(), cpu_s, fields))
 
     def close(self) -> None:
         pass
@@ -94,6 +106,7 @@ class Opened:
     runner: Runner
     cluster: Cluster
     marks: Marks
+    table: AgentTable
 
     def finish(self) -> list[Mark]:
         """Run it to its end.
@@ -122,7 +135,7 @@ def open_run(spark: SparkSession, case: Case, interface: str = "eth0", records: 
         records: where records go as well.
     """
     from mpca.api.shipping import ship
-    from mpca.spark.run.cluster import SparkCluster
+    from mpca.spark.run.cluster import AGENT_COMMAND, SparkCluster
 
     clock, method = SystemClock(), case.method()
     shape = RunShape.of(
@@ -145,17 +158,26 @@ def open_run(spark: SparkSession, case: Case, interface: str = "eth0", records: 
         "payload": ship(case.function, case.args, {}),
         "device": "cpu",
         "threads": 1,
-        "conf": {},
+        "conf": case.conf,
     }
-    cluster = SparkCluster(spark, shape.run, reducer=case.reducer, broadcast=case.broadcast)
-    marks = Marks(interface, records)
+    coding = None if case.codec == "none" else Coding(case.codec, method.agent_side.how, shape.term)
+    cluster = SparkCluster(
+        spark,
+        shape.run,
+        reducer=case.reducer,
+        broadcast=case.broadcast,
+        coding=coding,
+        agent_command=("-m", case.program) if case.program else AGENT_COMMAND,
+    )
+    table = AgentTable(case.agents, case.per_executor)
+    marks = Marks(interface, spark.sparkContext.applicationId, records)
     runner = Runner(
-        CycleMachine(shape, AgentTable(case.agents, 1), clock.now()),
+        CycleMachine(shape, table, clock.now()),
         cluster,
         method,
-        AgentSpec(python=sys.executable, env=_ONE_THREAD, start=start),
+        AgentSpec(python=sys.executable, env=_ONE_THREAD, start=start, preload=case.preload),
         marks,
         clock,
         on_output=lambda agent, line: print(f"[agent {agent}] {line}", file=sys.stderr),
     )
-    return Opened(runner, cluster, marks)
+    return Opened(runner, cluster, marks, table)

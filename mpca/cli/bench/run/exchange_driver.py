@@ -11,14 +11,14 @@ import json
 import logging
 import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import psutil
 
 from mpca.cli.bench.figures import SHARDS
 from mpca.cli.bench.load import Sampler, rss_bytes
 from mpca.cli.bench.run.engine import Case, open_run
-from mpca.cli.bench.run.place import Place, open_session, say
+from mpca.cli.bench.run.place import Place, cluster_jvms, open_session, say
 from mpca.cli.bench.run.waiting import wait
 
 __all__ = ["SMALL_BYTES", "Spec", "main"]
@@ -39,13 +39,15 @@ class Spec(Place):
     phases: int
     cycles: int  # of the overlapped case
     exchanges: int  # of the blocking case
+    codec: str = "none"
     encrypt: bool = False  # spark.network.crypto.enabled
 
     def cases(self, deadline_s: float) -> list[Case]:
         """The small case comes first: it warms the JVMs up, and memory is compared with what it leaves."""
 
         def case(name: str, size: int, shards: int, phases: int, cycles: int) -> Case:
-            return Case(name, self.agents, shards, phases, cycles, wait, (size,), self.reducer, self.broadcast, deadline_s)
+            of = Case(name, self.agents, shards, phases, cycles, wait, (size,), deadline_s=deadline_s)
+            return replace(of, reducer=self.reducer, broadcast=self.broadcast, codec=self.codec)
 
         return [
             case("small", SMALL_BYTES, SHARDS, self.phases, SMALL_CYCLES),
@@ -57,7 +59,8 @@ class Spec(Place):
 def main(spec: Spec) -> None:
     # A shard of the blocking case is the whole model, and up to four of them lie in an executor.
     memory = max(768 << 20, (600 << 20) + 8 * spec.size_bytes)
-    with open_session(spec, memory, {"spark.network.crypto.enabled": str(spec.encrypt).lower()}) as spark:
+    conf = {"spark.network.crypto.enabled": str(spec.encrypt).lower(), **cluster_jvms(spec.work_dir)}
+    with open_session(spec, memory, conf) as spark:
         say({"ready": True})
         b_s = json.loads(sys.stdin.readline())["b_s"] or 0.0
         pids = [os.getpid(), *(one.pid for one in psutil.Process().children() if one.name() == "java")]

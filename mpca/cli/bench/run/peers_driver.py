@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpca.cli.bench.run.peers_train import PEERS, Trial, ddp, evaluate, mpca_agent
-from mpca.cli.bench.run.place import Place, open_session
+from mpca.cli.bench.run.place import Place, cluster_jvms, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +28,7 @@ def main(place: Place) -> None:
     # TorchDistributor and the progress line print on stdout, which here is for answers.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    conf = {"spark.executorEnv.GLOO_SOCKET_IFNAME": "eth0" if place.master else "lo"}
+    conf = {"spark.executorEnv.GLOO_SOCKET_IFNAME": "eth0" if place.master else "lo", **cluster_jvms(place.work_dir)}
     with open_session(place, EXECUTOR_BYTES, conf) as spark:
         print(json.dumps({"ready": True}), file=answers)
         for number, line in enumerate(sys.stdin):

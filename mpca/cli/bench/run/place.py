@@ -16,7 +16,7 @@ from mpca.spark.run.session import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Place", "open_session", "say"]
+__all__ = ["Place", "cluster_jvms", "open_session", "say"]
 
 EXECUTORS_S = 240.0
 
@@ -32,9 +32,21 @@ class Place:
     secret: str = ""  # file with the daemons' secret
 
 
+def cluster_jvms(work_dir: str) -> dict[str, str]:
+    """Settings with which a session there has the collector and the compilers of a cluster's JVMs, not those of small ones."""
+    options = f"-XX:-UsePerfData -Djava.io.tmpdir={Path(work_dir).resolve() / 'spark' / 'local'}"
+    return {"spark.driver.extraJavaOptions": options, "spark.executor.extraJavaOptions": options}
+
+
 @contextmanager
 def open_session(place: Place, executor_bytes: int, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session on the daemons of a network, or on this machine. The block begins when every executor is there."""
+    """A session on the daemons of a network, or on this machine. The block begins when every executor is there.
+
+    Args:
+        place: where.
+        executor_bytes: of an executor's heap.
+        conf: more Spark settings.
+    """
     settings = dict(conf)
     if place.secret:
         settings |= {"spark.authenticate": "true", "spark.authenticate.secret": Path(place.secret).read_text()}

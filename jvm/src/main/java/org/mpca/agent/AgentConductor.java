@@ -60,6 +60,7 @@ final class AgentConductor implements Runnable {
     private final SnapshotKeeper keeper;
     private final FileReads files;
     private final StateFiles states;
+    private final Parents parents;
     private final String name;
     private final LinkedBlockingQueue<Command> commands = new LinkedBlockingQueue<>();
     private final CountDownLatch ended = new CountDownLatch(1);
@@ -68,6 +69,8 @@ final class AgentConductor implements Runnable {
     private volatile boolean attached;
     /** Set by a shutdown: this end is not reported. */
     private volatile boolean dismissed;
+    /** Set by a kill: it need not be started any more. */
+    private volatile boolean unwanted;
     /** Number and URL of each save until the agent has answered it. Who removes one sees to its report. */
     private final Map<Integer, String> saves = new ConcurrentHashMap<>();
     /** The process is gone, and commands may be performed no more. */
@@ -103,10 +106,17 @@ final class AgentConductor implements Runnable {
     /** Shards whose Install the agent has not answered. */
     private final BitSet installs = new BitSet();
 
-    AgentConductor(LaunchSpec spec, AgentEvents events, SnapshotKeeper keeper, FileReads files, StateFiles states) {
+    AgentConductor(
+            LaunchSpec spec,
+            AgentEvents events,
+            SnapshotKeeper keeper,
+            FileReads files,
+            StateFiles states,
+            Parents parents) {
         this.spec = spec;
         this.files = files;
         this.states = states;
+        this.parents = parents;
         this.events = events;
         this.keeper = keeper;
         this.name = "mpca-agent-" + spec.agent;
@@ -206,6 +216,7 @@ final class AgentConductor implements Runnable {
     void write(Arrival arrival) {
         commands.add(() -> {
             segment.writeArrival(arrival.shard, arrival.version, arrival.mode, arrival.data);
+            arrival.kept.release();
             installs.set(arrival.shard);
             if (arrival.shard == askingShard) {
                 askingShard = -1;
@@ -222,6 +233,7 @@ final class AgentConductor implements Runnable {
     /** Ends the agent; {@code quietly}: without reporting a death. */
     void kill(boolean quietly) {
         dismissed |= quietly;
+        unwanted = true;
         commands.add(this::leaveNow); // if the process is not even started yet
         AgentProcess child = process;
         if (child != null) {
@@ -246,8 +258,10 @@ final class AgentConductor implements Runnable {
 
     private int conduct() throws InterruptedException {
         try {
-            process = AgentProcess.launch(
-                    spec, name, lines -> tell(to -> to.output(spec.agent, spec.incarnation, lines)));
+            process = new AgentProcess(
+                    parents.launch(spec, () -> unwanted),
+                    name,
+                    lines -> tell(to -> to.output(spec.agent, spec.incarnation, lines)));
         } catch (IOException e) {
             fault = e.getMessage();
             return 127; // what a shell says when there is no such program
@@ -391,7 +405,7 @@ final class AgentConductor implements Runnable {
     private void snapshot(Fields fields) throws IOException {
         AgentSegment.Read read;
         try {
-            read = segment.readSnapshot(askedShard, askedCycle);
+            read = segment.readSnapshot(askedShard, askedCycle, keeper.spare);
         } catch (ProtocolException e) {
             if (segment.snapshotVersion() != exchanges + 1) {
                 throw e;
@@ -413,7 +427,7 @@ final class AgentConductor implements Runnable {
 
     private void exchange(Fields fields) throws IOException {
         int shard = fields.integer("shard");
-        AgentSegment.Read read = segment.readSnapshot(shard, exchanges + 1);
+        AgentSegment.Read read = segment.readSnapshot(shard, exchanges + 1, keeper.spare);
         exchanges++;
         // An Install that is under way ends the exchange for the agent, which cannot know that it is no answer.
         askingShard = stopping || installs.get(shard) ? -1 : shard;
@@ -425,7 +439,7 @@ final class AgentConductor implements Runnable {
                 read.crc,
                 read.finite,
                 fields.real("start"),
-                read.data);
+                read.data.data); // for good: nobody says when the driver has it
         tell(to -> to.asks(spec.agent, spec.incarnation, sent));
         if (overtaken) {
             overtaken = false;

@@ -34,6 +34,7 @@ public final class AgentRegistry {
         throw new IOException("no client of the cluster's storage on this executor: url=" + url);
     };
     private final StateFiles states = new StateFiles();
+    private final Parents parents = new Parents();
     /** Run, then agent and incarnation: the newest number it was asked to save, whether it was here or not. Guarded by this. */
     private final Map<String, Map<String, Integer>> saves = new HashMap<>();
 
@@ -80,7 +81,7 @@ public final class AgentRegistry {
             }
         }
         SnapshotKeeper keeper = keepers.computeIfAbsent(spec.run, SnapshotKeeper::new);
-        AgentConductor conductor = new AgentConductor(spec, events, keeper, files, states);
+        AgentConductor conductor = new AgentConductor(spec, events, keeper, files, states, parents);
         agents.put(name(spec.run, spec.agent, spec.incarnation), conductor);
         conductor.start();
     }
@@ -253,6 +254,7 @@ public final class AgentRegistry {
         }
         long by = closeBy();
         closeAll(run -> true, by);
+        parents.shutdown();
         states.shutdown(millisUntil(by));
     }
 

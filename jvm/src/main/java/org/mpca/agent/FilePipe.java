@@ -22,9 +22,10 @@ import org.mpca.wire.Message;
 import org.mpca.wire.ProtocolException;
 
 /**
- * Reads files for one agent: a range is asked for on a pipe of the agent's, its bytes go into the agent's memory, and the
- * answer on another pipe says how many they are, or what went wrong. Beside the control pipe, so that no order ever waits
- * for a file. Answers come in the order of the requests; the first one, number 0, says that all is open.
+ * Reads files for one agent, or for the evaluator: a range is asked for on a pipe of that process, its bytes go into memory
+ * of that process, and the answer on another pipe says how many they are, or what went wrong. Beside the control pipe, so
+ * that no order ever waits for a file. Answers come in the order of the requests; the first one, number 0, says that all is
+ * open.
  *
  * <p>Both pipes and the memory are the agent's, opened through {@code /proc}; it is read and written by position and never
  * mapped here, for the reasons of {@link org.mpca.shm.AgentSegment}. A source that failed is opened anew the next time.
@@ -33,7 +34,7 @@ import org.mpca.wire.ProtocolException;
  * <p>Concurrency: its own thread, mpca-agent-N-files, which ends with the agent's end of the pipe. Any thread may ask for the
  * counts.
  */
-final class FilePipe implements Runnable {
+public final class FilePipe implements Runnable {
     private static final Logger LOG = Logger.getLogger("mpca.agent");
     /** Open files: finding one costs a word with the NameNode. */
     private static final int MOST_OPEN = 8;
@@ -66,14 +67,20 @@ final class FilePipe implements Runnable {
 
     /** Opens what Files announced, and starts the thread. */
     static FilePipe open(Fields files, FileReads reads, String name) throws IOException {
-        String folder = "/proc/" + files.integer("pid") + "/fd/";
         return open(
-                folder + files.integer("requests_fd"),
-                folder + files.integer("answers_fd"),
-                folder + files.integer("memory_fd"),
+                files.integer("pid"),
+                new int[] {files.integer("requests_fd"), files.integer("answers_fd"), files.integer("memory_fd")},
                 files.integer("memory_bytes"),
                 reads,
                 name);
+    }
+
+    /** ... by the process's id and its descriptors: of requests, of answers, of the memory. */
+    public static FilePipe open(int pid, int[] descriptors, int memoryBytes, FileReads reads, String name)
+            throws IOException {
+        String folder = "/proc/" + pid + "/fd/";
+        return open(
+                folder + descriptors[0], folder + descriptors[1], folder + descriptors[2], memoryBytes, reads, name);
     }
 
     static FilePipe open(String requests, String answers, String memory, int memoryBytes, FileReads reads, String name)

@@ -17,6 +17,8 @@ public final class LaunchSpec {
     public final int agent;
     public final int incarnation;
     public final List<String> command;
+    /** The command of the preloaded parent that forks such agents; empty: the agent is a process of its own start. */
+    public final List<String> parent;
     /** Added to the executor's own environment; an empty value removes the variable. */
     public final Map<String, String> env;
     /** The packed Start message, a frame's body. */
@@ -29,6 +31,7 @@ public final class LaunchSpec {
             int agent,
             int incarnation,
             List<String> command,
+            List<String> parent,
             Map<String, String> env,
             byte[] startMessage,
             File workDir) {
@@ -36,6 +39,7 @@ public final class LaunchSpec {
         this.agent = agent;
         this.incarnation = incarnation;
         this.command = Collections.unmodifiableList(command);
+        this.parent = Collections.unmodifiableList(parent);
         this.env = Collections.unmodifiableMap(new LinkedHashMap<>(env));
         this.startMessage = startMessage;
         this.workDir = workDir;

@@ -14,6 +14,7 @@ import java.util.logging.Level;
 import java.util.logging.Logger;
 import org.mpca.agent.ExecutorState.Instruction;
 import org.mpca.agent.ExecutorState.Taken;
+import org.mpca.reduce.SpareArrays;
 import org.mpca.wire.Late;
 
 /**
@@ -35,6 +36,9 @@ final class SnapshotKeeper implements Runnable, ExecutorState.Performer {
     final AtomicLong unread = new AtomicLong();
 
     final AtomicLong superseded = new AtomicLong();
+
+    /** For snapshots. Shards are of two lengths where elements do not divide evenly: one of each, and one that comes back late. */
+    final SpareArrays spare = new SpareArrays(3);
 
     private final String run;
     private final Thread thread;
@@ -126,11 +130,16 @@ final class SnapshotKeeper implements Runnable, ExecutorState.Performer {
             LaunchSpec spec = agent.spec;
             List<Instruction> instructions =
                     executor.snapshot(spec.agent, spec.incarnation, cycle, shard, state.tau, state.crc, state.finite);
+            boolean used = false;
             if (executor.isFrozen(cycle, spec.agent, spec.incarnation)) {
                 YieldContext context = yields.get(key(cycle, shard, spec.agent, spec.incarnation));
                 if (context != null && !context.frozen()) {
                     context.freezeAs(state); // before the answer goes out
+                    used = true;
                 }
+            }
+            if (!used) {
+                state.kept.release();
             }
             perform(instructions);
         });

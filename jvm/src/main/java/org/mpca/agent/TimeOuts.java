@@ -22,6 +22,11 @@ public final class TimeOuts {
     /** An access to a YieldContext that brings no deadline, such as serialisation, waits so long. */
     public static final long ACCESS_MS = 30_000;
 
+    // ---- the beginning of an agent ----
+
+    /** A preloaded parent that has imported everything answers within so long; then the agent is started without it. */
+    public static final long FORK_MS = 10_000;
+
     // ---- the end of an agent ----
 
     /** An agent's last word waits so long for what it printed before. */

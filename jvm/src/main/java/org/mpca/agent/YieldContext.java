@@ -7,6 +7,7 @@ import java.io.ObjectInput;
 import java.io.ObjectOutput;
 import java.util.Collections;
 import java.util.concurrent.TimeUnit;
+import org.mpca.reduce.KeptArray;
 import org.mpca.wire.Late;
 
 /**
@@ -59,7 +60,7 @@ public final class YieldContext implements Externalizable {
     public FrozenYield freeze(long deadlineNanos) throws LateAgentException, AgentGoneException, InterruptedException {
         YieldKey mine = key();
         touched = true;
-        if (frozen != null) {
+        if (frozen != null && !forgotten) {
             return frozen;
         }
         if (forgotten || registry == null) {
@@ -105,14 +106,22 @@ public final class YieldContext implements Externalizable {
         frozen = state;
     }
 
+    /** Called by the keeper, once. */
     void forget() {
         forgotten = true;
+        if (frozen != null) {
+            frozen.kept.release();
+        }
     }
 
-    /** For an access without a deadline. */
+    /** For an access without a deadline. The caller is one more user of the bytes, and lets go. */
     FrozenYield freezeForCopy() throws IOException {
         try {
-            return freeze(System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.ACCESS_MS));
+            FrozenYield state = freeze(System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.ACCESS_MS));
+            if (!state.kept.retain()) {
+                throw new AgentGoneException(Late.FORGOTTEN + ": " + key);
+            }
+            return state;
         } catch (LateAgentException | AgentGoneException e) {
             throw new IOException("cannot serialise a yield that was not handed over: " + e.getMessage(), e);
         } catch (InterruptedException e) {
@@ -131,6 +140,14 @@ public final class YieldContext implements Externalizable {
     @Override
     public void writeExternal(ObjectOutput out) throws IOException {
         FrozenYield state = freezeForCopy();
+        try {
+            write(out, state);
+        } finally {
+            state.kept.release();
+        }
+    }
+
+    private void write(ObjectOutput out, FrozenYield state) throws IOException {
         out.writeObject(key);
         out.writeInt(state.tau);
         out.writeLong(state.crc);
@@ -153,6 +170,6 @@ public final class YieldContext implements Externalizable {
         double end = in.readDouble();
         byte[] data = new byte[in.readInt()];
         in.readFully(data);
-        restore(key, new FrozenYield(tau, crc, finite, distance, start, end, data));
+        restore(key, new FrozenYield(tau, crc, finite, distance, start, end, KeptArray.of(data)));
     }
 }

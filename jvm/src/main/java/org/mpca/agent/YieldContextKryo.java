@@ -6,6 +6,7 @@ import com.esotericsoftware.kryo.io.Input;
 import com.esotericsoftware.kryo.io.Output;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import org.mpca.reduce.KeptArray;
 
 /**
  * How Kryo writes a {@link YieldContext}: as its frozen state. The one class outside rdd and bridge that uses a library
@@ -22,7 +23,14 @@ public final class YieldContextKryo extends Serializer<YieldContext> {
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
-        YieldKey key = context.key();
+        try {
+            write(output, context.key(), state);
+        } finally {
+            state.kept.release();
+        }
+    }
+
+    private static void write(Output output, YieldKey key, FrozenYield state) {
         output.writeString(key.run);
         output.writeInt(key.term);
         output.writeInt(key.cycle);
@@ -59,7 +67,7 @@ public final class YieldContextKryo extends Serializer<YieldContext> {
                         input.readDouble(),
                         input.readDouble(),
                         input.readDouble(),
-                        input.readBytes(input.readInt())));
+                        KeptArray.of(input.readBytes(input.readInt()))));
         return context;
     }
 }

@@ -53,7 +53,7 @@ public final class HadoopFiles {
         this.ownersAlone = ownersAlone;
         this.files = HadoopClients.client(session, uri);
         // Unlike FileSystem, FileContext does not take the cluster's own name where a URL has none: hdfs:///path.
-        this.context = FileContext.getFileContext(files.getUri(), HadoopClients.patient(session));
+        this.context = FileContext.getFileContext(files.getUri(), HadoopClients.patient(session, files.getUri()));
         this.segment = new RandomAccessFile(segmentPath, "rw");
     }
 

@@ -3,11 +3,16 @@ package org.mpca.bridge;
 import java.io.IOException;
 import java.io.RandomAccessFile;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.SparkContext;
+import org.mpca.agent.FilePipe;
+import org.mpca.agent.FileReads;
 import org.mpca.agent.LaunchSpec;
+import org.mpca.rdd.HadoopClients;
+import org.mpca.rdd.HadoopReads;
 import org.mpca.rdd.RunDriver;
 import org.mpca.wire.Msgpack;
 import org.mpca.wire.ProtocolException;
@@ -62,19 +67,30 @@ public final class MpcaBridge {
         return new HadoopFiles(context.hadoopConfiguration(), url, segmentPath, ownersAlone);
     }
 
+    /** Reads files of HDFS for the evaluator, a process of this machine, until it ends: see FilePipe for the arguments. */
+    public static void serveFiles(
+            SparkContext context, int pid, int requestsFd, int answersFd, int memoryFd, int memoryBytes)
+            throws IOException {
+        FileReads reads = new HadoopReads(new HadoopClients(context::hadoopConfiguration));
+        FilePipe.open(pid, new int[] {requestsFd, answersFd, memoryFd}, memoryBytes, reads, "mpca-evaluator");
+    }
+
     /**
      * Submits the holding job of one agent.
      *
-     * @param spec msgpack {command: [text], env: {text: text}, start: bytes of the Start message}
+     * @param spec msgpack {command: [text], parent: [text], env: {text: text}, start: bytes of the Start message}
      */
     public void startAgent(int agent, int incarnation, String executor, byte[] spec) throws ProtocolException {
         Map<?, ?> fields = (Map<?, ?>) Msgpack.unpack(spec);
         List<String> command = new ArrayList<>();
         ((List<?>) fields.get("command")).forEach(word -> command.add((String) word));
+        List<String> parent = new ArrayList<>();
+        ((List<?>) fields.get("parent")).forEach(word -> parent.add((String) word));
         Map<String, String> env = new LinkedHashMap<>();
         ((Map<?, ?>) fields.get("env")).forEach((name, value) -> env.put((String) name, (String) value));
         driver.startAgent(
-                executor, new LaunchSpec(run, agent, incarnation, command, env, (byte[]) fields.get("start"), null));
+                executor,
+                new LaunchSpec(run, agent, incarnation, command, parent, env, (byte[]) fields.get("start"), null));
     }
 
     /** Submits an order, packed by {@code Order.pack}. Events: OrderDone or OrderFailed, Acknowledged. */
@@ -95,6 +111,20 @@ public final class MpcaBridge {
     /** Makes the first `length` bytes of the segment a broadcast; its id. */
     public int publish(int length) throws IOException {
         return driver.publish(length, segment.getChannel());
+    }
+
+    /**
+     * The same, of a joint state that is a base from now on: {@link RunDriver#publish(int, java.nio.channels.FileChannel, int,
+     * long, int, String, long, long)}.
+     *
+     * @return msgpack [broadcast, CRC-32 of the new base]
+     */
+    public byte[] publishBase(
+            int length, int shard, long version, int parameters, String codec, long baseVersion, long baseCrc)
+            throws IOException {
+        long[] made =
+                driver.publish(length, segment.getChannel(), shard, version, parameters, codec, baseVersion, baseCrc);
+        return Msgpack.pack(Arrays.asList(made[0], made[1]));
     }
 
     /** Frees a broadcast on the driver. */

@@ -83,6 +83,16 @@ public final class MpcaPlugin implements SparkPlugin {
         }
     }
 
+    /** An executor's first word. */
+    static Serializable hello(Peer peer) {
+        return new Hello(peer);
+    }
+
+    /** A packed event of a run, as executors send it. */
+    static Serializable packed(String run, byte[] event) {
+        return new Packed(run, event);
+    }
+
     /** Runs in one thread of Spark's for all executors: it enqueues and never works. */
     private static final class OnDriver implements DriverPlugin {
         private Inbox inbox;
@@ -131,7 +141,7 @@ public final class MpcaPlugin implements SparkPlugin {
                 for (int i = 0; i < FIRST_QUESTIONS; i++) { // the first one loads classes on both sides
                     askTime();
                 }
-                context.send(new Hello(self));
+                context.send(hello(self));
             } catch (Exception e) { // Scala's methods throw what they do not declare
                 throw new IllegalStateException(
                         "the driver could not be told that executor " + self.executor + " is there", e);
@@ -161,7 +171,7 @@ public final class MpcaPlugin implements SparkPlugin {
         @Override
         public void send(String run, Event event) {
             try {
-                plugin.send(new Packed(run, event.pack()));
+                plugin.send(packed(run, event.pack()));
             } catch (IOException | RuntimeException e) {
                 // The driver is gone or going: the executor will follow, and its agents with it.
                 LOG.warn("event could not be sent: kind={} run={} cause={}", event.kind, run, e.toString());

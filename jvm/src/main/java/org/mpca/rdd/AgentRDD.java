@@ -26,6 +26,7 @@ final class AgentRDD extends PinnedRDD<byte[]> {
     private final int agent;
     private final int incarnation;
     private final List<String> command;
+    private final List<String> parent;
     private final LinkedHashMap<String, String> env;
     private final byte[] startMessage;
 
@@ -35,12 +36,13 @@ final class AgentRDD extends PinnedRDD<byte[]> {
         this.agent = spec.agent;
         this.incarnation = spec.incarnation;
         this.command = new java.util.ArrayList<>(spec.command);
+        this.parent = new java.util.ArrayList<>(spec.parent);
         this.env = new LinkedHashMap<>(spec.env);
         this.startMessage = spec.startMessage;
     }
 
     @Override
-    List<byte[]> here(int index, TaskContext context) {
+    List<byte[]> here(byte[] own, TaskContext context) {
         AgentRegistry registry = AgentRegistry.get();
         if (!registry.alive(run, agent, incarnation)) {
             if (context.attemptNumber() > 0 || context.stageAttemptNumber() > 0) {
@@ -53,7 +55,8 @@ final class AgentRDD extends PinnedRDD<byte[]> {
             registry.readFiles(side.reads);
             registry.writeFiles(side.writes);
             registry.start(
-                    new LaunchSpec(run, agent, incarnation, command, env, startMessage, (File) null), side.events(run));
+                    new LaunchSpec(run, agent, incarnation, command, parent, env, startMessage, (File) null),
+                    side.events(run));
         }
         try {
             while (!registry.awaitEnd(run, agent, incarnation, SLICE_MS)) {

@@ -13,9 +13,10 @@ import java.util.List;
  *   mpca_RUN_TERM_r_ORDER_CHUNK           a chunk of a sum                          pushed to the driver, reported
  *   mpca_RUN_TERM_s_ORDER_CHUNK           the same chunk, in case it is damaged on its way on its executor, not reported
  *   mpca_RUN_TERM_b_ID_PIECE              a piece of a broadcast                    on driver and owner, not reported
+ *   mpca_RUN_TERM_d_SHARD_VERSION_CRC_PIECE  a piece of a codec's base, in full     on the driver, not reported
  *   mpca_RUN_TERM_x_AGENT_INC_NUMBER      what an agent sent to the server          on its executor, not reported
  *   mpca_RUN_TERM_a_AGENT_INC_NUMBER      the server's answer to it                 on the driver, not reported
- *   mpca_RUN_TERM_m_ID_ORDER_OWNER_BATCH  "my batch of pieces is here", one byte    pushed to executors, reported
+ *   mpca_RUN_TERM_m_ID_ORDER_OWNER_BATCH  "my batch of pieces is here"              a word to executors, never stored
  * </pre>
  * Immutable.
  */
@@ -57,6 +58,10 @@ final class BlockNames implements Serializable {
         return prefix + "b_" + broadcast + "_";
     }
 
+    String base(int shard, long version, long crc) {
+        return prefix + "d_" + shard + "_" + version + "_" + crc + "_";
+    }
+
     String sent(int agent, int incarnation, int number) {
         return prefix + "x_" + agent + "_" + incarnation + "_" + number;
     }
@@ -73,14 +78,42 @@ final class BlockNames implements Serializable {
         return marks() + broadcast + "_";
     }
 
+    /** What the marks of one relay start with. */
+    String relay(int broadcast, long order) {
+        return marks(broadcast) + order + "_";
+    }
+
     String mark(int broadcast, long order, int owner, int batch) {
-        return marks(broadcast) + order + "_" + owner + "_" + batch;
+        return relay(broadcast, order) + owner + "_" + batch;
+    }
+
+    /** Whether a name is one of the marks of any run. */
+    static boolean isMark(String name) {
+        if (!name.startsWith(ALL)) {
+            return false;
+        }
+        int term = name.indexOf('_', ALL.length()) + 1;
+        return name.startsWith("m_", name.indexOf('_', term) + 1);
+    }
+
+    /** The {@link #relay} of a mark. */
+    static String relayOf(String mark) {
+        return mark.substring(0, ownerAt(mark));
+    }
+
+    /** The owner that a mark names. */
+    static int ownerOf(String mark) {
+        return Integer.parseInt(mark.substring(ownerAt(mark), mark.lastIndexOf('_')));
+    }
+
+    private static int ownerAt(String mark) {
+        return mark.lastIndexOf('_', mark.lastIndexOf('_') - 1) + 1;
     }
 
     /** Whether a block of a run, name and {@link #ofRun prefix} given, was reported to the driver when it was put. */
     static boolean isReported(String ofRun, String name) {
         char kind = name.charAt(name.indexOf('_', ofRun.length()) + 1);
-        return kind == 'r' || kind == 'm';
+        return kind == 'r';
     }
 
     /** Names of the numbers from `first` to before `end` under a stem of this class. */

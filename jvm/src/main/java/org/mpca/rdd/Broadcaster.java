@@ -1,14 +1,18 @@
 package org.mpca.rdd;
 
 import java.util.List;
+import org.mpca.reduce.KeptArray;
 
 /** Carries a joint shard from the driver to the executors. Two implementations: relay (default) and torrent. */
 interface Broadcaster {
-    /** Makes a broadcast ready for download. The array must not change afterwards. */
-    void publish(int broadcast, byte[] data);
+    /** Makes a broadcast ready for download by `owners` executors, or about as many. `data` becomes this one's to release. */
+    void publish(int broadcast, KeptArray data, int owners);
 
-    /** Where the executors of one order get a broadcast from; {@code owners}: those that download it, in the order's sequence. */
-    BroadcastSource source(int broadcast, int order, List<Peer> owners, Peer driver);
+    /**
+     * Where the executors of one order get a broadcast from; {@code owners}: those that download it, in the order's sequence,
+     * all of them in {@code table}.
+     */
+    BroadcastSource source(int broadcast, int order, List<String> owners, PeerTable table, Peer driver);
 
     /** Frees a broadcast on the driver. */
     void withdraw(int broadcast);

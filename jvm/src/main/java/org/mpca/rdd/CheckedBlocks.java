@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.concurrent.ExecutorService;
 import java.util.function.Consumer;
 import java.util.zip.CRC32;
+import org.mpca.reduce.Scattered;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -70,8 +71,8 @@ final class CheckedBlocks {
     private static void fetch(Peer peer, List<String> names, SparkInternals.FetchListener listener, boolean first) {
         SparkInternals.fetch(peer, names, new SparkInternals.FetchListener() {
             @Override
-            public void arrived(String name, ByteBuffer block) {
-                ByteBuffer data = open(name, block);
+            public void arrived(String name, Scattered block) {
+                Scattered data = open(name, block);
                 if (data != null) {
                     listener.arrived(name, data);
                 } else if (first) {
@@ -126,10 +127,27 @@ final class CheckedBlocks {
         return said == checksum(name, data) ? data : null;
     }
 
+    /** The same of a block that lies in several buffers. */
+    static Scattered open(String name, Scattered block) {
+        int length = block.length() - TRAILER_BYTES;
+        if (length < 0) {
+            return null;
+        }
+        Scattered data = block.first(length);
+        CRC32 crc = begin(name);
+        data.update(crc);
+        return block.intAt(length) == (int) crc.getValue() ? data : null;
+    }
+
     private static int checksum(String name, ByteBuffer data) {
-        CRC32 crc = new CRC32();
-        crc.update(name.getBytes(StandardCharsets.UTF_8));
+        CRC32 crc = begin(name);
         crc.update(data.duplicate());
         return (int) crc.getValue();
+    }
+
+    private static CRC32 begin(String name) {
+        CRC32 crc = new CRC32();
+        crc.update(name.getBytes(StandardCharsets.UTF_8));
+        return crc;
     }
 }

@@ -1,16 +1,25 @@
 package org.mpca.rdd;
 
 import java.io.IOException;
-import java.util.ArrayList;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.Collection;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.IdentityHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BiFunction;
 import org.mpca.agent.AgentRegistry;
 import org.mpca.agent.Arrival;
+import org.mpca.reduce.KeptArray;
+import org.mpca.reduce.SpareArrays;
 import org.mpca.wire.Event;
 import org.mpca.wire.Order;
 import org.slf4j.Logger;
@@ -26,22 +35,37 @@ import org.slf4j.LoggerFactory;
  */
 final class Downloader {
     private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
-    /** How often a fetch looks for what no event tells. */
-    private static final long LOOK_MS = 2;
+    /** How often a fetch looks at the time: whether a peer is silent for too long, which is seconds. */
+    private static final long LOOK_MS = 250;
+    /** Shards are of two lengths where elements do not divide evenly: one of each. */
+    private static final SpareArrays WITH_RESTS = new SpareArrays(2);
 
     private final String executor;
     private final Uplink uplink;
     private final Sweeper sweeper;
     private final DriverClock clock;
+    /** What there is for the codec of a run and term. */
+    private final BiFunction<String, Integer, Coding> codings;
+
     private final LinkedBlockingQueue<Runnable> commands = new LinkedBlockingQueue<>();
     private final Map<String, Download> downloads = new ConcurrentHashMap<>();
     private final DownloadQueue queue = new DownloadQueue();
+    /** Marks by {@link BlockNames#relay relay}; a peer may set one before this executor has heard of the order. */
+    private final Map<String, Set<String>> marks = new HashMap<>();
     /** What is under way; both null between two. */
     private Download.Attempt attempt;
 
     private Fetch fetch;
+    /** What its marks start with. */
+    private String relayUnderWay;
 
-    Downloader(String executor, Uplink uplink, Sweeper sweeper, DriverClock clock) {
+    Downloader(
+            String executor,
+            Uplink uplink,
+            Sweeper sweeper,
+            DriverClock clock,
+            BiFunction<String, Integer, Coding> codings) {
+        this.codings = codings;
         this.executor = executor;
         this.uplink = uplink;
         this.sweeper = sweeper;
@@ -53,11 +77,11 @@ final class Downloader {
     // ------------------------------------------------------------------------------------------
 
     /** Begins a download for agents of this executor, or renews one that an order before had begun. */
-    void begin(Order order, Order.Download what, BroadcastSource source, List<Order.AgentRef> agents) {
+    void begin(Order order, Order.Download what, BroadcastSource source, Peer driver, List<Order.AgentRef> agents) {
         commands.add(() -> {
             Download download = downloads.computeIfAbsent(
                     key(order.run, order.term, what.broadcast), key -> new Download(order, what));
-            queue.named(download, new Download.Attempt(order.order, source, agents));
+            queue.named(download, new Download.Attempt(order.order, source, driver, agents));
         });
     }
 
@@ -72,12 +96,33 @@ final class Downloader {
                 Download download = downloads.remove(key(run, term, broadcast));
                 if (download != null) {
                     queue.forgotten(download);
-                    sweeper.removeLater(() -> SparkInternals.matching(names.pieces((int) broadcast)), false);
+                    // By name: Spark looks for a prefix among the files of its folders too, a millisecond each time.
+                    sweeper.remove(download.stored(), false, download::letGo);
                 }
             }
-            long newest = java.util.Collections.max(broadcasts);
-            sweeper.removeLater(() -> staleMarks(names, run, term, newest), true);
+            long newest = Collections.max(broadcasts);
+            // A slow peer may set one later: the next call finds it.
+            marks.keySet()
+                    .removeIf(relay -> relay.startsWith(names.marks())
+                            && BlockNames.numberAfter(names.marks(), relay) <= newest
+                            && !downloads.containsKey(key(run, term, BlockNames.numberAfter(names.marks(), relay))));
         });
+    }
+
+    /** A peer says that pieces are there; called by network threads. */
+    void marked(String mark) {
+        commands.add(() -> {
+            String relay = BlockNames.relayOf(mark);
+            if (marks.computeIfAbsent(relay, name -> new LinkedHashSet<>()).add(mark)
+                    && fetch != null
+                    && relay.equals(relayUnderWay)) {
+                tell(mark);
+            }
+        });
+    }
+
+    private void tell(String mark) {
+        fetch.marked(BlockNames.ownerOf(mark), BlockNames.number(mark));
     }
 
     /** Forgets a run. When the answer is complete, no more blocks of the run are stored; the caller removes them by prefix. */
@@ -91,21 +136,10 @@ final class Downloader {
                         queue.forgotten(entry.getValue());
                         return true;
                     });
+                    marks.keySet().removeIf(relay -> relay.startsWith(BlockNames.ofRun(run)));
                     beginOrEnd();
                 },
                 commands::add);
-    }
-
-    /** Marks of forgotten broadcasts. A slow peer may set one later: the next call finds it. */
-    private List<String> staleMarks(BlockNames names, String run, int term, long newestForgotten) {
-        List<String> stale = new ArrayList<>();
-        for (String name : SparkInternals.matching(names.marks())) {
-            long broadcast = BlockNames.numberAfter(names.marks(), name);
-            if (broadcast <= newestForgotten && !downloads.containsKey(key(run, term, broadcast))) {
-                stale.add(name);
-            }
-        }
-        return stale;
     }
 
     // ---- the download thread
@@ -154,7 +188,9 @@ final class Downloader {
         attempt = download.attempt;
         try {
             fetch = attempt.source.open(download, new AttemptPort(download, attempt));
+            relayUnderWay = new BlockNames(download.run, download.term).relay(download.broadcast, attempt.order);
             fetch.begin();
+            marks.getOrDefault(relayUnderWay, Collections.emptySet()).forEach(this::tell);
         } catch (RuntimeException e) {
             failed(e);
         }
@@ -183,13 +219,67 @@ final class Downloader {
         queue.failed(nowMs());
     }
 
+    /** All that travels is here: decodes it, and sees to it that a base is held; false: the result is still to be fetched. */
+    private boolean ready(Download download, Download.Attempt own) {
+        Coding coding = codings.apply(download.run, download.term);
+        HeldBases.Name result = new HeldBases.Name(download.shard, download.version, download.result);
+        if (download.coded == null) {
+            if (download.result != 0) {
+                coding.bases.hold(result, download.data());
+            }
+            return true;
+        }
+        if (download.vector() == null) {
+            KeptArray full = coding.bases.get(result); // it was fetched
+            download.decoded(full != null ? full : coding.decoded(download.coded, download.data().data, result));
+        }
+        if (download.vector() != null) {
+            return true;
+        }
+        BlockNames names = new BlockNames(download.run, download.term);
+        coding.fetch(
+                names,
+                result,
+                download.coded.length,
+                own.driver,
+                failure -> commands.add(() -> {
+                    if (attempt == own && failure == null) {
+                        end(download, own);
+                    } else if (attempt == own) {
+                        failed(new IOException(result + " could not be fetched: " + failure, failure));
+                    }
+                }));
+        return false;
+    }
+
+    private void end(Download download, Download.Attempt own) {
+        if (ready(download, own)) {
+            deliver(download);
+            queue.delivered();
+            letGo();
+        }
+    }
+
     private void deliver(Download download) {
         double end = clock.now();
-        Arrival arrival = new Arrival(download.shard, download.version, download.mode, download.alpha, download.data());
+        Coding coding = codings.apply(download.run, download.term);
+        Map<float[], KeptArray> withRests = new IdentityHashMap<>();
         for (Order.AgentRef agent : download.attempt.agents) {
-            if (download.offerOnce(agent) && !offer(download.run, agent, arrival)) {
-                download.takeBackOffer(agent);
-                continue;
+            if (download.offerOnce(agent)) {
+                if (download.mode.equals("replace")) {
+                    coding.replaced(agent, download.shard);
+                }
+                float[] rest = coding.answer(agent, download.shard);
+                KeptArray kept = rest == null
+                        ? download.vector()
+                        : withRests.computeIfAbsent(rest, one -> withRest(download.vector(), one));
+                Arrival arrival = new Arrival(download.shard, download.version, download.mode, download.alpha, kept);
+                kept.retain(); // the agent's conductor lets go
+                if (!offer(download.run, agent, arrival)) {
+                    kept.release();
+                    download.takeBackOffer(agent);
+                    continue;
+                }
             }
             // Sent again when an order names the broadcast again: the driver may have missed the first one.
             long bytesIn = download.takeBytesIn();
@@ -198,6 +288,18 @@ final class Downloader {
                     download.run,
                     Event.acknowledged(download.broadcast, executor, agent, download.start, end, bytesIn, fromDriver));
         }
+        withRests.values().forEach(KeptArray::release);
+    }
+
+    /** The joint state and what rounding left of an agent's snapshot (`with_rest` of {@code mpca/algorithm/rests.py}). */
+    private static KeptArray withRest(KeptArray vector, float[] rest) {
+        KeptArray sum = KeptArray.take(WITH_RESTS, vector.data.length);
+        ByteBuffer from = ByteBuffer.wrap(vector.data).order(ByteOrder.LITTLE_ENDIAN);
+        ByteBuffer to = ByteBuffer.wrap(sum.data).order(ByteOrder.LITTLE_ENDIAN);
+        for (int i = 0; i < rest.length; i++) {
+            to.putFloat(i * Float.BYTES, from.getFloat(i * Float.BYTES) + rest[i]);
+        }
+        return sum;
     }
 
     private static boolean offer(String run, Order.AgentRef agent, Arrival arrival) {
@@ -250,9 +352,7 @@ final class Downloader {
         public void done() {
             commands.add(() -> {
                 if (attempt == own) {
-                    deliver(download);
-                    queue.delivered();
-                    letGo();
+                    end(download, own);
                 }
             });
         }

@@ -25,7 +25,7 @@ final class EverywhereRDD extends PinnedRDD<byte[]> {
     }
 
     @Override
-    List<byte[]> here(int index, TaskContext context) {
+    List<byte[]> here(byte[] own, TaskContext context) {
         try {
             return Collections.singletonList(Msgpack.pack(question.ask(ExecutorSide.get())));
         } catch (Exception e) {

@@ -14,6 +14,7 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.mpca.agent.TimeOuts;
+import org.mpca.reduce.Scattered;
 import org.mpca.wire.Event;
 import org.mpca.wire.Msgpack;
 import org.mpca.wire.ProtocolException;
@@ -237,9 +238,8 @@ public final class ExchangeServer implements ServerQueue.Performer {
         }
 
         @Override
-        public void arrived(String name, ByteBuffer bytes) {
-            byte[] data = new byte[bytes.remaining()];
-            bytes.get(data);
+        public void arrived(String name, Scattered bytes) {
+            byte[] data = bytes.bytes();
             commands.add(() -> fetched(entry, data));
         }
 

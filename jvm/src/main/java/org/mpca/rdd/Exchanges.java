@@ -11,6 +11,7 @@ import java.util.function.BiConsumer;
 import org.mpca.agent.Arrival;
 import org.mpca.agent.Sent;
 import org.mpca.agent.TimeOuts;
+import org.mpca.reduce.KeptArray;
 import org.mpca.wire.Msgpack;
 import org.mpca.wire.ProtocolException;
 import org.slf4j.Logger;
@@ -201,7 +202,7 @@ final class Exchanges {
                 one.run,
                 one.agent,
                 one.incarnation,
-                new Arrival(one.sent.shard, version, (String) reply.get("mode"), share, data, true));
+                new Arrival(one.sent.shard, version, (String) reply.get("mode"), share, KeptArray.of(data), true));
     }
 
     private void again(Open one, String cause) {

@@ -1,6 +1,5 @@
 package org.mpca.rdd;
 
-import java.nio.ByteBuffer;
 import java.util.Collections;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
@@ -9,6 +8,7 @@ import org.apache.spark.rpc.RpcEndpointRef;
 import org.mpca.agent.AgentRegistry;
 import org.mpca.agent.Arrival;
 import org.mpca.agent.TimeOuts;
+import org.mpca.reduce.Scattered;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -85,10 +85,8 @@ final class ExchangesPort implements Exchanges.Port {
     public void fetch(Peer from, String block, BiConsumer<byte[], Throwable> done) {
         SparkInternals.FetchListener listener = new SparkInternals.FetchListener() {
             @Override
-            public void arrived(String name, ByteBuffer bytes) {
-                byte[] data = new byte[bytes.remaining()];
-                bytes.get(data);
-                done.accept(data, null);
+            public void arrived(String name, Scattered bytes) {
+                done.accept(bytes.bytes(), null);
             }
 
             @Override

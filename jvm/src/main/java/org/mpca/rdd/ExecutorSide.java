@@ -26,6 +26,7 @@ public final class ExecutorSide {
     final DriverClock clock = new DriverClock();
     final PartStore parts = new PartStore(sweeper);
     final KeptSums sums = new KeptSums(sweeper);
+    final Pace pace = new Pace();
     final Downloader downloader;
     final Exchanges exchanges;
 
@@ -40,21 +41,25 @@ public final class ExecutorSide {
     private final Uplink uplink;
     private final Peer self;
     private final Map<String, AgentUplink> uplinks = new ConcurrentHashMap<>();
+    /** By run, of the newest attempt. */
+    private final Map<String, Coding> codings = new ConcurrentHashMap<>();
 
-    private ExecutorSide(Peer self, Uplink uplink, String devices) {
+    ExecutorSide(Peer self, Uplink uplink, String devices) {
         this.self = self;
         this.devices = devices;
         this.uplink = uplink;
         HadoopClients clients = new HadoopClients(SparkInternals::hadoop);
         this.reads = new HadoopReads(clients);
         this.writes = new HadoopWrites(clients);
-        this.downloader = new Downloader(self.executor, uplink, sweeper, clock);
+        this.downloader = new Downloader(self.executor, uplink, sweeper, clock, this::coding);
         this.exchanges = new Exchanges(self.executor, new ExchangesPort(sweeper, clock));
     }
 
     /** Called once by the plug-in, before any task. */
     public static void start(Peer self, Uplink uplink, String devices) {
-        instance = new ExecutorSide(self, uplink, devices);
+        ExecutorSide side = new ExecutorSide(self, uplink, devices);
+        SparkInternals.takeWords(BlockNames::isMark, side.downloader::marked);
+        instance = side;
     }
 
     /** The driver has said what its clock showed between these two moments; all are of System.nanoTime. */
@@ -69,6 +74,20 @@ public final class ExecutorSide {
                     "the executor's plug-in has not started: is org.mpca.bridge.MpcaPlugin in spark.plugins?");
         }
         return side;
+    }
+
+    /** What there is for the codec of an attempt of a run. An attempt that a newer one has replaced finds nothing. */
+    Coding coding(String run, int term) {
+        Coding newest = codings.compute(run, (name, held) -> {
+            if (held != null && held.term >= term) {
+                return held;
+            }
+            if (held != null) {
+                held.clear();
+            }
+            return new Coding(term);
+        });
+        return newest.term == term ? newest : new Coding(term);
     }
 
     /** Where the agents of a run report. */
@@ -92,11 +111,16 @@ public final class ExecutorSide {
         Future<?> exchangesEnd = exchanges.endRun(run); // no agent of the run asks any more
         parts.endRun(run);
         sums.endRun(run);
+        pace.endRun(run);
         try {
             downloadsEnd.get(millis, TimeUnit.MILLISECONDS);
             exchangesEnd.get(millis, TimeUnit.MILLISECONDS);
         } catch (ExecutionException | TimeoutException e) {
             LOG.warn("downloads or exchanges of the run do not end: run={} cause={}", run, e.toString());
+        }
+        Coding coding = codings.remove(run); // a download that was ending has made its base one of the run's
+        if (coding != null) {
+            coding.clear();
         }
         String prefix = BlockNames.ofRun(run);
         sweeper.removeLater(() -> Inventory.blocks(prefix, false), false);

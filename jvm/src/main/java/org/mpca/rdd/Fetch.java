@@ -32,7 +32,10 @@ interface Fetch {
     /** A piece is here that was not before: asked for by this attempt or by an earlier one. */
     void arrived(int piece);
 
-    /** Looks for what no event tells; called after events, and every few milliseconds. */
+    /** An owner of this relay has said that a batch of pieces is there. */
+    default void marked(int owner, int batch) {}
+
+    /** Looks at what no event tells, the time that has passed; called after events, and a few times a second. */
     void doWork();
 
     /** Ends the attempt: the broadcast was forgotten, or a newer order names other peers. */

@@ -10,7 +10,7 @@ import org.apache.hadoop.fs.FileSystem;
 
 /**
  * Hadoop's own clients, one a file system: tokens, high availability, encryption.
- * A NameNode that restarts is waited for, a DataNode that dies is the client's affair.
+ * A NameNode that restarts is waited for, of two the active one is looked for; a DataNode that dies is the client's affair.
  *
  * <p>Concurrency: any thread; the file systems are shared and safe.
  */
@@ -25,12 +25,24 @@ public final class HadoopClients {
 
     /** A client of its own for a file system: a cached one would be without these settings. */
     public static FileSystem client(Configuration session, URI uri) throws IOException {
-        return FileSystem.newInstance(uri, patient(session));
+        return FileSystem.newInstance(uri, patient(session, uri));
     }
 
-    /** The configuration with which every call waits while a NameNode restarts, instead of failing at once. */
-    public static Configuration patient(Configuration session) {
+    /**
+     * The configuration with which every call waits for a minute while a NameNode restarts, instead of failing at once.
+     * A client of two NameNodes must not: it would wait so long for the dead one before it asks the other. It asks them in
+     * turns for a minute.
+     */
+    public static Configuration patient(Configuration session, URI uri) {
         Configuration conf = new Configuration(session);
+        String service =
+                uri.getAuthority() == null ? FileSystem.getDefaultUri(conf).getAuthority() : uri.getAuthority();
+        if (conf.get("dfs.ha.namenodes." + service) != null) {
+            conf.setBoolean("dfs.client.retry.policy.enabled", false);
+            conf.setInt("dfs.client.failover.sleep.max.millis", 2000);
+            conf.setInt("dfs.client.failover.max.attempts", 40);
+            return conf;
+        }
         conf.setBoolean("dfs.client.retry.policy.enabled", true);
         conf.set(
                 "dfs.client.retry.policy.spec",

@@ -38,7 +38,7 @@ final class OrderJob {
 
     /** Runs the tasks that answer, with the step that sums inside them, or null. */
     void answer(OrderTask.ReduceStep step) {
-        ModelStateRDD states = new ModelStateRDD(jobs.context(), order, plan.peers);
+        ModelStateRDD states = new ModelStateRDD(jobs.context(), plan);
         jobs.submit(
                 token(order.order),
                 order.description,

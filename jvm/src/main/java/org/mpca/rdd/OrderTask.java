@@ -3,36 +3,41 @@ package org.mpca.rdd;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Future;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
+import java.util.function.DoubleConsumer;
 import org.apache.spark.TaskContext;
+import org.mpca.agent.AgentEvents;
 import org.mpca.agent.AgentRegistry;
 import org.mpca.agent.Freezing;
 import org.mpca.agent.FrozenYield;
 import org.mpca.agent.YieldContext;
 import org.mpca.agent.YieldKey;
+import org.mpca.reduce.ChunkPlan;
+import org.mpca.reduce.EncodedPlan;
+import org.mpca.reduce.KeptArray;
 import org.mpca.reduce.WeightedSum;
 import org.mpca.wire.Answer;
+import org.mpca.wire.Late;
 import org.mpca.wire.Order;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * What one executor does for one order: forget what no cycle needs any more, tell, begin and stop agents, have them save what
- * is their own, start downloads in the background, reduce one shard, then freeze the yields of the cycle after and answer.
+ * is their own, start downloads in the background, reduce one shard, freeze the yields of the cycle after and answer.
  *
- * <p>Freezing comes last, so that when the next order reduces, every chunk exists and nobody polls for one. Each part is
+ * <p>Freezing ends last, so that when the next order reduces, every chunk exists and nobody polls for one. It begins while the
+ * shard is still being reduced ({@link FreezeAhead}), so that a cycle seldom waits for the present step of an agent. Each part is
  * idempotent, so a re-run task or the order submitted again gives the same bytes. Every wait ends when Spark kills the
  * task or at the order's deadline, so that the executor's second core is free again.
  */
 final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
     private static final long serialVersionUID = 1;
-    private static final ExecutorService FREEZERS = Threads.pool("mpca-freeze");
+    private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
 
     /** What a task does for the sum; fills times and bytes of the answer. Null for an order that sums nothing. */
     interface ReduceStep extends java.io.Serializable {
-        void run(Order order, OrderPlan plan, Waits waits, Answer answer) throws Exception;
+        /** @param progress told the share of the sum that is here, from 0 to 1, as it grows */
+        void run(Order order, OrderPlan plan, Waits waits, Answer answer, DoubleConsumer progress) throws Exception;
     }
 
     private final OrderPlan plan;
@@ -51,11 +56,23 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
         answer.executor = ExecutorSide.get().self().executor;
         answer.host = ExecutorSide.get().self().host;
         prelude(order, plan);
-        if (order.reduce != null) {
-            step.run(order, plan, waits, answer);
-        }
+        List<YieldKey> keys = new ArrayList<>();
         if (order.freeze != null) {
-            freeze(order, yields, waits, answer);
+            yields.forEachRemaining(one -> keys.add(one.key()));
+            if (order.freeze.coded != null && !keys.isEmpty()) {
+                askWithBase(order, keys, answer);
+            }
+        }
+        if (keys.isEmpty()) {
+            reduce(order, waits, answer, share -> {});
+        } else {
+            FreezeAhead freezing = new FreezeAhead(ExecutorSide.get().pace, order, keys, waits.deadlineNanos);
+            try {
+                reduce(order, waits, answer, freezing::progress);
+                keep(order, keys, freezing.await(waits), answer);
+            } finally {
+                freezing.end();
+            }
         }
         return OrderJob.seal(order.order, answer.pack());
     }
@@ -79,11 +96,15 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
             }
         }
         if (order.cut != null) {
+            side.coding(order.run, order.term).clear();
             for (Order.AgentRef agent : order.cut.agents) {
                 if (agent.executor.equals(here)) {
                     registry.cut(order.run, agent.agent, agent.incarnation, order.cut.shards);
                 }
             }
+        }
+        for (Order.BaseInFull one : order.bases) {
+            side.coding(order.run, order.term).fetchIfNone(order, one, plan.driver);
         }
         for (Order.AgentRef agent : order.begin) {
             if (agent.executor.equals(here)) {
@@ -117,79 +138,119 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
                 }
             }
             if (!agents.isEmpty()) {
-                side.downloader.begin(order, order.downloads.get(i), plan.sources[i], agents);
+                side.downloader.begin(order, order.downloads.get(i), plan.sources[i], plan.driver, agents);
             }
         }
     }
 
-    /** The yields of the next cycle: all agents of this executor at once, then their weighted mean as one part. */
-    private void freeze(Order order, Iterator<YieldContext> yields, Waits waits, Answer answer) throws Exception {
-        List<YieldKey> keys = new ArrayList<>();
-        while (yields.hasNext()) {
-            keys.add(yields.next().key());
-        }
-        if (keys.isEmpty()) {
+    /** Asks no agent for a difference from a base that is not here: the base is fetched, and then they can be asked again. */
+    private void askWithBase(Order order, List<YieldKey> keys, Answer answer) {
+        ExecutorSide side = ExecutorSide.get();
+        Order.Coded coded = order.freeze.coded;
+        Coding coding = side.coding(order.run, order.term);
+        HeldBases.Name base = Coding.name(order.freeze.shard, coded);
+        if (coding.bases.holds(base)) {
             return;
         }
-        Freezing freezing = await(keys, waits);
-        answer.late.putAll(freezing.late);
-        DriverClock clock = ExecutorSide.get().clock;
-        List<byte[]> shards = new ArrayList<>();
-        List<Double> weights = new ArrayList<>();
-        for (YieldKey key : keys) {
-            FrozenYield one = freezing.frozen.get(key.agent);
-            if (one == null) {
-                continue;
+        AgentEvents events = side.events(order.run);
+        List<YieldKey> waiting = new ArrayList<>(keys);
+        keys.clear();
+        waiting.forEach(key -> answer.late.put(key.agent, Late.NO_BASE));
+        coding.fetch(new BlockNames(order.run, order.term), base, coded.length, plan.driver, failure -> {
+            if (failure != null) {
+                LOG.warn("not to be had from the driver: {} run={} cause={}", base, order.run, failure.toString());
             }
-            answer.frozen.add(new Answer.Frozen(
-                    key.agent,
-                    key.incarnation,
-                    one.tau,
-                    one.crc,
-                    one.finite,
-                    one.distance,
-                    clock.fromSecondsHere(one.start),
-                    clock.fromSecondsHere(one.end)));
-            if (one.finite) {
-                shards.add(one.data);
-                double weight = order.freeze.weight(one.tau);
-                weights.add(weight);
-                answer.weight += weight;
-            }
-        }
-        if (!shards.isEmpty()) {
-            // Without any update there is no mean to weigh; the driver gives such a part no weight, or (x_0) its own.
-            byte[] part = answer.weight > 0 ? WeightedSum.mean(shards, weights) : shards.get(0);
-            ExecutorSide.get()
-                    .parts
-                    .put(order.run, order.term, order.freeze.cycle, order.order, part, plan.freezeGrid(part.length));
+            waiting.forEach(
+                    key -> events.back(key.agent, key.incarnation)); // the driver names the base that it has by then
+        });
+    }
+
+    private void reduce(Order order, Waits waits, Answer answer, DoubleConsumer progress) throws Exception {
+        if (order.reduce != null) {
+            long start = System.nanoTime();
+            step.run(order, plan, waits, answer, progress);
+            ExecutorSide.get().pace.reduced(order.run, order.reduce.shard, System.nanoTime() - start);
         }
     }
 
-    /**
-     * Freezes in a thread of its own and looks after this task meanwhile. When the task is killed that thread is
-     * interrupted; what the agents were asked for stays asked for, and the order submitted again gets it.
-     */
-    private static Freezing await(List<YieldKey> keys, Waits waits) throws Exception {
-        Future<Freezing> freezing = FREEZERS.submit(() -> AgentRegistry.get().freeze(keys, waits.deadlineNanos));
-        try {
-            while (true) {
-                try {
-                    return freezing.get(Waits.SLICE_MS, TimeUnit.MILLISECONDS);
-                } catch (TimeoutException e) {
-                    // The registry keeps the deadline itself and answers who was late; this one only guards against its
-                    // bugs.
-                    if (System.nanoTime() - waits.deadlineNanos > TimeUnit.SECONDS.toNanos(1)) {
-                        waits.check("freezing", () -> ExecutorSide.get().self().executor);
-                    } else {
-                        waits.checkKilled();
-                    }
-                }
+    /** Keeps the weighted mean of this executor's frozen yields as one part of the next sum. */
+    private void keep(Order order, List<YieldKey> keys, Freezing freezing, Answer answer) throws ExecutorFault {
+        answer.late.putAll(freezing.late);
+        List<KeptArray> shards = new ArrayList<>();
+        List<Double> weights = new ArrayList<>();
+        List<YieldKey> entering = new ArrayList<>();
+        for (YieldKey key : keys) {
+            FrozenYield one = freezing.frozen.get(key.agent);
+            if (one == null || !one.finite) {
+                continue;
             }
-        } catch (ExecutionException e) {
-            throw e.getCause() instanceof Exception ? (Exception) e.getCause() : e;
-        } finally {
-            freezing.cancel(true);
+            if (!one.kept.retain()) {
+                throw new ExecutorFault(answer.executor, "cycle " + order.freeze.cycle + " was forgotten meanwhile");
+            }
+            shards.add(one.kept);
+            entering.add(key);
+            double weight = order.freeze.weight(one.tau);
+            weights.add(weight);
+            answer.weight += weight;
         }
+        boolean kept = true;
+        if (!shards.isEmpty()) {
+            // Without any update there is no mean to weigh; the driver gives such a part no weight, or (x_0) its own.
+            kept = keep(order, answer.weight > 0 ? mean(shards, weights) : shards.get(0), entering, answer.executor);
+        }
+        answer.weight = kept ? answer.weight : 0;
+        DriverClock clock = ExecutorSide.get().clock;
+        for (YieldKey key : keys) {
+            FrozenYield one = freezing.frozen.get(key.agent);
+            if (one != null) {
+                answer.frozen.add(new Answer.Frozen(
+                        key.agent,
+                        key.incarnation,
+                        one.tau,
+                        one.crc,
+                        one.finite && kept,
+                        one.distance,
+                        clock.fromSecondsHere(one.start),
+                        clock.fromSecondsHere(one.end)));
+            }
+        }
+    }
+
+    /** Stores a part, which becomes the store's; false: its difference from the base is not finite. */
+    private boolean keep(Order order, KeptArray mean, List<YieldKey> entering, String here) {
+        ExecutorSide side = ExecutorSide.get();
+        ChunkPlan grid = plan.freezeGrid(mean.data.length);
+        KeptArray part = mean;
+        int[] edges = grid.edges();
+        if (order.freeze.coded != null) {
+            EncodedPlan coded = Coding.plan(order.freeze.coded, grid);
+            edges = coded.edges();
+            try {
+                part = side.coding(order.run, order.term).part(order, mean, coded, entering, here);
+            } catch (IllegalArgumentException e) {
+                LOG.warn(
+                        "cycle={} run={}: the part of executor {}: {}",
+                        order.freeze.cycle,
+                        order.run,
+                        here,
+                        e.getMessage());
+                return false;
+            }
+        } else if (order.freeze.answers()) {
+            side.coding(order.run, order.term).plain(order.freeze.shard, entering);
+        }
+        side.parts.put(order.run, order.term, order.freeze.cycle, order.order, part, edges);
+        return true;
+    }
+
+    private static KeptArray mean(List<KeptArray> shards, List<Double> weights) {
+        if (shards.size() == 1) {
+            return shards.get(0);
+        }
+        List<byte[]> data = new ArrayList<>();
+        shards.forEach(one -> data.add(one.data));
+        KeptArray mean = KeptArray.of(WeightedSum.mean(data, weights));
+        shards.forEach(KeptArray::release);
+        return mean;
     }
 }

@@ -9,11 +9,18 @@ public final class Peer implements Serializable {
     public final String executor;
     public final String host;
     public final int port;
+    /** How many files its JVM may open, as it said itself; -1: nobody said. */
+    final long files;
 
     public Peer(String executor, String host, int port) {
+        this(executor, host, port, -1);
+    }
+
+    Peer(String executor, String host, int port, long files) {
         this.executor = executor;
         this.host = host;
         this.port = port;
+        this.files = files;
     }
 
     @Override

@@ -16,16 +16,22 @@ import scala.collection.Iterator;
  */
 abstract class PinnedRDD<T> extends RDD<T> {
     private static final long serialVersionUID = 1;
+    private static final byte[] NOTHING = new byte[0];
 
-    private final Peer[] peers;
+    private final transient Peer[] peers;
 
     PinnedRDD(SparkContext context, List<Peer> peers, Class<T> type) {
         super(context, SparkInternals.noDependencies(), SparkInternals.classTag(type));
         this.peers = peers.toArray(new Peer[0]);
     }
 
-    /** The elements of a partition, on its own executor. */
-    abstract List<T> here(int index, TaskContext context);
+    /** What the partition of an executor brings, asked on the driver: the rest of this object goes to every executor. */
+    byte[] own(String executor) {
+        return NOTHING;
+    }
+
+    /** The elements of a partition, on its own executor; `own` is what it brings. */
+    abstract List<T> here(byte[] own, TaskContext context);
 
     /** What a task does that ran on executor `here` instead of `wanted`. */
     List<T> elsewhere(String wanted, String here) throws WrongExecutor {
@@ -36,7 +42,7 @@ abstract class PinnedRDD<T> extends RDD<T> {
     public final Partition[] getPartitions() {
         Partition[] partitions = new Partition[peers.length];
         for (int i = 0; i < peers.length; i++) {
-            partitions[i] = new OnExecutor(i, peers[i].executor);
+            partitions[i] = new OnExecutor(i, peers[i].executor, own(peers[i].executor));
         }
         return partitions;
     }
@@ -53,7 +59,7 @@ abstract class PinnedRDD<T> extends RDD<T> {
         OnExecutor own = (OnExecutor) partition;
         String here = SparkInternals.executorId();
         if (own.executor.equals(here)) {
-            return SparkInternals.iterator(here(own.index, context));
+            return SparkInternals.iterator(here(own.brings, context));
         }
         try {
             return SparkInternals.iterator(elsewhere(own.executor, here));
@@ -62,16 +68,23 @@ abstract class PinnedRDD<T> extends RDD<T> {
         }
     }
 
-    /** One executor's partition: its position in the list, and its id. */
+    /** What a partition brings to its executor. */
+    static byte[] brings(Partition partition) {
+        return ((OnExecutor) partition).brings;
+    }
+
+    /** One executor's partition: its position in the list, its id, and what is for it alone. */
     private static final class OnExecutor implements Partition {
         private static final long serialVersionUID = 1;
 
         final int index;
         final String executor;
+        final byte[] brings;
 
-        OnExecutor(int index, String executor) {
+        OnExecutor(int index, String executor, byte[] brings) {
             this.index = index;
             this.executor = executor;
+            this.brings = brings;
         }
 
         @Override

@@ -3,18 +3,20 @@ package org.mpca.rdd;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
-import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.NavigableMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import org.mpca.agent.TimeOuts;
 import org.mpca.reduce.ChunkPlan;
+import org.mpca.reduce.Scattered;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -29,14 +31,23 @@ final class RangesReducer implements Reducer {
     private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
     private static final ExecutorService FETCHERS = Threads.pool("mpca-fetch");
 
+    /** So many orders that failed are swept after again; what comes even later goes with the run. */
+    private static final int FAILED = 16;
+
     private final BlockNames names;
     private final Sweeper sweeper;
+    private final DriverCoding coding;
     /** Chunks of the sums that may still be taken, by order. */
     private final Map<Integer, Integer> chunks = new ConcurrentHashMap<>();
+    /** Those of them that are encoded. Each keeps its base in use. */
+    private final Map<Integer, DriverCoding.Sum> coded = new ConcurrentHashMap<>();
+    /** Chunks of the newest orders that failed, by order: late tasks of theirs may push some still. */
+    private final NavigableMap<Integer, Integer> failed = new ConcurrentSkipListMap<>();
     /** Chunks that came damaged, as they were fetched afterwards: by order, then by number. */
     private final Map<Integer, Map<Integer, byte[]>> repaired = new ConcurrentHashMap<>();
 
-    RangesReducer(BlockNames names, Sweeper sweeper) {
+    RangesReducer(BlockNames names, Sweeper sweeper, DriverCoding coding) {
+        this.coding = coding;
         this.names = names;
         this.sweeper = sweeper;
     }
@@ -47,6 +58,10 @@ final class RangesReducer implements Reducer {
             chunks.put(
                     job.order.order,
                     job.plan.reduceGrid(job.order.reduce.length).chunks());
+            if (job.order.reduce.coded != null) {
+                ChunkPlan grid = job.plan.reduceGrid(job.order.reduce.length);
+                coded.put(job.order.order, coding.sum(job.order.reduce, grid));
+            }
         }
         job.answer(new RangesStep());
     }
@@ -57,32 +72,38 @@ final class RangesReducer implements Reducer {
         if (count == null) {
             throw new IOException("no sum of that order: order=" + order);
         }
+        DriverCoding.Sum sum = coded.get(order);
         long position = 0;
         for (int chunk = 0; chunk < count; chunk++) {
-            position += copyOut(order, chunk, to, position);
+            position += copyOut(order, chunk, sum, to, position);
         }
         if (position != length) {
             throw new IOException(
                     "sum is of another length: bytes=" + position + ", expected=" + length + ", order=" + order);
         }
-        discard(order);
+        free(order, count);
     }
 
-    private long copyOut(int order, int chunk, FileChannel to, long position) throws IOException {
+    private long copyOut(int order, int chunk, DriverCoding.Sum sum, FileChannel to, long position) throws IOException {
         byte[] instead = repaired.getOrDefault(order, Collections.emptyMap()).get(chunk);
         if (instead != null) {
-            return Channels.write(to, position, ByteBuffer.wrap(instead));
+            return write(chunk, ByteBuffer.wrap(instead), sum, to, position);
         }
         String name = names.sum(order) + chunk;
         long[] written = new long[1];
         if (!SparkInternals.read(name, block -> {
             ByteBuffer data = block.duplicate();
             data.limit(data.limit() - CheckedBlocks.TRAILER_BYTES);
-            written[0] = Channels.write(to, position, data);
+            written[0] = write(chunk, data, sum, to, position);
         })) {
             throw new IOException("a chunk of the sum is missing: block=" + name + ", order=" + order);
         }
         return written[0];
+    }
+
+    private static long write(int chunk, ByteBuffer data, DriverCoding.Sum sum, FileChannel to, long position)
+            throws IOException {
+        return Channels.write(to, position, sum == null ? data : sum.chunk(chunk, data));
     }
 
     @Override
@@ -144,10 +165,8 @@ final class RangesReducer implements Reducer {
         }
 
         @Override
-        public void arrived(String name, ByteBuffer bytes) {
-            byte[] data = new byte[bytes.remaining()];
-            bytes.get(data);
-            to.complete(data);
+        public void arrived(String name, Scattered bytes) {
+            to.complete(bytes.bytes());
         }
 
         @Override
@@ -166,21 +185,31 @@ final class RangesReducer implements Reducer {
         jobs.cancel(OrderJob.token(order), reason);
     }
 
-    /** Also removes what late tasks of earlier orders pushed after those had been given up. */
     @Override
     public void discard(int order) {
-        chunks.remove(order);
-        repaired.remove(order);
-        sweeper.removeLater(this::unwanted, true);
+        Integer count = chunks.get(order);
+        if (count != null) {
+            failed.put(order, count);
+            if (failed.size() > FAILED) {
+                failed.pollFirstEntry();
+            }
+            free(order, count);
+        }
     }
 
-    private List<String> unwanted() {
-        List<String> found = new ArrayList<>();
-        for (String name : SparkInternals.matching(names.sums())) {
-            if (!chunks.containsKey((int) BlockNames.numberAfter(names.sums(), name))) {
-                found.add(name);
-            }
+    /**
+     * Also removes what late tasks of earlier orders pushed after those had been given up. All by name: Spark looks for a prefix
+     * among the files of its folders too, a millisecond each time.
+     */
+    private void free(int order, int count) {
+        chunks.remove(order);
+        DriverCoding.Sum sum = coded.remove(order);
+        if (sum != null) {
+            sum.end();
         }
-        return found;
+        repaired.remove(order);
+        List<String> unwanted = BlockNames.numbered(names.sum(order), 0, count);
+        failed.forEach((late, chunksOfIt) -> unwanted.addAll(BlockNames.numbered(names.sum(late), 0, chunksOfIt)));
+        sweeper.remove(unwanted, true);
     }
 }

@@ -2,6 +2,7 @@ package org.mpca.rdd;
 
 import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
@@ -9,14 +10,19 @@ import java.util.Set;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.function.DoubleConsumer;
 import org.mpca.reduce.ChunkPlan;
-import org.mpca.reduce.WeightedSum;
+import org.mpca.reduce.EncodedPlan;
+import org.mpca.reduce.KeptArray;
+import org.mpca.reduce.OrderedSum;
+import org.mpca.reduce.Scattered;
+import org.mpca.reduce.SpareArrays;
 import org.mpca.wire.Answer;
 import org.mpca.wire.Order;
 
 /**
  * One executor's share of a reduction by ranges: it fetches its range of chunks from every other part, one request a
- * peer, sums each chunk in part order as soon as it is complete, and pushes the sum to the driver at once.
+ * peer, adds each chunk to its sum in part order, and pushes the sum to the driver as soon as it is complete.
  *
  * <p>Every chunk was frozen by an earlier order, so none is missing and nothing is polled for. Peers are asked from the
  * next one on, so that not all begin with the same. Any failure names the peer and ends the order: all ranges of a sum
@@ -25,12 +31,14 @@ import org.mpca.wire.Order;
 final class RangesStep implements OrderTask.ReduceStep {
     private static final long serialVersionUID = 1;
     private static final ExecutorService FETCHERS = Threads.pool("mpca-fetch");
+    /** What is under way of the chunks of a reduce: their sums, and parts that wait for their turn. */
+    private static final SpareArrays SPARE = new SpareArrays(64);
 
     @Override
-    public void run(Order order, OrderPlan plan, Waits waits, Answer answer) throws Exception {
+    public void run(Order order, OrderPlan plan, Waits waits, Answer answer, DoubleConsumer progress) throws Exception {
         DriverClock clock = ExecutorSide.get().clock;
         answer.reduceStart = clock.now();
-        new Range(order, plan).sum(waits, answer);
+        new Range(order, plan).sum(waits, answer, progress);
         answer.reduceEnd = clock.now();
     }
 
@@ -48,6 +56,11 @@ final class RangesStep implements OrderTask.ReduceStep {
         return executors.get(executor);
     }
 
+    /** A rest fits the next sum of the shard if the same executors share out the same chunks. */
+    static Object cut(List<String> executors, ChunkPlan grid) {
+        return Arrays.asList(executors, Arrays.toString(grid.edges()));
+    }
+
     /** What happens on the way, told by network threads. */
     private interface Event {
         void happen() throws ExecutorFault;
@@ -56,28 +69,40 @@ final class RangesStep implements OrderTask.ReduceStep {
     /**
      * One run of the step.
      *
-     * <p>Concurrency: everything belongs to the task's thread, which fetches nothing itself; network threads add events to its
-     * queue.
+     * <p>Concurrency: everything but the sums of chunks belongs to the task's thread, which fetches nothing itself; network
+     * threads add what they bring to those sums, and events to its queue.
      */
     private static final class Range {
         private final Order order;
         private final OrderPlan plan;
         private final ChunkPlan grid;
+        /** How parts are encoded, and how the sum is; null: float32 travels. */
+        private final EncodedPlan parts;
+
+        private final EncodedPlan sums;
+        /** What rounding left of the sum before, and leaves of this one, by chunk of the range. */
+        private float[][] before;
+
+        private final float[][] left;
         private final BlockNames names;
         private final String here;
         private final int first;
         private final int end;
-        /** By chunk of the range, then by part; null until arrived. */
-        private final ByteBuffer[][] chunks;
-
+        /** By chunk of the range; null once it is on its way to the driver. */
+        private final OrderedSum[] chunks;
+        /** Of a chunk, how many parts are still to come. */
         private final int[] missing;
+
         private final LinkedBlockingQueue<Event> events = new LinkedBlockingQueue<>();
         /** Chunks of which every part is here, and which are not summed yet. */
         private final ArrayDeque<Integer> complete = new ArrayDeque<>();
         /** Executors of which something came damaged. */
         private final Set<String> damaging = new HashSet<>();
+        /** This executor's part, which its sums are made of. */
+        private final List<KeptArray> own = new ArrayList<>();
 
         private long bytesIn;
+        private int arrived;
         private int pushed;
 
         Range(Order order, OrderPlan plan) {
@@ -89,11 +114,15 @@ final class RangesStep implements OrderTask.ReduceStep {
             int me = order.executors.indexOf(here);
             this.first = firstChunk(grid, me, order.executors.size());
             this.end = firstChunk(grid, me + 1, order.executors.size());
-            this.chunks = new ByteBuffer[end - first][order.reduce.parts.size()];
+            Order.Coded coded = order.reduce.coded;
+            this.parts = coded == null ? null : Coding.plan(coded, grid);
+            this.sums = coded == null ? null : new EncodedPlan(parts.codec().ofSums(), grid, coded.parameters);
+            this.left = new float[end - first][];
+            this.chunks = new OrderedSum[end - first];
             this.missing = new int[end - first];
         }
 
-        void sum(Waits waits, Answer answer) throws Exception {
+        void sum(Waits waits, Answer answer, DoubleConsumer progress) throws Exception {
             if (first == end) {
                 return;
             }
@@ -101,36 +130,75 @@ final class RangesStep implements OrderTask.ReduceStep {
             for (Order.Part part : order.reduce.parts) {
                 total += part.weight;
             }
-            Arrays.fill(missing, order.reduce.parts.size());
+            double[] weights = new double[order.reduce.parts.size()];
+            for (int p = 0; p < weights.length; p++) {
+                weights[p] = order.reduce.parts.get(p).weight / total;
+            }
+            for (int chunk = 0; chunk < chunks.length; chunk++) {
+                chunks[chunk] = parts == null
+                        ? new OrderedSum(grid.length(first + chunk), weights, SPARE)
+                        : new OrderedSum(parts, first + chunk, weights, SPARE);
+            }
+            if (sums != null) {
+                before = coding().sums.left(order.reduce.shard, order.reduce.after, cut(order.executors, grid));
+            }
+            Arrays.fill(missing, weights.length);
             ask();
             for (int summed = 0; pushed < chunks.length; ) {
                 boolean summing = summed < chunks.length;
                 Event event = complete.isEmpty() ? events.poll(Waits.SLICE_MS, TimeUnit.MILLISECONDS) : events.poll();
                 if (event != null) {
                     event.happen();
+                    // The sum's way to the driver, which comes behind, is short beside that of the parts.
+                    progress.accept((double) arrived / (chunks.length * order.reduce.parts.size()));
                 }
                 waits.check(
                         (summing ? "reducing cycle " : "pushing the sum of cycle ") + order.reduce.cycle,
                         this::waitedFor);
                 if (!complete.isEmpty()) {
                     int chunk = complete.remove();
-                    push(chunk, add(chunk, total));
-                    answer.bytesOut += grid.length(first + chunk);
+                    byte[] sum = sums == null ? chunks[chunk].result(CheckedBlocks.TRAILER_BYTES) : encoded(chunk);
+                    chunks[chunk] = null;
+                    push(chunk, sum);
+                    answer.bytesOut += sum.length - CheckedBlocks.TRAILER_BYTES;
                     summed++;
                 }
             }
+            if (sums != null) {
+                coding().sums
+                        .keep(
+                                order.reduce.shard,
+                                order.reduce.cycle,
+                                order.reduce.after,
+                                cut(order.executors, grid),
+                                left);
+            }
             answer.bytesIn = bytesIn;
+            own.forEach(KeptArray::release); // after a failure network threads may still add them
+        }
+
+        private Coding coding() {
+            return ExecutorSide.get().coding(order.run, order.term);
+        }
+
+        /** The sum of a chunk, rounded once more, with room for its checksum. */
+        private byte[] encoded(int chunk) {
+            byte[] out = new byte[sums.length(first + chunk) + CheckedBlocks.TRAILER_BYTES];
+            left[chunk] = new float[sums.elements(first + chunk)];
+            float[] added = before == null ? null : before[chunk];
+            sums.encode(first + chunk, chunks[chunk].values(), added, 0, left[chunk], 0, ByteBuffer.wrap(out));
+            return out;
         }
 
         /** Asks every part's executor for this range, from the part after this executor's own on. */
         private void ask() throws ExecutorFault {
             List<Order.Part> parts = order.reduce.parts;
-            int own = 0;
+            int mine = 0;
             for (int p = 0; p < parts.size(); p++) {
-                own = parts.get(p).executor.equals(here) ? p : own;
+                mine = parts.get(p).executor.equals(here) ? p : mine;
             }
             for (int step = 1; step <= parts.size(); step++) {
-                int p = (own + step) % parts.size();
+                int p = (mine + step) % parts.size();
                 if (parts.get(p).executor.equals(here)) {
                     takeOwn(p);
                 } else {
@@ -140,47 +208,56 @@ final class RangesStep implements OrderTask.ReduceStep {
         }
 
         private void takeOwn(int p) throws ExecutorFault {
-            PartStore.Part part = ExecutorSide.get().parts.need(order, plan.partOrders[p]);
+            int length = parts == null ? order.reduce.length : parts.length();
+            PartStore.Part part = ExecutorSide.get().parts.need(order, plan.partOrders[p], length);
+            own.add(part.kept);
             for (int c = first; c < end; c++) {
-                arrived(
-                        c - first,
-                        p,
-                        ByteBuffer.wrap(part.data, grid.offset(c), grid.length(c))
-                                .slice());
+                if (chunks[c - first].takeKept(p, part.data, parts == null ? grid.offset(c) : parts.offset(c))) {
+                    arrived(c - first);
+                }
             }
         }
 
         private void fetch(int p, Peer peer) {
             List<String> wanted = BlockNames.numbered(names.parts(order.reduce.cycle, plan.partOrders[p]), first, end);
             // Connecting may block for as long as the network's time-out: not in the task's thread.
+            Receiver receiver = new Receiver(p, peer, chunks.clone());
             FETCHERS.execute(() -> {
                 try {
-                    CheckedBlocks.fetch(peer, wanted, new Receiver(p, peer));
+                    CheckedBlocks.fetch(peer, wanted, receiver);
                 } catch (RuntimeException e) {
                     failed(new ExecutorFault(peer.executor, peer + " could not be asked: " + e));
                 }
             });
         }
 
-        /** Takes what one peer sends; in network threads. */
+        /** Adds what one peer sends to its chunk, from where it lies; in network threads. */
         private final class Receiver implements SparkInternals.FetchListener {
             private final int part;
             private final Peer peer;
+            private final OrderedSum[] sums;
 
-            Receiver(int part, Peer peer) {
+            Receiver(int part, Peer peer, OrderedSum[] sums) {
                 this.part = part;
                 this.peer = peer;
+                this.sums = sums;
             }
 
             @Override
-            public void arrived(String name, ByteBuffer bytes) {
-                // The network's buffer is valid during this call only.
-                byte[] copy = new byte[bytes.remaining()];
-                bytes.get(copy);
-                events.add(() -> {
-                    bytesIn += copy.length;
-                    Range.this.arrived(BlockNames.number(name) - first, part, ByteBuffer.wrap(copy));
-                });
+            public void arrived(String name, Scattered bytes) {
+                int chunk = BlockNames.number(name) - first;
+                int length = bytes.length();
+                if (length != sums[chunk].length()) {
+                    Range.this.failed(new ExecutorFault(
+                            peer.executor,
+                            "chunk " + (first + chunk) + " of another length: bytes=" + length + ", expected="
+                                    + sums[chunk].length()));
+                } else if (sums[chunk].take(part, bytes)) {
+                    events.add(() -> {
+                        bytesIn += length;
+                        Range.this.arrived(chunk);
+                    });
+                }
             }
 
             @Override
@@ -199,18 +276,10 @@ final class RangesStep implements OrderTask.ReduceStep {
             }
         }
 
-        private void arrived(int chunk, int p, ByteBuffer bytes) throws ExecutorFault {
-            if (bytes.remaining() != grid.length(first + chunk)) {
-                throw new ExecutorFault(
-                        order.reduce.parts.get(p).executor,
-                        "chunk " + (first + chunk) + " of another length: bytes=" + bytes.remaining() + ", expected="
-                                + grid.length(first + chunk));
-            }
-            if (missing[chunk] > 0 && chunks[chunk][p] == null) {
-                chunks[chunk][p] = bytes;
-                if (--missing[chunk] == 0) {
-                    complete.add(chunk);
-                }
+        private void arrived(int chunk) {
+            arrived++;
+            if (--missing[chunk] == 0) {
+                complete.add(chunk);
             }
         }
 
@@ -231,8 +300,8 @@ final class RangesStep implements OrderTask.ReduceStep {
         /** The executor of a part of which something is still missing; this one while its sums are on their way. */
         private String waitedFor() {
             for (int chunk = 0; chunk < chunks.length; chunk++) {
-                for (int p = 0; missing[chunk] > 0 && p < chunks[chunk].length; p++) {
-                    if (chunks[chunk][p] == null) {
+                for (int p = 0; missing[chunk] > 0 && p < order.reduce.parts.size(); p++) {
+                    if (!chunks[chunk].has(p)) {
                         return order.reduce.parts.get(p).executor;
                     }
                 }
@@ -240,21 +309,17 @@ final class RangesStep implements OrderTask.ReduceStep {
             return here;
         }
 
-        private byte[] add(int chunk, double total) {
-            ByteBuffer[] row = chunks[chunk];
-            chunks[chunk] = null; // its bytes are of no more use
-            WeightedSum sum = new WeightedSum(grid.length(first + chunk));
-            for (int p = 0; p < row.length; p++) {
-                sum.add(row[p], order.reduce.parts.get(p).weight / total);
-            }
-            return sum.result(CheckedBlocks.TRAILER_BYTES);
-        }
-
         /** `sum` has room for its checksum behind it. */
         private void push(int chunk, byte[] sum) {
             ExecutorSide.get()
                     .sums
-                    .put(order.run, order.term, order.order, first + chunk, sum, grid.length(first + chunk));
+                    .put(
+                            order.run,
+                            order.term,
+                            order.order,
+                            first + chunk,
+                            sum,
+                            sum.length - CheckedBlocks.TRAILER_BYTES);
             FETCHERS.execute(() -> {
                 try {
                     CheckedBlocks.upload(plan.driver, names.sum(order.order) + (first + chunk), sum, this::pushed);

@@ -13,7 +13,8 @@ import org.mpca.agent.TimeOuts;
  * scripts, in {@code tests/golden/relay}, is run on both.
  *
  * <p>Participants: the driver, which has all pieces, and K owners, of which this executor is one. Owner i owns the pieces i,
- * i + K, i + 2K, ..., in two batches.
+ * i + K, i + 2K, ..., in two batches. Where there are as many pieces for each owner ({@link RelayBroadcast}), none sends more
+ * than the broadcast once.
  *
  * <pre>
  *   own batch:      FROM_DRIVER --all pieces are here--&gt; ANNOUNCED to the other owners
@@ -85,7 +86,8 @@ final class Relay {
     private final int me;
     private final int pieces;
     private final BitSet here;
-    private final List<Batch> batches = new ArrayList<>();
+    /** One or two of each owner; none of one that has no piece. */
+    private final List<List<Batch>> batches = new ArrayList<>();
     /** Senders of something that came damaged. */
     private final Set<Integer> damaging = new HashSet<>();
 
@@ -95,6 +97,7 @@ final class Relay {
     /** How long the own pieces took; -1: some are missing. */
     private long ownTook = -1;
 
+    private int arrived;
     private boolean over;
 
     /**
@@ -105,7 +108,9 @@ final class Relay {
         this.me = me;
         this.pieces = pieces;
         this.here = (BitSet) present.clone();
+        this.arrived = here.cardinality();
         for (int owner = 0; owner < owners; owner++) {
+            List<Batch> some = new ArrayList<>(BATCHES);
             int own = owner >= pieces ? 0 : (pieces - owner + owners - 1) / owners;
             for (int number = 0; number < BATCHES; number++) {
                 Batch batch = new Batch(owner, number, owner == me ? State.FROM_DRIVER : State.AWAITED);
@@ -113,9 +118,10 @@ final class Relay {
                     batch.pieces.add(owner + i * owners);
                 }
                 if (!batch.pieces.isEmpty()) {
-                    batches.add(batch);
+                    some.add(batch);
                 }
             }
+            batches.add(some);
         }
     }
 
@@ -124,7 +130,7 @@ final class Relay {
         began = nowMs;
         moved = nowMs;
         List<Integer> own = new ArrayList<>();
-        batches.stream().filter(batch -> batch.owner == me).forEach(batch -> own.addAll(missing(batch)));
+        batches.get(me).forEach(batch -> own.addAll(missing(batch)));
         askDriver(own, out);
         advance(nowMs, out);
         return out;
@@ -135,6 +141,7 @@ final class Relay {
         List<Instruction> out = new ArrayList<>();
         if (!over && !here.get(piece)) {
             here.set(piece);
+            arrived++;
             moved = nowMs;
             advance(nowMs, out);
         }
@@ -144,8 +151,8 @@ final class Relay {
     /** An owner has a batch whole. */
     List<Instruction> announced(int owner, int number) {
         List<Instruction> out = new ArrayList<>();
-        for (Batch batch : awaited()) {
-            if (batch.owner == owner && batch.number == number) {
+        for (Batch batch : batches.get(owner)) {
+            if (!over && batch.number == number && batch.state == State.AWAITED) {
                 batch.state = State.ASKED;
                 List<Integer> wanted = missing(batch);
                 if (!wanted.isEmpty()) {
@@ -188,9 +195,9 @@ final class Relay {
     List<Instruction> tick(long nowMs) {
         List<Instruction> out = new ArrayList<>();
         if (!over && ownTook >= 0 && nowMs - moved > Math.max(TimeOuts.RELAY_SILENCE_MS, 3 * ownTook)) {
-            for (Batch batch : batches) {
-                if (batch.owner != me && !missing(batch).isEmpty()) {
-                    giveUp(batch.owner, out);
+            for (int owner = 0; owner < batches.size(); owner++) {
+                if (owner != me) {
+                    giveUp(owner, out);
                 }
             }
         }
@@ -202,17 +209,10 @@ final class Relay {
         over = true;
     }
 
-    /** Batches whose announcement is looked for. */
-    List<Batch> awaited() {
-        List<Batch> awaited = new ArrayList<>();
-        batches.stream().filter(batch -> !over && batch.state == State.AWAITED).forEach(awaited::add);
-        return awaited;
-    }
-
     private void advance(long nowMs, List<Instruction> out) {
         boolean all = true;
-        for (Batch batch : batches) {
-            if (batch.owner == me && batch.state == State.FROM_DRIVER) {
+        for (Batch batch : batches.get(me)) {
+            if (batch.state == State.FROM_DRIVER) {
                 if (missing(batch).isEmpty()) {
                     batch.state = State.ANNOUNCED;
                     out.add(performer -> performer.announce(batch.number, batch.pieces));
@@ -224,15 +224,15 @@ final class Relay {
         if (all && ownTook < 0) {
             ownTook = nowMs - began;
         }
-        if (here.cardinality() == pieces) {
+        if (arrived == pieces) {
             over = true;
             out.add(Performer::done);
         }
     }
 
     private void giveUp(int owner, List<Instruction> out) {
-        for (Batch batch : batches) {
-            if (batch.owner == owner && batch.state != State.FROM_DRIVER) {
+        for (Batch batch : batches.get(owner)) {
+            if (batch.state != State.FROM_DRIVER) {
                 batch.state = State.FROM_DRIVER;
                 askDriver(missing(batch), out);
             }

@@ -1,25 +1,28 @@
 package org.mpca.rdd;
 
 import java.io.IOException;
-import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
-import java.util.concurrent.ExecutorService;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import org.mpca.reduce.KeptArray;
+import org.mpca.reduce.Scattered;
 
 /**
  * Carries out what a {@link Relay} decides: asks peers for pieces, stores own ones, and tells the other owners of them with a
- * mark of one byte. A peer's mark is looked for in this JVM's own block table; when it is there, the batch exists for sure.
+ * mark, a word that wakes their download threads and that the driver never hears. When it comes, the batch exists for sure.
  *
- * <p>Concurrency: owned by one thread, mpca-download. Peers are called in threads of a pool, since connecting may block; network
- * threads copy pieces into the download's array and report to the port.
+ * <p>Concurrency: owned by one thread, mpca-download. Peers are called in threads of {@link Calls}, since connecting may block;
+ * network threads copy pieces into the download's array and report to the port.
  */
 final class RelayFetch implements Fetch, Relay.Performer {
-    private static final ExecutorService CALLERS = Threads.pool("mpca-relay");
+    private static final Calls CALLS = new Calls("mpca-relay");
 
     private final RelayBroadcast.Source source;
     private final Download download;
     private final Port port;
+    private final List<Peer> owners;
     private final int me;
     private final Relay relay;
 
@@ -27,9 +30,10 @@ final class RelayFetch implements Fetch, Relay.Performer {
         this.source = source;
         this.download = download;
         this.port = port;
-        this.me = indexOf(source.owners, ExecutorSide.get().self().executor);
+        this.owners = source.owners();
+        this.me = indexOf(owners, ExecutorSide.get().self().executor);
         int pieces = RelayBroadcast.pieces(download.length, source.pieceBytes);
-        this.relay = new Relay(source.owners.size(), me, pieces, download.here());
+        this.relay = new Relay(owners.size(), me, pieces, download.here());
     }
 
     // ---- events
@@ -46,12 +50,12 @@ final class RelayFetch implements Fetch, Relay.Performer {
     }
 
     @Override
+    public void marked(int owner, int batch) {
+        perform(relay.announced(owner, batch));
+    }
+
+    @Override
     public void doWork() {
-        for (Relay.Batch batch : relay.awaited()) {
-            if (SparkInternals.has(mark(batch.owner, batch.number))) {
-                perform(relay.announced(batch.owner, batch.number));
-            }
-        }
         perform(relay.tick(nowMs()));
     }
 
@@ -78,30 +82,30 @@ final class RelayFetch implements Fetch, Relay.Performer {
 
     @Override
     public void askOwner(int owner, List<Integer> pieces) {
-        fetch(owner, source.owners.get(owner), pieces);
+        fetch(owner, owners.get(owner), pieces);
     }
 
     @Override
     public void announce(int batch, List<Integer> pieces) {
         for (int piece : pieces) {
-            CheckedBlocks.put(name(piece), download.data(), piece * source.pieceBytes, size(piece));
+            download.stored(name(piece));
+            CheckedBlocks.put(name(piece), download.data().data, piece * source.pieceBytes, size(piece));
         }
-        for (int owner = 0; owner < source.owners.size(); owner++) {
-            if (owner != me) {
-                setMark(owner, mark(me, batch));
-            }
+        String mark = source.names.mark(download.broadcast, source.order, me, batch);
+        // From the next one on, so that not all begin with the same.
+        for (int step = 1; step < owners.size(); step++) {
+            setMark((me + step) % owners.size(), mark);
         }
     }
 
     @Override
     public void blame(int owner, String why) {
-        String culprit = source.owners.get(owner).executor;
+        String culprit = owners.get(owner).executor;
         ExecutorSide.get()
                 .tellDamage(
                         download.run,
                         culprit,
-                        "executor " + culprit + " damages bytes: " + why + ", at executor "
-                                + source.owners.get(me).executor);
+                        "executor " + culprit + " damages bytes: " + why + ", at executor " + owners.get(me).executor);
     }
 
     @Override
@@ -121,14 +125,14 @@ final class RelayFetch implements Fetch, Relay.Performer {
     private void fetch(int sender, Peer peer, List<Integer> pieces) {
         List<String> names = new ArrayList<>(pieces.size());
         pieces.forEach(piece -> names.add(name(piece)));
-        Receiver receiver = new Receiver(sender, download.data());
+        Receiver receiver = new Receiver(sender, download.data(), pieces);
         call(sender, () -> CheckedBlocks.fetch(peer, names, receiver));
     }
 
     private void setMark(int owner, String mark) {
         call(
                 owner,
-                () -> SparkInternals.upload(source.owners.get(owner), mark, ByteBuffer.wrap(new byte[1]), failure -> {
+                () -> SparkInternals.say(owners.get(owner), mark, failure -> {
                     if (failure != null) {
                         failed(owner, failure);
                     }
@@ -136,7 +140,7 @@ final class RelayFetch implements Fetch, Relay.Performer {
     }
 
     private void call(int peer, Runnable call) {
-        CALLERS.execute(() -> {
+        CALLS.add(() -> {
             try {
                 call.run();
             } catch (RuntimeException e) {
@@ -154,22 +158,31 @@ final class RelayFetch implements Fetch, Relay.Performer {
     /** Copies what a peer sends into the download; in network threads. */
     private final class Receiver implements SparkInternals.FetchListener {
         private final int sender;
-        private final byte[] data;
+        private final KeptArray data;
+        private final Set<Integer> awaited;
 
-        Receiver(int sender, byte[] data) {
+        Receiver(int sender, KeptArray data, List<Integer> pieces) {
             this.sender = sender;
             this.data = data;
+            this.awaited = new HashSet<>(pieces);
+            data.retain();
         }
 
         @Override
-        public void arrived(String name, ByteBuffer bytes) {
+        public synchronized void arrived(String name, Scattered bytes) {
             int piece = BlockNames.number(name);
-            int length = bytes.remaining();
+            int length = bytes.length();
             if (length != size(piece)) {
                 failed(name, new IOException("piece of another length: bytes=" + length + ", expected=" + size(piece)));
                 return;
             }
-            bytes.get(data, piece * source.pieceBytes, length);
+            if (!awaited.remove(piece)) {
+                return;
+            }
+            bytes.copyTo(data.data, piece * source.pieceBytes);
+            if (awaited.isEmpty()) {
+                data.release();
+            }
             port.arrived(piece, length, sender == Relay.DRIVER);
         }
 
@@ -186,10 +199,6 @@ final class RelayFetch implements Fetch, Relay.Performer {
 
     private String name(int piece) {
         return source.names.pieces(download.broadcast) + piece;
-    }
-
-    private String mark(int owner, int batch) {
-        return source.names.mark(download.broadcast, source.order, owner, batch);
     }
 
     private int size(int piece) {

@@ -2,9 +2,11 @@ package org.mpca.rdd;
 
 import java.io.IOException;
 import java.nio.channels.FileChannel;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -22,6 +24,9 @@ import org.mpca.agent.AgentRegistry;
 import org.mpca.agent.AgentStatus;
 import org.mpca.agent.LaunchSpec;
 import org.mpca.agent.TimeOuts;
+import org.mpca.reduce.Codec;
+import org.mpca.reduce.KeptArray;
+import org.mpca.reduce.SpareArrays;
 import org.mpca.wire.Event;
 import org.mpca.wire.Msgpack;
 import org.mpca.wire.Order;
@@ -36,6 +41,7 @@ import org.mpca.wire.ProtocolException;
  */
 public final class RunDriver {
     private static final int REDISCOVERIES = 20;
+    private static final int TABLES = 4;
     private static final ExecutorService VERIFIERS = Threads.pool("mpca-verify");
 
     /** Which executors there are now, by id. */
@@ -53,13 +59,21 @@ public final class RunDriver {
     private final Sweeper sweeper = new Sweeper();
     private final Reducer reducer;
     private final Broadcaster broadcaster;
+    private final DriverCoding coding;
     private final ExchangeServer server;
     /** Ranges that the shard of a cycle is cut into: by its first freeze, since all parts must be cut alike. */
     private final TreeMap<Integer, Integer> ranges = new TreeMap<>();
+    /** Executors of the newest order that froze; 0 before the first. */
+    private int freezing;
+    /** Tables of executors that orders refer to, the newest first; those of orders that may still run are kept. */
+    private final ArrayDeque<PeerTable> tables = new ArrayDeque<>();
     /** Which order froze the part of a cycle on an executor. */
     private final TreeMap<Integer, Map<String, Integer>> frozenBy = new TreeMap<>();
     /** Executors that are asked which agents live, and have not answered. Concurrent. */
     private final Set<String> asked = ConcurrentHashMap.newKeySet();
+
+    /** For broadcasts. Shards are of two lengths where elements do not divide evenly: one of each. */
+    private final SpareArrays spare = new SpareArrays(2);
 
     private final AtomicInteger broadcasts = new AtomicInteger();
     private final AtomicBoolean closed = new AtomicBoolean();
@@ -87,8 +101,14 @@ public final class RunDriver {
         this.jobs = new Jobs(context, run);
         BlockNames names = new BlockNames(run, term);
         this.server = new ExchangeServer(run, names, sweeper, executors, events);
-        this.reducer =
-                choose("reducer", reducer, "ranges", () -> new RangesReducer(names, sweeper), "tree", TreeReducer::new);
+        this.coding = new DriverCoding(names, sweeper);
+        this.reducer = choose(
+                "reducer",
+                reducer,
+                "ranges",
+                () -> new RangesReducer(names, sweeper, coding),
+                "tree",
+                TreeReducer::new);
         this.broadcaster = choose(
                 "broadcast",
                 broadcaster,
@@ -183,6 +203,9 @@ public final class RunDriver {
     /** Submits an order; one that cannot be carried out as it stands fails as an event, like one that fails later. */
     public void submit(byte[] packed) throws ProtocolException {
         Order order = Order.unpack(packed);
+        if (order.cut != null) {
+            coding.clear();
+        }
         double start = now();
         OrderPlan plan;
         try {
@@ -209,7 +232,7 @@ public final class RunDriver {
         reducer.cancel(order, jobs, reason);
     }
 
-    private synchronized OrderPlan plan(Order order, byte[] packed) throws ExecutorFault {
+    private synchronized OrderPlan plan(Order order, byte[] packed) throws ExecutorFault, ProtocolException {
         Map<String, Peer> now = executors.now();
         HashMap<String, Peer> peers = new HashMap<>();
         for (String executor : order.executors) {
@@ -218,6 +241,7 @@ public final class RunDriver {
         // What lies at or before the forgotten cycle cannot be asked for again.
         ranges.headMap(order.forgetCycle, true).clear();
         frozenBy.headMap(order.forgetCycle, true).clear();
+        coding.forget(order.forgetCycle);
         int[] partOrders = new int[order.reduce == null ? 0 : order.reduce.parts.size()];
         int reduceRanges = 0;
         if (order.reduce != null) {
@@ -238,22 +262,45 @@ public final class RunDriver {
         }
         int freezeRanges = 0;
         if (order.freeze != null) {
-            ranges.putIfAbsent(order.freeze.cycle, order.executors.size());
+            freezing = order.executors.size();
+            ranges.putIfAbsent(order.freeze.cycle, freezing);
             freezeRanges = ranges.get(order.freeze.cycle);
+            if (order.freeze.coded != null) {
+                coding.frozen(order.freeze.cycle, Coding.name(order.freeze.shard, order.freeze.coded));
+            }
         }
+        PeerTable table = table(peers, order, now);
         Peer driver = SparkInternals.self();
         BroadcastSource[] sources = new BroadcastSource[order.downloads.size()];
         for (int d = 0; d < sources.length; d++) {
             Order.Download download = order.downloads.get(d);
-            List<Peer> owners = new ArrayList<>();
+            Set<String> downloading = new HashSet<>();
+            download.agents.forEach(agent -> downloading.add(agent.executor));
+            List<String> owners = new ArrayList<>();
             for (String executor : order.executors) {
-                if (download.agents.stream().anyMatch(agent -> agent.executor.equals(executor))) {
-                    owners.add(peers.get(executor));
+                if (downloading.contains(executor)) {
+                    owners.add(executor);
                 }
             }
-            sources[d] = broadcaster.source((int) download.broadcast, order.order, owners, driver);
+            sources[d] = broadcaster.source((int) download.broadcast, order.order, owners, table, driver);
         }
-        return new OrderPlan(packed, peers, driver, partOrders, reduceRanges, freezeRanges, chunkBytes, sources);
+        return new OrderPlan(
+                order, packed, peers, table, driver, partOrders, reduceRanges, freezeRanges, chunkBytes, sources);
+    }
+
+    /** The newest table, or a new one if an executor is missing in it. */
+    private PeerTable table(Map<String, Peer> peers, Order order, Map<String, Peer> now) {
+        List<Peer> needed = new ArrayList<>();
+        order.executors.forEach(executor -> needed.add(peers.get(executor))); // in the order's sequence
+        needed.addAll(peers.values());
+        PeerTable table = PeerTable.with(context, tables.peekFirst(), needed, now);
+        if (table != tables.peekFirst()) {
+            tables.addFirst(table);
+            while (tables.size() > TABLES) {
+                tables.removeLast().destroy();
+            }
+        }
+        return table;
     }
 
     /** The clock of the driver's machine, in seconds: Python's time.monotonic is the same. */
@@ -324,10 +371,47 @@ public final class RunDriver {
 
     /** Reads a vector from the channel's start and makes it ready for download. */
     public int publish(int length, FileChannel from) throws IOException {
-        byte[] data = Channels.read(from, length);
+        KeptArray data = KeptArray.take(spare, length);
+        Channels.read(from, data.data);
         int broadcast = broadcasts.incrementAndGet();
-        broadcaster.publish(broadcast, data);
+        broadcaster.publish(broadcast, data, exchanging());
         return broadcast;
+    }
+
+    /**
+     * The same of a joint state that is a base from now on.
+     *
+     * @param codec empty: it goes out as float32, and is the first base of its shard
+     * @param base names what it is encoded against: version and CRC-32
+     * @return the broadcast, and the CRC-32 of the new base
+     */
+    public long[] publish(
+            int length,
+            FileChannel from,
+            int shard,
+            long version,
+            int parameters,
+            String codec,
+            long baseVersion,
+            long baseCrc)
+            throws IOException {
+        KeptArray vector = KeptArray.take(spare, length);
+        Channels.read(from, vector.data);
+        int broadcast = broadcasts.incrementAndGet();
+        if (codec.isEmpty()) {
+            long crc = coding.first(shard, version, vector).crc;
+            broadcaster.publish(broadcast, vector, exchanging());
+            return new long[] {broadcast, crc};
+        }
+        HeldBases.Name base = new HeldBases.Name(shard, baseVersion, baseCrc);
+        DriverCoding.Outgoing outgoing = coding.encode(base, Codec.named(codec), parameters, version, vector);
+        broadcaster.publish(broadcast, outgoing.data, exchanging());
+        return new long[] {broadcast, outgoing.result.crc};
+    }
+
+    /** How many executors take part in exchanges now. */
+    private synchronized int exchanging() {
+        return Math.max(1, freezing == 0 ? executors.now().size() : freezing);
     }
 
     public void withdraw(int broadcast) {
@@ -355,7 +439,7 @@ public final class RunDriver {
             String mode,
             double share)
             throws IOException {
-        server.answer(agent, incarnation, number, Channels.read(from, length), version, mode, share);
+        server.answer(agent, incarnation, number, Channels.read(from, new byte[length]), version, mode, share);
     }
 
     // ---- the end
@@ -401,6 +485,11 @@ public final class RunDriver {
             }
             jobs.cancelAll("");
             broadcaster.close();
+            coding.clear();
+            synchronized (this) {
+                tables.forEach(PeerTable::destroy);
+                tables.clear();
+            }
             sweeper.removeLater(() -> Inventory.blocks(BlockNames.ofRun(run), false), false);
             sweeper.removeLater(() -> Inventory.blocks(BlockNames.ofRun(run), true), true);
             sweeper.drain(TimeOuts.END_RUN_MS);

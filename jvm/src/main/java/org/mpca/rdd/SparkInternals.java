@@ -1,7 +1,10 @@
 package org.mpca.rdd;
 
+import io.netty.buffer.ByteBuf;
+import io.netty.util.ReferenceCountUtil;
 import java.io.IOException;
 import java.io.Serializable;
+import java.lang.reflect.Field;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
@@ -9,6 +12,7 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BiConsumer;
 import java.util.function.Consumer;
+import java.util.function.Predicate;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.Dependency;
 import org.apache.spark.SimpleFutureAction;
@@ -19,6 +23,8 @@ import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.deploy.SparkHadoopUtil;
 import org.apache.spark.network.buffer.ManagedBuffer;
 import org.apache.spark.network.buffer.NioManagedBuffer;
+import org.apache.spark.network.server.RpcHandler;
+import org.apache.spark.network.server.TransportServer;
 import org.apache.spark.network.shuffle.BlockFetchingListener;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.rpc.RpcCallContext;
@@ -35,6 +41,7 @@ import org.apache.spark.storage.StorageLevel;
 import org.apache.spark.storage.TestBlockId;
 import org.apache.spark.util.RpcUtils;
 import org.apache.spark.util.io.ChunkedByteBuffer;
+import org.mpca.reduce.Scattered;
 import scala.Function1;
 import scala.Option;
 import scala.PartialFunction;
@@ -65,6 +72,8 @@ import scala.util.Try;
  * <li>Our own chunks are never reported to the driver (tellMaster=false): peers are addressed directly, and a report is a
  *     synchronous word with the driver on the data path. Uploaded ones are reported by the receiver; both are removed
  *     with the flag they were put with, or the master's accounting stays wrong for ever.
+ * <li>An executor's RpcEnv is a client's: nobody can call it. What executors tell each other goes where blocks go, to the
+ *     one port that each listens at, with its authentication and encryption ({@link #takeWords}).
  * <li>{@link #remove} waits without limit for readers: only {@link Sweeper} calls it.
  * </ul>
  * Stateless; safe from any thread.
@@ -93,7 +102,7 @@ public final class SparkInternals {
     /** This JVM's block manager, as others reach it. */
     public static Peer self() {
         BlockManagerId id = SparkEnv.get().blockManager().blockManagerId();
-        return new Peer(id.executorId(), id.host(), id.port());
+        return new Peer(id.executorId(), id.host(), id.port(), Descriptors.limit());
     }
 
     // ---- blocks of this JVM
@@ -104,11 +113,6 @@ public final class SparkInternals {
         ChunkedByteBuffer bytes = new ChunkedByteBuffer(parts);
         // With disk behind it, a block that memory cannot hold is slow rather than gone.
         return blocks().putBytes(id(name), bytes, StorageLevel.MEMORY_AND_DISK_SER(), false, BYTES);
-    }
-
-    /** Whether this JVM holds the block; a look into its own table, no lock and no word with the driver. */
-    static boolean has(String name) {
-        return blocks().getStatus(id(name)).isDefined();
     }
 
     /** Takes a block's bytes, which are valid during the call only. */
@@ -161,7 +165,7 @@ public final class SparkInternals {
     /** What comes of a {@link #fetch}; called from network threads, which must not be held up. */
     interface FetchListener {
         /** `bytes` is valid during the call only. */
-        void arrived(String name, ByteBuffer bytes);
+        void arrived(String name, Scattered bytes);
 
         /** It came damaged, and is asked for once more ({@link CheckedBlocks}). */
         default void damaged(String name) {}
@@ -188,7 +192,7 @@ public final class SparkInternals {
                             @Override
                             public void onBlockFetchSuccess(String id, ManagedBuffer data) {
                                 try {
-                                    listener.arrived(id.substring(PREFIX.length()), data.nioByteBuffer());
+                                    show(id.substring(PREFIX.length()), data, listener);
                                 } catch (IOException | RuntimeException e) {
                                     listener.failed(id.substring(PREFIX.length()), e);
                                 }
@@ -200,6 +204,21 @@ public final class SparkInternals {
                             }
                         },
                         null);
+    }
+
+    /** As the network left it: nioByteBuffer() would make one new array of all that lies in several of the network's buffers. */
+    private static void show(String name, ManagedBuffer data, FetchListener listener) throws IOException {
+        Object bytes = data.convertToNetty();
+        if (!(bytes instanceof ByteBuf)) {
+            ReferenceCountUtil.release(bytes);
+            listener.arrived(name, new Scattered(data.nioByteBuffer()));
+            return;
+        }
+        try {
+            listener.arrived(name, new Scattered(((ByteBuf) bytes).nioBuffers()));
+        } finally {
+            ((ByteBuf) bytes).release();
+        }
     }
 
     /**
@@ -223,6 +242,53 @@ public final class SparkInternals {
         } catch (Exception e) {
             done.accept(e);
         }
+    }
+
+    // ---- words between executors
+    // --------------------------------------------------------------------------------------------
+
+    /**
+     * Hands uploads whose names are words to `taken` in place of storing them: a stored upload is reported to the driver, and
+     * when it is removed once more. `taken` is called by network threads, which must not be held up.
+     *
+     * <p>Spark has no hook there, so the handler that the server of blocks gives to new connections is put behind one that looks
+     * for words first. Authentication and encryption come before it. Where it is kept is found by type, not by name.
+     */
+    static void takeWords(Predicate<String> isWord, Consumer<String> taken) {
+        Object server = held(blocks().blockTransferService(), Object.class, TransportServer.class);
+        RpcHandler blocks = (RpcHandler) held(server, Object.class, RpcHandler.class);
+        try {
+            field(server, Object.class, RpcHandler.class).set(server, new WordHandler(blocks, PREFIX, isWord, taken));
+        } catch (IllegalAccessException e) {
+            throw new IllegalStateException("uploads of words cannot be taken from Spark", e);
+        }
+    }
+
+    /** Says a word to a peer that {@link #takeWords takes} it; `done` gets null or the failure. */
+    static void say(Peer peer, String word, Consumer<Throwable> done) {
+        upload(peer, word, ByteBuffer.wrap(new byte[1]), done);
+    }
+
+    /** The value of the one field of this type that the class of an object, or one below `top`, declares. */
+    static Object held(Object owner, Class<?> top, Class<?> type) {
+        try {
+            return field(owner, top, type).get(owner);
+        } catch (IllegalAccessException e) {
+            throw new IllegalStateException("no look into " + owner.getClass().getName(), e);
+        }
+    }
+
+    private static Field field(Object owner, Class<?> top, Class<?> type) {
+        for (Class<?> of = owner.getClass(); of != top && of != Object.class; of = of.getSuperclass()) {
+            for (Field field : of.getDeclaredFields()) {
+                if (field.getType() == type) {
+                    field.setAccessible(true);
+                    return field;
+                }
+            }
+        }
+        throw new IllegalStateException(
+                "this Spark is not one that is known: " + owner.getClass().getName() + " holds no " + type.getName());
     }
 
     // ---- words that are answered later

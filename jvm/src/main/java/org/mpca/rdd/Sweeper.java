@@ -50,12 +50,26 @@ final class Sweeper {
 
     /** Removes the blocks named, some time soon. */
     void remove(List<String> names, boolean tellMaster) {
-        removeLater(() -> names, tellMaster);
+        remove(names, tellMaster, () -> {});
+    }
+
+    /** The same; `then` runs when they are gone, so that nobody is sent them any more. Not at all if one cannot be removed. */
+    void remove(List<String> names, boolean tellMaster, Runnable then) {
+        removeLater(() -> names, tellMaster, then);
     }
 
     /** Removes what `names` says when its turn comes: for names that have to be looked up first. */
     void removeLater(Supplier<List<String>> names, boolean tellMaster) {
-        enqueue(() -> removeNow(names, tellMaster));
+        removeLater(names, tellMaster, () -> {});
+    }
+
+    /** The same, and then what {@link #remove(List, boolean, Runnable)} says. */
+    void removeLater(Supplier<List<String>> names, boolean tellMaster, Runnable then) {
+        enqueue(() -> {
+            if (removeNow(names, tellMaster)) {
+                then.run();
+            }
+        });
     }
 
     /** Waits until everything enqueued before has been done, at most so long. */
@@ -77,10 +91,10 @@ final class Sweeper {
         }
     }
 
-    private void removeNow(Supplier<List<String>> names, boolean tellMaster) {
+    private boolean removeNow(Supplier<List<String>> names, boolean tellMaster) {
         List<String> all = names.get();
         if (all.isEmpty()) {
-            return;
+            return true;
         }
         if (helper == null) {
             helper = newHelper();
@@ -88,6 +102,7 @@ final class Sweeper {
         Future<?> removal = helper.submit(() -> all.forEach(name -> SparkInternals.remove(name, tellMaster)));
         try {
             removal.get(TimeOuts.REMOVAL_MS, TimeUnit.MILLISECONDS);
+            return true;
         } catch (TimeoutException e) {
             LOG.warn(
                     "a removal hangs and is given up: blocks={}, first={}, waited_ms={}",
@@ -104,6 +119,7 @@ final class Sweeper {
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
+        return false;
     }
 
     private static ExecutorService newHelper() {

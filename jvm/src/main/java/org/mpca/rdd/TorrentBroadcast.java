@@ -8,6 +8,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import org.apache.spark.SparkContext;
 import org.apache.spark.broadcast.Broadcast;
+import org.mpca.reduce.KeptArray;
 
 /**
  * Spark's own broadcast, the paper's and the yardstick: every executor takes pieces in an order of its own from whoever
@@ -31,12 +32,14 @@ final class TorrentBroadcast implements Broadcaster {
     }
 
     @Override
-    public void publish(int broadcast, byte[] data) {
-        broadcasts.put(broadcast, SparkInternals.broadcast(context, data));
+    public void publish(int broadcast, KeptArray data, int owners) {
+        // Spark has cut it into pieces of its own, but does not say that it keeps nothing of this: it is not used
+        // again.
+        broadcasts.put(broadcast, SparkInternals.broadcast(context, data.data));
     }
 
     @Override
-    public BroadcastSource source(int broadcast, int order, List<Peer> owners, Peer driver) {
+    public BroadcastSource source(int broadcast, int order, List<String> owners, PeerTable table, Peer driver) {
         Broadcast<byte[]> handle = broadcasts.get(broadcast);
         if (handle == null) {
             throw new IllegalArgumentException("no such broadcast, or withdrawn: broadcast=" + broadcast);

@@ -12,6 +12,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.DoubleConsumer;
 import java.util.stream.Collectors;
 import org.apache.spark.Partitioner;
 import org.apache.spark.SparkContext;
@@ -19,6 +20,7 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.api.java.JavaPairRDD;
 import org.apache.spark.api.java.JavaRDD;
 import org.mpca.reduce.WeightedSum;
+import org.mpca.wire.Answer;
 import org.mpca.wire.Order;
 import org.mpca.wire.ProtocolException;
 import org.slf4j.Logger;
@@ -196,15 +198,23 @@ final class TreeReducer implements Reducer {
         }
 
         @Override
-        List<Tuple2<Integer, byte[]>> here(int index, TaskContext context) {
+        byte[] own(String executor) {
+            return plan.own(executor);
+        }
+
+        @Override
+        List<Tuple2<Integer, byte[]>> here(byte[] brings, TaskContext context) {
             try {
+                plan.enter(brings);
                 Order order = plan.order();
                 OrderTask.prelude(order, plan);
                 String here = ExecutorSide.get().self().executor;
                 List<Tuple2<Integer, byte[]>> own = new ArrayList<>();
                 for (int p = 0; p < order.reduce.parts.size(); p++) {
                     if (order.reduce.parts.get(p).executor.equals(here)) {
-                        byte[] data = ExecutorSide.get().parts.need(order, plan.partOrders[p]).data;
+                        // In use for good: Spark does not say when it has written it.
+                        byte[] data =
+                                ExecutorSide.get().parts.need(order, plan.partOrders[p], order.reduce.length).data;
                         own.add(new Tuple2<>(p, data));
                         own.add(new Tuple2<>(-1 - p, CheckedBlocks.checksumOf(part(p), data)));
                     }
@@ -313,7 +323,7 @@ final class TreeReducer implements Reducer {
         }
 
         @Override
-        public void run(Order order, OrderPlan plan, Waits waits, org.mpca.wire.Answer answer) {
+        public void run(Order order, OrderPlan plan, Waits waits, Answer answer, DoubleConsumer progress) {
             answer.reduceStart = start;
             answer.reduceEnd = end;
         }

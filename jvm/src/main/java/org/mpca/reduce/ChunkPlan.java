@@ -78,6 +78,11 @@ public final class ChunkPlan {
         return offsets.length - 1;
     }
 
+    /** Byte offsets of all chunks, and the length of the shard at the end. */
+    public int[] edges() {
+        return offsets.clone();
+    }
+
     /** Byte offset of a chunk in the shard. */
     public int offset(int chunk) {
         return offsets[chunk];

@@ -2,6 +2,7 @@ package org.mpca.reduce;
 
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.util.Arrays;
 import java.util.List;
 
 /**
@@ -15,13 +16,23 @@ import java.util.List;
  */
 public final class WeightedSum {
     private final float[] sum;
+    private final SpareArrays spare;
 
     /** @param length bytes, whole elements */
     public WeightedSum(int length) {
+        this(length, null);
+    }
+
+    /** With a spare array, which goes back at the {@link #end}. */
+    WeightedSum(int length, SpareArrays spare) {
         if (length < 0 || length % Float.BYTES != 0) {
             throw new IllegalArgumentException("not whole float32 elements: length=" + length);
         }
-        sum = new float[length / Float.BYTES];
+        this.spare = spare;
+        this.sum = spare == null ? new float[length / Float.BYTES] : spare.takeFloats(length / Float.BYTES);
+        if (spare != null) {
+            Arrays.fill(sum, 0);
+        }
     }
 
     /** Adds {@code weight} times all of {@code part}. */
@@ -35,11 +46,76 @@ public final class WeightedSum {
             throw new IllegalArgumentException(
                     "part is of another length: bytes=" + part.remaining() + ", expected=" + sum.length * Float.BYTES);
         }
-        ByteBuffer bytes = part.duplicate().order(ByteOrder.LITTLE_ENDIAN);
-        int position = bytes.position();
+        add(new Scattered(part), weight);
+    }
+
+    /** Adds {@code weight} times the elements that lie in `array` from an offset on. */
+    void add(byte[] array, int offset, double weight) {
+        add(ByteBuffer.wrap(array, offset, sum.length * Float.BYTES), weight);
+    }
+
+    /** Adds {@code weight} times all of {@code part}. */
+    void add(float[] part, double weight) {
         for (int i = 0; i < sum.length; i++) {
-            sum[i] = (float) (sum[i] + weight * bytes.getFloat(position + i * Float.BYTES));
+            sum[i] = (float) (sum[i] + weight * part[i]);
         }
+    }
+
+    /** A copy of the sum. */
+    float[] values() {
+        return sum.clone();
+    }
+
+    /** Adds {@code weight} times all of {@code part}, from where it lies. */
+    public void add(Scattered part, double weight) {
+        if (part.length() != sum.length * Float.BYTES) {
+            throw new IllegalArgumentException(
+                    "part is of another length: bytes=" + part.length() + ", expected=" + sum.length * Float.BYTES);
+        }
+        int element = 0;
+        int bits = 0;
+        int have = 0; // bytes of the element that begins in one buffer and ends in another
+        for (ByteBuffer buffer : part.buffers()) {
+            ByteBuffer bytes = buffer.duplicate().order(ByteOrder.LITTLE_ENDIAN);
+            int at = 0;
+            while (at < bytes.limit() && have > 0) {
+                bits |= (bytes.get(at++) & 0xFF) << 8 * have++;
+                if (have == Float.BYTES) {
+                    sum[element] = (float) (sum[element] + weight * Float.intBitsToFloat(bits));
+                    element++;
+                    have = 0;
+                    bits = 0;
+                }
+            }
+            int whole = (bytes.limit() - at) / Float.BYTES;
+            // Two loops of the same: one that meets both kinds of buffer is compiled for neither.
+            if (bytes.isDirect()) {
+                addDirect(bytes, at, element, whole, weight);
+            } else {
+                addHeap(bytes, at, element, whole, weight);
+            }
+            element += whole;
+            for (at += whole * Float.BYTES; at < bytes.limit(); at++) {
+                bits |= (bytes.get(at) & 0xFF) << 8 * have++;
+            }
+        }
+    }
+
+    private void addDirect(ByteBuffer bytes, int position, int first, int count, double weight) {
+        for (int i = 0; i < count; i++) {
+            sum[first + i] = (float) (sum[first + i] + weight * bytes.getFloat(position + i * Float.BYTES));
+        }
+    }
+
+    private void addHeap(ByteBuffer bytes, int position, int first, int count, double weight) {
+        for (int i = 0; i < count; i++) {
+            sum[first + i] = (float) (sum[first + i] + weight * bytes.getFloat(position + i * Float.BYTES));
+        }
+    }
+
+    /** Gives back what was spare; this sum is used no more. */
+    void end() {
+        spare.give(sum);
     }
 
     /** The sum, as bytes of the caller's own. */

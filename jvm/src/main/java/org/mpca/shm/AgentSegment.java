@@ -11,6 +11,8 @@ import java.nio.IntBuffer;
 import java.nio.channels.FileChannel;
 import java.util.List;
 import java.util.zip.CRC32;
+import org.mpca.reduce.KeptArray;
+import org.mpca.reduce.SpareArrays;
 import org.mpca.shm.SlotDescriptor.Header;
 import org.mpca.wire.ProtocolException;
 
@@ -91,16 +93,18 @@ public final class AgentSegment implements Closeable {
         return shardBytes.length;
     }
 
-    /** A snapshot as it was read: bytes of the caller's own. */
+    /** A snapshot as it was read. */
     public static final class Read {
-        public final byte[] data;
+        /** In use by the caller. */
+        public final KeptArray data;
+
         public final long crc;
         /** No element is infinite or NaN. */
         public final boolean finite;
         /** Euclidean distance from the arrival slot: x_0, then the newest joint state. NaN if not finite. */
         public final double distance;
 
-        Read(byte[] data, long crc, boolean finite, double distance) {
+        Read(KeptArray data, long crc, boolean finite, double distance) {
             this.data = data;
             this.crc = crc;
             this.finite = finite;
@@ -108,8 +112,12 @@ public final class AgentSegment implements Closeable {
         }
     }
 
-    /** Reads the snapshot slot in one pass: copy, CRC-32, whether all is finite, and how far it is from the last arrival. */
-    public Read readSnapshot(int shard, long cycle) throws IOException {
+    /**
+     * Reads the snapshot slot in one pass: copy, CRC-32, whether all is finite, and how far it is from the last arrival.
+     *
+     * @param spare where the array comes from
+     */
+    public Read readSnapshot(int shard, long cycle, SpareArrays spare) throws IOException {
         Header before = header(slots[0]);
         if (before.shard != shard
                 || before.version != cycle
@@ -121,7 +129,8 @@ public final class AgentSegment implements Closeable {
                     + shard
                     + ", version=" + cycle);
         }
-        byte[] data = new byte[(int) before.length];
+        KeptArray kept = KeptArray.take(spare, (int) before.length);
+        byte[] data = kept.data;
         crc.reset();
         boolean finite = true;
         double squares = 0;
@@ -139,7 +148,7 @@ public final class AgentSegment implements Closeable {
             throw new ProtocolException(
                     "snapshot slot was written while it was ours: seq=" + before.seq + ", then seq=" + after.seq);
         }
-        return new Read(data, crc.getValue(), finite, finite ? Math.sqrt(squares) : Double.NaN);
+        return new Read(kept, crc.getValue(), finite, finite ? Math.sqrt(squares) : Double.NaN);
     }
 
     /** What the header of the snapshot slot says now. */

@@ -14,7 +14,9 @@ public enum Late {
     /** The driver needs the cycle no more. */
     FORGOTTEN(4, "its cycle was forgotten"),
     /** Who asks is not the driver's newest attempt. */
-    OLDER_DRIVER(5, "an older attempt of the driver");
+    OLDER_DRIVER(5, "an older attempt of the driver"),
+    /** It is not asked before its executor has the base of the codec. */
+    NO_BASE(6, "its executor waits for the base of the codec");
 
     public final int code;
     /** For records and people. */

@@ -43,6 +43,10 @@ public final class Order {
     public final Cut cut;
     /** Null when nothing is saved. */
     public final Save save;
+    /** With {@link Freeze#carries}. */
+    public final List<Carried> carried;
+    /** What executors without any base of a shard fetch from the driver, in the background. */
+    public final List<BaseInFull> bases;
 
     private Order(Fields fields) throws ProtocolException {
         order = fields.integer("order");
@@ -76,11 +80,26 @@ public final class Order {
         save = fields.has("save")
                 ? new Save(Fields.parse("Order.save", fields.asMap().get("save")))
                 : null;
+        List<Carried> newest = new ArrayList<>();
+        for (Object one : fields.list("carried")) {
+            newest.add(new Carried(one));
+        }
+        carried = Collections.unmodifiableList(newest);
+        List<BaseInFull> wanted = new ArrayList<>();
+        for (Object one : fields.list("bases")) {
+            wanted.add(new BaseInFull(one));
+        }
+        bases = Collections.unmodifiableList(wanted);
     }
 
     /** Reads the packed form that {@code Order.pack} of Python makes. */
     public static Order unpack(byte[] packed) throws ProtocolException {
         return new Order(Fields.parse("Order", Msgpack.unpack(packed)));
+    }
+
+    /** Takes the fields of such a form that were unpacked already. */
+    public static Order of(Map<String, Object> fields) throws ProtocolException {
+        return new Order(Fields.parse("Order", fields));
     }
 
     /** One incarnation of an agent, and the executor where the driver believes it. */
@@ -107,6 +126,68 @@ public final class Order {
         }
     }
 
+    /** What of a shard travels is a difference from this base, encoded ({@code org.mpca.reduce.Codec}), and not float32. */
+    public static final class Coded {
+        public final String codec;
+        /** Of the base, which has the shard's number and the order's term. */
+        public final long version;
+        /** CRC-32 of the base. */
+        public final long crc;
+        /** Of the shard; the elements behind them are buffers. */
+        public final int parameters;
+        /** Bytes of the base. */
+        public final int length;
+
+        private Coded(Fields fields) throws ProtocolException {
+            codec = fields.text("codec");
+            version = fields.number("version");
+            crc = fields.number("crc");
+            parameters = fields.integer("parameters");
+            length = fields.integer("length");
+        }
+
+        static Coded in(Fields fields, String owner) throws ProtocolException {
+            return fields.has("coded")
+                    ? new Coded(Fields.parse(owner, fields.asMap().get("coded")))
+                    : null;
+        }
+    }
+
+    /** A base that executors without any of its shard fetch from the driver. */
+    public static final class BaseInFull {
+        public final int shard;
+        public final long version;
+        public final long crc;
+        /** Bytes. */
+        public final int length;
+
+        BaseInFull(Object value) throws ProtocolException {
+            List<?> row = value instanceof List ? (List<?>) value : Collections.emptyList();
+            if (row.size() != 4 || !row.stream().allMatch(one -> one instanceof Long)) {
+                throw new ProtocolException("Order.bases holds no [shard, version, crc, length]: " + value);
+            }
+            shard = ((Long) row.get(0)).intValue();
+            version = (Long) row.get(1);
+            crc = (Long) row.get(2);
+            length = ((Long) row.get(3)).intValue();
+        }
+    }
+
+    /** The newest cycle whose sum the driver took with this executor's part, of the shard that the order freezes. */
+    public static final class Carried {
+        public final String executor;
+        public final int cycle;
+
+        Carried(Object value) throws ProtocolException {
+            List<?> row = value instanceof List ? (List<?>) value : Collections.emptyList();
+            if (row.size() != 2 || !(row.get(0) instanceof String) || !(row.get(1) instanceof Long)) {
+                throw new ProtocolException("Order.carried holds no [executor, cycle]: " + value);
+            }
+            executor = (String) row.get(0);
+            cycle = ((Long) row.get(1)).intValue();
+        }
+    }
+
     /** What one executor adds to a sum: the weighted mean of its own agents' shard, frozen before. */
     public static final class Part {
         public final String executor;
@@ -127,6 +208,10 @@ public final class Order {
         public final int length;
 
         public final List<Part> parts;
+        /** Null when float32 travels. */
+        public final Coded coded;
+        /** The newest cycle of the shard whose sum the driver took: what its rounding left is added. */
+        public final int after;
 
         Reduce(Fields fields) throws ProtocolException {
             cycle = fields.integer("cycle");
@@ -137,6 +222,8 @@ public final class Order {
                 all.add(new Part(Fields.parse("Order.reduce.parts", one)));
             }
             parts = Collections.unmodifiableList(all);
+            coded = Coded.in(fields, "Order.reduce.coded");
+            after = fields.integer("after");
         }
     }
 
@@ -147,12 +234,28 @@ public final class Order {
         public final List<AgentRef> agents;
         /** "updates" or "equal": how much a snapshot counts in the sum. */
         public final String weights;
+        /** Null when float32 travels. */
+        public final Coded coded;
+        /** "dropped", "answered" or "carried": what becomes of that which rounding leaves of an executor's part. */
+        public final String rests;
 
         Freeze(Fields fields) throws ProtocolException {
             cycle = fields.integer("cycle");
             shard = fields.integer("shard");
             agents = agents(fields, "agents");
             weights = fields.text("weights");
+            coded = Coded.in(fields, "Order.freeze.coded");
+            rests = fields.text("rests");
+        }
+
+        /** Agents get it back with the next joint state. */
+        public boolean answers() {
+            return rests.equals("answered");
+        }
+
+        /** It is added to the executor's next part. */
+        public boolean carries() {
+            return rests.equals("carried");
         }
 
         /** Of a snapshot after {@code tau} updates; 0 after none, however snapshots count. */
@@ -217,6 +320,10 @@ public final class Order {
         public final List<AgentRef> agents;
         /** Strength of the pull towards it; goes into Install. */
         public final double alpha;
+        /** Null when float32 travels. An executor without this base fetches the result in full. */
+        public final Coded coded;
+        /** CRC-32 of what agents get, if it is a base from now on; 0: it is none. */
+        public final long result;
 
         Download(Fields fields) throws ProtocolException {
             broadcast = fields.number("broadcast");
@@ -226,6 +333,8 @@ public final class Order {
             length = fields.integer("length");
             agents = agents(fields, "agents");
             alpha = fields.real("alpha");
+            coded = Coded.in(fields, "Order.downloads.coded");
+            result = fields.number("result");
         }
     }
 

@@ -18,6 +18,7 @@ import org.junit.jupiter.api.TestFactory;
 import org.mpca.Golden;
 import org.mpca.agent.ExecutorState.Instruction;
 import org.mpca.agent.ExecutorState.Taken;
+import org.mpca.reduce.KeptArray;
 import org.mpca.wire.Late;
 
 /** Runs the scripts that pytest runs on the simulator's executor. */
@@ -87,7 +88,7 @@ class ExecutorStateTest {
                                 event.get("version").asLong(),
                                 event.get("mode").asText(),
                                 0.0,
-                                new byte[0],
+                                KeptArray.of(new byte[0]),
                                 event.has("answer")));
             case "installed":
                 return executor.installed(

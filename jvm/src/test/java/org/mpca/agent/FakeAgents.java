@@ -27,6 +27,16 @@ final class FakeAgents {
     final AgentRegistry registry = new AgentRegistry();
     final RecordedEvents events = new RecordedEvents();
     private final Set<String> threadsBefore = threads();
+    private final boolean forked;
+
+    FakeAgents() {
+        this(false);
+    }
+
+    /** `forked`: by a parent. */
+    FakeAgents(boolean forked) {
+        this.forked = forked;
+    }
 
     void start(int agent, int incarnation, String... flags) {
         registry.start(spec(agent, incarnation, flags), events);
@@ -40,17 +50,33 @@ final class FakeAgents {
         return Integer.parseInt(hello.replaceAll(".*pid=", ""));
     }
 
-    static LaunchSpec spec(int agent, int incarnation, String... flags) {
+    LaunchSpec spec(int agent, int incarnation, String... flags) {
         List<String> command = new ArrayList<>(Arrays.asList("python3", script(), "" + agent, "" + incarnation));
         command.addAll(Arrays.asList(flags));
+        List<String> parent = new ArrayList<>();
+        if (forked) {
+            parent.addAll(command); // so each agent has a parent of its own, and the flags reach both
+            parent.add(1, resource("/fake_parent.py"));
+        }
         byte[] start = Msgpack.pack(Arrays.asList(1, Collections.emptyMap()));
         return new LaunchSpec(
-                RUN, agent, incarnation, command, Collections.singletonMap("OMP_NUM_THREADS", "1"), start, null);
+                RUN,
+                agent,
+                incarnation,
+                command,
+                parent,
+                Collections.singletonMap("OMP_NUM_THREADS", "1"),
+                start,
+                null);
     }
 
     private static String script() {
+        return resource("/fake_agent.py");
+    }
+
+    private static String resource(String name) {
         try {
-            return new File(FakeAgents.class.getResource("/fake_agent.py").toURI()).getPath();
+            return new File(FakeAgents.class.getResource(name).toURI()).getPath();
         } catch (URISyntaxException e) {
             throw new AssertionError(e);
         }

@@ -30,11 +30,24 @@ class BlockNamesTest {
     void shouldTellReportedKindsFromOthers() {
         String run = BlockNames.ofRun("digits_1");
         assertTrue(BlockNames.isReported(run, names.sum(1) + 0));
-        assertTrue(BlockNames.isReported(run, names.mark(1, 2, 0, 0)));
         assertFalse(BlockNames.isReported(run, names.parts(-3, 1) + 0));
         assertFalse(BlockNames.isReported(run, names.pieces(1) + 0));
         assertFalse(BlockNames.isReported(run, names.sent(3, 1, 7)));
         assertFalse(BlockNames.isReported(run, names.answer(3, 1, 7)));
+    }
+
+    @Test
+    void shouldTellMarksFromBlocks() {
+        String mark = names.mark(9, 12, 33, 1);
+        assertTrue(BlockNames.isMark(mark));
+        assertEquals(names.relay(9, 12), BlockNames.relayOf(mark));
+        assertEquals(33, BlockNames.ownerOf(mark));
+        assertEquals(1, BlockNames.number(mark));
+        assertTrue(BlockNames.isMark(new BlockNames("m_", 0).mark(1, 2, 0, 0)));
+        assertFalse(BlockNames.isMark(new BlockNames("m_", 0).sum(1) + 0));
+        assertFalse(BlockNames.isMark(names.pieces(1) + 0));
+        assertFalse(BlockNames.isMark("broadcast_1_m_2"));
+        assertFalse(BlockNames.isMark("mpca_m"));
     }
 
     @Test

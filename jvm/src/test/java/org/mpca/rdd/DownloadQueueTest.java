@@ -19,7 +19,10 @@ class DownloadQueueTest {
 
     private Download.Attempt named(Download download, int order) {
         Download.Attempt attempt = new Download.Attempt(
-                order, null, DownloadTest.order(download.broadcast).downloads.get(0).agents);
+                order,
+                null,
+                null,
+                DownloadTest.order(download.broadcast).downloads.get(0).agents);
         queue.named(download, attempt);
         return attempt;
     }

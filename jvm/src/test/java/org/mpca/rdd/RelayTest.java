@@ -13,7 +13,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
-import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 import org.mpca.Golden;
 import org.mpca.rdd.Relay.Instruction;
@@ -74,25 +73,6 @@ class RelayTest {
             default:
                 throw new AssertionError("unknown event: " + event);
         }
-    }
-
-    @Test
-    void shouldLookForAnnouncementsOfOthersUntilTheyAreOfNoUse() {
-        Relay relay = new Relay(3, 1, 12, new BitSet());
-        relay.begin(0);
-        assertEquals("0/0 0/1 2/0 2/1", awaited(relay));
-        relay.announced(0, 1);
-        assertEquals("0/0 2/0 2/1", awaited(relay));
-        relay.failed(2, false, "gone");
-        assertEquals("0/0", awaited(relay));
-        relay.abandon();
-        assertEquals("", awaited(relay));
-    }
-
-    private static String awaited(Relay relay) {
-        List<String> names = new ArrayList<>();
-        relay.awaited().forEach(batch -> names.add(batch.owner + "/" + batch.number));
-        return String.join(" ", names);
     }
 
     /** Writes instructions down in the form of the scripts. */

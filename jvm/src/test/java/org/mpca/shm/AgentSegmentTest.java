@@ -20,10 +20,13 @@ import java.util.zip.CRC32;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.mpca.Golden;
+import org.mpca.reduce.SpareArrays;
 import org.mpca.shm.SlotDescriptor.Header;
 import org.mpca.wire.ProtocolException;
 
 class AgentSegmentTest {
+    private static final SpareArrays SPARE = new SpareArrays(2);
+
     private static final int ELEMENTS = 150_001; // more than two steps of the copy, and a rest
     private static final List<Long> BOUNDS = Arrays.asList(0L, (long) ELEMENTS, (long) ELEMENTS + 2);
     private static final List<Long> SLOTS = Arrays.asList(0L, 602_112L, 1_204_224L);
@@ -64,8 +67,8 @@ class AgentSegmentTest {
         byte[] state = floats(ELEMENTS, 7);
         put(0, new Header(0, 4, 41, 9, state.length, SlotDescriptor.SNAPSHOT), state);
         try (AgentSegment segment = open()) {
-            AgentSegment.Read read = segment.readSnapshot(0, 41);
-            assertArrayEquals(state, read.data);
+            AgentSegment.Read read = segment.readSnapshot(0, 41, SPARE);
+            assertArrayEquals(state, read.data.data);
             CRC32 crc = new CRC32();
             crc.update(state);
             assertEquals(crc.getValue(), read.crc);
@@ -81,12 +84,15 @@ class AgentSegmentTest {
         put(602_112, new Header(0, 0, 0, 0, initial.length, SlotDescriptor.INSTALL), initial);
         try (AgentSegment segment = open()) {
             assertEquals(
-                    distance(state, initial), segment.readSnapshot(0, 41).distance, 1e-9 * distance(state, initial));
+                    distance(state, initial),
+                    segment.readSnapshot(0, 41, SPARE).distance,
+                    1e-9 * distance(state, initial));
             byte[] joint = floats(ELEMENTS, 11);
             segment.writeArrival(0, 1, "install", joint);
-            assertEquals(distance(state, joint), segment.readSnapshot(0, 41).distance, 1e-9 * distance(state, joint));
+            assertEquals(
+                    distance(state, joint), segment.readSnapshot(0, 41, SPARE).distance, 1e-9 * distance(state, joint));
             segment.writeArrival(0, 1, "replace", state);
-            assertEquals(0.0, segment.readSnapshot(0, 41).distance);
+            assertEquals(0.0, segment.readSnapshot(0, 41, SPARE).distance);
         }
     }
 
@@ -100,7 +106,7 @@ class AgentSegmentTest {
                 try (AgentSegment segment = open()) {
                     assertEquals(
                             Math.abs((double) moved),
-                            segment.readSnapshot(0, 41).distance,
+                            segment.readSnapshot(0, 41, SPARE).distance,
                             1e-12 * Math.abs((double) moved));
                 }
             }
@@ -113,7 +119,7 @@ class AgentSegmentTest {
         ByteBuffer.wrap(state).order(ByteOrder.LITTLE_ENDIAN).putFloat(4, Float.NEGATIVE_INFINITY);
         put(0, new Header(0, 4, 41, 9, state.length, SlotDescriptor.SNAPSHOT), state);
         try (AgentSegment segment = open()) {
-            assertTrue(Double.isNaN(segment.readSnapshot(0, 41).distance));
+            assertTrue(Double.isNaN(segment.readSnapshot(0, 41, SPARE).distance));
         }
     }
 
@@ -125,7 +131,7 @@ class AgentSegmentTest {
                 ByteBuffer.wrap(state).order(ByteOrder.LITTLE_ENDIAN).putFloat(4 * at, wrong);
                 put(0, new Header(0, 4, 41, 9, state.length, SlotDescriptor.SNAPSHOT), state);
                 try (AgentSegment segment = open()) {
-                    assertFalse(segment.readSnapshot(0, 41).finite, wrong + " at " + at);
+                    assertFalse(segment.readSnapshot(0, 41, SPARE).finite, wrong + " at " + at);
                 }
             }
         }
@@ -140,7 +146,7 @@ class AgentSegmentTest {
                 .putFloat(-Float.MIN_VALUE);
         put(0, new Header(1, 2, 5, 1, 8, SlotDescriptor.SNAPSHOT), state);
         try (AgentSegment segment = open()) {
-            assertTrue(segment.readSnapshot(1, 5).finite);
+            assertTrue(segment.readSnapshot(1, 5, SPARE).finite);
         }
     }
 
@@ -157,7 +163,7 @@ class AgentSegmentTest {
         for (Header header : wrong) {
             put(0, header, state);
             try (AgentSegment segment = open()) {
-                assertThrows(ProtocolException.class, () -> segment.readSnapshot(1, 5));
+                assertThrows(ProtocolException.class, () -> segment.readSnapshot(1, 5, SPARE));
             }
         }
     }

@@ -140,12 +140,22 @@ class MessageTest {
                         + download.length);
         assertEquals(0.025, download.alpha);
         assertEquals("0 0 1, 2 3 0", text(download.agents));
+        assertEquals("int8 12 3735928559 25 104", text(download.coded));
+        assertEquals(3405691582L, download.result);
         assertEquals("41 2 108", full.reduce.cycle + " " + full.reduce.shard + " " + full.reduce.length);
         assertEquals(
                 "0=131.0, 2=120.0",
                 full.reduce.parts.stream()
                         .map(part -> part.executor + "=" + part.weight)
                         .collect(Collectors.joining(", ")));
+        assertEquals("int8 11 7 27 108 38", text(full.reduce.coded) + " " + full.reduce.after);
+        assertEquals(text(download.coded), text(full.freeze.coded));
+        assertTrue(full.freeze.carries() && !full.freeze.answers());
+        assertEquals(
+                "0 39, 2 36",
+                full.carried.stream().map(one -> one.executor + " " + one.cycle).collect(Collectors.joining(", ")));
+        Order.BaseInFull base = full.bases.get(0);
+        assertEquals("1 12 3735928559 104", base.shard + " " + base.version + " " + base.crc + " " + base.length);
         assertEquals("42 0 0 0 1, 2 3 0", full.freeze.cycle + " " + full.freeze.shard + " " + text(full.freeze.agents));
         assertEquals(120.0, full.freeze.weight(120), "by updates");
         assertEquals("3 0 0 1", full.readers.version + " " + text(full.readers.agents));
@@ -207,6 +217,10 @@ class MessageTest {
         Golden.read("wire/orders.json")
                 .forEach(one -> orders.put(one.get("name").asText(), one));
         return orders;
+    }
+
+    private static String text(Order.Coded one) {
+        return one.codec + " " + one.version + " " + one.crc + " " + one.parameters + " " + one.length;
     }
 
     private static String text(List<Order.AgentRef> agents) {

@@ -1,0 +1,106 @@
+"""Who a command is to the cluster: by a keytab that Spark's settings name, else by the user's ticket; and why Kerberos refuses.
+
+Not for WebHDFS, which has no JVM: `mpca.storage.kerberos`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mpca.errors import EnvironmentRefused
+from mpca.kerberos import remedy
+
+if TYPE_CHECKING:
+    from py4j.protocol import Py4JJavaError
+
+__all__ = ["Login", "become", "explained", "login_of"]
+
+#: Spark's names, and those of Spark 2.
+_PRINCIPALS = ("spark.kerberos.principal", "spark.yarn.principal")
+_KEYTABS = ("spark.kerberos.keytab", "spark.yarn.keytab")
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A principal, and the file with its key."""
+
+    principal: str
+    keytab: str
+
+    def check(self) -> None:
+        """Look at the keytab.
+
+        Raises:
+            EnvironmentRefused: it cannot be read.
+        """
+        try:
+            with open(self.keytab, "rb") as file:
+                there = file.read(1)
+        except OSError as error:
+            raise EnvironmentRefused(
+                f"{_KEYTABS[0]} = {self.keytab}: {error.strerror}; name a file of yours with the key of {self.principal}"
+            ) from None
+        if there != b"\5":  # the first byte of all of them
+            raise EnvironmentRefused(
+                f"{_KEYTABS[0]} = {self.keytab}: not a keytab; `klist -k {self.keytab}` shows what is in one"
+            )
+
+    def readers(self) -> str:
+        """Who else may read the keytab, with what to do about it; empty: nobody may."""
+        mode = stat.S_IMODE(os.stat(self.keytab).st_mode)
+        if not mode & (stat.S_IRGRP | stat.S_IROTH):
+            return ""
+        who = "everybody" if mode & stat.S_IROTH else "its group"
+        return (
+            f"the keytab can be read by {who} ({mode:04o}), and whoever reads it is {self.principal}: chmod 600 {self.keytab}"
+        )
+
+
+def login_of(settings: Mapping[str, str]) -> Login | None:
+    """The login that Spark's settings name; None: they name none, and the user's ticket counts.
+
+    Raises:
+        EnvironmentRefused: they name half of it.
+    """
+    principal, keytab = (next((settings[one] for one in keys if settings.get(one)), "") for keys in (_PRINCIPALS, _KEYTABS))
+    if bool(principal) != bool(keytab):
+        has, lacks = (_PRINCIPALS, _KEYTABS) if principal else (_KEYTABS, _PRINCIPALS)
+        raise EnvironmentRefused(f"{has[0]} is set, and {lacks[0]} is not: Spark needs both, or neither of them")
+    return Login(principal, keytab) if principal else None
+
+
+def become(jvm: Any, login: Login) -> None:
+    """Log a JVM in; nothing where there is no Kerberos.
+
+    Raises:
+        EnvironmentRefused: the KDC refuses, or none answers; with the remedy.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    login.check()
+    try:
+        jvm.org.apache.hadoop.security.UserGroupInformation.loginUserFromKeytab(login.principal, login.keytab)
+    except Py4JJavaError as error:
+        text, advice = explained(error)
+        if "obtain password from user" in text:  # Java's words for: the key is not in the file
+            text, advice = "the keytab has no key of it", f"`klist -k {login.keytab}` shows whose keys it has"
+        raise EnvironmentRefused(f"no login as {login.principal}: {text}; {advice or 'see the log of the KDC'}") from None
+
+
+def explained(error: Py4JJavaError) -> tuple[str, str]:
+    """What a JVM threw, in a line, and what to do about it; the latter is empty unless Kerberos is the reason.
+
+    Kerberos' own words are those of a cause; what was thrown may say only that a connection failed.
+    """
+    texts: list[str] = []
+    thrown = error.java_exception
+    while thrown is not None and len(texts) < 10:
+        texts.append((str(thrown.toString()).splitlines() or [""])[0])
+        thrown = thrown.getCause()
+    advice = remedy(" ".join(texts))
+    own = next((one for one in texts if advice and remedy(one) == advice and len(one) < len(texts[0])), texts[0])
+    return own, advice

@@ -1,0 +1,74 @@
+"""More runs in a realm: `make test-secure` has them, and CI has not. The others, and the cluster: test_secure.py."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpca.cli.dev.hadoop import Hadoop
+from mpca.environment import child_environment
+from mpca.spark.jvm.hadoop import spark_home
+from mpca.storage import Location
+from mpca.storage.opening import open_store
+from tests.hadoop.support import submit
+from tests.hadoop.test_secure import CHECKOUT, alice, secured, secured_login
+
+__all__ = ["alice", "secured"]  # fixtures
+
+pytestmark = [pytest.mark.hadoop, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def test_a_run_in_client_mode_with_a_ticket(secured: Hadoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its folder and backups lie on HDFS; it ends before its tokens do."""
+    for name, value in secured_login(secured, "alice").items():
+        monkeypatch.setenv(name, value)
+    run_dir = f"{secured.hdfs_url}/user/alice/client"
+    run = submit(tmp_path, sets=(f"run.dir={run_dir}", "backup.interval=5s", "objectives.max_time=20s", *CHECKOUT))
+    try:
+        assert run.ended() == 0, run.text()[-4000:]
+    finally:
+        run.close()
+    store = open_store(Location.parse(run_dir))
+    assert json.loads(store.read("summary.json"))["agents_lost"] == 0
+    assert store.names("backups")
+
+
+def test_a_user_without_rights_is_refused_before_a_container_is_asked_for(secured: Hadoop, tmp_path: Path) -> None:
+    realm = secured.setup.realm
+    assert realm is not None
+    login = ("spark.kerberos.principal=mallory@MPCA.DEV", f"spark.kerberos.keytab={realm.keytab('mallory')}")
+    run = submit(tmp_path, "--deploy-mode", "cluster", sets=(f"run.dir={secured.hdfs_url}/user/alice/hers", *login))
+    try:
+        assert run.ended() == 2
+    finally:
+        run.close()
+    assert "run.dir is not writable" in run.text()
+    assert "user=mallory" in run.text()
+
+
+def test_rows_of_a_dataframe_go_to_hdfs_by_a_containers_token(secured: Hadoop, tmp_path: Path) -> None:
+    target = f"{secured.hdfs_url}/user/alice/rows"
+    program = tmp_path / "rows.py"
+    program.write_text(
+        "import sys\nfrom pyspark.sql import SparkSession\nimport mpca\n"
+        "spark = SparkSession.builder.getOrCreate()\n"
+        "rows = spark.createDataFrame([([float(i), 1.0], i % 2) for i in range(40)], ['features', 'label'])\n"
+        "print(mpca.ingest_dataframe(rows, sys.argv[1], withheld=2).records)\nspark.stop()\n"
+    )
+    home = spark_home()
+    sets = (*CHECKOUT, f"spark.executorEnv.REQUESTS_CA_BUNDLE={secured.env()['REQUESTS_CA_BUNDLE']}")
+    sets += (f"spark.yarn.jars=local:{home.path}/jars/*", f"spark.pyspark.python={sys.executable}")
+    words = [word for one in sets for word in ("--conf", one)]
+    done = subprocess.run(
+        [str(home.submit), "--master", "yarn", "--num-executors", "1", *words, str(program), target],
+        capture_output=True,
+        text=True,
+        env=child_environment(SPARK_HOME=str(home.path), **secured_login(secured, "alice")),
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "{'train': 36, 'validation': 4}" in done.stdout
