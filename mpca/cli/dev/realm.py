@@ -191,8 +191,7 @@ class Realm:
         """The KDC, if it lives."""
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                words = process.cmdline()
-                if words and words[0].endswith("krb5kdc") and self._mark in words:
+                if self._mark in process.cmdline():  # setsid's too, which has yet to become the KDC
                     return process
         return None
 
