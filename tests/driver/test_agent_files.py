@@ -87,4 +87,17 @@ def test_an_executor_that_is_lost_after_its_file_was_written_costs_nothing(files
 
 def test_a_run_that_lacks_an_agent_has_none() -> None:
     files = AgentFiles(ASKED, STATE, agents=3, now=100.0)
+    files.saved(said(FIRST))
+    files.saved(said(SECOND))
     assert files.complete(100.0) is STATE
+
+
+@pytest.mark.parametrize("last", ["saved", "lost"])
+def test_a_backup_without_them_waits_until_nobody_writes_into_its_folder(files: AgentFiles, last: str) -> None:
+    files.saved(said(FIRST, error="the agent is LEAVING"))
+    assert files.complete(101.0) is None
+    if last == "saved":
+        files.saved(said(SECOND))
+    else:
+        files.lost(ExecutorLost("e2", "gone"))
+    assert files.complete(101.0) is STATE
