@@ -31,6 +31,7 @@ from mpca.environment import child_environment
 from mpca.errors import EnvironmentRefused, JvmError, RunFailed
 from mpca.private import FOLDER, opener
 from mpca.redaction import MASK, properties, secrets_of
+from mpca.spark.jvm.classes import archive_options, class_path
 from mpca.spark.jvm.jar import OWNER_FILTER, own_line
 from mpca.spark.jvm.log import first_error
 from mpca.spark.run.checks import check_heaps, check_session
@@ -148,15 +149,16 @@ def _chosen(
 ) -> dict[str, str]:
     """All settings of an embedded session; arguments as of `session`, `home` is its own folder."""
     mebibytes = executor_memory >> 20
-    java_options = f"{_JAVA_OPTIONS} -Djava.io.tmpdir={home / 'local'}"
+    jar = own_line().jar
+    java_options = f"{_JAVA_OPTIONS} {archive_options()} -Djava.io.tmpdir={home / 'local'}"
     chosen = {
         **SETTINGS,
         "spark.app.name": name,
         "spark.master": f"local-cluster[{executors},{2 * agents_per_executor},{mebibytes}]",
         "spark.executor.memory": f"{mebibytes}m",
         "spark.driver.memory": f"{driver_memory >> 20}m",
-        "spark.driver.extraClassPath": str(own_line().jar),
-        "spark.executor.extraClassPath": str(own_line().jar),
+        "spark.driver.extraClassPath": f"{class_path()}:{jar}",
+        "spark.executor.extraClassPath": f"{class_path()}:{jar}",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(home / "local"),
