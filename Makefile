@@ -99,9 +99,9 @@ test-docker-full: classes
 soak: setup
 	@PYTHONPATH=docker $(VENV)/bin/python -m tests.docker.soak $(HOURS) $(SEED)
 
-# pytest collects the second file only when it is named
+# pytest collects the other files only when they are named
 test-secure: classes
-	$(PYTEST) tests/hadoop/test_secure.py tests/hadoop/full_secure.py
+	$(PYTEST) tests/hadoop/test_secure.py tests/hadoop/full_secure.py tests/hadoop/full_doctor.py
 
 test-browser: setup
 	$(PYTEST) -m "$(BROWSER)"

@@ -21,6 +21,7 @@ import psutil
 from mpca.api.launch import resolve
 from mpca.cli.dev.hadoop import Hadoop
 from mpca.environment import child_environment
+from mpca.spark.jvm.classes import archive_options, class_path
 from mpca.spark.jvm.hadoop import spark_home
 from mpca.spark.jvm.jar import line_of
 from mpca.spark.yarn.client import application_ids
@@ -39,9 +40,13 @@ SMALL = (
     "cluster.start_timeout=400s",
     "cluster.cycle_deadline=90s",  # what is slow here is the machine
 )
-#: Their JVMs live for a minute: what the second compiler would speed up later costs a fifth of the time that they have.
-QUICK = tuple(
-    f"spark.{one}.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" for one in ("driver", "executor", "yarn.am")
+#: Their JVMs live for a minute: what the second compiler would speed up later costs a fifth of the time that they have. They
+#: begin from the archive of classes, as those of sessions here do.
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK = (
+    f"spark.yarn.am.extraJavaOptions={_JAVA}",
+    *(f"spark.{one}.extraJavaOptions={_JAVA} {archive_options()}".rstrip() for one in ("driver", "executor")),
+    *(f"spark.{one}.extraClassPath={class_path()}" for one in ("driver", "executor")),
 )
 PATIENCE_S = 500.0
 #: A train script that leaves the cores to the daemons that a test waits for; its argument is a file that ends it.
