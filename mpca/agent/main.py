@@ -21,6 +21,8 @@ __all__ = ["main"]
 
 _TRACEBACK_LIMIT = 64 << 10  # characters; a longer traceback (of a deep recursion) is cut in the middle
 _EXIT_FAILED = 1
+#: A socket's name has at most 107 bytes. Python's are pymp-xxxxxxxx/listener-xxxxxxxx in a folder for temporary files.
+_FOLDER_LIMIT = 107 - len("/pymp-xxxxxxxx/listener-xxxxxxxx")
 
 
 def _user_traceback(error: BaseException) -> str:
@@ -71,6 +73,20 @@ def _say_threads() -> None:
         print(
             f"mpca: the train function has returned, and its threads go on: {', '.join(names)}; they are killed in a few "
             "seconds: join them in the function, or make them daemons",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def _say_long_folder() -> None:
+    """Say that data workers will not start: the sockets of their queues lie in the folder for temporary files."""
+    import tempfile
+
+    folder = tempfile.gettempdir()
+    if (length := len(os.fsencode(folder))) > _FOLDER_LIMIT:
+        print(
+            f"mpca: TMPDIR = {folder} has {length} bytes: in a folder of more than {_FOLDER_LIMIT}, Linux allows no socket as "
+            "data workers need, and who waits for them waits for ever; export TMPDIR=/tmp, on YARN by spark.executorEnv.TMPDIR",
             file=sys.stderr,
             flush=True,
         )
@@ -157,6 +173,7 @@ def main() -> int:
     from mpca.agent.events import Raised
     from mpca.timeouts import THREADS_END_S
 
+    _say_long_folder()
     context = AgentContext.make(start, link)
     enter(context)
     os.register_at_fork(after_in_child=link.cut_off)

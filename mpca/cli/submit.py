@@ -114,10 +114,13 @@ def submit(conf: Path, sets: tuple[str, ...], name: str | None, run_dir: str | N
 
 def _check_options(asked: _Asked) -> None:
     from mpca.cli.driver import check_job
+    from mpca.spark.run.checks import check_driver_host
     from mpca.spark.yarn.submit import not_shared
 
     if asked.in_cluster:
         not_shared(asked.config)
+    else:
+        check_driver_host(asked.config.spark)
     if asked.words and asked.script is None:
         raise ConfigError(f"words without a script: {' '.join(asked.words)}; they are for --train SCRIPT")
     if asked.resume == "auto" and not (asked.config.run.dir or asked.config.backup.path):
@@ -277,6 +280,7 @@ def _submission(asked: _Asked, home: SparkHome) -> tuple[Submission, str]:
     from mpca.spark.hdfs.files import ClusterFiles
     from mpca.spark.jvm.hadoop import hadoop_jvm
     from mpca.spark.jvm.jar import line_of
+    from mpca.spark.jvm.login import said_name
     from mpca.spark.yarn.client import Yarn
     from mpca.spark.yarn.submit import Submission
     from mpca.storage import opening
@@ -304,6 +308,8 @@ def _submission(asked: _Asked, home: SparkHome) -> tuple[Submission, str]:
     )
     with hadoop_jvm(home) as jvm, closing(Yarn(jvm)) as yarn:
         there = ClusterFiles(jvm, yarn.configuration)
+        if name := said_name(jvm):
+            click.echo(f"warning: {name}")
         if asked.streams_from_hdfs:
             opening.use(lambda location: ExecutorFiles(there, location))
             try:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+import tempfile
 import traceback
+from pathlib import Path
 
 import pytest
 
 from mpca.agent.main import _user_traceback
 from mpca.environment import child_environment
+from tests.agent import jobs
+from tests.support.fake_executor import FakeExecutor
 
 
 def raised(message: str) -> BaseException:
@@ -60,3 +65,24 @@ def test_a_program_that_a_launcher_started_again_says_so(others: dict[str, str])
         assert done.stderr.count("\n") == 1
     else:
         assert done.stderr == ""
+
+
+@pytest.mark.parametrize(("length", "said"), [(75, False), (76, True)])
+def test_a_folder_in_which_data_workers_get_no_sockets_is_said(length: int, said: bool) -> None:
+    """The longest name that Linux takes, and one byte more."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        folder = Path(short) / ("x" * (length - len(short) - 1))
+        folder.mkdir()
+        (folder / "pymp-12345678").mkdir()
+        too_long = False
+        with socket.socket(socket.AF_UNIX) as one:
+            try:
+                one.bind(f"{folder}/pymp-12345678/listener-12345678")
+            except OSError:
+                too_long = True
+        environment = child_environment(TMPDIR=str(folder))
+        with FakeExecutor(jobs.count_down, 10, 0.02, env=environment) as executor:
+            executor.meet()
+            warned = f"mpca: TMPDIR = {folder} has {length} bytes" in executor.stderr
+    assert warned is said
+    assert too_long is said

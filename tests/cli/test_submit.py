@@ -172,3 +172,9 @@ def test_a_relative_folder_in_cluster_mode(capfd: pytest.CaptureFixture[str], co
     assert err[-1].endswith(
         f"{key} = 'runs/a': is relative, and goes with the driver's container in cluster mode; name hdfs://... instead"
     )
+
+
+def test_a_driver_in_client_mode_that_nobody_would_find(capfd: pytest.CaptureFixture[str], configured: Path) -> None:
+    code, _, err = run(capfd, "submit", DIGITS, "--set", "spark.driver.host=no-such.invalid")
+    assert code == 2
+    assert err[-1].startswith("mpca: refused: spark.driver.host = 'no-such.invalid': must be an address of this machine")

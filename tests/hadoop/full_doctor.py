@@ -23,9 +23,10 @@ pytestmark = [pytest.mark.hadoop, pytest.mark.slow, pytest.mark.timeout(900)]
 def test_doctor_says_why_there_is_no_login(secured: Hadoop, alice: dict[str, str], tmp_path: Path) -> None:
     realm = secured.setup.realm
     assert realm is not None
-    code, out, _ = say("doctor", **alice)
+    code, out, _ = say("doctor", **{**alice, "HADOOP_USER_NAME": "bob"})
     assert code == 0, out
     assert "alice by Kerberos" in out
+    assert "HADOOP_USER_NAME = bob counts for nothing here: Kerberos says who you are; unset it" in out
     assert re.search(r"ok +ticket +the ResourceManager takes it", out)
     assert re.search(r"ok +Hadoop +3\.3\.6 on the cluster", out), "the pages of YARN were shown to the ticket"
 

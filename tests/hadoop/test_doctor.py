@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -50,6 +51,7 @@ def test_what_would_stop_a_run_is_named_and_is_the_exit_code(hadoop: Hadoop) -> 
     assert "no such queue: --queue defalt; did you mean 'default'?" in stops[0]
     assert f"cannot write in {hadoop.hdfs_url}/system/runs" in stops[1]
     assert "user=ann" in stops[1]
+    assert re.search("note +user name +HADOOP_USER_NAME = ann is who you are here: without Kerberos, the cluster believes", out)
 
 
 @pytest.mark.parametrize(
@@ -69,11 +71,12 @@ def test_what_would_stop_a_run_is_named_and_is_the_exit_code(hadoop: Hadoop) -> 
 def test_submit_refuses_before_submission(hadoop: Hadoop, words: list[str], user: str, said: str) -> None:
     sets = ["--set", "cluster.agents=2"] if "cluster.agents=9" not in words else []
     names = {"HADOOP_USER_NAME": user} if user else {}
-    code, _, err = run(
+    code, out, err = run(
         "submit", str(DIGITS), "--jars-on-nodes", *sets, *(word.format(hdfs=hadoop.hdfs_url) for word in words), **names
     )
     assert code == 2
     assert err.startswith("mpca: refused: ")
+    assert (f"warning: HADOOP_USER_NAME = {user} is who you are here" in out) is bool(user)
     assert said.format(hdfs=hadoop.hdfs_url) in err
 
 

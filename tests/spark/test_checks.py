@@ -9,7 +9,7 @@ import pytest
 
 from mpca.errors import ConfigError, EnvironmentRefused
 from mpca.spark.jvm.jar import PLUGIN, own_line
-from mpca.spark.run.checks import check_given, check_heaps, check_session
+from mpca.spark.run.checks import check_driver_host, check_given, check_heaps, check_session
 from mpca.spark.settings import advice
 
 GOOD = {"spark.plugins": PLUGIN, "spark.jars": str(own_line().jar), "spark.master": "local-cluster[4,2,1024]"}
@@ -166,3 +166,13 @@ def test_where_the_jvm_comes_before_the_program_it_is_told_lines_for_the_one_tha
     made = dict(line.split(" ") for line in str(caught.value).split("\n\n")[1].splitlines())
     assert made["spark.jars"] == str(own_line().jar)
     check_given({**own, **made}, **wanted)
+
+
+@pytest.mark.parametrize("key", ["spark.driver.host", "spark.driver.bindAddress"])
+def test_a_driver_of_which_this_machine_does_not_know_the_name_is_refused(key: str) -> None:
+    for host in ("127.0.0.1", "localhost", "[::1]", ""):
+        check_driver_host({key: host})
+    with pytest.raises(ConfigError, match=rf"^{key} = 'no-such.invalid': must be an address of this machine, or a name that "):
+        check_driver_host({key: "no-such.invalid"})
+    with pytest.raises(ConfigError, match=rf"^{key} = '::1': must have brackets .*: \[::1\]$"):
+        check_driver_host({key: "::1"})

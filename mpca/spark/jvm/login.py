@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mpca.environment import environment
 from mpca.errors import EnvironmentRefused
 from mpca.kerberos import remedy
 
 if TYPE_CHECKING:
     from py4j.protocol import Py4JJavaError
 
-__all__ = ["Login", "become", "explained", "login_of"]
+__all__ = ["Login", "become", "explained", "login_of", "said_name"]
 
 #: Spark's names, and those of Spark 2.
 _PRINCIPALS = ("spark.kerberos.principal", "spark.yarn.principal")
@@ -89,6 +90,16 @@ def become(jvm: Any, login: Login) -> None:
         if "obtain password from user" in text:  # Java's words for: the key is not in the file
             text, advice = "the keytab has no key of it", f"`klist -k {login.keytab}` shows whose keys it has"
         raise EnvironmentRefused(f"no login as {login.principal}: {text}; {advice or 'see the log of the KDC'}") from None
+
+
+def said_name(jvm: Any) -> str:
+    """What HADOOP_USER_NAME does on this cluster, for people; empty: it is not set."""
+    name = environment("HADOOP_USER_NAME")
+    if not name:
+        return ""
+    if jvm.org.apache.hadoop.security.UserGroupInformation.isSecurityEnabled():
+        return f"HADOOP_USER_NAME = {name} counts for nothing here: Kerberos says who you are; unset it"
+    return f"HADOOP_USER_NAME = {name} is who you are here: without Kerberos, the cluster believes every name"
 
 
 def explained(error: Py4JJavaError) -> tuple[str, str]:

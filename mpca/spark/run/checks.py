@@ -1,12 +1,14 @@
 """What a Spark session must be like before an agent is started: refused settings, each with value, source and remedy.
 
-This file judges settings alone. What only the executors know (their cores, their Python) is judged when they say it.
+This file judges settings alone, but for the driver's name, which this machine must know. What only the executors know (their
+cores, their Python) is judged when they say it.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,7 +23,7 @@ from mpca.spark.yarn.sizing import memory_setting
 from mpca.spark.yarn.submit import AUTHENTICATE
 from mpca.units import format_size, parse_size
 
-__all__ = ["check_given", "check_heaps", "check_session"]
+__all__ = ["check_driver_host", "check_given", "check_heaps", "check_session"]
 
 _SOURCE = "(Spark session)"
 _CLASS_PATHS = ("spark.jars", "spark.driver.extraClassPath", "spark.yarn.dist.jars", "spark.submit.pyFiles")
@@ -125,6 +127,28 @@ def check_heaps(conf: Mapping[str, str]) -> None:
                 f"must be {least}m or more {_SOURCE}: Spark wants {LEAST_HEAP // _MIB} MiB, and this JVM's garbage "
                 "collector reports less than the setting",
             )
+
+
+def check_driver_host(conf: Mapping[str, str]) -> None:
+    """Refuse a name of the driver that this machine does not know: executors, which connect to it, would be started in vain.
+
+    Raises:
+        ConfigError: with the name.
+    """
+    for key in ("spark.driver.host", "spark.driver.bindAddress"):
+        host = conf.get(key, "").strip()
+        if host.count(":") > 1 and not host.startswith("["):
+            raise refused(key, host, f"must have brackets {_SOURCE}, as Spark wants an IPv6 address: [{host}]")
+        try:
+            if host:
+                socket.getaddrinfo(host.strip("[]"), None)
+        except OSError as error:
+            raise refused(
+                key,
+                host,
+                f"must be an address of this machine, or a name that executors can resolve {_SOURCE}, and this machine itself "
+                f"cannot: {error.strerror}; leave it out, or see /etc/hosts and the DNS",
+            ) from None
 
 
 @dataclass(frozen=True)

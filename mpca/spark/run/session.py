@@ -34,7 +34,7 @@ from mpca.redaction import MASK, properties, secrets_of
 from mpca.spark.jvm.classes import archive_options, class_path
 from mpca.spark.jvm.jar import OWNER_FILTER, own_line
 from mpca.spark.jvm.log import first_error
-from mpca.spark.run.checks import check_heaps, check_session
+from mpca.spark.run.checks import check_driver_host, check_heaps, check_session
 from mpca.spark.run.limits import check_connections, check_limits
 from mpca.spark.settings import settings
 from mpca.timeouts import EXECUTORS_END_S, SESSION_END_S
@@ -128,6 +128,7 @@ def _check(chosen: Mapping[str, str], executors: int, agents_per_executor: int) 
 
     check_session(chosen, agents=executors * agents_per_executor, agents_per_executor=agents_per_executor)
     check_heaps(chosen)
+    check_driver_host(chosen)
     if chosen["spark.master"].startswith("local"):
         check_limits(executors, executors * agents_per_executor)
     else:
@@ -321,6 +322,8 @@ def check_executors(work_dir: str | os.PathLike[str], wanted: int, conf: Mapping
     with suppress(OSError):
         said = next(filter(None, (first_error(one.read_text(errors="replace")) for one in started)), "")
         why = f"executors do not start: {len(started)} were, and none has come; the JVM of the first says: {said or 'nothing'}"
+        if "spark.driver.host" in conf:
+            why += f"; they connect to spark.driver.host = {conf['spark.driver.host']}"
         raise RunFailed(_masked(why, conf))
 
 

@@ -27,7 +27,7 @@ from mpca.errors import EnvironmentRefused
 from mpca.spark.hdfs.files import ClusterFiles
 from mpca.spark.jvm.hadoop import SparkHome
 from mpca.spark.jvm.jar import SparkLine, line_of
-from mpca.spark.jvm.login import Login, explained
+from mpca.spark.jvm.login import Login, explained, said_name
 from mpca.spark.settings import settings
 from mpca.spark.yarn.client import Yarn
 from mpca.timeouts import PAGE_S
@@ -94,6 +94,8 @@ def examine(home: SparkHome, jvm: Any, yarn: Yarn, queue: str, folder: str | Non
         yield judge_java(str(jvm.java.lang.System.getProperty("java.version")), line_of(home.core_jar))
     login = _asked("login", lambda: _login(jvm, yarn))
     yield login
+    if name := said_name(jvm):
+        yield Finding("user name", "note", name)
     secured = bool(jvm.org.apache.hadoop.security.UserGroupInformation.isSecurityEnabled())
     if secured and login.level != "stop":
         login = _asked("ticket", lambda: _admitted(yarn))

@@ -84,8 +84,9 @@ def check_alive(session: SparkSession) -> None:
         stopped = context._jsc.sc().isStopped()
     if stopped:
         raise RunFailed(
-            f"the application has ended under the run: {context.applicationId} was killed, or its application master was lost; "
-            "Spark's lines above and the ResourceManager say which"
+            f"the application has ended under the run: {context.applicationId} was killed, or its application master was lost, "
+            f"or never reached this driver at {context.getConf().get('spark.driver.host')}; Spark's lines above and the "
+            "ResourceManager say which"
         )
 
 
