@@ -48,7 +48,13 @@ _FILE, _FOLDER = "600", "700"
 #: Errors of a NameNode, or about it, while it stops and starts.
 _PASSING = ("SafeModeException", "StandbyException", "RetriableException", "ConnectException", "EOFException")
 _PASSING_TEXTS = ("Failed to find datanode", "End of File", "Connection reset", "Connection refused", "is in safe mode")
-_CERTIFICATES = "name the file with the cluster's CA in REQUESTS_CA_BUNDLE"
+#: What Python's ssl says of a certificate that it does not take, and what to do about it.
+_CERTIFICATES = (
+    ("certificate has expired", "it has to be renewed, unless this machine's clock is wrong"),
+    ("certificate is not yet valid", "is this machine's clock wrong?"),
+    ("mismatch", "name the host as its certificate does"),
+    ("", "name the file with the cluster's CA in REQUESTS_CA_BUNDLE"),
+)
 _PLAIN = (
     "WebHDFS asks for Kerberos, and this address is plain HTTP, by which everybody could read tokens: write it as "
     "swebhdfs://HOST:9871/path"
@@ -216,7 +222,7 @@ class WebHdfsStore:
                         self._show_who_we_are(path)
                 continue
             except SSLError as error:
-                raise PermissionError(errno.EACCES, f"{_reason(error)}; {_CERTIFICATES}", self.describe(path)) from None
+                raise PermissionError(errno.EACCES, _not_believed(error), self.describe(path)) from None
             except RequestException as error:
                 failed = as_os_error(type(error).__name__, str(error), self.describe(path))
                 passing = True
@@ -298,10 +304,11 @@ def _certificates() -> str | bool:
     return named or True
 
 
-def _reason(error: SSLError) -> str:
-    """``CERTIFICATE_VERIFY_FAILED ...`` of a long text."""
+def _not_believed(error: SSLError) -> str:
+    """``CERTIFICATE_VERIFY_FAILED ...`` of a long text, and the remedy."""
     found = re.search(r"\[SSL: (.*?)\]?(?: \(_ssl|$)", str(error))
-    return found[1].replace("]", "") if found else str(error)
+    text = found[1].replace("]", "") if found else str(error)
+    return f"{text}; {next(remedy for words, remedy in _CERTIFICATES if words in text)}"
 
 
 def _clean(path: str) -> str:

@@ -6,6 +6,8 @@ import base64
 import io
 import json
 import logging
+import ssl
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -214,3 +216,39 @@ def test_two_threads_that_are_refused_at_once_both_show_the_token(monkeypatch: p
     monkeypatch.setattr(HTTPAdapter, "send", send)
     with closing(WebHdfsStore(Location.parse("swebhdfs://nn1:9871/data"))) as store, ThreadPoolExecutor(2) as threads:
         assert list(threads.map(store.size, ["a", "b"])) == [7, 7]
+
+
+@pytest.mark.parametrize(
+    ("extension", "days", "known", "said"),
+    [
+        ("IP:127.0.0.1", "-1", True, "certificate has expired; it has to be renewed, unless this machine's clock is wrong"),
+        ("DNS:elsewhere.example", "2", True, "mismatch.*; name the host as its certificate does"),
+        ("IP:127.0.0.1", "2", False, "self.signed certificate; name the file with the cluster's CA in REQUESTS_CA_BUNDLE"),
+        ("IP:127.0.0.1", "2", True, ""),
+    ],
+    ids=["expired", "another host's", "of an unknown CA", "good"],
+)
+def test_a_certificate_that_is_not_good_is_refused_with_the_remedy_and_nothing_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extension: str, days: str, known: bool, said: str
+) -> None:
+    key, pem, csr = (str(tmp_path / name) for name in ("key.pem", "cert.pem", "cert.csr"))
+    (tmp_path / "names").write_text(f"subjectAltName={extension}")
+    request = ["req", "-new", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-subj", "/CN=namenode"]
+    signing = ["x509", "-req", "-in", csr, "-signkey", key, "-days", days, "-extfile", str(tmp_path / "names"), "-out", pem]
+    for words in ([*request, "-keyout", key, "-out", csr], signing):
+        subprocess.run(["openssl", *words], check=True, capture_output=True)
+    if known:
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem, key)
+    with _NameNode(_there) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with closing(WebHdfsStore(Location.parse(f"swebhdfs://127.0.0.1:{server.server_port}/data"))) as store:
+            if said:
+                with pytest.raises(PermissionError, match=said):
+                    store.size("x")
+            else:
+                assert store.size("x") == 7
+        server.shutdown()
+    assert bool(server.asked) is not bool(said)
