@@ -22,13 +22,14 @@ HADOOP := not docker and not root and not browser and (hadoop or slow)
 DOCKER := not browser and (docker or root)
 BROWSER := browser
 
-.PHONY: help setup train test test-hadoop test-docker test-docker-full test-secure test-browser test-spark4 test-gpu quick junit lint format clean
+.PHONY: help setup train test test-hadoop test-hadoop-full test-docker test-docker-full test-secure test-browser test-spark4 test-gpu quick junit lint format clean
 
 help:
 	@echo "make setup    .venv with everything in it, and the jars; a JDK too when root on Debian"
 	@echo "make train    train the digits on this machine with four agents; ARGS='--set method.name=sync' changes it"
 	@echo "make test     JUnit, and the tests that need no root, docker, Hadoop or browser, but for the long ones"
 	@echo "make test-hadoop       those with Hadoop's daemons, which are downloaded, and all long ones"
+	@echo "make test-hadoop-full  faults of HDFS, which CI leaves out: ten minutes"
 	@echo "make test-docker       those that need root: clusters of containers, damaged networks, bare Debians"
 	@echo "make test-docker-full  more of them, which CI leaves out: 20 minutes and 25 GB of disk"
 	@echo "make test-secure       those with Kerberos, and more of them, which CI leaves out: fifteen minutes"
@@ -86,6 +87,10 @@ bench: classes
 
 test-hadoop: classes
 	$(PYTEST) -m "$(HADOOP)"
+
+# pytest collects this file only when it is named
+test-hadoop-full: classes
+	$(PYTEST) -s tests/hadoop/full_faults.py
 
 test-docker: classes
 	$(PYTEST) -s -m "$(DOCKER)"
