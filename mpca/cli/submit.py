@@ -282,7 +282,7 @@ def _submission(asked: _Asked, home: SparkHome) -> tuple[Submission, str]:
     from mpca.spark.jvm.jar import line_of
     from mpca.spark.jvm.login import said_name
     from mpca.spark.yarn.client import Yarn
-    from mpca.spark.yarn.submit import Submission
+    from mpca.spark.yarn.submit import Submission, check_file_systems
     from mpca.storage import opening
 
     executor, driver = containers(asked.config, asked.script)
@@ -310,6 +310,11 @@ def _submission(asked: _Asked, home: SparkHome) -> tuple[Submission, str]:
         there = ClusterFiles(jvm, yarn.configuration)
         if name := said_name(jvm):
             click.echo(f"warning: {name}")
+        if jvm.org.apache.hadoop.security.UserGroupInformation.isSecurityEnabled():
+            config = asked.config
+            data = str(config.to_dict()["data"].get("path", ""))
+            places = {"run.dir": config.run.dir, "backup.path": config.backup.path, "data.path": data}
+            check_file_systems(places, there.default, {**submission.defaults, **submission.settings()})
         if asked.streams_from_hdfs:
             opening.use(lambda location: ExecutorFiles(there, location))
             try:

@@ -16,7 +16,7 @@ from mpca.spark.jvm.jar import line_of
 from mpca.spark.settings import TABLE, advice, settings, table_rows
 from mpca.spark.yarn.client import Application, application_ids, exit_code, loss_reason, memory_kill
 from mpca.spark.yarn.sizing import check_containers, driver_container, executor_budget, executor_container, slots_bytes
-from mpca.spark.yarn.submit import Submission, in_the_clear, no_way_back, not_shared, split_archive
+from mpca.spark.yarn.submit import Submission, check_file_systems, in_the_clear, no_way_back, not_shared, split_archive
 
 MIB = 1 << 20
 ROOT = Path(__file__).resolve().parents[2]
@@ -394,3 +394,18 @@ def test_a_run_that_a_second_driver_could_not_go_on_with_is_warned_of(sets: tupl
 def test_a_folder_of_the_drivers_host_is_warned_of(sets: tuple[str, ...], warned: list[str]) -> None:
     said = not_shared(submission(*sets, mode="cluster").config)
     assert [line.partition(":")[0] + ":" + line.partition(":")[2].partition(":")[0] for line in said] == warned
+
+
+def test_a_place_for_which_containers_would_get_no_token_is_refused() -> None:
+    places = {"run.dir": "hdfs://own/runs/a", "backup.path": "", "data.path": "hdfs://other:8020/images"}
+    key = "spark.kerberos.access.hadoopFileSystems"
+    for listed in ("hdfs://other:8020", "hdfs://third, hdfs://other:8020/"):
+        check_file_systems(places, "hdfs://own", {key: listed})
+        check_file_systems(places, "hdfs://own", {"spark.yarn.access.hadoopFileSystems": listed})
+    check_file_systems({"run.dir": "/tmp/a", "data.path": "hdfs:///images", "backup.path": "file:///b"}, "hdfs://own", {})
+    for listed in ("", "hdfs://other:9000"):
+        with pytest.raises(
+            ConfigError,
+            match=f"^data.path = 'hdfs://other:8020/images': is on another file system than hdfs://own.*{key}=hdfs://other:8020$",
+        ):
+            check_file_systems(places, "hdfs://own", {key: listed})

@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from mpca.checks import masked, refused
 from mpca.config.resolved import Resolved
@@ -26,6 +27,7 @@ __all__ = [
     "AUTHENTICATE",
     "Submission",
     "agents_python",
+    "check_file_systems",
     "in_the_clear",
     "no_way_back",
     "not_shared",
@@ -36,6 +38,7 @@ __all__ = [
 ARCHIVE_NAME = "environment"
 #: The only setting for which the cluster's spark-defaults.conf outranks the table: an administrator has decided.
 AUTHENTICATE = "spark.authenticate"
+_FILE_SYSTEMS = ("spark.kerberos.access.hadoopFileSystems", "spark.yarn.access.hadoopFileSystems")  # the latter is Spark 2's
 _CRYPTO = "spark.network.crypto.enabled"
 _CIPHER = "spark.network.crypto.cipher"
 
@@ -117,6 +120,30 @@ def not_shared(config: Resolved) -> list[str]:
             "that is started again does not find it, and neither do you; name hdfs://... instead"
         )
     return lines
+
+
+def check_file_systems(paths: Mapping[str, str], default: str, conf: Mapping[str, str]) -> None:
+    """Refuse a place on a secured file system for which containers would get no token.
+
+    Args:
+        paths: by key of the configuration.
+        default: ``fs.defaultFS``, for which Spark gets one by itself.
+        conf: Spark's settings.
+
+    Raises:
+        ConfigError: which place, and what to set.
+    """
+    listed = [one.strip() for key in _FILE_SYSTEMS for one in conf.get(key, "").split(",")]
+    known = {urlsplit(one).netloc for one in (default, *listed)}
+    for key, path in paths.items():
+        system = urlsplit(path)
+        if system.scheme == "hdfs" and system.netloc and system.netloc not in known:
+            raise refused(
+                key,
+                path,
+                f"is on another file system than {default}, and containers get no token for it: "
+                f"set {_FILE_SYSTEMS[0]}=hdfs://{system.netloc}",
+            )
 
 
 @dataclass(frozen=True)
