@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from mpca.cli.dev.hadoop import Hadoop
+from mpca.spark.jvm.hadoop import spark_home
 from tests.hadoop.support import (
     DIGITS,
     GENTLE,
@@ -25,11 +27,13 @@ from tests.hadoop.support import (
     application,
     end_applications,
     executors,
+    living,
     nothing_lives,
     only,
     records,
     submit,
 )
+from tests.spark.test_other_users import spark_client
 
 pytestmark = [pytest.mark.hadoop, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -91,6 +95,7 @@ def test_one_run_meets_a_rival_restarts_of_yarn_a_lost_executor_and_ctrl_c(hadoo
         id = only(run.text())
         pids = {one["index"]: one["pid"] for one in seen("agent", event="started")}
         assert set(pids) == {0, 1}
+        no_door_is_open(id, run, tmp_path)
 
         # a NodeManager goes and comes back, before YARN gives it up: its containers do not notice
         hadoop.restart("nodemanager1")
@@ -140,6 +145,29 @@ def test_one_run_meets_a_rival_restarts_of_yarn_a_lost_executor_and_ctrl_c(hadoo
     assert numbers == list(range(len(numbers))), "no cycle was lost"
     nothing_lives(id)
     assert application(hadoop, id)["state"] == "FINISHED"
+
+
+def no_door_is_open(id: str, run: Submitted, folder: Path) -> None:
+    """What listens is Spark's: each of its ports wants a secret, and of the rest nobody is heard by another host."""
+    shutil.copy(ROOT / "tests" / "spark" / "Intruder.java", folder)
+    (folder / "jars").symlink_to(f"{spark_home().path}/jars")
+    driver, parent = psutil.Process(_driver(run)), psutil.Process(run.process.pid)
+    containers = [psutil.Process(int(line.split()[0])) for line in living(id)]
+    sockets = [
+        (process, one.laddr)
+        for process in {*containers, parent, *parent.children(recursive=True)}
+        for one in process.net_connections(kind="tcp")
+        if one.status == psutil.CONN_LISTEN
+    ]
+    sparks = [(process, at) for process, at in sockets if process.name() == "java"]
+    owners = {" ".join(process.cmdline()) for process, _ in sparks}
+    mains = ("SparkSubmit", "YarnCoarseGrainedExecutorBackend")
+    assert [main for main in mains if any(main in one for one in owners)] == [*mains], owners
+    assert all(any(main in one for main in mains) for one in owners), "in client mode the application master listens nowhere"
+    others = [(process, at) for process, at in sockets if process.name() != "java"]
+    assert [process.pid for process, _ in others] == [driver.pid], "pyspark's accumulators, with a token; no agent listens"
+    assert {at.ip for _, at in others} == {"127.0.0.1"}
+    assert spark_client(folder, [at.port for _, at in sparks], ["", "a guess"], None) == []
 
 
 def runs(hadoop: Hadoop, id: str) -> bool:

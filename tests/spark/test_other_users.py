@@ -41,8 +41,15 @@ def own_spark() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def spark_client(folder: Path, ports: list[int], secrets: list[str], user: int) -> list[list[str]]:
-    """Endpoints that a Spark client of this user could open: which secret, port, name."""
+def spark_client(folder: Path, ports: list[int], secrets: list[str], user: int | None) -> list[list[str]]:
+    """Endpoints that a Spark client of this user could open: which secret, port, name.
+
+    Args:
+        folder: with the jars, and the client.
+        ports: that are asked.
+        secrets: with which.
+        user: None: ours.
+    """
     home = child_environment().get("JAVA_HOME")
     done = subprocess.run(
         [
@@ -54,7 +61,7 @@ def spark_client(folder: Path, ports: list[int], secrets: list[str], user: int) 
         cwd=folder,
         user=user,
         group=user,
-        extra_groups=[],
+        extra_groups=None if user is None else [],
         env=child_environment(SPARK_LOCAL_IP="127.0.0.1"),
         input="\n".join(secrets) + "\n",
         capture_output=True,
