@@ -24,7 +24,8 @@ so too, and trains on.
 
 An agent that trains gets new parameters ("replace") when some of its own were non-finite. It takes all shards between the same
 two batches, since one update with a non-finite shard would spoil the others again; and its optimiser is reset, unless the
-optimiser's state is a part of the shards.
+optimiser's state is a part of the shards. A SnapshotRequest that comes while shards are missing is answered with the trained
+ones: what is missing may come behind it, for a slot that was just freed. With a second one it does not come.
 While it is ASKING, the snapshot slot is the executor's: a SnapshotRequest is answered after the answer has come. A replacement
 of all shards ends the waiting too, and Stop does; an answer that comes after that is not taken.
 Shards after the method's own are the local tensors. They are not exchanged, have no tau, and requests for them are answered at
@@ -140,9 +141,9 @@ class AgentMachine:
 
     __slots__ = (
         "_alphas", "_answer", "_arrived", "_asked", "_deferred", "_first", "_holds", "_installed_at", "_left_at", "_local",
-        "_loss", "_pending", "_published", "_readers", "_returns", "_said_left", "_saves", "_since_install", "_stop_at",
-        "_tau_from", "_updates", "agent", "bursting", "incarnation", "installed", "pulls", "shards", "side", "state",
-        "state_since", "stop_reason",
+        "_loss", "_pending", "_published", "_readers", "_replacing", "_returns", "_said_left", "_saves", "_since_install",
+        "_stop_at", "_tau_from", "_updates", "agent", "bursting", "incarnation", "installed", "pulls", "shards", "side",
+        "state", "state_since", "stop_reason",
     )  # fmt: skip
 
     def __init__(self, agent: int, incarnation: int, shards: int, side: AgentSide) -> None:
@@ -165,6 +166,7 @@ class AgentMachine:
         self._installed_at = 0.0  # when they arrived, as `now` of that event, or training began
         self._arrived = 0  # bit s: shard s arrived since then
         self._pending: dict[int, Install] = {}  # arrived shards that wait for the next exchange, or for all other shards
+        self._replacing = False  # shards of a replacement have come since the last answer
         self._local = False  # the model has tensors that stay local
         self._returns = b""  # the user's function's result, while LEAVING
         self._stop_at = 0  # `_updates` when Stop came
@@ -362,7 +364,8 @@ class AgentMachine:
         if replaces and self.state in (TRAINING, ASKING, STOPPING):
             freed += self._release_installs()
             self._pending[event.shard] = event
-            if len(self._pending) < self.shards:
+            self._replacing = len(self._pending) < self.shards
+            if self._replacing:
                 return freed
             return (*freed, *self._take_pending(), *self._go_on("the joint model replaces its own", now))
         if replaces or self.side.when is When.ON_ARRIVAL or self.state is HOLDING:
@@ -435,6 +438,9 @@ class AgentMachine:
         """Publish one shard and install what waits, in the method's order."""
         if asked.shard >= self.shards:
             return (Publish(asked.cycle, asked.shard, 0),)
+        replacing, self._replacing = self._replacing and bool(self._pending), False
+        if replacing:  # a slot may just have been freed for what the replacement lacks, which comes behind this request
+            return (self._publish(asked),)
         # A replacement still lacks shards, which were given up: the shards that came are better than the trained ones.
         if self.side.when is When.BEFORE_SNAPSHOT or any(one.mode == "replace" for one in self._pending.values()):
             taken = self._take_pending()

@@ -340,6 +340,8 @@ class ExecutorState:
             else:
                 if slot.waiting is not None:
                     out.append(Supersede(agent, shard, slot.waiting.version))
+                    if slot.waiting.mode == "replace" and not answer:
+                        mode = "replace"  # the agent holds its other shards until this one replaces its own too
                 slot.waiting = Write(agent, shard, version, mode, arrival)
         out.append(Acknowledge(agent, shard, version))
         return out

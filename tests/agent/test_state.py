@@ -227,12 +227,22 @@ def test_begin_frees_slots_too_since_the_replacement_may_wait_for_all_of_them() 
     assert run(agent, *replace_all()) == REPLACED
 
 
-def test_a_replacement_that_is_not_whole_at_the_next_exchange_is_taken_before_the_snapshot() -> None:
+def test_a_replacement_that_is_not_whole_at_the_second_exchange_is_taken_before_the_snapshot() -> None:
     agent = machine()
     run(agent, Stepped(4), *replace_all()[:2])
-    assert run(agent, SnapshotRequest(8, 0)) == [
-        Take(0, 7, "replace"), Take(2, 7, "replace"), ResetOptimizer(), Publish(8, 0, 0),
+    assert run(agent, SnapshotRequest(8, 0)) == [Publish(8, 0, 4)]
+    assert run(agent, SnapshotRequest(9, 0)) == [
+        Take(0, 7, "replace"), Take(2, 7, "replace"), ResetOptimizer(), Publish(9, 0, 0),
     ]  # fmt: skip
+
+
+def test_what_a_replacement_lacks_may_come_behind_the_next_request() -> None:
+    """Its slot was free only when the request was on its way."""
+    agent = machine()
+    first, second, last = replace_all()
+    run(agent, Stepped(4), first, second)
+    assert run(agent, SnapshotRequest(8, 0)) == [Publish(8, 0, 4)]
+    assert run(agent, last) == REPLACED
 
 
 def test_a_newer_replacement_of_a_shard_takes_the_place_of_the_older() -> None:

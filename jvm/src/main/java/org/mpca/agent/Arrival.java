@@ -36,4 +36,9 @@ public final class Arrival {
         this.kept = kept;
         this.answer = answer;
     }
+
+    /** The same, but it replaces the agent's own. */
+    Arrival replacing() {
+        return new Arrival(shard, version, "replace", alpha, kept, answer);
+    }
 }

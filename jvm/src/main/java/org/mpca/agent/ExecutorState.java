@@ -305,7 +305,9 @@ public final class ExecutorState {
                 if (older != null) {
                     out.add(performer -> performer.supersede(agent, shard, older.version));
                 }
-                slot.waiting = arrival;
+                // The agent holds its other shards until this one replaces its own too.
+                boolean replaces = older != null && older.mode.equals("replace") && !arrival.answer;
+                slot.waiting = replaces ? arrival.replacing() : arrival;
             }
         }
         out.add(performer -> performer.acknowledge(agent, shard, version));
