@@ -22,7 +22,7 @@ HADOOP := not docker and not root and not browser and (hadoop or slow)
 DOCKER := not browser and (docker or root)
 BROWSER := browser
 
-.PHONY: help setup train test test-hadoop test-hadoop-full test-docker test-docker-full test-secure test-browser test-spark4 test-gpu quick junit lint format clean
+.PHONY: help setup train test test-hadoop test-hadoop-full test-docker test-docker-full test-secure test-browser test-spark4 test-gpu quick junit lint format clean test-yarn
 
 help:
 	@echo "make setup    .venv with everything in it, and the jars; a JDK too when root on Debian"
@@ -33,6 +33,7 @@ help:
 	@echo "make test-docker       those that need root: clusters of containers, damaged networks, bare Debians"
 	@echo "make test-docker-full  more of them, which CI leaves out: 20 minutes and 25 GB of disk"
 	@echo "make test-secure       those with Kerberos, and more of them, which CI leaves out: fifteen minutes"
+	@echo "make test-yarn         two ResourceManagers, other schedulers, labels, which CI leaves out: fifteen minutes"
 	@echo "make test-browser      those of reports in Debian's Chromium, half a minute"
 	@echo "make test-spark4       those with pyspark 4 alone, which test-hadoop has too: a few minutes"
 	@echo "make test-gpu          those of agents on a GPU, which needs one and no \`make setup\`: a few minutes"
@@ -107,6 +108,10 @@ soak: setup
 # pytest collects the other files only when they are named
 test-secure: classes
 	$(PYTEST) tests/hadoop/test_secure.py tests/hadoop/full_secure.py tests/hadoop/full_doctor.py
+
+# nor this one
+test-yarn: setup
+	$(PYTEST) -s tests/hadoop/full_yarn.py
 
 test-browser: setup
 	$(PYTEST) -m "$(BROWSER)"

@@ -97,6 +97,8 @@ def submit(conf: Path, sets: tuple[str, ...], name: str | None, run_dir: str | N
     if asked.archives:
         check_archive(asked.archives)
     submission, own = _submission(asked, home)
+    if asked.in_cluster and not config.run.dir:
+        _check_folder("run.dir is not set, and your folder, by fs.defaultFS", own)
     _show(submission, home)
     if home.login is not None and home.login.readers():
         click.echo(f"warning: {home.login.readers()}")
@@ -117,6 +119,9 @@ def _check_options(asked: _Asked) -> None:
     from mpca.spark.run.checks import check_driver_host
     from mpca.spark.yarn.submit import not_shared
 
+    for key, value in (("run.dir", asked.config.run.dir), ("backup.path", asked.config.backup.path)):
+        if value:
+            _check_folder(key, value)
     if asked.in_cluster:
         not_shared(asked.config)
     else:
@@ -127,6 +132,16 @@ def _check_options(asked: _Asked) -> None:
         raise ConfigError("--resume auto: the newest backup of which run? name its folder by --run-dir")
     if not asked.streams_from_hdfs:
         check_job(asked.config, asked.script)
+
+
+def _check_folder(named: str, url: str) -> None:
+    """Refuse a folder on a file system to which no run can be written; `named` says who named it."""
+    from mpca.storage import Location
+
+    try:
+        Location.parse(url)
+    except ConfigError as error:
+        raise ConfigError(f"{named}: {error}") from None
 
 
 def _show(submission: Submission, home: SparkHome) -> None:
@@ -192,12 +207,16 @@ def containers(config: Resolved, script: Path | None) -> tuple[Container, Contai
     return executor, driver
 
 
-def _check_cluster(config: Resolved, yarn: Yarn, files: ClusterFiles, queue: str | None, containers: list[Container]) -> None:
+def _check_cluster(
+    config: Resolved, conf: dict[str, str], yarn: Yarn, files: ClusterFiles, queue: str | None, containers: list[Container]
+) -> None:
     """Refuse what YARN or HDFS would refuse minutes later, or never: an application that is too large waits for ever."""
     from mpca.spark.yarn.sizing import check_containers
 
     largest = yarn.largest()
-    yarn.check_queue(queue or "default")
+    found = yarn.check_queue(queue or "default")
+    for key in ("spark.yarn.executor.nodeLabelExpression", "spark.yarn.am.nodeLabelExpression"):
+        yarn.check_label(key, conf.get(key, "").strip(), found)
     check_containers(containers, largest.memory, largest.cores, f"YARN ({largest.why})")
     for key, value in (("run.dir", config.run.dir), ("backup.path", config.backup.path)):
         if value.startswith("hdfs://"):
@@ -323,7 +342,9 @@ def _submission(asked: _Asked, home: SparkHome) -> tuple[Submission, str]:
                 opening.use(None)
         if asked.resume:
             _check_backup(asked, asked.resume, there)
-        _check_cluster(asked.config, yarn, there, asked.queue, submission.containers)
+        _check_cluster(
+            asked.config, {**home.defaults(), **submission.settings()}, yarn, there, asked.queue, submission.containers
+        )
         return replace(submission, spark_jars=find_spark_jars(asked.config, home, there, asked.jars_on_nodes)), there.home()
 
 

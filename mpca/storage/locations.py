@@ -19,6 +19,17 @@ __all__ = ["SCHEMES", "Location", "has_name_services", "webhdfs_of"]
 
 #: A text without "://" is a path on this machine.
 SCHEMES = ("file", "hdfs", "webhdfs", "swebhdfs")
+#: What a store must do, and others of Hadoop's file systems do not, or were not seen to do.
+_MUST = (
+    "a run needs that a folder is renamed at once, so that a backup is whole, and that only one of two creates a file, "
+    "which is its lock"
+)
+_UNTRIED = {
+    **dict.fromkeys(("s3", "s3a", "s3n"), f": {_MUST}; s3a copies object by object, and lets both create"),
+    **dict.fromkeys(
+        ("ofs", "o3fs"), f": {_MUST}; Ozone may with buckets of the layout FILE_SYSTEM_OPTIMIZED, but nobody has tried"
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,8 @@ class Location:
         user, _, host = authority.rpartition("@")
         if scheme not in SCHEMES:
             known = ", ".join(f"{one}://" for one in SCHEMES)
-            raise ConfigError(f"no store for this location: {text}; known: a path of this machine, {known}")
+            why = _UNTRIED.get(scheme, "")
+            raise ConfigError(f"no store for this location: {text}{why}; known: a path of this machine, {known}")
         if scheme == "file" and authority:
             raise ConfigError(f"not a file of this machine: {text}; write file:///path")
         if scheme.endswith("webhdfs") and not host:

@@ -178,3 +178,13 @@ def test_a_driver_in_client_mode_that_nobody_would_find(capfd: pytest.CaptureFix
     code, _, err = run(capfd, "submit", DIGITS, "--set", "spark.driver.host=no-such.invalid")
     assert code == 2
     assert err[-1].startswith("mpca: refused: spark.driver.host = 'no-such.invalid': must be an address of this machine")
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+@pytest.mark.parametrize("key", ["run.dir", "backup.path"])
+def test_a_folder_in_a_store_that_cannot_keep_a_run(
+    capfd: pytest.CaptureFixture[str], configured: Path, mode: str, key: str
+) -> None:
+    code, _, err = run(capfd, "submit", DIGITS, "--deploy-mode", mode, "--set", f"{key}=s3a://bucket/a")
+    assert code == 2
+    assert err[-1].startswith(f"mpca: refused: {key}: no store for this location: s3a://bucket/a: a run needs that a folder ")

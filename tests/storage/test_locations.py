@@ -33,7 +33,12 @@ def test_a_url_is_taken_apart() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("s3a://bucket/x", "s3a://bucket/x; known: a path of this machine, file://, hdfs://"),
+        ("nfs://host/x", "nfs://host/x; known: a path of this machine, file://, hdfs://"),
+        (
+            "s3a://bucket/x",
+            "renamed at once, so that a backup is whole, and that only one of two creates a file, which is its lock; s3a",
+        ),
+        ("ofs://ozone/vol/x", "FILE_SYSTEM_OPTIMIZED, but nobody has tried; known: a path of this machine, file://, hdfs://"),
         ("file://host/x", "file:///path"),
         ("webhdfs:///x", "webhdfs://HOST:9870/path"),
         ("hdfs://nn1/a/../b", "'..'"),

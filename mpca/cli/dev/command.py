@@ -32,7 +32,7 @@ def _hadoop() -> None:
 
 @_hadoop.command("up")
 @_folder
-@click.option("--ha", is_flag=True, help="With two NameNodes, one active: clients name hdfs://mpca.")
+@click.option("--ha", is_flag=True, help="With two NameNodes, named hdfs://mpca, and two ResourceManagers.")
 @click.option("--secure", is_flag=True, help="With Kerberos and HTTPS, and a KDC of its own.")
 def _up(folder: Path | None, ha: bool, secure: bool) -> None:
     """Start it, or what of it does not run; ready when this returns."""

@@ -27,9 +27,14 @@ LOOPBACK = "127.0.0.1"
 WORKERS = ("127.0.0.2", "127.0.0.3")
 #: In the order in which they are started.
 DAEMONS = ("namenode", "datanode1", "datanode2", "resourcemanager", "nodemanager1", "nodemanager2")
-#: The same of a cluster with two NameNodes, and the name under which clients find the active one.
-_DAEMONS_HA = ("journalnode", "namenode1", "namenode2", *DAEMONS[1:])
+#: The same of a cluster with two NameNodes and two ResourceManagers, and the name under which clients find the active NameNode.
+_DAEMONS_HA = (
+    *("journalnode", "namenode1", "namenode2", "datanode1", "datanode2"),
+    *("resourcemanager1", "resourcemanager2", "nodemanager1", "nodemanager2"),
+)
 SERVICE = "mpca"
+#: What a ResourceManager has ports for.
+_RESOURCEMANAGER = ("rpc", "scheduler", "tracker", "admin", "http")
 _HADOOP = "org.apache.hadoop"
 #: Main class and heap in MiB, by role.
 _MAINS = {
@@ -64,7 +69,7 @@ class HadoopSetup:
     jars: Path
     java_home: str
     ports: Mapping[str, int]
-    ha: bool = False  # whether it has two NameNodes
+    ha: bool = False  # whether it has two NameNodes and two ResourceManagers
     realm: Realm | None = None  # of a secured cluster
 
     @property
@@ -78,11 +83,19 @@ class HadoopSetup:
         return ("namenode1", "namenode2") if self.ha else ("namenode",)
 
     @property
+    def resourcemanagers(self) -> tuple[str, ...]:
+        return ("resourcemanager1", "resourcemanager2") if self.ha else ("resourcemanager",)
+
+    @property
     def ha_values(self) -> dict[str, object] | None:
         """For `render`."""
         if not self.ha:
             return None
-        second = {f"namenode2_{what}": self.port("namenode2", f"namenode_{what}") for what in ("rpc", "http")}
+        second = {
+            f"{role}2_{what}": self.port(f"{role}2", f"{role}_{what}")
+            for role, services in (("namenode", ("rpc", "http")), ("resourcemanager", _RESOURCEMANAGER))
+            for what in services
+        }
         return {"service": SERVICE, **second}
 
     def hdfs_web(self, namenode: str) -> str:
@@ -110,7 +123,7 @@ class HadoopSetup:
         return self.logs / f"{name}.log"
 
     def port(self, name: str, service: str) -> int:
-        """A port of one daemon; those of the second worker, or NameNode, are one higher than the first's."""
+        """A port of one daemon; those of a second one of its kind are one higher than the first's."""
         return self.ports[service] + (name[-1] == "2")
 
 
@@ -221,6 +234,8 @@ class Daemons:
         if name in ("namenode1", "namenode2"):  # the journal's host is both's, so none would know which one it is
             own = {"dfs.ha.namenode.id": name, "dfs.namenode.name.dir": f"file://{self._setup.data / name}"}
             return [word for key, value in own.items() for word in ("-D", f"{key}={value}")]
+        if name in ("resourcemanager1", "resourcemanager2"):  # nor would these, for the same reason
+            return ["-D", f"yarn.resourcemanager.ha.id={name}"]
         if role not in ("datanode", "nodemanager"):
             return []
         setup, host, data = self._setup, WORKERS[int(name[-1]) - 1], self._setup.data / name

@@ -1,4 +1,4 @@
-"""A whole Hadoop on this machine: NameNode, or two, two DataNodes, ResourceManager and two NodeManagers, up and down.
+"""A whole Hadoop on this machine: NameNode and ResourceManager, or two of each, two DataNodes and NodeManagers, up and down.
 
 `mpca dev hadoop` uses it, and so do tests that kill its daemons one by one. Each cluster has a folder for all that it writes,
 and a range of ports of its own, which ``cluster.json`` in that folder has; so several clusters can be up at once.
@@ -23,7 +23,7 @@ import psutil
 
 from mpca.cli.dev.artifacts import VERSION, jars, java_home
 from mpca.cli.dev.daemons import DAEMONS, LOOPBACK, SERVICE, WORKERS, Daemons, HadoopSetup
-from mpca.cli.dev.readiness import active, get_json, jmx, ready, wait_until
+from mpca.cli.dev.readiness import active, active_resourcemanager, get_json, jmx, ready, resourcemanager_url, wait_until
 from mpca.cli.dev.realm import USERS, Lives, Realm
 from mpca.cli.dev.rendering import PORTS, render
 from mpca.environment import environment
@@ -58,7 +58,8 @@ class Hadoop:
         """Start the daemons that do not run, and wait until all work.
 
         Args:
-            ha: whether a cluster that does not exist yet gets two NameNodes; one that exists stays as it was made.
+            ha: whether a cluster that does not exist yet gets two NameNodes and two ResourceManagers; one that
+                exists stays as it was made.
             secure: how long tickets and tokens are good in a realm that is made for the cluster; None: a cluster without
                 Kerberos, or one that exists, as it was made. Not with `ha`.
 
@@ -79,7 +80,7 @@ class Hadoop:
             setup = self.setup
             if ha and not setup.ha:
                 raise EnvironmentRefused(
-                    f"the cluster in {self.folder} has one NameNode; take it down, or name another by --dir"
+                    f"the cluster in {self.folder} has one of each daemon; take it down, or name another by --dir"
                 )
             if secure is not None and setup.realm is None:
                 raise EnvironmentRefused(
@@ -96,8 +97,8 @@ class Hadoop:
                     self._await(name)
             for name in all_of_it:
                 self._await(name)
-                if setup.ha and name == "namenode2":
-                    self._make_active()
+                if setup.ha and name in ("namenode2", "resourcemanager2"):
+                    self._make_active(name)
                 note = f"ready after {time.monotonic() - began:.1f} s" if name in missing else "was up already"
                 self._say(f"{name:16} {note}   {self.log(name)}")
             if setup.realm is not None and "namenode" in missing:
@@ -168,21 +169,44 @@ class Hadoop:
         Raises:
             EnvironmentRefused: the other one does not run, or there is no other; with what Hadoop says.
         """
-        setup = self.setup
-        if not setup.ha:
-            raise EnvironmentRefused(
-                f"the cluster in {self.folder} has one NameNode; make one with two by `mpca dev hadoop up --ha`"
-            )
+        setup = self._setup_of_two()
         running = Daemons(setup).find()
         before = self.active() or next((one for one in setup.namenodes if one not in running), setup.namenodes[0])
         (other,) = (one for one in setup.namenodes if one != before)
         self._ha_admin("-failover", before, other)
         return other
 
+    def fail_over_resourcemanager(self) -> str:
+        """Make the other ResourceManager active. One that was active and lives stands by first.
+
+        Returns:
+            The one that is active now.
+
+        Raises:
+            EnvironmentRefused: the other one does not run, or there is no other; with what Hadoop says.
+        """
+        setup = self._setup_of_two()
+        running = Daemons(setup).find()
+        before = self.active_resourcemanager()
+        if before is not None:
+            self._rm_admin("-transitionToStandby", before)
+        dead = before or next((one for one in setup.resourcemanagers if one not in running), setup.resourcemanagers[0])
+        (other,) = (one for one in setup.resourcemanagers if one != dead)
+        forced = () if before is not None else ("--forceactive",)  # otherwise a dead one is asked whether it is active
+        self._rm_admin("-transitionToActive", *forced, other)
+        return other
+
     def active(self) -> str | None:
         """The active NameNode, if there is one."""
         try:
             return active(self.setup)
+        except OSError:
+            return None
+
+    def active_resourcemanager(self) -> str | None:
+        """The active ResourceManager, if there is one."""
+        try:
+            return active_resourcemanager(self.setup)
         except OSError:
             return None
 
@@ -206,7 +230,9 @@ class Hadoop:
 
     @property
     def resourcemanager_url(self) -> str:
-        return f"http://{LOOPBACK}:{self.setup.ports['resourcemanager_http']}"
+        """Pages of the active ResourceManager; of the first one while none is active."""
+        setup = self.setup
+        return resourcemanager_url(setup, self.active_resourcemanager() or setup.resourcemanagers[0])
 
     def resourcemanager(self, path: str) -> Any:
         """The ResourceManager's REST: ``resourcemanager("apps")`` is ``/ws/v1/cluster/apps``."""
@@ -283,10 +309,23 @@ class Hadoop:
     def _ha_admin(self, *arguments: str) -> str:
         return Daemons(self.setup).tool("org.apache.hadoop.hdfs.tools.DFSHAAdmin", *arguments)
 
-    def _make_active(self) -> None:
-        """After a start, both NameNodes stand by until somebody says which one is to be active."""
-        if self.active() is None:
+    def _rm_admin(self, *arguments: str) -> str:
+        return Daemons(self.setup).tool("org.apache.hadoop.yarn.client.cli.RMAdminCLI", *arguments)
+
+    def _make_active(self, second: str) -> None:
+        """After a start, both of a kind stand by until somebody says which one is to be active."""
+        if second == "namenode2" and self.active() is None:
             self._ha_admin("-transitionToActive", self.setup.namenodes[0])
+        if second == "resourcemanager2" and self.active_resourcemanager() is None:
+            self._rm_admin("-transitionToActive", self.setup.resourcemanagers[0])
+
+    def _setup_of_two(self) -> HadoopSetup:
+        setup = self.setup
+        if not setup.ha:
+            raise EnvironmentRefused(
+                f"the cluster in {self.folder} has one of each daemon; make one with two by `mpca dev hadoop up --ha`"
+            )
+        return setup
 
     def _make_homes(self, realm: Realm) -> None:
         """Folders on HDFS of those who have one."""

@@ -13,7 +13,7 @@ from typing import Any
 from mpca.cli.dev.daemons import LOOPBACK, WORKERS, HadoopSetup
 from mpca.cli.dev.realm import Realm
 
-__all__ = ["active", "get_json", "jmx", "ready", "wait_until"]
+__all__ = ["active", "active_resourcemanager", "get_json", "jmx", "ready", "resourcemanager_url", "wait_until"]
 
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the daemons are on this machine
 _TIMEOUT_S = 5.0
@@ -55,6 +55,26 @@ def active(setup: HadoopSetup) -> str:
     raise ConnectionError("no NameNode is active")
 
 
+def resourcemanager_url(setup: HadoopSetup, name: str) -> str:
+    """A ResourceManager's web pages."""
+    return f"http://{LOOPBACK}:{setup.port(name, 'resourcemanager_http')}"
+
+
+def active_resourcemanager(setup: HadoopSetup) -> str:
+    """The active ResourceManager; of one alone, that one, whatever it is.
+
+    Raises:
+        OSError: none is active.
+    """
+    if len(setup.resourcemanagers) == 1:
+        return setup.resourcemanagers[0]
+    for one in setup.resourcemanagers:
+        with contextlib.suppress(OSError):
+            if _cluster_info(setup, one)["haState"] == "ACTIVE":
+                return one
+    raise ConnectionError("no ResourceManager is active")
+
+
 def ready(setup: HadoopSetup, name: str) -> bool:
     """Whether a daemon works for others: a DataNode is live to the NameNode, a NodeManager is running to the RM."""
     try:
@@ -93,12 +113,16 @@ def _datanode(setup: HadoopSetup, name: str) -> bool:
 
 
 def _resourcemanager(setup: HadoopSetup, name: str) -> bool:
-    info = get_json(f"http://{LOOPBACK}:{setup.ports['resourcemanager_http']}/ws/v1/cluster/info", setup.realm)
-    return str(info["clusterInfo"]["state"]) == "STARTED"
+    info = _cluster_info(setup, name)
+    return info["state"] == "STARTED" and info["haState"] in (("ACTIVE", "STANDBY") if setup.ha else ("ACTIVE",))
+
+
+def _cluster_info(setup: HadoopSetup, name: str) -> dict[str, Any]:
+    return dict(get_json(f"{resourcemanager_url(setup, name)}/ws/v1/cluster/info", setup.realm)["clusterInfo"])
 
 
 def _nodemanager(setup: HadoopSetup, name: str) -> bool:
-    page = f"http://{LOOPBACK}:{setup.ports['resourcemanager_http']}/ws/v1/cluster/nodes"
+    page = f"{resourcemanager_url(setup, active_resourcemanager(setup))}/ws/v1/cluster/nodes"
     nodes = get_json(page, setup.realm)["nodes"] or {}
     host = WORKERS[int(name[-1]) - 1]
     listed = any(node["nodeHostName"] == host and node["state"] == "RUNNING" for node in nodes.get("node", []))

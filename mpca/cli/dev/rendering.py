@@ -65,7 +65,8 @@ def render(
         node_vcores: vcores that a NodeManager offers; they may be more than the machine's cores.
         node_expiry_s: seconds without a heart-beat after which YARN gives a node up, with all that runs there. On two busy
             cores a NodeManager that is started again takes up to half a minute.
-        ha: `HadoopSetup.ha_values` of a cluster with two NameNodes, whose files have the properties of ``templates/ha`` too.
+        ha: `HadoopSetup.ha_values` of a cluster with two NameNodes and two ResourceManagers, whose files have the properties of
+            ``templates/ha`` too.
         realm: `Realm.values` of a secured cluster, whose files have the properties of ``templates/secure`` too.
     """
     values = {

@@ -51,9 +51,15 @@ class Largest:
 class Queue:
     """One queue."""
 
-    name: str  # as --queue takes it
+    name: str  # as --queue takes it; the capacity scheduler's has no dot, the fair scheduler's begins with "root."
     running: bool
-    capacity: float  # share of its parent, 0 to 1
+    labels: frozenset[str]  # of nodes on which its applications may ask for containers, "*" for all
+    capacity: float  # share of its parent, 0 to 1; the fair scheduler says what a queue has now, 0 if nothing runs in it
+
+    @property
+    def fair(self) -> bool:
+        """Whether the fair scheduler made it."""
+        return self.name.startswith("root.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +145,12 @@ class Yarn:
         except Py4JJavaError as error:
             raise self._unreachable(error) from None
         return [
-            Queue(str(one.getQueueName()), str(one.getQueueState()) == "RUNNING", float(one.getCapacity()))
+            Queue(
+                str(one.getQueueName()),
+                str(one.getQueueState()) == "RUNNING",
+                frozenset(map(str, one.getAccessibleNodeLabels() or ())),
+                float(one.getCapacity()),
+            )
             for one in found
             if not one.getChildQueues()
         ]
@@ -151,12 +162,32 @@ class Yarn:
             EnvironmentRefused: the queue does not exist, or is stopped.
         """
         known = {one.name: one for one in self.queues()}
-        found = known.get(name) or known.get(name.rpartition(".")[2])
+        found = known.get(name) or known.get(f"root.{name}") or known.get(name.rpartition(".")[2])
         if found is None:
             raise EnvironmentRefused(f"no such queue: --queue {name}; {nearest(name, known)}")
         if not found.running:
             raise EnvironmentRefused(f"queue is stopped: --queue {name}; choose another, or have it started")
         return found
+
+    def check_label(self, key: str, label: str, queue: Queue) -> None:
+        """Check a label of nodes; the empty one is that of nodes without a label.
+
+        Args:
+            key: the setting that asks for it.
+            label: its value.
+            queue: of the application.
+
+        Raises:
+            EnvironmentRefused: there is no such label, or it is not for this queue. YARN would say so in a container's log.
+        """
+        known = [str(one.getName()) for one in self._client.getClusterNodeLabels()]
+        if label and label not in known:
+            raise EnvironmentRefused(f"no such node label: {key}={label}; {nearest(label, known)}")
+        if label and not {label, "*"} & queue.labels:
+            raise EnvironmentRefused(
+                f"queue {queue.name} has no access to node label: {key}={label}; choose another queue, or have "
+                "accessible-node-labels of the queue changed"
+            )
 
     def application(self, id: str) -> Application:
         """The state of an application.
@@ -185,8 +216,15 @@ class Yarn:
         self._jvm.java.lang.reflect.Array.set(one, 0, self._jvm.org.apache.hadoop.yarn.api.records.NodeState.valueOf(state))
         return list(self._client.getNodeReports(one))
 
+    def resourcemanagers(self, key: str) -> list[str]:
+        """The values of a key that each ResourceManager has, such as its address; of one alone, that one."""
+        ids = [one.strip() for one in self.setting("yarn.resourcemanager.ha.rm-ids").split(",") if one.strip()]
+        port = self.setting(key).rpartition(":")[2]  # Hadoop's own, where only hosts are named
+        hosts = {id: self.setting(f"yarn.resourcemanager.hostname.{id}") for id in ids}
+        return [self.setting(f"{key}.{id}") or f"{host}:{port}" for id, host in hosts.items()] or [self.setting(key)]
+
     def _unreachable(self, error: Py4JJavaError) -> EnvironmentRefused:
-        where, (text, advice) = self.setting("yarn.resourcemanager.address"), explained(error)
+        where, (text, advice) = " or ".join(self.resourcemanagers("yarn.resourcemanager.address")), explained(error)
         if advice:
             return EnvironmentRefused(f"the ResourceManager at {where} does not let us in: {text}; {advice}")
         return EnvironmentRefused(f"no ResourceManager answers at {where}: {text}; is it up, and HADOOP_CONF_DIR right?")

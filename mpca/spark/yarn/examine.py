@@ -276,7 +276,8 @@ def _largest(yarn: Yarn) -> Finding:
 
 def _queue(yarn: Yarn, name: str) -> Finding:
     found = yarn.check_queue(name)
-    return Finding("queue", "ok", f"{found.name}: {found.capacity:.0%} of its parent")
+    share = "a fair share of the cluster" if found.fair else f"{found.capacity:.0%} of its parent"
+    return Finding("queue", "ok", f"{found.name}: {share}")
 
 
 def _vmem(yarn: Yarn, web: _Web) -> Finding:
@@ -334,11 +335,10 @@ class _Web:
     def __init__(self, yarn: Yarn, jvm: Any = None) -> None:
         """`jvm` shows the ticket that a secured cluster's pages want; None: no page wants one."""
         self._yarn, self._jvm = yarn, jvm
-        names = [one for one in yarn.setting("yarn.resourcemanager.ha.rm-ids").split(",") if one]
         https = yarn.setting("yarn.http.policy") == "HTTPS_ONLY"
         self.scheme = "https" if https else "http"
         key = "yarn.resourcemanager.webapp.https.address" if https else "yarn.resourcemanager.webapp.address"
-        self._addresses = [f"{self.scheme}://{yarn.setting(one)}" for one in ([f"{key}.{name}" for name in names] or [key])]
+        self._addresses = [f"{self.scheme}://{one}" for one in yarn.resourcemanagers(key)]
 
     def resourcemanager(self, path: str) -> Any:
         for address in self._addresses[:-1]:
