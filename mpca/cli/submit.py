@@ -226,6 +226,12 @@ def _check_cluster(
         raise ConfigError(
             "cluster.device = 'cuda': YARN here counts no yarn.io/gpu, so agents would get no device; see `mpca doctor`"
         )
+    wanted = conf.get("spark.executor.resource.gpu.amount", "")
+    if wanted.isdigit() and int(wanted) > (most := yarn.gpus()):
+        raise ConfigError(
+            f"executor container of {wanted} GPUs is more than any node has ({most}): it would wait for ever; "
+            "set cluster.agents_per_executor lower"
+        )
 
 
 def _check_backup(asked: _Asked, resume: str, files: ClusterFiles) -> None:

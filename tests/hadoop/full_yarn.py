@@ -24,8 +24,10 @@ from mpca.spark.yarn.client import application_ids
 from mpca.storage import Location, joined
 from mpca.storage.opening import open_store
 from tests.hadoop.support import (
+    DIGITS,
     GENTLE,
     MPCA,
+    ROOT,
     Submitted,
     application,
     end_applications,
@@ -89,6 +91,28 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
             yield cluster
     finally:
         cluster.down()
+
+
+def only_hosts(conf: Path, hosts: dict[str, str]) -> dict[str, str]:
+    """The environment for a configuration that names ResourceManagers by their hosts alone; ports are Hadoop's own."""
+    conf.mkdir()
+    (conf / "core-site.xml").write_text("<configuration/>")
+    keys = {
+        "yarn.resourcemanager.ha.enabled": "true",
+        "yarn.resourcemanager.ha.rm-ids": ",".join(hosts),
+        **{f"yarn.resourcemanager.hostname.{id}": host for id, host in hosts.items()},
+    }
+    rows = "".join(f"<property><name>{key}</name><value>{value}</value></property>" for key, value in keys.items())
+    (conf / "yarn-site.xml").write_text(f"<configuration>{rows}</configuration>")
+    return {"HADOOP_CONF_DIR": str(conf), "YARN_CONF_DIR": str(conf)}
+
+
+def test_two_resourcemanagers_that_do_not_answer_are_both_named(tmp_path: Path) -> None:
+    """Nothing listens at these addresses."""
+    env = only_hosts(tmp_path / "conf", {"a": "127.0.0.8", "b": "127.0.0.9"})
+    done = subprocess.run([*MPCA, "submit", str(DIGITS)], capture_output=True, text=True, env=child_environment(**env))
+    assert done.returncode == 2
+    assert "no ResourceManager answers at 127.0.0.8:8032 or 127.0.0.9:8032: " in done.stderr.splitlines()[-1]
 
 
 def test_runs_go_on_when_a_resourcemanager_dies_and_the_other_takes_its_place(two: Hadoop, tmp_path: Path) -> None:
@@ -346,3 +370,79 @@ def test_agents_come_to_the_nodes_of_a_label_and_one_that_is_not_there_is_refuse
                 assert run.ended() == 0, run.text()[-4000:]
             finally:
                 run.close()
+
+
+# ---- GPUs as YARN counts them ------------------------------------------------------------------------------------------
+
+#: Answers YARN's plug-in (``-x -q``) and mpca's script (``--query-gpu=uuid``) as NVIDIA's program does.
+NVIDIA_SMI = """\
+#!/bin/sh
+case "$1" in
+  --query-gpu=uuid) for number in 0 1; do echo "GPU-{name}-$number"; done ;;
+  *) echo '<nvidia_smi_log><driver_version>535</driver_version><attached_gpus>2</attached_gpus>'
+     for number in 0 1; do
+       echo "<gpu><minor_number>$number</minor_number><product_name>none</product_name><uuid>GPU-{name}-$number</uuid></gpu>"
+     done
+     echo '</nvidia_smi_log>' ;;
+esac
+"""
+
+
+def test_yarn_counts_gpus_and_each_agent_takes_one_of_its_containers(hadoop: Hadoop, tmp_path: Path) -> None:
+    """YARN's own plug-in finds two devices a node, by a stand-in for nvidia-smi; nothing isolates them here."""
+    smi = tmp_path / "bin" / "nvidia-smi"
+    smi.parent.mkdir()
+    smi.write_text(NVIDIA_SMI.format(name=tmp_path.name))
+    smi.chmod(0o755)
+    types = {"yarn.resource-types": "yarn.io/gpu"}
+    plugin = {
+        "yarn.nodemanager.resource-plugins": "yarn.io/gpu",
+        "yarn.nodemanager.resource-plugins.gpu.path-to-discovery-executables": str(smi),
+        "yarn.nodemanager.resource-plugins.gpu.allowed-gpu-devices": "0:0,1:1",
+    }
+    daemons = ("resourcemanager", "nodemanager1", "nodemanager2")
+
+    def used() -> int:
+        """GPUs in all containers, as the ResourceManager counts them."""
+        found = [
+            each["value"]
+            for node in hadoop.resourcemanager("nodes")["nodes"]["node"]
+            for each in node["usedResource"]["resourceInformations"]["resourceInformation"]
+            if each["name"] == "yarn.io/gpu"
+        ]
+        assert len(found) == 2, "both nodes have some"
+        return sum(found)
+
+    with set_up(hadoop, *daemons, yarn_site=plugin, resource_types=types):
+        assert doctor()["GPUs"] == ("ok", "counted as yarn.io/gpu; 2 in the node with most")
+        three = ("cluster.agents=3", "cluster.agents_per_executor=3", "cluster.device=cuda", "cluster.agent_memory=1GiB")
+        run = submit(tmp_path, sets=three)
+        try:
+            assert run.ended() == 2, run.text()
+        finally:
+            run.close()
+        assert "executor container of 3 GPUs is more than any node has (2)" in run.text().splitlines()[-1]
+
+        # what `cluster.device = "cuda"` sets; agents themselves have no GPU to compute on
+        assert used() == 0
+        script = ROOT / "mpca" / "cli" / "program" / "mpca_gpus.sh"
+        gpus = (
+            "spark.executor.resource.gpu.amount=2",
+            "spark.executor.resource.gpu.discoveryScript=./mpca_gpus.sh",
+            f"spark.yarn.dist.files={script}",
+            f"spark.executorEnv.PATH={smi.parent}:{os.environ['PATH']}",
+        )
+        two_each = ("cluster.agents=2", "cluster.agents_per_executor=2", "objectives.max_time=20min")
+        train = ("--train", str(ROOT / "tests" / "hadoop" / "programs" / "devices.py"), str(tmp_path))
+        ledger = Ledger(str(tmp_path / "run"))
+        run = submit(tmp_path, *train, sets=(*gpus, *two_each, f"run.dir={tmp_path / 'run'}"))
+        try:
+            run.until(lambda: len(ledger.lines("cycle")) > 3, "cycles")
+            assert used() == 2, "one container with two, and the master has none"
+            told = sorted((tmp_path / f"agent-{rank}").read_text() for rank in range(2))
+            assert told == [f"GPU-{tmp_path.name}-{number}" for number in range(2)]
+            (tmp_path / "end").touch()
+            assert run.ended() == 0, run.text()[-4000:]
+        finally:
+            run.close()
+        assert ledger.summary()["agents_lost"] == 0

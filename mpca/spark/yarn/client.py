@@ -138,6 +138,19 @@ class Yarn:
         """Names of what a node can offer; ``yarn.io/gpu`` is one of them if YARN counts GPUs."""
         return [str(one.getName()) for one in self._client.getResourceTypeInfo()]
 
+    def gpus(self) -> int:
+        """GPUs of the node that has most of them.
+
+        Raises:
+            EnvironmentRefused: this machine's configuration does not say that there are any; Spark could not ask for one.
+        """
+        try:
+            return max((int(one.getCapability().getResourceValue("yarn.io/gpu")) for one in self._nodes()), default=0)
+        except Py4JJavaError:
+            raise EnvironmentRefused(
+                "the cluster counts yarn.io/gpu, and resource-types.xml of HADOOP_CONF_DIR does not name it: copy the cluster's"
+            ) from None
+
     def queues(self) -> list[Queue]:
         """Leaf queues, which are those that take applications."""
         try:

@@ -307,7 +307,7 @@ def _attempts(yarn: Yarn, web: _Web) -> Finding:
 
 def _gpus(yarn: Yarn) -> Finding:
     if "yarn.io/gpu" in yarn.resource_types():
-        return Finding("GPUs", "ok", "counted as yarn.io/gpu")
+        return Finding("GPUs", "ok", f"counted as yarn.io/gpu; {yarn.gpus()} in the node with most")
     return Finding("GPUs", "note", "not counted: cluster.device = 'cuda' needs yarn.io/gpu in resource-types.xml")
 
 
