@@ -35,7 +35,8 @@ from mpca.timeouts import LAST_LINES_S
 __all__ = ["follow"]
 
 _CHATTER = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d INFO ")
-_STATE = re.compile(r"INFO Client: Application report for (application_\w+) \(state: (\w+)\)")
+#: Some clusters' log4j2 names the thread too, or more of the class's name.
+_STATE = re.compile(r"INFO +\S*Client: (?:\[.*?\]:? )?Application report for (application_\w+) \(state: (\w+)\)")
 _ROOT_CAUSE = "mpca: "
 _TAIL = 15
 _SIGNALLED = 128

@@ -6,20 +6,27 @@ Not `mpca dev hadoop`, but the tests that need it change the cluster's files, an
 from __future__ import annotations
 
 import contextlib
+import getpass
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
+import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hdfs
 import psutil
 import pytest
 
 from mpca.cli.dev.daemons import Daemons
 from mpca.cli.dev.hadoop import Hadoop
 from mpca.environment import child_environment
+from mpca.spark.jvm.hadoop import spark_home
 from mpca.spark.yarn.client import application_ids
 from mpca.storage import Location, joined
 from mpca.storage.opening import open_store
@@ -27,7 +34,9 @@ from tests.hadoop.support import (
     DIGITS,
     GENTLE,
     MPCA,
+    QUICK,
     ROOT,
+    SMALL,
     Submitted,
     application,
     end_applications,
@@ -370,6 +379,145 @@ def test_agents_come_to_the_nodes_of_a_label_and_one_that_is_not_there_is_refuse
                 assert run.ended() == 0, run.text()[-4000:]
             finally:
                 run.close()
+
+
+# ---- a Spark that is laid out like the distribution, and its history ---------------------------------------------------
+
+#: What Cloudera Manager writes for a gateway of Spark 3, without its own classes.
+DEFAULTS = """\
+spark.authenticate=false
+spark.driver.log.dfsDir=/user/spark/driver3Logs
+spark.driver.log.persistToDfs.enabled=true
+spark.dynamicAllocation.enabled=true
+spark.dynamicAllocation.executorIdleTimeout=60
+spark.dynamicAllocation.minExecutors=0
+spark.dynamicAllocation.schedulerBacklogTimeout=1
+spark.eventLog.enabled=true
+spark.eventLog.dir={history}
+spark.io.encryption.enabled=false
+spark.network.crypto.enabled=false
+spark.serializer=org.apache.spark.serializer.KryoSerializer
+spark.shuffle.service.enabled=true
+spark.shuffle.service.port=7337
+spark.ui.enabled=true
+spark.ui.killEnabled=true
+spark.master=yarn
+spark.submit.deployMode=client
+spark.yarn.historyServer.address={server}
+spark.yarn.historyServer.allowTracking=true
+spark.yarn.jars=local:{home}/jars/*
+spark.driver.extraLibraryPath={home}/native
+spark.executor.extraLibraryPath={home}/native
+spark.yarn.am.extraLibraryPath={home}/native
+spark.hadoop.mapreduce.application.classpath=
+spark.hadoop.yarn.application.classpath=
+spark.yarn.appMasterEnv.OPENBLAS_NUM_THREADS=1
+spark.executorEnv.OPENBLAS_NUM_THREADS=1
+"""
+LOG4J = """\
+rootLogger.level = info
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p  %c{1}: [%t]: %m%n
+"""
+
+
+@pytest.fixture
+def distribution(tmp_path: Path) -> Path:
+    """bin/, jars/, python/lib and conf/, as in the archive that Spark publishes; its files are those of pip's."""
+    pip, home = spark_home().path, tmp_path / "spark3"
+    for folder in ("bin", "sbin", "python/lib"):
+        shutil.copytree(pip / folder, home / folder)
+    (home / "jars").mkdir()
+    for jar in (pip / "jars").glob("*.jar"):
+        (home / "jars" / jar.name).symlink_to(jar)
+    (home / "conf").mkdir()
+    (home / "conf" / "log4j2.properties").write_text(LOG4J)
+    return home
+
+
+def page(url: str) -> Any:
+    """None while nobody answers."""
+    with contextlib.suppress(OSError):
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(url, timeout=30) as answer:
+            return json.load(answer)
+    return None
+
+
+@pytest.mark.usefixtures("left_alone")
+def test_a_distributions_spark_with_clouderas_defaults_and_its_history_server(
+    hadoop: Hadoop, distribution: Path, tmp_path: Path
+) -> None:
+    """No option says that jars are on the nodes: Cloudera's settings do."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        server = f"http://127.0.0.1:{one.getsockname()[1]}"
+    history, run_dir = f"{hadoop.hdfs_url}/user/spark/spark3ApplicationHistory", tmp_path / "run"
+    end = tmp_path / "end"
+    (distribution / "conf" / "spark-defaults.conf").write_text(
+        DEFAULTS.format(history=history, server=server, home=distribution)
+    )
+    root = hdfs.InsecureClient(hadoop.webhdfs_url.replace("webhdfs://", "http://"), user=getpass.getuser())
+    for name in ("driver3Logs", "spark3ApplicationHistory"):
+        root.makedirs(f"/user/spark/{name}")
+    ledger = Ledger(str(run_dir))
+
+    command = [*MPCA, "submit", str(DIGITS), *GENTLE, str(end)]
+    for one in (*SMALL, *QUICK, f"run.dir={run_dir}", "objectives.max_time=20min"):
+        command += ["--set", one]
+    run = Submitted(*command, cwd=tmp_path, log=tmp_path / "submit.log", env={"SPARK_HOME": str(distribution)})
+    with (tmp_path / "history.log").open("wb") as log:
+        watcher = subprocess.Popen(
+            [str(distribution / "bin" / "spark-class"), "org.apache.spark.deploy.history.HistoryServer"],
+            env=child_environment(
+                SPARK_HOME=str(distribution),
+                SPARK_HISTORY_OPTS=f"-Dspark.history.fs.logDirectory={history} -Dspark.history.fs.update.interval=2s "
+                f"-Dspark.history.ui.port={server.rpartition(':')[2]}",
+                SPARK_DAEMON_MEMORY="512m",
+            ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+        )
+    try:
+        run.until(lambda: len(ledger.lines("cycle")) >= 30, "cycles")
+        id = only(run.text())
+        assert f"{id} RUNNING" in run.said(), "its own log's pattern is read too"
+        run.until(lambda: page(f"{server}/api/v1/applications/{id}"), "the run in the list of those that go on")
+        run.until(lambda: len(ledger.lines("cycle")) >= 100, "a hundred cycles")
+        end.touch()
+        assert run.ended() == 0, run.text()[-4000:]
+        cycles = len(ledger.lines("cycle"))
+        a_cycle = root.content("/user/spark/spark3ApplicationHistory")["length"] / cycles
+        print(f"event log: {a_cycle / 1024:.1f} KiB a cycle, over {cycles} cycles")
+        assert a_cycle < 64 << 10, "docs/administrators.md says how much it is"
+        until = time.monotonic() + 120
+        while not (told := page(f"{server}/api/v1/applications/{id}")) or not told["attempts"][-1]["completed"]:
+            assert time.monotonic() < until, told
+            time.sleep(1)
+        jobs = page(f"{server}/api/v1/applications/{id}/jobs")
+        assert len(jobs) >= cycles, "each cycle is a job"
+    finally:
+        run.close()
+        watcher.terminate()
+        watcher.wait()
+    summary = ledger.summary()
+    assert (summary["status"], summary["agents_lost"]) == ("reached", 0)
+    assert application(hadoop, id)["finalStatus"] == "SUCCEEDED"
+    nothing_lives(id)
+
+    # what containers said is on HDFS, for `yarn logs`
+    until = time.monotonic() + 120
+    while application(hadoop, id)["logAggregationStatus"] != "SUCCEEDED":
+        assert time.monotonic() < until, application(hadoop, id)
+        time.sleep(1)
+    told = Daemons(hadoop.setup).tool("org.apache.hadoop.yarn.client.cli.LogsCLI", "-applicationId", id)
+    assert told.count("Container: container_") >= 3, "the master's and two executors'"
+    assert told.count("CoarseGrainedExecutorBackend: [main]: Started daemon") == 2, "by the log4j2 of their Spark"
 
 
 # ---- GPUs as YARN counts them ------------------------------------------------------------------------------------------
