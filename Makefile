@@ -110,7 +110,7 @@ test-secure: classes
 	$(PYTEST) tests/hadoop/test_secure.py tests/hadoop/full_secure.py tests/hadoop/full_doctor.py
 
 # nor this one
-test-yarn: setup
+test-yarn: classes
 	$(PYTEST) -s tests/hadoop/full_yarn.py
 
 test-browser: setup

@@ -34,7 +34,6 @@ from tests.hadoop.support import (
     DIGITS,
     GENTLE,
     MPCA,
-    QUICK,
     ROOT,
     SMALL,
     Submitted,
@@ -452,7 +451,7 @@ def page(url: str) -> Any:
 def test_a_distributions_spark_with_clouderas_defaults_and_its_history_server(
     hadoop: Hadoop, distribution: Path, tmp_path: Path
 ) -> None:
-    """No option says that jars are on the nodes: Cloudera's settings do."""
+    """No option says that jars are on the nodes: Cloudera's settings do. The class path of `QUICK` would be pip's."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         server = f"http://127.0.0.1:{one.getsockname()[1]}"
@@ -467,7 +466,7 @@ def test_a_distributions_spark_with_clouderas_defaults_and_its_history_server(
     ledger = Ledger(str(run_dir))
 
     command = [*MPCA, "submit", str(DIGITS), *GENTLE, str(end)]
-    for one in (*SMALL, *QUICK, f"run.dir={run_dir}", "objectives.max_time=20min"):
+    for one in (*SMALL, f"run.dir={run_dir}", "objectives.max_time=20min"):
         command += ["--set", one]
     run = Submitted(*command, cwd=tmp_path, log=tmp_path / "submit.log", env={"SPARK_HOME": str(distribution)})
     with (tmp_path / "history.log").open("wb") as log:
