@@ -28,6 +28,10 @@ _REMEDIES = (
         "the realm has no such service: the ticket is of another realm, or the host is not written as in its principal",
     ),
     (
+        r"checksum failed|preauthentication failed|pre-authentication information was invalid|password incorrect",
+        "the keytab has an old key of the principal, or another's: export it again",
+    ),
+    (
         r"no rules applied to|default realm|cannot find .*realm|can't get kerberos realm|unknown realm",
         "krb5.conf does not name the realm: point KRB5_CONFIG, and for Java java.security.krb5.conf, to the cluster's",
     ),

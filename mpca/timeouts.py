@@ -83,6 +83,8 @@ LAST_LINES_S = 40.0
 BEAT_S = 3.0
 #: The owner of a folder counts as dead when its heartbeat has not changed for so long.
 OWNER_DEAD_S = 15.0
+#: A run ends in order so long before its tokens for HDFS do, if there will be no new ones: its last backup needs them.
+BEFORE_TOKENS_END_S = 300.0
 #: The writer of records tries a full or broken disk again after so long.
 DISK_AGAIN_S = 1.0
 

@@ -23,6 +23,8 @@ from mpca.kerberos import remedy
         ),
         ("javax.security.auth.login.LoginException: Connection refused", "no KDC answers"),
         ("java.net.ConnectException: Connection refused", ""),
+        ("javax.security.auth.login.LoginException: Checksum failed", "the keytab has an old key"),
+        ("kinit: Preauthentication failed while getting initial credentials", "the keytab has an old key"),
         ("Server not found in Kerberos database (7) - LOOKING_UP_SERVER", "the realm has no such service"),
         ("java.lang.IllegalArgumentException: Can't get Kerberos realm", "krb5.conf does not name the realm"),
         ("KerberosName$NoMatchingRule: No rules applied to alice@MPCA.DEV", "krb5.conf does not name the realm"),

@@ -87,6 +87,8 @@ YARN_NODE_LOST_S = 600.0 * 4 / 3
         (timeouts.BEAT_S, 5.0),  # README: records on HDFS are at most five seconds old
         (4 * timeouts.BEAT_S, timeouts.OWNER_DEAD_S),  # several beats may be lost
         (timeouts.OWNER_DEAD_S, BackupConfig().interval),  # the next attempt owns the folder before a backup is missed
+        (OWN_END_S + timeouts.LAST_EVALUATION_S + timeouts.AGENTS_LAST_S, timeouts.BEFORE_TOKENS_END_S),
+        (SPARK["spark.security.credentials.retryWait"], timeouts.BEFORE_TOKENS_END_S),
         (60.0, sum(timeouts.STREAM_AGAIN_S)),  # a NameNode restarts in about a minute
         (timeouts.WEBHDFS_CONNECT_S, timeouts.WEBHDFS_READ_S),
     ],

@@ -56,6 +56,8 @@ from mpca.wire.messages import Hello
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from mpca.spark.run.tokens import TokenWatch
+
 __all__ = ["Ended", "Job", "Listeners", "launch", "resolve"]
 
 log = logging.getLogger("mpca.run")
@@ -109,6 +111,7 @@ class _Launch:
         self._signals = Signals()
         self._files: RunFiles | None = None  # made when the run begins
         self._coding: Coding | None = None  # made with the cluster
+        self._tokens: TokenWatch | None = None  # of a run with anything on HDFS, in a Kerberos realm
 
     def run(self) -> Ended:
         """Make the parts of a run, in their order, and run it."""
@@ -131,6 +134,7 @@ class _Launch:
         self._signals.again()
         runner, backups = self._put_together(session, term, resumed, backup_store)
         self._signals.looked_at = True
+        self._watch_tokens(session)
         end = self._train(runner, session)
         assert self._files is not None
         return self._finish(runner, end, backups, self._files, resumed)
@@ -206,6 +210,16 @@ class _Launch:
     def _open_session(self) -> SparkSession:
         return open_session(self._job, self._listeners, self._application, self._location.folder.path, self._stack)
 
+    def _watch_tokens(self, session: SparkSession) -> None:
+        """A run that has nothing on HDFS needs none."""
+        from mpca.spark.run.tokens import watch_tokens
+
+        data = str(self._job.config.to_dict()["data"].get("path", ""))
+        if data.startswith("hdfs:") or not (self._location.root.is_local and self._backup_at.is_local):
+            self._tokens = watch_tokens(session, partial(log.warning, "%s"))
+            if self._tokens is not None:
+                self._stack.callback(self._tokens.close)
+
     def _open_cluster(self, session: SparkSession, run_name: str, term: int) -> Cluster:
         from mpca.spark.run.cluster import SparkCluster
 
@@ -280,8 +294,9 @@ class _Launch:
                 runner.stop("interrupted", signal.Signals(self._signals.caught).name)
             runner.once()
             came = came or bool(machine.executors)
-            if self._location.lost is not None:
-                raise self._location.lost
+            for lost in (self._location.lost, self._tokens.lost if self._tokens is not None else None):
+                if lost is not None:
+                    raise lost
             capacity = machine.executors * job.config.cluster.agents_per_executor
             if "executors" not in self._seconds and capacity >= job.agents:
                 self._stage("executors")

@@ -141,6 +141,12 @@ TABLE: tuple[Setting, ...] = (
     ),
     Setting("spark.executor.failuresValidityInterval", "1h", "Spark forgets older losses of executors.", yarn=True),
     Setting(
+        "spark.security.credentials.retryWait",
+        "2min",
+        "When Kerberos gives Spark no new tokens, it asks again after an hour by default, and tokens may end before that.",
+        yarn=True,
+    ),
+    Setting(
         "spark.scheduler.minRegisteredResourcesRatio",
         "0",
         "Each agent starts as soon as its executor is there. By default, Spark waits until most executors are.",

@@ -1,6 +1,6 @@
 """Kerberos: a Hadoop in a realm of its own, where everybody shows a ticket and nobody gets a page in plain; and mpca in it.
 
-HDFS' tokens end after two minutes here, so a run of three outlives them. More: full_secure.py, full_doctor.py.
+HDFS' tokens end after two minutes here, so a run of three outlives them. More: full_secure.py, full_doctor.py, full_tokens.py.
 """
 
 from __future__ import annotations

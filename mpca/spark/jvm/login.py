@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from mpca.kerberos import remedy
 if TYPE_CHECKING:
     from py4j.protocol import Py4JJavaError
 
-__all__ = ["Login", "become", "explained", "login_of", "said_name"]
+__all__ = ["Login", "become", "explained", "login_of", "said_name", "try_login"]
 
 #: Spark's names, and those of Spark 2.
 _PRINCIPALS = ("spark.kerberos.principal", "spark.yarn.principal")
@@ -80,11 +80,24 @@ def become(jvm: Any, login: Login) -> None:
     Raises:
         EnvironmentRefused: the KDC refuses, or none answers; with the remedy.
     """
+    _log_in(login, jvm.org.apache.hadoop.security.UserGroupInformation.loginUserFromKeytab)
+
+
+def try_login(jvm: Any, login: Login) -> None:
+    """Whether the keytab still logs in; the JVM stays who it is. It may wait for the KDC for more than a minute.
+
+    Raises:
+        EnvironmentRefused: as of `become`.
+    """
+    _log_in(login, jvm.org.apache.hadoop.security.UserGroupInformation.loginUserFromKeytabAndReturnUGI)
+
+
+def _log_in(login: Login, how: Callable[[str, str], Any]) -> None:
     from py4j.protocol import Py4JJavaError
 
     login.check()
     try:
-        jvm.org.apache.hadoop.security.UserGroupInformation.loginUserFromKeytab(login.principal, login.keytab)
+        how(login.principal, login.keytab)
     except Py4JJavaError as error:
         text, advice = explained(error)
         if "obtain password from user" in text:  # Java's words for: the key is not in the file

@@ -67,6 +67,17 @@ public final class MpcaBridge {
         return new HadoopFiles(context.hadoopConfiguration(), url, segmentPath, ownersAlone);
     }
 
+    /** Until when HDFS takes this JVM for its user: msgpack of {@link HdfsTokens#held}. */
+    public static byte[] tokens() throws IOException {
+        return Msgpack.pack(HdfsTokens.held());
+    }
+
+    /** See {@link HdfsTokens#goodFor}. */
+    public static long tokensGoodFor(SparkContext context, String principal, String keytab)
+            throws IOException, InterruptedException {
+        return HdfsTokens.goodFor(context.hadoopConfiguration(), principal, keytab);
+    }
+
     /** Reads files of HDFS for the evaluator, a process of this machine, until it ends: see FilePipe for the arguments. */
     public static void serveFiles(
             SparkContext context, int pid, int requestsFd, int answersFd, int memoryFd, int memoryBytes)

@@ -1,0 +1,127 @@
+"""Tokens of a realm end, and runs do not, or say so: `make test-secure` has this, and CI has not.
+
+The cluster is one of its own, whose tokens are good for two minutes unless renewed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mpca.cli.dev.hadoop import Hadoop
+from mpca.cli.dev.realm import Lives
+from mpca.environment import child_environment
+from tests.hadoop.support import MPCA, Submitted, only, records, submit
+from tests.hadoop.test_secure import CHECKOUT, SMALL_NET, secured_login
+
+pytestmark = [pytest.mark.hadoop, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+#: Spark gets new tokens after 90 s; nobody renews those.
+GOOD_S = 120
+SOON_S = 45.0
+
+
+@pytest.fixture(scope="module")
+def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
+    """A cluster with Kerberos, with a small data set in alice's folder, and the environment of this process set."""
+    cluster = Hadoop(tmp_path_factory.mktemp("realm"), print)
+    try:
+        cluster.up(secure=Lives(token_renewal_s=GOOD_S, token_s=3600))
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in cluster.env().items():
+                patch.setenv(name, value)
+            patch.setenv("KRB5CCNAME", f"FILE:{cluster.folder}/nobody.cc")
+            source = tmp_path_factory.mktemp("source") / "source.tar"
+            login = child_environment(**secured_login(cluster, "alice"))
+            target = f"{cluster.hdfs_url}/user/alice/photographs"
+            subprocess.run([*MPCA, "generate", "40", str(source), "--classes", "4"], check=True)
+            ingest = ("ingest", str(source), target, "--withheld", "2", "--shorter-edge", "96")
+            subprocess.run([*MPCA, *ingest], check=True, env=login)
+            yield cluster
+    finally:
+        cluster.down()
+
+
+class Master:
+    """The driver's container of a run in cluster mode, as a file of this machine."""
+
+    def __init__(self, cluster: Hadoop, id: str) -> None:
+        self._data, self._id = cluster.setup.data, id
+
+    def log(self) -> str:
+        found = self._data.glob(f"nodemanager*/logs/{self._id}/*_01_000001/std*")
+        return "".join(one.read_text(errors="replace") for one in found)
+
+    def keytab(self) -> Path:
+        """Spark's copy: what the run logs in with."""
+        (found,) = self._data.glob(f"nodemanager*/local/usercache/*/appcache/{self._id}/*_01_000001/*.keytab*")
+        return found
+
+    def count(self, words: str) -> int:
+        return len(re.findall(words, self.log()))
+
+    def says(self, run: Submitted, words: str, times: int, seconds: float) -> str:
+        """The line with these words, once the log has so many of them; and how long that took is printed."""
+        began = time.monotonic()
+        run.until(lambda: self.count(words) >= times, f"{times} x {words}", seconds)
+        line = [one for one in self.log().splitlines() if re.search(words, one)][times - 1]
+        print(f"after {time.monotonic() - began:.1f} s: {line}")
+        return line
+
+
+def test_a_kdc_that_is_away_is_outlived_and_a_keytab_that_is_gone_ends_the_run_in_time(realm: Hadoop, tmp_path: Path) -> None:
+    """The KDC is away while Spark wants new tokens; Spark's copy of the keytab goes and comes back; alice gets a new key."""
+    setup = realm.setup.realm
+    assert setup is not None
+    home, conf = f"{realm.hdfs_url}/user/alice", tmp_path / "small.toml"
+    conf.write_text(SMALL_NET)
+    sets = (
+        *(f"data.path={home}/photographs", f"run.dir={home}/run", "backup.interval=10s", "objectives.max_time=1h"),
+        *("spark.kerberos.principal=alice@MPCA.DEV", f"spark.kerberos.keytab={setup.keytab('alice')}"),
+        "spark.security.credentials.retryWait=5s",
+    )
+    run = submit(tmp_path, "--deploy-mode", "cluster", sets=(*sets, *CHECKOUT), conf=conf)
+    try:
+        id = only(run.until(lambda: re.findall(r"application_\w+", run.text())[:1], "an application")[0])
+        master = Master(realm, id)
+        renewed = r"Scheduling renewal in"
+        master.says(run, "2/2 agents", 1, 240.0)
+        away = master.count(renewed)
+        master.says(run, renewed, away + 1, 2 * GOOD_S)
+
+        realm.kill("kdc")
+        line = master.says(run, r"no new tokens for HDFS: no login as alice@MPCA\.DEV: .*no KDC answers", 1, SOON_S)
+        assert re.search(r"it ends before 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d \w+, in 1m\d+s, when its tokens do", line), line
+        master.says(run, "Failed to update tokens", 1, GOOD_S)
+        realm.start("kdc")
+        master.says(run, r"alice@MPCA\.DEV logs in again", 1, SOON_S)
+        master.says(run, renewed, away + 3, SOON_S)
+
+        keytab = master.keytab()
+        hidden = keytab.rename(keytab.with_name("hidden"))
+        line = master.says(run, r"no new tokens for HDFS: spark\.kerberos\.keytab = \S+: No such file", 1, 15.0)
+        hidden.rename(keytab)
+        master.says(run, r"alice@MPCA\.DEV logs in again", 2, 15.0)
+
+        kadmin = ["kadmin.local", "-r", "MPCA.DEV", "cpw", "-randkey", "alice"]
+        kdc = {"KRB5_CONFIG": str(setup.config), "KRB5_KDC_PROFILE": str(setup.folder / "kdc.conf")}
+        subprocess.run(kadmin, env=child_environment(**kdc), check=True, capture_output=True)
+        master.says(run, r"no new tokens for HDFS: no login as alice@MPCA\.DEV", 2, SOON_S)
+        assert run.ended(2 * GOOD_S) != 0
+        print(run.text()[-6000:])
+    finally:
+        run.close()
+    there = f"{realm.setup.hdfs_web('namenode')}/webhdfs/v1/user/alice/run"
+    summary = json.loads(setup.fetch(f"{there}/summary.json?op=OPEN", "hdfs", "-L"))
+    lines = records(setup.fetch(f"{there}/records.jsonl?op=OPEN", "hdfs", "-L"))
+    print(summary)
+    assert (summary["status"], summary["agents_lost"], summary["final"]) == ("failed", 0, False)
+    assert re.fullmatch(r"its tokens for HDFS end at 20\S+ \S+ \w+: no login as alice@MPCA\.DEV: [^\n]+", summary["reason"])
+    backups = [one for one in lines if one["kind"] == "backup"]
+    assert backups[-1]["cycle"] == summary["cycles"]
