@@ -105,9 +105,10 @@ test-docker-full: classes
 soak: setup
 	@PYTHONPATH=docker $(VENV)/bin/python -m tests.docker.soak $(HOURS) $(SEED)
 
-# pytest collects the other files only when they are named; each has a cluster of its own
+# pytest collects the other files only when they are named; each has a cluster of its own, the last needs root
 test-secure: classes
-	$(PYTEST) -s tests/hadoop/test_secure.py tests/hadoop/full_secure.py tests/hadoop/full_doctor.py tests/hadoop/full_tokens.py
+	$(PYTEST) -s tests/hadoop/test_secure.py tests/hadoop/full_secure.py tests/hadoop/full_doctor.py tests/hadoop/full_tokens.py \
+	  tests/hadoop/full_tenants.py
 
 # nor this one
 test-yarn: classes

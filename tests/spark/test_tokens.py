@@ -35,7 +35,7 @@ def test_a_keytab_that_logs_in_no_more_is_told_once_with_the_end_and_again_when_
     assert one.tried("", DAY - 1000) == []
 
 
-@pytest.mark.parametrize(("good_s", "last"), [(DAY, DAY - 300), (120.0, 100.0), (None, 7 * DAY - 300)])
+@pytest.mark.parametrize(("good_s", "last"), [(DAY, DAY - 300), (120.0, 105.0), (None, 7 * DAY - 300)])
 def test_a_run_ends_before_its_tokens_do_and_no_sooner(good_s: float | None, last: float) -> None:
     one = life(good_s=good_s)
     one.hold([(0.0, 7 * DAY)])

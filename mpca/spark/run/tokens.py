@@ -34,7 +34,7 @@ _TRY_EVERY_S = 600.0
 _TRY_SHARE = 1 / 8
 #: A run ends when less than this share of its tokens' life is left, if that is less than BEFORE_TOKENS_END_S. Spark asks for
 #: new ones much sooner.
-_END_SHARE = 1 / 6
+_END_SHARE = 1 / 8
 
 
 class TokenLife:
