@@ -6,6 +6,7 @@ import java.util.WeakHashMap;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.ExceptionFailure;
 import org.apache.spark.ExecutorLostFailure;
+import org.apache.spark.FetchFailed;
 import org.apache.spark.SparkContext;
 import org.apache.spark.TaskEndReason;
 import org.apache.spark.TaskFailedReason;
@@ -29,6 +30,7 @@ import org.apache.spark.scheduler.SparkListenerTaskEnd;
 public final class JobWatch extends SparkListener {
     static final String TOKEN = "mpca.job";
     static final String STRICT = "mpca.job.strict";
+    private static final String CAUSE = "Caused by: ";
     private static final Map<SparkContext, JobWatch> WATCHES = Collections.synchronizedMap(new WeakHashMap<>());
 
     /** Who hears of executors. */
@@ -160,6 +162,25 @@ public final class JobWatch extends SparkListener {
             }
             return new Failure(ranOn, "executor " + ranOn + ": " + failed.className() + ": " + failed.description());
         }
+        if (reason instanceof FetchFailed) {
+            FetchFailed failed = (FetchFailed) reason;
+            String had = failed.bmAddress() == null ? ranOn : failed.bmAddress().executorId();
+            return new Failure(
+                    had, "executor " + ranOn + " could not fetch from executor " + had + ": " + root(failed.message()));
+        }
         return new Failure(ranOn, ((TaskFailedReason) reason).toErrorString());
+    }
+
+    /** What is at the bottom of a stack of causes, in a line. */
+    private static String root(String trace) {
+        String found = "";
+        for (String line : trace.split("\n")) {
+            if (line.startsWith(CAUSE)) {
+                found = line.substring(CAUSE.length());
+            } else if (found.isEmpty()) {
+                found = line.trim();
+            }
+        }
+        return found;
     }
 }
