@@ -115,7 +115,7 @@ def test_what_uv_has_no_use_for_is_removed_after_each_setup(checkout: Checkout) 
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "free: 66 GiB in /"
     calls = checkout.calls()
-    assert calls[1:5] == ["setup-jdk ", "make -j2 setup", "uv --version", "uv cache prune --quiet"]
+    assert calls[1:5] == ["setup-jdk ", "make -j2 classes", "uv --version", "uv cache prune --quiet"]
     assert "make -j2 -O lint docs junit" in calls
     assert not any(one.startswith("apt-get") for one in calls)
 
