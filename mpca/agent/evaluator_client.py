@@ -142,7 +142,8 @@ class EvaluatorProcess:
 
     def _start(self) -> None:
         command = [self._python, "-m", "mpca.agent.evaluator"]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        # a session of its own from the first: Ctrl-C reaches the whole group of this process, and Python is slow to start
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True)
         assert process.stdin is not None
         assert process.stdout is not None
         self._process = process

@@ -154,8 +154,10 @@ class AgentTable:
 
     @property
     def seats(self) -> int:
-        """Agents that there is room for, on executors that are not quarantined."""
-        return sum(one.capacity for one in self.executors.values() if one.name not in self._resting)
+        """Agents that there is room for on executors that are not quarantined, and on those that have yet to come."""
+        to_come = max(0, -(-len(self.agents) // self._per_executor) - len(self.executors))
+        here = sum(one.capacity for one in self.executors.values() if one.name not in self._resting)
+        return here + to_come * self._per_executor
 
     def executor_ready(self, name: str, host: str, cores: int, now: float) -> list[Instruction]:
         """An executor has come. It has room for one agent for every two of its cores, up to `per_executor`.

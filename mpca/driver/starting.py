@@ -71,6 +71,9 @@ class Starting:
             return WAIT
         late = table.count(AgentState.STARTING)
         hint = f"{late} were started and have not: is it called, before the loop? What they printed is above" if late else ""
+        died = next((one for one in table.agents if one.lost), None)
+        if died is not None and not late:
+            hint = f"agent {died.index} was lost: {died.lost}"
         why = (
             f"{hellos}/{wanted} agents called mpca.attach within cluster.start_timeout={shape.start_timeout_s:.0f}s, "
             f"{len(table.executors)} executors are there and min_agents={shape.min_agents}; "

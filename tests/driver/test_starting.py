@@ -214,3 +214,23 @@ def test_the_start_ends_with_the_place_when_too_few_agents_could_start() -> None
     assert ending is not None
     assert ending.reason.startswith("agent 1 on host host-e1 (executor e1) cannot start: exit code 3; ")
     assert ending.reason.splitlines()[-1] == "ImportError: libcudart.so.12"
+
+
+def test_executors_that_have_yet_to_come_are_waited_for_and_the_deaths_are_told_when_they_do_not() -> None:
+    machine = Machine(agents=2, min_agents=1)
+    machine.run(ExecutorReady("e0", "host-e0", 2))
+    dies_three_times(machine, "e0", 0)
+    assert machine.machine.run.ending is None, "the other one may be well"
+    machine.tell(Tick(), at=60.0)
+    ending = machine.machine.run.ending
+    assert ending is not None
+    assert "agent 0 was lost: exit code 3" in ending.reason
+    assert "1 executors are there and min_agents=1" in ending.reason
+
+
+def test_a_run_begins_on_the_executor_that_comes_after_one_on_which_nothing_starts() -> None:
+    machine = Machine(agents=2, min_agents=1)
+    machine.run(ExecutorReady("e0", "host-e0", 2))
+    dies_three_times(machine, "e0", 0)
+    assert machine.run(ExecutorReady("e1", "host-e1", 2)) == [StartAgent(AgentRef("e1", 0, 3))]
+    assert machine.machine.run.ending is None

@@ -118,7 +118,7 @@ def test_an_executor_on_which_no_agent_starts_is_left_empty_and_the_run_has_all_
     assert {one.executor_id for one in lost} == {bad}
     # two agents may have been there, and one of them on its way when the other one died for the third time
     assert 3 <= len(lost) <= 4
-    assert all("libcudart.so.12" in one.reason for one in lost)
+    assert all("libcudart.so.12" in one.reason for one in lost), [one.reason for one in lost]
     (said,) = [one.getMessage() for one in caplog.records if "quarantined" in one.getMessage()]
     assert said.startswith(
         f"executor={bad} host=localhost quarantined for 600 s: agents died there 3 times, the last one with "
