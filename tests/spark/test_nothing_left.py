@@ -98,7 +98,7 @@ def compare(early: dict[str, dict[str, int]], late: dict[str, dict[str, int]]) -
         now = late[place]
         assert now["blocks"] == then["blocks"], place
         assert now["broadcasts"] <= then["broadcasts"] + 10, place  # of the newest jobs, until the next collection
-        assert now["threads"] == then["threads"], place
+        assert now["threads"] <= then["threads"], place  # one of an earlier run may have ended since
         assert now["descriptors"] <= then["descriptors"] + 5, place
         assert now["resident"] <= 1.05 * then["resident"], place
 
