@@ -285,15 +285,18 @@ final class AgentConductor implements Runnable {
         return exitCode;
     }
 
-    private void perform(Command command) {
+    private void perform(Command command) throws InterruptedException {
         if (command == null) {
             return;
         }
         try {
             command.run();
         } catch (IOException | RuntimeException e) {
-            // Writing to a process that just died fails too: its end is what counts then, and the loop sees it.
-            if (process.isAlive() && state != State.ENDING) {
+            // Writing to a process that just died fails too, even before anybody can see that it did: its end is what
+            // counts
+            // then, and the loop sees it.
+            boolean dead = e instanceof IOException && process.endsWithin(TimeOuts.SEEN_DEAD_MS);
+            if (!dead && process.isAlive() && state != State.ENDING) {
                 LOG.log(Level.WARNING, name + " is killed: " + e.getMessage(), e);
                 fault = e.getMessage();
                 leaveNow();

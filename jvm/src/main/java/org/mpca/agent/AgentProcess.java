@@ -36,6 +36,11 @@ final class AgentProcess {
         return child.isAlive();
     }
 
+    /** Whether it ends within so long. */
+    boolean endsWithin(long millis) throws InterruptedException {
+        return child.waitFor(millis);
+    }
+
     /** What the agent reads frames from. */
     OutputStream toAgent() {
         return child.toAgent();

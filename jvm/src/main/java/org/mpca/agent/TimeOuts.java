@@ -29,6 +29,8 @@ public final class TimeOuts {
 
     // ---- the end of an agent ----
 
+    /** A process that closed its pipe, since it died, is seen to be dead within so long. */
+    public static final long SEEN_DEAD_MS = 1_000;
     /** An agent's last word waits so long for what it printed before. */
     public static final long LAST_WORD_MS = 1_000;
     /** What is still in the pipe of an agent that has ended is read for so long. */
