@@ -292,9 +292,8 @@ final class AgentConductor implements Runnable {
         try {
             command.run();
         } catch (IOException | RuntimeException e) {
-            // Writing to a process that just died fails too, even before anybody can see that it did: its end is what
-            // counts
-            // then, and the loop sees it.
+            // Writing to a process that just died fails before it is seen to be dead.
+            // Its end is what counts, and the loop sees that.
             boolean dead = e instanceof IOException && process.endsWithin(TimeOuts.SEEN_DEAD_MS);
             if (!dead && process.isAlive() && state != State.ENDING) {
                 LOG.log(Level.WARNING, name + " is killed: " + e.getMessage(), e);

@@ -63,6 +63,18 @@ class AgentRegistryTest {
     }
 
     @Test
+    void shouldTellTheLastWordsOfAnAgentThatClosesItsPipeAndThenDies() throws Exception {
+        List<String> command = Arrays.asList("sh", "-c", "exec <&-; echo no such library >&2; sleep 0.3; exit 3");
+        byte[] start = new byte[1 << 20]; // more than a pipe holds: it is being written when the pipe breaks
+        registry.start(
+                new LaunchSpec(RUN, 0, 0, command, Collections.emptyList(), Collections.emptyMap(), start, null),
+                events);
+        String died = events.await("died 0/0");
+        assertTrue(died.startsWith("died 0/0 exit=3 "), died);
+        assertTrue(died.endsWith("no such library"), died);
+    }
+
+    @Test
     void shouldPassOnWhatAnAgentPrints() throws Exception {
         agents.train(0, 0);
         events.await("output 0/0 line one");
