@@ -193,10 +193,12 @@ class Yarn:
         Raises:
             EnvironmentRefused: there is no such label, or it is not for this queue. YARN would say so in a container's log.
         """
+        if not label:
+            return
         known = [str(one.getName()) for one in self._client.getClusterNodeLabels()]
-        if label and label not in known:
+        if label not in known:
             raise EnvironmentRefused(f"no such node label: {key}={label}; {nearest(label, known)}")
-        if label and not {label, "*"} & queue.labels:
+        if not {label, "*"} & queue.labels:
             raise EnvironmentRefused(
                 f"queue {queue.name} has no access to node label: {key}={label}; choose another queue, or have "
                 "accessible-node-labels of the queue changed"
