@@ -6,6 +6,8 @@ An archive that is there is left alone. Whatever goes wrong is one line and no e
 
 from __future__ import annotations
 
+import contextlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -33,15 +35,17 @@ def _classes(folder: Path) -> set[str]:
 
 def _make(path: Path) -> None:
     home = environment("JAVA_HOME")
-    with tempfile.TemporaryDirectory(prefix="mpca-classes-") as name:
+    made = path.with_name(f".{path.name}.{os.getpid()}")  # of two that make one, each has a file of its own
+    with tempfile.TemporaryDirectory(prefix="mpca-classes-") as name, contextlib.ExitStack() as stack:
+        stack.callback(made.unlink, missing_ok=True)
         folder = Path(name)
-        listed, made = folder / "classes.txt", path.with_name(f"{path.name}.part")
+        listed = folder / "classes.txt"
         listed.write_text("\n".join(sorted(_classes(folder))))
         words = [str(Path(home, "bin", "java")) if home else "java", "-Xshare:dump", "-XX:+UseSerialGC"]
         words += [f"-XX:SharedClassListFile={listed}", f"-XX:SharedArchiveFile={made}", "-cp", class_path()]
         subprocess.run(words, capture_output=True, timeout=_SECONDS, check=True)
         for old in path.parent.glob(f"{path.name.rpartition('-')[0]}-*.jsa"):
-            old.unlink()
+            old.unlink(missing_ok=True)
         made.rename(path)
 
 
