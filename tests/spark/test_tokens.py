@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mpca.clock import SystemClock
+from mpca.clock import Clock, ManualClock, SystemClock
 from mpca.errors import EnvironmentRefused, JvmError
 from mpca.spark.run.tokens import TokenLife, TokenWatch
 
@@ -84,11 +84,12 @@ class Realm:
     """Stands for the JVM: what it holds, and whether it lets a keytab in."""
 
     def __init__(self, keytab: Path, tokens: list[tuple[float, float]]) -> None:
-        self.keytab, self.tokens, self.tries = keytab, tokens, 0
+        self.keytab, self.tokens, self.tries, self.looks = keytab, tokens, 0, 0
         self.good: list[float | None] = []  # what `good_s` answers; None: an error
         self.said: list[str] = []
 
     def held(self) -> list[tuple[float, float]]:
+        self.looks += 1
         if not self.tokens:
             raise JvmError("the driver's JVM is gone")
         return self.tokens
@@ -104,10 +105,9 @@ class Realm:
             raise JvmError("no NameNode")
         return found
 
-    def watch(self) -> TokenWatch:
-        return TokenWatch(
-            TokenLife("ann@A"), self.held, str(self.keytab), self.log_in, self.good_s, self.said.append, SystemClock()
-        )
+    def watch(self, clock: Clock | None = None) -> TokenWatch:
+        clock = clock or SystemClock()
+        return TokenWatch(TokenLife("ann@A"), self.held, str(self.keytab), self.log_in, self.good_s, self.said.append, clock)
 
     def until(self, there: str) -> None:
         deadline = time.monotonic() + 30
@@ -145,6 +145,23 @@ def test_a_keytab_that_is_removed_is_told_at_the_next_look_and_the_run_ends(tmp_
     finally:
         watch.close()
     assert watching() == []
+
+
+def test_a_clock_that_is_set_forward_by_a_month_ends_no_run(tmp_path: Path) -> None:
+    clock = ManualClock()
+    realm = Realm(tmp_path / "k", [(clock.wall(), clock.wall() + 7 * DAY)])
+    realm.keytab.write_bytes(b"\5\2")
+    realm.good = [DAY]
+    watch = realm.watch(clock)
+    try:
+        clock.set_wall_forward(30 * DAY)
+        before, deadline = realm.looks, time.monotonic() + 30
+        while realm.looks < before + 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert watch.lost is None
+    finally:
+        watch.close()
 
 
 def test_a_jvm_that_is_gone_ends_the_watch_alone(tmp_path: Path) -> None:

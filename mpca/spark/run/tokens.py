@@ -138,6 +138,7 @@ class TokenWatch:
         self.lost: RunFailed | None = None
         self._life, self._held, self._keytab, self._log_in, self._good_s = life, held, keytab, log_in, good_s
         self._say, self._clock = say, clock
+        self._epoch = clock.wall() - clock.now()  # as it is now: a clock that is set later ends no run
         self._file: tuple[int, ...] = ()
         self._next_try = clock.now()
         self._ended = threading.Event()
@@ -167,13 +168,16 @@ class TokenWatch:
         file = _file(self._keytab)
         if self._keytab and (file != self._file or self._clock.now() >= self._next_try):
             self._file = file
-            lines += self._life.tried(self._try(), self._clock.wall())
+            lines += self._life.tried(self._try(), self._wall())
             lines += self._life.hold(self._held())
-            self._next_try = self._clock.now() + self._life.try_after(self._clock.wall())
-        over = self._life.over(self._clock.wall())
+            self._next_try = self._clock.now() + self._life.try_after(self._wall())
+        over = self._life.over(self._wall())
         if over:
             self.lost = RunFailed(over)
         return lines
+
+    def _wall(self) -> float:
+        return self._epoch + self._clock.now()
 
     def _try(self) -> str:
         try:
