@@ -5,21 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from mpca.cli.dev.hadoop import Hadoop
 from mpca.environment import child_environment
 from mpca.spark.jvm.hadoop import spark_home
-from mpca.spark.yarn.client import application_ids
 from mpca.storage import Location
 from mpca.storage.opening import open_store
-from tests.hadoop.support import DIGITS, GENTLE, MPCA, only, records, submit
-from tests.hadoop.test_secure import CHECKOUT, TOKEN_S, alice, secured, secured_login
+from tests.hadoop.support import DIGITS, MPCA, submit
+from tests.hadoop.test_secure import CHECKOUT, alice, secured, secured_login
 
 __all__ = ["alice", "secured"]  # fixtures
 
@@ -39,60 +35,6 @@ def test_a_run_in_client_mode_with_a_ticket(secured: Hadoop, tmp_path: Path, mon
     store = open_store(Location.parse(run_dir))
     assert json.loads(store.read("summary.json"))["agents_lost"] == 0
     assert store.names("backups")
-
-
-def test_a_run_goes_on_while_no_kdc_answers_and_only_its_driver_has_the_keytab(
-    secured: Hadoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Fault 37, past the time at which Spark wants new tokens, and past the life of those that it had.
-
-    Spark asks again after an hour: tokens last for a day where nobody wants shorter ones. The driver goes by its own ticket.
-    """
-    realm, end = secured.setup.realm, tmp_path / "end"
-    assert realm is not None
-    sets = (
-        f"run.dir={secured.hdfs_url}/user/alice/alone",
-        *("backup.interval=5s", "objectives.max_time=20min", "spark.kerberos.principal=alice@MPCA.DEV"),
-        f"spark.kerberos.keytab={realm.keytab('alice')}",
-    )
-    run = submit(tmp_path, "--deploy-mode", "cluster", *GENTLE, str(end), sets=(*sets, *CHECKOUT))
-    there = "nodemanager*/local/usercache/*/appcache"
-
-    def here(kind: str) -> list[dict[str, Any]]:
-        """The driver's own records, which nobody needs a ticket for."""
-        texts = []
-        for path in secured.setup.data.glob(f"{there}/{only(run.text())}/container_*_000001/mpca-*/records.jsonl"):
-            with suppress(OSError):
-                texts.append(path.read_text())
-        return [one for text in texts for one in records(text, kind)]
-
-    def backups_for(seconds: float, what: str) -> None:
-        until, at = time.monotonic() + seconds, len(here("backup"))
-        run.until(lambda: time.monotonic() > until and len(here("backup")) > at, what, seconds + 120)
-        assert all(one["ok"] for one in here("backup")), here("backup")[-2:]
-
-    try:
-        run.until(lambda: application_ids(run.text()), "an application")
-        run.until(lambda: here("backup"), "a backup")
-        held = {path.parent.name[-6:] for path in secured.setup.data.glob(f"{there}/*/container_*/*keytab*")}
-        assert held == {"000001"}, "agents have tokens alone"
-        secured.kill("kdc")
-        assert secured.status()["kdc"] == "down"
-        backups_for(0.9 * TOKEN_S, "backups while no KDC answers")
-        secured.start("kdc")
-        backups_for(1.1 * TOKEN_S, "backups when all tokens have ended")
-        end.touch()
-        assert run.ended() == 0, run.text()[-4000:]
-    finally:
-        run.close()
-        secured.up()
-    logs = secured.setup.data.glob(f"nodemanager*/logs/{only(run.text())}/*_01_000001/stderr")
-    assert sum(one.read_text().count("Failed to update tokens") for one in logs) >= 1, "Spark wanted tokens meanwhile"
-    for name, value in secured_login(secured, "alice").items():
-        monkeypatch.setenv(name, value)
-    told = open_store(Location.parse(f"{secured.hdfs_url}/user/alice/alone"))
-    summary = json.loads(told.read("summary.json"))
-    assert (summary["attempts"], summary["agents_lost"]) == (1, 0)
 
 
 def test_a_user_without_rights_is_refused_before_a_container_is_asked_for(secured: Hadoop, tmp_path: Path) -> None:

@@ -243,9 +243,7 @@ def label(cluster: Hadoop) -> None:
     ports = [setup.port(f"nodemanager{number}", "nodemanager_rpc") for number in (1, 2)]
     labels = [f"{host}:{port}={name}" for host, port, name in zip(WORKERS, ports, ("alice", "bob"), strict=True)]
     admin.tool(_ADMIN, "-replaceLabelsOnNode", " ".join(labels), "-failOnUnknownNodes")
-    for user in ("/shared",):
-        web = f"{setup.hdfs_web('namenode')}/webhdfs/v1{user}"
-        realm.fetch(f"{web}?op=MKDIRS&permission=1777", "hdfs", "-X", "PUT")
+    realm.fetch(f"{setup.hdfs_web('namenode')}/webhdfs/v1/shared?op=MKDIRS&permission=1777", "hdfs", "-X", "PUT")
 
 
 def become(tenant: Tenant) -> None:

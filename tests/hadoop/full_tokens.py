@@ -60,8 +60,9 @@ class Master:
         return "".join(one.read_text(errors="replace") for one in found)
 
     def keytab(self) -> Path:
-        """Spark's copy: what the run logs in with."""
-        (found,) = self._data.glob(f"nodemanager*/local/usercache/*/appcache/{self._id}/*_01_000001/*.keytab*")
+        """Spark's copy: what the run logs in with. No other container has one."""
+        (found,) = self._data.glob(f"nodemanager*/local/usercache/*/appcache/{self._id}/container_*/*.keytab*")
+        assert found.parent.name.endswith("_01_000001")
         return found
 
     def count(self, words: str) -> int:
