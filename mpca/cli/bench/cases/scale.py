@@ -33,7 +33,7 @@ __all__ = ["command", "figures", "measure"]
 
 _DRIVER = "mpca.cli.bench.run.scale_driver"
 #: Totals that become differences a cycle.
-_ANSWERING = ("messages_to_driver", "messages_from_driver", "task_bytes", "closure_bytes")
+_ANSWERING = ("tasks", "messages_to_driver", "messages_from_driver", "task_bytes", "closure_bytes")
 _REAL = ("executors_cpu_s", "agents_cpu_s")
 _LAST = ("driver_descriptors", "executor_descriptors")
 
