@@ -25,6 +25,8 @@ _SO_ORIGINAL_DST = 80
 #: The proxy's own connections come from here, and are not redirected again.
 _OWN = "127.0.0.2"
 _LENGTH = struct.Struct(">q")  # of a frame, these eight bytes included
+_HEAD_BYTES = _LENGTH.size + 1  # and what kind of message it is
+_STREAM = 10
 
 
 class WireProxy:
@@ -75,34 +77,42 @@ class WireProxy:
 
 
 class _Frames:
-    """Where one direction of one connection is in its frames."""
+    """Where one direction of one connection is in its frames. The body of a stream lies behind its frame, which ends with its length."""
 
     def __init__(self, proxy: WireProxy, port: int, direction: str) -> None:
         self._proxy, self._port, self._direction = proxy, port, direction
         self._head = b""
-        self._left = 0  # bytes of this frame that have not come
+        self._left = 0  # bytes of this frame, or of this body, that have not come
         self._damage_at = -1  # ... and how many will not have, when a byte is to be changed
+        self._streams = False  # whether this is the frame of a stream
+        self._end = b""  # its last bytes so far
 
     def passed(self, data: bytearray) -> bytearray:
         at = 0
         while at < len(data):
             if not self._left:
-                take = _LENGTH.size - len(self._head)
+                take = _HEAD_BYTES - len(self._head)
                 self._head += data[at : at + take]
                 at += take
-                if len(self._head) == _LENGTH.size:
-                    self._begin()
+                if len(self._head) == _HEAD_BYTES:
+                    self._streams = self._head[-1] == _STREAM
+                    self._begin(_LENGTH.unpack_from(self._head)[0] - _HEAD_BYTES)
+                    self._head = b""
                 continue
             there = min(self._left, len(data) - at)
             if self._left - there < self._damage_at <= self._left:
                 data[at + self._left - self._damage_at] ^= 0x10
                 self._damage_at = -1
+            if self._streams:
+                self._end = (self._end + data[at : at + there])[-_LENGTH.size :]
             self._left -= there
             at += there
+            if self._streams and not self._left:
+                self._streams = False
+                self._begin(_LENGTH.unpack(self._end)[0])
         return data
 
-    def _begin(self) -> None:
-        self._left = _LENGTH.unpack(self._head)[0] - _LENGTH.size
-        self._head = b""
-        large = self._left >= LEAST_BYTES
-        self._damage_at = self._left // 2 if large and self._proxy.take(self._port, self._direction) else -1
+    def _begin(self, length: int) -> None:
+        self._left = length
+        large = length >= LEAST_BYTES
+        self._damage_at = length // 2 if large and self._proxy.take(self._port, self._direction) else -1

@@ -17,6 +17,7 @@ import org.mpca.agent.AgentRegistry;
 import org.mpca.rdd.ExecutorSide;
 import org.mpca.rdd.JobWatch;
 import org.mpca.rdd.Peer;
+import org.mpca.rdd.RunDriver;
 import org.mpca.rdd.SparkInternals;
 import org.mpca.rdd.Uplink;
 import org.mpca.wire.Event;
@@ -103,6 +104,12 @@ public final class MpcaPlugin implements SparkPlugin {
             JobWatch.watch(context, inbox);
             SparkInternals.answer(inbox);
             return Collections.emptyMap();
+        }
+
+        /** Called when the driver's server of blocks is there, and before any executor can have connected to it. */
+        @Override
+        public void registerMetrics(String application, PluginContext plugin) {
+            RunDriver.takeSums();
         }
 
         @Override

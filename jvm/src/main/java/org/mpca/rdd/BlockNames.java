@@ -9,13 +9,13 @@ import java.util.List;
  * late push of a dead attempt can never be mistaken for something current.
  *
  * <pre>
- *   mpca_RUN_TERM_y_CYCLE_ORDER_CHUNK     a chunk of an executor's frozen part      on its executor, not reported
- *   mpca_RUN_TERM_r_ORDER_CHUNK           a chunk of a sum                          pushed to the driver, reported
- *   mpca_RUN_TERM_s_ORDER_CHUNK           the same chunk, in case it is damaged on its way on its executor, not reported
- *   mpca_RUN_TERM_b_ID_PIECE              a piece of a broadcast                    on driver and owner, not reported
- *   mpca_RUN_TERM_d_SHARD_VERSION_CRC_PIECE  a piece of a codec's base, in full     on the driver, not reported
- *   mpca_RUN_TERM_x_AGENT_INC_NUMBER      what an agent sent to the server          on its executor, not reported
- *   mpca_RUN_TERM_a_AGENT_INC_NUMBER      the server's answer to it                 on the driver, not reported
+ *   mpca_RUN_TERM_y_CYCLE_ORDER_CHUNK     a chunk of an executor's frozen part      on its executor
+ *   mpca_RUN_TERM_r_ORDER_CHUNK           a chunk of a sum                          streamed to the driver, no block there
+ *   mpca_RUN_TERM_s_ORDER_CHUNK           the same chunk, in case it is damaged on its way on its executor
+ *   mpca_RUN_TERM_b_ID_PIECE              a piece of a broadcast                    on driver and owner
+ *   mpca_RUN_TERM_d_SHARD_VERSION_CRC_PIECE  a piece of a codec's base, in full     on the driver
+ *   mpca_RUN_TERM_x_AGENT_INC_NUMBER      what an agent sent to the server          on its executor
+ *   mpca_RUN_TERM_a_AGENT_INC_NUMBER      the server's answer to it                 on the driver
  *   mpca_RUN_TERM_m_ID_ORDER_OWNER_BATCH  "my batch of pieces is here"              a word to executors, never stored
  * </pre>
  * Immutable.
@@ -89,11 +89,24 @@ final class BlockNames implements Serializable {
 
     /** Whether a name is one of the marks of any run. */
     static boolean isMark(String name) {
-        if (!name.startsWith(ALL)) {
-            return false;
-        }
-        int term = name.indexOf('_', ALL.length()) + 1;
-        return name.startsWith("m_", name.indexOf('_', term) + 1);
+        return name.startsWith("m_", kindAt(name));
+    }
+
+    /** Whether a name is that of a chunk of a sum of any run. */
+    static boolean isSum(String name) {
+        return name.startsWith("r_", kindAt(name));
+    }
+
+    /** The {@link #sums} that a chunk of a sum is one of. */
+    static String sumsOf(String name) {
+        return name.substring(0, kindAt(name) + 2);
+    }
+
+    /** Where the letter is that says what something is; -1: no name of ours. */
+    private static int kindAt(String name) {
+        int term = name.startsWith(ALL) ? name.indexOf('_', ALL.length()) + 1 : 0;
+        int kind = term == 0 ? 0 : name.indexOf('_', term) + 1;
+        return kind == 0 ? -1 : kind;
     }
 
     /** The {@link #relay} of a mark. */
@@ -108,12 +121,6 @@ final class BlockNames implements Serializable {
 
     private static int ownerAt(String mark) {
         return mark.lastIndexOf('_', mark.lastIndexOf('_') - 1) + 1;
-    }
-
-    /** Whether a block of a run, name and {@link #ofRun prefix} given, was reported to the driver when it was put. */
-    static boolean isReported(String ofRun, String name) {
-        char kind = name.charAt(name.indexOf('_', ofRun.length()) + 1);
-        return kind == 'r';
     }
 
     /** Names of the numbers from `first` to before `end` under a stem of this class. */

@@ -53,9 +53,9 @@ final class CheckedBlocks {
         SparkInternals.put(name, slice, trailer);
     }
 
-    /** Pushes an array whose last four bytes are free for the checksum. */
-    static void upload(Peer peer, String name, byte[] block, Consumer<Throwable> done) {
-        SparkInternals.upload(peer, name, seal(name, block), done);
+    /** Streams an array whose last four bytes are free for the checksum. */
+    static void stream(Peer peer, String name, byte[] block, Consumer<Throwable> done) {
+        SparkInternals.stream(peer, name, seal(name, block), done);
     }
 
     /** Fetches as {@link SparkInternals#fetch} does; `arrived` gets what is before the checksum, and only if that is right. */

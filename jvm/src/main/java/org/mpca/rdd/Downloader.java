@@ -97,7 +97,7 @@ final class Downloader {
                 if (download != null) {
                     queue.forgotten(download);
                     // By name: Spark looks for a prefix among the files of its folders too, a millisecond each time.
-                    sweeper.remove(download.stored(), false, download::letGo);
+                    sweeper.remove(download.stored(), download::letGo);
                 }
             }
             long newest = Collections.max(broadcasts);

@@ -1,6 +1,8 @@
 package org.mpca.rdd;
 
+import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -24,12 +26,14 @@ final class DriverCoding {
     private final SpareArrays vectors = new SpareArrays(2);
 
     private final SpareArrays broadcasts = new SpareArrays(2);
+    /** Decoded chunks of sums, one at a time; chunks are of two lengths. */
+    private final SpareArrays chunks = new SpareArrays(2);
     /** By cycle, the base that its parts are differences from. Guarded by this object. */
     private final TreeMap<Integer, KeptArray> ofCycles = new TreeMap<>();
 
     DriverCoding(BlockNames names, Sweeper sweeper) {
         this.names = names;
-        this.bases = new HeldBases((name, vector) -> sweeper.remove(blocks(name, vector), false, vector::release));
+        this.bases = new HeldBases((name, vector) -> sweeper.remove(blocks(name, vector), vector::release));
     }
 
     private List<String> blocks(HeldBases.Name name, KeptArray vector) {
@@ -101,7 +105,7 @@ final class DriverCoding {
 
     /** Decodes chunk after chunk of one sum. */
     final class Sum {
-        private final EncodedPlan plan;
+        final EncodedPlan plan;
         private final KeptArray base;
 
         private Sum(Order.Reduce reduce, ChunkPlan grid) {
@@ -110,11 +114,13 @@ final class DriverCoding {
             this.base = frozen != null ? frozen : need(Coding.name(reduce.shard, reduce.coded));
         }
 
-        /** The chunk of the joint mean that an encoded chunk of the sum stands for. */
-        ByteBuffer chunk(int chunk, ByteBuffer encoded) {
-            byte[] values = new byte[plan.elements(chunk) * Float.BYTES];
+        /** Writes the chunk of the joint mean that an encoded chunk of the sum stands for; how many bytes that is. */
+        long write(int chunk, ByteBuffer encoded, FileChannel to, long position) throws IOException {
+            byte[] values = chunks.take(plan.elements(chunk) * Float.BYTES);
             plan.decode(chunk, encoded.duplicate(), base.data, values, 0);
-            return ByteBuffer.wrap(values);
+            long written = Channels.write(to, position, ByteBuffer.wrap(values));
+            chunks.give(values);
+            return written;
         }
 
         void end() {

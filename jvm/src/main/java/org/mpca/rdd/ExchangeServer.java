@@ -303,7 +303,7 @@ public final class ExchangeServer implements ServerQueue.Performer {
     public void free(ServerQueue.Entry entry) {
         sent.remove(name(entry));
         if (answers.remove(name(entry)) != null) {
-            sweeper.remove(Collections.singletonList(name(entry)), false);
+            sweeper.remove(Collections.singletonList(name(entry)));
         }
     }
 

@@ -59,7 +59,7 @@ final class ExchangesPort implements Exchanges.Port {
 
     @Override
     public void remove(String block) {
-        sweeper.remove(Collections.singletonList(block), false);
+        sweeper.remove(Collections.singletonList(block));
     }
 
     @Override

@@ -58,7 +58,16 @@ public final class ExecutorSide {
     /** Called once by the plug-in, before any task. */
     public static void start(Peer self, Uplink uplink, String devices) {
         ExecutorSide side = new ExecutorSide(self, uplink, devices);
-        SparkInternals.takeWords(BlockNames::isMark, side.downloader::marked);
+        SparkInternals.take(new Uploads() {
+            @Override
+            public boolean word(String name) {
+                boolean mark = BlockNames.isMark(name);
+                if (mark) {
+                    side.downloader.marked(name);
+                }
+                return mark;
+            }
+        });
         instance = side;
     }
 
@@ -123,8 +132,7 @@ public final class ExecutorSide {
             coding.clear();
         }
         String prefix = BlockNames.ofRun(run);
-        sweeper.removeLater(() -> Inventory.blocks(prefix, false), false);
-        sweeper.removeLater(() -> Inventory.blocks(prefix, true), true);
+        sweeper.removeLater(() -> SparkInternals.matching(prefix));
         sweeper.drain(millis);
         uplinks.remove(run);
     }

@@ -281,7 +281,7 @@ public final class FakeExecutors {
         for (int chunk = first; chunk < end; chunk++) {
             byte[] zeros = new byte[grid.length(chunk) + CheckedBlocks.TRAILER_BYTES];
             bytes += grid.length(chunk);
-            CheckedBlocks.upload(
+            CheckedBlocks.stream(
                     plan.driver,
                     new BlockNames(order.run, order.term).sum(order.order) + chunk,
                     zeros,

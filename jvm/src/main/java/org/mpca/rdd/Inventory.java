@@ -22,17 +22,6 @@ final class Inventory {
         return found;
     }
 
-    /** Blocks of a run that were reported to the driver when they were put, or that were not. */
-    static List<String> blocks(String prefix, boolean reported) {
-        List<String> names = new ArrayList<>();
-        for (String name : SparkInternals.matching(prefix)) {
-            if (BlockNames.isReported(prefix, name) == reported) {
-                names.add(name);
-            }
-        }
-        return names;
-    }
-
     /** Names of our own threads; Spark's come and go. */
     private static List<String> threads() {
         List<String> names = new ArrayList<>();

@@ -5,6 +5,8 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Collectors;
+import org.mpca.reduce.KeptArray;
 
 /**
  * The sums that this executor pushed to the driver. They stay in its block manager, by reference, until a later order comes:
@@ -13,33 +15,54 @@ import java.util.concurrent.ConcurrentHashMap;
  * <p>Concurrency: safe from any thread; each change is one operation of a concurrent table. Removals happen in the sweeper.
  */
 final class KeptSums {
+    private static final class Sum {
+        final String name;
+        final KeptArray sum;
+
+        Sum(String name, KeptArray sum) {
+            this.name = name;
+            this.sum = sum;
+        }
+    }
+
     private final Sweeper sweeper;
-    /** Names of blocks, by run and term, then by order. */
-    private final Map<String, Map<Integer, List<String>>> runs = new ConcurrentHashMap<>();
+    /** By run and term, then by order. */
+    private final Map<String, Map<Integer, List<Sum>>> runs = new ConcurrentHashMap<>();
 
     KeptSums(Sweeper sweeper) {
         this.sweeper = sweeper;
     }
 
-    void put(String run, int term, int order, int chunk, byte[] sum, int length) {
+    /** Stores so many bytes of a sum, and is one of its users until it is forgotten. */
+    void put(String run, int term, int order, int chunk, KeptArray sum, int length) {
         String name = new BlockNames(run, term).kept(order) + chunk;
-        CheckedBlocks.put(name, sum, 0, length);
+        sum.retain();
+        CheckedBlocks.put(name, sum.data, 0, length);
         runs.computeIfAbsent(run + "/" + term, key -> new ConcurrentHashMap<>())
                 .computeIfAbsent(order, key -> Collections.synchronizedList(new ArrayList<>()))
-                .add(name);
+                .add(new Sum(name, sum));
     }
 
     /** Drops those of earlier orders. */
     void forgetBefore(String run, int term, int order) {
-        Map<Integer, List<String>> orders = runs.get(run + "/" + term);
+        Map<Integer, List<Sum>> orders = runs.get(run + "/" + term);
         if (orders != null) {
             orders.entrySet().removeIf(entry -> {
                 if (entry.getKey() >= order) {
                     return false;
                 }
-                sweeper.remove(entry.getValue(), false);
+                drop(entry.getValue());
                 return true;
             });
+        }
+    }
+
+    private void drop(List<Sum> sums) {
+        synchronized (sums) {
+            List<Sum> all = new ArrayList<>(sums);
+            sweeper.remove(
+                    all.stream().map(one -> one.name).collect(Collectors.toList()),
+                    () -> all.forEach(one -> one.sum.release()));
         }
     }
 

@@ -69,7 +69,7 @@ final class PartStore {
     }
 
     private void drop(Part part) {
-        sweeper.remove(part.names, false, part.kept::release);
+        sweeper.remove(part.names, part.kept::release);
     }
 
     /** This executor's part of an order's reduce, so many bytes, as the order `frozenBy` froze it. The caller is one more user. */

@@ -31,8 +31,8 @@ import org.mpca.wire.Order;
 final class RangesStep implements OrderTask.ReduceStep {
     private static final long serialVersionUID = 1;
     private static final ExecutorService FETCHERS = Threads.pool("mpca-fetch");
-    /** What is under way of the chunks of a reduce: their sums, and parts that wait for their turn. */
-    private static final SpareArrays SPARE = new SpareArrays(64);
+    /** What is under way of the chunks of a reduce: their sums, parts that wait for their turn, and what goes to the driver. */
+    private static final SpareArrays SPARE = new SpareArrays(256);
 
     @Override
     public void run(Order order, OrderPlan plan, Waits waits, Answer answer, DoubleConsumer progress) throws Exception {
@@ -157,10 +157,10 @@ final class RangesStep implements OrderTask.ReduceStep {
                         this::waitedFor);
                 if (!complete.isEmpty()) {
                     int chunk = complete.remove();
-                    byte[] sum = sums == null ? chunks[chunk].result(CheckedBlocks.TRAILER_BYTES) : encoded(chunk);
+                    KeptArray sum = summed(chunk);
                     chunks[chunk] = null;
+                    answer.bytesOut += sum.data.length - CheckedBlocks.TRAILER_BYTES;
                     push(chunk, sum);
-                    answer.bytesOut += sum.length - CheckedBlocks.TRAILER_BYTES;
                     summed++;
                 }
             }
@@ -181,13 +181,19 @@ final class RangesStep implements OrderTask.ReduceStep {
             return ExecutorSide.get().coding(order.run, order.term);
         }
 
-        /** The sum of a chunk, rounded once more, with room for its checksum. */
-        private byte[] encoded(int chunk) {
-            byte[] out = new byte[sums.length(first + chunk) + CheckedBlocks.TRAILER_BYTES];
+        /** The sum of a chunk, rounded once more if it is encoded, with room for its checksum. */
+        private KeptArray summed(int chunk) {
+            int length = sums == null ? grid.length(first + chunk) : sums.length(first + chunk);
+            KeptArray sum = KeptArray.take(SPARE, length + CheckedBlocks.TRAILER_BYTES);
+            if (sums == null) {
+                chunks[chunk].result(sum.data);
+                return sum;
+            }
             left[chunk] = new float[sums.elements(first + chunk)];
             float[] added = before == null ? null : before[chunk];
-            sums.encode(first + chunk, chunks[chunk].values(), added, 0, left[chunk], 0, ByteBuffer.wrap(out));
-            return out;
+            ByteBuffer out = ByteBuffer.wrap(sum.data);
+            chunks[chunk].values(values -> sums.encode(first + chunk, values, added, 0, left[chunk], 0, out));
+            return sum;
         }
 
         /** Asks every part's executor for this range, from the part after this executor's own on. */
@@ -310,29 +316,24 @@ final class RangesStep implements OrderTask.ReduceStep {
         }
 
         /** `sum` has room for its checksum behind it. */
-        private void push(int chunk, byte[] sum) {
-            ExecutorSide.get()
-                    .sums
-                    .put(
-                            order.run,
-                            order.term,
-                            order.order,
-                            first + chunk,
-                            sum,
-                            sum.length - CheckedBlocks.TRAILER_BYTES);
+        private void push(int chunk, KeptArray sum) {
+            int length = sum.data.length - CheckedBlocks.TRAILER_BYTES;
+            ExecutorSide.get().sums.put(order.run, order.term, order.order, first + chunk, sum, length);
+            String name = names.sum(order.order) + (first + chunk);
             FETCHERS.execute(() -> {
                 try {
-                    CheckedBlocks.upload(plan.driver, names.sum(order.order) + (first + chunk), sum, this::pushed);
+                    CheckedBlocks.stream(plan.driver, name, sum.data, failure -> pushed(sum, failure));
                 } catch (RuntimeException e) {
-                    pushed(e);
+                    pushed(sum, e);
                 }
             });
         }
 
-        private void pushed(Throwable failure) {
+        private void pushed(KeptArray sum, Throwable failure) {
             if (failure == null) {
+                sum.release();
                 events.add(() -> pushed++);
-            } else {
+            } else { // and nobody knows whether the network still reads the array
                 failed(new ExecutorFault(here, "the sum could not be pushed to the driver: " + failure));
             }
         }

@@ -27,4 +27,7 @@ interface Reducer {
 
     /** Frees what a failed order left on the driver, or a sum that is not needed. */
     void discard(int order);
+
+    /** The run ends: nothing is taken any more. */
+    void close();
 }

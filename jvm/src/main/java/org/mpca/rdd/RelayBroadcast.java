@@ -79,7 +79,7 @@ final class RelayBroadcast implements Broadcaster {
         Cut cut = cuts.remove(broadcast);
         if (cut != null) {
             int pieces = pieces(cut.data.data.length, cut.pieceBytes);
-            sweeper.remove(BlockNames.numbered(names.pieces(broadcast), 0, pieces), false, cut.data::release);
+            sweeper.remove(BlockNames.numbered(names.pieces(broadcast), 0, pieces), cut.data::release);
         }
     }
 

@@ -102,13 +102,8 @@ public final class RunDriver {
         BlockNames names = new BlockNames(run, term);
         this.server = new ExchangeServer(run, names, sweeper, executors, events);
         this.coding = new DriverCoding(names, sweeper);
-        this.reducer = choose(
-                "reducer",
-                reducer,
-                "ranges",
-                () -> new RangesReducer(names, sweeper, coding),
-                "tree",
-                TreeReducer::new);
+        this.reducer =
+                choose("reducer", reducer, "ranges", () -> new RangesReducer(names, coding), "tree", TreeReducer::new);
         this.broadcaster = choose(
                 "broadcast",
                 broadcaster,
@@ -116,6 +111,11 @@ public final class RunDriver {
                 () -> new RelayBroadcast(names, sweeper, chunkBytes),
                 "torrent",
                 () -> new TorrentBroadcast(context));
+    }
+
+    /** Takes what executors stream to this driver, for all runs. Called once by the plug-in. */
+    public static void takeSums() {
+        SparkInternals.take(ArrivingSums.uploads());
     }
 
     private static <T> T choose(
@@ -490,10 +490,10 @@ public final class RunDriver {
                 tables.forEach(PeerTable::destroy);
                 tables.clear();
             }
-            sweeper.removeLater(() -> Inventory.blocks(BlockNames.ofRun(run), false), false);
-            sweeper.removeLater(() -> Inventory.blocks(BlockNames.ofRun(run), true), true);
+            sweeper.removeLater(() -> SparkInternals.matching(BlockNames.ofRun(run)));
             sweeper.drain(TimeOuts.END_RUN_MS);
         }
+        reducer.close();
         sweeper.close();
         jobs.close();
     }

@@ -12,7 +12,6 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BiConsumer;
 import java.util.function.Consumer;
-import java.util.function.Predicate;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.Dependency;
 import org.apache.spark.SimpleFutureAction;
@@ -23,9 +22,12 @@ import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.deploy.SparkHadoopUtil;
 import org.apache.spark.network.buffer.ManagedBuffer;
 import org.apache.spark.network.buffer.NioManagedBuffer;
+import org.apache.spark.network.client.RpcResponseCallback;
+import org.apache.spark.network.client.TransportClientFactory;
 import org.apache.spark.network.server.RpcHandler;
 import org.apache.spark.network.server.TransportServer;
 import org.apache.spark.network.shuffle.BlockFetchingListener;
+import org.apache.spark.network.shuffle.protocol.UploadBlockStream;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.rpc.RpcCallContext;
 import org.apache.spark.rpc.RpcEndpointRef;
@@ -70,10 +72,10 @@ import scala.util.Try;
  * <li>Only heap arrays enter the block manager: eviction disposes of direct and mapped buffers, and the JVM dies.
  * <li>Blocks are TestBlockId's: the only free-form name that the serving side parses back.
  * <li>Our own chunks are never reported to the driver (tellMaster=false): peers are addressed directly, and a report is a
- *     synchronous word with the driver on the data path. Uploaded ones are reported by the receiver; both are removed
- *     with the flag they were put with, or the master's accounting stays wrong for ever.
+ *     synchronous word with the driver on the data path. They are removed with the flag they were put with, or the master's
+ *     accounting stays wrong for ever.
  * <li>An executor's RpcEnv is a client's: nobody can call it. What executors tell each other goes where blocks go, to the
- *     one port that each listens at, with its authentication and encryption ({@link #takeWords}).
+ *     one port that each listens at, with its authentication and encryption ({@link #take}).
  * <li>{@link #remove} waits without limit for readers: only {@link Sweeper} calls it.
  * </ul>
  * Stateless; safe from any thread.
@@ -137,10 +139,10 @@ public final class SparkInternals {
     }
 
     /** Removes a block; blocks while somebody reads it, without a limit. For {@link Sweeper} alone. */
-    static void remove(String name, boolean tellMaster) {
+    static void remove(String name) {
         BlockId id = id(name);
         if (blocks().getStatus(id).isDefined()) {
-            blocks().removeBlock(id, tellMaster);
+            blocks().removeBlock(id, false);
         }
     }
 
@@ -222,51 +224,84 @@ public final class SparkInternals {
     }
 
     /**
-     * Pushes a small block (at most 1 MiB: it travels as one RPC frame); `done` gets null or the failure.
-     *
-     * <p>Scala throws checked exceptions undeclared: that of a refused connection passes a `catch (RuntimeException)`, and
-     * uncaught in any thread it ends the executor.
+     * Scala throws checked exceptions undeclared, and the network's classes are called by Scala: that of a refused connection
+     * passes a `catch (RuntimeException)`, and uncaught in any thread it ends the executor.
      */
-    static void upload(Peer peer, String name, ByteBuffer data, Consumer<Throwable> done) {
+    private interface Sending {
+        void begin() throws Exception;
+    }
+
+    private static void send(Sending sending, Consumer<Throwable> done) {
         try {
-            blocks().blockTransferService()
-                    .uploadBlock(
-                            peer.host,
-                            peer.port,
-                            peer.executor,
-                            id(name),
-                            new NioManagedBuffer(data),
-                            StorageLevel.MEMORY_AND_DISK_SER(),
-                            BYTES)
-                    .onComplete(new OnTry<BoxedUnit>((nothing, failure) -> done.accept(failure)), HERE);
+            sending.begin();
         } catch (Exception e) {
             done.accept(e);
         }
     }
 
-    // ---- words between executors
-    // --------------------------------------------------------------------------------------------
+    // ---- uploads
+    // ------------------------------------------------------------------------------------------------------------
 
     /**
-     * Hands uploads whose names are words to `taken` in place of storing them: a stored upload is reported to the driver, and
-     * when it is removed once more. `taken` is called by network threads, which must not be held up.
+     * Hands uploads that are ours to `ours` in place of storing them.
      *
      * <p>Spark has no hook there, so the handler that the server of blocks gives to new connections is put behind one that looks
-     * for words first. Authentication and encryption come before it. Where it is kept is found by type, not by name.
+     * at names first. Authentication and encryption come before it. Where it is kept is found by type, not by name.
      */
-    static void takeWords(Predicate<String> isWord, Consumer<String> taken) {
+    static void take(Uploads ours) {
         Object server = held(blocks().blockTransferService(), Object.class, TransportServer.class);
         RpcHandler blocks = (RpcHandler) held(server, Object.class, RpcHandler.class);
         try {
-            field(server, Object.class, RpcHandler.class).set(server, new WordHandler(blocks, PREFIX, isWord, taken));
+            field(server, Object.class, RpcHandler.class).set(server, new UploadHandler(blocks, PREFIX, ours));
         } catch (IllegalAccessException e) {
-            throw new IllegalStateException("uploads of words cannot be taken from Spark", e);
+            throw new IllegalStateException("uploads cannot be taken from Spark", e);
         }
     }
 
-    /** Says a word to a peer that {@link #takeWords takes} it; `done` gets null or the failure. */
+    /**
+     * Says a word to a peer that takes it ({@link Uploads#word}); `done` gets null or the failure. Connecting may block for as
+     * long as the network's time-out.
+     */
     static void say(Peer peer, String word, Consumer<Throwable> done) {
-        upload(peer, word, ByteBuffer.wrap(new byte[1]), done);
+        send(
+                () -> blocks().blockTransferService()
+                        .uploadBlock(
+                                peer.host,
+                                peer.port,
+                                peer.executor,
+                                id(word),
+                                new NioManagedBuffer(ByteBuffer.wrap(new byte[1])),
+                                StorageLevel.MEMORY_AND_DISK_SER(),
+                                BYTES)
+                        .onComplete(new OnTry<BoxedUnit>((nothing, failure) -> done.accept(failure)), HERE),
+                done);
+    }
+
+    /**
+     * Streams bytes from where they lie to a peer that takes them ({@link Uploads#stream}); `done` gets null or the failure. They
+     * must not change before that, and if it is a failure, never. Connecting may block for as long as the network's time-out.
+     *
+     * <p>Spark's own upload would copy them into a message. It streams from a size on that is a setting of the whole application.
+     */
+    static void stream(Peer peer, String name, ByteBuffer data, Consumer<Throwable> done) {
+        TransportClientFactory clients = (TransportClientFactory)
+                held(blocks().blockTransferService(), Object.class, TransportClientFactory.class);
+        ByteBuffer header = new UploadBlockStream(PREFIX + name, new byte[0]).toByteBuffer();
+        send(
+                () -> clients.createClient(peer.host, peer.port)
+                        .uploadStream(
+                                new NioManagedBuffer(header), new NioManagedBuffer(data), new RpcResponseCallback() {
+                                    @Override
+                                    public void onSuccess(ByteBuffer response) {
+                                        done.accept(null);
+                                    }
+
+                                    @Override
+                                    public void onFailure(Throwable cause) {
+                                        done.accept(cause);
+                                    }
+                                }),
+                done);
     }
 
     /** The value of the one field of this type that the class of an object, or one below `top`, declares. */

@@ -49,24 +49,24 @@ final class Sweeper {
     }
 
     /** Removes the blocks named, some time soon. */
-    void remove(List<String> names, boolean tellMaster) {
-        remove(names, tellMaster, () -> {});
+    void remove(List<String> names) {
+        remove(names, () -> {});
     }
 
     /** The same; `then` runs when they are gone, so that nobody is sent them any more. Not at all if one cannot be removed. */
-    void remove(List<String> names, boolean tellMaster, Runnable then) {
-        removeLater(() -> names, tellMaster, then);
+    void remove(List<String> names, Runnable then) {
+        removeLater(() -> names, then);
     }
 
     /** Removes what `names` says when its turn comes: for names that have to be looked up first. */
-    void removeLater(Supplier<List<String>> names, boolean tellMaster) {
-        removeLater(names, tellMaster, () -> {});
+    void removeLater(Supplier<List<String>> names) {
+        removeLater(names, () -> {});
     }
 
     /** The same, and then what {@link #remove(List, boolean, Runnable)} says. */
-    void removeLater(Supplier<List<String>> names, boolean tellMaster, Runnable then) {
+    private void removeLater(Supplier<List<String>> names, Runnable then) {
         enqueue(() -> {
-            if (removeNow(names, tellMaster)) {
+            if (removeNow(names)) {
                 then.run();
             }
         });
@@ -91,7 +91,7 @@ final class Sweeper {
         }
     }
 
-    private boolean removeNow(Supplier<List<String>> names, boolean tellMaster) {
+    private boolean removeNow(Supplier<List<String>> names) {
         List<String> all = names.get();
         if (all.isEmpty()) {
             return true;
@@ -99,7 +99,7 @@ final class Sweeper {
         if (helper == null) {
             helper = newHelper();
         }
-        Future<?> removal = helper.submit(() -> all.forEach(name -> SparkInternals.remove(name, tellMaster)));
+        Future<?> removal = helper.submit(() -> all.forEach(SparkInternals::remove));
         try {
             removal.get(TimeOuts.REMOVAL_MS, TimeUnit.MILLISECONDS);
             return true;

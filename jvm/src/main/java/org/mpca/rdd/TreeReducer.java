@@ -162,6 +162,11 @@ final class TreeReducer implements Reducer {
     }
 
     @Override
+    public void close() {
+        sums.clear();
+    }
+
+    @Override
     public void cancel(int order, Jobs jobs, String reason) {
         jobs.cancel(token(order), reason);
         jobs.cancel(OrderJob.token(order), reason);

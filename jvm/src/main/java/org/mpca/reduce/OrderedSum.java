@@ -1,6 +1,7 @@
 package org.mpca.reduce;
 
 import java.nio.ByteBuffer;
+import java.util.function.Consumer;
 
 /**
  * The weighted sum of one chunk, of parts that arrive in any order and are added in theirs. A part whose turn it is is added from
@@ -124,17 +125,15 @@ public final class OrderedSum {
         return here[part];
     }
 
-    /** The sum of encoded parts, once it is complete. Once: what it needed is used again. */
-    public synchronized float[] values() {
-        float[] values = sum().values();
+    /** Shows the sum of encoded parts, once it is complete; what it does with the array is its own. Once: it is used again. */
+    public synchronized void values(Consumer<float[]> taken) {
+        taken.accept(sum().values());
         sum.end();
-        return values;
     }
 
-    /** The sum, once it is complete, with so many bytes more behind it. Once: what it needed is used again. */
-    public synchronized byte[] result(int room) {
-        byte[] result = sum().result(room);
+    /** Writes the sum to the start of an array, once it is complete. Once: what it needed is used again. */
+    public synchronized void result(byte[] into) {
+        sum().result(into);
         sum.end();
-        return result;
     }
 }

@@ -61,9 +61,9 @@ public final class WeightedSum {
         }
     }
 
-    /** A copy of the sum. */
+    /** The sum itself. */
     float[] values() {
-        return sum.clone();
+        return sum;
     }
 
     /** Adds {@code weight} times all of {@code part}, from where it lies. */
@@ -125,9 +125,13 @@ public final class WeightedSum {
 
     /** The same, with so many bytes more behind it. */
     public byte[] result(int room) {
-        ByteBuffer bytes = ByteBuffer.allocate(sum.length * Float.BYTES + room).order(ByteOrder.LITTLE_ENDIAN);
-        bytes.asFloatBuffer().put(sum);
-        return bytes.array();
+        return result(new byte[sum.length * Float.BYTES + room]);
+    }
+
+    /** The same, at the start of an array. */
+    byte[] result(byte[] into) {
+        ByteBuffer.wrap(into).order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer().put(sum);
+        return into;
     }
 
     /**

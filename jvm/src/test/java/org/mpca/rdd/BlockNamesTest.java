@@ -27,13 +27,15 @@ class BlockNamesTest {
     }
 
     @Test
-    void shouldTellReportedKindsFromOthers() {
-        String run = BlockNames.ofRun("digits_1");
-        assertTrue(BlockNames.isReported(run, names.sum(1) + 0));
-        assertFalse(BlockNames.isReported(run, names.parts(-3, 1) + 0));
-        assertFalse(BlockNames.isReported(run, names.pieces(1) + 0));
-        assertFalse(BlockNames.isReported(run, names.sent(3, 1, 7)));
-        assertFalse(BlockNames.isReported(run, names.answer(3, 1, 7)));
+    void shouldTellSumsFromEverythingElse() {
+        assertTrue(BlockNames.isSum(names.sum(12) + 7));
+        assertEquals(names.sums(), BlockNames.sumsOf(names.sum(12) + 7));
+        assertTrue(BlockNames.isSum(new BlockNames("r_", 0).sum(1) + 0));
+        assertFalse(BlockNames.isSum(new BlockNames("r_", 0).parts(1, 1) + 0));
+        assertFalse(BlockNames.isSum(names.kept(12) + 7));
+        assertFalse(BlockNames.isSum(names.mark(9, 12, 33, 1)));
+        assertFalse(BlockNames.isSum("broadcast_1_r_2"));
+        assertFalse(BlockNames.isSum("mpca_r"));
     }
 
     @Test

@@ -1,0 +1,28 @@
+package org.mpca.rdd;
+
+import java.nio.ByteBuffer;
+
+/**
+ * Which uploads to this JVM's server of blocks are ours, in place of Spark's: those are stored as blocks, are copied twice on the
+ * way, and are reported to the driver, as their removal is. Called by network threads, which must not be held up.
+ */
+interface Uploads {
+    /** Takes what was {@link SparkInternals#say said}; false: it is none of ours. */
+    default boolean word(String name) {
+        return false;
+    }
+
+    /** Who takes the bytes of what is {@link SparkInternals#stream streamed} under a name; null: it is none of ours. */
+    default Sink stream(String name) {
+        return null;
+    }
+
+    /** Takes the bytes of one stream, in their order. Concurrency: one network thread. */
+    interface Sink {
+        /** The next bytes, which are valid during the call only. */
+        void come(ByteBuffer bytes);
+
+        /** Everything has come; the sender is told so when this returns. Never called if the connection breaks. */
+        void end();
+    }
+}
