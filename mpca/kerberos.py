@@ -32,6 +32,10 @@ _REMEDIES = (
         "the keytab has an old key of the principal, or another's: export it again",
     ),
     (
+        r"is not allowed to impersonate|unauthorized connection for super-user",
+        "the cluster lets a service act for others by hadoop.proxyuser.SERVICE.hosts, and .users or .groups, in core-site.xml",
+    ),
+    (
         r"no rules applied to|default realm|cannot find .*realm|can't get kerberos realm|unknown realm",
         "krb5.conf does not name the realm: point KRB5_CONFIG, and for Java java.security.krb5.conf, to the cluster's",
     ),

@@ -214,7 +214,7 @@ class _Launch:
         """A run that has nothing on HDFS needs none."""
         from mpca.spark.run.tokens import watch_tokens
 
-        data = str(self._job.config.to_dict()["data"].get("path", ""))
+        data = self._job.config.places()["data.path"]
         if data.startswith("hdfs:") or not (self._location.root.is_local and self._backup_at.is_local):
             self._tokens = watch_tokens(session, partial(log.warning, "%s"))
             if self._tokens is not None:

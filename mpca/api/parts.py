@@ -56,6 +56,7 @@ def open_session(
     Raises:
         ConfigError, EnvironmentRefused: the session cannot hold a run.
     """
+    from mpca.spark.jvm.login import by_ticket_alone, refuse_webhdfs
     from mpca.spark.run.checks import check_given
     from mpca.spark.run.limits import check_connections
     from mpca.spark.run.session import session
@@ -74,6 +75,8 @@ def open_session(
             submitted=was_submitted(),
         )
         check_connections(job.executors)
+        places = {**job.config.places(), "run_dir": str(job.run_dir or ""), "resume": str(job.resume or "")}
+        refuse_webhdfs(by_ticket_alone(job.session.sparkContext._jvm), places)
         for line in advice(conf):
             listeners.on_stage(f"warning: {line}")
         if application is not None and application.cluster_mode:

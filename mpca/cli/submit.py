@@ -42,6 +42,7 @@ class _Asked:
     resume: str | None
     deploy_mode: str
     queue: str | None
+    proxy_user: str | None
     archives: str | None
     py_files: str | None
     jars_on_nodes: bool
@@ -54,7 +55,7 @@ class _Asked:
     @property
     def streams_from_hdfs(self) -> bool:
         """Whether the data set is looked at through a JVM, which has a login where this process may have no ticket."""
-        return str(self.config.to_dict()["data"].get("path", "")).startswith("hdfs:")
+        return self.config.places()["data.path"].startswith("hdfs:")
 
 
 @click.command()
@@ -66,6 +67,7 @@ class _Asked:
 @click.option("--name", help="The run's name: --set run.name=NAME.")
 @click.option("--run-dir", help="The run's folder itself, also as hdfs://...: --set run.dir=DIR.")
 @click.option("--queue", help="YARN's queue; the cluster's default if not given.")
+@click.option("--proxy-user", metavar="USER", help="Submit for this user, as a service that the cluster lets act for others.")
 @click.option("--archives", metavar="FILE#NAME", help="An environment made by `mpca pack`, for every container.")
 @click.option("--py-files", metavar="FILES", help="Your own modules, .py or .zip, with commas between them.")
 @click.option("--train", "script", type=click.Path(path_type=Path), help="The agents run this script, with WORDS.")
@@ -80,7 +82,7 @@ def submit(conf: Path, sets: tuple[str, ...], name: str | None, run_dir: str | N
     from mpca.api.job import resolve
     from mpca.spark.jvm.hadoop import configuration_folder, spark_home
     from mpca.spark.jvm.jar import line_of
-    from mpca.spark.jvm.login import login_of
+    from mpca.spark.jvm.login import check_proxy_user, login_of
     from mpca.spark.yarn.packing import check_archive
     from mpca.spark.yarn.submitted import cluster_run_folder
 
@@ -93,7 +95,9 @@ def submit(conf: Path, sets: tuple[str, ...], name: str | None, run_dir: str | N
     configuration_folder()
     home = spark_home()
     line_of(home.core_jar)
-    home = replace(home, login=login_of({**home.defaults(), **config.spark}))
+    home = replace(home, login=login_of({**home.defaults(), **config.spark}), proxy_user=asked.proxy_user or "")
+    if asked.proxy_user:
+        check_proxy_user(asked.proxy_user, home.login)
     if asked.archives:
         check_archive(asked.archives)
     submission, own = _submission(asked, home)
@@ -116,12 +120,14 @@ def submit(conf: Path, sets: tuple[str, ...], name: str | None, run_dir: str | N
 
 def _check_options(asked: _Asked) -> None:
     from mpca.cli.driver import check_job
+    from mpca.spark.jvm.login import refuse_webhdfs
     from mpca.spark.run.checks import check_driver_host
     from mpca.spark.yarn.submit import not_shared
 
     for key, value in (("run.dir", asked.config.run.dir), ("backup.path", asked.config.backup.path)):
         if value:
             _check_folder(key, value)
+    refuse_webhdfs(asked.proxy_user or "", {**asked.config.places(), "--resume": asked.resume or ""})
     if asked.in_cluster:
         not_shared(asked.config)
     else:
@@ -324,6 +330,7 @@ def _submission(asked: _Asked, home: SparkHome) -> tuple[Submission, str]:
         python=sys.executable,
         jar=str(line_of(home.core_jar).jar),
         queue=asked.queue,
+        proxy_user=asked.proxy_user or "",
         archive=asked.archives,
         py_files=[one for one in (asked.py_files or "").split(",") if one],
         files=[*files, *([str(_GPUS)] if cuda else [])],
@@ -336,10 +343,7 @@ def _submission(asked: _Asked, home: SparkHome) -> tuple[Submission, str]:
         if name := said_name(jvm):
             click.echo(f"warning: {name}")
         if jvm.org.apache.hadoop.security.UserGroupInformation.isSecurityEnabled():
-            config = asked.config
-            data = str(config.to_dict()["data"].get("path", ""))
-            places = {"run.dir": config.run.dir, "backup.path": config.backup.path, "data.path": data}
-            check_file_systems(places, there.default, {**submission.defaults, **submission.settings()})
+            check_file_systems(asked.config.places(), there.default, {**submission.defaults, **submission.settings()})
         if asked.streams_from_hdfs:
             opening.use(lambda location: ExecutorFiles(there, location))
             try:

@@ -51,6 +51,11 @@ class Resolved:
         tables["spark"] = redacted(self.spark, self.redaction)
         return tables
 
+    def places(self) -> dict[str, str]:
+        """Where its files lie, by key; empty: that key was not set."""
+        data = str(self.to_dict()["data"].get("path", ""))
+        return {"run.dir": self.run.dir, "backup.path": self.backup.path, "data.path": data}
+
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write ``config.toml``, for its owner alone: a table [origin] says where each key came from.
 

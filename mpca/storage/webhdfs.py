@@ -8,7 +8,7 @@ Of several NameNodes the active one is found by asking. Each has a client of its
 the next one by itself, so nobody would know that a call is a repetition.
 
 A NameNode that asks for Kerberos gets the user's ticket (`kerberos.py`), over HTTPS alone. HTTPS is verified by the
-certificates in REQUESTS_CA_BUNDLE, or else by certifi's.
+certificates in REQUESTS_CA_BUNDLE, or else by certifi's. HADOOP_PROXY_USER counts as it does for Hadoop's own client.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ class WebHdfsStore:
             self._session.verify = _certificates()
         self._hosts = [host for host in root.authority.split(";") if host]
         self._clients: deque[hdfs.Client] = deque()  # the one that answered last is the first
-        self._make_clients(partial(hdfs.InsecureClient, user=user))
+        self._proxy_user = environment("HADOOP_PROXY_USER") or None
+        self._make_clients(partial(hdfs.InsecureClient, user=user, proxy=self._proxy_user))
 
     # ---- the port ----
 
@@ -264,7 +265,7 @@ class WebHdfsStore:
             return
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # to a cookie no NameNode shows its ticket
         self._session.auth = Spnego(self._hosts)
-        self._make_clients(hdfs.Client)  # the other clients would send a user's name
+        self._make_clients(partial(hdfs.Client, proxy=self._proxy_user))  # the other clients would send a user's name
         self._known = "ticket"
 
     def _make_clients(self, make: Callable[..., hdfs.Client]) -> None:

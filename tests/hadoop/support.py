@@ -110,7 +110,7 @@ def submit(folder: Path, *words: str, sets: tuple[str, ...] = (), conf: Path = D
     return Submitted(*command, cwd=folder, log=folder / f"submit-{time.monotonic_ns()}.log")
 
 
-def program(folder: Path, name: str, *words: str, sets: tuple[str, ...] = ()) -> Submitted:
+def program(folder: Path, name: str, *words: str, sets: tuple[str, ...] = (), proxy_user: str = "") -> Submitted:
     """One of the drivers in ``programs/``, by the line that `mpca submit` would run, in client mode and without its checks.
 
     The program's own process finds this checkout; what runs on executors does not.
@@ -129,6 +129,7 @@ def program(folder: Path, name: str, *words: str, sets: tuple[str, ...] = ()) ->
         jar=str(line_of(home.core_jar).jar),
         spark_jars={"spark.yarn.jars": f"local:{home.path}/jars/*"},
         local_ip="127.0.0.1",
+        proxy_user=proxy_user,
     ).command(str(home.submit))
     log = folder / f"{name}-{time.monotonic_ns()}.log"
     return Submitted(*line, cwd=folder, log=log, env={"PYTHONPATH": str(ROOT), "SPARK_HOME": str(home.path)})

@@ -25,6 +25,8 @@ __all__ = ["OUTSIDER", "REALM", "USERS", "Lives", "Realm"]
 REALM = "MPCA.DEV"
 #: People with a folder on HDFS; and one who has only a principal.
 USERS, OUTSIDER = ("alice", "bob"), "mallory"
+#: A service that the cluster lets act for the users, and a second principal of alice's; core-site.xml has both.
+_SERVICE_USER, _ALIAS = "livy", "alice-svc"
 #: Written out, without a host's name: all daemons of one kind are one principal, wherever they run.
 _SERVICES = ("hdfs/localhost", "yarn/localhost")
 #: Where `apt` puts the programs of the KDC, which is not on everybody's PATH.
@@ -167,7 +169,7 @@ class Realm:
         (self.folder / "kdc.conf").write_text(_KDC.format(**words))
         self._run("kdb5_util", "create", "-s", "-r", REALM, "-P", secrets.token_hex(16))
         keytabs = dict.fromkeys((*_SERVICES, *(f"HTTP/{host}" for host in (*hosts, "localhost"))), "services")
-        keytabs |= {one: one for one in (*USERS, OUTSIDER)}
+        keytabs |= {one: one for one in (*USERS, OUTSIDER, _SERVICE_USER, _ALIAS)}
         for principal, keytab in keytabs.items():
             self._run("kadmin.local", "-r", REALM, "addprinc", "-randkey", principal)
             self._run("kadmin.local", "-r", REALM, "ktadd", "-norandkey", "-k", str(self.keytab(keytab)), principal)
@@ -205,7 +207,7 @@ class Realm:
         """Get a ticket.
 
         Args:
-            user: one of `USERS`, or `OUTSIDER`.
+            user: one of `USERS`, or another whose keytab there is.
             cache: the file for the ticket.
             options: of kinit, such as ``-l 2m``.
 

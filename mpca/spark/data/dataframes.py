@@ -24,6 +24,8 @@ from mpca.data.manifest import opened
 from mpca.data.rows import FILES, NUMBERS, Form, Packed, Survey, pack_rows, survey
 from mpca.errors import ConfigError, EnvironmentRefused, JvmError, MpcaError
 from mpca.extras import require
+from mpca.spark.jvm.login import PROXY_USER, by_ticket_alone
+from mpca.storage import Location
 from mpca.units import parse_size
 
 if TYPE_CHECKING:
@@ -102,7 +104,8 @@ def ingest_dataframe(
     Raises:
         ConfigError: columns or rows that cannot be trained on: which, how many, where the first is, and what to do;
             or the target holds something else.
-        EnvironmentRefused: the executors' Python has no mpca, or no package here decodes images.
+        EnvironmentRefused: the executors' Python has no mpca, no package here decodes images, or the driver would write as
+            another user than the executors.
         MpcaError: the job failed; begins with its root cause.
     """
     from pyspark import StorageLevel
@@ -137,6 +140,11 @@ def _ingest(
         told = _survey_all(packed, form, options.withheld)
     plan = make_plan(form, told, target, options, classes)
     target = plan.target
+    if (user := by_ticket_alone(context._jvm)) and not Location.parse(target).is_local:
+        raise EnvironmentRefused(
+            f"{target}: this driver would write it by the service's own ticket, and not as {user} (--proxy-user): submit with "
+            f"--deploy-mode cluster, or with {PROXY_USER}={user} in the environment in place of --proxy-user"
+        )
     with opened(target) as store:
         found, manifest = look(store, target, plan.digest)
         if manifest is None:

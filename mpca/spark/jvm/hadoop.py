@@ -21,7 +21,7 @@ from mpca.environment import child_environment, environment
 from mpca.errors import EnvironmentRefused
 from mpca.spark.jvm.jar import line_of
 from mpca.spark.jvm.log import first_error
-from mpca.spark.jvm.login import Login, become
+from mpca.spark.jvm.login import PROXY_USER, Login, become
 from mpca.timeouts import CHILD_END_S
 
 __all__ = ["SparkHome", "configuration_folder", "hadoop_jvm", "spark_home"]
@@ -36,6 +36,7 @@ class SparkHome:
 
     path: Path
     login: Login | None = None  # None: the user's ticket
+    proxy_user: str = ""  # for whom the user of that ticket acts; empty: for nobody else
 
     @property
     def submit(self) -> Path:
@@ -123,13 +124,14 @@ def hadoop_jvm(home: SparkHome) -> Iterator[Any]:
 
     words = [str(home.path / "bin" / "spark-class"), "py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0"]
     log = tempfile.TemporaryFile()  # noqa: SIM115  closed below, after the process
+    user = {PROXY_USER: home.proxy_user} if home.proxy_user else {}
     process = subprocess.Popen(
         words,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
         # Small, and quick to start: it answers a dozen questions.
-        env=child_environment(SPARK_HOME=str(home.path), JAVA_TOOL_OPTIONS=_options()),
+        env=child_environment(SPARK_HOME=str(home.path), JAVA_TOOL_OPTIONS=_options(), **user),
         text=True,
         start_new_session=True,
     )

@@ -1,5 +1,9 @@
 """Who a command is to the cluster: by a keytab that Spark's settings name, else by the user's ticket; and why Kerberos refuses.
 
+A service that may act for others (``hadoop.proxyuser.*`` of the cluster) shows its own ticket and counts as them: by
+spark-submit's ``--proxy-user``, or by HADOOP_PROXY_USER with anything of Hadoop's. A principal becomes a user's name by
+``hadoop.security.auth_to_local``, which Hadoop alone applies.
+
 Not for WebHDFS, which has no JVM: `mpca.storage.kerberos`.
 """
 
@@ -11,18 +15,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mpca.checks import refused
 from mpca.environment import environment
-from mpca.errors import EnvironmentRefused
+from mpca.errors import ConfigError, EnvironmentRefused
 from mpca.kerberos import remedy
 
 if TYPE_CHECKING:
     from py4j.protocol import Py4JJavaError
 
-__all__ = ["Login", "become", "explained", "login_of", "said_name", "try_login"]
+__all__ = [
+    "PROXY_USER",
+    "Login",
+    "become",
+    "by_ticket_alone",
+    "check_proxy_user",
+    "explained",
+    "login_of",
+    "refuse_webhdfs",
+    "said_name",
+    "try_login",
+]
 
 #: Spark's names, and those of Spark 2.
 _PRINCIPALS = ("spark.kerberos.principal", "spark.yarn.principal")
 _KEYTABS = ("spark.kerberos.keytab", "spark.yarn.keytab")
+#: Hadoop's variable: its client counts as this user, by the login of whoever set it.
+PROXY_USER = "HADOOP_PROXY_USER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +90,48 @@ def login_of(settings: Mapping[str, str]) -> Login | None:
         has, lacks = (_PRINCIPALS, _KEYTABS) if principal else (_KEYTABS, _PRINCIPALS)
         raise EnvironmentRefused(f"{has[0]} is set, and {lacks[0]} is not: Spark needs both, or neither of them")
     return Login(principal, keytab) if principal else None
+
+
+def check_proxy_user(user: str, login: Login | None) -> None:
+    """Look at what stands beside ``--proxy-user``.
+
+    Raises:
+        ConfigError: spark-submit would refuse it, or would be another user than our checks.
+    """
+    if login is not None:
+        raise ConfigError(
+            f"--proxy-user {user}: Spark takes no keytab beside it, and {_KEYTABS[0]} = {login.keytab}; leave both settings "
+            f"out, and run kinit -k -t {login.keytab} {login.principal}"
+        )
+    if other := environment(PROXY_USER):
+        raise ConfigError(f"--proxy-user {user}: {PROXY_USER} = {other} is set too; unset it")
+
+
+def by_ticket_alone(jvm: Any) -> str:
+    """For whom the service acts that this JVM is logged in as, when the process around it shows the service's ticket and is the
+    service: a driver that spark-submit's --proxy-user started in client mode. Empty: they are one.
+    """
+    user = jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser()
+    return "" if user.getRealUser() is None or environment(PROXY_USER) else str(user.getShortUserName())
+
+
+def refuse_webhdfs(user: str, places: Mapping[str, str]) -> None:
+    """Refuse what would be reached without a JVM, and so not as `user`.
+
+    Args:
+        user: for whom a service acts; empty: for nobody, and nothing is refused.
+        places: by key of the configuration.
+
+    Raises:
+        ConfigError: which place, and what to write.
+    """
+    for key, path in places.items():
+        if user and path.startswith(("webhdfs:", "swebhdfs:")):
+            raise refused(
+                key,
+                path,
+                f"would be reached by the service's own ticket, and not as {user} (--proxy-user): write it as hdfs://",
+            )
 
 
 def become(jvm: Any, login: Login) -> None:

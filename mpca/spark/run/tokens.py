@@ -42,11 +42,17 @@ class TokenLife:
 
     Args:
         principal: whose keytab there is; empty: there is none, and no new tokens.
+        service: who got the tokens for the user (--proxy-user), beside whom Spark takes no keytab; empty: the user.
     """
 
-    def __init__(self, principal: str) -> None:
+    def __init__(self, principal: str, service: str = "") -> None:
         self.good_s: float | None = None  # for which a token is good that nobody renews, once that is known
         self._principal = principal
+        self._no_more = (
+            f"{service} got them for another user, and so Spark gets no new ones (--proxy-user)"
+            if service
+            else "without a keytab there are no new ones (spark.kerberos.principal, spark.kerberos.keytab)"
+        )
         self._ends: float | None = None  # the run's tokens; None: it has none
         self._life_s = 0.0
         self._refused = ""  # why there is no login
@@ -74,10 +80,7 @@ class TokenLife:
         if self._principal or self._told:
             return []
         self._told = True
-        return [
-            f"this run ends at {_at(self._ends)}, when its tokens for HDFS do: without a keytab there are no new ones "
-            "(spark.kerberos.principal, spark.kerberos.keytab)"
-        ]
+        return [f"this run ends at {_at(self._ends)}, when its tokens for HDFS do: {self._no_more}"]
 
     def tried(self, refused: str, now: float) -> list[str]:
         """The keytab was tried.
@@ -108,7 +111,7 @@ class TokenLife:
             return ""
         why = self._refused or "Spark got none, as its lines say: Failed to update tokens"
         if not self._principal:
-            why = "without a keytab there are no new ones (spark.kerberos.principal, spark.kerberos.keytab)"
+            why = self._no_more
         return f"its tokens for HDFS end at {_at(self._ends)}: {why}"
 
 
@@ -204,6 +207,7 @@ def watch_tokens(session: SparkSession, say: Callable[[str], None]) -> TokenWatc
     with jvm_errors("asking for the tokens of this JVM"):
         if not jvm.org.apache.hadoop.security.UserGroupInformation.isSecurityEnabled():
             return None
+        service = _service(jvm)
     login, bridge = login_of(settings_of(session)) or Login("", ""), jvm.org.mpca.bridge.MpcaBridge
 
     def held() -> list[tuple[float, float]]:
@@ -218,7 +222,16 @@ def watch_tokens(session: SparkSession, say: Callable[[str], None]) -> TokenWatc
         with jvm_errors("asking how long a token is good"):
             return int(bridge.tokensGoodFor(java, login.principal, login.keytab)) / 1000
 
-    return TokenWatch(TokenLife(login.principal), held, login.keytab, log_in, good_s, say, SystemClock())
+    return TokenWatch(TokenLife(login.principal, service), held, login.keytab, log_in, good_s, say, SystemClock())
+
+
+def _service(jvm: Any) -> str:
+    """The principal that got this JVM's tokens for its user; empty: the user did. In a container only the tokens know."""
+    user = jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser()
+    for one in user.getCredentials().getAllTokens().toArray():
+        if str(one.getKind()) == "HDFS_DELEGATION_TOKEN":
+            return str(one.decodeIdentifier().getRealUser())
+    return ""
 
 
 def _file(path: str) -> tuple[int, ...]:

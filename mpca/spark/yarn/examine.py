@@ -226,9 +226,11 @@ def _asked(what: str, ask: Callable[[], Finding]) -> Finding:
 def _login(jvm: Any, yarn: Yarn) -> Finding:
     group = jvm.org.apache.hadoop.security.UserGroupInformation
     user = group.getCurrentUser()
-    name = str(user.getShortUserName())
+    service, name = user.getRealUser(), str(user.getShortUserName())
+    if service is not None:
+        user, name = service, f"{name}, for whom {service.getShortUserName()} acts,"
     if not group.isSecurityEnabled():
-        return Finding("login", "ok", f"{name}; no Kerberos here")
+        return Finding("login", "ok", f"{name.rstrip(',')}; no Kerberos here")
     if user.hasKerberosCredentials() or user.isFromKeytab():
         principal, how = str(user.getUserName()), "a keytab" if user.isFromKeytab() else "Kerberos"
         return judge_realm(principal, yarn.setting("yarn.resourcemanager.principal").partition("@")[2], f"{name} by {how}")

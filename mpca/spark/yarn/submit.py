@@ -161,6 +161,7 @@ class Submission:
     jar: str  # ours
     spark_jars: Mapping[str, str] = field(default_factory=dict)  # where containers find Spark's jars; empty: Spark's default
     queue: str | None = None
+    proxy_user: str = ""  # for whom a service submits
     archive: str | None = None  # FILE#NAME
     py_files: Sequence[str] = ()
     files: Sequence[str] = ()
@@ -185,6 +186,8 @@ class Submission:
         words = [spark_submit, "--master", "yarn", "--deploy-mode", self.deploy_mode, "--name", f"mpca {config.run.name}"]
         if self.queue:
             words += ["--queue", self.queue]
+        if self.proxy_user:
+            words += ["--proxy-user", self.proxy_user]
         words += ["--jars", self.jar]
         for option, values in (("--py-files", self.py_files), ("--files", self.files)):
             if values:
