@@ -108,7 +108,7 @@ soak: setup
 # pytest collects the other files only when they are named; each has a cluster of its own, the last needs root
 test-secure: classes
 	$(PYTEST) -s tests/hadoop/test_secure.py tests/hadoop/full_secure.py tests/hadoop/full_doctor.py tests/hadoop/full_tokens.py \
-	  tests/hadoop/full_tenants.py
+	  tests/hadoop/full_identities.py tests/hadoop/full_tenants.py
 
 # nor this one
 test-yarn: classes

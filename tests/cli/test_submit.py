@@ -138,6 +138,39 @@ def test_the_newest_backup_of_a_run_that_is_not_named(capfd: pytest.CaptureFixtu
     assert err[-1].endswith("--resume auto: the newest backup of which run? name its folder by --run-dir")
 
 
+@pytest.mark.parametrize(
+    ("words", "env", "said"),
+    [
+        (
+            ("--set", "spark.kerberos.principal=livy@A", "--set", "spark.kerberos.keytab=/k"),
+            {},
+            "--proxy-user ann: Spark takes no keytab beside it, and spark.kerberos.keytab = /k; leave both settings out, and "
+            "run kinit -k -t /k livy@A",
+        ),
+        ((), {"HADOOP_PROXY_USER": "bob"}, "--proxy-user ann: HADOOP_PROXY_USER = bob is set too; unset it"),
+        (
+            ("--run-dir", "swebhdfs://nn1:9871/user/ann/run"),
+            {},
+            "run.dir = 'swebhdfs://nn1:9871/user/ann/run': would be reached by the service's own ticket, and not as ann",
+        ),
+        (("--resume", "webhdfs://nn1:9870/backup"), {}, "--resume = 'webhdfs://nn1:9870/backup': would be reached by"),
+    ],
+)
+def test_what_would_make_a_run_for_another_user_ones_own_is_refused(
+    capfd: pytest.CaptureFixture[str],
+    configured: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    env: dict[str, str],
+    said: str,
+) -> None:
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    code, _, err = run(capfd, "submit", DIGITS, "--proxy-user", "ann", *words)
+    assert code == 2
+    assert said in err[-1]
+
+
 def test_the_folder_is_named_as_for_train_and_a_password_in_it_is_refused(
     capfd: pytest.CaptureFixture[str], configured: Path
 ) -> None:

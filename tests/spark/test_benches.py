@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpca.cli.bench.cases.exchange import measure
+from mpca.cli.bench.cases.exchange import SPARKS_CIPHER, measure
 from mpca.cli.bench.cases.pause import measure as measure_pause
 from mpca.cli.bench.cases.scale import measure as measure_scale
 from mpca.cli.bench.cases.start import measure as measure_start
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(560)]
 
 
 def test_exchange_on_loopback_has_every_key_and_says_that_it_counts_for_nothing() -> None:
-    result = measure(agents=2, size_bytes=64 << 10, rate=None, cycles=6, exchanges=3, encrypt=True)
+    result = measure(agents=2, size_bytes=64 << 10, rate=None, cycles=6, exchanges=3, encrypt=SPARKS_CIPHER)
     assert set(KEYS) <= set(result)
     assert result["counts"] is False
     assert result["valid"] is False

@@ -66,6 +66,14 @@ def test_without_a_keytab_the_end_is_said_at_the_start_once() -> None:
     assert "without a keytab there are no new ones" in one.over(7 * DAY - 299)
 
 
+def test_a_service_that_submits_for_another_user_is_not_told_to_name_a_keytab() -> None:
+    one = TokenLife("", "livy@A")
+    (line,) = one.hold([(0.0, 7 * DAY)])
+    assert "livy@A got them for another user" in line
+    assert "keytab" not in line
+    assert "livy@A got them for another user" in one.over(7 * DAY - 299)
+
+
 def test_a_run_without_tokens_never_ends_for_them() -> None:
     one = life()
     assert one.hold([]) == []

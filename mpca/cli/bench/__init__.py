@@ -17,6 +17,7 @@ _CASES = {
     "codec": "What a codec costs in updates to an error, and which is to be the default.",
     "compare": "Updates a second and core of the simulator's trainers that learn from data.",
     "data": "JPEGs to batches: the stream over decoding alone, and over torchvision's ImageFolder.",
+    "encryption": "What encrypting the exchange, and what HDFS sends, costs: ratios from one call.",
     "exchange": "The exchange on real executors behind shaped links, beside plain TCP.",
     "pause": "What exchanges cost an agent that trains: pauses, and steps per second.",
     "peers": "mpca beside TorchDistributor with DDP, behind the same shaped links: time to a target.",

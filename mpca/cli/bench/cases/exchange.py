@@ -27,8 +27,9 @@ from mpca.cli.bench.show import show
 from mpca.cli.options import SIZE, json_option
 from mpca.errors import MpcaError
 
-__all__ = ["command", "measure"]
+__all__ = ["SPARKS_CIPHER", "command", "measure"]
 
+SPARKS_CIPHER = "AES/CTR/NoPadding"
 PORTS_EVERY_S = 0.25
 DRIVER = "mpca.cli.bench.run.exchange_driver"
 #: What the driver runs, in this order.
@@ -55,7 +56,9 @@ CASES = ("small", "overlapped", "blocking")
     help="Phases of the run that overlaps; it has 3 shards.",
 )
 @click.option("--cycles", type=click.IntRange(min=6), default=15, show_default=True, help="Cycles of the overlapped run.")
-@click.option("--encrypt", is_flag=True, help="With spark.network.crypto.enabled.")
+@click.option(
+    "--encrypt", flag_value=SPARKS_CIPHER, default="", help="With spark.network.crypto.enabled, by Spark's own cipher."
+)
 @json_option
 def command(
     agents: int,
@@ -66,7 +69,7 @@ def command(
     codec: str,
     phases: int,
     cycles: int,
-    encrypt: bool,
+    encrypt: str,
     as_json: bool,
 ) -> None:
     """The exchange on real executors behind shaped links, beside plain TCP on the same links."""
@@ -84,7 +87,7 @@ def measure(
     phases: int = 3,
     cycles: int = 15,
     exchanges: int = 4,
-    encrypt: bool = False,
+    encrypt: str = "",
     codec: str = "none",
 ) -> dict[str, Any]:
     """The `exchange` case."""

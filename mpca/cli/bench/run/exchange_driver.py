@@ -40,7 +40,7 @@ class Spec(Place):
     cycles: int  # of the overlapped case
     exchanges: int  # of the blocking case
     codec: str = "none"
-    encrypt: bool = False  # spark.network.crypto.enabled
+    encrypt: str = ""  # spark.network.crypto.cipher; empty: nothing is encrypted
 
     def cases(self, deadline_s: float) -> list[Case]:
         """The small case comes first: it warms the JVMs up, and memory is compared with what it leaves."""
@@ -59,7 +59,9 @@ class Spec(Place):
 def main(spec: Spec) -> None:
     # A shard of the blocking case is the whole model, and up to four of them lie in an executor.
     memory = max(768 << 20, (600 << 20) + 8 * spec.size_bytes)
-    conf = {"spark.network.crypto.enabled": str(spec.encrypt).lower(), **cluster_jvms(spec.work_dir)}
+    conf = cluster_jvms(spec.work_dir)
+    if spec.encrypt:
+        conf |= {"spark.network.crypto.enabled": "true", "spark.network.crypto.cipher": spec.encrypt}
     with open_session(spec, memory, conf) as spark:
         say({"ready": True})
         b_s = json.loads(sys.stdin.readline())["b_s"] or 0.0

@@ -55,6 +55,13 @@ ROWS = (
         expected_s=75.0,
         in_short=True,
     ),
+    Row(
+        "encryption",
+        ("encryption",),
+        _lower(*(f"exchange_ratios.gcm.{key}" for key in ("executor_cpu_s_per_gb", "driver_jvm_cpu_s_per_gb", "period_s"))),
+        repeats=2,
+        expected_s=240.0,
+    ),
     Row("exchange", ("exchange", "--agents", "4", "--size", "16MiB", "--shape", "100mbit"), _lower(*_SHAPED), expected_s=150.0),
     Row("tcp", ("tcp", "--agents", "4", "--shape", "100mbit"), _lower("tcp_period_over_b"), expected_s=30.0),
     Row(
