@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mpca.spark.hdfs.store import HdfsStore
     from mpca.storage import Location
 
-__all__ = ["command", "measure", "read_in_turns"]
+__all__ = ["command", "measure", "ratios", "read_in_turns"]
 
 #: The first is what the others are compared with. SECURITY.md advises the second.
 CIPHERS = {"plain": "", "gcm": "AES/GCM/NoPadding", "ctr": exchange.SPARKS_CIPHER}
@@ -40,6 +40,7 @@ PROTECTIONS = {
     "privacy": {"dfs.data.transfer.protection": "privacy", _SUITES: ""},
     "privacy_aes": {"dfs.data.transfer.protection": "privacy", _SUITES: "AES/CTR/NoPadding"},
 }
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")  # of the kernel's count of CPU seconds
 Turns = dict[str, list[dict[str, float]]]  # by way, the figures of each turn
 
 
@@ -80,7 +81,7 @@ def measure(
             ways[name].append(_exchange(agents, size_bytes, cycles, CIPHERS[name]))
     return {
         **said,
-        **_told("exchange", ways),
+        **ratios("exchange", ways),
         "agents": agents,
         "size_bytes": size_bytes,
         "turns": turns,
@@ -95,18 +96,18 @@ def _exchange(agents: int, size_bytes: int, cycles: int, cipher: str) -> dict[st
     return {**cpu, "period_s": SHARDS * statistics.fmean(found["cycle_s"])}
 
 
-def _told(what: str, ways: Turns) -> dict[str, Any]:
-    """Medians over turns by way, and by way but the first the medians of its ratios over the first one in the same turn."""
+def ratios(what: str, ways: Turns) -> dict[str, Any]:
+    """Medians over turns of each way, and for each but the first medians of its ratios over the first one in the same turn."""
     first, *others = ways
 
     def medians(rows: list[dict[str, float]]) -> dict[str, float]:
         return {key: statistics.median(one[key] for one in rows) for key in rows[0]}
 
-    ratios = {
+    over = {
         name: medians([{key: one[key] / base[key] for key in one} for one, base in zip(ways[name], ways[first], strict=True)])
         for name in others
     }
-    return {what: {name: medians(rows) for name, rows in ways.items()}, f"{what}_ratios": ratios}
+    return {what: {name: medians(rows) for name, rows in ways.items()}, f"{what}_ratios": over}
 
 
 # ---- HDFS ----------------------------------------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ def _reads(at: str, file_bytes: int, turns: int) -> dict[str, Any]:
                 "dfs.encrypt.data.transfer is the NameNode's; leave --at out"
             )
         ways, refused = read_in_turns(spark, location, file_bytes, turns)
-    return {**_told("reads", ways), "refused": refused, "file_bytes": file_bytes}
+    return {**ratios("reads", ways), "refused": refused, "file_bytes": file_bytes}
 
 
 def read_in_turns(spark: SparkSession, location: Location, file_bytes: int, turns: int) -> tuple[Turns, list[str]]:
@@ -179,5 +180,5 @@ def _store(spark: SparkSession, location: Location, name: str) -> HdfsStore:
 def _whole(store: HdfsStore, file_bytes: int, jvm: psutil.Process) -> dict[str, float]:
     before, start = sum(jvm.cpu_times()[:2]), time.perf_counter()
     store.read("file")
-    seconds, used = time.perf_counter() - start, sum(jvm.cpu_times()[:2]) - before
+    seconds, used = time.perf_counter() - start, max(_TICK_S, sum(jvm.cpu_times()[:2]) - before)
     return {"mb_s": file_bytes / seconds / 1e6, "jvm_cpu_s_per_gb": used / file_bytes * 1e9}
