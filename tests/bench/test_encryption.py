@@ -1,4 +1,4 @@
-"""What is made of the turns of `bench encryption`; a whole one: tests/hadoop/full_secure.py."""
+"""What is made of the turns of `bench encryption`; the half of HDFS: tests/hadoop/full_secure.py."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mpca.spark.hdfs.store import HdfsStore
     from mpca.storage import Location
 
-__all__ = ["command", "measure", "ratios", "read_in_turns"]
+__all__ = ["command", "measure", "ratios", "reads"]
 
 #: The first is what the others are compared with. SECURITY.md advises the second.
 CIPHERS = {"plain": "", "gcm": "AES/GCM/NoPadding", "ctr": exchange.SPARKS_CIPHER}
@@ -73,7 +73,7 @@ def measure(
     load = [os.getloadavg()[0]]
     said: dict[str, Any] = {"case": "encryption"}
     if at is not None:  # first: it may be refused
-        said |= _reads(at, file_bytes, turns)
+        said |= reads(at, file_bytes, turns)
     ways: Turns = {name: [] for name in CIPHERS}
     for turn in range(turns):
         for name in list(CIPHERS)[:: -1 if turn % 2 else 1]:
@@ -113,7 +113,8 @@ def ratios(what: str, ways: Turns) -> dict[str, Any]:
 # ---- HDFS ----------------------------------------------------------------------------------------------------------------
 
 
-def _reads(at: str, file_bytes: int, turns: int) -> dict[str, Any]:
+def reads(at: str, file_bytes: int, turns: int) -> dict[str, Any]:
+    """The half of HDFS; as of `measure`."""
     from mpca.cli.bench.run.place import Place, cluster_jvms, open_session
     from mpca.storage import Location
 
@@ -130,11 +131,11 @@ def _reads(at: str, file_bytes: int, turns: int) -> dict[str, Any]:
                 f"--at {at}: without Kerberos a client cannot choose how HDFS protects what it sends: "
                 "dfs.encrypt.data.transfer is the NameNode's; leave --at out"
             )
-        ways, refused = read_in_turns(spark, location, file_bytes, turns)
+        ways, refused = _in_turns(spark, location, file_bytes, turns)
     return {**ratios("reads", ways), "refused": refused, "file_bytes": file_bytes}
 
 
-def read_in_turns(spark: SparkSession, location: Location, file_bytes: int, turns: int) -> tuple[Turns, list[str]]:
+def _in_turns(spark: SparkSession, location: Location, file_bytes: int, turns: int) -> tuple[Turns, list[str]]:
     """Read one file in each way, once unmeasured, then `turns` times.
 
     Returns:
