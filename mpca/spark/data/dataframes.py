@@ -120,6 +120,11 @@ def ingest_dataframe(
     if form.kind not in NUMBERS:
         require("simplejpeg", "PIL")
     rows = df.select(features, label, *([validation] if isinstance(validation, str) else [])).rdd
+    if (user := by_ticket_alone(rows.context._jvm)) and not Location.parse(str(target)).is_local:
+        raise EnvironmentRefused(
+            f"{target}: this driver would write it by the service's own ticket, and not as {user} (--proxy-user): submit with "
+            f"--deploy-mode cluster, or with {PROXY_USER}={user} in the environment in place of --proxy-user"
+        )
     packed = rows.mapPartitionsWithIndex(partial(_pack, form, seed)).persist(StorageLevel.DISK_ONLY)
     try:
         return _ingest(packed, form, str(target), options, classes, on_progress)
@@ -140,11 +145,6 @@ def _ingest(
         told = _survey_all(packed, form, options.withheld)
     plan = make_plan(form, told, target, options, classes)
     target = plan.target
-    if (user := by_ticket_alone(context._jvm)) and not Location.parse(target).is_local:
-        raise EnvironmentRefused(
-            f"{target}: this driver would write it by the service's own ticket, and not as {user} (--proxy-user): submit with "
-            f"--deploy-mode cluster, or with {PROXY_USER}={user} in the environment in place of --proxy-user"
-        )
     with opened(target) as store:
         found, manifest = look(store, target, plan.digest)
         if manifest is None:
