@@ -24,7 +24,7 @@ from mpca.spark.yarn.client import application_ids
 from mpca.storage import Backups, Location, joined
 from mpca.storage.opening import open_store
 from mpca.storage.webhdfs import WebHdfsStore
-from tests.hadoop.support import MPCA, ROOT, application, end_applications, nothing_lives, records, submit
+from tests.hadoop.support import MPCA, ROOT, application, driver_records, end_applications, nothing_lives, records, submit
 from tests.spark.numbered import numbered_pictures
 
 pytestmark = [pytest.mark.hadoop, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -122,12 +122,7 @@ def test_one_run_streams_and_backs_up_through_a_fail_over_and_outlives_rights_th
     )
 
     def here(kind: str) -> list[dict[str, Any]]:
-        """The driver's own records, which lie in its container until they are on HDFS."""
-        texts = []
-        for path in ha.setup.data.glob("nodemanager*/local/usercache/*/appcache/*/container_*_000001/mpca-*/records.jsonl"):
-            with contextlib.suppress(OSError):
-                texts.append(path.read_text())
-        return [one for text in texts for one in records(text, kind)]
+        return driver_records(ha, kind)
 
     def cycles_go_on(count: int = 5) -> None:
         beyond = len(here("cycle")) + count

@@ -58,9 +58,13 @@ def test_a_password_is_refused_and_not_repeated() -> None:
 
 def test_hdfs_of_a_secured_cluster_is_found_over_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("realm", "krb5_conf", "services", "keystore", "keystore_password", "truststore", "token_renewal_ms", "token_ms")
-    render(tmp_path, namenode="nn1", resourcemanager="rm1", data=tmp_path, realm=dict.fromkeys(names, "X"))
+    values = dict.fromkeys(names, "X")
+    render(tmp_path, namenode="nn1", resourcemanager="rm1", data=tmp_path, realm=values)
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     assert webhdfs_of(Location.parse("hdfs:///a")).text == "swebhdfs://nn1:9870/a"
+    two = HadoopSetup(tmp_path, tmp_path, "", PORTS, ha=True).ha_values
+    render(tmp_path, namenode="nn1", resourcemanager="rm1", data=tmp_path, ha=two, realm=values)
+    assert webhdfs_of(Location.parse("hdfs:///a")).text == "swebhdfs://nn1:9870;nn1:9871/a"
     assert "RULE:[2:$1@$0](hdfs@X)s/.*/hdfs/ " in (tmp_path / "core-site.xml").read_text()
 
 

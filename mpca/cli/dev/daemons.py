@@ -98,9 +98,9 @@ class HadoopSetup:
         }
         return {"service": SERVICE, **second}
 
-    def hdfs_web(self, namenode: str) -> str:
-        """A NameNode's web pages."""
-        return f"{'http' if self.realm is None else 'https'}://{LOOPBACK}:{self.port(namenode, 'namenode_http')}"
+    def hdfs_web(self, name: str, service: str = "namenode_http") -> str:
+        """Web pages of a NameNode, or of the journal."""
+        return f"{'http' if self.realm is None else 'https'}://{LOOPBACK}:{self.port(name, service)}"
 
     @property
     def java_options(self) -> tuple[str, ...]:
@@ -175,7 +175,7 @@ class Daemons:
             )
 
     def tool(self, main: str, *arguments: str) -> str:
-        """Run one of Hadoop's own commands to its end.
+        """Run one of Hadoop's own commands to its end; in a realm as the superuser of HDFS.
 
         Returns:
             Its output.
@@ -188,7 +188,10 @@ class Daemons:
             *(f"{setup.java_home}/bin/java", *setup.java_options, "-Xmx128m"),
             *("-cp", f"{setup.conf}:{setup.jars}/*", main, *arguments),
         ]
-        done = subprocess.run(command, env=self._environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        env = self._environment()
+        if setup.realm is not None:
+            env |= setup.realm.login("hdfs", setup.realm.folder / "tool.cc")
+        done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode:
             raise EnvironmentRefused(f"{main.rpartition('.')[2]} {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
         return done.stdout

@@ -61,15 +61,13 @@ class Hadoop:
             ha: whether a cluster that does not exist yet gets two NameNodes and two ResourceManagers; one that
                 exists stays as it was made.
             secure: how long tickets and tokens are good in a realm that is made for the cluster; None: a cluster without
-                Kerberos, or one that exists, as it was made. Not with `ha`.
+                Kerberos, or one that exists, as it was made.
 
         Raises:
             EnvironmentRefused: no Java, no jars, no ports, no programs of Kerberos, or a daemon that does not come up; with
                 the end of its log.
         """
         if secure is not None:
-            if ha:
-                raise EnvironmentRefused("--secure with --ha: nobody has tried both in one cluster; leave one out")
             Realm.check()
         began = time.monotonic()
         jars(self._say)
@@ -101,7 +99,7 @@ class Hadoop:
                     self._make_active(name)
                 note = f"ready after {time.monotonic() - began:.1f} s" if name in missing else "was up already"
                 self._say(f"{name:16} {note}   {self.log(name)}")
-            if setup.realm is not None and "namenode" in missing:
+            if setup.realm is not None and setup.namenodes[0] in missing:
                 self._make_homes(setup.realm)
 
     def down(self, keep_data: bool = False) -> None:
@@ -329,9 +327,10 @@ class Hadoop:
 
     def _make_homes(self, realm: Realm) -> None:
         """Folders on HDFS of those who have one."""
+        web = self.setup.hdfs_web(active(self.setup))
 
         def put(path: str, query: str) -> None:
-            realm.fetch(f"{self.setup.hdfs_web('namenode')}/webhdfs/v1{path}?{query}", "hdfs", "-X", "PUT")
+            realm.fetch(f"{web}/webhdfs/v1{path}?{query}", "hdfs", "-X", "PUT")
 
         put("/user", "op=MKDIRS&permission=755")
         for user in USERS:

@@ -102,7 +102,8 @@ def _namenode(setup: HadoopSetup, name: str) -> bool:
 
 
 def _journalnode(setup: HadoopSetup, name: str) -> bool:
-    return bool(get_json(f"http://{LOOPBACK}:{setup.ports['journalnode_http']}/jmx?qry=Hadoop:service=JournalNode,*")["beans"])
+    page = f"{setup.hdfs_web(name, 'journalnode_http')}/jmx?qry=Hadoop:service=JournalNode,*"
+    return bool(get_json(page, setup.realm)["beans"])
 
 
 def _datanode(setup: HadoopSetup, name: str) -> bool:

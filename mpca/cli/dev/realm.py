@@ -199,7 +199,7 @@ class Realm:
 
     def answers(self) -> bool:
         """Whether the KDC gives tickets."""
-        return self._kinit("hdfs/localhost", "services", self.folder / "answers.cc").returncode == 0
+        return self._kinit("hdfs", self.folder / "answers.cc").returncode == 0
 
     # ---- being somebody ----
 
@@ -207,7 +207,7 @@ class Realm:
         """Get a ticket.
 
         Args:
-            user: one of `USERS`, or another whose keytab there is.
+            user: one of `USERS`, or another whose keytab there is; or "hdfs", the superuser of HDFS.
             cache: the file for the ticket.
             options: of kinit, such as ``-l 2m``.
 
@@ -217,7 +217,7 @@ class Realm:
         Raises:
             EnvironmentRefused: no ticket; with kinit's words.
         """
-        done = self._kinit(user, user, cache, *options)
+        done = self._kinit(user, cache, *options)
         if done.returncode:
             raise EnvironmentRefused(f"no ticket for {user}: {done.stdout.strip()}")
         return {"KRB5CCNAME": f"FILE:{cache}"}
@@ -233,7 +233,7 @@ class Realm:
         Raises:
             OSError: there is no answer, or an error.
         """
-        keytab = self.keytab("services" if user == "hdfs" else user)
+        keytab = self._keytab_of(user)
         command = [
             *("curl", "-sS", "--fail-with-body", "--noproxy", "*", "-m", str(_PAGE_S), "--negotiate", "-u", ":"),
             *("--cacert", str(self.certificate), "-H", "Accept: application/json", *options, url),
@@ -254,9 +254,13 @@ class Realm:
         """The word on the KDC's command line by which it is found."""
         return str(self.folder / "kdc.pid")
 
-    def _kinit(self, principal: str, keytab: str, cache: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    def _keytab_of(self, user: str) -> Path:
+        return self.keytab("services" if user == "hdfs" else user)
+
+    def _kinit(self, user: str, cache: Path, *options: str) -> subprocess.CompletedProcess[str]:
+        principal = _SERVICES[0] if user == "hdfs" else user
         return subprocess.run(
-            ["kinit", *options, "-c", f"FILE:{cache}", "-k", "-t", str(self.keytab(keytab)), f"{principal}@{REALM}"],
+            ["kinit", *options, "-c", f"FILE:{cache}", "-k", "-t", str(self._keytab_of(user)), f"{principal}@{REALM}"],
             env=self._environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
