@@ -146,6 +146,8 @@ class _Launch:
         except BackupError:
             self._location.refuse_rival(session, self._application)
             raise
+        except OSError as error:
+            raise BackupError(f"backups cannot be read: {error}") from error
 
     def _put_together(
         self, session: SparkSession, term: int, resumed: Resumed | None, store: Store

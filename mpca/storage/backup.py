@@ -22,7 +22,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -43,6 +43,7 @@ _REASON_CHARS = 300
 _TEMPORARY, _TRASH = ".tmp-", ".trash-"
 _NAME = re.compile(r"(?:\.tmp-|\.trash-)?term-(\d{4,})-cycle-\d{8,}")
 _log = logging.getLogger("mpca.backup")
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True)
@@ -143,12 +144,12 @@ class Backups:
                 remain.
         """
         name = _name_of(state.term, state.cycle)
-        whole = self._whole(name)
-        if whole is not None:
-            return whole
         temporary = self._at(_TEMPORARY + name)
         size = 0
         try:
+            whole = self._whole(name)
+            if whole is not None:
+                return whole
             _check_finite(state.layout, state.vector, state.trajectory)
             self._guard()
             if not state.agents and self._expected == _TEMPORARY + name:
@@ -181,7 +182,11 @@ class Backups:
         return BackupInfo(name, self._store.describe(self._at(name)), state.term, state.cycle, size)
 
     def found(self) -> list[BackupInfo]:
-        """Backups with a valid manifest and correct file lengths, newest first. Only `read` checks every byte."""
+        """Backups with a valid manifest and correct file lengths, newest first. Only `read` checks every byte.
+
+        Raises:
+            OSError: storage does not answer.
+        """
         return [info for info in map(self._whole, self.names()) if info is not None]
 
     def names(self) -> list[str]:
@@ -197,15 +202,17 @@ class Backups:
 
         Raises:
             BackupError: the manifest is missing, damaged, or of another format.
+            OSError: storage does not answer.
         """
-        try:
+
+        def read() -> dict[str, Any]:
             path = f"{self._at(name)}/{MANIFEST}"
             size = self._store.size(path)
             if size > _MANIFEST_BYTES:
                 raise ValueError(f"{MANIFEST} has {size} bytes, more than any valid one")
             return form.parse(self._store.read(path))
-        except Exception as error:
-            raise _damaged(name, error) from error
+
+        return self._judged(name, read)
 
     def newest(self, check: Callable[[BackupState], None] = lambda state: None) -> Found:
         """The newest valid backup. A warning names the fault of each newer one.
@@ -215,6 +222,7 @@ class Backups:
 
         Raises:
             BackupError: no backup is valid; names the fault of each.
+            OSError: storage does not answer.
         """
         faults: list[str] = []
         for name in self.names():
@@ -239,6 +247,7 @@ class Backups:
 
         Raises:
             BackupError: the backup is missing, incomplete or damaged, or `check` refused it; names the file and its fault.
+            OSError: storage does not answer.
         """
         state, _ = self._read(name)
         self._ask(check, name, state)
@@ -275,7 +284,8 @@ class Backups:
 
     def _read(self, name: str) -> tuple[BackupState, BackupInfo]:
         manifest = self.manifest(name)
-        try:
+
+        def read() -> BackupState:
             tensors = {file: self._tensors(name, file, claimed) for file, claimed in manifest["files"].items()}
             layout = ModelLayout.from_json(manifest["layout"], tensors[MODEL])
             agents: dict[str, dict[str, Any]] = manifest.get("agents", {})
@@ -289,9 +299,29 @@ class Backups:
                 agents=agents,
             )
             _check_finite(layout, state.vector, state.trajectory)
-        except Exception as error:
-            raise _damaged(name, error) from error
-        return state, self._info(name, manifest)
+            return state
+
+        return self._judged(name, read), self._info(name, manifest)
+
+    def _judged(self, name: str, read: Callable[[], _Read]) -> _Read:
+        """What `read` makes of a backup's files; what it raises becomes the backup's fault.
+
+        Storage that is away says nothing against a backup: a run would go on from an older one, and lose what the newer one
+        has. So what storage raises is a fault of the backup only if it raises again after it has answered.
+
+        Raises:
+            BackupError: the fault.
+            OSError: storage does not answer.
+        """
+        failed = False
+        while True:
+            try:
+                return read()
+            except Exception as error:
+                if failed or not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
+                    raise _damaged(name, error) from error
+            failed = True
+            self._store.names(self._folder)
 
     @staticmethod
     def _ask(check: Callable[[BackupState], None], name: str, state: BackupState) -> None:
@@ -330,9 +360,13 @@ class Backups:
         """A backup's facts; None when a part is missing, or when its writer has just removed it."""
         try:
             manifest = self.manifest(name)
-            if any(self._store.size(f"{self._at(name)}/{file}") != one["bytes"] for file, one in _files(manifest)):
+
+            def whole() -> bool:
+                return all(self._store.size(f"{self._at(name)}/{file}") == one["bytes"] for file, one in _files(manifest))
+
+            if not self._judged(name, whole):
                 return None
-        except OSError:
+        except BackupError:
             return None
         return self._info(name, manifest)
 

@@ -63,7 +63,10 @@ class RunLock:
             try:  # move the old lock away; of two drivers only one can rename the lock of one term
                 self._store.rename(self._path, aside)
             except OSError:
-                raise self._refusal(self._holder() or before) from None
+                now = self._holder()
+                if now == before:  # nobody has moved it: storage failed
+                    raise
+                raise self._refusal(now or before) from None
             self._set_aside = aside
         mine = Holder(owner, max([above, *self.terms()]) + 1, process)
         try:

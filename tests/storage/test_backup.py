@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import logging
@@ -465,6 +466,64 @@ def test_none_that_is_valid_says_what_is_wrong_with_each() -> None:
         store.damage(f"run/backups/term-0001-cycle-{cycle:08d}/model.safetensors", b"")
     with pytest.raises(BackupError, match=r"cycle-00000002: model.* has 0 bytes.*cycle-00000001: model.* has 0 bytes"):
         one.newest()
+
+
+@pytest.mark.parametrize("question", ["newest", "found", "read", "manifest"])
+def test_storage_that_is_away_says_nothing_against_a_backup(question: str) -> None:
+    """Whenever it goes, and for however long: the answer is the true one, or that there is none."""
+    store = MemoryStore()
+    one = backups(store)
+    for cycle in (1, 2):
+        one.write(state(cycle))
+    name = one.names()[0]
+    ask: Callable[[], list[int]] = {
+        "newest": lambda: [one.newest().state.cycle, len(one.newest().passed_over)],
+        "found": lambda: [info.cycle for info in one.found()],
+        "read": lambda: [one.read(name).cycle],
+        "manifest": lambda: [one.manifest(name)["cycle"]],
+    }[question]
+    began, true = store.asked, ask()
+    calls = store.asked - began
+    assert calls > 1
+    answers = 0
+    for first in range(calls):
+        for many in (1, 2, 10 * calls):
+            store.away = range(store.asked + first, store.asked + first + many)
+            try:
+                answer = ask()
+            except ConnectionRefusedError:  # and no BackupError, which would be a fault of the backup
+                continue
+            assert answer == true
+            answers += 1
+    assert answers >= calls - 2, "what was away for a call is asked again"
+
+
+def test_a_file_that_can_never_be_read_is_a_fault_of_its_backup() -> None:
+    """Storage answers, and has lost it."""
+    store = Unreadable("run/backups/term-0001-cycle-00000002/model.safetensors")
+    one = backups(store)
+    for cycle in (1, 2):
+        one.write(state(cycle))
+    store.lost = True
+    found = one.newest()
+    assert (found.state.cycle, len(found.passed_over)) == (1, 1)
+    assert "no replica is left" in found.passed_over[0]
+
+
+class Unreadable(MemoryStore):
+    """One file of it cannot be read, once it is `lost`."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path, self.lost = path, False
+
+    def read(self, path: str) -> bytes:
+        if self.lost and path == self._path:
+            raise OSError(errno.EIO, "no replica is left", path)
+        return super().read(path)
+
+    def size(self, path: str) -> int:
+        return len(super().read(path))
 
 
 def test_hidden_and_foreign_names_are_not_backups() -> None:

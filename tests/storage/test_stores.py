@@ -198,6 +198,16 @@ def test_one_that_cannot_make_its_lock_puts_the_former_one_back() -> None:
     assert store.read("lock") == text
 
 
+def test_storage_that_fails_is_no_other_driver() -> None:
+    store = MemoryStore()
+    RunLock(store).claim("killed", alive=lambda holder: True)
+    store.faults = {store.operations: "full"}  # at the rename
+    with pytest.raises(OSError, match="no space"):
+        RunLock(store).claim("app", alive=lambda holder: False)
+    assert store.fired
+    assert store.names("") == ["lock"]
+
+
 def test_a_term_is_above_what_backups_say(store: Store) -> None:
     assert RunLock(store).claim("app", alive=lambda holder: True, above=6) == 7
 

@@ -34,6 +34,8 @@ class MemoryStore:
         self.faults = dict(faults or {})
         self.fired: list[tuple[int, str, str]] = []  # (operation number, fault, operation)
         self.operations = 0
+        self.asked = 0  # calls of any kind
+        self.away = range(0)  # numbers of calls that get no answer
         self._seen: dict[str, bytes] = {}
         self._kept: dict[str, bytes] = {}
         self._pending: list[tuple[str, str]] = []  # renames that are not synced yet
@@ -173,6 +175,9 @@ class MemoryStore:
     def _alive(self) -> None:
         if self._dead:
             raise Crash("this writer is dead")
+        number, self.asked = self.asked, self.asked + 1
+        if number in self.away:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody answers")
 
     @staticmethod
     def _move(files: dict[str, bytes], old: str, new: str) -> None:
