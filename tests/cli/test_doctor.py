@@ -16,6 +16,7 @@ from mpca.spark.yarn.examine import (
     judge_realm,
     judge_space,
     judge_ticket,
+    judge_tokens,
 )
 
 
@@ -46,6 +47,13 @@ def test_node_expiry_against_the_time_outs_that_we_set() -> None:
     assert late.level == "change"
     assert "spark.rpc.askTimeout" in late.text
     assert "1600 s" in late.text
+
+
+def test_tokens_of_a_driver_that_is_started_again() -> None:
+    assert judge_tokens("true").level == "ok"
+    found = judge_tokens("false")
+    assert found.level == "change"
+    assert "set yarn.resourcemanager.proxy-user-privileges.enabled=true, and hadoop.proxyuser.yarn.hosts" in found.text
 
 
 def test_space() -> None:

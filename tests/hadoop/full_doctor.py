@@ -29,6 +29,7 @@ def test_doctor_says_why_there_is_no_login(secured: Hadoop, alice: dict[str, str
     assert "HADOOP_USER_NAME = bob counts for nothing here: Kerberos says who you are; unset it" in out
     assert re.search(r"ok +ticket +the ResourceManager takes it", out)
     assert re.search(r"ok +Hadoop +3\.3\.6 on the cluster", out), "the pages of YARN were shown to the ticket"
+    assert re.search(r"ok +tokens +YARN gets new ones for a driver that it starts again", out)
 
     keytab = tmp_path / "alice.keytab"
     shutil.copy(realm.keytab("alice"), keytab)

@@ -45,10 +45,12 @@ __all__ = [
     "judge_realm",
     "judge_space",
     "judge_ticket",
+    "judge_tokens",
 ]
 
 _CLOCK_WARN_S, _CLOCK_BAD_S = 60.0, 300.0  # Kerberos refuses five minutes
 _SPACE = 10 << 30
+_PROXY_USER = "yarn.resourcemanager.proxy-user-privileges.enabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,8 @@ def examine(home: SparkHome, jvm: Any, yarn: Yarn, queue: str, folder: str | Non
     yield _asked("queue", lambda: _queue(yarn, queue))
     yield _asked("virtual memory", lambda: _vmem(yarn, web))
     yield _asked("attempts", lambda: _attempts(yarn, web))
+    if secured:
+        yield _asked("tokens", lambda: judge_tokens(web.setting(_PROXY_USER, "false")))
     yield _asked("node expiry", lambda: judge_expiry(web.setting("yarn.nm.liveness-monitor.expiry-interval-ms", "600000")))
     yield _asked("GPUs", lambda: _gpus(yarn))
     yield _asked("HDFS", lambda: _rights(files, folder or files.home()))
@@ -208,6 +212,21 @@ def judge_expiry(milliseconds: str) -> Finding:
         "change",
         f"{text}: set spark.rpc.askTimeout and spark.rpc.io.connectionTimeout above it (they are {ours:.0f} s), or "
         "yarn.nm.liveness-monitor.expiry-interval-ms lower; else a lost node ends the run as SUCCEEDED",
+    )
+
+
+def judge_tokens(value: str) -> Finding:
+    """Whether YARN gets new tokens for a driver that it starts again, in a realm.
+
+    A NodeManager fetches the driver's files by the tokens of the submission, before the driver can log in with its keytab.
+    """
+    if value == "true":
+        return Finding("tokens", "ok", "YARN gets new ones for a driver that it starts again")
+    return Finding(
+        "tokens",
+        "change",
+        "a driver that dies later than dfs.namenode.delegation.token.max-lifetime after its submission is not started again; "
+        f"set {_PROXY_USER}=true, and hadoop.proxyuser.yarn.hosts and .groups on the NameNodes",
     )
 
 
