@@ -98,7 +98,11 @@ def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
 
 
 def _namenode(setup: HadoopSetup, name: str) -> bool:
-    return jmx(setup, "NameNodeStatus", name).get("State") in (("active", "standby") if setup.ha else ("active",))
+    state = jmx(setup, "NameNodeStatus", name).get("State")
+    if not setup.ha:
+        return state == "active"
+    # In safe mode it cannot take the other one's place. Of one alone the DataNodes are asked, which it waits for.
+    return state in ("active", "standby") and jmx(setup, "NameNodeInfo", name)["Safemode"] == ""
 
 
 def _journalnode(setup: HadoopSetup, name: str) -> bool:
