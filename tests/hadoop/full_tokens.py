@@ -18,8 +18,8 @@ import pytest
 from mpca.cli.dev.hadoop import Hadoop
 from mpca.cli.dev.realm import Lives
 from mpca.environment import child_environment
-from tests.hadoop.support import MPCA, Submitted, only, records, submit
-from tests.hadoop.test_secure import CHECKOUT, SMALL_NET, secured_login
+from tests.hadoop.support import Submitted, only, records, submit
+from tests.hadoop.test_secure import CHECKOUT, SMALL_NET, bring_photographs, cluster_in_realm
 
 pytestmark = [pytest.mark.hadoop, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -31,38 +31,25 @@ SOON_S = 45.0
 @pytest.fixture(scope="module")
 def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
     """A cluster with Kerberos, with a small data set in alice's folder, and the environment of this process set."""
-    cluster = Hadoop(tmp_path_factory.mktemp("realm"), print)
-    try:
-        cluster.up(secure=Lives(token_renewal_s=GOOD_S, token_s=3600))
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in cluster.env().items():
-                patch.setenv(name, value)
-            patch.setenv("KRB5CCNAME", f"FILE:{cluster.folder}/nobody.cc")
-            source = tmp_path_factory.mktemp("source") / "source.tar"
-            login = child_environment(**secured_login(cluster, "alice"))
-            target = f"{cluster.hdfs_url}/user/alice/photographs"
-            subprocess.run([*MPCA, "generate", "40", str(source), "--classes", "4"], check=True)
-            ingest = ("ingest", str(source), target, "--withheld", "2", "--shorter-edge", "96")
-            subprocess.run([*MPCA, *ingest], check=True, env=login)
-            yield cluster
-    finally:
-        cluster.down()
+    with cluster_in_realm(tmp_path_factory.mktemp("realm"), Lives(token_renewal_s=GOOD_S, token_s=3600)) as cluster:
+        bring_photographs(cluster, tmp_path_factory.mktemp("source"))
+        yield cluster
 
 
 class Master:
     """The driver's container of a run in cluster mode, as a file of this machine."""
 
-    def __init__(self, cluster: Hadoop, id: str) -> None:
-        self._data, self._id = cluster.setup.data, id
+    def __init__(self, cluster: Hadoop, id: str, attempt: int = 1) -> None:
+        self._data, self._id, self._container = cluster.setup.data, id, f"_{attempt:02}_000001"
 
     def log(self) -> str:
-        found = self._data.glob(f"nodemanager*/logs/{self._id}/*_01_000001/std*")
+        found = self._data.glob(f"nodemanager*/logs/{self._id}/*{self._container}/std*")
         return "".join(one.read_text(errors="replace") for one in found)
 
     def keytab(self) -> Path:
         """Spark's copy: what the run logs in with. No other container has one."""
         (found,) = self._data.glob(f"nodemanager*/local/usercache/*/appcache/{self._id}/container_*/*.keytab*")
-        assert found.parent.name.endswith("_01_000001")
+        assert found.parent.name.endswith(self._container)
         return found
 
     def count(self, words: str) -> int:

@@ -205,7 +205,7 @@ def records(lines: str, kind: str | None = None) -> list[dict[str, Any]]:
     return [one for one in found if kind in (None, one["kind"])]
 
 
-def driver_records(hadoop: Hadoop, kind: str) -> list[dict[str, Any]]:
+def driver_records(hadoop: Hadoop, kind: str | None = None) -> list[dict[str, Any]]:
     """The records of a driver in cluster mode that runs, which lie in its container until they are on HDFS."""
     texts = []
     for path in hadoop.setup.data.glob("nodemanager*/local/usercache/*/appcache/*/container_*_000001/mpca-*/records.jsonl"):

@@ -12,6 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -51,12 +52,12 @@ evaluate_every = "2s"
 TOKEN_S = 120
 
 
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
+@contextmanager
+def cluster_in_realm(folder: Path, lives: Lives, ha: bool = False) -> Iterator[Hadoop]:
     """A cluster with Kerberos, and the environment of this process set so that Spark finds it. Nobody has a ticket."""
-    cluster = Hadoop(tmp_path_factory.mktemp("secured"), print)
+    cluster = Hadoop(folder, print)
     try:
-        cluster.up(secure=Lives(token_renewal_s=TOKEN_S // 2, token_s=TOKEN_S))
+        cluster.up(ha, lives)
         with pytest.MonkeyPatch.context() as patch:
             for name, value in cluster.env().items():
                 patch.setenv(name, value)
@@ -66,10 +67,24 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
         cluster.down()
 
 
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
+    with cluster_in_realm(tmp_path_factory.mktemp("secured"), Lives(token_renewal_s=TOKEN_S // 2, token_s=TOKEN_S)) as cluster:
+        yield cluster
+
+
 def secured_login(cluster: Hadoop, user: str) -> dict[str, str]:
     realm = cluster.setup.realm
     assert realm is not None
     return realm.login(user, cluster.folder / f"{user}-test.cc")
+
+
+def bring_photographs(cluster: Hadoop, source: Path) -> None:
+    """A small set of images of four classes, generated in the folder `source`, in alice's folder ``photographs``."""
+    login, target = child_environment(**secured_login(cluster, "alice")), f"{cluster.hdfs_url}/user/alice/photographs"
+    subprocess.run([*MPCA, "generate", "40", str(source / "source.tar"), "--classes", "4"], check=True)
+    ingest = ("ingest", str(source / "source.tar"), target, "--withheld", "2", "--shorter-edge", "96")
+    subprocess.run([*MPCA, *ingest], check=True, env=login)
 
 
 @pytest.fixture
