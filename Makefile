@@ -32,7 +32,7 @@ help:
 	@echo "make test-hadoop-full  faults of HDFS, which CI leaves out: ten minutes"
 	@echo "make test-docker       those that need root: clusters of containers, damaged networks, bare Debians"
 	@echo "make test-docker-full  more of them, which CI leaves out: 20 minutes and 25 GB of disk"
-	@echo "make test-secure       those with Kerberos, and more of them, which CI leaves out: half an hour"
+	@echo "make test-secure       those with Kerberos, and more of them, which CI leaves out: an hour"
 	@echo "make test-yarn         two ResourceManagers, other schedulers, labels, which CI leaves out: fifteen minutes"
 	@echo "make test-browser      those of reports in Debian's Chromium, half a minute"
 	@echo "make test-spark4       those with pyspark 4 alone, which test-hadoop has too: a few minutes"
@@ -105,10 +105,10 @@ test-docker-full: classes
 soak: setup
 	@PYTHONPATH=docker $(VENV)/bin/python -m tests.docker.soak $(HOURS) $(SEED)
 
-# pytest collects the other files only when they are named; each has a cluster of its own, the last needs root
+# pytest collects the other files only when they are named; each has a cluster of its own, and full_tenants.py needs root
 test-secure: classes
 	$(PYTEST) -s tests/hadoop/test_secure.py tests/hadoop/full_secure.py tests/hadoop/full_doctor.py tests/hadoop/full_tokens.py \
-	  tests/hadoop/full_identities.py tests/hadoop/full_tenants.py
+	  tests/hadoop/full_identities.py tests/hadoop/full_tenants.py tests/hadoop/full_story.py
 
 # nor this one
 test-yarn: classes
