@@ -77,7 +77,7 @@ class WireProxy:
 
 
 class _Frames:
-    """Where one direction of one connection is in its frames. The body of a stream lies behind its frame, which ends with its length."""
+    """Where one direction of one connection is in its frames. A stream lies behind its frame, which ends with its length."""
 
     def __init__(self, proxy: WireProxy, port: int, direction: str) -> None:
         self._proxy, self._port, self._direction = proxy, port, direction
