@@ -40,12 +40,14 @@ from tests.hadoop.support import (
     application,
     end_applications,
     executors,
+    jvms,
     nothing_lives,
     only,
     program,
     records,
     submit,
 )
+from tests.hadoop.test_am import MASTER
 
 pytestmark = [pytest.mark.hadoop, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -82,6 +84,43 @@ def doctor(*words: str, **env: str) -> dict[str, tuple[str, str]]:
     done = subprocess.run([*MPCA, "doctor", *words], capture_output=True, text=True, env=child_environment(**env), check=False)
     assert done.returncode in (0, 1), done.stderr
     return {line[7:26].strip(): (line[:6].strip(), line[26:]) for line in done.stdout.splitlines()}
+
+
+# ---- attempts ----------------------------------------------------------------------------------------------------------
+
+
+def drivers_python(id: str) -> psutil.Process:
+    """The driver's own process, below its application master."""
+    (master,) = jvms(id, MASTER)
+    (found,) = (one for one in psutil.Process(master).children() if any(word.endswith("mpca_run.py") for word in one.cmdline()))
+    return found
+
+
+def test_any_number_of_drivers_may_die_as_long_as_yarn_forgets_them(hadoop: Hadoop, folder: str, tmp_path: Path) -> None:
+    """Two attempts within twenty seconds are allowed. Three times its Python is killed, and its JVM sees it."""
+    place, end = f"{hadoop.hdfs_url}{folder}", tmp_path / "end"
+    sets = (
+        *(f"run.dir={place}", "objectives.max_time=20min", "cluster.agents=1", "backup.interval=1s"),
+        *("spark.yarn.maxAppAttempts=2", "spark.yarn.am.attemptFailuresValidityInterval=20s"),
+    )
+    run, ledger = submit(tmp_path, "--deploy-mode", "cluster", *GENTLE, str(end), sets=sets), Ledger(place)
+    try:
+        for attempt in (1, 2, 3):
+            run.until(lambda attempt=attempt: ledger.lines("run", attempt=attempt), f"attempt {attempt}")
+            ledger.cycles_go_on(run)
+            python = drivers_python(only(run.text()))
+            time.sleep(21.0 if attempt > 1 else 0.0)  # YARN forgets the failure before
+            python.kill()
+        run.until(lambda: ledger.lines("run", attempt=4), "attempt 4")
+        ledger.cycles_go_on(run)
+        end.touch()
+        assert run.ended() == 0, run.text()[-4000:]
+    finally:
+        run.close()
+        end_applications(hadoop)
+    summary = ledger.summary()
+    assert (summary["status"], summary["attempts"]) == ("reached", 4)
+    nothing_lives(only(run.text()))
 
 
 # ---- two ResourceManagers ----------------------------------------------------------------------------------------------

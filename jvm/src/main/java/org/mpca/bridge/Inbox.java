@@ -1,5 +1,7 @@
 package org.mpca.bridge;
 
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -33,6 +35,8 @@ final class Inbox implements JobWatch.ExecutorListener, SparkInternals.Questions
     private final LinkedHashMap<String, Peer> ready = new LinkedHashMap<>();
     private final Set<String> gone = new HashSet<>();
     private final Map<String, LinkedBlockingQueue<byte[]>> runs = new HashMap<>();
+    /** Where the Python driver of a run keeps its segment: a path that ends with that process. */
+    private final Map<String, Path> segments = new HashMap<>();
     /** Who serves the exchanges of a run. */
     private final Map<String, ExchangeServer> servers = new HashMap<>();
 
@@ -51,10 +55,11 @@ final class Inbox implements JobWatch.ExecutorListener, SparkInternals.Questions
     }
 
     /** Opens the queue of a run; the executors that are here already are its first events. */
-    synchronized void subscribe(String run) {
+    synchronized void subscribe(String run, Path segment) {
         if (runs.putIfAbsent(run, new LinkedBlockingQueue<>()) != null) {
             throw new IllegalArgumentException("a run of this name is open in this session: run=" + run);
         }
+        segments.put(run, segment);
         ready.keySet().forEach(executor -> post(run, readyEvent(executor)));
     }
 
@@ -65,6 +70,7 @@ final class Inbox implements JobWatch.ExecutorListener, SparkInternals.Questions
 
     synchronized void unsubscribe(String run) {
         runs.remove(run);
+        segments.remove(run);
         servers.remove(run);
     }
 
@@ -111,6 +117,11 @@ final class Inbox implements JobWatch.ExecutorListener, SparkInternals.Questions
             queue.drainTo(events, MOST_AT_ONCE - 1);
         }
         return events;
+    }
+
+    /** Whether the Python driver of a run has died, and could not end it. */
+    synchronized boolean abandoned() {
+        return segments.values().stream().anyMatch(segment -> !Files.exists(segment));
     }
 
     /** Executors that are ready now. */

@@ -2,6 +2,7 @@ package org.mpca.bridge;
 
 import java.io.IOException;
 import java.io.RandomAccessFile;
+import java.nio.file.Paths;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
@@ -53,7 +54,7 @@ public final class MpcaBridge {
         this.driver = new RunDriver(context, run, term, reducer, broadcast, chunkBytes, inbox::executors, inbox::post);
         this.segment = new RandomAccessFile(segmentPath, "rw");
         try {
-            inbox.subscribe(run);
+            inbox.subscribe(run, Paths.get(segmentPath));
             inbox.serve(run, driver.server());
         } catch (RuntimeException e) {
             segment.close();

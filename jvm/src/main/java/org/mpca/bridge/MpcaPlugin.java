@@ -96,11 +96,16 @@ public final class MpcaPlugin implements SparkPlugin {
 
     /** Runs in one thread of Spark's for all executors: it enqueues and never works. */
     private static final class OnDriver implements DriverPlugin {
+        /** Of a process that SIGKILL has ended, as the shell says it. */
+        private static final int KILLED = 137;
+
         private Inbox inbox;
+        private boolean container;
 
         @Override
         public Map<String, String> init(SparkContext context, PluginContext plugin) {
             inbox = Inbox.open();
+            container = context.deployMode().equals("cluster");
             JobWatch.watch(context, inbox);
             SparkInternals.answer(inbox);
             return Collections.emptyMap();
@@ -127,6 +132,20 @@ public final class MpcaPlugin implements SparkPlugin {
                         message.getClass().getName());
             }
             return null;
+        }
+
+        /**
+         * Leaves a container whose Python was killed in mid-run as a killed JVM does, so that YARN decides alone whether there is
+         * another attempt. Spark's application master would tell YARN that the application is over if it is attempt
+         * spark.yarn.maxAppAttempts or a later one, although YARN forgets older failures
+         * (spark.yarn.am.attemptFailuresValidityInterval): the fourth driver of a run of weeks would be the last.
+         */
+        @Override
+        public void shutdown() {
+            if (container && inbox.abandoned()) {
+                LOG.error("the driver's Python was killed in mid-run: YARN decides whether another driver is started");
+                Runtime.getRuntime().halt(KILLED);
+            }
         }
     }
 
