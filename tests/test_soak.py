@@ -68,7 +68,7 @@ def test_processes_that_are_killed_have_lines_of_their_own() -> None:
 def test_the_first_minutes_of_a_process_are_left_out() -> None:
     jumped = [Sample(one.at, one.kind, one.process, one.figure, 0.0) if one.at < WARM_UP_S else one for one in line("1", 0.0)]
     (found,) = slopes(jumped)
-    assert (found.an_hour, found.samples) == (0.0, 37)
+    assert (found.an_hour, found.samples) == (0.0, 40 - WARM_UP_S / 60)
 
 
 def test_a_short_soak_judges_nothing() -> None:
@@ -79,7 +79,7 @@ def test_a_short_soak_judges_nothing() -> None:
 
 
 def test_too_few_samples_say_nothing() -> None:
-    (found,) = slopes(line("1", 1000.0, minutes=LEAST_SAMPLES + 2))
+    (found,) = slopes(line("1", 1000.0, minutes=LEAST_SAMPLES - 1 + round(WARM_UP_S / 60)))
     assert (found.samples, found.an_hour, found.grows) == (LEAST_SAMPLES - 1, None, False)
     assert "too few" in table([found])[1]
 
