@@ -1,13 +1,15 @@
 package org.mpca.rdd;
 
+import com.sun.management.ThreadMXBean;
 import java.io.File;
+import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeSet;
 
-/** What of any run lies in this JVM: blocks, and how many threads and descriptors the JVM has. Looks, changes nothing. */
+/** What of any run lies in this JVM: blocks, threads, descriptors, and bytes that its threads have allocated. Looks, changes nothing. */
 final class Inventory {
     private Inventory() {}
 
@@ -19,7 +21,18 @@ final class Inventory {
         found.put("threads", threads());
         String[] descriptors = new File("/proc/self/fd").list();
         found.put("descriptors", descriptors == null ? 0 : descriptors.length);
+        found.put("allocated", allocated());
         return found;
+    }
+
+    /** Bytes on the heap that the threads which live now have ever asked for. */
+    private static long allocated() {
+        ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+        long sum = 0;
+        for (long bytes : threads.getThreadAllocatedBytes(threads.getAllThreadIds())) {
+            sum += Math.max(0, bytes); // -1: it has ended since
+        }
+        return sum;
     }
 
     /** Names of our own threads; Spark's come and go. */

@@ -1,12 +1,16 @@
 package org.mpca.reduce;
 
 import java.nio.ByteBuffer;
+import java.util.Arrays;
 import java.util.zip.CRC32;
 
 /**
  * Bytes that lie in several buffers, one behind the other: a block as the network left it. An element may lie in two of them.
  *
- * <p>Concurrency: one thread at a time. It is valid as long as its buffers are.
+ * <p>The network reads some kilobytes at a time, so that a shard has thousands of buffers: views of them are made only where one
+ * must be shorter.
+ *
+ * <p>Concurrency: one thread at a time, and nobody else uses the buffers meanwhile. It is valid as long as they are.
  */
 public final class Scattered {
     private final ByteBuffer[] buffers;
@@ -17,7 +21,7 @@ public final class Scattered {
         int sum = 0;
         this.buffers = new ByteBuffer[buffers.length];
         for (int i = 0; i < buffers.length; i++) {
-            this.buffers[i] = buffers[i].slice();
+            this.buffers[i] = buffers[i].position() == 0 ? buffers[i] : buffers[i].slice();
             sum += buffers[i].remaining();
         }
         this.length = sum;
@@ -30,12 +34,15 @@ public final class Scattered {
 
     /** The first so many bytes. */
     public Scattered first(int count) {
-        ByteBuffer[] some = new ByteBuffer[buffers.length];
         int rest = count;
-        for (int i = 0; i < some.length; i++) {
-            some[i] = buffers[i].duplicate();
-            some[i].limit(Math.min(rest, some[i].limit()));
-            rest -= some[i].limit();
+        int whole = 0;
+        while (whole < buffers.length && buffers[whole].limit() <= rest) {
+            rest -= buffers[whole++].limit();
+        }
+        ByteBuffer[] some = Arrays.copyOf(buffers, rest == 0 ? whole : whole + 1);
+        if (rest > 0) {
+            some[whole] = buffers[whole].duplicate();
+            some[whole].limit(rest);
         }
         return new Scattered(some);
     }
@@ -62,14 +69,16 @@ public final class Scattered {
 
     public void update(CRC32 crc) {
         for (ByteBuffer one : buffers) {
-            crc.update(one.duplicate());
+            crc.update(one);
+            one.position(0);
         }
     }
 
     public void copyTo(byte[] array, int offset) {
         int at = offset;
         for (ByteBuffer one : buffers) {
-            one.duplicate().get(array, at, one.limit());
+            one.get(array, at, one.limit());
+            one.position(0);
             at += one.limit();
         }
     }

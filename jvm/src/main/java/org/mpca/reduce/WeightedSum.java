@@ -46,7 +46,7 @@ public final class WeightedSum {
             throw new IllegalArgumentException(
                     "part is of another length: bytes=" + part.remaining() + ", expected=" + sum.length * Float.BYTES);
         }
-        add(new Scattered(part), weight);
+        add(new Scattered(part.slice()), weight); // whose byte order may be changed
     }
 
     /** Adds {@code weight} times the elements that lie in `array` from an offset on. */
@@ -75,8 +75,8 @@ public final class WeightedSum {
         int element = 0;
         int bits = 0;
         int have = 0; // bytes of the element that begins in one buffer and ends in another
-        for (ByteBuffer buffer : part.buffers()) {
-            ByteBuffer bytes = buffer.duplicate().order(ByteOrder.LITTLE_ENDIAN);
+        for (ByteBuffer bytes : part.buffers()) {
+            bytes.order(ByteOrder.LITTLE_ENDIAN);
             int at = 0;
             while (at < bytes.limit() && have > 0) {
                 bits |= (bytes.get(at++) & 0xFF) << 8 * have++;
