@@ -102,3 +102,8 @@ def test_nobody_answers(hadoop: Hadoop, tmp_path: Path) -> None:
     code, _, err = run("submit", str(DIGITS), HADOOP_CONF_DIR=str(tmp_path), YARN_CONF_DIR=str(tmp_path))
     assert code == 2
     assert "no ResourceManager answers at 127.0.0.1:1" in err
+    code, out, _ = run("doctor", HADOOP_CONF_DIR=str(tmp_path), YARN_CONF_DIR=str(tmp_path))
+    assert code == 1
+    (stop,) = (line for line in out.splitlines() if line.startswith("stop"))  # and not one for each question, 15 s apart
+    assert "no ResourceManager answers at 127.0.0.1:1" in stop
+    assert f"written, renamed and read in {hadoop.hdfs_url}" in out, "HDFS is asked all the same"

@@ -99,13 +99,23 @@ def examine(home: SparkHome, jvm: Any, yarn: Yarn, queue: str, folder: str | Non
     if name := said_name(jvm):
         yield Finding("user name", "note", name)
     secured = bool(jvm.org.apache.hadoop.security.UserGroupInformation.isSecurityEnabled())
-    if secured and login.level != "stop":
-        login = _asked("ticket", lambda: _admitted(yarn))
-        yield login
     if login.level == "stop":  # nobody would answer any of the others
         return
-    web = _Web(yarn, jvm if secured else None)
-    yield _asked("Hadoop", lambda: _versions(str(jvm.org.apache.hadoop.util.VersionInfo.getVersion()), web))
+    admitted = _asked("ticket" if secured else "ResourceManager", lambda: _admitted(yarn))
+    if secured or admitted.level == "stop":
+        yield admitted
+    if admitted.level != "stop":  # else each question would be waited for again
+        client = str(jvm.org.apache.hadoop.util.VersionInfo.getVersion())
+        yield from _of_yarn(yarn, _Web(yarn, jvm if secured else None), client, queue, secured)
+    elif secured:
+        return
+    yield _asked("HDFS", lambda: _rights(files, folder or files.home()))
+    yield _asked("space", lambda: judge_space(files.space(folder or files.home())))
+    yield _asked("clock", lambda: _clock(files, folder or files.home()))
+
+
+def _of_yarn(yarn: Yarn, web: _Web, client: str, queue: str, secured: bool) -> Iterator[Finding]:
+    yield _asked("Hadoop", lambda: _versions(client, web))
     yield _asked("nodes", lambda: _nodes(yarn))
     yield _asked("largest container", lambda: _largest(yarn))
     yield _asked("queue", lambda: _queue(yarn, queue))
@@ -115,9 +125,6 @@ def examine(home: SparkHome, jvm: Any, yarn: Yarn, queue: str, folder: str | Non
         yield _asked("tokens", lambda: judge_tokens(web.setting(_PROXY_USER, "false")))
     yield _asked("node expiry", lambda: judge_expiry(web.setting("yarn.nm.liveness-monitor.expiry-interval-ms", "600000")))
     yield _asked("GPUs", lambda: _gpus(yarn))
-    yield _asked("HDFS", lambda: _rights(files, folder or files.home()))
-    yield _asked("space", lambda: judge_space(files.space(folder or files.home())))
-    yield _asked("clock", lambda: _clock(files, folder or files.home()))
 
 
 # ---- judging: values in, a finding out -----------------------------------------------------------------------------------
