@@ -63,8 +63,8 @@ class Coding:
         self._told: set[tuple[str, Base]] = set()  # who was told to fetch which base in full
         self._named: dict[int, Base | None] = {}  # by cycle
         self._reduces: dict[int, Reduce] = {}  # by order
-        self._taken: dict[int, int] = {}  # by shard: the newest cycle whose sum the driver took
-        self._taken_from: dict[tuple[str, int], int] = {}  # by executor and shard: the same, of those with its part
+        self._taken: dict[int, int] = {}  # by shard: the newest order whose sum the driver took
+        self._taken_from: dict[tuple[str, int], int] = {}  # by executor and shard: the cycle of the newest with its part
 
     # ---- broadcasts ----------------------------------------------------------------------------------------------------
 
@@ -186,7 +186,8 @@ class Coding:
         reduce = self._reduces.pop(order, None)
         if reduce is None or reduce.coded is None:
             return
-        self._taken[reduce.shard] = reduce.cycle
+        # Not the cycle: an executor may have summed for an earlier order of it, and not for the one that was taken.
+        self._taken[reduce.shard] = order
         self._taken_from.update({(part.executor, reduce.shard): reduce.cycle for part in reduce.parts})
 
     # ---- events --------------------------------------------------------------------------------------------------------

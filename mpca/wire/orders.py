@@ -129,7 +129,7 @@ class Reduce:
     length: int  # bytes
     parts: list[Part]
     coded: Coded | None = None  # as in the freeze of this cycle; then the sum is of differences
-    after: int = NEVER  # the newest cycle of the shard whose sum the driver took: what its rounding left is added
+    after: int = NEVER  # the newest order of the shard whose sum the driver took: what its rounding left is added
 
 
 @dataclass(frozen=True, slots=True)

@@ -284,8 +284,8 @@ def test_only_the_rest_of_a_sum_that_was_taken_is_added() -> None:
     assert order.carried == [Carried("e0", 2), Carried("e2", 2)]  # e1 was not in it
     third = driver.submit(reduce=3)
     assert third.reduce is not None
-    assert third.reduce.after == 2
-    assert _reduced(driver, 3).after == 2  # submitted again
+    assert third.reduce.after == again.order  # and not by its cycle, for which e1 summed in the order that was given up
+    assert _reduced(driver, 3).after == again.order  # submitted again
     driver.coding.took(given_up.order)  # too late; and it is known still
     driver.coding.took(third.order)
     assert driver.submit(freeze=4).carried == [Carried(name, 3) for name in ALL]
@@ -320,11 +320,12 @@ def test_rests_are_those_of_the_same_shard() -> None:
     driver.everywhere(1, shard=0)
     driver.everywhere(1, shard=1)
     driver.submit(freeze=2)
-    driver.coding.took(driver.submit(reduce=2).order)
+    taken = driver.submit(reduce=2).order
+    driver.coding.took(taken)
     assert driver.submit(freeze=3).carried == []
     assert _reduced(driver, 3).after == NEVER
     assert driver.submit(freeze=4).carried == [Carried(name, 2) for name in ALL]
-    assert _reduced(driver, 4).after == 2
+    assert _reduced(driver, 4).after == taken
 
 
 # ---- broadcasts --------------------------------------------------------------------------------------------------------
@@ -629,7 +630,7 @@ class AnyRun(RuleBasedStateMachine):
         order, cycle, parts = self.sums[-1]
         self.sums.clear()
         self.driver.coding.took(order)
-        self.taken = cycle
+        self.taken = order
         self.taken_from.update(dict.fromkeys(parts, cycle))
         self.cycle += 1  # nobody freezes it any more
 

@@ -166,12 +166,7 @@ final class RangesStep implements OrderTask.ReduceStep {
             }
             if (sums != null) {
                 coding().sums
-                        .keep(
-                                order.reduce.shard,
-                                order.reduce.cycle,
-                                order.reduce.after,
-                                cut(order.executors, grid),
-                                left);
+                        .keep(order.reduce.shard, order.order, order.reduce.after, cut(order.executors, grid), left);
             }
             answer.bytesIn = bytesIn;
             own.forEach(KeptArray::release); // after a failure network threads may still add them

@@ -210,7 +210,7 @@ public final class Order {
         public final List<Part> parts;
         /** Null when float32 travels. */
         public final Coded coded;
-        /** The newest cycle of the shard whose sum the driver took: what its rounding left is added. */
+        /** The newest order of the shard whose sum the driver took: what its rounding left is added. */
         public final int after;
 
         Reduce(Fields fields) throws ProtocolException {
