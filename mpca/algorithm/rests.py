@@ -7,8 +7,8 @@ rounds once more on its way to the driver.
 
 A sum may be made several times, and may never come into the joint model. So a rest belongs to the cycle that left it, and
 the driver says which cycle it took last (`after`): only that one's rest is added. An order that is carried out again finds the
-same rest as the first time, and gives the same bytes; a cycle that was given up leaves nothing. On executors the rest of a range
-belongs to an order: of two that sum one cycle, an owner may have had a part in the one that was given up alone.
+same rest as the first time, and gives the same bytes; a cycle that was given up leaves nothing. On executors the rest of a
+range belongs to an order: of two that sum one cycle, an owner may have had a part in the one that was given up alone.
 
     sent + rest = values + rest of `after`, in float32                               (one element of one sum)
     joint model's mean + change of all rests = the weighted mean of what agents handed over
