@@ -205,10 +205,16 @@ def test_jobs_are_readable_in_sparks_page(drive, spark) -> None:
     assert {"mpca agent 0 (incarnation 1)", "mpca cycle 7"} <= seen
 
 
-def test_a_run_of_the_same_name_is_refused(drive, spark) -> None:
+def test_a_run_of_the_same_name_is_refused_and_the_first_one_goes_on(drive, spark) -> None:
     driver = drive()
+    begin(driver, driver.executors(2))
     with pytest.raises(JvmError, match="a run of this name is open in this session"):
         type(driver)(spark, driver.run)
+    answers = driver.done(driver.submit(freeze=driver.freeze(0))).answers
+    order = driver.submit(reduce=driver.reduce(0, answers))
+    driver.done(order)
+    got = driver.cluster.take_sum(order, driver.shard_bytes(0))
+    assert got.tobytes() == weighted_sum(local_means(driver, 0, answers)).tobytes()
 
 
 def test_a_wrong_transport_is_refused(drive) -> None:

@@ -34,11 +34,20 @@ final class Inbox implements JobWatch.ExecutorListener, SparkInternals.Questions
     private final Map<String, Integer> cores = new HashMap<>();
     private final LinkedHashMap<String, Peer> ready = new LinkedHashMap<>();
     private final Set<String> gone = new HashSet<>();
-    private final Map<String, LinkedBlockingQueue<byte[]>> runs = new HashMap<>();
-    /** Where the Python driver of a run keeps its segment: a path that ends with that process. */
-    private final Map<String, Path> segments = new HashMap<>();
-    /** Who serves the exchanges of a run. */
-    private final Map<String, ExchangeServer> servers = new HashMap<>();
+    private final Map<String, Run> runs = new HashMap<>();
+
+    /** A run that Python has opened, and has not closed. */
+    private static final class Run {
+        final LinkedBlockingQueue<byte[]> events = new LinkedBlockingQueue<>();
+        /** Where the Python driver keeps its segment, under /proc: the path ends with that process. */
+        final Path segment;
+        /** Who serves the exchanges that its agents ask for; null: nobody yet. */
+        ExchangeServer server;
+
+        Run(Path segment) {
+            this.segment = segment;
+        }
+    }
 
     /** Begins anew, for a new SparkContext. */
     static synchronized Inbox open() {
@@ -56,27 +65,24 @@ final class Inbox implements JobWatch.ExecutorListener, SparkInternals.Questions
 
     /** Opens the queue of a run; the executors that are here already are its first events. */
     synchronized void subscribe(String run, Path segment) {
-        if (runs.putIfAbsent(run, new LinkedBlockingQueue<>()) != null) {
+        if (runs.putIfAbsent(run, new Run(segment)) != null) {
             throw new IllegalArgumentException("a run of this name is open in this session: run=" + run);
         }
-        segments.put(run, segment);
         ready.keySet().forEach(executor -> post(run, readyEvent(executor)));
     }
 
     /** Questions of the run's executors go there from now on. */
     synchronized void serve(String run, ExchangeServer server) {
-        servers.put(run, server);
+        runs.get(run).server = server;
     }
 
     synchronized void unsubscribe(String run) {
         runs.remove(run);
-        segments.remove(run);
-        servers.remove(run);
     }
 
     @Override
     public synchronized void asked(String run, byte[] question, Consumer<byte[]> reply) {
-        ExchangeServer server = servers.get(run);
+        ExchangeServer server = server(run);
         if (server == null) {
             reply.accept(ExchangeServer.refusal("the run is over", false));
         } else {
@@ -86,10 +92,15 @@ final class Inbox implements JobWatch.ExecutorListener, SparkInternals.Questions
 
     @Override
     public synchronized void told(String run, byte[] word) {
-        ExchangeServer server = servers.get(run);
+        ExchangeServer server = server(run);
         if (server != null) {
             server.told(word);
         }
+    }
+
+    private ExchangeServer server(String run) {
+        Run open = runs.get(run);
+        return open == null ? null : open.server;
     }
 
     void post(String run, Event event) {
@@ -98,30 +109,30 @@ final class Inbox implements JobWatch.ExecutorListener, SparkInternals.Questions
 
     /** Enqueues a packed event; those of a run that is over are dropped. */
     synchronized void post(String run, byte[] event) {
-        LinkedBlockingQueue<byte[]> queue = runs.get(run);
-        if (queue != null) {
-            queue.add(event);
+        Run open = runs.get(run);
+        if (open != null) {
+            open.events.add(event);
         }
     }
 
     /** The events of a run, oldest first; waits for the first. */
     List<byte[]> poll(String run, long timeoutMs) throws InterruptedException {
-        LinkedBlockingQueue<byte[]> queue;
+        Run open;
         synchronized (this) {
-            queue = runs.get(run);
+            open = runs.get(run);
         }
         List<byte[]> events = new ArrayList<>();
-        byte[] first = queue == null ? null : queue.poll(timeoutMs, TimeUnit.MILLISECONDS);
+        byte[] first = open == null ? null : open.events.poll(timeoutMs, TimeUnit.MILLISECONDS);
         if (first != null) {
             events.add(first);
-            queue.drainTo(events, MOST_AT_ONCE - 1);
+            open.events.drainTo(events, MOST_AT_ONCE - 1);
         }
         return events;
     }
 
     /** Whether the Python driver of a run has died, and could not end it. */
     synchronized boolean abandoned() {
-        return segments.values().stream().anyMatch(segment -> !Files.exists(segment));
+        return runs.values().stream().anyMatch(open -> !Files.exists(open.segment));
     }
 
     /** Executors that are ready now. */
@@ -146,7 +157,7 @@ final class Inbox implements JobWatch.ExecutorListener, SparkInternals.Questions
         hellos.remove(executor);
         cores.remove(executor);
         if (ready.remove(executor) != null) {
-            servers.values().forEach(server -> server.lost(executor));
+            runs.values().stream().filter(open -> open.server != null).forEach(open -> open.server.lost(executor));
             postToAll(Event.executorLost(executor, reason));
         }
     }

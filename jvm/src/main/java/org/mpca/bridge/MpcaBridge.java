@@ -51,15 +51,23 @@ public final class MpcaBridge {
             throws IOException {
         this.run = run;
         this.inbox = Inbox.current();
-        this.driver = new RunDriver(context, run, term, reducer, broadcast, chunkBytes, inbox::executors, inbox::post);
         this.segment = new RandomAccessFile(segmentPath, "rw");
         try {
-            inbox.subscribe(run, Paths.get(segmentPath));
-            inbox.serve(run, driver.server());
+            inbox.subscribe(
+                    run, Paths.get(segmentPath)); // first: one that is refused takes nothing from who has the name
         } catch (RuntimeException e) {
             segment.close();
             throw e;
         }
+        try {
+            this.driver =
+                    new RunDriver(context, run, term, reducer, broadcast, chunkBytes, inbox::executors, inbox::post);
+        } catch (RuntimeException e) {
+            inbox.unsubscribe(run);
+            segment.close();
+            throw e;
+        }
+        inbox.serve(run, driver.server());
     }
 
     /** Files of HDFS below one folder, for a store of Python's; also before there is a run. See HadoopFiles for `ownersAlone`. */

@@ -125,7 +125,7 @@ public final class OrderedSum {
         return here[part];
     }
 
-    /** Shows the sum of encoded parts, once it is complete; what it does with the array is its own. Once: it is used again. */
+    /** Lends out the sum of encoded parts, once it is complete: it may be overwritten, and is used again afterwards. Once. */
     public synchronized void values(Consumer<float[]> taken) {
         taken.accept(sum().values());
         sum.end();

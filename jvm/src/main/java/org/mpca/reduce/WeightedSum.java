@@ -46,7 +46,7 @@ public final class WeightedSum {
             throw new IllegalArgumentException(
                     "part is of another length: bytes=" + part.remaining() + ", expected=" + sum.length * Float.BYTES);
         }
-        add(new Scattered(part.slice()), weight); // whose byte order may be changed
+        add(new Scattered(part.slice()), weight); // a view: its byte order is set
     }
 
     /** Adds {@code weight} times the elements that lie in `array` from an offset on. */
@@ -61,7 +61,7 @@ public final class WeightedSum {
         }
     }
 
-    /** The sum itself. */
+    /** The sum itself, and no copy. */
     float[] values() {
         return sum;
     }
