@@ -120,7 +120,7 @@ def test_who_the_service_may_not_act_for_is_refused_before_anything_is_submitted
     assert (code, why in out) == (1, True), out
     code, out, _ = say("doctor", HADOOP_PROXY_USER="alice")
     assert code == 0, out
-    assert "alice, for whom livy acts, by Kerberos" in out
+    assert "alice (for whom livy acts) by Kerberos" in out
     assert f"written, renamed and read in {secured.hdfs_url}/user/alice" in out
 
 

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 MIB = 1 << 20
 SHARDS = 3
-WARM, MEASURED = 15, 15
+WARM, MEASURED = 9, 9
 #: Of a shard, in each JVM, a cycle. Seen were 0.02 to 0.06 on the driver and 0.06 to 0.10 on executors, most of it views of the
 #: network's buffers; one copy of a sum would be 0.3 on an executor, and 1 on the driver.
 MOST = 0.15

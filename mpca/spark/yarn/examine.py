@@ -254,9 +254,9 @@ def _login(jvm: Any, yarn: Yarn) -> Finding:
     user = group.getCurrentUser()
     service, name = user.getRealUser(), str(user.getShortUserName())
     if service is not None:
-        user, name = service, f"{name}, for whom {service.getShortUserName()} acts,"
+        user, name = service, f"{name} (for whom {service.getShortUserName()} acts)"
     if not group.isSecurityEnabled():
-        return Finding("login", "ok", f"{name.rstrip(',')}; no Kerberos here")
+        return Finding("login", "ok", f"{name}; no Kerberos here")
     if user.hasKerberosCredentials() or user.isFromKeytab():
         principal, how = str(user.getUserName()), "a keytab" if user.isFromKeytab() else "Kerberos"
         return judge_realm(principal, yarn.setting("yarn.resourcemanager.principal").partition("@")[2], f"{name} by {how}")
