@@ -32,7 +32,7 @@ help:
 	@echo "make test-hadoop-full  faults of HDFS, which CI leaves out: ten minutes"
 	@echo "make test-docker       those that need root: clusters of containers, damaged networks, bare Debians"
 	@echo "make test-docker-full  more of them, which CI leaves out: 20 minutes and 25 GB of disk"
-	@echo "make test-secure       those with Kerberos, and more of them, which CI leaves out: an hour"
+	@echo "make test-secure       those with Kerberos, and more of them, which CI leaves out: two hours"
 	@echo "make test-yarn         two ResourceManagers, other schedulers, labels, which CI leaves out: fifteen minutes"
 	@echo "make test-browser      those of reports in Debian's Chromium, half a minute"
 	@echo "make test-spark4       those with pyspark 4 alone, which test-hadoop has too: a few minutes"
@@ -43,6 +43,8 @@ help:
 	@echo "make bench    all benches into one JSON below benchmarks/, beside the last committed one: hours on a quiet machine;"
 	@echo "              make bench SHORT=1 leaves most of them out and ends in twelve minutes"
 	@echo "make soak HOURS=2     a run on the cluster of containers with a fault every two minutes, and what grows; SEED=7 repeats one"
+	@echo "make twins MINUTES=20  three pairs of runs on executors of this machine, one of each with a fault a minute: whether they learn"
+	@echo "              the same from as many updates; an hour"
 	@echo "make classes  an archive of Java classes in .venv: sessions on this machine start in half the time; tests make it themselves"
 	@echo "make docs     the documentation site, into site/; a dead link fails"
 	@echo "make lock     requirements.lock anew, with the newest versions that pyproject.toml allows"
@@ -105,10 +107,14 @@ test-docker-full: classes
 soak: setup
 	@PYTHONPATH=docker $(VENV)/bin/python -m tests.docker.soak $(HOURS) $(SEED)
 
+.PHONY: twins
+twins: classes
+	@$(VENV)/bin/python -m tests.spark.twins $(MINUTES) $(SEED)
+
 # pytest collects the other files only when they are named; each has a cluster of its own, and full_tenants.py needs root
 test-secure: classes
 	$(PYTEST) -s tests/hadoop/test_secure.py tests/hadoop/full_secure.py tests/hadoop/full_doctor.py tests/hadoop/full_tokens.py \
-	  tests/hadoop/full_identities.py tests/hadoop/full_tenants.py tests/hadoop/full_story.py
+	  tests/hadoop/full_long_tokens.py tests/hadoop/full_identities.py tests/hadoop/full_tenants.py tests/hadoop/full_story.py
 
 # nor this one
 test-yarn: classes

@@ -1,0 +1,1 @@
+"""`make twins`: the same training with faults and without, at equal updates."""
