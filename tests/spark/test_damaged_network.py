@@ -6,9 +6,11 @@ What entered the joint model is computed again from what the agents wrote down: 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -103,9 +105,12 @@ def troubles(run: Run, net: DamagedNetwork) -> dict[str, float]:
     return took
 
 
-def test_a_run_goes_on_over_a_damaged_network_and_is_whole_when_it_is_well(tmp_path: Path) -> None:
+@contextmanager
+def started(tmp_path: Path, damage: Damage) -> Iterator[tuple[Run, DamagedNetwork, Path]]:
+    """A run on a network that is damaged already when executors first speak to each other, and what its driver says. It is
+    told to end, and must end well."""
     needs_namespaces()
-    files, run_dir = tmp_path / "files", tmp_path / "run"
+    files, run_dir, log = tmp_path / "files", tmp_path / "run", tmp_path / "driver.log"
     files.mkdir()
     with (
         DamagedNetwork(["master", "driver", *WORKERS]) as net,
@@ -113,14 +118,13 @@ def test_a_run_goes_on_over_a_damaged_network_and_is_whole_when_it_is_well(tmp_p
     ):
         place = Place(work_dir=str(tmp_path), agents=AGENTS, master=daemons.url, address=net.address("driver"))
         arguments = [json.dumps(asdict(place)), str(run_dir), str(files), str(DEADLINE_S)]
-        log = tmp_path / "driver.log"
         with ready_driver(net, "tests.spark.lossy", arguments, log) as driver:
             assert driver.stdin is not None
+            net.damage = damage
             driver.stdin.write("go\n")
             driver.stdin.flush()
-            run = Run(run_dir / "records.jsonl", driver)
             try:
-                took = troubles(run, net)
+                yield Run(run_dir / "records.jsonl", driver), net, log
             except BaseException:
                 print(log.read_text(), daemons.executor_log(), dict(net.done))
                 driver.kill()
@@ -128,9 +132,30 @@ def test_a_run_goes_on_over_a_damaged_network_and_is_whole_when_it_is_well(tmp_p
             (files / "end").touch()
             driver.wait(60)
         assert driver.returncode == 0, log.read_text()
-        print({what: round(seconds, 1) for what, seconds in took.items()}, dict(net.done))
 
+
+def test_a_run_goes_on_over_a_damaged_network_and_is_whole_when_it_is_well(tmp_path: Path) -> None:
+    with started(tmp_path, Damage()) as (run, net, _log):
+        took = troubles(run, net)
+    print({what: round(seconds, 1) for what, seconds in took.items()}, dict(net.done))
+
+    files = tmp_path / "files"
     numbers = [one.cycle for one in run.cycles()]
     assert numbers == sorted(set(numbers))
     expected = recompute(np.load(files / "start.npy"), ELEMENTS, run.cycles(), read_tape(files, ELEMENTS + BUFFERS))
     np.testing.assert_allclose(np.load(files / "end.npy"), expected.x, rtol=1e-5, atol=1e-6)
+
+
+def test_a_closed_port_between_two_workers_is_named_with_both_ends(tmp_path: Path) -> None:
+    """A firewall that was always there: they never had a connection. When it opens, the run is whole."""
+    with started(tmp_path, Damage(cut=frozenset({("w0", "w2"), ("w2", "w0")}))) as (run, net, log):
+        ends = [re.escape(net.address(node)) for node in ("w0", "w2")]
+        one, other = (
+            rf"waiting for executor \d at {a}:\d+, to which executor \d at {b} has got no connection"
+            for a, b in (ends, ends[::-1])
+        )
+        run.until(lambda: re.search(f"{one}|{other}", log.read_text()) is not None, "both ends of what is closed")
+        assert net.done["cut"] > 0
+        net.damage = Damage()
+        run.until(lambda: len(run.cycles()) > 0, "the first cycle")
+        run.until_whole(2, "everyone, when the port is open")

@@ -7,6 +7,7 @@ import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -96,6 +97,8 @@ final class RangesStep implements OrderTask.ReduceStep {
         private final LinkedBlockingQueue<Event> events = new LinkedBlockingQueue<>();
         /** Chunks of which every part is here, and which are not summed yet. */
         private final ArrayDeque<Integer> complete = new ArrayDeque<>();
+        /** Executors that were not asked yet, because there is no connection to them. */
+        private final Set<String> connecting = ConcurrentHashMap.newKeySet();
         /** Executors of which something came damaged. */
         private final Set<String> damaging = new HashSet<>();
         /** This executor's part, which its sums are made of. */
@@ -154,7 +157,8 @@ final class RangesStep implements OrderTask.ReduceStep {
                 }
                 waits.check(
                         (summing ? "reducing cycle " : "pushing the sum of cycle ") + order.reduce.cycle,
-                        this::waitedFor);
+                        this::waitedFor,
+                        this::unconnected);
                 if (!complete.isEmpty()) {
                     int chunk = complete.remove();
                     KeptArray sum = summed(chunk);
@@ -223,11 +227,14 @@ final class RangesStep implements OrderTask.ReduceStep {
             List<String> wanted = BlockNames.numbered(names.parts(order.reduce.cycle, plan.partOrders[p]), first, end);
             // Connecting may block for as long as the network's time-out: not in the task's thread.
             Receiver receiver = new Receiver(p, peer, chunks.clone());
+            connecting.add(peer.executor);
             FETCHERS.execute(() -> {
                 try {
                     CheckedBlocks.fetch(peer, wanted, receiver);
                 } catch (RuntimeException e) {
                     failed(new ExecutorFault(peer.executor, peer + " could not be asked: " + e));
+                } finally {
+                    connecting.remove(peer.executor);
                 }
             });
         }
@@ -272,7 +279,9 @@ final class RangesStep implements OrderTask.ReduceStep {
                     events.add(() -> failByDamage(peer.executor, cause.getMessage()));
                 } else {
                     Range.this.failed(new ExecutorFault(
-                            peer.executor, "chunk " + name + " of " + peer + " could not be fetched: " + cause));
+                            peer.executor,
+                            "chunk " + name + " of " + peer + " could not be fetched by executor " + here + " at "
+                                    + ExecutorSide.get().self().host + ": " + cause));
                 }
             }
         }
@@ -308,6 +317,15 @@ final class RangesStep implements OrderTask.ReduceStep {
                 }
             }
             return here;
+        }
+
+        /** Whether this executor waits for a connection; whoever reads it has to find a closed port between two workers. */
+        private String unconnected(String executor) {
+            Peer peer = plan.peers.get(executor);
+            return peer == null || !connecting.contains(executor)
+                    ? ""
+                    : " at " + peer.host + ":" + peer.port + ", to which executor " + here + " at "
+                            + ExecutorSide.get().self().host + " has got no connection";
         }
 
         /** `sum` has room for its checksum behind it. */

@@ -1,6 +1,7 @@
 package org.mpca.rdd;
 
 import java.util.function.Supplier;
+import java.util.function.UnaryOperator;
 import org.apache.spark.TaskContext;
 
 /**
@@ -29,10 +30,16 @@ final class Waits {
 
     /** Ends the task if it has to end; `culprit` says which executor it waits for, asked only then. */
     void check(String what, Supplier<String> culprit) throws ExecutorFault {
+        check(what, culprit, executor -> "");
+    }
+
+    /** As above; `more` is what else is known of that executor, put behind its name. */
+    void check(String what, Supplier<String> culprit, UnaryOperator<String> more) throws ExecutorFault {
         checkKilled();
         if (System.nanoTime() - deadlineNanos >= 0) {
             String executor = culprit.get();
-            throw new ExecutorFault(executor, "deadline passed while " + what + ", waiting for executor " + executor);
+            String waiting = ", waiting for executor " + executor + more.apply(executor);
+            throw new ExecutorFault(executor, "deadline passed while " + what + waiting);
         }
     }
 }
