@@ -21,7 +21,9 @@ import logging
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -224,19 +226,25 @@ class Backups:
             BackupError: no backup is valid; names the fault of each.
             OSError: storage does not answer.
         """
-        faults: list[str] = []
+        faults: dict[str, BackupError] = {}
         for name in self.names():
             try:
-                state, info = self._read(name)
-                self._ask(check, name, state)
+                state, info = self._valid(name, check)
             except BackupError as error:
-                faults.append(str(error))
+                faults[name] = error
                 continue
-            if faults:
-                _log.warning("older backup taken: name=%s, passed over: %s", name, "; ".join(faults))
-            return Found(info, state, faults)
+            for newer in [one for one, error in faults.items() if _unread(error)]:
+                # Storage gives bytes again: its nodes may have been away while the one that knows their names was not.
+                with suppress(BackupError):
+                    state, info = self._valid(newer, check)
+                    faults = dict(islice(faults.items(), list(faults).index(newer)))
+                    break
+            told = [str(error) for error in faults.values()]
+            if told:
+                _log.warning("older backup taken: name=%s, passed over: %s", info.name, "; ".join(told))
+            return Found(info, state, told)
         where = self._store.describe(self._folder)
-        raise BackupError(f"no valid backup: path={where}: {'; '.join(faults) or 'there is none'}")
+        raise BackupError(f"no valid backup: path={where}: {'; '.join(map(str, faults.values())) or 'there is none'}")
 
     def read(self, name: str, check: Callable[[BackupState], None] = lambda state: None) -> BackupState:
         """Read one backup, and check every byte of it.
@@ -302,6 +310,11 @@ class Backups:
             return state
 
         return self._judged(name, read), self._info(name, manifest)
+
+    def _valid(self, name: str, check: Callable[[BackupState], None]) -> tuple[BackupState, BackupInfo]:
+        state, info = self._read(name)
+        self._ask(check, name, state)
+        return state, info
 
     def _judged(self, name: str, read: Callable[[], _Read]) -> _Read:
         """What `read` makes of a backup's files; what it raises becomes the backup's fault.
@@ -429,6 +442,11 @@ def _check_finite(layout: ModelLayout, vector: Vector, trajectory: Vector) -> No
             bad = 0 if kind not in kinds else int((~np.isfinite(flat[offset : offset + math.prod(shape)])).sum())
             if bad:
                 raise ValueError(f"not finite: {bad} values of tensor={name!r} in the {what}")
+
+
+def _unread(error: BackupError) -> bool:
+    """Whether storage had the files, and gave no bytes of them."""
+    return isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError)
 
 
 def _damaged(name: str, error: Exception) -> BackupError:

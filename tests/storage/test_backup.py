@@ -510,15 +510,41 @@ def test_a_file_that_can_never_be_read_is_a_fault_of_its_backup() -> None:
     assert "no replica is left" in found.passed_over[0]
 
 
-class Unreadable(MemoryStore):
-    """One file of it cannot be read, once it is `lost`."""
+@pytest.mark.parametrize(("times", "taken"), [(0, 3), (1, 3), (2, 3), (3, 3), (4, 3), (5, 3), (6, 2), (7, 2), (8, 1)])
+def test_one_whose_bytes_were_away_for_a_while_is_asked_again_when_an_older_one_could_be_read(times: int, taken: int) -> None:
+    """DataNodes come back after so many tries, while the NameNode has always answered; two of three are asked two times two."""
+    store = Unreadable(*(f"run/backups/term-0001-cycle-0000000{cycle}/model.safetensors" for cycle in (2, 3)))
+    one = backups(store)
+    for cycle in (1, 2, 3):
+        one.write(state(cycle))
+    store.lost, store.tries = True, times
+    found = one.newest()
+    assert (found.state.cycle, found.info.cycle, len(found.passed_over)) == (taken, taken, 3 - taken)
+    assert all(f"cycle-0000000{cycle}" in said for cycle, said in zip((3, 2), found.passed_over, strict=False))
 
-    def __init__(self, path: str) -> None:
+
+def test_a_damaged_one_is_not_asked_again() -> None:
+    store = Unreadable("run/backups/term-0001-cycle-00000002/model.safetensors")
+    one = backups(store)
+    for cycle in (1, 2, 3):
+        one.write(state(cycle))
+    store.damage("run/backups/term-0001-cycle-00000003/model.safetensors", b"")
+    store.lost, store.tries = True, 2
+    found = one.newest()
+    assert (found.state.cycle, len(found.passed_over)) == (2, 1)
+    assert "has 0 bytes" in found.passed_over[0]
+
+
+class Unreadable(MemoryStore):
+    """Files of it cannot be read, once they are `lost`, for so many tries."""
+
+    def __init__(self, *paths: str) -> None:
         super().__init__()
-        self._path, self.lost = path, False
+        self._paths, self.lost, self.tries = paths, False, 1 << 30
 
     def read(self, path: str) -> bytes:
-        if self.lost and path == self._path:
+        if self.lost and path in self._paths and self.tries:
+            self.tries -= 1
             raise OSError(errno.EIO, "no replica is left", path)
         return super().read(path)
 
