@@ -69,6 +69,8 @@ EVALUATOR_END_S = 2.0
 CHILD_END_S = 5.0
 #: A JVM of a local session may take so long to end, and so may a page that is read from it.
 SESSION_END_S = 10.0
+#: JVMs that a killed driver left end by themselves, in three seconds; on a busy machine a resume was refused after ten.
+LEFT_JVM_END_S = 30.0
 #: An executor's JVM may take so long before it is killed: its agents have ended by then.
 EXECUTORS_END_S = 1.0
 #: `mpca tune` that was asked to end waits so long for the run that it started.

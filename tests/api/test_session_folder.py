@@ -69,7 +69,7 @@ def test_it_waits_for_a_jvm_that_is_ending(left: Path, jvm: Jvm) -> None:
 
 
 def test_it_is_refused_beside_a_jvm_that_does_not_end(left: Path, jvm: Jvm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "SESSION_END_S", 0.3)
+    monkeypatch.setattr(session, "LEFT_JVM_END_S", 0.3)
     process = jvm(60)
     with pytest.raises(EnvironmentRefused, match=rf"a JVM of an earlier session works in {left}: pid {process.pid}; end it"):
         _make_home(left, "warn")

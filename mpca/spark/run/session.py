@@ -37,7 +37,7 @@ from mpca.spark.jvm.log import first_error
 from mpca.spark.run.checks import check_driver_host, check_heaps, check_session
 from mpca.spark.run.limits import check_connections, check_limits
 from mpca.spark.settings import settings
-from mpca.timeouts import EXECUTORS_END_S, SESSION_END_S
+from mpca.timeouts import EXECUTORS_END_S, LEFT_JVM_END_S, SESSION_END_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -199,7 +199,7 @@ def _make_home(home: Path, log_level: str) -> None:
 
 def _clear(home: Path) -> None:
     """Remove what the session of a killed driver left, once its JVMs, which end by themselves, write into it no more."""
-    _, left = psutil.wait_procs(_working_in(home, psutil.process_iter(), "java"), timeout=SESSION_END_S)
+    _, left = psutil.wait_procs(_working_in(home, psutil.process_iter(), "java"), timeout=LEFT_JVM_END_S)
     if left:
         raise EnvironmentRefused(
             f"a JVM of an earlier session works in {home}: pid {left[0].pid}; end it, or name another run folder"
