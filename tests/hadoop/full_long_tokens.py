@@ -69,6 +69,7 @@ def check_undisturbed(summary: dict[str, Any], lines: list[dict[str, Any]]) -> N
 def test_a_run_goes_on_through_five_lives_of_its_tokens(tmp_path: Path) -> None:
     """Renewed each minute at most, for three minutes at most; the run takes fifteen."""
     with cluster_in_realm(tmp_path / "realm", Lives(token_renewal_s=60, token_s=180)) as cluster:
+        (tmp_path / "source").mkdir()
         bring_photographs(cluster, tmp_path / "source")
         run, master = begun(cluster, tmp_path, "15min")
         try:
@@ -86,6 +87,7 @@ def test_a_kdc_that_is_away_for_ten_minutes_costs_nothing(tmp_path: Path) -> Non
     """Tokens are good for thirty. Spark wants new ones after 22.5, when nobody answers, and gets them when the KDC is back."""
     good_s, away_s = 1800, 600.0
     with cluster_in_realm(tmp_path / "realm", Lives(token_renewal_s=good_s, token_s=7 * 86400)) as cluster:
+        (tmp_path / "source").mkdir()
         bring_photographs(cluster, tmp_path / "source")
         run, master = begun(cluster, tmp_path, "34min")
         began = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -15,6 +16,8 @@ from mpca.errors import MpcaError
 __all__ = ["NodeProcess"]
 
 _TAIL_LINES = 40
+#: One that listens ends when its stdin does; one that still starts a session hears a signal.
+_LISTENING_S = 5
 _END_S = 30
 
 
@@ -60,9 +63,10 @@ class NodeProcess:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        for seconds, number in ((_LISTENING_S, signal.SIGINT), (_END_S, signal.SIGKILL)):
+            try:
+                self._process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                self._process.send_signal(number)
+        self._process.wait()
         self._process.stdout.close()
