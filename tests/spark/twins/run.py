@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
-from safetensors.torch import load_file
 
 from tests.spark.twins.ledger import Ledger
 from tests.spark.twins.train import AGENTS, judge
@@ -98,8 +97,11 @@ class Run:
     def meet(self, kind: str, chance: random.Random, wait: Callable[[Callable[[], bool], str], None]) -> None:
         """One fault, until all agents take part again."""
         agent = self.ledger.agents[chance.randrange(AGENTS)]
-        process = psutil.Process(agent["pid"])
-        victim = {"agent": process, "parent": process.parent(), "executor": _executor(process)}
+        try:
+            process = psutil.Process(agent["pid"])
+            victim = {"agent": process, "parent": process.parent(), "executor": _executor(process)}
+        except psutil.NoSuchProcess:
+            raise Failed(f"{self._folder}: agent {agent['index']} has ended by itself, see its log") from None
         what, _, whom = kind.partition(" ")
         if whom == "driver":
             attempts = self.ledger.attempts
@@ -130,8 +132,13 @@ class Run:
         self._end.touch()
 
     def told(self) -> Twin:
+        from safetensors.torch import load_file
+
         seconds = time.monotonic() - self._began
-        code = self._process.wait(END_S)
+        try:
+            code = self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"{self._folder}: did not end within {END_S:.0f} s, see its log") from None
         self.look()
         if code:
             raise Failed(f"{self._folder}: ended with {code}, see its log")
