@@ -31,7 +31,7 @@ help:
 	@echo "make test-hadoop       those with Hadoop's daemons, which are downloaded, and all long ones"
 	@echo "make test-hadoop-full  faults of HDFS, which CI leaves out: ten minutes"
 	@echo "make test-docker       those that need root: clusters of containers, damaged networks, bare Debians"
-	@echo "make test-docker-full  more of them, which CI leaves out: 20 minutes and 25 GB of disk"
+	@echo "make test-docker-full  more of them, which CI leaves out: 30 minutes and 25 GB of disk"
 	@echo "make test-secure       those with Kerberos, and more of them, which CI leaves out: two hours"
 	@echo "make test-yarn         two ResourceManagers, other schedulers, labels, which CI leaves out: fifteen minutes"
 	@echo "make test-browser      those of reports in Debian's Chromium, half a minute"
@@ -100,7 +100,7 @@ test-docker: classes
 
 # pytest collects these files only when they are named
 test-docker-full: classes
-	$(PYTEST) -s tests/docker/full_faults.py tests/docker/full_locality.py tests/docker/full_environment.py
+	$(PYTEST) -s tests/docker/full_faults.py tests/docker/full_locality.py tests/docker/full_environment.py tests/docker/full_realm.py
 
 # needs root, docker and 8 GiB, as test-docker does; Ctrl-C ends it with the table so far
 .PHONY: soak

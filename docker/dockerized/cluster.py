@@ -15,15 +15,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 from dockerized.engine import Engine, cache, install
 from dockerized.image import image
-from mpca.cli.dev.artifacts import jars
+from mpca.cli.dev.artifacts import jars, java_home
 from mpca.cli.dev.daemons import JAVA_OPTIONS
 from mpca.cli.dev.readiness import get_json, wait_until
+from mpca.cli.dev.realm import Lives, Realm
 from mpca.cli.dev.rendering import PORTS, render
 from mpca.environment import environment
 from mpca.errors import EnvironmentRefused
@@ -35,6 +37,8 @@ WORKERS = ("worker1", "worker2", "worker3")
 HOSTS = ("namenode", "resourcemanager", *WORKERS, "client")
 #: The last number of each host's address.
 _ADDRESS = {host: 10 + number for number, host in enumerate(HOSTS)}
+#: This machine's on their network, where a KDC listens.
+_GATEWAY = 1
 #: Room for one agent with its parent and an application master, and not for two agents: they sit on different workers.
 NODE_MEMORY_MB = 3584 + 576
 #: Seconds after which YARN gives a worker up; a pause of less is a hiccup.
@@ -83,17 +87,35 @@ class Cluster:
 
     # ---- all of it ----
 
-    def up(self, compose: bool = False) -> None:
+    def up(self, compose: bool = False, secure: Lives | None = None) -> None:
         """Start what does not run, and wait until it works.
 
+        Args:
+            compose: start the containers by ``compose.yaml``, which has no realm.
+            secure: how long tickets and tokens are good in a realm that is made for the cluster; None: a cluster without
+                Kerberos, or one that exists, as it was made. Its KDC is a process of this machine.
+
         Raises:
-            EnvironmentRefused: no image, no jars, or a host that does not come up: with the end of its log.
+            EnvironmentRefused: no image, no jars, no programs of Kerberos, or a host that does not come up: with the end of its
+                log.
         """
+        if compose and (secure is not None or self.realm is not None):
+            raise EnvironmentRefused("compose.yaml has no realm: leave --compose or --secure out")
+        if secure is not None:
+            Realm.check()
+        missing = [host for host in HOSTS if host not in self.running()]
+        if secure is not None and self.realm is None and len(missing) < len(HOSTS):
+            raise EnvironmentRefused(f"the cluster {self.name} has no Kerberos; take it down, or name another by --name")
         settings = self._settings()
         began = time.monotonic()
-        self._make_network()
+        self._make_network(secure)
+        realm = self.realm
+        if realm is not None:
+            if not realm.made:
+                realm.make(java_home())
+            if realm.find() is None:
+                realm.start()
         self._render()
-        missing = [host for host in HOSTS if host not in self.running()]
         if compose and missing:
             self._compose(settings)
         else:
@@ -101,6 +123,8 @@ class Cluster:
                 self._start(host, settings)
         if not wait_until(lambda: self.ready() or bool(self._ended()), _READY_S) or self._ended():
             raise EnvironmentRefused(self._why_not())
+        if realm is not None and "namenode" in missing:
+            realm.make_homes(self._page("namenode", "namenode_http"))
         self._say(f"{len(HOSTS)} hosts {'were up already' if not missing else f'ready after {time.monotonic() - began:.1f} s'}")
 
     def down(self) -> None:
@@ -112,7 +136,9 @@ class Cluster:
         networks = self.docker("network", "ls", "--quiet", "--filter", f"label={_LABEL}={self.name}").split()
         if networks:
             self.docker("network", "rm", *networks)
-        if (self.folder / "cluster.json").exists():
+        if self._state.exists():
+            if self.realm is not None:
+                self.realm.end()
             shutil.rmtree(self.folder)
 
     def ready(self) -> bool:
@@ -136,8 +162,18 @@ class Cluster:
 
     def address(self, host: str) -> str:
         """Of a host, as this machine and the others reach it; the same after a restart."""
-        subnet: str = json.loads((self.folder / "cluster.json").read_text())["subnet"]
+        subnet: str = json.loads(self._state.read_text())["subnet"]
         return f"{subnet.rpartition('.')[0]}.{_ADDRESS[host]}"
+
+    @property
+    def realm(self) -> Realm | None:
+        """Of a secured cluster. Principals of daemons have their hosts' names, as `_HOST` in Hadoop's files stands for."""
+        lives = json.loads(self._state.read_text()).get("secure") if self._state.exists() else None
+        if lives is None:
+            return None
+        hosts = {host: self.address(host) for host in HOSTS}
+        kdc = f"{hosts['namenode'].rpartition('.')[0]}.{_GATEWAY}"
+        return Realm(self.folder / "realm", PORTS["kdc"], self.folder / "kdc.log", Lives(**lives), kdc, hosts)
 
     @property
     def work(self) -> Path:
@@ -146,7 +182,7 @@ class Cluster:
 
     def resourcemanager(self, path: str) -> Any:
         """The ResourceManager's REST: ``resourcemanager("apps")`` is ``/ws/v1/cluster/apps``."""
-        return get_json(f"http://{self.address('resourcemanager')}:{PORTS['resourcemanager_http']}/ws/v1/cluster/{path}")
+        return get_json(f"{self._page('resourcemanager', 'resourcemanager_http')}/ws/v1/cluster/{path}", self.realm)
 
     def nodes(self) -> dict[str, str]:
         """State of every worker that YARN knows or knew, by host."""
@@ -156,8 +192,8 @@ class Cluster:
 
     def jmx(self, name: str) -> dict[str, Any]:
         """A bean of the NameNode."""
-        url = f"http://{self.address('namenode')}:{PORTS['namenode_http']}/jmx?qry=Hadoop:service=NameNode,name={name}"
-        return dict(get_json(url)["beans"][0])
+        url = f"{self._page('namenode', 'namenode_http')}/jmx?qry=Hadoop:service=NameNode,name={name}"
+        return dict(get_json(url, self.realm)["beans"][0])
 
     def inside(self, host: str, *words: str, env: dict[str, str] | None = None) -> list[str]:
         """The command that runs words on a host, to be started with `docker.env`."""
@@ -216,6 +252,16 @@ class Cluster:
 
     # ---- inside ----
 
+    @property
+    def _state(self) -> Path:
+        return self.folder / "cluster.json"
+
+    def _page(self, host: str, port: str) -> str:
+        """A daemon's web pages; in a realm by its name, which its principal has, and HDFS' pages have its certificate."""
+        if self.realm is None:
+            return f"http://{self.address(host)}:{PORTS[port]}"
+        return f"{'https' if host == 'namenode' else 'http'}://{host}:{PORTS[port]}"
+
     def _answers(self, worker: str) -> bool:
         """Whether its NodeManager takes a connection from this machine."""
         try:
@@ -239,12 +285,14 @@ class Cluster:
         self.work.mkdir(parents=True, exist_ok=True)
         return found
 
-    def _make_network(self) -> None:
+    def _make_network(self, secure: Lives | None) -> None:
         """One of ours with a range of addresses that is free here, so that a host keeps its own."""
-        state = self.folder / "cluster.json"
+        state = json.loads(self._state.read_text()) if self._state.exists() else {}
+        if secure is not None:
+            state.setdefault("secure", asdict(secure))
         there = self.docker.call("docker", "network", "inspect", "--format", "{{(index .IPAM.Config 0).Subnet}}", self.name)
         if there.returncode == 0:
-            state.write_text(json.dumps({"subnet": there.stdout.strip()}))
+            self._state.write_text(json.dumps({**state, "subnet": there.stdout.strip()}))
             return
         said = ""
         for third in range(0, 256, 16):
@@ -252,13 +300,13 @@ class Cluster:
             words = ("network", "create", "--subnet", subnet, "--label", f"{_LABEL}={self.name}", self.name)
             made = self.docker.call("docker", *words)
             if made.returncode == 0:
-                state.write_text(json.dumps({"subnet": subnet}))
+                self._state.write_text(json.dumps({**state, "subnet": subnet}))
                 return
             said = made.stderr.strip()
         raise EnvironmentRefused(f"no network can be made for {self.name}: {said}")
 
     def _render(self) -> None:
-        conf = self.folder / "conf"
+        conf, realm = self.folder / "conf", self.realm
         render(
             conf,
             namenode="namenode",
@@ -266,8 +314,10 @@ class Cluster:
             data=Path("/data"),
             node_memory_mb=NODE_MEMORY_MB,
             node_expiry_s=NODE_EXPIRY_S,
+            realm=None if realm is None else realm.values(),
         )
-        (conf / "jvm.options").write_text("\n".join([*JAVA_OPTIONS, ""]))
+        options = JAVA_OPTIONS if realm is None else (*JAVA_OPTIONS, *realm.java_options)
+        (conf / "jvm.options").write_text("\n".join([*options, ""]))
 
     def _start(self, host: str, settings: dict[str, str]) -> None:
         """Or start again, with its disk, if it was killed."""
@@ -288,6 +338,10 @@ class Cluster:
             mounts += [str(ROOT / "docker")]
         else:
             mounts += [settings["MPCA_ROOT"], settings["MPCA_ENVIRONMENT"], settings["MPCA_PYTHON"]]
+        realm = self.realm
+        if realm is not None:
+            mounts.append(str(realm.folder))
+            yield from ("--volume", f"{realm.config}:/etc/krb5.conf:ro", "--env", f"REQUESTS_CA_BUNDLE={realm.certificate}")
         for path in mounts:
             yield from ("--volume", f"{path}:{path}:ro")
         if host in self._small_disks:

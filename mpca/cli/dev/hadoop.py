@@ -24,7 +24,7 @@ import psutil
 from mpca.cli.dev.artifacts import VERSION, jars, java_home
 from mpca.cli.dev.daemons import DAEMONS, LOOPBACK, SERVICE, WORKERS, Daemons, HadoopSetup
 from mpca.cli.dev.readiness import active, active_resourcemanager, get_json, jmx, ready, resourcemanager_url, wait_until
-from mpca.cli.dev.realm import USERS, Lives, Realm
+from mpca.cli.dev.realm import Lives, Realm
 from mpca.cli.dev.rendering import PORTS, render
 from mpca.environment import environment
 from mpca.errors import EnvironmentRefused
@@ -100,7 +100,7 @@ class Hadoop:
                 note = f"ready after {time.monotonic() - began:.1f} s" if name in missing else "was up already"
                 self._say(f"{name:16} {note}   {self.log(name)}")
             if setup.realm is not None and setup.namenodes[0] in missing:
-                self._make_homes(setup.realm)
+                setup.realm.make_homes(setup.hdfs_web(active(setup)))
 
     def down(self, keep_data: bool = False) -> None:
         """End every daemon and container, and remove the folder unless `keep_data`."""
@@ -324,18 +324,6 @@ class Hadoop:
                 f"the cluster in {self.folder} has one of each daemon; make one with two by `mpca dev hadoop up --ha`"
             )
         return setup
-
-    def _make_homes(self, realm: Realm) -> None:
-        """Folders on HDFS of those who have one."""
-        web = self.setup.hdfs_web(active(self.setup))
-
-        def put(path: str, query: str) -> None:
-            realm.fetch(f"{web}/webhdfs/v1{path}?{query}", "hdfs", "-X", "PUT")
-
-        put("/user", "op=MKDIRS&permission=755")
-        for user in USERS:
-            put(f"/user/{user}", "op=MKDIRS&permission=700")
-            put(f"/user/{user}", f"op=SETOWNER&owner={user}&group={user}")
 
     def _await(self, name: str) -> None:
         setup, daemons = self.setup, Daemons(self.setup)

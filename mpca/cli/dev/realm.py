@@ -27,8 +27,7 @@ REALM = "MPCA.DEV"
 USERS, OUTSIDER = ("alice", "bob"), "mallory"
 #: A service that the cluster lets act for the users, and a second principal of alice's; core-site.xml has both.
 _SERVICE_USER, _ALIAS = "livy", "alice-svc"
-#: Written out, without a host's name: all daemons of one kind are one principal, wherever they run.
-_SERVICES = ("hdfs/localhost", "yarn/localhost")
+_SERVICES = ("hdfs", "yarn")
 #: Where `apt` puts the programs of the KDC, which is not on everybody's PATH.
 _SBIN = "/usr/sbin"
 _APT = "apt install krb5-kdc krb5-admin-server krb5-user curl"
@@ -46,13 +45,13 @@ _CONFIG = """\
   renew_lifetime = {renewable_s}s
 [realms]
   {realm} = {{
-    kdc = 127.0.0.1:{port}
+    kdc = {kdc}:{port}
   }}
 """
 _KDC = """\
 [kdcdefaults]
-  kdc_listen = 127.0.0.1:{port}
-  kdc_tcp_listen = 127.0.0.1:{port}
+  kdc_listen = {kdc}:{port}
+  kdc_tcp_listen = {kdc}:{port}
 [realms]
   {realm} = {{
     database_name = {folder}/principal
@@ -85,10 +84,16 @@ class Realm:
         port: of the KDC.
         log: the KDC's log.
         lives: of tickets and tokens.
+        kdc: address of this machine that the KDC listens at.
+        hosts: host -> address, the NameNode's first, if each daemon's principal has its host's name; None: all daemons are on
+            this machine, and those of one kind are one principal, of localhost.
     """
 
-    def __init__(self, folder: Path, port: int, log: Path, lives: Lives) -> None:
+    def __init__(
+        self, folder: Path, port: int, log: Path, lives: Lives, kdc: str = "127.0.0.1", hosts: Mapping[str, str] | None = None
+    ) -> None:
         self.folder, self.port, self.log, self.lives = folder, port, log, lives
+        self._kdc, self._hosts = kdc, hosts or {}
 
     # ---- what others need of it ----
 
@@ -127,6 +132,7 @@ class Realm:
         """Values for the templates."""
         return {
             "realm": REALM,
+            "instance": "_HOST" if self._hosts else "localhost",
             "krb5_conf": self.config,
             "services": self.keytab("services"),
             "keystore": self.folder / "keystore.p12",
@@ -149,8 +155,12 @@ class Realm:
         if missing:
             raise EnvironmentRefused(f"--secure needs {', '.join(missing)}: on Debian, {_APT}")
 
-    def make(self, java_home: str, hosts: tuple[str, ...]) -> None:
-        """Write the configuration, the principals with their keytabs, and a certificate for these hosts.
+    def make(self, java_home: str, addresses: tuple[str, ...] = ()) -> None:
+        """Write the configuration, the principals with their keytabs, and a certificate for all hosts.
+
+        Args:
+            java_home: of the JDK, or JRE, with keytool.
+            addresses: by which web pages are reached too.
 
         Raises:
             EnvironmentRefused: a program fails; with its output.
@@ -159,6 +169,7 @@ class Realm:
         self.folder.mkdir(parents=True)  # the realm's users read some of its files; the others are for their owner
         words = {
             "realm": REALM,
+            "kdc": self._kdc,
             "port": self.port,
             "folder": self.folder,
             "log": self.log,
@@ -168,12 +179,14 @@ class Realm:
         self.config.write_text(_CONFIG.format(**words))
         (self.folder / "kdc.conf").write_text(_KDC.format(**words))
         self._run("kdb5_util", "create", "-s", "-r", REALM, "-P", secrets.token_hex(16))
-        keytabs = dict.fromkeys((*_SERVICES, *(f"HTTP/{host}" for host in (*hosts, "localhost"))), "services")
+        hosts = tuple(self._hosts) or ("localhost",)
+        services = [f"{service}/{host}" for service in _SERVICES for host in hosts]
+        keytabs = dict.fromkeys((*services, *(f"HTTP/{host}" for host in (*addresses, *hosts))), "services")
         keytabs |= {one: one for one in (*USERS, OUTSIDER, _SERVICE_USER, _ALIAS)}
         for principal, keytab in keytabs.items():
             self._run("kadmin.local", "-r", REALM, "addprinc", "-randkey", principal)
             self._run("kadmin.local", "-r", REALM, "ktadd", "-norandkey", "-k", str(self.keytab(keytab)), principal)
-        self._certify(java_home, hosts)
+        self._certify(java_home, [f"dns:{host}" for host in hosts] + [f"ip:{one}" for one in addresses])
 
     def start(self) -> None:
         """Start the KDC, as no child of this process; it answers when this returns."""
@@ -200,6 +213,14 @@ class Realm:
     def answers(self) -> bool:
         """Whether the KDC gives tickets."""
         return self._kinit("hdfs", self.folder / "answers.cc").returncode == 0
+
+    def end(self) -> None:
+        """Kill the KDC, if it lives."""
+        process = self.find()
+        if process is not None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+                process.wait(_PAGE_S)
 
     # ---- being somebody ----
 
@@ -236,7 +257,9 @@ class Realm:
         keytab = self._keytab_of(user)
         command = [
             *("curl", "-sS", "--fail-with-body", "--noproxy", "*", "-m", str(_PAGE_S), "--negotiate", "-u", ":"),
-            *("--cacert", str(self.certificate), "-H", "Accept: application/json", *options, url),
+            *("--cacert", str(self.certificate), "-H", "Accept: application/json", *options),
+            *(word for host, address in self._hosts.items() for word in ("--connect-to", f"{host}::{address}:")),
+            url,
         ]
         # With these two variables the library gets a ticket by itself, and a new one when that has ended.
         login = {"KRB5_CLIENT_KTNAME": f"FILE:{keytab}", "KRB5CCNAME": f"FILE:{self.folder / user}.cc"}
@@ -246,6 +269,24 @@ class Realm:
         if done.returncode:
             raise OSError(f"{url}: {done.stderr.strip()}: {done.stdout[:500]}")
         return done.stdout
+
+    def make_homes(self, web: str) -> None:
+        """Make the folders on HDFS of the users who have one.
+
+        Args:
+            web: pages of the active NameNode, such as "https://127.0.0.1:9870".
+
+        Raises:
+            OSError: there is no answer, or an error.
+        """
+
+        def put(path: str, query: str) -> None:
+            self.fetch(f"{web}/webhdfs/v1{path}?{query}", "hdfs", "-X", "PUT")
+
+        put("/user", "op=MKDIRS&permission=755")
+        for user in USERS:
+            put(f"/user/{user}", "op=MKDIRS&permission=700")
+            put(f"/user/{user}", f"op=SETOWNER&owner={user}&group={user}")
 
     # ---- inside ----
 
@@ -258,7 +299,7 @@ class Realm:
         return self.keytab("services" if user == "hdfs" else user)
 
     def _kinit(self, user: str, cache: Path, *options: str) -> subprocess.CompletedProcess[str]:
-        principal = _SERVICES[0] if user == "hdfs" else user
+        principal = f"hdfs/{next(iter(self._hosts), 'localhost')}" if user == "hdfs" else user
         return subprocess.run(
             ["kinit", *options, "-c", f"FILE:{cache}", "-k", "-t", str(self._keytab_of(user)), f"{principal}@{REALM}"],
             env=self._environment(),
@@ -268,18 +309,17 @@ class Realm:
             text=True,
         )
 
-    def _certify(self, java_home: str, hosts: tuple[str, ...]) -> None:
-        """A key that signs itself, and the two stores and the PEM with its certificate."""
+    def _certify(self, java_home: str, names: list[str]) -> None:
+        """A key that signs itself, and the two stores and the PEM with its certificate. `names` are "dns:..." or "ip:..."."""
         password = secrets.token_hex(16)
         with open(self.folder / "password", "w", opener=opener) as file:
             file.write(password)
-        names = ",".join(["dns:localhost", *(f"ip:{host}" for host in hosts)])
         stores = self.values()
         keytool = f"{java_home}/bin/keytool"
         own = ["-storetype", "PKCS12", "-keystore", str(stores["keystore"]), "-storepass", password, "-alias", "mpca"]
         self._run(
             *(keytool, "-genkeypair", *own, "-keyalg", "RSA", "-keysize", "2048", "-validity", "3650", "-dname", "CN=mpca dev"),
-            *("-ext", f"san={names}", "-ext", "bc=ca:true"),
+            *("-ext", f"san={','.join(names)}", "-ext", "bc=ca:true"),
         )
         Path(str(stores["keystore"])).chmod(FILE)
         self._run(keytool, "-exportcert", "-rfc", *own, "-file", str(self.certificate))
