@@ -106,10 +106,11 @@ def test_a_run_in_a_realm_loses_a_worker_and_its_driver(cluster: Cluster, realm:
         started = {one["index"]: one for one in ledger("agent", event="started")}
         lost = next(one for one in started.values() if one["host"] != master())
         cluster.kill(lost["host"])
+        run.until(lambda: cluster.nodes()[lost["host"]] == "LOST", "YARN gives the worker up", PATIENCE_S)
+        cluster.start(lost["host"])  # beside the driver there is no room for the agent
         run.until(lambda: ledger("agent", event="replaced", index=lost["index"]), "a new agent", PATIENCE_S)
         at = newest()
         run.until(lambda: full(at), "a cycle of both after a worker was killed", PATIENCE_S)
-        cluster.start(lost["host"])
 
         run.until(lambda: [one for one in ledger("backup") if one["ok"]], "a backup", PATIENCE_S)
         killed = cluster.run(master(), "pkill", "-KILL", "-f", "java.*org.apache.spark.deploy.yarn.ApplicationMaster")
