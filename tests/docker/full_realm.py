@@ -123,10 +123,11 @@ def test_a_run_in_a_realm_loses_a_worker_and_its_driver(cluster: Cluster, realm:
         run.close()
     summary = json.loads(read(cluster, "summary.json"))
     assert (summary["status"], summary["attempts"]) == ("max_time", 2)
-    second = [one for one in ledger("run") if one["attempt"] == 2]
-    assert second[0]["resumed_from"].startswith(f"{HOME}/run/backups/")
-    resumed = next(at for at, one in enumerate(ledger("cycle")) if at and one["cycle"] <= ledger("cycle")[at - 1]["cycle"])
-    whole(ledger("cycle")[resumed:], summary, ledger("cycle")[resumed]["cycle"])
+    lines = records(read(cluster))
+    second = next(at for at, one in enumerate(lines) if one["kind"] == "run" and one["attempt"] == 2)
+    assert lines[second]["resumed_from"].startswith(f"{HOME}/run/backups/")
+    cycles = [one for one in lines[second:] if one["kind"] == "cycle"]
+    whole(cycles, summary, cycles[0]["cycle"])
     nothing_runs_on_workers(cluster)
 
 

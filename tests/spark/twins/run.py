@@ -187,6 +187,7 @@ def pair(minutes: float, seed: int, folder: Path, say: Callable[[str], None]) ->
     Raises:
         Failed: one did not get on, or agents stayed away.
     """
+    say(f"seed {seed}: two runs begin, of {minutes:g} minutes, which is {round(minutes * UPDATES_A_MINUTE * AGENTS)} updates")
     alone, faulty = runs = [Run(folder / f"{seed}-{name}", seed) for name in ("alone", "faulty")]
     goal = round(minutes * UPDATES_A_MINUTE * AGENTS)
     chance = random.Random(seed)
