@@ -46,6 +46,18 @@ def test_a_run_ends_before_its_tokens_do_and_no_sooner(good_s: float | None, las
     assert why.endswith(": no login as ann@A: the key is another")
 
 
+def test_a_keytab_that_logs_in_again_leaves_spark_time_for_its_next_try() -> None:
+    one = life(good_s=1800.0)
+    one.hold([(0.0, 7 * DAY)])
+    one.tried("no login as ann@A: no KDC answers", 1000.0)
+    assert one.over(1800 - 224)
+    one.tried("", 1575.0)
+    assert one.over(1800 - 113) == ""
+    assert "Failed to update tokens" in one.over(1800 - 112)
+    one.tried("no login as ann@A: no KDC answers", 1580.0)
+    assert one.over(1800 - 224)
+
+
 def test_new_tokens_move_the_end_and_spark_that_gets_none_is_named() -> None:
     one = life()
     one.hold([(0.0, 7 * DAY)])

@@ -107,7 +107,10 @@ class TokenLife:
 
     def over(self, now: float) -> str:
         """Why the run must end now; empty: it need not."""
-        if self._ends is None or self._ends - now > min(BEFORE_TOKENS_END_S, self._life_s * _END_SHARE):
+        least = min(BEFORE_TOKENS_END_S, self._life_s * _END_SHARE)
+        if self._principal and not self._refused:
+            least /= 2  # the KDC may be back, and Spark's next try comes within two minutes
+        if self._ends is None or self._ends - now > least:
             return ""
         why = self._refused or "Spark got none, as its lines say: Failed to update tokens"
         if not self._principal:

@@ -25,7 +25,7 @@ __all__ = ["KINDS", "Failed", "Pair", "Twin", "drawn", "lines", "outside", "pair
 FAULT_EVERY_S, LOOK_EVERY_S = 60.0, 1.0
 #: Of one agent; both runs of a pair get the same number, whatever this machine makes of it in a minute.
 UPDATES_A_MINUTE = 1100
-START_S, RECOVERY_S, END_S = 240.0, 180.0, 240.0
+START_S, RECOVERY_S, END_S = 240.0, 300.0, 240.0
 #: A pair that takes so much longer than its minutes does not get on.
 LATE = 3.0
 STOPPED_S = 8.0  # shorter than the silence after which an agent is replaced, and than a cycle's deadline
