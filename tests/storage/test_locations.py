@@ -57,7 +57,8 @@ def test_a_password_is_refused_and_not_repeated() -> None:
 
 
 def test_hdfs_of_a_secured_cluster_is_found_over_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ("realm", "krb5_conf", "services", "keystore", "keystore_password", "truststore", "token_renewal_ms", "token_ms")
+    stores = ("services", "keystore", "keystore_password", "truststore")
+    names = ("realm", "instance", "krb5_conf", *stores, "token_renewal_ms", "token_ms")
     values = dict.fromkeys(names, "X")
     render(tmp_path, namenode="nn1", resourcemanager="rm1", data=tmp_path, realm=values)
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
