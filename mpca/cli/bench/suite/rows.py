@@ -85,7 +85,7 @@ ROWS = (
         ("scale",),
         (*_lower("scale_cpu_s", unit="s"), *_lower("sizes.2.messages_to_driver", "sizes.2.closure_bytes")),
         repeats=2,
-        expected_s=275.0,
+        expected_s=240.0,
     ),
     Row("step", ("step",), _lower("attach_ratio", "pull_over_memory"), expected_s=90.0, in_short=True),
     Row(
@@ -134,7 +134,7 @@ ROWS = (
     ),
     Row("reads", ("reads",), _higher("reads_ratio"), expected_s=60.0),
     Row("backup", ("backup",), (*_lower("backup_s_per_100mib", unit="s"), *_higher("cycle_rate_ratio")), expected_s=120.0),
-    Row("submit", ("submit",), (*_lower("submit_ratio"), *_lower("first_step_s", unit="s")), expected_s=275.0),
+    Row("submit", ("submit",), (*_lower("submit_ratio"), *_lower("first_step_s", unit="s")), expected_s=240.0),
     Row(
         "peers",
         (
