@@ -23,7 +23,6 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -226,25 +225,27 @@ class Backups:
             BackupError: no backup is valid; names the fault of each.
             OSError: storage does not answer.
         """
-        faults: dict[str, BackupError] = {}
+        faults: list[tuple[str, BackupError]] = []
         for name in self.names():
             try:
                 state, info = self._valid(name, check)
             except BackupError as error:
-                faults[name] = error
+                faults.append((name, error))
                 continue
-            for newer in [one for one, error in faults.items() if _unread(error)]:
-                # Storage gives bytes again: its nodes may have been away while the one that knows their names was not.
+            # Storage gives bytes again: its DataNodes may have been away while the NameNode answered.
+            for at, (newer, fault) in enumerate(faults):
+                if not _unread(fault):
+                    continue
                 with suppress(BackupError):
                     state, info = self._valid(newer, check)
-                    faults = dict(islice(faults.items(), list(faults).index(newer)))
+                    del faults[at:]
                     break
-            told = [str(error) for error in faults.values()]
+            told = [str(fault) for _, fault in faults]
             if told:
                 _log.warning("older backup taken: name=%s, passed over: %s", info.name, "; ".join(told))
             return Found(info, state, told)
         where = self._store.describe(self._folder)
-        raise BackupError(f"no valid backup: path={where}: {'; '.join(map(str, faults.values())) or 'there is none'}")
+        raise BackupError(f"no valid backup: path={where}: {'; '.join(str(fault) for _, fault in faults) or 'there is none'}")
 
     def read(self, name: str, check: Callable[[BackupState], None] = lambda state: None) -> BackupState:
         """Read one backup, and check every byte of it.
