@@ -79,7 +79,6 @@ def test_it_is_refused_beside_a_jvm_that_does_not_end(left: Path, jvm: Jvm, monk
 
 def test_what_cannot_be_removed_stays_mpcas_own(left: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second try may remove it."""
-    monkeypatch.setattr(session, "SESSION_END_S", 0.3)
     with monkeypatch.context() as patched:
         patched.setattr("shutil.rmtree", lambda *_, **__: None)
         with pytest.raises(EnvironmentRefused, match=f"what an earlier session left cannot be removed: {left}; "):
