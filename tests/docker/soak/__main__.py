@@ -27,7 +27,8 @@ def main(words: list[str]) -> int:
         return 2
     folder = ROOT / "runs" / f"soak-{seed}-{time.strftime('%Y%m%d-%H%M%S')}"
     folder.mkdir(parents=True)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # a terminal that is closed, too
+        signal.signal(number, _interrupt)
     try:
         return soak(hours, seed, folder, lambda text: print(text, flush=True))
     except MpcaError as error:

@@ -24,7 +24,8 @@ def main(words: list[str]) -> int:
         return 2
     folder = ROOT / "runs" / f"twins-{seed}-{time.strftime('%Y%m%d-%H%M%S')}"
     folder.mkdir(parents=True)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # a terminal that is closed, too
+        signal.signal(number, _interrupt)
     pairs: list[Pair] = []
     code = 0
     try:

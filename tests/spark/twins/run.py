@@ -26,7 +26,7 @@ FAULT_EVERY_S, LOOK_EVERY_S = 60.0, 1.0
 #: Of one agent; both runs of a pair get the same number, whatever this machine makes of it in a minute.
 UPDATES_A_MINUTE = 1100
 START_S, RECOVERY_S, END_S = 240.0, 300.0, 240.0
-#: A pair that takes so much longer than its minutes does not get on.
+#: A run that trains so much longer than its minutes does not get on; nor does it outlive who started it by more.
 LATE = 3.0
 STOPPED_S = 8.0  # shorter than the silence after which an agent is replaced, and than a cycle's deadline
 ROOT = Path(__file__).resolve().parents[3]
@@ -53,11 +53,12 @@ class Twin:
 class Run:
     """One twin, while it runs: an attempt of its driver, and the next one if that was killed."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, minutes: float) -> None:
         folder.mkdir(parents=True)
         self.faults: dict[str, int] = {}
         self.ledger = Ledger(AGENTS)
         self._folder, self._seed, self._read = folder, seed, 0
+        self._max_time = f"{LATE * minutes:g}min"
         self._end = folder / "end"
         self._log = (folder / "log").open("ab")
         self._began = time.monotonic()
@@ -68,7 +69,7 @@ class Run:
         return self._folder / "run"
 
     def _attempt(self, resume: str) -> subprocess.Popen[bytes]:
-        words = [str(self.run_dir), str(self._end), str(self._seed), resume]
+        words = [str(self.run_dir), str(self._end), str(self._seed), self._max_time, resume]
         command = [sys.executable, "-m", "tests.spark.twins.train", *words]
         return subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT, start_new_session=True
@@ -82,7 +83,7 @@ class Run:
         """
         code = self._process.poll()
         if code is not None and not self._end.exists():
-            raise Failed(f"{self._folder}: ended with {code}, see its log")
+            raise Failed(f"{self._folder}: ended with {code} after {self.ledger.updates} updates, see its log")
         path = self.run_dir / "records.jsonl"
         if path.exists():
             with path.open("rb") as file:
@@ -187,9 +188,9 @@ def pair(minutes: float, seed: int, folder: Path, say: Callable[[str], None]) ->
     Raises:
         Failed: one did not get on, or agents stayed away.
     """
-    say(f"seed {seed}: two runs begin, of {minutes:g} minutes, which is {round(minutes * UPDATES_A_MINUTE * AGENTS)} updates")
-    alone, faulty = runs = [Run(folder / f"{seed}-{name}", seed) for name in ("alone", "faulty")]
     goal = round(minutes * UPDATES_A_MINUTE * AGENTS)
+    say(f"seed {seed}: two runs begin, of {minutes:g} minutes, which is {goal} updates")
+    alone, faulty = runs = [Run(folder / f"{seed}-{name}", seed, minutes) for name in ("alone", "faulty")]
     chance = random.Random(seed)
     ended: set[Run] = set()
 
@@ -220,8 +221,6 @@ def pair(minutes: float, seed: int, folder: Path, say: Callable[[str], None]) ->
             faulty.meet(kind, chance, wait)
             took = time.monotonic() - at
             say(f"seed {seed}, {at - began:5.0f} s: {kind}, over after {took:.0f} s; {faulty.ledger.updates} of {goal} updates")
-            if at - began > 60 * minutes * LATE:
-                raise Failed(f"seed {seed}: {faulty.ledger.updates} of {goal} updates after {at - began:.0f} s")
         while len(ended) < len(runs):
             look()
         return Pair(alone.told(), faulty.told())

@@ -1,4 +1,4 @@
-"""One attempt of a twin, as a user's script: ``python -m tests.spark.twins.train RUN_DIR END SEED auto|-``.
+"""One attempt of a twin, as a user's script: ``python -m tests.spark.twins.train RUN_DIR END SEED MAX_TIME auto|-``.
 
 Agents train until the file END is there. They work in short bursts, so that both twins have the cores that they want.
 """
@@ -34,7 +34,6 @@ LEARNT, TOLD = (0, 1200), (1200, 1797)
 
 def train(end: str, seed: int) -> int:
     import time
-    from itertools import count
     from pathlib import Path
 
     import torch
@@ -44,7 +43,8 @@ def train(end: str, seed: int) -> int:
     # Slowly: at the end the loss must still fall, or lost work would not show. Momentum is what a new agent does not have.
     optimizer = torch.optim.SGD(model.parameters(), lr=5e-4, momentum=0.9)
     mpca.attach(model, optimizer)
-    for update, (x, y) in zip(count(1), mpca.shard(digits(*LEARNT), batch_size=32)):
+    update = 0
+    for update, (x, y) in enumerate(mpca.shard(digits(*LEARNT), batch_size=32), 1):
         optimizer.zero_grad()
         loss = torch.nn.functional.cross_entropy(model(x), y)
         loss.backward()
@@ -70,8 +70,8 @@ def judge(state: Any) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    run_dir, end, seed, resume = sys.argv[1:]
-    settings = {"backup.interval": "10s", "cluster.cycle_deadline": "10s", "objectives.max_time": "10h"}
+    run_dir, end, seed, max_time, resume = sys.argv[1:]
+    settings = {"backup.interval": "10s", "cluster.cycle_deadline": "10s", "objectives.max_time": max_time}
     distributor = mpca.Distributor(
         AGENTS, run_dir=run_dir, seed=int(seed), conf=settings, resume=None if resume == "-" else resume
     )
