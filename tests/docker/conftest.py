@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
 from dockerized.cluster import Cluster
 from dockerized.engine import Engine
-from dockerized.machine import Machine
 
-from tests.docker.support import nothing_beyond
+from tests.docker.support import cluster_up
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -29,15 +27,5 @@ def _nothing_of_a_killed_session(tmp_path_factory: pytest.TempPathFactory) -> No
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Six hosts; at the end the machine is as it was."""
-    before = Machine.now()
-    engine = Engine.ready(print)
-    one = Cluster("mpca-test", engine, tmp_path_factory.mktemp("docker") / "cluster", print)
-    try:
-        one.down()  # what a test run that was killed has left
-        one.up()
+    with cluster_up(tmp_path_factory) as one:
         yield one
-    finally:
-        one.down()
-        engine.stop(print)
-        shutil.rmtree(one.folder, ignore_errors=True)
-    nothing_beyond(before)

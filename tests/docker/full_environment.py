@@ -10,10 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 from dockerized.cluster import Cluster
-from dockerized.engine import Engine
-from dockerized.machine import Machine
 
-from tests.docker.support import Run, nothing_beyond, nothing_runs_on_workers, whole
+from tests.docker.support import Run, cluster_up, nothing_runs_on_workers, whole
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(3000)]
 MOST_S = 1800.0
@@ -22,17 +20,8 @@ MOST_S = 1800.0
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Six hosts, of which the workers have Java and Hadoop alone."""
-    before = Machine.now()
-    engine = Engine.ready(print)
-    one = Cluster("mpca-test", engine, tmp_path_factory.mktemp("docker") / "cluster", print, bare_workers=True)
-    try:
-        one.down()
-        one.up()
+    with cluster_up(tmp_path_factory, bare_workers=True) as one:
         yield one
-    finally:
-        one.down()
-        engine.stop(print)
-    nothing_beyond(before)
 
 
 def test_a_packed_environment_with_torch_trains_where_the_original_is_not(cluster: Cluster) -> None:

@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 from dockerized.cluster import WORKERS, Cluster
-from dockerized.engine import Engine
-from dockerized.machine import Machine
 
-from tests.docker.support import Run, nothing_beyond, nothing_runs_on_workers, submit, whole
+from tests.docker.support import Run, cluster_up, nothing_runs_on_workers, submit, whole
 from tests.hadoop.support import Submitted, only, records
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -33,18 +31,8 @@ sys.stdout.write((joined(store) if sys.argv[2] == "records.jsonl" else store.rea
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Six hosts; each NodeManager has a disk of 1 GB, in memory."""
-    before = Machine.now()
-    engine = Engine.ready(print)
-    folder = tmp_path_factory.mktemp("docker") / "cluster"
-    one = Cluster("mpca-test", engine, folder, print, small_disks=dict.fromkeys(WORKERS, "1g"))
-    try:
-        one.down()
-        one.up()
+    with cluster_up(tmp_path_factory, small_disks=dict.fromkeys(WORKERS, "1g")) as one:
         yield one
-    finally:
-        one.down()
-        engine.stop(print)
-    nothing_beyond(before)
 
 
 def until(run: Submitted, there: Callable[[], Any], what: str) -> None:

@@ -4,22 +4,47 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 from dockerized.cluster import ROOT, WORKERS, Cluster
 from dockerized.engine import Engine
 from dockerized.machine import Machine, processes
 
+from mpca.cli.dev.realm import Lives
 from tests.hadoop.support import SMALL, Submitted, only, records
 
 PATIENCE_S = 300.0
 #: What runs in a worker when no application does.
 _DAEMONS = ("tini", "daemon worker", ".datanode.DataNode", ".nodemanager.NodeManager", "ps -eo")
+
+
+@contextlib.contextmanager
+def cluster_up(tmp_path_factory: pytest.TempPathFactory, secure: Lives | None = None, **made: Any) -> Iterator[Cluster]:
+    """Six hosts on an engine that the same code gets ready that docker/up runs; at the end the machine is as it was.
+
+    Args:
+        secure: as of `Cluster.up`.
+        made: more arguments of `Cluster`.
+    """
+    before = Machine.now()
+    engine = Engine.ready(print)
+    one = Cluster("mpca-test", engine, tmp_path_factory.mktemp("docker") / "cluster", print, **made)
+    try:
+        one.down()  # what a test run that was killed has left
+        one.up(secure=secure)
+        yield one
+    finally:
+        one.down()
+        engine.stop(print)
+        shutil.rmtree(one.folder, ignore_errors=True)
+    nothing_beyond(before)
 
 
 class Run:
