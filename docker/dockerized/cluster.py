@@ -45,6 +45,7 @@ NODE_MEMORY_MB = 3584 + 576
 NODE_EXPIRY_S = 30
 _LABEL = "mpca.cluster"
 _READY_S = 240.0
+_KDC_S = 20.0
 _PAUSE_S = 30.0
 _CUT_S = 10.0
 _CONNECT_S = 2.0
@@ -115,6 +116,9 @@ class Cluster:
                 realm.make(java_home())
             if realm.find() is None:
                 realm.start()
+            if not wait_until(realm.answers, _KDC_S):
+                said = realm.log.read_text(errors="replace") if realm.log.exists() else ""
+                raise EnvironmentRefused(f"the KDC of {self.name} gives no tickets: {realm.log}\n{said[-2000:]}")
         self._render()
         if compose and missing:
             self._compose(settings)
