@@ -1,6 +1,6 @@
-"""A run that lives through many lives of its tokens, and one whose KDC is away for ten minutes: an hour, so by hand.
+"""A run that lives through many lives of its tokens, and one whose KDC is away for ten minutes: an hour, in `make test-secure`.
 
-``pytest -s tests/hadoop/full_long_tokens.py``; `full_tokens.py` has what happens when tokens do end.
+`full_tokens.py` has what happens when tokens do end.
 """
 
 from __future__ import annotations
