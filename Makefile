@@ -41,7 +41,7 @@ help:
 	@echo "make lint     ruff, mypy, the format of the Java, and the rules of this project"
 	@echo "make test-examples    each script of examples/ on executors of this machine, which CI leaves out: ten minutes"
 	@echo "make bench    all benches into one JSON below benchmarks/, beside the last committed one: hours on a quiet machine;"
-	@echo "              make bench SHORT=1 leaves most of them out and ends in twelve minutes"
+	@echo "              make bench SHORT=1 leaves most of them out and ends in fourteen minutes"
 	@echo "make soak HOURS=2     a run on the cluster of containers with a fault every two minutes, and what grows; SEED=7 repeats one"
 	@echo "make twins MINUTES=20  three pairs of runs on executors of this machine, one of each with a fault a minute: whether they learn"
 	@echo "              the same from as many updates; an hour"

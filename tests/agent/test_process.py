@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,6 @@ from mpca.agent.returned import unpack
 from mpca.algorithm import pull
 from mpca.wire.messages import Failed, Finished, Installed, Progress, Snapshot, SnapshotRequest, Stop
 from tests.agent import jobs
-from tests.support.agent_parent import AgentParent
 from tests.support.fake_executor import FakeExecutor, wait_until
 
 SLOW_STEP_S = 0.02
@@ -27,19 +25,14 @@ SIZE = 10
 X0 = np.concatenate([np.arange(SIZE, dtype=np.float32), np.zeros(2, np.float32)])  # weight, then the buffer
 
 
-@pytest.fixture(scope="module", autouse=True)  # before what looks for things that a test leaves
-def preloaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentParent]:
-    with AgentParent(
-        tmp_path_factory.mktemp("parent"), "tests.agent.patient_parent", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1"
-    ) as parent:
-        yield parent
+pytestmark = pytest.mark.usefixtures("preloaded")  # before what looks for things that a test leaves
 
 
 @pytest.fixture(params=["started", "forked"], autouse=True)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def way(request: pytest.FixtureRequest) -> str:
     """How each test's agents come into being."""
     if request.param == "forked":
-        monkeypatch.setattr(FakeExecutor, "parent", request.getfixturevalue("preloaded"))
+        request.getfixturevalue("forked")
     return request.param
 
 

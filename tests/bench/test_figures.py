@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mpca.cli.bench.figures import KEYS, SKIP_BLOCKING, SKIP_OVERLAPPED, SKIP_SMALL, figures, overlap_share
+from mpca.cli.bench.figures import KEYS, LAST_SMALL, SKIP_BLOCKING, SKIP_OVERLAPPED, SKIP_SMALL, figures, overlap_share
 from mpca.cli.bench.run.windows import Window, step_times
 from mpca.errors import MpcaError
 
@@ -39,7 +39,12 @@ def raw(idle: int = 50) -> dict[str, Any]:
     return {
         "small": {"marks": marks(SKIP_SMALL + 5, 0.04), "rss_peak": [1, 2], "rss_end": [200 * M, 600 * M]},
         "blocking": {"marks": marks(SKIP_BLOCKING + 3, 6.0, idle=idle), "rss_peak": [206 * M, 603 * M], "rss_end": []},
-        "overlapped": {"marks": marks(SKIP_OVERLAPPED + 7, 1.5, 400, 350, idle), "rss_peak": [203 * M, 601 * M], "rss_end": []},
+        "overlapped": {
+            "marks": marks(SKIP_OVERLAPPED + 7, 1.5, 400, 350, idle),
+            "rss_peak": [203 * M, 601 * M],
+            "rss_end": [],
+            "jvms": [[20.0, 8.0], [30.0, 9.0]],
+        },
     }
 
 
@@ -50,7 +55,7 @@ LINKS = {
     "tcp_cycle_s": [1.4],
     "tcp_period_over_b": 2.1,
     "workers": ["w0"],
-    "ports": [(t, {"driver": (0, 0), "w0": (int(t * (1 << 19)), 0)}) for t in (0.0, 14.5, 17.5, 23.5, 40.0)],
+    "ports": [(t, {"driver": (0, 0), "w0": (int(t * (1 << 19)), 0)}) for t in (0.0, 17.5, 19.5, 26.5, 40.0)],
 }
 
 
@@ -65,12 +70,24 @@ def test_every_figure_is_a_difference_between_cycles() -> None:
     assert result["driver_out_over_m"] == pytest.approx(3 * 350 / M)
     assert result["driver_rss_over_m"] == pytest.approx(4.0)
     assert result["driver_rss_parts_over_m"] == {"overlapped": [3.0, 1.0], "blocking": [6.0, 3.0]}  # Python, JVM
+    assert result["fixed_cpu_s"] == pytest.approx(2 + 4 + 1 + 0.5 + 0.25 * 2)
+    assert result["compilers_share"] == pytest.approx(0.1)
     refresh_gb = 1 / 3 * M / 1e9  # by one cycle
     assert result["executor_cpu_s_per_gb"] == pytest.approx(3.0 / refresh_gb)  # the mean of two, which use 2 and 4 a cycle
     assert result["driver_jvm_cpu_s_per_gb"] == pytest.approx(1.0 / refresh_gb)
     assert result["driver_python_cpu_s_per_gb"] == pytest.approx(0.5 / refresh_gb)
     assert result["agent_cpu_s_per_gb"] == pytest.approx(0.25 / refresh_gb)
     assert result["links_busy"]["executors_in"] == pytest.approx(0.5)  # half a MiB/s of one
+
+
+def test_only_the_last_cycles_of_30_kib_count_since_jvms_compile_before() -> None:
+    slow, fast = marks(SKIP_SMALL + 2 * LAST_SMALL, 0.2), marks(LAST_SMALL + 1, 0.05)
+    for one in fast:
+        one["at"] += slow[-1]["at"]
+        one["cpu_s"] = {role: [s / 2 for s in seconds] for role, seconds in one["cpu_s"].items()}
+    result = figures(raw() | {"small": raw()["small"] | {"marks": slow + fast}}, {}, M)
+    assert result["small_cycle_s"] == pytest.approx([0.05, 0.05, 0.05])
+    assert result["fixed_cpu_s"] == pytest.approx((2 + 4 + 1 + 0.5 + 0.25 * 2) / 2)
 
 
 def test_a_busy_machine_makes_the_figures_invalid_and_says_why() -> None:

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(560)]
 
 
 def test_exchange_on_loopback_has_every_key_and_says_that_it_counts_for_nothing() -> None:
-    result = measure(agents=2, size_bytes=64 << 10, rate=None, cycles=6, exchanges=3, encrypt=SPARKS_CIPHER)
+    result = measure(agents=2, size_bytes=64 << 10, rate=None, cycles=9, exchanges=3, small_cycles=120, encrypt=SPARKS_CIPHER)
     assert set(KEYS) <= set(result)
     assert result["counts"] is False
     assert result["valid"] is False

@@ -15,10 +15,12 @@ from typing import Any
 from mpca.cli.bench.load import LEAST_IDLE, Ticks, cpu_idle_share, invalid_reason
 from mpca.errors import MpcaError
 
-__all__ = ["KEYS", "SKIP_BLOCKING", "SKIP_OVERLAPPED", "SKIP_SMALL", "figures", "overlap_share"]
+__all__ = ["KEYS", "LAST_SMALL", "SKIP_BLOCKING", "SKIP_OVERLAPPED", "SKIP_SMALL", "figures", "overlap_share"]
 
-#: Cycles before the first mark of a figure: the pipeline fills, and the JVMs compile what the small run repeats.
-SKIP_SMALL, SKIP_BLOCKING, SKIP_OVERLAPPED = 30, 1, 3
+#: Cycles before the first mark of a figure: the pipeline fills, and with a codec each shard goes out in full once.
+SKIP_SMALL, SKIP_BLOCKING, SKIP_OVERLAPPED = 30, 1, 6
+#: Cycles at the end of the small run that count: before, the JVMs compile.
+LAST_SMALL = 300
 #: Shards of the overlapped run.
 SHARDS = 3
 #: Keys of every result, whatever the options; null if loopback has no such figure.
@@ -26,6 +28,8 @@ KEYS = (
     "kappa",
     "period_over_b",
     "fixed_s",
+    "fixed_cpu_s",
+    "compilers_share",
     "driver_in_over_m",
     "driver_out_over_m",
     "period_over_tcp",
@@ -49,6 +53,7 @@ def figures(raw: dict[str, Any], links: dict[str, Any], size_bytes: int) -> dict
         raw[name]["marks"][skip:]
         for name, skip in (("small", SKIP_SMALL), ("blocking", SKIP_BLOCKING), ("overlapped", SKIP_OVERLAPPED))
     )
+    small = small[-1 - LAST_SMALL :]
     small_s, blocking_s, cycle_s = _durations(small), _durations(blocking), _durations(overlapped)
     period_s = SHARDS * statistics.fmean(cycle_s)
     refreshes = len(cycle_s) / SHARDS
@@ -70,7 +75,9 @@ def figures(raw: dict[str, Any], links: dict[str, Any], size_bytes: int) -> dict
         "driver_out_over_m": b_s and moved["sent"] / refreshes / size_bytes,
         "period_over_tcp": b_s and period_s / b_s / links["tcp_period_over_b"],
         "driver_rss_over_m": sum(grown["overlapped"]) / size_bytes,
-        **_cpu(overlapped[len(overlapped) // 2 :], size_bytes),
+        **_cpu_per_gb(overlapped[len(overlapped) // 2 :], size_bytes),
+        "fixed_cpu_s": sum(sum(seconds) for seconds in _cpu_s(small).values()) / len(small_s),
+        "compilers_share": _compilers_share(raw["overlapped"]["jvms"]),
         "tcp_period_over_b": links.get("tcp_period_over_b"),
         "b_s": b_s,
         "stream_mib_s": links.get("stream_mib_s"),
@@ -109,12 +116,22 @@ def _idle(marks: list[dict[str, Any]]) -> float:
     return cpu_idle_share(Ticks(**marks[0]["ticks"]), Ticks(**marks[-1]["ticks"]))
 
 
-def _cpu(marks: list[dict[str, Any]], size_bytes: int) -> dict[str, float]:
+def _cpu_s(marks: list[dict[str, Any]]) -> dict[str, list[float]]:
+    """CPU seconds of each process, by role, between the first mark and the last one."""
+    first, last = marks[0]["cpu_s"], marks[-1]["cpu_s"]
+    return {role: [b - a for a, b in zip(first[role], last[role], strict=True)] for role in last if last[role]}
+
+
+def _cpu_per_gb(marks: list[dict[str, Any]], size_bytes: int) -> dict[str, float]:
     """CPU seconds of one process of each role, for each GB of the model that is refreshed."""
     gb = (len(marks) - 1) / SHARDS * size_bytes / 1e9
-    first, last = marks[0]["cpu_s"], marks[-1]["cpu_s"]
-    used = {role: statistics.fmean(last[role]) - statistics.fmean(first[role]) for role in last if last[role]}
-    return {f"{role}_cpu_s_per_gb": seconds / gb for role, seconds in used.items()}
+    return {f"{role}_cpu_s_per_gb": statistics.fmean(seconds) / gb for role, seconds in _cpu_s(marks).items()}
+
+
+def _compilers_share(jvms: list[list[float]]) -> float:
+    """What of the CPU of all JVMs their compilers took, as they do no more once a run has lasted for minutes."""
+    used, compiled = (end - start for start, end in zip(*jvms, strict=True))
+    return max(0.0, compiled / used) if used > 0 else 0.0  # compilers that have ended in between are not counted
 
 
 def _stages(marks: list[dict[str, Any]]) -> dict[str, float]:

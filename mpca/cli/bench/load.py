@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 import psutil
 
 __all__ = [
+    "COMPILER_THREADS",
     "JOB_THREADS",
     "LEAST_IDLE",
     "Processes",
@@ -32,7 +33,8 @@ T = TypeVar("T")
 
 #: When a smaller share of the CPU is idle, a bench measures the machine and not the exchange.
 LEAST_IDLE = 0.20
-#: Threads of a driver's JVM that work for Spark's jobs alone, by the 15 characters of a name that the kernel keeps.
+#: Threads of a JVM that compile, and of a driver's that work for Spark's jobs alone, by the 15 characters that a kernel keeps.
+COMPILER_THREADS = ("C1 Compiler", "C2 Compiler")
 JOB_THREADS = ("dag-scheduler-e", "dispatcher-Coar", "task-result-get", "task-scheduler-", "element-trackin", "spark-listener-")
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
@@ -103,6 +105,11 @@ class Processes:
     def cpu_s(self) -> dict[str, list[float]]:
         """CPU seconds so far of each process of a role, without those of its children; a process that has ended is left out."""
         return {role: [s for one in processes for s in _cpu_s(one)] for role, processes in self._roles.items()}
+
+    def jvms_s(self) -> tuple[float, float]:
+        """CPU seconds so far of all JVMs, and what of these their compilers have used."""
+        jvms = [one for role in ("driver_jvm", "executor") for one in self._roles[role]]
+        return sum(s for one in jvms for s in _cpu_s(one)), sum(thread_cpu_s(one.pid, COMPILER_THREADS) for one in jvms)
 
     def descriptors(self) -> dict[str, list[int]]:
         """How many descriptors each process of a role has open; a process that has ended is left out."""

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 import psutil
 
 from mpca.cli.bench.figures import SHARDS
-from mpca.cli.bench.load import Sampler, rss_bytes
+from mpca.cli.bench.load import Processes, Sampler, rss_bytes
 from mpca.cli.bench.run.engine import Case, open_run
 from mpca.cli.bench.run.place import Place, cluster_jvms, open_session, say
 from mpca.cli.bench.run.waiting import wait
@@ -25,7 +25,6 @@ __all__ = ["SMALL_BYTES", "Spec", "main"]
 
 #: A model whose bytes take no time: a cycle then takes only its fixed cost.
 SMALL_BYTES = 30 << 10
-SMALL_CYCLES = 300
 RSS_EVERY_S = 0.1
 
 
@@ -39,18 +38,19 @@ class Spec(Place):
     phases: int
     cycles: int  # of the overlapped case
     exchanges: int  # of the blocking case
+    small_cycles: int  # of the small case, of which the last ones count
     codec: str = "none"
     encrypt: str = ""  # spark.network.crypto.cipher; empty: nothing is encrypted
 
     def cases(self, deadline_s: float) -> list[Case]:
-        """The small case comes first: it warms the JVMs up, and memory is compared with what it leaves."""
+        """The small case comes first: the JVMs compile meanwhile, and memory is compared with what it leaves."""
 
         def case(name: str, size: int, shards: int, phases: int, cycles: int) -> Case:
             of = Case(name, self.agents, shards, phases, cycles, wait, (size,), deadline_s=deadline_s)
             return replace(of, reducer=self.reducer, broadcast=self.broadcast, codec=self.codec)
 
         return [
-            case("small", SMALL_BYTES, SHARDS, self.phases, SMALL_CYCLES),
+            case("small", SMALL_BYTES, SHARDS, self.phases, self.small_cycles),
             case("overlapped", self.size_bytes, SHARDS, self.phases, self.cycles),
             case("blocking", self.size_bytes, 1, 1, self.exchanges),
         ]
@@ -65,18 +65,22 @@ def main(spec: Spec) -> None:
     with open_session(spec, memory, conf) as spark:
         say({"ready": True})
         b_s = json.loads(sys.stdin.readline())["b_s"] or 0.0
+        processes = Processes(spark.sparkContext.applicationId)
         pids = [os.getpid(), *(one.pid for one in psutil.Process().children() if one.name() == "java")]
         for case in spec.cases(deadline_s=60.0 + 15 * b_s):
+            jvms = [processes.jvms_s()]
             with Sampler(lambda: [rss_bytes([pid]) for pid in pids], RSS_EVERY_S) as memory_use:
                 opened = open_run(spark, case, "eth0" if spec.master else "")
                 try:
                     marks = opened.finish()
                 finally:
                     opened.cluster.close()
+            jvms.append(processes.jvms_s())
             say(
                 {
                     "case": case.name,
                     "marks": [asdict(mark) for mark in marks],
+                    "jvms": jvms,  # `Processes.jvms_s` at its start and at its end
                     "rss_peak": max((parts for _, parts in memory_use.samples), key=sum),  # Python, JVM
                     "rss_end": [rss_bytes([pid]) for pid in pids],
                 }

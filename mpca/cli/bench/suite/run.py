@@ -45,7 +45,7 @@ def main(words: Sequence[str] | None = None) -> int:
         1 if a case failed, or a figure became worse by more than its noise; 130 if it was interrupted; else 0.
     """
     parser = argparse.ArgumentParser(prog="make bench")
-    parser.add_argument("--short", action="store_true", help="the lines that end within twelve minutes, twice each")
+    parser.add_argument("--short", action="store_true", help="the lines that end within fourteen minutes, twice each")
     brief = parser.parse_args(words).short
     rows, prefix = (short(), SHORT) if brief else (ROWS, ALL)
     root = Path(__file__).resolve().parents[4]
