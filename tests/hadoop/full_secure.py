@@ -1,4 +1,4 @@
-"""More runs in a realm: `make test-secure` has them, and CI has not. The others, and the cluster: test_secure.py."""
+"""More runs in a realm: `make test-secure` has them, and CI has not. The others: test_secure.py."""
 
 from __future__ import annotations
 
@@ -6,26 +6,35 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mpca.cli.bench.cases.encryption import reads
 from mpca.cli.dev.hadoop import Hadoop
+from mpca.cli.dev.realm import Lives
 from mpca.environment import child_environment
 from mpca.spark.jvm.hadoop import spark_home
 from mpca.storage import Location
 from mpca.storage.opening import open_store
 from tests.hadoop.support import DIGITS, MPCA, submit
-from tests.hadoop.test_secure import CHECKOUT, alice, secured, secured_login
+from tests.hadoop.test_secure import CHECKOUT, alice, cluster_in_realm, secured_login
 
-__all__ = ["alice", "secured"]  # fixtures
+__all__ = ["alice"]  # a fixture
 
 pytestmark = [pytest.mark.hadoop, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
+    """Its tokens are good for as long as Hadoop's own: a session with a ticket alone has no others."""
+    with cluster_in_realm(tmp_path_factory.mktemp("secured"), Lives()) as cluster:
+        yield cluster
+
+
 def test_a_run_in_client_mode_with_a_ticket(secured: Hadoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its folder and backups lie on HDFS; it ends before its tokens do."""
+    """Its folder and backups lie on HDFS."""
     for name, value in secured_login(secured, "alice").items():
         monkeypatch.setenv(name, value)
     run_dir = f"{secured.hdfs_url}/user/alice/client"
@@ -99,5 +108,6 @@ def test_rows_of_a_dataframe_go_to_hdfs_by_a_containers_token(secured: Hadoop, t
         env=child_environment(SPARK_HOME=str(home.path), **secured_login(secured, "alice")),
         timeout=600,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+    said = "\n".join(line for line in done.stderr.splitlines() if not line.startswith("\tat "))
+    assert done.returncode == 0, said[-8000:]
     assert "{'train': 36, 'validation': 4}" in done.stdout

@@ -50,7 +50,7 @@ _YARN = {
     "yarn.node-labels.enabled": "true",
     "yarn.node-labels.fs-store.root-dir": "file://{data}/labels",
     "yarn.acl.enable": "true",
-    "yarn.admin.acl": "yarn",
+    "yarn.admin.acl": "hdfs",  # whom `Daemons.tool` is
 }
 _QUEUES = {
     "root.queues": "alice,bob",
@@ -214,7 +214,6 @@ def tenants() -> Iterator[tuple[Tenant, Tenant]]:
         with pytest.MonkeyPatch.context() as patch:
             for key, value in cluster.env().items():
                 patch.setenv(key, value)
-            patch.setenv("KRB5CCNAME", f"FILE:{cluster.folder}/yarn.cc")
             shutil.copytree(cluster.setup.jars, folder / "jars", copy_function=linked)
             label(cluster)
             for one in found:
@@ -236,8 +235,6 @@ def label(cluster: Hadoop) -> None:
         setup.conf / "capacity-scheduler.xml", {f"yarn.scheduler.capacity.{key}": value for key, value in _QUEUES.items()}
     )
     cluster.restart("resourcemanager")
-    keytab = ["-k", "-t", str(realm.keytab("services")), "yarn/localhost"]
-    subprocess.run(["kinit", *keytab], check=True)
     admin = Daemons(setup)
     admin.tool(_ADMIN, "-addToClusterNodeLabels", "alice(exclusive=true),bob(exclusive=true)")
     ports = [setup.port(f"nodemanager{number}", "nodemanager_rpc") for number in (1, 2)]
