@@ -354,6 +354,7 @@ def beside(tenant: Tenant, folder: Path, end: Path) -> Submitted:
         *("spark.executor.memory=512m", "spark.executor.cores=1", "spark.driver.memory=512m", "spark.driver.host=127.0.0.1"),
         *(f"spark.yarn.jars=local:{home.path}/jars/*", f"spark.pyspark.python={tenant.python}"),
         *(f"spark.executorEnv.{key}={value}" for key, value in python_env(tenant.python).items()),
+        "spark.python.authenticate.socketTimeout=60s",  # `pace` stops it for ten seconds, of its 15
         *PLAIN,
     )
     program = tenant.home.parent / "other.py"
