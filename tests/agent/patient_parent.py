@@ -1,4 +1,4 @@
-"""A preloaded parent that waits an hour for questions: a file of tests shares one, and some of them take long."""
+"""A preloaded parent that waits an hour for questions: files of tests share one, and some of them take long."""
 
 from __future__ import annotations
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
 
-from mpca.cli.bench.figures import KEYS, LAST_SMALL, SKIP_BLOCKING, SKIP_OVERLAPPED, SKIP_SMALL, figures, overlap_share
+from mpca.cli.bench.figures import (
+    KEYS,
+    LAST_SMALL,
+    LEAST_CYCLES,
+    SKIP_BLOCKING,
+    SKIP_OVERLAPPED,
+    SKIP_SMALL,
+    figures,
+    overlap_share,
+)
 from mpca.cli.bench.run.windows import Window, step_times
 from mpca.errors import MpcaError
 
@@ -108,6 +118,13 @@ def test_a_run_that_was_too_short_is_no_figure() -> None:
     short = raw() | {"blocking": {"marks": marks(SKIP_BLOCKING + 1, 6.0), "rss_peak": [], "rss_end": []}}
     with pytest.raises(MpcaError, match="too few cycles"):
         figures(short, LINKS, M)
+
+
+def test_the_fewest_cycles_that_may_be_asked_for_are_enough() -> None:
+    for cycles, enough in ((LEAST_CYCLES, True), (LEAST_CYCLES - 2, False)):
+        asked = raw() | {"overlapped": raw()["overlapped"] | {"marks": marks(cycles, 1.5)}}
+        with contextlib.nullcontext() if enough else pytest.raises(MpcaError, match="too few cycles"):
+            assert figures(asked, {}, M)["executor_cpu_s_per_gb"] > 0
 
 
 @pytest.mark.parametrize(

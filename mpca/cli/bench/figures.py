@@ -15,10 +15,12 @@ from typing import Any
 from mpca.cli.bench.load import LEAST_IDLE, Ticks, cpu_idle_share, invalid_reason
 from mpca.errors import MpcaError
 
-__all__ = ["KEYS", "LAST_SMALL", "SKIP_BLOCKING", "SKIP_OVERLAPPED", "SKIP_SMALL", "figures", "overlap_share"]
+__all__ = ["KEYS", "LAST_SMALL", "LEAST_CYCLES", "SKIP_BLOCKING", "SKIP_OVERLAPPED", "SKIP_SMALL", "figures", "overlap_share"]
 
 #: Cycles before the first mark of a figure: the pipeline fills, and with a codec each shard goes out in full once.
 SKIP_SMALL, SKIP_BLOCKING, SKIP_OVERLAPPED = 30, 1, 6
+#: Of the overlapped run: the second half of what counts is a cycle at least.
+LEAST_CYCLES = SKIP_OVERLAPPED + 3
 #: Cycles at the end of the small run that count: before, the JVMs compile.
 LAST_SMALL = 300
 #: Shards of the overlapped run.

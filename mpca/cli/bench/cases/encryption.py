@@ -17,7 +17,7 @@ import click
 import psutil
 
 from mpca.cli.bench.cases import exchange
-from mpca.cli.bench.figures import SHARDS
+from mpca.cli.bench.figures import LEAST_CYCLES, SHARDS
 from mpca.cli.bench.show import show
 from mpca.cli.options import SIZE, json_option
 from mpca.errors import ConfigError
@@ -48,7 +48,7 @@ Turns = dict[str, list[dict[str, float]]]  # by way, the figures of each turn
 @click.option("--at", help="Measure HDFS too: the benchmark writes a folder here, and removes it. Needs Kerberos.")
 @click.option("--agents", default=2, show_default=True, help="K: agents, each on an executor of its own.")
 @click.option("--size", "size_bytes", type=SIZE, default="16MiB", show_default=True, help="M: bytes of the whole model.")
-@click.option("--cycles", type=click.IntRange(min=6), default=30, show_default=True, help="Cycles of each run.")
+@click.option("--cycles", type=click.IntRange(min=LEAST_CYCLES), default=30, show_default=True, help="Cycles of each run.")
 @click.option("--file", "file_bytes", type=SIZE, default="64MiB", show_default=True, help="Size of the file on HDFS.")
 @click.option("--turns", type=click.IntRange(min=1), default=2, show_default=True, help="How often each way is measured.")
 @json_option

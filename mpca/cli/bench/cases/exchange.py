@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from mpca.cli.bench.figures import SHARDS, figures
+from mpca.cli.bench.figures import LEAST_CYCLES, SHARDS, figures
 from mpca.cli.bench.load import Sampler
 from mpca.cli.bench.net.network import RATE, check
 from mpca.cli.bench.net.node_process import NodeProcess
@@ -59,7 +59,9 @@ SMALL_CYCLES = 1800
     show_default=True,
     help="Phases of the run that overlaps; it has 3 shards.",
 )
-@click.option("--cycles", type=click.IntRange(min=9), default=18, show_default=True, help="Cycles of the overlapped run.")
+@click.option(
+    "--cycles", type=click.IntRange(min=LEAST_CYCLES), default=18, show_default=True, help="Cycles of the overlapped run."
+)
 @click.option(
     "--encrypt", flag_value=SPARKS_CIPHER, default="", help="With spark.network.crypto.enabled, by Spark's own cipher."
 )
