@@ -47,14 +47,16 @@ def marks(count: int, every_s: float, received: int = 0, sent: int = 0, idle: in
 
 def raw(idle: int = 50) -> dict[str, Any]:
     return {
-        "small": {"marks": marks(SKIP_SMALL + 5, 0.04), "rss_peak": [1, 2], "rss_end": [200 * M, 600 * M]},
+        "small": {"marks": marks(SKIP_SMALL + 5, 0.04), "rss_peak": [1, 2], "rss_end": [200 * M, 600 * M], "jvm_held": 50},
         "blocking": {"marks": marks(SKIP_BLOCKING + 3, 6.0, idle=idle), "rss_peak": [206 * M, 603 * M], "rss_end": []},
         "overlapped": {
             "marks": marks(SKIP_OVERLAPPED + 7, 1.5, 400, 350, idle),
             "rss_peak": [203 * M, 601 * M],
             "rss_end": [],
+            "jvm_held": 50 + M // 2,
             "jvms": [[20.0, 8.0], [30.0, 9.0]],
         },
+        "jobs": {"wall_s": 0.02, "cpu_s": 0.03},
     }
 
 
@@ -79,8 +81,10 @@ def test_every_figure_is_a_difference_between_cycles() -> None:
     assert result["driver_in_over_m"] == pytest.approx(3 * 400 / M)  # three cycles refresh the model once
     assert result["driver_out_over_m"] == pytest.approx(3 * 350 / M)
     assert result["driver_rss_over_m"] == pytest.approx(4.0)
+    assert result["driver_held_over_m"] == pytest.approx(3.5)  # what Python's has grown by, and the JVM's without garbage
     assert result["driver_rss_parts_over_m"] == {"overlapped": [3.0, 1.0], "blocking": [6.0, 3.0]}  # Python, JVM
     assert result["fixed_cpu_s"] == pytest.approx(2 + 4 + 1 + 0.5 + 0.25 * 2)
+    assert (result["job_s"], result["job_cpu_s"]) == (0.02, 0.03)
     assert result["compilers_share"] == pytest.approx(0.1)
     refresh_gb = 1 / 3 * M / 1e9  # by one cycle
     assert result["executor_cpu_s_per_gb"] == pytest.approx(3.0 / refresh_gb)  # the mean of two, which use 2 and 4 a cycle

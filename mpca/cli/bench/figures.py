@@ -31,11 +31,14 @@ KEYS = (
     "period_over_b",
     "fixed_s",
     "fixed_cpu_s",
+    "job_s",
+    "job_cpu_s",
     "compilers_share",
     "driver_in_over_m",
     "driver_out_over_m",
     "period_over_tcp",
     "driver_rss_over_m",
+    "driver_held_over_m",
     "executor_cpu_s_per_gb",
     "driver_jvm_cpu_s_per_gb",
     "driver_python_cpu_s_per_gb",
@@ -47,7 +50,7 @@ def figures(raw: dict[str, Any], links: dict[str, Any], size_bytes: int) -> dict
     """All figures of one call.
 
     Args:
-        raw: what `exchange_driver` measured, by case: marks of its cycles, and memory in bytes.
+        raw: what `exchange_driver` measured, by case: marks of its cycles, and memory in bytes; of `jobs` seconds.
         links: what plain TCP and the switch measured; empty on loopback.
         size_bytes: M.
     """
@@ -77,8 +80,11 @@ def figures(raw: dict[str, Any], links: dict[str, Any], size_bytes: int) -> dict
         "driver_out_over_m": b_s and moved["sent"] / refreshes / size_bytes,
         "period_over_tcp": b_s and period_s / b_s / links["tcp_period_over_b"],
         "driver_rss_over_m": sum(grown["overlapped"]) / size_bytes,
+        "driver_held_over_m": (grown["overlapped"][0] + raw["overlapped"]["jvm_held"] - raw["small"]["jvm_held"]) / size_bytes,
         **_cpu_per_gb(overlapped[len(overlapped) // 2 :], size_bytes),
         "fixed_cpu_s": sum(sum(seconds) for seconds in _cpu_s(small).values()) / len(small_s),
+        "job_s": raw["jobs"]["wall_s"],
+        "job_cpu_s": raw["jobs"]["cpu_s"],
         "compilers_share": _compilers_share(raw["overlapped"]["jvms"]),
         "tcp_period_over_b": links.get("tcp_period_over_b"),
         "b_s": b_s,

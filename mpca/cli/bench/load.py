@@ -106,6 +106,10 @@ class Processes:
         """CPU seconds so far of each process of a role, without those of its children; a process that has ended is left out."""
         return {role: [s for one in processes for s in _cpu_s(one)] for role, processes in self._roles.items()}
 
+    def all_s(self) -> float:
+        """CPU seconds so far of all of them together."""
+        return sum(sum(seconds) for seconds in self.cpu_s().values())
+
     def jvms_s(self) -> tuple[float, float]:
         """CPU seconds so far of all JVMs, and what of these their compilers have used."""
         jvms = [one for role in ("driver_jvm", "executor") for one in self._roles[role]]

@@ -2,9 +2,9 @@
 
 With ``--shape`` there are a Master, K Workers and the driver, each on a node of its own of a `Network`. First the executors
 start, then the links are limited, then plain TCP is measured, then the engine: 30 KiB for the fixed cost, until the JVMs have
-compiled what a run repeats, one blocking exchange of the whole model (kappa), and three shards in phases (P/b). Agents are real
-agents that wait instead of computing. Without ``--shape`` everything runs on loopback, which shows that it works, and measures
-CPU seconds per GB alone.
+compiled what a run repeats, three shards in phases (P/b), one blocking exchange of the whole model (kappa), and at last jobs of
+Spark's that do nothing. Agents are real agents that wait instead of computing. Without ``--shape`` everything runs on loopback,
+which shows that it works, and measures CPU seconds per GB alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SPARKS_CIPHER = "AES/CTR/NoPadding"
 PORTS_EVERY_S = 0.25
 DRIVER = "mpca.cli.bench.run.exchange_driver"
 #: What the driver runs, in this order.
-CASES = ("small", "overlapped", "blocking")
+CASES = ("small", "overlapped", "blocking", "jobs")
 #: Of the small case. At K = 4 the JVMs' compilers take half of the CPU of the first 300 cycles, and a fifth of that after
 #: 1,500; the cycles in the middle of the former take 104 ms, those from 1,000 on 41 to 49.
 SMALL_CYCLES = 1800

@@ -11,7 +11,9 @@ import json
 import logging
 import os
 import sys
+import time
 from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -21,11 +23,16 @@ from mpca.cli.bench.run.engine import Case, open_run
 from mpca.cli.bench.run.place import Place, cluster_jvms, open_session, say
 from mpca.cli.bench.run.waiting import wait
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 __all__ = ["SMALL_BYTES", "Spec", "main"]
 
 #: A model whose bytes take no time: a cycle then takes only its fixed cost.
 SMALL_BYTES = 30 << 10
 RSS_EVERY_S = 0.1
+#: Spark's jobs of tasks that do nothing, and how many more are made before these, which count.
+JOBS, SKIP_JOBS = 300, 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +80,7 @@ def main(spec: Spec) -> None:
                 opened = open_run(spark, case, "eth0" if spec.master else "")
                 try:
                     marks = opened.finish()
+                    held = _jvm_holds(spark)
                 finally:
                     opened.cluster.close()
             jvms.append(processes.jvms_s())
@@ -83,8 +91,33 @@ def main(spec: Spec) -> None:
                     "jvms": jvms,  # `Processes.jvms_s` at its start and at its end
                     "rss_peak": max((parts for _, parts in memory_use.samples), key=sum),  # Python, JVM
                     "rss_end": [rss_bytes([pid]) for pid in pids],
+                    "jvm_held": held,
                 }
             )
+        say({"case": "jobs", **_empty_jobs(spark, spec.agents, processes)})
+
+
+def _jvm_holds(spark: SparkSession) -> int:
+    """Bytes that the driver's JVM has in use: its heap behind a collection, and the network's buffers outside."""
+    jvm: Any = spark.sparkContext._jvm
+    jvm.java.lang.System.gc()
+    heap = jvm.java.lang.Runtime.getRuntime()
+    return int(heap.totalMemory() - heap.freeMemory() + jvm.io.netty.util.internal.PlatformDependent.usedDirectMemory())
+
+
+def _empty_jobs(spark: SparkSession, tasks: int, processes: Processes) -> dict[str, Any]:
+    """Wall and CPU seconds of one of Spark's jobs whose tasks do nothing: what a cycle costs at least that is one.
+
+    It comes last, when the JVMs have compiled all that a job does.
+    """
+    context: Any = spark.sparkContext  # by its Java side: no Python worker has a part in it
+    rdd = context._jsc.parallelize(context._jvm.java.util.Collections.nCopies(tasks, 0), tasks)
+    for _ in range(SKIP_JOBS):
+        rdd.count()
+    start, before = time.monotonic(), processes.all_s()
+    for _ in range(JOBS):
+        rdd.count()
+    return {"wall_s": (time.monotonic() - start) / JOBS, "cpu_s": (processes.all_s() - before) / JOBS}
 
 
 if __name__ == "__main__":
