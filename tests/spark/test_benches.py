@@ -14,11 +14,15 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(560)]
 
 
 def test_exchange_on_loopback_has_every_key_and_says_that_it_counts_for_nothing() -> None:
-    result = measure(agents=2, size_bytes=64 << 10, rate=None, cycles=9, exchanges=3, small_cycles=120, encrypt=SPARKS_CIPHER)
+    few = {"cycles": 9, "exchanges": 3, "small_cycles": 40, "jobs": 9}
+    result = measure(agents=2, size_bytes=64 << 10, rate=None, encrypt=SPARKS_CIPHER, **few)
     assert set(KEYS) <= set(result)
     assert result["counts"] is False
     assert result["valid"] is False
     assert result["fixed_s"] > 0
+    assert 0 < result["job_s"] < 10
+    assert result["job_cpu_s"] > 0
+    assert result["driver_held_over_m"] > 2  # joint model and trajectory
     assert result["overlap_share"] > 0
 
 

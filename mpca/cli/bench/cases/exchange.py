@@ -94,6 +94,7 @@ def measure(
     cycles: int = 18,
     exchanges: int = 4,
     small_cycles: int = SMALL_CYCLES,
+    jobs: int = 300,
     encrypt: str = "",
     codec: str = "none",
 ) -> dict[str, Any]:
@@ -124,6 +125,7 @@ def measure(
             cycles=cycles,
             exchanges=exchanges,
             small_cycles=small_cycles,
+            jobs=jobs,
             encrypt=encrypt,
         )
         if rate is None:

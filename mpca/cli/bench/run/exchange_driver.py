@@ -31,8 +31,6 @@ __all__ = ["SMALL_BYTES", "Spec", "main"]
 #: A model whose bytes take no time: a cycle then takes only its fixed cost.
 SMALL_BYTES = 30 << 10
 RSS_EVERY_S = 0.1
-#: Spark's jobs of tasks that do nothing, and how many more are made before these, which count.
-JOBS, SKIP_JOBS = 300, 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +44,7 @@ class Spec(Place):
     cycles: int  # of the overlapped case
     exchanges: int  # of the blocking case
     small_cycles: int  # of the small case, of which the last ones count
+    jobs: int  # of Spark's, that do nothing; a third as many more are made before those that count
     codec: str = "none"
     encrypt: str = ""  # spark.network.crypto.cipher; empty: nothing is encrypted
 
@@ -94,7 +93,7 @@ def main(spec: Spec) -> None:
                     "jvm_held": held,
                 }
             )
-        say({"case": "jobs", **_empty_jobs(spark, spec.agents, processes)})
+        say({"case": "jobs", **_empty_jobs(spark, spec.agents, spec.jobs, processes)})
 
 
 def _jvm_holds(spark: SparkSession) -> int:
@@ -105,19 +104,19 @@ def _jvm_holds(spark: SparkSession) -> int:
     return int(heap.totalMemory() - heap.freeMemory() + jvm.io.netty.util.internal.PlatformDependent.usedDirectMemory())
 
 
-def _empty_jobs(spark: SparkSession, tasks: int, processes: Processes) -> dict[str, Any]:
+def _empty_jobs(spark: SparkSession, tasks: int, jobs: int, processes: Processes) -> dict[str, Any]:
     """Wall and CPU seconds of one of Spark's jobs whose tasks do nothing: what a cycle costs at least that is one.
 
     It comes last, when the JVMs have compiled all that a job does.
     """
     context: Any = spark.sparkContext  # by its Java side: no Python worker has a part in it
     rdd = context._jsc.parallelize(context._jvm.java.util.Collections.nCopies(tasks, 0), tasks)
-    for _ in range(SKIP_JOBS):
+    for _ in range(jobs // 3):
         rdd.count()
     start, before = time.monotonic(), processes.all_s()
-    for _ in range(JOBS):
+    for _ in range(jobs):
         rdd.count()
-    return {"wall_s": (time.monotonic() - start) / JOBS, "cpu_s": (processes.all_s() - before) / JOBS}
+    return {"wall_s": (time.monotonic() - start) / jobs, "cpu_s": (processes.all_s() - before) / jobs}
 
 
 if __name__ == "__main__":

@@ -5,6 +5,9 @@ import org.mpca.reduce.KeptArray;
 
 /** Carries a joint shard from the driver to the executors. Two implementations: relay (default) and torrent. */
 interface Broadcaster {
+    /** An array for a joint shard of so many bytes, with anything in it. */
+    KeptArray take(int length);
+
     /** Makes a broadcast ready for download by `owners` executors, or about as many. `data` becomes this one's to release. */
     void publish(int broadcast, KeptArray data, int owners);
 

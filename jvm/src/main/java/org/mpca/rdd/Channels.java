@@ -25,12 +25,12 @@ final class Channels {
         return at - position;
     }
 
-    /** Fills an array from the start; the same array. */
-    static byte[] read(FileChannel channel, byte[] data) throws IOException {
-        for (int at = 0; at < data.length; ) {
-            int got = channel.read(ByteBuffer.wrap(data, at, Math.min(STEP_BYTES, data.length - at)), at);
+    /** Reads so many bytes, from the channel's start to the array's; the same array. */
+    static byte[] read(FileChannel channel, byte[] data, int length) throws IOException {
+        for (int at = 0; at < length; ) {
+            int got = channel.read(ByteBuffer.wrap(data, at, Math.min(STEP_BYTES, length - at)), at);
             if (got < 0) {
-                throw new EOFException("segment is shorter than the vector: bytes=" + at + ", expected=" + data.length);
+                throw new EOFException("segment is shorter than the vector: bytes=" + at + ", expected=" + length);
             }
             at += got;
         }

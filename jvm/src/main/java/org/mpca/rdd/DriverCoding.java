@@ -22,8 +22,8 @@ import org.mpca.wire.Order;
 final class DriverCoding {
     private final BlockNames names;
     private final HeldBases bases;
-    /** Bases; each shard has two, and shards are of two lengths where elements do not divide evenly. */
-    private final SpareArrays vectors = new SpareArrays(2);
+    /** Bases: each new one drops an old one. */
+    private final SpareArrays vectors = new SpareArrays(1);
 
     private final SpareArrays broadcasts = new SpareArrays(2);
     /** Decoded chunks of sums, one at a time; chunks are of two lengths. */
@@ -37,8 +37,7 @@ final class DriverCoding {
     }
 
     private List<String> blocks(HeldBases.Name name, KeptArray vector) {
-        return BlockNames.numbered(
-                names.base(name.shard, name.version, name.crc), 0, Coding.pieces(vector.data.length));
+        return BlockNames.numbered(names.base(name.shard, name.version, name.crc), 0, Coding.pieces(vector.length));
     }
 
     /** What goes out, and the name of what comes out of it everywhere. */
@@ -54,7 +53,7 @@ final class DriverCoding {
 
     /** A joint state that goes out as float32, and is the first base of its shard. */
     HeldBases.Name first(int shard, long version, KeptArray vector) {
-        HeldBases.Name name = HeldBases.Name.of(shard, version, vector.data);
+        HeldBases.Name name = HeldBases.Name.of(shard, version, vector);
         hold(name, vector);
         return name;
     }
@@ -70,13 +69,13 @@ final class DriverCoding {
     Outgoing encode(HeldBases.Name base, Codec codec, int parameters, long version, KeptArray vector) {
         KeptArray from = need(base);
         try {
-            int length = vector.data.length;
+            int length = vector.length;
             EncodedPlan plan = EncodedPlan.whole(codec, length, parameters);
-            KeptArray data = KeptArray.take(broadcasts, plan.length());
+            KeptArray data = KeptArray.takeRoomy(broadcasts, plan.length());
             plan.encode(vector.data, from.data, null, null, data.data);
-            KeptArray decoded = KeptArray.take(vectors, length);
+            KeptArray decoded = KeptArray.takeRoomy(vectors, length);
             plan.decode(data.data, from.data, decoded.data);
-            HeldBases.Name result = HeldBases.Name.of(base.shard, version, decoded.data);
+            HeldBases.Name result = HeldBases.Name.of(base.shard, version, decoded);
             hold(result, decoded);
             decoded.release();
             return new Outgoing(data, result);
@@ -91,9 +90,9 @@ final class DriverCoding {
             return;
         }
         String stem = names.base(name.shard, name.version, name.crc);
-        for (int piece = 0; piece < Coding.pieces(vector.data.length); piece++) {
+        for (int piece = 0; piece < Coding.pieces(vector.length); piece++) {
             int at = piece * ChunkPlan.MAX_BYTES;
-            CheckedBlocks.put(stem + piece, vector.data, at, Math.min(ChunkPlan.MAX_BYTES, vector.data.length - at));
+            CheckedBlocks.put(stem + piece, vector.data, at, Math.min(ChunkPlan.MAX_BYTES, vector.length - at));
         }
         bases.hold(name, vector);
     }

@@ -32,8 +32,16 @@ final class HeldBases {
 
         /** The name that these bytes have. */
         static Name of(int shard, long version, byte[] vector) {
+            return of(shard, version, vector, vector.length);
+        }
+
+        static Name of(int shard, long version, KeptArray vector) {
+            return of(shard, version, vector.data, vector.length);
+        }
+
+        private static Name of(int shard, long version, byte[] vector, int length) {
             CRC32 crc = new CRC32();
-            crc.update(vector);
+            crc.update(vector, 0, length);
             return new Name(shard, version, crc.getValue());
         }
 

@@ -8,6 +8,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.stream.Collectors;
 import org.mpca.reduce.ChunkPlan;
 import org.mpca.reduce.KeptArray;
+import org.mpca.reduce.SpareArrays;
 
 /**
  * Broadcast by relay: of K executors, number i takes pieces i mod K from the driver and the others from their owners. So
@@ -23,6 +24,8 @@ final class RelayBroadcast implements Broadcaster {
     private final Sweeper sweeper;
     private final int mostBytes;
     private final Map<Integer, Cut> cuts = new ConcurrentHashMap<>();
+    /** One is published while the one before is on its way, whose array the next one gets. */
+    private final SpareArrays spare = new SpareArrays(1);
 
     RelayBroadcast(BlockNames names, Sweeper sweeper, int mostBytes) {
         this.names = names;
@@ -56,11 +59,16 @@ final class RelayBroadcast implements Broadcaster {
     }
 
     @Override
+    public KeptArray take(int length) {
+        return KeptArray.takeRoomy(spare, length);
+    }
+
+    @Override
     public void publish(int broadcast, KeptArray kept, int owners) {
-        byte[] data = kept.data;
-        int piece = pieceBytes(data.length, owners, mostBytes);
-        for (int p = 0; p < pieces(data.length, piece); p++) {
-            CheckedBlocks.put(names.pieces(broadcast) + p, data, p * piece, Math.min(piece, data.length - p * piece));
+        int piece = pieceBytes(kept.length, owners, mostBytes);
+        for (int p = 0; p < pieces(kept.length, piece); p++) {
+            int at = p * piece;
+            CheckedBlocks.put(names.pieces(broadcast) + p, kept.data, at, Math.min(piece, kept.length - at));
         }
         cuts.put(broadcast, new Cut(kept, piece));
     }
@@ -78,7 +86,7 @@ final class RelayBroadcast implements Broadcaster {
     public void withdraw(int broadcast) {
         Cut cut = cuts.remove(broadcast);
         if (cut != null) {
-            int pieces = pieces(cut.data.data.length, cut.pieceBytes);
+            int pieces = pieces(cut.data.length, cut.pieceBytes);
             sweeper.remove(BlockNames.numbered(names.pieces(broadcast), 0, pieces), cut.data::release);
         }
     }

@@ -26,7 +26,6 @@ import org.mpca.agent.LaunchSpec;
 import org.mpca.agent.TimeOuts;
 import org.mpca.reduce.Codec;
 import org.mpca.reduce.KeptArray;
-import org.mpca.reduce.SpareArrays;
 import org.mpca.wire.Event;
 import org.mpca.wire.Msgpack;
 import org.mpca.wire.Order;
@@ -71,9 +70,6 @@ public final class RunDriver {
     private final TreeMap<Integer, Map<String, Integer>> frozenBy = new TreeMap<>();
     /** Executors that are asked which agents live, and have not answered. Concurrent. */
     private final Set<String> asked = ConcurrentHashMap.newKeySet();
-
-    /** For broadcasts. Shards are of two lengths where elements do not divide evenly: one of each. */
-    private final SpareArrays spare = new SpareArrays(2);
 
     private final AtomicInteger broadcasts = new AtomicInteger();
     private final AtomicBoolean closed = new AtomicBoolean();
@@ -371,8 +367,8 @@ public final class RunDriver {
 
     /** Reads a vector from the channel's start and makes it ready for download. */
     public int publish(int length, FileChannel from) throws IOException {
-        KeptArray data = KeptArray.take(spare, length);
-        Channels.read(from, data.data);
+        KeptArray data = broadcaster.take(length);
+        Channels.read(from, data.data, length);
         int broadcast = broadcasts.incrementAndGet();
         broadcaster.publish(broadcast, data, exchanging());
         return broadcast;
@@ -395,8 +391,8 @@ public final class RunDriver {
             long baseVersion,
             long baseCrc)
             throws IOException {
-        KeptArray vector = KeptArray.take(spare, length);
-        Channels.read(from, vector.data);
+        KeptArray vector = broadcaster.take(length);
+        Channels.read(from, vector.data, length);
         int broadcast = broadcasts.incrementAndGet();
         if (codec.isEmpty()) {
             long crc = coding.first(shard, version, vector).crc;
@@ -439,7 +435,7 @@ public final class RunDriver {
             String mode,
             double share)
             throws IOException {
-        server.answer(agent, incarnation, number, Channels.read(from, new byte[length]), version, mode, share);
+        server.answer(agent, incarnation, number, Channels.read(from, new byte[length], length), version, mode, share);
     }
 
     // ---- the end

@@ -32,9 +32,12 @@ final class TorrentBroadcast implements Broadcaster {
     }
 
     @Override
+    public KeptArray take(int length) {
+        return KeptArray.of(new byte[length]); // Spark does not say that it keeps nothing of it
+    }
+
+    @Override
     public void publish(int broadcast, KeptArray data, int owners) {
-        // Spark has cut it into pieces of its own, but does not say that it keeps nothing of this: it is not used
-        // again.
         broadcasts.put(broadcast, SparkInternals.broadcast(context, data.data));
     }
 

@@ -7,23 +7,39 @@ package org.mpca.reduce;
  * <p>Concurrency: safe from any thread.
  */
 public final class KeptArray {
+    private static final int ROOM = 64;
+    private static final int MOST = Integer.MAX_VALUE - 8; // bytes that Java allows in an array
+
     public final byte[] data;
+    /** So many of the array's bytes, from its start on, are the shard's: all, but for {@link #takeRoomy}. */
+    public final int length;
+
     private final SpareArrays from;
     private int users = 1;
 
-    private KeptArray(byte[] data, SpareArrays from) {
+    private KeptArray(byte[] data, int length, SpareArrays from) {
         this.data = data;
+        this.length = length;
         this.from = from;
     }
 
     /** A spare array, with anything in it, in use by the caller. */
     public static KeptArray take(SpareArrays from, int length) {
-        return new KeptArray(from.take(length), from);
+        return new KeptArray(from.take(length), length, from);
+    }
+
+    /**
+     * The same, with some bytes behind that are nobody's: one array then serves all shards in turn, which are of two lengths where
+     * elements do not divide evenly.
+     */
+    public static KeptArray takeRoomy(SpareArrays from, int length) {
+        long roomy = ((long) length + ROOM - 1) / ROOM * ROOM;
+        return new KeptArray(from.take((int) Math.min(roomy, MOST)), length, from);
     }
 
     /** One that is never used again. */
     public static KeptArray of(byte[] data) {
-        return new KeptArray(data, null);
+        return new KeptArray(data, data.length, null);
     }
 
     /** Adds a user; false: the last one has let go already, and the bytes are gone. */
@@ -35,7 +51,7 @@ public final class KeptArray {
     /** A user has finished with the bytes. */
     public synchronized void release() {
         if (users == 0) {
-            throw new IllegalStateException("let go once too often: bytes=" + data.length);
+            throw new IllegalStateException("let go once too often: bytes=" + length);
         }
         if (--users == 0 && from != null) {
             from.give(data);
