@@ -37,7 +37,7 @@ help:
 	@echo "make test-browser      those of reports in Debian's Chromium, half a minute"
 	@echo "make test-spark4       those with pyspark 4 alone, which test-hadoop has too: a few minutes"
 	@echo "make test-gpu          those of agents on a GPU, which needs one and no \`make setup\`: a few minutes"
-	@echo "make quick    the tests that start no Spark and no Hadoop, some minutes"
+	@echo "make quick    the tests that start no Spark and no Hadoop, but for the long ones: two minutes"
 	@echo "make lint     ruff, mypy, the format of the Java, and the rules of this project"
 	@echo "make test-examples    each script of examples/ on executors of this machine, which CI leaves out: ten minutes"
 	@echo "make bench    all benches into one JSON below benchmarks/, beside the last committed one: hours on a quiet machine;"
@@ -75,7 +75,12 @@ classes: setup
 train: setup
 	@$(MPCA) train conf/digits.toml $(ARGS)
 
-test: classes junit
+# JUnit mostly waits, for a minute; it says nothing unless a test fails.
+test: classes
+	@$(MAKE) --no-print-directory -j2 junit local
+
+.PHONY: local
+local: setup
 	$(PYTEST) $(TWO) -m "$(LOCAL)"
 
 # pytest collects this file only when it is named
@@ -132,7 +137,7 @@ test-gpu:
 	@$(or $(PYTHON),$(wildcard $(VENV)/bin/python),python3) -m tests.gpu
 
 quick: setup
-	$(PYTEST) $(TWO) -m "not spark and not hadoop and not docker and not slow and not root and not browser"
+	$(PYTEST) $(TWO) -m "not long and not spark and not hadoop and not docker and not slow and not root and not browser"
 
 # with Spark 4 only what touches Spark: the rest is the same byte code
 junit: $(JARS)

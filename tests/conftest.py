@@ -22,8 +22,10 @@ from tests.support.leaks import Held, wait_until_gone
 from tests.support.names import changing
 from tests.support.unpatched import Watch
 
-# A run under `nohup`, or of a CI that does the same, would hand down to everything here that SIGHUP is ignored.
+# A run under `nohup`, or in the background of a script, would hand down to everything here that SIGHUP or SIGINT is ignored.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # The machine may be busy: how long an example takes says nothing.
 hypothesis.settings.register_profile("mpca", deadline=None)
 hypothesis.settings.load_profile("mpca")

@@ -15,6 +15,8 @@ from tests.support.fake_executor import wait_until
 from tests.support.unpatched import Watch
 from tests.support.ways_to_patch import COPY, WAYS
 
+pytestmark = pytest.mark.long
+
 pytest_plugins = ["pytester"]
 PLANTED = "planted_for_the_watch"
 

@@ -21,6 +21,8 @@ from mpca.wire.slots import MODES, SlotHeader
 from tests.data.pictures import ingested
 from tests.support.pipe import START, PipeEnds
 
+pytestmark = pytest.mark.long
+
 Becoming = Callable[[Start], PipeEnds]
 
 

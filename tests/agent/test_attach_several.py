@@ -17,6 +17,8 @@ from mpca.errors import ConfigError
 from mpca.wire.codec import FrameReader, encode
 from mpca.wire.messages import Begin, Hello, Message, Start
 
+pytestmark = pytest.mark.long
+
 
 class Executor:
     """The other ends of the agent's pipes."""

@@ -20,6 +20,8 @@ from mpca.errors import ConfigError
 from mpca.storage.tensors import RawTensor, dump
 from tests.support.fake_executor import wait_until
 
+pytestmark = pytest.mark.long
+
 
 def mean_error(state: dict) -> dict[str, float]:
     print("to stderr, please")

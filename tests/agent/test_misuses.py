@@ -15,7 +15,7 @@ from mpca.wire.messages import Failed, Finished, Stop
 from tests.agent import jobs, misuses
 from tests.support.fake_executor import FakeExecutor, wait_until
 
-pytestmark = pytest.mark.usefixtures("forked")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("forked")]
 cloudpickle.register_pickle_by_value(jobs)  # the functions use its classes
 
 

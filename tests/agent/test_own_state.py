@@ -25,6 +25,8 @@ from mpca.wire.messages import Begin, Hello, Install, Message, Progress, SaveSta
 from mpca.wire.slots import MODES, SlotHeader
 from tests.support.pipe import START, PipeEnds
 
+pytestmark = pytest.mark.long
+
 DELAYED = {"name": "mpca", "shards": 2, "correction": True, "gamma": 0.5}
 EAGER = {"name": "diloco", "fragments": 2, "overlap": True, "eager": True}
 

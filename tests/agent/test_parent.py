@@ -21,6 +21,8 @@ from tests.agent import forked_jobs, jobs
 from tests.support.agent_parent import AgentParent
 from tests.support.fake_executor import FakeExecutor, wait_until
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module", autouse=True)  # before what looks for things that a test leaves
 def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentParent]:

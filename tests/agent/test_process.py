@@ -25,7 +25,7 @@ SIZE = 10
 X0 = np.concatenate([np.arange(SIZE, dtype=np.float32), np.zeros(2, np.float32)])  # weight, then the buffer
 
 
-pytestmark = pytest.mark.usefixtures("preloaded")  # before what looks for things that a test leaves
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("preloaded")]  # before what looks for things that a test leaves
 
 
 @pytest.fixture(params=["started", "forked"], autouse=True)

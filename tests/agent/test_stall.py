@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 HEAD = """
 import ctypes, os, sys, time, threading
 from mpca.agent.stall import StallWatch

@@ -27,6 +27,8 @@ from mpca.storage import Backups, LocalStore, Location, RunLock
 from tests.storage.test_backup import state
 from tests.support.fake_executor import wait_until
 
+pytestmark = pytest.mark.long
+
 RUN = RunRecord(t=0.0, name="digits", method="mpca", num_agents=2, seed=0, shards=3, phases=3)
 
 

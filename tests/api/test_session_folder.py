@@ -14,6 +14,8 @@ from mpca.spark.run import session
 from mpca.spark.run.session import _MARK, _make_home
 from tests.support.fake_executor import wait_until
 
+pytestmark = pytest.mark.long
+
 #: Until `seconds` have passed, it makes folders as Spark's block manager does when its own are gone.
 WRITES = """
 import os, sys, time

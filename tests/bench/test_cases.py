@@ -16,6 +16,8 @@ import torch
 from tests.bench.support import needs_namespaces
 from tests.support.fake_executor import wait_until
 
+pytestmark = pytest.mark.long
+
 
 def bench(*words: str, limit_s: float = 280) -> dict[str, Any]:
     done = subprocess.run(

@@ -12,6 +12,8 @@ import pytest
 from mpca.cli.bench.net import node_process
 from mpca.cli.bench.net.node_process import NodeProcess
 
+pytestmark = pytest.mark.long
+
 MODULE = """
 import json, pathlib, signal, sys, time
 spec = json.loads(sys.argv[1])

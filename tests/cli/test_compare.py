@@ -17,6 +17,8 @@ import pytest
 from tests.cli.test_main import ROOT, run
 from tests.support.fake_executor import wait_until
 
+pytestmark = pytest.mark.long
+
 CONF = """
 [compare]
 ratios = ["ResNet-110"]

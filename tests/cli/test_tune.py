@@ -27,6 +27,8 @@ from tests.cli.test_main import DIGITS, ROOT, run
 from tests.report.synthetic import synthetic_records, write_run
 from tests.support.fake_executor import wait_until
 
+pytestmark = pytest.mark.long
+
 
 def tried(alpha: float | str, error: float, target_s: float | None = None) -> Tried:
     return Tried(alpha, error, target_s, 20.0, 1000)

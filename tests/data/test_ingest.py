@@ -27,6 +27,8 @@ from mpca.errors import ConfigError
 from tests.data.pictures import folders, jpeg
 from tests.support.fake_executor import wait_until
 
+pytestmark = pytest.mark.long
+
 SMALL = Options(withheld=2, shard_bytes=60_000)
 
 

@@ -30,6 +30,8 @@ from tests.data.pictures import ingested, jpeg
 from tests.gpu.standin import StandIn
 from tests.support.memory_store import MemoryStore
 
+pytestmark = pytest.mark.long
+
 CLASSES, EACH = 2, 24
 
 

@@ -22,6 +22,8 @@ from mpca.sim.run import Outcome, Scenario, simulate, standard_scenario
 from mpca.sim.world import World
 from tests.sim.support import random_scenario
 
+pytestmark = pytest.mark.long
+
 CODECS = [one.value for one in Codec]
 METHODS: dict[str, dict[str, Any]] = {
     "pulled": {"name": "mpca", "gamma_ramp": 0, "beta_ramp": 5},

@@ -12,6 +12,8 @@ from mpca.sim.costs import Costs
 from mpca.sim.faults import Fault, random_faults
 from mpca.sim.run import Outcome, Scenario, simulate
 
+pytestmark = pytest.mark.long
+
 AUTO = {"name": "mpca", "shards": "auto", "gamma_ramp": 0, "beta_ramp": 5}
 #: A cycle that moves nothing takes 11 ms. 64 of 5.3 kB are read in 0.06 s at 10 MB/s, so the wire takes 0.13 s: S = 12.
 SLOW = Scenario(agents=4, method=AUTO, cycles=30, parameters=57, buffers=7, costs=Costs(element_bytes=5.3e3), local=True)

@@ -15,6 +15,8 @@ from mpca.sim.costs import Costs
 from mpca.sim.faults import Fault
 from mpca.sim.run import Outcome, Scenario, simulate
 
+pytestmark = pytest.mark.long
+
 OPTIMUM, NOISE = 10.0, 5.0
 BASE = Scenario(agents=4, cycles=60, parameters=30, buffers=10, trainer="descent", norm_limit=10.0)
 

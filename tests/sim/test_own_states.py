@@ -11,6 +11,8 @@ import pytest
 from mpca.sim.costs import Costs
 from mpca.sim.run import Outcome, Scenario, simulate, standard_scenario
 
+pytestmark = pytest.mark.long
+
 #: Methods by which the number of updates between two exchanges does not hang on how long things take.
 IN_STEP: dict[str, dict[str, Any]] = {
     "sync": {"name": "sync", "tau": 5},

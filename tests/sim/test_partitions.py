@@ -12,6 +12,8 @@ import pytest
 from mpca.sim.faults import KINDS, Fault, fault_pair, swizzle
 from mpca.sim.run import Outcome, Scenario, simulate
 
+pytestmark = pytest.mark.long
+
 BASE = Scenario(agents=4, min_agents=1, cycles=40)
 #: The first ten are everybody's.
 TENS = [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(10, 200, 10))]

@@ -18,6 +18,8 @@ from mpca.sim.trainers import TRAINERS, IntegerTrainer
 from mpca.sim.transports import COORDINATED, Coordinated, Relay, Setting
 from tests.sim.support import random_scenario
 
+pytestmark = pytest.mark.long
+
 #: Three hundred schedules in all; whoever waits has the first fifty of them.
 FIFTIES = [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(50, 300, 50))]
 

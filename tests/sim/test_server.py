@@ -24,6 +24,8 @@ from mpca.sim.run import Outcome, Scenario, simulate
 from mpca.sim.server import ExchangeServer
 from mpca.wire.agent_ref import AgentId
 
+pytestmark = pytest.mark.long
+
 QUICK = Costs(rate=1e9, spread=0.0)
 BASE = Scenario(agents=4, min_agents=2, method={"name": "easgd", "tau": 5}, cycles=200, costs=QUICK)
 

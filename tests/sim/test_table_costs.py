@@ -13,6 +13,8 @@ from mpca.sim.run import Scenario, simulate
 from mpca.sim.table_costs import TableCosts
 from mpca.sim.transports import Coordinated, Paper, Relay, Setting
 
+pytestmark = pytest.mark.long
+
 ELEMENTS = 240
 
 

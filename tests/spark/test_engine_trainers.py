@@ -21,6 +21,7 @@ for example in (lightning_fit, lm, lora, transformers_trainer):
     cloudpickle.register_pickle_by_value(example)
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.slow,
     pytest.mark.timeout(400),
     pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning"),  # of torch, about other packages
 ]

@@ -172,6 +172,7 @@ def _installed() -> set[str]:
     return {str(path) for path in folder.rglob("*") if "__pycache__" not in path.parts}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_notebook_trains_beside_its_own_session_and_after_it(tmp_path) -> None:
     command = [sys.executable, "-m", "tests.spark.notebook", str(tmp_path)]

@@ -26,6 +26,8 @@ from mpca.storage import Location
 from mpca.storage.kerberos import container_token
 from mpca.storage.webhdfs import WebHdfsStore
 
+pytestmark = pytest.mark.long
+
 
 class _Secured(BaseHTTPRequestHandler):
     """Answers as Hadoop's web server does to whoever has no ticket."""

@@ -22,6 +22,8 @@ from mpca.track.tensorboard import TensorBoard
 from mpca.track.trackers import Trackers
 from tests.support.fake_executor import wait_until
 
+pytestmark = pytest.mark.long
+
 WALL = 1_700_000_000.0
 METRICS = {"agent": 0, "incarnation": 1, "steps": 20, "metrics": {"top 5 (%)": 0.5}}
 

@@ -30,6 +30,8 @@ from mpca.track.trackers import Trackers
 from tests.records.test_records import SAMPLES
 from tests.support.fake_executor import wait_until
 
+pytestmark = pytest.mark.long
+
 BEGIN = Begin("night-1", "digits", "/there", "hdfs://there", {"method.name": "mpca"}, wall=1000.0)
 AWAY = "tracker mlflow is away, and the run goes on: "
 SHOWN = "https://ann:***@there/?api_token=***"

@@ -38,7 +38,7 @@ METHODS = {
 }
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("one_thread")]
 
 
 def scenario(method: str, **task) -> Scenario:

@@ -24,7 +24,7 @@ STORY = ["advance 2", "snapshot 0", "advance 1", "install 0 0.1", "advance 2", "
 STORY += ["install 2 0.2", "install 1 0.1", "advance 2", "snapshot 2", "pull 1", "advance 1"]
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("one_thread")]
 
 
 def trainer(seeds: tuple[int, ...], rates: tuple[float, ...], how: How) -> StackedTrainer:
