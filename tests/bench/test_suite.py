@@ -286,15 +286,17 @@ def test_the_last_committed_run_is_the_newest_and_as_it_was_committed(tmp_path: 
     (tmp_path / "README").write_text("")
     git("add", ".")
     git("commit", "-m", "first")
-    assert report.last_committed(tmp_path, "benchmarks") is None
-    for name in ("all-20260101-000000.json", "all-20260201-000000.json", "cuda.json"):
+    assert report.last_committed(tmp_path, "benchmarks", ("all-", "short-")) is None
+    for name in ("all-20260101-000000.json", "all-20260201-000000.json", "cuda.json", "short-20260401-000000.json"):
         (tmp_path / "benchmarks" / name).write_text(name)
     git("add", ".")
     git("commit", "-m", "runs")
     plain = report.commit(tmp_path)
     (tmp_path / "benchmarks" / "all-20260301-000000.json").write_text("not committed")
     (tmp_path / "benchmarks" / "all-20260201-000000.json").write_text("changed")
-    assert report.last_committed(tmp_path, "benchmarks") == ("benchmarks/all-20260201-000000.json", "all-20260201-000000.json")
+    whole, brief = (f"{name}.json" for name in ("all-20260201-000000", "short-20260401-000000"))
+    for prefixes, name in ((("all-", "short-"), whole), (("short-", "all-"), brief), (("other-", "short-"), brief)):
+        assert report.last_committed(tmp_path, "benchmarks", prefixes) == (f"benchmarks/{name}", name)
     assert len(plain) == 40
     assert report.commit(tmp_path).startswith(f"{plain}+")
 

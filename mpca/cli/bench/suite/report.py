@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -22,7 +23,6 @@ from mpca.environment import environment
 __all__ = ["at_rest", "commit", "last_committed", "machine", "versions", "write"]
 
 _PACKAGES = ("mpca", "numpy", "torch", "torchvision", "simplejpeg", "pyspark", "msgpack")
-_PREFIX = "all-"
 _REST_S, _LOOKS = 2.0, 3
 
 
@@ -77,11 +77,20 @@ def commit(root: Path) -> str:
     return _git(root, "rev-parse", "HEAD").strip() + (f"+{sha256(changes.encode()).hexdigest()[:8]}" if changes else "")
 
 
-def last_committed(root: Path, folder: str) -> tuple[str, str] | None:
-    """Name and text of the newest committed run, as it was committed; names sort by time. None: there is none."""
+def last_committed(root: Path, folder: str, prefixes: Sequence[str]) -> tuple[str, str] | None:
+    """Name and text of the newest committed run, as it was committed; names sort by time. None: there is none.
+
+    Args:
+        root: the checkout.
+        folder: of the runs, in it.
+        prefixes: of their names; one of the first, if there is any.
+    """
     names = sorted(_git(root, "ls-tree", "-r", "--name-only", "HEAD", "--", f"{folder}/").split())
-    runs = [name for name in names if Path(name).name.startswith(_PREFIX) and name.endswith(".json")]
-    return (runs[-1], _git(root, "show", f"HEAD:{runs[-1]}")) if runs else None
+    for prefix in prefixes:
+        runs = [name for name in names if Path(name).name.startswith(prefix) and name.endswith(".json")]
+        if runs:
+            return runs[-1], _git(root, "show", f"HEAD:{runs[-1]}")
+    return None
 
 
 def write(path: Path, run: dict[str, Any]) -> None:

@@ -47,10 +47,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make bench")
     parser.add_argument("--short", action="store_true", help="the lines that end within fourteen minutes, twice each")
     brief = parser.parse_args(words).short
-    rows, prefix = (short(), SHORT) if brief else (ROWS, ALL)
+    rows, prefix, other = (short(), SHORT, ALL) if brief else (ROWS, ALL, SHORT)
     root = Path(__file__).resolve().parents[4]
     path, run = opened(root / FOLDER, report.commit(root), report.machine(), report.versions(), time.time(), prefix)
-    last = report.last_committed(root, FOLDER)
+    last = report.last_committed(root, FOLDER, (prefix, other))
     before: dict[str, Any] | None = None
     try:
         before = read(last[1]) if last else None
