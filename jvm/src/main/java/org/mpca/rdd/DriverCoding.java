@@ -22,9 +22,6 @@ import org.mpca.wire.Order;
 final class DriverCoding {
     private final BlockNames names;
     private final HeldBases bases;
-    /** Bases: each new one drops an old one. */
-    private final SpareArrays vectors = new SpareArrays(1);
-
     private final SpareArrays broadcasts = new SpareArrays(2);
     /** Decoded chunks of sums, one at a time; chunks are of two lengths. */
     private final SpareArrays chunks = new SpareArrays(2);
@@ -62,22 +59,19 @@ final class DriverCoding {
      * Encodes a joint state as a difference from a base. What executors decode is the newest base.
      *
      * @param base of the same shard
-     * @param vector one user of it is let go
+     * @param vector becomes that base; one user of it is let go
      * @throws IllegalArgumentException a difference is not finite
      * @throws IllegalStateException the base is not held
      */
     Outgoing encode(HeldBases.Name base, Codec codec, int parameters, long version, KeptArray vector) {
         KeptArray from = need(base);
         try {
-            int length = vector.length;
-            EncodedPlan plan = EncodedPlan.whole(codec, length, parameters);
+            EncodedPlan plan = EncodedPlan.whole(codec, vector.length, parameters);
             KeptArray data = KeptArray.takeRoomy(broadcasts, plan.length());
             plan.encode(vector.data, from.data, null, null, data.data);
-            KeptArray decoded = KeptArray.takeRoomy(vectors, length);
-            plan.decode(data.data, from.data, decoded.data);
-            HeldBases.Name result = HeldBases.Name.of(base.shard, version, decoded);
-            hold(result, decoded);
-            decoded.release();
+            plan.decode(data.data, from.data, vector.data);
+            HeldBases.Name result = HeldBases.Name.of(base.shard, version, vector);
+            hold(result, vector);
             return new Outgoing(data, result);
         } finally {
             from.release();

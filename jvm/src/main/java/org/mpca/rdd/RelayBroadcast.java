@@ -24,7 +24,7 @@ final class RelayBroadcast implements Broadcaster {
     private final Sweeper sweeper;
     private final int mostBytes;
     private final Map<Integer, Cut> cuts = new ConcurrentHashMap<>();
-    /** One is published while the one before is on its way, whose array the next one gets. */
+    /** One is published while the one before is on its way, or becomes a base; the next one gets its array, or an older base's. */
     private final SpareArrays spare = new SpareArrays(1);
 
     RelayBroadcast(BlockNames names, Sweeper sweeper, int mostBytes) {
