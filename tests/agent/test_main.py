@@ -16,6 +16,8 @@ from mpca.environment import child_environment
 from tests.agent import jobs
 from tests.support.fake_executor import FakeExecutor
 
+pytestmark = pytest.mark.long
+
 
 def raised(message: str) -> BaseException:
     try:

@@ -12,6 +12,8 @@ from torch import nn
 
 from mpca.agent.optimizers import Optimizers
 
+pytestmark = pytest.mark.long
+
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "adam": lambda weights: torch.optim.Adam(weights, lr=0.1),
     "nadam": lambda weights: torch.optim.NAdam(weights, lr=0.1),

@@ -15,6 +15,8 @@ from mpca.sim.costs import Costs
 from mpca.sim.faults import Fault
 from mpca.sim.run import Outcome, Scenario, simulate, standard_scenario
 
+pytestmark = pytest.mark.long
+
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "histories" / "in_step.json").read_text())
 RING = json.loads((Path(__file__).parents[1] / "golden" / "histories" / "in_a_ring.json").read_text())
 MACHINES = sorted(name for name, cls in METHODS.items() if not cls.simulated)

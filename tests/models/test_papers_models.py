@@ -19,6 +19,8 @@ from mpca.errors import ConfigError
 from mpca.methods import MPCA
 from mpca.models.initialisation import build, he_normal
 
+pytestmark = pytest.mark.long
+
 #: What torchvision publishes of its trained weights, of nets built by its own functions.
 PUBLISHED = {
     "alexnet": theirs.AlexNet_Weights,

@@ -23,6 +23,8 @@ from mpca.report.watch import Board, follow_run, served
 from mpca.storage.local import LocalStore
 from tests.report.synthetic import synthetic_records, write_run
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

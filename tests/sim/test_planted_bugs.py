@@ -31,6 +31,8 @@ from mpca.sim.faults import Fault
 from mpca.sim.run import Scenario, simulate
 from mpca.wire.orders import NEVER, Order, Part
 
+pytestmark = pytest.mark.long
+
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 PLAIN = Scenario(agents=4, cycles=12, method={"name": "mpca", "gamma_ramp": 0, "beta_ramp": 5})
