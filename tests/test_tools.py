@@ -128,9 +128,11 @@ def _one_takes_it(file: Path, names: str, count: int, *marks: str) -> None:
 
 
 def test_each_test_is_of_one_of_four_targets_whatever_it_is_marked_with() -> None:
-    _one_takes_it(ROOT / "Makefile", "LOCAL|HADOOP|DOCKER|BROWSER", 4, "spark", "hadoop", "docker", "root", "slow", "browser")
+    _one_takes_it(
+        ROOT / "Makefile", "LOCAL|HADOOP|DOCKER|BROWSER", 4, "spark", "hadoop", "docker", "root", "slow", "browser", "long"
+    )
 
 
 def test_each_test_is_of_one_of_the_groups_of_ci_whatever_it_is_marked_with() -> None:
     groups = "alone|executors|hadoop|others|quiet"
-    _one_takes_it(ROOT / ".ci" / "run", groups, 5, "spark", "hadoop", "docker", "root", "slow", "browser", "quiet")
+    _one_takes_it(ROOT / ".ci" / "run", groups, 5, "spark", "hadoop", "docker", "root", "slow", "browser", "quiet", "long")

@@ -13,7 +13,7 @@ import pytest
 from mpca.driver.events import OrderDone
 from tests.spark.support import HandDriver
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
 MIB = 1 << 20
 SHARDS = 3

@@ -40,6 +40,8 @@ from tests.support.fake_executor import wait_until
 
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(300),
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # pyspark leaves its own to the collector
 ]
@@ -190,7 +192,6 @@ def test_a_failure_of_the_users_own_is_told_in_a_line(spark, tmp_path: Path) -> 
         mpca.ingest_dataframe(df, str(tmp_path / "set"))
 
 
-@pytest.mark.slow  # sixty large pictures are written twice
 def test_one_that_was_broken_off_goes_on_and_gives_the_same_bytes(spark, tmp_path: Path) -> None:
     """Dozens of shards, cancelled when two of them are there."""
     rng, paths = np.random.default_rng(5), []

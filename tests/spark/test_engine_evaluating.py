@@ -52,6 +52,7 @@ def kill_three(run: Observed):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_one_kill_in_an_evaluation_costs_that_one_and_no_more(engine, tmp_path: Path) -> None:
     def story(run: Observed):
         yield lambda: (tmp_path / "evaluating").exists()

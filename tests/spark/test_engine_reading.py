@@ -15,7 +15,7 @@ from mpca.storage import Backups, LocalStore
 from tests.spark.jobs import shared, streamed
 from tests.spark.numbered import numbered_pictures
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(400)]
 
 RECORDS = 960  # 30 units, of which each of three agents has 10
 UNIT, EACH = 32, 10

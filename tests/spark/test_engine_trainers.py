@@ -22,6 +22,7 @@ for example in (lightning_fit, lm, lora, transformers_trainer):
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(400),
     pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning"),  # of torch, about other packages
 ]

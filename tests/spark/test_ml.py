@@ -32,6 +32,8 @@ from tests.ml import nets
 cloudpickle.register_pickle_by_value(nets)
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(400),
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # pyspark leaves its own to the collector
     pytest.mark.filterwarnings("ignore:unclosed running multiprocessing pool:ResourceWarning"),  # of its CrossValidator
@@ -150,7 +152,6 @@ def test_a_pipeline_that_was_saved_transforms_as_before(
     }
 
 
-@pytest.mark.slow
 def test_a_tuner_fits_each_fold_on_shards_that_are_written_once(animals: DataFrame, tmp_path: Path) -> None:
     df = animals.filter("NOT aside").selectExpr("array(x, y) AS features", "IF(animal = 'wolf', 1, 0) AS label")
     one = estimator(labelCol="label", numAgents=1, epochs=20, store=str(tmp_path / "store"))
@@ -179,7 +180,6 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_images_with_labels_of_text_until_a_goal_is_reached(spark, pictures: Path) -> None:
     colour = "regexp_extract({}, '([a-z]+)-[^/]*$', 1) AS colour"
     files = (

@@ -23,7 +23,7 @@ from mpca.spark.run.session import _set_aside, check_executors, limit_reads, ses
 from tests.spark.alone import SECRETS
 from tests.spark.support import ROOT, alive
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 STRICT = {
     "spark.shuffle.readHostLocalDisk": "false",  # a shuffle takes the network, as between hosts
@@ -172,7 +172,6 @@ def _installed() -> set[str]:
     return {str(path) for path in folder.rglob("*") if "__pycache__" not in path.parts}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_notebook_trains_beside_its_own_session_and_after_it(tmp_path) -> None:
     command = [sys.executable, "-m", "tests.spark.notebook", str(tmp_path)]
