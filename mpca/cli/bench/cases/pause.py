@@ -45,6 +45,8 @@ DEADLINE_S = 120.0
 #: With a smaller share of its core, agent 0's steps measure the machine's other work.
 LEAST_CORE_SHARE = 0.95
 SETTLE_S = 1.0  # a job in flight ends within that time once the driver pauses
+#: Of 30 KiB, before anything is measured: JVMs that still compile take a core from an agent's neighbours, and its caches.
+WARM_CYCLES = 1000
 
 
 @click.command()
@@ -78,7 +80,7 @@ def command(
     show(measure_alone(device, of_paper(models, batch), bf16, turns), as_json)
 
 
-def measure(sizes: tuple[str, ...] = (), turns: int = 4) -> dict[str, Any]:
+def measure(sizes: tuple[str, ...] = (), turns: int = 4, warm_cycles: int = WARM_CYCLES) -> dict[str, Any]:
     """The `pause` case: for each size, and the worst of them."""
     from mpca.spark.run.session import session
 
@@ -88,6 +90,7 @@ def measure(sizes: tuple[str, ...] = (), turns: int = 4) -> dict[str, Any]:
         session(folder, executors=AGENTS, executor_memory=1 << 30, name="mpca bench", conf=cluster_jvms(folder)) as spark,
     ):
         rows = []
+        _warm(spark, warm_cycles)
         for size in sizes or SIZES:
             click.echo(f"a net of {size}: {turns} windows with and {turns} without exchanges", err=True)
             rows.append(_measure(spark, size, turns))
@@ -155,6 +158,20 @@ class _Watch:
 
     def _pause_s(self) -> float:
         return 0.0 if self.progress is None else self.progress.pause_s
+
+
+def _warm(spark: SparkSession, cycles: int) -> None:
+    """Exchange among agents that wait, until the JVMs have compiled what a run repeats."""
+    from mpca.cli.bench.run.engine import Case, open_run
+    from mpca.cli.bench.run.exchange_driver import SMALL_BYTES
+    from mpca.cli.bench.run.waiting import wait
+
+    click.echo(f"{cycles} cycles for the JVMs to compile", err=True)
+    opened = open_run(spark, Case("warm", AGENTS, 3, 3, cycles, wait, (SMALL_BYTES,), deadline_s=DEADLINE_S), "lo")
+    try:
+        opened.finish()
+    finally:
+        opened.cluster.close()
 
 
 def _measure(spark: SparkSession, size: str, turns: int) -> dict[str, Any]:

@@ -71,7 +71,7 @@ ROWS = (
             *_lower("pause_share", "jvm_cpu_cores"),
             *_higher("sizes.0.steps_ratio", "sizes.1.steps_ratio", "sizes.2.steps_ratio"),
         ),
-        expected_s=120.0,
+        expected_s=220.0,
     ),
     Row(
         "start",
