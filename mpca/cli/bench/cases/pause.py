@@ -45,7 +45,7 @@ DEADLINE_S = 120.0
 #: With a smaller share of its core, agent 0's steps measure the machine's other work.
 LEAST_CORE_SHARE = 0.95
 SETTLE_S = 1.0  # a job in flight ends within that time once the driver pauses
-#: Of 30 KiB, before anything is measured: JVMs that still compile take a core from an agent's neighbours, and its caches.
+#: Of 30 KiB, before anything is measured: JVMs that still compile use as much CPU for a third of the cycles.
 WARM_CYCLES = 1000
 
 
