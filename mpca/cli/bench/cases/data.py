@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,7 @@ def measure(
 
 
 def _measure(ingested: str, originals: str, images: int, turns: int, workers: int) -> dict[str, Any]:
-    from mpca.data.bench import image_folder, in_memory, peak_memory, streaming
+    from mpca.data.bench import image_folder, in_memory, peak_memory, settled, streaming
     from mpca.data.manifest import store_at
     from mpca.data.stream import Streamed
     from mpca.data.stream_options import StreamOptions
@@ -86,18 +85,18 @@ def _measure(ingested: str, originals: str, images: int, turns: int, workers: in
     memory = peak_memory(streamed, 8, images)
     job = Job(seed=0, shorter_edge=_EDGE, crop=_CROP, centre=False, slots=1, input_bytes=0)
     rates: dict[str, list[float]] = {"stream": [], "memory": [], "imagefolder": []}
-    with ExitStack() as stack:
-        arms = {
-            "stream": stack.enter_context(streaming(streamed)),
-            "memory": stack.enter_context(in_memory(data, job, workers, images)),
-            "imagefolder": stack.enter_context(image_folder(originals, workers, _EDGE, _CROP, manifest.channel_means)),
-        }
-        for rate in arms.values():
-            rate(64 * workers)
+    with image_folder(originals, workers, _EDGE, _CROP, manifest.channel_means) as folder:
+        folder(64 * workers)
         for turn in range(turns):
-            names = list(arms)[turn % 3 :] + list(arms)[: turn % 3]  # each goes first, second and last equally often
-            for name in names:
-                rates[name].append(arms[name](images if name != "imagefolder" else images // 2))
+            # Decoders of equal code differ by a tenth, by where their memory lies: each turn has others.
+            with streaming(streamed) as stream, in_memory(data, job, workers, images) as alone:
+                arms = {"stream": stream, "memory": alone, "imagefolder": folder}
+                stream(64 * workers)
+                alone(64 * workers)
+                names = list(arms)[turn % 3 :] + list(arms)[: turn % 3]  # each goes first, second and last equally often
+                for name in names:
+                    settled()  # what another arm prepares for its next turn
+                    rates[name].append(arms[name](images if name != "imagefolder" else images // 2))
     return {
         "stream_ratio": _ratio(rates["stream"], rates["memory"]),
         "imagefolder_ratio": _ratio(rates["stream"], rates["imagefolder"]),
