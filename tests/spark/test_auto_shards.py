@@ -22,6 +22,8 @@ def of(kind: type[Record], records: list[Record]) -> list:
     return [one for one in records if isinstance(one, kind)]
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_digits_on_loopback_are_cut_as_the_record_says(engine) -> None:
     rows, labels = data.load("digits", "train").tensors
     work = (rows.reshape(len(rows), -1).numpy(), labels.numpy(), 0.05, 0.004)

@@ -11,7 +11,7 @@ from mpca.driver.status import RunStatus
 from tests.spark import behind
 
 cloudpickle.register_pickle_by_value(behind)
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(400)]
 
 
 def test_work_behind_the_loop_has_its_time_and_what_is_cut_off_is_named(engine) -> None:

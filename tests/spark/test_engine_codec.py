@@ -37,6 +37,8 @@ def test_every_sum_is_that_of_the_codec_to_the_bit(engine, codec: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["mpca-nesterov", "sync"])
+@pytest.mark.slow
+@pytest.mark.long
 def test_what_rounding_leaves_comes_back(engine, method: str) -> None:
     sets = (f"method.name={method}", "cluster.codec=int8", "objectives.max_cycles=30")
     sets += ("method.shards=3",) if method == "mpca-nesterov" else ()
@@ -47,6 +49,8 @@ def test_what_rounding_leaves_comes_back(engine, method: str) -> None:
     assert max(np.abs(rest).max() for rest in again.rests.values()) > 1e-4, "rests of nothing would prove nothing"
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_delay_corrected_agent_gets_back_what_rounding_left_of_its_snapshot(engine) -> None:
     """Its parameters move by the decoded joint state, less its snapshot, and the rest: by nothing else that would do."""
     sets = ("method.name=mpca-nesterov", "method.shards=3", "cluster.codec=int8", "objectives.max_cycles=24")
@@ -72,6 +76,8 @@ def test_a_delay_corrected_agent_gets_back_what_rounding_left_of_its_snapshot(en
     assert without == 0
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_two_agents_of_an_executor_hand_over_one_encoded_mean(engine) -> None:
     sets = ("cluster.agents=4", "cluster.agents_per_executor=2", "cluster.codec=int8", "objectives.max_cycles=12")
     told = engine(quadratic, sets=sets, executors=2)
@@ -86,6 +92,8 @@ def test_two_agents_of_an_executor_hand_over_one_encoded_mean(engine) -> None:
     assert all(set(one.contributors) == {0, 1, 2, 3} for one in told.cycles)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_an_executor_killed_between_freezing_and_summing_changes_no_byte_of_the_others(engine) -> None:
     """The sum is made by those who are left, of the parts that they had encoded; the new executor gets its bases in full."""
 
@@ -111,6 +119,8 @@ def test_an_executor_killed_between_freezing_and_summing_changes_no_byte_of_the_
     assert len(waited) <= 3, "once a shard at most"
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_stopped_agent_goes_on_with_the_bases_of_its_executor(engine) -> None:
     def story(run):
         yield lambda: run.reducing(6)
@@ -129,6 +139,8 @@ def test_a_stopped_agent_goes_on_with_the_bases_of_its_executor(engine) -> None:
     assert again.checked + len(again.plain) == len([one for one in told.cycles if one.contributors])
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_goes_on_from_the_backup_of_another_codec(engine, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     first = engine(quadratic, run_dir=run_dir, sets=("cluster.codec=int8", "objectives.max_cycles=12"))
@@ -139,6 +151,8 @@ def test_a_run_goes_on_from_the_backup_of_another_codec(engine, tmp_path: Path) 
     assert not again.run.late, "all had their bases by the first freeze"
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_heap_without_room_for_the_default_codec_exchanges_float32(engine) -> None:
     """Executors have 700 MiB; the model has 57, and bases and rests five times that."""
     sets = ("method.name=mpca-nesterov", "method.shards=3", "objectives.max_cycles=6")

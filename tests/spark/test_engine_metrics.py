@@ -17,7 +17,7 @@ from tests.spark import logging_jobs
 from tests.spark.engine import Told, run_engine
 
 cloudpickle.register_pickle_by_value(logging_jobs)
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(400)]
 
 
 class Listens(Callback):

@@ -16,7 +16,7 @@ from tests.spark.jobs import quadratic, refused
 from tests.spark.test_engine_losing import check_model, check_survivors
 from tests.support.fake_executor import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(400)]
 
 
 def test_a_flood_of_prints_a_fork_and_a_process_that_ends_itself(engine, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from mpca.records import BackupRecord
 from tests.spark.engine import Told
 from tests.spark.jobs import remembering
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(400)]
 
 AGENTS = 3
 SAVED = ("backup.interval=1s", "backup.optimizers=true")

@@ -10,7 +10,7 @@ from tests.spark.engine import Observed
 from tests.spark.jobs import linear
 from tests.support.script import Script, ScriptedCluster, integer_ledger
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(400)]
 
 FILES = sorted((Path(__file__).parents[1] / "golden" / "scenarios").glob("*.json"))
 

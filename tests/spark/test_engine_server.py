@@ -54,6 +54,8 @@ def test_easgd_moves_the_joint_model_to_each_agent_in_turn(engine: Any) -> None:
     check_easgd(told)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_easgd_learns_digits_of_which_each_agent_sees_two_or_three(engine: Any) -> None:
     """And a kill in mid-exchange does not hold it up."""
 
@@ -73,6 +75,8 @@ def test_every_method_whose_agents_ask_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.slow
+@pytest.mark.long
 def test_the_others_learn_the_same(engine: Any, name: str) -> None:
     sets = (f"method.name={name}", "cluster.agents=4", "cluster.agents_per_executor=2", "objectives.max_cycles=1000")
     told = engine(skewed, *digits("train"), 0.05, 0.004, sets=sets)
@@ -102,6 +106,8 @@ def test_an_agent_is_killed_in_its_exchange(engine: Any) -> None:
     check_easgd(told)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_an_executor_is_killed_in_an_exchange(engine: Any) -> None:
     def story(run):
         yield lambda: run.asks(2, incarnation=0, times=4)

@@ -13,7 +13,7 @@ from examples import gan
 from tests.spark.engine import Told, run_engine
 
 cloudpickle.register_pickle_by_value(gan)
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(400)]
 
 CYCLES = 90
 NAMES = ("discriminator", "generator")

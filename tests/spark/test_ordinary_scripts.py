@@ -14,7 +14,7 @@ from tests.spark import ordinary
 from tests.spark.engine import Told, run_engine
 
 cloudpickle.register_pickle_by_value(ordinary)
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(400)]
 
 #: Several cycles long: a run whose functions return before the first cycle has no joint model, and fails.
 STEPS = 1000
