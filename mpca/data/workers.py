@@ -31,8 +31,8 @@ __all__ = ["CRASHES", "INPUT_BYTES", "Decoders", "RecordQueue", "Result", "slots
 CRASHES = 3
 #: Longer JPEGs go over the socket. ImageNet's mean is 110 KB; 35 KB when encoded again with a shorter edge of 256.
 INPUT_BYTES = 256 << 10
-#: Records that a worker has in hand. Its thread here can wait 5 ms for the interpreter's lock, and it decodes a dozen meanwhile:
-#: with 8 it was idle for 5 % of the time, with 16 for 1 %.
+#: Records that a worker has in hand. Its thread here can wait 5 ms for the interpreter's lock, while it decodes a dozen: with 8
+#: it was idle for 5 % of the time, with 16 for 1 %.
 _DEPTH = 16
 _TELL = 8  # it answers after so many: each answer wakes a thread here, and that one others
 _SPARE = 16  # slots for views that are ready before an earlier one

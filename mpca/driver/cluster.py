@@ -63,16 +63,26 @@ class Cluster(Protocol):
         """
         ...
 
+    def room(self, elements: int) -> np.ndarray:
+        """Memory for a vector that comes from the cluster and goes to it, float32[elements], with anything in it.
+
+        It is not copied on its way to the cluster. It is freed like any other array.
+
+        Raises:
+            OSError: there is not that much memory.
+        """
+        ...
+
     def take_sum(self, order: int, length: int, into: np.ndarray | None = None) -> np.ndarray:
         """Take the sum that a finished order's reduce made, and free it in the cluster.
 
         Args:
             order: number of the order.
             length: bytes of the shard.
-            into: float32[length / 4], where it may be put; None: it is put into a new array.
+            into: float32[length / 4], of `room`, where it may be put; None: it is put into a new array.
 
         Returns:
-            float32[length / 4], a copy.
+            float32[length / 4], the caller's.
         """
         ...
 

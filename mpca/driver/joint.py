@@ -9,6 +9,7 @@ the flat vector maps to a model's own `state_dict` (`storage.layout`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -29,10 +30,12 @@ class JointModel:
     Args:
         method: moves the states.
         hello: of the first agent.
+        room: makes the arrays of joint states and of what goes out: float32[elements], with anything in them.
     """
 
-    def __init__(self, method: Method, hello: Hello) -> None:
+    def __init__(self, method: Method, hello: Hello, room: Callable[[int], np.ndarray] | None = None) -> None:
         self.method = method
+        self._made = room or _made
         shards = method.shards
         self.bounds = list(hello.bounds[: shards + 1])
         self.plan = ShardPlan(self.bounds[-1], hello.parameters, shards, tuple(self.bounds))
@@ -62,7 +65,8 @@ class JointModel:
             if piece + 2 == len(self._local_edges):
                 self.layout = self.layout.with_words(self._local)
             return
-        self.states[shard] = self.method.start(x0, self.plan.parameters_in(shard))
+        state = self.method.start(x0, self.plan.parameters_in(shard))
+        self.states[shard] = state._replace(x=self._placed(state.x))
 
     def room(self, shard: int) -> np.ndarray:
         """Where a mean of a shard may lie, float32[length of the shard]; valid until the next call here."""
@@ -70,7 +74,7 @@ class JointModel:
         # Shards that are equal but for an element share one array. It is kept: fresh pages cost more than what is computed.
         if not size <= self._spare.size <= size + size // 64 + 1:
             largest = max(b - a for a, b in pairwise(self.bounds))
-            self._spare = np.empty(min(largest, size + size // 64 + 1), np.float32)
+            self._spare = self._made(min(largest, size + size // 64 + 1))
         return self._spare[:size]
 
     def merge(self, shard: int, mean: np.ndarray) -> JointShard:
@@ -176,10 +180,21 @@ class JointModel:
             start, end = self.bounds[s], self.bounds[s + 1]
             p = self.plan.parameters_in(s)
             k = versions[s] if same else min(versions)
-            self.states[s] = JointShard(vector[start:end].copy(), trajectory[position : position + p].copy(), k)
+            x = self._placed(vector[start:end])
+            self.states[s] = JointShard(x, trajectory[position : position + p].copy(), k)
             position += p
+
+    def _placed(self, vector: np.ndarray) -> np.ndarray:
+        """A copy in an array as of `room`."""
+        copy = self._made(vector.size)
+        copy[:] = vector
+        return copy
+
+
+def _made(elements: int) -> np.ndarray:
+    return np.empty(elements, np.float32)
 
 
 def _whole(vector: np.ndarray) -> np.ndarray:
     """The array that a vector is a piece of."""
-    return vector if vector.base is None else vector.base
+    return vector.base if isinstance(vector.base, np.ndarray) else vector

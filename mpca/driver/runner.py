@@ -266,7 +266,7 @@ class Runner:
             self._check_hello(event)
             if self.joint is None and event.hello.shards == self.method.shards:
                 self._check_model(event.hello)
-                self.joint = JointModel(self.method, event.hello)
+                self.joint = JointModel(self.method, event.hello, self.cluster.room)
                 if self._restore is not None:
                     self._restore(self.joint)
                     told.append(JointRestored(tuple(self.joint.versions())))

@@ -118,6 +118,9 @@ class SimCluster:
         """As `Cluster.cancel`: the job fails at once, and the event comes after `Costs.latency_s`."""
         self._jobs.cancel(order, reason)
 
+    def room(self, elements: int) -> np.ndarray:
+        return np.empty(elements, np.float32)
+
     def take_sum(self, order: int, length: int, into: np.ndarray | None = None) -> np.ndarray:
         taken = self.sums.pop(order)
         assert taken.nbytes == length, (taken.nbytes, length)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -97,11 +99,19 @@ def test_a_mean_is_merged_into_its_own_shard() -> None:
     assert joint.vector().tolist() == [1.0, 2.0, 3.0, 8.0, 5.0, 6.0]
 
 
-def test_exchanges_need_room_for_one_more_shard_and_a_state_that_was_lent_stays_as_it_was() -> None:
+def in_a_file(elements: int) -> np.ndarray:
+    """Like the vectors of a real cluster: their memory is no array's."""
+    return np.frombuffer(mmap.mmap(-1, 4 * elements), np.float32, elements)
+
+
+@pytest.mark.parametrize("room", [None, in_a_file])
+def test_exchanges_need_room_for_one_more_shard_and_a_state_that_was_lent_stays_as_it_was(
+    room: Callable[[int], np.ndarray] | None,
+) -> None:
     bounds = [0, 334, 668, 1000]
     said = replace(hello(0).hello, parameters=1000, bounds=bounds, layout=[["p", [1000], "parameter", 0]])
     method = methods.from_dict({"name": "mpca", "shards": 3})
-    joint, rng = JointModel(method, said), np.random.default_rng(7)
+    joint, rng = JointModel(method, said, room), np.random.default_rng(7)
     for shard in range(3):
         joint.adopt(shard, rng.standard_normal(bounds[shard + 1] - bounds[shard]).astype(np.float32))
     alone = [state._replace(x=state.x.copy(), v=state.v.copy()) for state in joint.states if state is not None]
@@ -110,9 +120,9 @@ def test_exchanges_need_room_for_one_more_shard_and_a_state_that_was_lent_stays_
     for cycle in range(60):
         shard = cycle % 3
         mean = rng.standard_normal(alone[shard].x.size).astype(np.float32)
-        room = joint.room(shard)
-        room[:] = mean
-        merged = joint.merge(shard, room)
+        home = joint.room(shard)
+        home[:] = mean
+        merged = joint.merge(shard, home)
         alone[shard] = method.merge(alone[shard]._replace(v=alone[shard].v.copy()), mean)
         assert merged.x.tobytes() == alone[shard].x.tobytes()
         assert merged.v.tobytes() == alone[shard].v.tobytes()

@@ -43,6 +43,9 @@ class Cluster:
     def submit(self, order: Order) -> None:
         self.orders.append(order)
 
+    def room(self, elements: int) -> np.ndarray:
+        return np.empty(elements, np.float32)
+
     def take_sum(self, order: int, length: int, into: np.ndarray | None = None) -> np.ndarray:
         (one,) = (one for one in self.orders if one.order == order)
         assert one.reduce is not None

@@ -95,6 +95,9 @@ class Observed:
     def cancel(self, order: int, reason: str) -> None:
         self.cluster.cancel(order, reason)
 
+    def room(self, elements: int) -> np.ndarray:
+        return self.cluster.room(elements)
+
     def take_sum(self, order: int, length: int, into: np.ndarray | None = None) -> np.ndarray:
         taken = self.cluster.take_sum(order, length, into)
         if self._remember:

@@ -161,6 +161,9 @@ class ScriptedCluster:
     def cancel(self, order: int, reason: str) -> None:
         self._inner.cancel(order, reason)
 
+    def room(self, elements: int) -> np.ndarray:
+        return self._inner.room(elements)
+
     def take_sum(self, order: int, length: int, into: np.ndarray | None = None) -> np.ndarray:
         return self._inner.take_sum(order, length, into)
 

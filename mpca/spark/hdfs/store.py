@@ -12,7 +12,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import msgpack
-import numpy as np
 from py4j.java_gateway import JavaPackage
 
 from mpca.errors import EnvironmentRefused
@@ -141,8 +140,7 @@ class HdfsStore:
             try:
                 view = memoryview(data)
                 for start in range(0, len(view), _PIECE_BYTES):
-                    piece = np.frombuffer(view[start : start + _PIECE_BYTES], np.uint8)
-                    self._java.append(self._segment.write(piece))
+                    self._java.append(self._segment.write(view[start : start + _PIECE_BYTES]))
                 self._java.finish()
             except BaseException:
                 self._java.abandon()
@@ -154,7 +152,7 @@ class HdfsStore:
             asked = min(length, _PIECE_BYTES)
             self._segment.reserve(asked)
             got = int(self._java.read(self._at(path), offset, asked))
-            pieces.append(self._segment.read_bytes(got))
+            pieces.append(self._segment.read(got))
             if got < asked:  # somebody shortened the file meanwhile
                 break
             offset, length = offset + got, length - got

@@ -1,6 +1,6 @@
 """The door to the driver's JVM: one typed method for each of ``org.mpca.bridge.MpcaBridge``, plain values in and out.
 
-Bulk data never pass here: they lie in the segment (`driver_segment.py`). Structured values travel as msgpack.
+Bulk data never pass here: they lie in memory files (`driver_vectors.py`), whose paths do. Structured values travel as msgpack.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class MpcaBridge:
         reducer: str,
         broadcast: str,
         chunk_bytes: int,
-        segment_path: str,
+        owner_path: str,
     ) -> None:
         """See the Java constructor.
 
@@ -51,7 +51,7 @@ class MpcaBridge:
                 f"spark.plugins={PLUGIN}, or by mpca.session()"
             )
         with jvm_errors(f"opening run {run}"):
-            self._java = java_class(context._jsc.sc(), run, term, reducer, broadcast, chunk_bytes, segment_path)
+            self._java = java_class(context._jsc.sc(), run, term, reducer, broadcast, chunk_bytes, owner_path)
 
     def start_agent(self, who: AgentRef, command: list[str], parent: list[str], env: dict[str, str], start: bytes) -> None:
         """Submit the holding job of one agent; `start` is the body of its Start frame. No `parent`: nothing is preloaded."""
@@ -69,25 +69,26 @@ class MpcaBridge:
         with jvm_errors(f"cancelling order {order}"):
             self._java.cancel(order, reason)
 
-    def take_sum(self, order: int, length: int) -> None:
-        """Write the sum of a finished order into the segment, and free it."""
+    def take_sum(self, order: int, length: int, path: str) -> None:
+        """Write the sum of a finished order into a file, from its start on, and free it."""
         with jvm_errors(f"taking the sum of order {order}"):
-            self._java.takeSum(order, length)
+            self._java.takeSum(order, length, path)
 
-    def publish(self, length: int) -> int:
-        """Make the first `length` bytes of the segment a broadcast.
+    def publish(self, path: str, length: int) -> int:
+        """Make the first `length` bytes of a file a broadcast.
 
         Returns:
             Its number.
         """
         with jvm_errors("publishing a broadcast"):
-            return int(self._java.publish(length))
+            return int(self._java.publish(path, length))
 
-    def publish_base(self, length: int, joint: Outgoing, codec: str, base: Base | None) -> tuple[int, int]:
+    def publish_base(self, path: str, length: int, joint: Outgoing, codec: str, base: Base | None) -> tuple[int, int]:
         """The same, of a joint state that executors hold as a base from now on.
 
         Args:
-            length: bytes in the segment.
+            path: where it lies, from the file's start on.
+            length: of it, in bytes.
             joint: what it is.
             codec: that writes it.
             base: of which it is written as a difference; None: it goes out as it is.
@@ -97,7 +98,7 @@ class MpcaBridge:
         """
         against = ("", -1, 0) if base is None else (codec, base.version, base.crc)
         with jvm_errors("publishing a joint state"):
-            packed = self._java.publishBase(length, joint.shard, joint.version, joint.parameters, *against)
+            packed = self._java.publishBase(path, length, joint.shard, joint.version, joint.parameters, *against)
             broadcast, crc = msgpack.unpackb(packed)
             return broadcast, crc
 
@@ -106,15 +107,15 @@ class MpcaBridge:
         with jvm_errors(f"withdrawing broadcast {broadcast}"):
             self._java.withdraw(broadcast)
 
-    def take_sent(self, who: AgentId, number: int, length: int) -> None:
-        """Write what an agent sent by an Exchange into the segment, and free it."""
+    def take_sent(self, who: AgentId, number: int, path: str, length: int) -> None:
+        """Write what an agent sent by an Exchange into a file, from its start on, and free it."""
         with jvm_errors(f"taking exchange {number} of agent {who.agent}"):
-            self._java.takeSent(*who, number, length)
+            self._java.takeSent(*who, number, path, length)
 
-    def answer(self, who: AgentId, number: int, length: int, *, version: int, mode: str, share: float) -> None:
-        """Answer an Exchange with the first `length` bytes of the segment."""
+    def answer(self, who: AgentId, number: int, path: str, length: int, *, version: int, mode: str, share: float) -> None:
+        """Answer an Exchange with the first `length` bytes of a file."""
         with jvm_errors(f"answering exchange {number} of agent {who.agent}"):
-            self._java.answer(*who, number, length, version, mode, float(share))
+            self._java.answer(*who, number, path, length, version, mode, float(share))
 
     def rediscover(self, executors: list[str]) -> None:
         """Ask these executors which agents live."""

@@ -1,22 +1,19 @@
-"""The memory file in which vectors pass between the driver's Python and its JVM.
+"""The memory file in which pieces of files pass between the driver's Python and its JVM.
 
 The file has no name, so nothing is left behind after any kill, and /dev/shm does not limit it. Memory is allocated before it is
 written, so that a full machine raises an error here and does not kill the writer by a signal. The file grows to the size of the
-largest vector and keeps it.
+largest piece and keeps it.
 """
 
 from __future__ import annotations
 
 import os
 
-import numpy as np
-import numpy.typing as npt
-
 __all__ = ["DriverSegment"]
 
 
 class DriverSegment:
-    """One vector at a time, from the file's start on. Not safe for two threads at once."""
+    """One piece at a time, from the file's start on. Not safe for two threads at once."""
 
     def __init__(self) -> None:
         self._fd = os.memfd_create("mpca-driver")
@@ -37,33 +34,20 @@ class DriverSegment:
             os.posix_fallocate(self._fd, 0, size_bytes)
             self._size = size_bytes
 
-    def write(self, vector: npt.NDArray[np.float32 | np.uint8]) -> int:
-        """Copy a vector in.
+    def write(self, data: memoryview) -> int:
+        """Copy bytes in.
 
         Returns:
-            Its length in bytes.
+            How many they are.
         """
-        data = np.ascontiguousarray(vector).view(np.uint8).data
         self.reserve(len(data))
         done = 0
         while done < len(data):  # one call moves at most 2 GiB
             done += os.pwrite(self._fd, data[done:], done)
         return len(data)
 
-    def read(self, length: int, into: npt.NDArray[np.float32] | None = None) -> npt.NDArray[np.float32]:
-        """A copy of the first `length` bytes, in `into` or in a new array."""
-        vector = np.empty(length // 4, dtype="<f4") if into is None else into
-        data = vector.view(np.uint8).data
-        done = 0
-        while done < length:
-            got = os.preadv(self._fd, [data[done:]], done)
-            if got == 0:
-                raise OSError(f"segment is shorter than the vector: bytes={done}, expected={length}")
-            done += got
-        return vector
-
-    def read_bytes(self, length: int) -> bytes:
-        """A copy of the first `length` bytes as they are; at most 2 GiB."""
+    def read(self, length: int) -> bytes:
+        """A copy of the first `length` bytes; at most 2 GiB."""
         data = os.pread(self._fd, length, 0)
         if len(data) != length:
             raise OSError(f"segment is shorter than the piece: bytes={len(data)}, expected={length}")

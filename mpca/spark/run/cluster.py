@@ -15,7 +15,7 @@ from mpca.driver.cluster import AgentSpec, Outgoing
 from mpca.driver.coding import Coding
 from mpca.driver.events import ClusterEvent
 from mpca.spark.jvm.bridge import MpcaBridge
-from mpca.spark.jvm.driver_segment import DriverSegment
+from mpca.spark.jvm.driver_vectors import DriverVectors
 from mpca.spark.jvm.events import unpack
 from mpca.wire.agent_ref import AgentId, AgentRef
 from mpca.wire.codec import encode
@@ -51,7 +51,7 @@ class SparkCluster:
         self._coding = coding
         self._agent_command = list(agent_command)
         self._preloads = tuple(agent_command) == AGENT_COMMAND  # a parent forks no other program
-        self._segment = DriverSegment()
+        self._vectors = DriverVectors()
         self._closed = False
         try:
             self._bridge = MpcaBridge(
@@ -61,10 +61,10 @@ class SparkCluster:
                 reducer=reducer,
                 broadcast=broadcast,
                 chunk_bytes=chunk_bytes,
-                segment_path=self._segment.path,
+                owner_path=self._vectors.path,
             )
         except BaseException:
-            self._segment.close()
+            self._vectors.close()
             raise
 
     def start_agent(self, who: AgentRef, spec: AgentSpec) -> None:
@@ -85,19 +85,23 @@ class SparkCluster:
     def cancel(self, order: int, reason: str) -> None:
         self._bridge.cancel(order, reason)
 
+    def room(self, elements: int) -> npt.NDArray[np.float32]:
+        return self._vectors.empty(elements)
+
     def take_sum(self, order: int, length: int, into: npt.NDArray[np.float32] | None = None) -> npt.NDArray[np.float32]:
-        self._segment.reserve(length)
-        self._bridge.take_sum(order, length)
+        vector = self._vectors.empty(length // 4) if into is None else into
+        self._bridge.take_sum(order, length, self._vectors.path_of(vector))
         if self._coding is not None:
             self._coding.took(order)
-        return self._segment.read(length, into)
+        return vector
 
     def publish(self, vector: npt.NDArray[np.float32], joint: Outgoing | None = None) -> int:
-        length, coding = self._segment.write(_float32(vector)), self._coding
+        lying, path = self._vectors.lying(_float32(vector))
+        length, coding = lying.nbytes, self._coding
         if coding is None or joint is None or not coding.makes_base(joint):
-            return self._bridge.publish(length)
+            return self._bridge.publish(path, length)
         base = coding.base_for(joint)
-        broadcast, crc = self._bridge.publish_base(length, joint, coding.codec, base)
+        broadcast, crc = self._bridge.publish_base(path, length, joint, coding.codec, base)
         coding.sent(broadcast, joint, length, base, crc)
         return broadcast
 
@@ -107,13 +111,13 @@ class SparkCluster:
         self._bridge.withdraw(broadcast)
 
     def take_sent(self, who: AgentId, number: int, length: int) -> npt.NDArray[np.float32]:
-        self._segment.reserve(length)
-        self._bridge.take_sent(who, number, length)
-        return self._segment.read(length)
+        vector = self._vectors.empty(length // 4)
+        self._bridge.take_sent(who, number, self._vectors.path_of(vector), length)
+        return vector
 
     def answer(self, who: AgentId, number: int, vector: npt.NDArray[np.float32], version: int, mode: str, share: float) -> None:
-        length = self._segment.write(_float32(vector))
-        self._bridge.answer(who, number, length, version=version, mode=mode, share=share)
+        lying, path = self._vectors.lying(_float32(vector))
+        self._bridge.answer(who, number, path, lying.nbytes, version=version, mode=mode, share=share)
 
     def rediscover(self, executors: list[str]) -> None:
         self._bridge.rediscover(executors)
@@ -134,7 +138,7 @@ class SparkCluster:
             try:
                 self._bridge.close()
             finally:
-                self._segment.close()
+                self._vectors.close()
 
 
 def _float32(vector: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

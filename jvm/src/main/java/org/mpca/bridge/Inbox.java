@@ -39,13 +39,13 @@ final class Inbox implements JobWatch.ExecutorListener, SparkInternals.Questions
     /** A run that Python has opened, and has not closed. */
     private static final class Run {
         final LinkedBlockingQueue<byte[]> events = new LinkedBlockingQueue<>();
-        /** Where the Python driver keeps its segment, under /proc: the path ends with that process. */
-        final Path segment;
+        /** A file of /proc that the Python driver keeps open: the path ends with that process. */
+        final Path owner;
         /** Who serves the exchanges that its agents ask for; null: nobody yet. */
         ExchangeServer server;
 
-        Run(Path segment) {
-            this.segment = segment;
+        Run(Path owner) {
+            this.owner = owner;
         }
     }
 
@@ -64,8 +64,8 @@ final class Inbox implements JobWatch.ExecutorListener, SparkInternals.Questions
     }
 
     /** Opens the queue of a run; the executors that are here already are its first events. */
-    synchronized void subscribe(String run, Path segment) {
-        if (runs.putIfAbsent(run, new Run(segment)) != null) {
+    synchronized void subscribe(String run, Path owner) {
+        if (runs.putIfAbsent(run, new Run(owner)) != null) {
             throw new IllegalArgumentException("a run of this name is open in this session: run=" + run);
         }
         ready.keySet().forEach(executor -> post(run, readyEvent(executor)));
@@ -132,7 +132,7 @@ final class Inbox implements JobWatch.ExecutorListener, SparkInternals.Questions
 
     /** Whether the Python driver of a run has died, and could not end it. */
     synchronized boolean abandoned() {
-        return runs.values().stream().anyMatch(open -> !Files.exists(open.segment));
+        return runs.values().stream().anyMatch(open -> !Files.exists(open.owner));
     }
 
     /** Executors that are ready now. */

@@ -1,8 +1,9 @@
 package org.mpca.bridge;
 
 import java.io.IOException;
-import java.io.RandomAccessFile;
+import java.nio.channels.FileChannel;
 import java.nio.file.Paths;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
@@ -20,8 +21,8 @@ import org.mpca.wire.ProtocolException;
 
 /**
  * The whole door for Python, one object a run: plain types in and out, one typed method of {@code mpca/spark/jvm/bridge.py}
- * for each of these. Structured values travel as msgpack; bulk lies in the segment, a memory file of the Python driver
- * that is opened by its path under /proc and never passes through py4j.
+ * for each of these. Structured values travel as msgpack; bulk lies in memory files of the Python driver, which are opened by
+ * their paths under /proc, and never passes through py4j.
  *
  * <p>May be called from any thread; only {@link #poll} waits.
  */
@@ -29,7 +30,6 @@ public final class MpcaBridge {
     private final String run;
     private final Inbox inbox;
     private final RunDriver driver;
-    private final RandomAccessFile segment;
 
     /**
      * @param context the session's SparkContext, which has {@link MpcaPlugin} among its plug-ins
@@ -38,7 +38,7 @@ public final class MpcaBridge {
      * @param reducer "ranges" or "tree"
      * @param broadcast "relay" or "torrent"
      * @param chunkBytes what a shard is cut into, at most; smaller where a range would get fewer than eight
-     * @param segmentPath where the segment can be opened: /proc/PID/fd/N
+     * @param ownerPath /proc/PID/fd/N, which is there as long as Python holds this run
      */
     public MpcaBridge(
             SparkContext context,
@@ -47,24 +47,17 @@ public final class MpcaBridge {
             String reducer,
             String broadcast,
             int chunkBytes,
-            String segmentPath)
+            String ownerPath)
             throws IOException {
         this.run = run;
         this.inbox = Inbox.current();
-        this.segment = new RandomAccessFile(segmentPath, "rw");
-        try {
-            inbox.subscribe(
-                    run, Paths.get(segmentPath)); // first: one that is refused takes nothing from who has the name
-        } catch (RuntimeException e) {
-            segment.close();
-            throw e;
-        }
+        FileChannel.open(Paths.get(ownerPath)).close(); // where this JVM may not open Python's files, no run begins
+        inbox.subscribe(run, Paths.get(ownerPath)); // first: one that is refused takes nothing from who has the name
         try {
             this.driver =
                     new RunDriver(context, run, term, reducer, broadcast, chunkBytes, inbox::executors, inbox::post);
         } catch (RuntimeException e) {
             inbox.unsubscribe(run);
-            segment.close();
             throw e;
         }
         inbox.serve(run, driver.server());
@@ -123,14 +116,18 @@ public final class MpcaBridge {
         driver.cancel(order, reason);
     }
 
-    /** Writes the sum of a finished order into the segment, from its start on, and frees it. */
-    public void takeSum(int order, int length) throws IOException {
-        driver.takeSum(order, length, segment.getChannel());
+    /** Writes the sum of a finished order into a file, from its start on, and frees it. */
+    public void takeSum(int order, int length, String path) throws IOException {
+        try (FileChannel to = FileChannel.open(Paths.get(path), StandardOpenOption.WRITE)) {
+            driver.takeSum(order, length, to);
+        }
     }
 
-    /** Makes the first `length` bytes of the segment a broadcast; its id. */
-    public int publish(int length) throws IOException {
-        return driver.publish(length, segment.getChannel());
+    /** Makes the first `length` bytes of a file a broadcast; its id. */
+    public int publish(String path, int length) throws IOException {
+        try (FileChannel from = FileChannel.open(Paths.get(path))) {
+            return driver.publish(length, from);
+        }
     }
 
     /**
@@ -140,11 +137,19 @@ public final class MpcaBridge {
      * @return msgpack [broadcast, CRC-32 of the new base]
      */
     public byte[] publishBase(
-            int length, int shard, long version, int parameters, String codec, long baseVersion, long baseCrc)
+            String path,
+            int length,
+            int shard,
+            long version,
+            int parameters,
+            String codec,
+            long baseVersion,
+            long baseCrc)
             throws IOException {
-        long[] made =
-                driver.publish(length, segment.getChannel(), shard, version, parameters, codec, baseVersion, baseCrc);
-        return Msgpack.pack(Arrays.asList(made[0], made[1]));
+        try (FileChannel from = FileChannel.open(Paths.get(path))) {
+            long[] made = driver.publish(length, from, shard, version, parameters, codec, baseVersion, baseCrc);
+            return Msgpack.pack(Arrays.asList(made[0], made[1]));
+        }
     }
 
     /** Frees a broadcast on the driver. */
@@ -152,20 +157,25 @@ public final class MpcaBridge {
         driver.withdraw(broadcast);
     }
 
-    /** Writes what an agent sent by an exchange into the segment, from its start on, and frees it. */
-    public void takeSent(int agent, int incarnation, int number, int length) throws IOException {
-        driver.takeSent(agent, incarnation, number, length, segment.getChannel());
+    /** Writes what an agent sent by an exchange into a file, from its start on, and frees it. */
+    public void takeSent(int agent, int incarnation, int number, String path, int length) throws IOException {
+        try (FileChannel to = FileChannel.open(Paths.get(path), StandardOpenOption.WRITE)) {
+            driver.takeSent(agent, incarnation, number, length, to);
+        }
     }
 
     /**
-     * Answers an exchange with the first `length` bytes of the segment.
+     * Answers an exchange with the first `length` bytes of a file.
      *
      * @param mode of the Install: "install" or "replace"
      * @param share goes into the Install as its alpha
      */
-    public void answer(int agent, int incarnation, int number, int length, long version, String mode, double share)
+    public void answer(
+            int agent, int incarnation, int number, String path, int length, long version, String mode, double share)
             throws IOException {
-        driver.answer(agent, incarnation, number, length, segment.getChannel(), version, mode, share);
+        try (FileChannel from = FileChannel.open(Paths.get(path))) {
+            driver.answer(agent, incarnation, number, length, from, version, mode, share);
+        }
     }
 
     /** Asks these executors which agents live. Events: AgentsFound, one of each that answers. */
@@ -184,9 +194,8 @@ public final class MpcaBridge {
     }
 
     /** Kills what is left and frees everything, within seconds; safe to call twice. */
-    public void close() throws IOException, InterruptedException {
+    public void close() throws InterruptedException {
         driver.close();
         inbox.unsubscribe(run);
-        segment.close();
     }
 }

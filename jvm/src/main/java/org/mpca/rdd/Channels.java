@@ -5,7 +5,7 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 
-/** Vectors to and from the segment, in steps: for a heap buffer the JDK keeps a direct copy as large as one call's. */
+/** Vectors to and from files, in steps: for a heap buffer the JDK keeps a direct copy as large as one call's. */
 final class Channels {
     private static final int STEP_BYTES = 1 << 20;
 
@@ -30,7 +30,7 @@ final class Channels {
         for (int at = 0; at < length; ) {
             int got = channel.read(ByteBuffer.wrap(data, at, Math.min(STEP_BYTES, length - at)), at);
             if (got < 0) {
-                throw new EOFException("segment is shorter than the vector: bytes=" + at + ", expected=" + length);
+                throw new EOFException("the file is shorter than the vector: bytes=" + at + ", expected=" + length);
             }
             at += got;
         }
