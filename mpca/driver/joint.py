@@ -57,7 +57,7 @@ class JointModel:
 
         Args:
             shard: its number; those of local tensors lie behind the model's.
-            x0: float32[length of the shard].
+            x0: float32[length of the shard]; it is the joint model's from now on.
         """
         piece = shard - len(self.states)
         if piece >= 0:
@@ -66,7 +66,9 @@ class JointModel:
                 self.layout = self.layout.with_words(self._local)
             return
         state = self.method.start(x0, self.plan.parameters_in(shard))
-        self.states[shard] = state._replace(x=self._placed(state.x))
+        x = x0 if _whole(x0) is x0 else self._made(x0.size)
+        x[:] = state.x
+        self.states[shard] = state._replace(x=x)
 
     def room(self, shard: int) -> np.ndarray:
         """Where a mean of a shard may lie, float32[length of the shard]; valid until the next call here."""
@@ -74,6 +76,7 @@ class JointModel:
         # Shards that are equal but for an element share one array. It is kept: fresh pages cost more than what is computed.
         if not size <= self._spare.size <= size + size // 64 + 1:
             largest = max(b - a for a, b in pairwise(self.bounds))
+            self._spare = np.empty(0, np.float32)  # first: its memory may have room for the next
             self._spare = self._made(min(largest, size + size // 64 + 1))
         return self._spare[:size]
 
@@ -180,15 +183,10 @@ class JointModel:
             start, end = self.bounds[s], self.bounds[s + 1]
             p = self.plan.parameters_in(s)
             k = versions[s] if same else min(versions)
-            x = self._placed(vector[start:end])
+            x = self._made(end - start)
+            x[:] = vector[start:end]
             self.states[s] = JointShard(x, trajectory[position : position + p].copy(), k)
             position += p
-
-    def _placed(self, vector: np.ndarray) -> np.ndarray:
-        """A copy in an array as of `room`."""
-        copy = self._made(vector.size)
-        copy[:] = vector
-        return copy
 
 
 def _made(elements: int) -> np.ndarray:

@@ -27,7 +27,7 @@ def test_it_is_complete_when_every_shard_of_the_model_has_come() -> None:
     joint = model()
     for shard in range(3):
         assert not joint.complete
-        joint.adopt(shard, X[2 * shard : 2 * shard + 2])
+        joint.adopt(shard, X[2 * shard : 2 * shard + 2].copy())
     assert joint.complete
     assert joint.vector().tolist() == X.tolist()
     assert joint.trajectory().tolist() == [0.0] * 6
@@ -91,7 +91,7 @@ def test_a_backup_of_another_model_is_refused_with_both_sizes(elements: int, par
 def test_a_mean_is_merged_into_its_own_shard() -> None:
     joint = model()
     for shard in range(3):
-        joint.adopt(shard, X[2 * shard : 2 * shard + 2])
+        joint.adopt(shard, X[2 * shard : 2 * shard + 2].copy())
     merged = joint.merge(1, np.float32([3.0, 8.0]))
     assert joint.state(1) is merged
     assert merged.x.tolist() == [3.0, 8.0], "the first exchange takes the mean itself: beta is 1"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pytest
 
 from mpca import methods
@@ -22,6 +23,13 @@ from tests.driver.support import Machine, hello, progress
 OURS = {"python": "3.11.7", "torch": "2.15.0", "mpca": "0.1.0", "numpy": "2.1.0"}
 
 
+class Idle:
+    """A cluster of which no more is asked than memory: that is before the second hello."""
+
+    def room(self, elements: int) -> np.ndarray:
+        return np.empty(elements, np.float32)
+
+
 def said(**versions: str) -> AgentHello:
     """The first hello of two, from agent 0 on e0."""
     event = hello(0)
@@ -36,7 +44,7 @@ def hears(event: AgentHello, software: dict[str, str] = OURS) -> Runner:
         by_hand.tell(ExecutorReady(executor, "host", 2))
     runner = Runner(
         by_hand.machine,
-        object(),  # nothing is asked of a cluster before the second hello
+        Idle(),
         methods.from_dict({"name": "mpca"}),
         AgentSpec("python", {}, {}),
         MemorySink(),
@@ -95,7 +103,7 @@ def shown(goals: Goals, **more: float) -> tuple[Machine, ManualClock, Runner, li
     by_hand.machine.run.began = None
     runner = Runner(
         by_hand.machine,
-        object(),
+        Idle(),
         methods.from_dict({"name": "mpca"}),
         AgentSpec("python", {}, {}),
         MemorySink(),

@@ -20,6 +20,7 @@ __all__ = ["DriverVectors"]
 Vector = npt.NDArray[np.float32]
 
 _SPARE = 2  # files that wait for another vector: new pages cost more than writing them
+_STEP = 64 << 10  # files are of whole steps, so that shards which differ by an element fit into each other's
 
 
 class _File(NamedTuple):
@@ -46,10 +47,10 @@ class DriverVectors:
         Raises:
             OSError: there is not that much memory.
         """
-        size = 4 * elements
-        file = next((one for one in self._spare if size <= len(one.memory) <= size + size // 64 + mmap.PAGESIZE), None)
+        size = max(1, -(-4 * elements // _STEP)) * _STEP
+        file = next((one for one in self._spare if size <= len(one.memory) <= size + size // 64), None)
         if file is None:
-            file = _made(max(size, mmap.PAGESIZE))
+            file = _made(size)
         else:
             self._spare.remove(file)
         vector = np.frombuffer(file.memory, np.float32, elements)
