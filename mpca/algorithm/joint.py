@@ -31,7 +31,7 @@ class JointShard(NamedTuple):
 
 
 def init(x0: Vector, parameters: int) -> JointShard:
-    r"""The state before any exchange: :math:`\tilde{x}_0 = x_0`, :math:`\tilde{v}_0 = 0`, copied from `x0`.
+    r"""The state before any exchange: :math:`\tilde{x}_0 = x_0`, which is `x0` itself, and :math:`\tilde{v}_0 = 0`.
 
     Example:
         >>> init(np.float32([1, 2, 3]), parameters=2)
@@ -39,8 +39,7 @@ def init(x0: Vector, parameters: int) -> JointShard:
     """
     if not 0 <= parameters <= x0.size:
         raise ValueError(f"parameters must lie in 0..n: parameters={parameters}, n={x0.size}")
-    x = x0.copy()
-    return JointShard(x, np.zeros_like(x[:parameters]), 0)
+    return JointShard(x0, np.zeros_like(x0[:parameters]), 0)
 
 
 def blend(x: Vector, mean: Vector, beta: float) -> Vector:

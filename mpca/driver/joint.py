@@ -65,10 +65,8 @@ class JointModel:
             if piece + 2 == len(self._local_edges):
                 self.layout = self.layout.with_words(self._local)
             return
-        state = self.method.start(x0, self.plan.parameters_in(shard))
-        x = x0 if _whole(x0) is x0 else self._made(x0.size)
-        x[:] = state.x
-        self.states[shard] = state._replace(x=x)
+        x = x0 if _whole(x0) is x0 else x0.copy()
+        self.states[shard] = self.method.start(x, self.plan.parameters_in(shard))
 
     def room(self, shard: int) -> np.ndarray:
         """Where a mean of a shard may lie, float32[length of the shard]; valid until the next call here."""

@@ -90,7 +90,7 @@ class Method(ABC):
         return wanted
 
     def start(self, x0: Vector, parameters: int) -> JointShard:
-        """Joint state of a shard before its first exchange; `parameters` of its elements are parameters."""
+        """Joint state of a shard before its first exchange, with x0 itself; `parameters` of its elements are parameters."""
         return init(x0, parameters)
 
     @abstractmethod
