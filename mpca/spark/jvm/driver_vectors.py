@@ -29,7 +29,10 @@ class _File(NamedTuple):
 
 
 class DriverVectors:
-    """Makes vectors, and knows in which file each of them lies. A file is freed with its vector, wherever that is kept."""
+    """Makes vectors, and knows in which file each of them lies. A file is freed with its vector, wherever that is kept.
+
+    Not safe for two threads at once; but a vector may come to its end in any thread.
+    """
 
     def __init__(self) -> None:
         self._open = os.memfd_create("mpca-driver")  # there until `close`
