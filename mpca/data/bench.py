@@ -29,7 +29,7 @@ __all__ = ["Rate", "image_folder", "in_memory", "main", "peak_memory", "settled"
 Rate = Callable[[int], float]
 
 _BATCH = 32
-_IDLE_S = 0.1
+_LOOK = 0.1  # seconds
 _LEAD = 6  # batches that lie ready when an arm's turn begins, and are not counted
 
 
@@ -127,8 +127,8 @@ class _Centred:
 def settled() -> None:
     """Wait until this process and its children have used less than a fifth of a core for a tenth of a second."""
     before, now = 0.0, _cpu_seconds()
-    while now - before > _IDLE_S / 5:
-        time.sleep(_IDLE_S)
+    while now - before > _LOOK / 5:
+        time.sleep(_LOOK)
         before, now = now, _cpu_seconds()
 
 

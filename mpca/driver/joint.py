@@ -90,10 +90,8 @@ class JointModel:
         """
         before = self.state(shard)
         state = self.method.merge(before, mean, None if shard in self._lent else before.v)
-        if _whole(mean) is self._spare:
-            self._spare = np.empty(0, np.float32)
-        if shard not in self._lent and _whole(state.x) is not _whole(before.x):
-            self._spare = _whole(before.x)
+        if _whole(state.x) is self._spare:  # not all methods make the mean's array their own
+            self._spare = np.empty(0, np.float32) if shard in self._lent else _whole(before.x)
         self._lent.discard(shard)
         self.states[shard] = state
         return state

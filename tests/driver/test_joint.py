@@ -135,3 +135,20 @@ def test_exchanges_need_room_for_one_more_shard_and_a_state_that_was_lent_stays_
     assert len(lent) == 3
     assert len(set.union(*homes[12:30])) == 4, "three shards and room for one"
     assert len(set.union(*homes[45:])) == 4
+
+
+def test_a_method_that_makes_new_states_leaves_the_room_as_it_is() -> None:
+    said = replace(hello(0).hello, parameters=6, bounds=[0, 6])
+    joint = JointModel(methods.from_dict({"name": "sync-easgd"}), said, in_a_file)
+    joint.adopt(0, X.copy())
+    homes = set()
+    for cycle in range(5):
+        room = joint.room(0)
+        room[:] = cycle
+        joint.merge(0, room)
+        homes |= {
+            one.__array_interface__["data"][0]
+            for one in (room, joint.outgoing(0), joint.room(0))
+            if one is not joint.state(0).x
+        }
+    assert len(homes) == 1

@@ -45,6 +45,7 @@ def test_what_is_written_to_a_vector_lies_at_its_files_start_and_the_other_way_r
 def test_a_vector_of_ours_lies_where_it_is_and_its_first_elements_too(vectors: DriverVectors) -> None:
     vector = vectors.empty(1000)
     for one in (vector, vector[:999]):
+        assert vectors.has(one)
         same, path = vectors.lying(one)
         assert same is one
         assert path == vectors.path_of(vector)
@@ -54,6 +55,7 @@ def test_any_other_is_copied(vectors: DriverVectors) -> None:
     ours = vectors.empty(100)
     ours[:] = np.arange(100)
     for other in (np.arange(5, dtype=np.float32), ours[3:], ours[::2], np.empty(0, np.float32)):
+        assert not vectors.has(other)
         copy, path = vectors.lying(other)
         assert copy.tolist() == other.tolist()
         assert Path(path).read_bytes()[: copy.nbytes] == other.tobytes()
@@ -85,8 +87,9 @@ def test_a_much_smaller_vector_takes_no_large_file(vectors: DriverVectors) -> No
 def test_a_vector_outlives_close_and_its_file_goes_with_it() -> None:
     before = descriptors()
     vectors = DriverVectors()
-    kept, gone = vectors.empty(10), vectors.empty(10)
-    kept[:] = 7
+    kept = vectors.empty(10)
+    kept.fill(7)
+    gone = vectors.empty(10)
     del gone
     vectors.close()
     vectors.close()

@@ -62,8 +62,12 @@ class DriverVectors:
         finalize(vector, self._gone, address).atexit = False
         return vector
 
+    def has(self, vector: Vector) -> bool:
+        """Whether a vector lies at the start of one that was made here."""
+        return vector.flags.c_contiguous and _address(vector) in self._files
+
     def path_of(self, vector: Vector) -> str:
-        """The file at whose start a vector lies, of those that were made here; KeyError for any other."""
+        """The file at whose start a vector lies that is ours (`has`)."""
         return _path(self._files[_address(vector)].fd)
 
     def lying(self, vector: Vector) -> tuple[Vector, str]:
@@ -72,7 +76,7 @@ class DriverVectors:
         Returns:
             The vector that lies there, for the caller to keep meanwhile, and the path of its file.
         """
-        if not vector.flags.c_contiguous or _address(vector) not in self._files:
+        if not self.has(vector):
             vector, original = self.empty(vector.size), vector
             vector[:] = original
         return vector, self.path_of(vector)

@@ -89,7 +89,7 @@ class SparkCluster:
         return self._vectors.empty(elements)
 
     def take_sum(self, order: int, length: int, into: npt.NDArray[np.float32] | None = None) -> npt.NDArray[np.float32]:
-        vector = self._vectors.empty(length // 4) if into is None else into
+        vector = into if into is not None and self._vectors.has(into) else self._vectors.empty(length // 4)
         self._bridge.take_sum(order, length, self._vectors.path_of(vector))
         if self._coding is not None:
             self._coding.took(order)
