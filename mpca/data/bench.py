@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -23,13 +23,12 @@ from mpca.data.stream_reader import SplitData
 from mpca.data.workers_main import Job, view_of
 from mpca.extras import extras
 
-__all__ = ["Rate", "image_folder", "in_memory", "main", "peak_memory", "settled", "streaming"]
+__all__ = ["Rate", "image_folder", "in_memory", "main", "peak_memory", "streaming"]
 
 #: Takes a number of images; gives the images a second over that many.
 Rate = Callable[[int], float]
 
 _BATCH = 32
-_LOOK = 0.1  # seconds
 _LEAD = 6  # batches that lie ready when an arm's turn begins, and are not counted
 
 
@@ -122,23 +121,6 @@ class _Centred:
         import torch
 
         return image.float().sub_(torch.tensor(self._mean).reshape(3, 1, 1)).div_(255)
-
-
-def settled() -> None:
-    """Wait until this process and its children have used less than a fifth of a core for a tenth of a second."""
-    before, now = 0.0, _cpu_seconds()
-    while now - before > _LOOK / 5:
-        time.sleep(_LOOK)
-        before, now = now, _cpu_seconds()
-
-
-def _cpu_seconds() -> float:
-    total = 0.0
-    for one in (own := psutil.Process(), *own.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):
-            times = one.cpu_times()
-            total += times.user + times.system
-    return total
 
 
 def peak_memory(streamed: Streamed, batch_size: int, images: int) -> dict[str, int]:

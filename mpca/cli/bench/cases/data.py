@@ -11,11 +11,13 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 import click
 
+from mpca.cli.bench.load import cpu_idle_share, cpu_ticks
 from mpca.cli.bench.run.alone import in_agent
 from mpca.cli.bench.show import show
 from mpca.cli.options import json_option
@@ -70,7 +72,7 @@ def measure(
 
 
 def _measure(ingested: str, originals: str, images: int, turns: int, workers: int) -> dict[str, Any]:
-    from mpca.data.bench import image_folder, in_memory, peak_memory, settled, streaming
+    from mpca.data.bench import image_folder, in_memory, peak_memory, streaming
     from mpca.data.manifest import store_at
     from mpca.data.stream import Streamed
     from mpca.data.stream_options import StreamOptions
@@ -95,7 +97,7 @@ def _measure(ingested: str, originals: str, images: int, turns: int, workers: in
                 alone(64 * workers)
                 names = list(arms)[turn % 3 :] + list(arms)[: turn % 3]  # each goes first, second and last equally often
                 for name in names:
-                    settled()  # what another arm prepares for its next turn
+                    _settle()
                     rates[name].append(arms[name](images if name != "imagefolder" else images // 2))
     return {
         "stream_ratio": _ratio(rates["stream"], rates["memory"]),
@@ -106,6 +108,15 @@ def _measure(ingested: str, originals: str, images: int, turns: int, workers: in
         **memory,
         "peak_over_data": memory["peak_bytes"] / data_bytes,
     }
+
+
+def _settle() -> None:
+    """Wait until a fifth of a core is in use at most, two seconds at most: behind its turn an arm prepares the next one."""
+    for _ in range(20):
+        start = cpu_ticks()
+        time.sleep(0.1)
+        if (1 - cpu_idle_share(start, cpu_ticks())) * (os.cpu_count() or 1) <= 0.2:
+            return
 
 
 def _ratio(these: list[float], those: list[float]) -> float:
