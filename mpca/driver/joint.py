@@ -30,12 +30,12 @@ class JointModel:
     Args:
         method: moves the states.
         hello: of the first agent.
-        room: makes the arrays of joint states and of what goes out: float32[elements], with anything in them.
+        empty: makes the arrays of joint states and of what goes out, float32[elements]; None: numpy does.
     """
 
-    def __init__(self, method: Method, hello: Hello, room: Callable[[int], np.ndarray] | None = None) -> None:
+    def __init__(self, method: Method, hello: Hello, empty: Callable[[int], np.ndarray] | None = None) -> None:
         self.method = method
-        self._made = room or _made
+        self._empty = empty or _empty
         shards = method.shards
         self.bounds = list(hello.bounds[: shards + 1])
         self.plan = ShardPlan(self.bounds[-1], hello.parameters, shards, tuple(self.bounds))
@@ -75,7 +75,7 @@ class JointModel:
         if not size <= self._spare.size <= size + size // 64 + 1:
             largest = max(b - a for a, b in pairwise(self.bounds))
             self._spare = np.empty(0, np.float32)  # first: its memory may have room for the next
-            self._spare = self._made(min(largest, size + size // 64 + 1))
+            self._spare = self._empty(min(largest, size + size // 64 + 1))
         return self._spare[:size]
 
     def merge(self, shard: int, mean: np.ndarray) -> JointShard:
@@ -179,13 +179,13 @@ class JointModel:
             start, end = self.bounds[s], self.bounds[s + 1]
             p = self.plan.parameters_in(s)
             k = versions[s] if same else min(versions)
-            x = self._made(end - start)
+            x = self._empty(end - start)
             x[:] = vector[start:end]
             self.states[s] = JointShard(x, trajectory[position : position + p].copy(), k)
             position += p
 
 
-def _made(elements: int) -> np.ndarray:
+def _empty(elements: int) -> np.ndarray:
     return np.empty(elements, np.float32)
 
 
