@@ -208,7 +208,7 @@ def _join(context: AgentContext) -> ModelWatch:
             slots=segment.slots,
         )
         with refused_when_full(layout.device, TorchTrainer.device_bytes(layout, plan, how)):
-            trainer = TorchTrainer(layout, plan, how, context.optimizers)
+            trainer = TorchTrainer(layout, plan, how, context.optimizers, segment.memory)
         segment.lay_initial(trainer.snapshot)
         return trainer, segment, hello
 

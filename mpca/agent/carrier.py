@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mpca.agent.cuda import CudaCarrier
+from mpca.agent.trainer import Wait
 
 __all__ = ["Carrier", "HostCarrier", "carrier_for"]
 
@@ -23,12 +24,13 @@ class Carrier(Protocol):
         """A flat device tensor, into which the caller gathers the shard."""
         ...
 
-    def deliver(self, out: _Array) -> None:
-        """Copy the gathered shard into the slot; it is there when this returns."""
+    def deliver(self, out: _Array) -> Wait | None:
+        """Copy the gathered shard into the slot. Returns what waits until it is there; None: it is."""
         ...
 
-    def incoming(self, data: _Array) -> Tensor:
-        """The arrived shard as a flat device tensor. On a GPU the slot has been copied when this returns."""
+    def incoming(self, data: _Array) -> tuple[Tensor, Wait | None]:
+        """The arrived shard as a flat device tensor, and what waits until the slot may be written again; None: once the tensor
+        was used."""
         ...
 
     def taken(self) -> None:
@@ -42,18 +44,20 @@ class HostCarrier:
     def outgoing(self, out: _Array) -> Tensor:
         return torch.from_numpy(out)
 
-    def deliver(self, out: _Array) -> None:
-        pass
+    def deliver(self, out: _Array) -> Wait | None:
+        return None
 
-    def incoming(self, data: _Array) -> Tensor:
-        return torch.from_numpy(data)
+    def incoming(self, data: _Array) -> tuple[Tensor, Wait | None]:
+        return torch.from_numpy(data), None
 
     def taken(self) -> None:
         pass
 
 
-def carrier_for(device: torch.device, elements: int) -> Carrier:
+def carrier_for(device: torch.device, elements: int, slots: npt.NDArray[np.uint8] | None = None) -> Carrier:
     """The carrier for a model on `device` whose largest shard has `elements` elements.
+
+    `slots` is the memory of all slots, if what is copied lies there.
 
     Raises:
         ValueError: models on this kind of device cannot be exchanged.
@@ -61,5 +65,5 @@ def carrier_for(device: torch.device, elements: int) -> Carrier:
     if device.type == "cpu":
         return HostCarrier()
     if device.type == "cuda":
-        return CudaCarrier(device, elements)
+        return CudaCarrier(device, elements, slots)
     raise ValueError(f"models on {device.type} cannot be exchanged: device={device}; use cpu or cuda")

@@ -1,8 +1,9 @@
 """The agent's single-threaded loop: reads the pipe between two batches, and carries out the state machine's instructions.
 
-The optimiser's post-step hook calls it (as do `attach` and `stopping`), so its thread is always between two batches; no other
-thread runs beside the user's training. While the agent waits or holds, the loop waits for the pipe. The user's own threads may
-ask whether the run is stopping; two that step at the same time are refused.
+The optimiser's post-step hook calls it (as do `attach` and `stopping`), so its thread is always between two batches. No other
+thread runs beside the user's training, but for one that sleeps until a GPU's copy is done (`deliveries.py`). While the agent
+waits or holds, the loop waits for the pipe. The user's own threads may ask whether the run is stopping; two that step at the
+same time are refused.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from mpca.agent.deliveries import Deliveries
 from mpca.agent.eager import EagerOuter
 from mpca.agent.events import (
     STEPPED,
@@ -42,7 +44,7 @@ from mpca.agent.process import end_group
 from mpca.agent.reading import Reading
 from mpca.agent.stall import StallWatch
 from mpca.agent.state import ASKING, HOLDING, LEAVING, STOPPING, WAITING, AgentMachine
-from mpca.agent.trainer import Trainer
+from mpca.agent.trainer import Trainer, Wait
 from mpca.clock import Clock
 from mpca.errors import ConfigError
 from mpca.shm import AgentSegment
@@ -92,6 +94,7 @@ class AgentLoop:
         self._trains: int | None = None  # the thread that attached or stepped last
         self._told_beside = False  # another thread than this was told of Stop, and the driver was not told so
         self._access = threading.RLock()  # to the machine and the link
+        self._deliveries = Deliveries(self._access)
         self._began: float | None = None
         self._next_progress = 0.0
         self._next_metrics = 0.0
@@ -259,6 +262,10 @@ class AgentLoop:
     def _serve(self, timeout_s: float | None) -> None:
         with self._access:
             try:
+                if timeout_s == 0.0:
+                    self._deliveries.check()
+                else:
+                    self._deliveries.finish()
                 messages = self._link.receive(timeout_s)
             except LinkClosed:
                 self.tell(LinkLost())
@@ -271,6 +278,7 @@ class AgentLoop:
     def _cut_anew(self, one: CutAnew) -> None:
         assert self._lay is not None
         assert self._segment is not None
+        self._deliveries.finish()
         self._trainer = None  # a GPU may have no room for two
         self._segment.close()
         self._trainer, self._segment, self._hello = self._lay(one.shards)
@@ -282,29 +290,32 @@ class AgentLoop:
     def _publish(self, one: Publish) -> None:
         assert self._trainer is not None
         assert self._segment is not None
-        trainer, eager, start = self._trainer, self._eager, self._clock.now()
-
-        def fill(out: Any) -> None:
-            trainer.snapshot(one.shard, out)
-            if eager is not None and one.shard < self._machine.shards:
-                trainer.install(one.shard, eager.hand_over(one.shard, out), 0, "replace")
-
-        self._segment.write_snapshot(one.shard, one.cycle, one.updates, fill)
+        segment, start = self._segment, self._clock.now()
+        out, waits = segment.begin_snapshot(one.shard, one.cycle, one.updates), list[Wait]()
+        if self._eager is not None and one.shard < self._machine.shards:
+            self._trainer.snapshot(one.shard, out)
+            self._trainer.install(one.shard, self._eager.hand_over(one.shard, out), 0, "replace")
+        else:
+            self._trainer.snapshot(one.shard, out, waits.append)
         end = self._clock.now()
         self._pause_s += end - start
-        self._link.send(Snapshot(one.cycle, one.shard, one.updates, start, end))
+
+        def answer() -> None:
+            segment.end_snapshot()
+            self._link.send(Snapshot(one.cycle, one.shard, one.updates, start, end))
+
+        self._deliveries.put(waits, answer)
 
     def _ask(self, one: Ask) -> None:
         assert self._trainer is not None
         assert self._segment is not None
         assert self._outbox is not None
-        trainer, outbox, start = self._trainer, self._outbox, self._clock.now()
-
-        def fill(out: Any) -> None:
-            trainer.snapshot(one.shard, out)
-            outbox.fill(one.shard, out)
-
-        self._segment.write_snapshot(one.shard, one.number, one.updates, fill)
+        self._deliveries.finish()  # what was asked for before has the slot
+        start = self._clock.now()
+        out = self._segment.begin_snapshot(one.shard, one.number, one.updates)
+        self._trainer.snapshot(one.shard, out)
+        self._outbox.fill(one.shard, out)
+        self._segment.end_snapshot()
         end = self._clock.now()
         self._pause_s += end - start
         self._link.send(Exchange(one.number, one.shard, one.updates, one.version, start, end))
@@ -312,9 +323,9 @@ class AgentLoop:
     def _take(self, one: Take) -> None:
         assert self._trainer is not None
         assert self._segment is not None
-        start = self._clock.now()
+        start, waits = self._clock.now(), list[Wait]()
         data = self._segment.read_arrival(one.shard, one.version, one.mode)
-        self._trainer.install(one.shard, data, one.version, one.mode)
+        self._trainer.install(one.shard, data, one.version, one.mode, waits.append)
         if self._outbox is not None:
             self._outbox.installed(one.shard, data, one.mode)
         if self._eager is not None:
@@ -323,7 +334,8 @@ class AgentLoop:
             self._trainer.pull(((one.shard, one.share),))
         end = self._clock.now()
         self._pause_s += end - start
-        self._link.send(Installed(one.shard, one.version, one.mode, start, end))
+        said = Installed(one.shard, one.version, one.mode, start, end)
+        self._deliveries.put(waits, lambda: self._link.send(said))
 
     def _release(self, one: Release) -> None:
         now = self._clock.now()
@@ -379,10 +391,12 @@ class AgentLoop:
         self.reading.told(one.readers)
 
     def _say_finished(self, one: SayFinished) -> None:
+        self._deliveries.finish()
         self._report_all()
         self._link.send(Finished(one.returns))
 
     def _say_failed(self, one: SayFailed) -> None:
+        self._deliveries.drop()
         self._report_all()
         self._link.send(Failed(one.error, one.traceback))
 

@@ -20,6 +20,7 @@ from mpca.agent.carrier import carrier_for
 from mpca.agent.layout import Entry, Layout
 from mpca.agent.optimizers import Optimizers, State
 from mpca.agent.tensor_memory import check_overlaps, flat_view, is_dense, memory_order
+from mpca.agent.trainer import Later, Wait
 from mpca.algorithm import ShardPlan
 from mpca.errors import ConfigError
 from mpca.methods import How
@@ -41,7 +42,14 @@ class _Cut:
 class TorchTrainer:
     """One model, for one agent's loop. `how` says what an arrived joint state does to it."""
 
-    def __init__(self, layout: Layout, plan: ShardPlan, how: How, optimizers: Optimizers | None = None) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        plan: ShardPlan,
+        how: How,
+        optimizers: Optimizers | None = None,
+        slots: npt.NDArray[np.uint8] | None = None,
+    ) -> None:
         self.bounds = layout.bounds(plan)
         self.parameters = layout.parameters
         self._layout = layout
@@ -51,7 +59,7 @@ class TorchTrainer:
         self._entries = layout.entries
         self._weights = [entry.tensor for entry in self._entries if entry.kind == "parameter"]
         self._cuts = [self._cut(shard) for shard in range(plan.shards)]
-        self._carrier = carrier_for(layout.device, max(plan.sizes))
+        self._carrier = carrier_for(layout.device, max(plan.sizes), slots)
         #: x* for the pull; for the correction y, the state that the next arrived shard answers.
         kept = torch.zeros(_kept_elements(layout, how), device=layout.device)
         self._kept = [kept[min(a, kept.numel()) : min(b, kept.numel())] for a, b in pairwise(plan.bounds)]
@@ -95,7 +103,7 @@ class TorchTrainer:
                 )
 
     @torch.no_grad()
-    def snapshot(self, shard: int, out: _Array) -> None:
+    def snapshot(self, shard: int, out: _Array, later: Later | None = None) -> None:
         if shard >= self._plan.shards:
             self._layout.local.read(self.bounds[shard] - self._layout.total, out)
             return
@@ -105,12 +113,13 @@ class TorchTrainer:
             return
         wire = self._carrier.outgoing(out)
         torch._foreach_copy_(_split_like(wire, pieces), pieces)
-        self._carrier.deliver(out)
+        wait = self._carrier.deliver(out)
         if self._how is How.CORRECT:
             self._answer(shard)
+        _leave(wait, later)
 
     @torch.no_grad()
-    def install(self, shard: int, data: _Array, version: int, mode: str) -> None:
+    def install(self, shard: int, data: _Array, version: int, mode: str, later: Later | None = None) -> None:
         if shard >= self._plan.shards:
             self._layout.local.write(self.bounds[shard] - self._layout.total, data)
             return
@@ -118,7 +127,7 @@ class TorchTrainer:
         if not self._cuts[shard]:
             return
         kept = self._kept[shard]
-        wire = self._carrier.incoming(data)
+        wire, wait = self._carrier.incoming(data)
         self._make_states(shard, wire)
         pieces = self._pieces(shard)
         state = wire[: kept.numel()]
@@ -133,6 +142,7 @@ class TorchTrainer:
                     torch._foreach_add_(self._views[shard], self._targets[shard])
         kept.copy_(state)
         self._carrier.taken()
+        _leave(wait, later)
 
     def reset_optimizer(self) -> None:
         self._optimizers.reset()
@@ -229,6 +239,16 @@ class TorchTrainer:
 
 def _kept_elements(layout: Layout, how: How) -> int:
     return 0 if how in (How.REPLACE, How.EAGER) else layout.parameters
+
+
+def _leave(wait: Wait | None, later: Later | None) -> None:
+    """Leave what is to be waited for to who asked for that, or wait now."""
+    if wait is None:
+        return
+    if later is None:
+        wait()
+    else:
+        later(wait)
 
 
 def _split_like(flat: Tensor, pieces: list[Tensor]) -> list[Tensor]:

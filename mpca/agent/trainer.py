@@ -7,11 +7,17 @@ averaged or pulled.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["Trainer"]
+__all__ = ["Later", "Trainer", "Wait"]
+
+#: Returns when a device's copy between the model and a slot is done; any thread may call it, and more than once.
+Wait = Callable[[], None]
+#: Takes a `Wait` from a call that does not wait itself.
+Later = Callable[[Wait], None]
 
 
 class Trainer(Protocol):
@@ -28,14 +34,15 @@ class Trainer(Protocol):
         """Tilt the gradients that this optimiser is about to use towards the installed targets (eq. 6)."""
         ...
 
-    def snapshot(self, shard: int, out: np.ndarray) -> None:
-        """Copy the shard into `out` (float32, the mapped slot)."""
+    def snapshot(self, shard: int, out: np.ndarray, later: Later | None = None) -> None:
+        """Copy the shard, as it is now, into `out` (float32, the mapped slot). Only with `later` may the copy go on after this
+        call; `later` then gets what waits for it."""
         ...
 
-    def install(self, shard: int, data: np.ndarray, version: int, mode: str) -> None:
+    def install(self, shard: int, data: np.ndarray, version: int, mode: str, later: Later | None = None) -> None:
         """Apply an arrived shard: by the method's rule for "install"; as the new parameters for "replace".
 
-        `data` is the mapped slot; this must copy it before it returns.
+        `data` is the mapped slot; this must copy it before it returns, unless `later` gets what waits for the copy.
         """
         ...
 

@@ -11,7 +11,7 @@ from torch import nn
 from mpca.checks import nearest, refused
 from mpca.models import INPUTS, MODELS, create
 
-__all__ = ["PAPER", "SHAPES", "Shape", "Weights", "addition", "chain", "named", "of_paper", "residual"]
+__all__ = ["PAPER", "SHAPES", "Shape", "Weights", "addition", "chain", "named", "of_paper", "residual", "shape_of"]
 
 _FLOAT_BYTES = 4
 
@@ -75,6 +75,11 @@ PAPER = {"resnet34": 128, "resnet152": 32, "vgg_a": 50}
 def named(model: str, batch: int) -> Shape:
     """A model of the table, with a batch of `batch` images of its usual size."""
     return Shape(model, lambda: create(model), (batch, *INPUTS[model]))
+
+
+def shape_of(net: str, batch: int) -> Shape:
+    """A shape of the benches, which has a batch of its own, or a model of the table."""
+    return SHAPES.get(net) or named(net, batch)
 
 
 def of_paper(models: tuple[str, ...], batch: int | None) -> dict[str, int]:

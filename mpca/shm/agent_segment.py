@@ -11,6 +11,7 @@ import contextlib
 import mmap
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -27,7 +28,8 @@ _WIRE = np.dtype("<f4")
 
 
 class AgentSegment:
-    """Slots of one agent. Written and read between two batches, by the one thread of the agent."""
+    """Slots of one agent. Written and read between two batches by the thread that trains; and, where a GPU's copies go on after
+    that, by the GPU. Its lock then keeps `end_snapshot` in order (`agent.deliveries`)."""
 
     def __init__(self, bounds: Sequence[int], agent: int, have_bytes: Callable[[], int] = available_bytes) -> None:
         """Make the segment for shards with these edges (elements of the flat vector).
@@ -54,9 +56,15 @@ class AgentSegment:
                 f"the parameter slots could not be allocated: need_bytes={self.size_bytes}, have_bytes={have}, "
                 f"agent={agent}: {error}"
             ) from error
-        self._snapshot_seq = 0
-        for slot in range(len(self.slots)):
-            self._write_header(slot, SlotHeader(max(slot - 1, 0), 0, 0, 0, 0, MODES["snapshot" if slot == 0 else "install"]))
+        self._snapshot = SlotHeader(0, 0, 0, 0, 0, MODES["snapshot"])
+        self._write_header(0, self._snapshot)
+        for shard in range(len(self._shard_bytes)):
+            self._write_header(1 + shard, SlotHeader(shard, 0, 0, 0, 0, MODES["install"]))
+
+    @property
+    def memory(self) -> npt.NDArray[np.uint8]:
+        """All of it, as bytes."""
+        return np.frombuffer(self._map, np.uint8)
 
     def shard_view(self, shard: int, slot: int = 0) -> npt.NDArray[np.float32]:
         """The elements of `shard` in the snapshot slot (0) or in its arrival slot (``1 + shard``), as a view."""
@@ -64,17 +72,20 @@ class AgentSegment:
             self._map, _WIRE, self._shard_bytes[shard] // _WIRE.itemsize, offset=self.slots[slot] + HEADER_BYTES
         )
 
-    def write_snapshot(self, shard: int, cycle: int, updates: int, fill: Callable[[npt.NDArray[np.float32]], None]) -> None:
-        """Let `fill` write the shard into the snapshot slot. The header's seq is odd during this.
+    def begin_snapshot(self, shard: int, cycle: int, updates: int) -> npt.NDArray[np.float32]:
+        """The snapshot slot, to write the shard into it. The header's seq is odd until `end_snapshot`.
 
         A cycle may be negative (x_0 is read before cycle 0); the unsigned field holds it modulo 2^64.
         """
-        length, mode = self._shard_bytes[shard], MODES["snapshot"]
-        self._snapshot_seq += 1
-        self._write_header(0, SlotHeader(shard, self._snapshot_seq, cycle % (1 << 64), updates, length, mode))
-        fill(self.shard_view(shard))
-        self._snapshot_seq += 1
-        self._write_header(0, SlotHeader(shard, self._snapshot_seq, cycle % (1 << 64), updates, length, mode))
+        seq, length = self._snapshot.seq + 1, self._shard_bytes[shard]
+        self._snapshot = SlotHeader(shard, seq, cycle % (1 << 64), updates, length, MODES["snapshot"])
+        self._write_header(0, self._snapshot)
+        return self.shard_view(shard)
+
+    def end_snapshot(self) -> None:
+        """All of the shard is there."""
+        self._snapshot = replace(self._snapshot, seq=self._snapshot.seq + 1)
+        self._write_header(0, self._snapshot)
 
     def lay_initial(self, fill: Callable[[int, npt.NDArray[np.float32]], None]) -> None:
         """Let `fill(shard, out)` write x_0 into every arrival slot, before Hello. The distance of snapshots is measured from

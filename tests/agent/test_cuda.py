@@ -110,11 +110,14 @@ def test_shards_of_any_length_cross_both_ways_again_and_again(gpu: StandIn) -> N
     chance = np.random.default_rng(1)
     for length in (8, 3, 1, 8, 5):
         sent, out = chance.normal(size=length).astype(np.float32), np.empty(length, np.float32)
-        arrived = carrier.incoming(sent)
+        arrived, uploaded = carrier.incoming(sent)
         kept = arrived.clone()
         carrier.taken()
         carrier.outgoing(out).copy_(kept * 2)
-        carrier.deliver(out)
+        delivered = carrier.deliver(out)
+        for wait in (uploaded, delivered):
+            assert wait is not None
+            wait()
         np.testing.assert_array_equal(out, sent * 2)
         sent[:] = np.nan  # the executor writes the next one
         np.testing.assert_array_equal(kept.cpu().numpy() * 2, out)

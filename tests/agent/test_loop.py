@@ -17,6 +17,7 @@ from mpca import methods
 from mpca.agent.loop import PROGRESS_INTERVAL_S, AgentLoop, Laid
 from mpca.agent.metrics import Metrics
 from mpca.agent.state import AgentMachine
+from mpca.agent.trainer import Later
 from mpca.clock import ManualClock
 from mpca.shm import AgentSegment
 from mpca.wire.messages import (
@@ -34,6 +35,7 @@ from mpca.wire.messages import (
     Stop,
 )
 from mpca.wire.slots import HEADER_BYTES, MODES, SlotHeader
+from tests.support.fake_executor import wait_until
 from tests.support.pipe import START, PipeEnds
 
 SECONDS = 10.0  # for what another thread does
@@ -50,6 +52,7 @@ class Model:
         self.tilted: list[tuple[tuple[tuple[int, float], ...], Any]] = []
         self.taken: list[tuple[int, list[float], int, str]] = []
         self._clock = clock
+        self.copies: threading.Event | None = None  # what is copied is there only then, if the caller lets it be so
 
     def pull(self, pulls: tuple[tuple[int, float], ...]) -> None:
         self.pulled.append(pulls)
@@ -57,13 +60,26 @@ class Model:
     def tilt(self, pulls: tuple[tuple[int, float], ...], optimizer: Any) -> None:
         self.tilted.append((pulls, optimizer))
 
-    def snapshot(self, shard: int, out: np.ndarray) -> None:
+    def snapshot(self, shard: int, out: np.ndarray, later: Later | None = None) -> None:
         self._clock.advance(0.25)
-        out[:] = self.x
+        now = self.x.copy()
+        self._copied(lambda: np.copyto(out, now), later)
 
-    def install(self, shard: int, data: np.ndarray, version: int, mode: str) -> None:
+    def install(self, shard: int, data: np.ndarray, version: int, mode: str, later: Later | None = None) -> None:
         self._clock.advance(0.125)
-        self.taken.append((shard, data.tolist(), version, mode))
+        self._copied(lambda: self.taken.append((shard, data.tolist(), version, mode)), later)
+
+    def _copied(self, copy: Callable[[], None], later: Later | None) -> None:
+        copies = self.copies
+        if copies is None or later is None:
+            copy()
+            return
+
+        def wait() -> None:
+            assert copies.wait(SECONDS)
+            copy()
+
+        later(wait)
 
     def reset_optimizer(self) -> None: ...
 
@@ -218,6 +234,65 @@ def test_eq_6_tilts_gradients_before_each_step_and_moves_no_parameters(start: St
     agent.loop.between_batches()
     assert agent.model.tilted == [(((0, 0.5),), "adam"), (((0, 0.5),), "sgd")]
     assert agent.model.pulled == []
+
+
+def test_updates_go_on_while_shards_are_copied_and_each_is_answered_when_its_copy_is_done(start: Starting) -> None:
+    agent = start(MPCA)
+    agent.join()
+    agent.model.copies = threading.Event()
+    agent.offer(1, [7.0, 8.0, 9.0])
+    agent.ends.say(SnapshotRequest(0, 0))
+    for _ in range(3):
+        agent.loop.between_batches()
+        agent.model.x += 1
+    assert agent.said() == []
+    assert SlotHeader.unpack(agent.segment.memory[:HEADER_BYTES].tobytes()).seq % 2, "the executor may not read the slot"
+    agent.model.copies.set()
+    wait_until(lambda: agent.model.taken, "the arrival was copied")
+    said: list[Message] = []
+    wait_until(lambda: said.extend(agent.said()) or len(said) == 2, "both are answered")
+    assert said == [Installed(0, 1, "install", 100.0, 100.125), Snapshot(0, 0, 1, 100.125, 100.375)]
+    assert agent.segment.shard_view(0).tolist() == [1.0, 2.0, 3.0], "as it was when it was asked for"
+    assert not SlotHeader.unpack(agent.segment.memory[:HEADER_BYTES].tobytes()).seq % 2
+    agent.loop.between_batches()
+    assert agent.model.pulled[-1] == ((0, 0.5),)
+
+
+@pytest.mark.parametrize(
+    ("name", "updates", "expected"),
+    [("sync", 1, [(Snapshot, 2)]), ("easgd", 2, [(Snapshot, 1), (Exchange, 2)])],
+)
+def test_an_agent_that_waits_for_others_answers_by_itself_before(
+    start: Starting, name: str, updates: int, expected: list[tuple[type[Message], int]]
+) -> None:
+    """With the loop's lock, which it has while it waits, it keeps the other thread from that."""
+    agent = start({"name": name, "tau": 2})
+    agent.join()
+    agent.model.copies = threading.Event()
+    agent.ends.say(SnapshotRequest(0, 0))
+    for _ in range(updates):
+        agent.loop.between_batches()
+    training = threading.Thread(target=agent.loop.between_batches)
+    training.start()
+    agent.model.copies.set()
+    said: list[Any] = []
+    wait_until(lambda: said.extend(agent.said()) or len(said) == len(expected), "it says what it has")
+    assert [(type(one), one.updates) for one in said] == expected
+    assert agent.segment.shard_view(0).tolist() == [1.0, 2.0, 3.0]
+    agent.offer(1, [7.0, 8.0, 9.0])
+    training.join(SECONDS)
+    assert not training.is_alive()
+
+
+def test_what_is_still_copied_is_answered_before_the_last_message(start: Starting) -> None:
+    agent = start(MPCA)
+    agent.join()
+    agent.model.copies = threading.Event()
+    agent.ends.say(SnapshotRequest(0, 0), Stop("enough"))
+    agent.loop.between_batches()
+    threading.Timer(0.1, agent.model.copies.set).start()
+    agent.loop.leave(b"result")
+    assert agent.said() == [Snapshot(0, 0, 1, 100.0, 100.25), Finished(b"result")]
 
 
 def test_progress_is_said_twice_a_second_at_most(start: Starting) -> None:

@@ -11,8 +11,10 @@ stream, whose work is done at once here. For that there is `make test-gpu` on a 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import Enum
 from typing import Any
 
 import torch
@@ -25,6 +27,7 @@ __all__ = ["TOTAL_BYTES", "StandIn"]
 TOTAL_BYTES = 1 << 30
 GPU = torch.device("cuda", 0)
 #: Takes tensors of both kinds on a real one too.
+_WORKING = threading.RLock()  # one for all streams, as each may wait for another
 _BETWEEN = {"copy_", "_foreach_copy_", "__set__", "__get__", "__setitem__", "_has_compatible_shallow_copy_type"}
 
 
@@ -37,20 +40,21 @@ class Stream:
         self._done = 0
 
     def put(self, work: Callable[[], None]) -> None:
-        self._waiting.append(work)
+        with _WORKING:
+            self._waiting.append(work)
 
     @property
     def end(self) -> int:
         """How much has been put."""
-        return self._done + len(self._waiting)
+        with _WORKING:
+            return self._done + len(self._waiting)
 
     def run(self, upto: int) -> None:
         """Do what was put first, as far as `upto`."""
-        while self._done < upto:
-            work = self._waiting.pop(0)
-            self._done += 1
-            with torch._C.DisableTorchFunction(), torch.no_grad():
-                work()
+        with _WORKING, torch._C.DisableTorchFunction(), torch.no_grad():
+            while self._done < upto:
+                self._waiting.pop(0)()
+                self._done += 1
 
     def wait_event(self, event: Event) -> None:
         self.put(event.synchronize)
@@ -88,6 +92,36 @@ class Event:
             self._stream.run(self._upto)
 
 
+class Runtime:
+    """`torch.cuda.cudart()`: host memory that is pinned."""
+
+    class cudaError(Enum):
+        success = 0
+        cudaErrorInvalidValue = 1
+        cudaErrorHostMemoryAlreadyRegistered = 712
+
+    def __init__(self) -> None:
+        self._pinned: dict[int, int] = {}  # address -> its end
+
+    def cudaHostRegister(self, address: int, size: int, flags: int) -> cudaError:
+        if any(start < address + size and address < end for start, end in self._pinned.items()):
+            return self.cudaError.cudaErrorHostMemoryAlreadyRegistered
+        self._pinned[address] = address + size
+        return self.cudaError.success
+
+    def cudaHostUnregister(self, address: int) -> cudaError:
+        found = self._pinned.pop(address, None)
+        return self.cudaError.cudaErrorInvalidValue if found is None else self.cudaError.success
+
+    def cudaGetErrorString(self, error: cudaError) -> str:
+        return error.name
+
+    def pins(self, tensor: Tensor) -> bool:
+        """Whether all of it is pinned."""
+        start = tensor.data_ptr()
+        return any(first <= start and start + tensor.nbytes <= end for first, end in self._pinned.items())
+
+
 class StandIn(TorchFunctionMode):
     """Entered, there is a GPU; what was replaced of `torch.cuda` is put back when it is left."""
 
@@ -96,6 +130,7 @@ class StandIn(TorchFunctionMode):
         self._default = CurrentStream(GPU)
         self._streams = [self._default]
         self._limit = TOTAL_BYTES
+        self._runtime = Runtime()
         self._saved: list[tuple[Any, str, Any]] = []
 
     def __enter__(self) -> StandIn:
@@ -104,6 +139,7 @@ class StandIn(TorchFunctionMode):
             "device_count": lambda: 1,
             "current_device": lambda: 0,
             "set_device": self._set_device,
+            "cudart": lambda: self._runtime,
             "Stream": Stream,
             "Event": Event,
             "stream": self._stream_context,
@@ -219,7 +255,7 @@ class StandIn(TorchFunctionMode):
     def _copy(self, to: Tensor, source: Tensor) -> Tensor:
         """On a stream beside: later, when the host's end is pinned, else at once, as the real one."""
         host = source if _on(to) else to
-        if getattr(host.untyped_storage(), "pinned", False):
+        if getattr(host.untyped_storage(), "pinned", False) or self._runtime.pins(host):
             self._streams[-1].put(lambda: to.copy_(source))
         else:
             self._streams[-1].synchronize()

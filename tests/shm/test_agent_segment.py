@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,21 +34,16 @@ def test_segment_is_allocated_whole_and_has_no_name(segment: AgentSegment) -> No
 
 
 def test_snapshot_is_read_through_the_file(segment: AgentSegment) -> None:
-    seen_seq = []
-
-    def fill(out: np.ndarray) -> None:
-        seen_seq.append(SlotHeader.unpack(os.pread(segment.fd, HEADER_BYTES, 0)).seq)
-        out[:] = [1.5, -2.0, 3.0]
-
-    segment.write_snapshot(2, cycle=41, updates=12, fill=fill)
-    header = SlotHeader.unpack(os.pread(segment.fd, HEADER_BYTES, 0))
-    assert header == SlotHeader(shard=2, seq=2, version=41, updates=12, length=12, mode=MODES["snapshot"])
-    assert seen_seq == [1], "odd while it is written"
+    segment.begin_snapshot(2, cycle=41, updates=12)[:] = [1.5, -2.0, 3.0]
+    header = SlotHeader(shard=2, seq=1, version=41, updates=12, length=12, mode=MODES["snapshot"])
+    assert SlotHeader.unpack(os.pread(segment.fd, HEADER_BYTES, 0)) == header, "odd while it is written"
+    segment.end_snapshot()
+    assert SlotHeader.unpack(os.pread(segment.fd, HEADER_BYTES, 0)) == replace(header, seq=2)
     assert np.frombuffer(os.pread(segment.fd, 12, HEADER_BYTES), "<f4").tolist() == [1.5, -2.0, 3.0]
 
 
 def test_cycle_before_the_first_is_held_modulo_2_64(segment: AgentSegment) -> None:
-    segment.write_snapshot(0, cycle=-3, updates=0, fill=lambda out: None)
+    segment.begin_snapshot(0, cycle=-3, updates=0)
     assert SlotHeader.unpack(os.pread(segment.fd, HEADER_BYTES, 0)).version == (1 << 64) - 3
 
 
@@ -81,8 +77,7 @@ def test_foreign_bytes_are_refused(segment: AgentSegment) -> None:
 
 def test_empty_shard_has_an_empty_view() -> None:
     segment = AgentSegment([0, 0, 2], agent=0)
-    segment.write_snapshot(0, 0, 0, lambda out: None)
-    assert segment.shard_view(0).size == 0
+    assert segment.begin_snapshot(0, 0, 0).size == segment.shard_view(0).size == 0
     segment.close()
 
 

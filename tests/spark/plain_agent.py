@@ -83,9 +83,8 @@ class PlainAgent:
             self.stopped = True
         elif isinstance(message, SnapshotRequest):
             shard = message.shard
-            low, high = self.bounds[shard : shard + 2]
             tau, self.tau[shard] = self.tau[shard], 0
-            self.segment.write_snapshot(shard, message.cycle, tau, lambda out: np.copyto(out, self.x[low:high]))
+            self._write_snapshot(shard, message.cycle, tau)
             self.link.send(Snapshot(message.cycle, shard, tau, began, time.monotonic()))
         elif isinstance(message, Install):
             low, high = self.bounds[message.shard : message.shard + 2]
@@ -106,14 +105,18 @@ class PlainAgent:
         if self.steps == self.conf.get("nan_after"):
             self.x[:] = np.nan
 
+    def _write_snapshot(self, shard: int, cycle: int, tau: int) -> None:
+        low, high = self.bounds[shard : shard + 2]
+        self.segment.begin_snapshot(shard, cycle, tau)[:] = self.x[low:high]
+        self.segment.end_snapshot()
+
     def exchange(self) -> None:
         """One shard; nothing else is answered until its answer has come."""
         began = time.monotonic()
         shard = self.asking = self.asked % self.start.shards
         self.asked += 1
-        low, high = self.bounds[shard : shard + 2]
         tau, self.tau[shard] = self.tau[shard], 0
-        self.segment.write_snapshot(shard, self.asked, tau, lambda out: np.copyto(out, self.x[low:high]))
+        self._write_snapshot(shard, self.asked, tau)
         self.link.send(Exchange(self.asked, shard, tau, self.versions[shard], began, time.monotonic()))
         held = []
         while self.asking is not None and not self.stopped:

@@ -52,7 +52,8 @@ WARM_CYCLES = 1000
 @click.command()
 @click.option("--size", "sizes", multiple=True, type=click.Choice(list(SIZES)), help="Size of the net; all if not given.")
 @click.option("--turns", default=4, show_default=True, help="How many windows with exchanges, and as many without.")
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="One agent on this device, without Spark or Java.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Agents on this device, without Spark or Java.")
+@click.option("--agents", type=click.IntRange(min=1), help="With --device: how many share it; default: one.")
 @click.option("--model", "models", multiple=True, help="With --device: a model of mpca.models; default: the paper's three.")
 @click.option("--batch", type=click.IntRange(min=1), help="With --model: images of a batch; default: the paper's.")
 @click.option("--bf16", is_flag=True, help="With --device: compute in bfloat16.")
@@ -61,6 +62,7 @@ def command(
     sizes: tuple[str, ...],
     turns: int,
     device: str | None,
+    agents: int | None,
     models: tuple[str, ...],
     batch: int | None,
     bf16: bool,
@@ -68,8 +70,8 @@ def command(
 ) -> None:
     """What exchanges cost an agent that trains: pauses, and steps per second."""
     if device is None:
-        if models or batch or bf16:
-            raise click.UsageError("--model, --batch and --bf16 are for --device")
+        if agents or models or batch or bf16:
+            raise click.UsageError("--agents, --model, --batch and --bf16 are for --device")
         show(measure(sizes, turns), as_json)
         return
     if sizes:
@@ -77,7 +79,7 @@ def command(
     from mpca.cli.bench.run.lone_pause import measure_alone
     from mpca.models.bench import of_paper
 
-    show(measure_alone(device, of_paper(models, batch), bf16, turns), as_json)
+    show(measure_alone(device, of_paper(models, batch), bf16, turns, agents or 1), as_json)
 
 
 def measure(sizes: tuple[str, ...] = (), turns: int = 4, warm_cycles: int = WARM_CYCLES) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from mpca.wire.messages import Hello, Start
 
 if TYPE_CHECKING:
     from mpca.agent.loop import Laid
+    from mpca.agent.trainer import Later
 
 __all__ = ["PROGRAM", "Flat", "main"]
 
@@ -45,10 +46,10 @@ class Flat:
     def tilt(self, pulls: tuple[tuple[int, float], ...], optimizer: Any) -> None:
         """Nothing either."""
 
-    def snapshot(self, shard: int, out: npt.NDArray[np.float32]) -> None:
+    def snapshot(self, shard: int, out: npt.NDArray[np.float32], later: Later | None = None) -> None:
         np.copyto(out, self._shards[shard])
 
-    def install(self, shard: int, data: npt.NDArray[np.float32], version: int, mode: str) -> None:
+    def install(self, shard: int, data: npt.NDArray[np.float32], version: int, mode: str, later: Later | None = None) -> None:
         np.copyto(self._shards[shard], data)
 
     def reset_optimizer(self) -> None:

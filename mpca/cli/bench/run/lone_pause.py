@@ -1,25 +1,29 @@
 """What exchanges cost an agent on a device, without Spark: `mpca bench pause --device`.
 
 In turns this process exchanges with the agent, one cycle after the other, and leaves it alone. A cycle is a snapshot of one
-shard and an arrival for another, as with three phases that overlap; what arrives are the agent's own numbers of before.
+shard and an arrival for another, as with three phases that overlap; what arrives are the agent's own numbers of before. Several
+agents on one device all do so at once.
 
-On a GPU the agent's thread runs ahead of the kernels, and a snapshot waits for those before it: `pause_share` counts that time,
-in which the GPU works. What the GPU loses is `lost_share`: how much longer it took for the steps with exchanges, for each
-exchange, over a step.
+`pause_share` is what the agent's thread spends on exchanges. On a GPU that is not what the training loses, which goes on there
+meanwhile: that is `lost_share`, how much longer the steps with exchanges took, for each exchange, over a step.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
+from contextlib import ExitStack
 from typing import Any
 
 from mpca.agent.cuda import device_of, make_current, name_of
+from mpca.agent.gpus import DEVICES, candidates
 from mpca.agent.returned import unpack
 from mpca.cli.bench.run.pipes import LoneAgent
 from mpca.cli.bench.run.training import train_alone
 from mpca.cli.bench.run.windows import LEAST_STEPS, LEAST_WINDOW_S, Window, step_times
 from mpca.methods import MPCA, Method
+from mpca.models.bench import shape_of
+from mpca.wire.messages import Installed, SnapshotRequest
 
 __all__ = ["measure_alone"]
 
@@ -27,7 +31,7 @@ _ALPHA = 0.05
 _WARM_STEPS = 10  # compile kernels, choose algorithms, fill caches
 
 
-def measure_alone(device: str, nets: dict[str, int], half: bool, turns: int) -> dict[str, Any]:
+def measure_alone(device: str, nets: dict[str, int], half: bool, turns: int, agents: int = 1) -> dict[str, Any]:
     """One row for each net.
 
     Args:
@@ -35,15 +39,17 @@ def measure_alone(device: str, nets: dict[str, int], half: bool, turns: int) -> 
         nets: name of a model or a shape -> images of a batch.
         half: compute in bfloat16, by autocast.
         turns: how many windows with exchanges, and as many without.
+        agents: how many train on the device at once, and exchange at once.
 
     Raises:
         EnvironmentRefused: torch finds no GPU.
     """
     make_current(device_of(device))  # refused here, and not by the agent
-    rows = [_measure(device, name, batch, half, turns) for name, batch in nets.items()]
+    rows = [_measure(device, name, batch, half, turns, agents) for name, batch in nets.items()]
     return {
         "case": "pause",
         "device": name_of(device_of(device)),
+        "agents": agents,
         "bf16": half,
         "pause_share": max(row["pause_share"] for row in rows),
         "steps_ratio": min(row["steps_ratio"] for row in rows),
@@ -52,45 +58,46 @@ def measure_alone(device: str, nets: dict[str, int], half: bool, turns: int) -> 
     }
 
 
-def _measure(device: str, name: str, batch: int, half: bool, turns: int) -> dict[str, Any]:
+def _measure(device: str, name: str, batch: int, half: bool, turns: int, count: int) -> dict[str, Any]:
     method: Method = MPCA()
     windows: list[Window] = []
-    with LoneAgent(method, device, train_alone, name, batch, half) as agent:
-        hello = agent.meet()
-        agent.begin()
-        while agent.progress is None or agent.progress.steps < _WARM_STEPS:
-            agent.listen(0.5)
-        seconds = max(LEAST_WINDOW_S, LEAST_STEPS * agent.progress.train_s / agent.progress.steps)
-        cycle, held = 0, {shard: agent.snapshot(-1 - shard, shard)[1] for shard in range(method.shards)}
+    with ExitStack() as held:
+        agents = [
+            held.enter_context(LoneAgent(method, device, _own_name(device, number), train_alone, name, batch, half))
+            for number in range(count)
+        ]
+        hellos = [agent.meet() for agent in agents]
+        for agent in agents:
+            agent.begin()
+        step_s = max(_warm(agent) for agent in agents)
+        seconds = max(LEAST_WINDOW_S, LEAST_STEPS * step_s)
+        ring = _Ring(agents, method.shards)
         for _ in range(turns):
-            agent.listen(1.0)  # so that the newest report is of this side of the window
-            window, paused = Window(True, time.time()), agent.progress.pause_s
+            _listen(agents, 1.0)  # so that the newest report is of this side of the window
+            window, paused = Window(True, time.time()), _paused(agents)
             while time.time() - window.start < seconds:
-                shard = cycle % method.shards
-                ready = (shard - 1) % method.shards
-                arrived, held[shard] = held[ready], agent.snapshot(cycle, shard)[1]
-                agent.install(ready, cycle, arrived, alpha=_ALPHA)
-                cycle += 1
+                ring.cycle()
                 window.cycles += 1
             window.end = time.time()
-            agent.listen(1.0)
-            window.pause_s = agent.progress.pause_s - paused
+            _listen(agents, 1.0)
+            window.pause_s = _paused(agents) - paused
             alone = Window(False, time.time())
-            agent.listen(seconds)
+            _listen(agents, seconds)
             alone.end = time.time()
             windows += [window, alone]
-        steps = unpack(agent.stop().returns)
-    with_s, _ = step_times(steps, windows, True)
-    without_s, _ = step_times(steps, windows, False)
+        steps = [unpack(agent.stop().returns) for agent in agents]
+    with_s = [took for one in steps for took in step_times(one, windows, True)[0]]
+    without_s = [took for one in steps for took in step_times(one, windows, False)[0]]
     on = [one for one in windows if one.exchanging]
-    exchanges, paused_s = sum(one.cycles for one in on), sum(one.pause_s for one in on)
-    exchanging_s, step_s = sum(one.end - one.start for one in on), statistics.fmean(without_s)
+    exchanges, paused_s = sum(one.cycles for one in on) * count, sum(one.pause_s for one in on)
+    exchanging_s, step_s = sum(one.end - one.start for one in on) * count, statistics.fmean(without_s)
+    images = shape_of(name, batch).batch[0]
     return {
         "name": name,
-        "batch": batch,
-        "size_bytes": 4 * hello.parameters,
+        "batch": images,
+        "size_bytes": 4 * hellos[0].parameters,
         "step_s": step_s,
-        "images_per_s": batch / step_s,
+        "images_per_s": count * images / step_s,
         "pause_share": paused_s / (exchanging_s - paused_s),
         "steps_ratio": step_s / statistics.fmean(with_s),
         "lost_share": (statistics.fmean(with_s) - step_s) * len(with_s) / exchanges / step_s,
@@ -98,3 +105,48 @@ def _measure(device: str, name: str, batch: int, half: bool, turns: int) -> dict
         "exchanges": exchanges,
         "exchanges_per_step": exchanges * step_s / exchanging_s,
     }
+
+
+class _Ring:
+    """Cycles of all agents at once."""
+
+    def __init__(self, agents: list[LoneAgent], shards: int) -> None:
+        self._agents, self._shards, self._next = agents, shards, 0
+        self._held = [{shard: agent.snapshot(-1 - shard, shard)[1] for shard in range(shards)} for agent in agents]
+
+    def cycle(self) -> None:
+        """A snapshot of one shard of each, and an arrival for another."""
+        cycle, self._next = self._next, self._next + 1
+        shard, ready = cycle % self._shards, (cycle - 1) % self._shards
+        for agent in self._agents:
+            agent.send(SnapshotRequest(cycle, shard))
+        for agent, held in zip(self._agents, self._held, strict=True):
+            arrived, held[shard] = held[ready], agent.read_snapshot(cycle, shard)[1]
+            agent.offer(ready, cycle, arrived, alpha=_ALPHA)
+        for agent in self._agents:
+            agent.expect(Installed)
+
+
+def _warm(agent: LoneAgent) -> float:
+    """Seconds of a step, once it has taken the first ones."""
+    while agent.progress is None or agent.progress.steps < _WARM_STEPS:
+        agent.listen(0.5)
+    return agent.progress.train_s / agent.progress.steps
+
+
+def _listen(agents: list[LoneAgent], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        for agent in agents:
+            agent.listen(min(left, 0.1) / len(agents))
+
+
+def _paused(agents: list[LoneAgent]) -> float:
+    return sum(agent.progress.pause_s for agent in agents if agent.progress is not None)
+
+
+def _own_name(device: str, number: int) -> dict[str, str]:
+    """The GPU for one of several agents on it. CUDA takes a UUID without its last characters for the same GPU; by its whole
+    name only one agent gets it."""
+    found = candidates(device)
+    return {DEVICES: found[0][: len(found[0]) - number]} if found and number else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,12 +24,17 @@ class LoneAgent(AgentEnd):
     Args:
         method: of the run.
         device: "cpu" or "cuda".
+        env: added to this process's environment.
         function: what it calls, with `args`.
     """
 
-    def __init__(self, method: Method, device: str, function: Callable[..., Any], *args: Any) -> None:
+    def __init__(self, method: Method, device: str, env: dict[str, str], function: Callable[..., Any], *args: Any) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "mpca.agent.main"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+            [sys.executable, "-m", "mpca.agent.main"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env={**os.environ, **env},
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None

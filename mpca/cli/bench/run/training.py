@@ -43,11 +43,11 @@ def train_one(shape_name: str) -> list[tuple[float, float]]:
 
 def train_alone(net: str, batch: int, half: bool) -> list[tuple[float, float]]:
     """Train a model of the table, or a shape of the benches, on this agent's device until the run ends; as `train_one`."""
-    from mpca.models.bench import SHAPES, named
+    from mpca.models.bench import shape_of
     from mpca.models.training import create_optimizer, train_step
 
     device = mpca.device()
-    shape = SHAPES.get(net) or named(net, batch)
+    shape = shape_of(net, batch)
     model = shape.create().to(device)
     optimizer = create_optimizer(model, "adam", lr=1e-5)
     images, labels = (one.to(device) for one in shape.inputs())
