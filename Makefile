@@ -8,6 +8,8 @@ LOCK ?= requirements.lock
 VENV := .venv
 MPCA := $(VENV)/bin/mpca
 PYTEST := $(VENV)/bin/python -m pytest
+# For what runs on a machine that was not set up.
+ANY_PYTHON = $(or $(PYTHON),$(wildcard $(VENV)/bin/python),python3)
 # Two files of tests at a time, in their usual order: those of a folder share what its fixtures have started.
 TWO := -n 2 --dist loadfile --no-loadscope-reorder
 JARS := mpca/jars/mpca-spark_2.12.jar mpca/jars/mpca-spark_2.13.jar
@@ -41,7 +43,8 @@ help:
 	@echo "make lint     ruff, mypy, the format of the Java, and the rules of this project"
 	@echo "make test-examples    each script of examples/ on executors of this machine, which CI leaves out: ten minutes"
 	@echo "make bench    all benches into one JSON below benchmarks/, beside the last committed one: hours on a quiet machine;"
-	@echo "              make bench SHORT=1 leaves most of them out and ends in fourteen minutes"
+	@echo "              make bench SHORT=1 leaves most of them out and ends in fourteen minutes;"
+	@echo "              make bench GPU=1 has those on a GPU, in a Python with torch, click, rich and psutil, without \`make setup\`"
 	@echo "make soak HOURS=2     a run on the cluster of containers with a fault every two minutes, and what grows; SEED=7 repeats one"
 	@echo "make twins MINUTES=20  three pairs of runs on executors of this machine, one of each with a fault a minute: whether they learn"
 	@echo "              the same from as many updates; an hour"
@@ -90,8 +93,8 @@ test-examples: classes
 
 # A second call goes on where the first was interrupted. HDFS and YARN are those of HADOOP_CONF_DIR; shaped links need root.
 .PHONY: bench
-bench: classes
-	@$(VENV)/bin/python -m mpca.cli.bench.suite $(if $(SHORT),--short)
+bench: $(if $(GPU),,classes)
+	@$(if $(GPU),$(ANY_PYTHON),$(VENV)/bin/python) -m mpca.cli.bench.suite $(if $(SHORT),--short) $(if $(GPU),--gpu)
 
 test-hadoop: classes
 	$(PYTEST) -m "$(HADOOP)"
@@ -134,7 +137,7 @@ test-spark4: setup
 
 # with .venv where there is one, or any Python that has torch, numpy, msgpack, cloudpickle and pytest
 test-gpu:
-	@$(or $(PYTHON),$(wildcard $(VENV)/bin/python),python3) -m tests.gpu
+	@$(ANY_PYTHON) -m tests.gpu
 
 quick: setup
 	$(PYTEST) $(TWO) -m "not long and not spark and not hadoop and not docker and not slow and not root and not browser"

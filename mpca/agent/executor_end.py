@@ -127,7 +127,10 @@ class AgentEnd:
         self.send(SnapshotRequest(cycle, shard))
         return self.read_snapshot(cycle, shard)
 
-    def read_snapshot(self, cycle: int, shard: int) -> tuple[Snapshot, npt.NDArray[np.float32]]:
+    def read_snapshot(
+        self, cycle: int, shard: int, into: npt.NDArray[np.float32] | None = None
+    ) -> tuple[Snapshot, npt.NDArray[np.float32]]:
+        """Wait for the answer and read it, into a new array if none is given."""
         answer = self.expect(Snapshot)
         assert (answer.cycle, answer.shard) == (cycle, shard)
         offset = self._slots[0]
@@ -135,13 +138,16 @@ class AgentEnd:
         assert header.seq % 2 == 0
         assert (header.version, header.shard, header.updates) == (cycle % (1 << 64), shard, answer.updates)
         assert header.length == 4 * self.elements(shard)
-        return answer, np.frombuffer(os.pread(self._segment_fd, header.length, offset + HEADER_BYTES), "<f4")
+        values = np.empty(self.elements(shard), "<f4") if into is None else into
+        read = os.preadv(self._segment_fd, [values.data], offset + HEADER_BYTES)
+        assert read == header.length
+        return answer, values
 
     def offer(
         self, shard: int, version: int, vector: npt.NDArray[np.float32], mode: str = "install", alpha: float = 0.05
     ) -> None:
         """Write an arrival and send Install."""
-        data, offset = np.asarray(vector, "<f4").tobytes(), self._slots[1 + shard]
+        data, offset = np.ascontiguousarray(vector, "<f4").view(np.uint8).data, self._slots[1 + shard]
         seq = SlotHeader.unpack(os.pread(self._segment_fd, HEADER_BYTES, offset)).seq
         for step, body in ((1, data), (2, b"")):
             header = SlotHeader(shard, seq + step, version, 0, len(data), MODES[mode])

@@ -303,6 +303,19 @@ def test_parameters_that_share_memory_without_being_one_are_exchanged_once() -> 
     assert ([entry.name for entry in layout.entries], layout.tied) == (["a.weight"], {"b.weight": "a.weight"})
 
 
+def test_a_buffer_is_read_and_written_where_it_lies_now() -> None:
+    """The same tensor as when it was last looked up, with other memory; then another tensor."""
+    model, trainer = make(shards=1)
+    for values in ([1.0, 2.0], [3.0, 4.0]):
+        snapshot(trainer, 0)
+        model.average.data = torch.tensor(values)
+        assert snapshot(trainer, 0)[PARAMETERS:][:2].tolist() == values
+    model.average = torch.tensor([5.0, 6.0])
+    assert snapshot(trainer, 0)[PARAMETERS:][:2].tolist() == [5.0, 6.0]
+    trainer.install(0, np.full(TOTAL, 7, np.float32), 1, "replace")
+    assert model.average.tolist() == [7.0, 7.0]
+
+
 def test_buffer_of_another_float_type_travels_as_float32() -> None:
     model = nn.Linear(1, 1, bias=False)
     model.register_buffer("wide", torch.tensor([0.5, 2.0], dtype=torch.float64))

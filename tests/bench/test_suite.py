@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from mpca.cli.bench import bench
 from mpca.cli.bench.suite import report, run, yardstick
 from mpca.cli.bench.suite.comparison import FORMAT, QUIET_IDLE, changes, compared, figures, lines, loaded, read
-from mpca.cli.bench.suite.rows import ROWS, Figure, Row, short
+from mpca.cli.bench.suite.rows import ROWS, Figure, Row, on_gpu, short
 
 MACHINE = {"cpu": "a", "cores": 2, "memory_gib": 8}
 SIM = Row("sim", ("sim",), (Figure("wall_s", "lower", "s"), Figure("rate", "higher", "1/s"), Figure("share", "lower")), 60.0, 2)
@@ -149,6 +150,16 @@ def test_the_short_form_has_lines_of_the_whole_and_ends_in_fourteen_minutes() ->
         assert (row.words, row.figures) == (rows[row.name].words, rows[row.name].figures)
         assert row.repeats == 2, "once has no noise"
     assert sum(row.expected_s * row.repeats for row in short()) < 14 * 60
+
+
+def test_lines_on_a_gpu_are_those_of_the_whole_once(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = {row.name: row for row in ROWS}
+    assert [row.name for row in on_gpu()] == [name for name in rows if "GPU" in name]
+    for row in on_gpu():
+        assert row == replace(rows[row.name], repeats=1)
+    with pytest.raises(SystemExit):
+        run.main(["--gpu", "--short"])
+    assert "not allowed with" in capsys.readouterr().err
 
 
 def test_a_short_run_has_a_file_of_its_own(tmp_path: Path) -> None:

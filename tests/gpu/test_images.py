@@ -29,31 +29,33 @@ def test_every_byte_becomes_the_same_number_as_on_the_cpu(gpu: Gpu) -> None:
         assert torch.equal(here, there)
 
 
-def photographs(count: int, height: int = 256, width: int = 341) -> list[bytes]:
-    """JPEGs of smooth colours, as photographs are; of 8 x 8 blocks of noise two libraries may differ by more. With as many
-    samples of colour as of brightness: where there are fewer, each library fills in the others in its own way."""
+def photographs(count: int, height: int = 256, width: int = 341, subsampling: str = "4:4:4") -> list[bytes]:
+    """JPEGs of smooth colours, as photographs are; of 8 x 8 blocks of noise two libraries may differ by more."""
     Image = pytest.importorskip("PIL.Image")
     coarse = np.random.default_rng(1).uniform(0, 255, (count, 3, 8, 8)).astype(np.float32)
     smooth = torch.nn.functional.interpolate(torch.from_numpy(coarse), size=(height, width), mode="bicubic")
     jpegs = []
     for one in smooth.clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).numpy():
         written = BytesIO()
-        Image.fromarray(one).save(written, "JPEG", quality=90, subsampling=0)
+        Image.fromarray(one).save(written, "JPEG", quality=90, subsampling=subsampling)
         jpegs.append(written.getvalue())
     return jpegs
 
 
 @only_real
-def test_nvjpeg_gives_nearly_the_pixels_of_the_cpu_in_the_order_of_the_images() -> None:
+@pytest.mark.parametrize(("subsampling", "mean", "most"), [("4:4:4", 0.1, 2), ("4:2:0", 2.0, 16)])
+def test_nvjpeg_gives_nearly_the_pixels_of_the_cpu_in_their_order(subsampling: str, mean: float, most: int) -> None:
+    """Equal ones on an H100, where each pixel has a colour; with a colour for four, which each library fills in its own way, 1.3
+    to 1.5 apart in the mean, and 11 at most."""
     io = pytest.importorskip("torchvision.io")
-    jpegs = photographs(9)
+    jpegs = photographs(9, subsampling=subsampling)
     views = CudaJpegs(DEVICE)(jpegs, lambda number, image: image[:, number : number + 224, :224].flip(-1))
     assert (views.shape, views.dtype, views.device.type) == ((9, 3, 224, 224), torch.uint8, "cpu")
     for number, (one, view) in enumerate(zip(jpegs, views, strict=True)):
         expected = io.decode_jpeg(torch.frombuffer(bytearray(one), dtype=torch.uint8), io.ImageReadMode.RGB)
         far = (expected[:, number : number + 224, :224].flip(-1).int() - view.int()).abs()
-        assert far.float().mean() < 1.5
-        assert far.max() <= 16
+        assert far.float().mean() < mean
+        assert far.max() <= most
 
 
 @only_real

@@ -107,7 +107,7 @@ class PlainAgent:
 
     def _write_snapshot(self, shard: int, cycle: int, tau: int) -> None:
         low, high = self.bounds[shard : shard + 2]
-        self.segment.begin_snapshot(shard, cycle, tau)[:] = self.x[low:high]
+        np.copyto(self.segment.begin_snapshot(shard, cycle, tau), self.x[low:high])
         self.segment.end_snapshot()
 
     def exchange(self) -> None:

@@ -6,7 +6,8 @@ turns, so that the machine's other work affects all of them; the ratio of the tw
 left. The hook itself is timed too, by a hook before and one after it: `hook_share` does not see the caches that the hook
 leaves cold, and has little noise. Times are CPU seconds of this process: nothing here waits, and time slices of other
 processes do not count; with a GPU they are wall clock, from one idle GPU to the next. This process is also the executor at the
-other end of the pipe; it says Begin, offers one joint state, and is silent.
+other end of the pipe; it says Begin, offers one joint state, and is silent. On a GPU the hook is timed many times in a row,
+without the steps: it works through what is queued.
 
 `pull_over_memory` is the time of the hook over that of one addition in place of a vector as large as the model: it reads and
 writes as many bytes as the pull (12 for each parameter), and memory allows no less time.
@@ -33,6 +34,7 @@ from mpca.wire.slots import HEADER_BYTES, MODES, SlotHeader
 if TYPE_CHECKING:
     import torch
 
+    from mpca.agent.loop import AgentLoop
     from mpca.models.bench import Shape
 
 __all__ = ["command", "measure"]
@@ -43,6 +45,7 @@ _ALPHA = 0.05
 _LEAST_BLOCK_S = 0.1  # a block of steps takes at least this long
 _LEAST_TURNS = 6
 _LEAST_HOOKS = 20
+_IN_A_ROW = 20
 
 
 @click.command()
@@ -110,14 +113,15 @@ def _measure(shape: Shape, seconds: float, device: torch.device, half: bool) -> 
     images, labels = (one.to(device) for one in shape.inputs())
     now = _clock(device)
     hook: list[float] = []  # minus when the hook began, when it ended, ...
-    timed = False  # a GPU is idle at both ends of what is timed: not while whole steps are
+    timed = False  # not while whole steps are
+    loops: list[AgentLoop] = []
 
     def trainer(attached: bool) -> tuple[Any, Callable[[int], float]]:
         model = shape.create().to(device)
         optimizer = create_optimizer(model, "adam", lr=1e-5)
         if attached:
             optimizer.register_step_post_hook(lambda *_: hook.append(-now()) if timed else None)
-            _attach(model, optimizer, device)
+            loops.append(_attach(model, optimizer, device))
             optimizer.register_step_post_hook(lambda *_: hook.append(now()) if timed else None)
 
         def block(steps: int) -> float:
@@ -140,10 +144,14 @@ def _measure(shape: Shape, seconds: float, device: torch.device, half: bool) -> 
     for turn in range(max(_LEAST_TURNS, round(seconds / (3 * steps * one)))):
         for arm in arms[turn % 3 :] + arms[: turn % 3]:  # each goes first, second and last equally often
             times[arm].append(arm(steps))
-    timed = True
-    attached(max(_LEAST_HOOKS, steps))
-    plain_s = statistics.median(times[plain])
-    hook_s = statistics.median(a + b for a, b in zip(hook[::2], hook[1::2], strict=True))
+    plain_s, add = statistics.median(times[plain]), addition(model, device)
+    if device.type == "cpu":
+        timed = True
+        attached(max(_LEAST_HOOKS, steps))
+        hook_s = statistics.median(a + b for a, b in zip(hook[::2], hook[1::2], strict=True))
+        addition_s = _median_s(add, now)
+    else:
+        hook_s, addition_s = _in_a_row(loops[0].between_batches, now), _in_a_row(add, now)
     return {
         "name": shape.name,
         "batch": shape.batch[0],
@@ -153,7 +161,7 @@ def _measure(shape: Shape, seconds: float, device: torch.device, half: bool) -> 
         "images_per_s": shape.batch[0] / plain_s,
         "hook_s": hook_s,
         "hook_share": hook_s / plain_s,
-        "pull_over_memory": hook_s / _median_s(addition(model, device), now),
+        "pull_over_memory": hook_s / addition_s,
         "attach_ratio": _ratio(times[attached], times[plain] + times[twin]),
         "control_ratio": _ratio(times[twin], times[plain]),
     }
@@ -181,13 +189,25 @@ def _median_s(work: Callable[[], object], now: Callable[[], float]) -> float:
     return statistics.median(took)
 
 
+def _in_a_row(work: Callable[[], object], now: Callable[[], float]) -> float:
+    """Seconds of each of many that are queued one behind the other."""
+    took = []
+    for _ in range(_LEAST_HOOKS):
+        start = now()
+        for _ in range(_IN_A_ROW):
+            work()
+        took.append((now() - start) / _IN_A_ROW)
+    return statistics.median(took)
+
+
 def _ratio(these: list[float], those: list[float]) -> float:
     """The ratio of lower quartiles: on a shared machine the upper half of the times measures other people's work."""
     return statistics.quantiles(these, n=4)[0] / statistics.quantiles(those, n=4)[0]
 
 
-def _attach(model: Any, optimizer: Any, device: torch.device) -> None:
-    """Attach as an agent process does, with this process as the executor; returns with a joint state on every shard."""
+def _attach(model: Any, optimizer: Any, device: torch.device) -> AgentLoop:
+    """Attach as an agent process does, with this process as the executor; the agent's loop, with a joint state on every
+    shard."""
     import mpca
     from mpca.agent.context import AgentContext, current, enter
     from mpca.agent.link import Link
@@ -212,6 +232,7 @@ def _attach(model: Any, optimizer: Any, device: torch.device) -> None:
         for shard in range(method.shards):
             _write_arrival(hello, shard, state)
             os.write(to_agent[1], encode(Install(shard, _VERSION, "install", _ALPHA * (1 + shard / 10))))
+        return context.loop
     finally:
         enter(before)
 

@@ -5,7 +5,8 @@ shard and an arrival for another, as with three phases that overlap; what arrive
 agents on one device all do so at once.
 
 `pause_share` is what the agent's thread spends on exchanges. On a GPU that is not what the training loses, which goes on there
-meanwhile: that is `lost_share`, how much longer the steps with exchanges took, for each exchange, over a step.
+meanwhile: that is `lost_share`, how much longer the steps with exchanges took, for each exchange, over a step. Both are medians
+of windows; `windows_s` has a step's mean of each, and so tells how much chance there is.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from mpca.agent.gpus import DEVICES, candidates
 from mpca.agent.returned import unpack
 from mpca.cli.bench.run.pipes import LoneAgent
 from mpca.cli.bench.run.training import train_alone
-from mpca.cli.bench.run.windows import LEAST_STEPS, LEAST_WINDOW_S, Window, step_times
+from mpca.cli.bench.run.windows import LEAST_STEPS, Window, step_times
 from mpca.methods import MPCA, Method
 from mpca.models.bench import shape_of
 from mpca.wire.messages import Installed, SnapshotRequest
@@ -29,6 +30,8 @@ __all__ = ["measure_alone"]
 
 _ALPHA = 0.05
 _WARM_STEPS = 10  # compile kernels, choose algorithms, fill caches
+_LEAST_WINDOW_S = 2.0
+_REPORTED_S = 0.6  # an agent reports twice a second
 
 
 def measure_alone(device: str, nets: dict[str, int], half: bool, turns: int, agents: int = 1) -> dict[str, Any]:
@@ -69,28 +72,29 @@ def _measure(device: str, name: str, batch: int, half: bool, turns: int, count: 
         hellos = [agent.meet() for agent in agents]
         for agent in agents:
             agent.begin()
-        step_s = max(_warm(agent) for agent in agents)
-        seconds = max(LEAST_WINDOW_S, LEAST_STEPS * step_s)
         ring = _Ring(agents, method.shards)
-        for _ in range(turns):
-            _listen(agents, 1.0)  # so that the newest report is of this side of the window
-            window, paused = Window(True, time.time()), _paused(agents)
-            while time.time() - window.start < seconds:
-                ring.cycle()
-                window.cycles += 1
-            window.end = time.time()
-            _listen(agents, 1.0)
-            window.pause_s = _paused(agents) - paused
-            alone = Window(False, time.time())
-            _listen(agents, seconds)
-            alone.end = time.time()
-            windows += [window, alone]
+        seconds = max(_LEAST_WINDOW_S, LEAST_STEPS * max(_warm(agent) for agent in agents))
+        ring.exchange(seconds)
+        for turn in range(turns):
+            for exchanging in (True, False) if turn % 2 else (False, True):  # each goes first equally often
+                _listen(agents, _REPORTED_S)  # so that the newest report is of this side of the window
+                window, paused = Window(exchanging, time.time()), _paused(agents)
+                if exchanging:
+                    window.cycles = ring.exchange(seconds)
+                else:
+                    _listen(agents, seconds)
+                window.end = time.time()
+                _listen(agents, _REPORTED_S)
+                window.pause_s = _paused(agents) - paused
+                windows.append(window)
         steps = [unpack(agent.stop().returns) for agent in agents]
-    with_s = [took for one in steps for took in step_times(one, windows, True)[0]]
-    without_s = [took for one in steps for took in step_times(one, windows, False)[0]]
-    on = [one for one in windows if one.exchanging]
-    exchanges, paused_s = sum(one.cycles for one in on) * count, sum(one.pause_s for one in on)
-    exchanging_s, step_s = sum(one.end - one.start for one in on) * count, statistics.fmean(without_s)
+    with_s = [_steps(steps, [one]) for one in windows if one.exchanging]
+    without_s = [_steps(steps, [one]) for one in windows if not one.exchanging]
+    made = sum(map(len, with_s))
+    exchanges = sum(one.cycles for one in windows) * count
+    exchanging_s = sum(one.end - one.start for one in windows if one.exchanging) * count
+    paused_s = sum(one.pause_s for one in windows if one.exchanging)
+    step_s, exchanged_s = (statistics.median(statistics.fmean(one) for one in these) for these in (without_s, with_s))
     images = shape_of(name, batch).batch[0]
     return {
         "name": name,
@@ -99,30 +103,42 @@ def _measure(device: str, name: str, batch: int, half: bool, turns: int, count: 
         "step_s": step_s,
         "images_per_s": count * images / step_s,
         "pause_share": paused_s / (exchanging_s - paused_s),
-        "steps_ratio": step_s / statistics.fmean(with_s),
-        "lost_share": (statistics.fmean(with_s) - step_s) * len(with_s) / exchanges / step_s,
-        "steps": [len(with_s), len(without_s)],
+        "steps_ratio": step_s / exchanged_s,
+        "lost_share": (exchanged_s / step_s - 1) * made / exchanges,
+        "steps": [made, sum(map(len, without_s))],
         "exchanges": exchanges,
-        "exchanges_per_step": exchanges * step_s / exchanging_s,
+        "exchanges_per_step": exchanges / made,
+        "windows_s": [[statistics.fmean(one) for one in these] for these in (with_s, without_s)],
     }
 
 
+def _steps(steps: list[list[tuple[float, float]]], windows: list[Window]) -> list[float]:
+    """Seconds of all agents' steps in these windows."""
+    return [took for one in steps for took in step_times(one, windows, windows[0].exchanging)[0]]
+
+
 class _Ring:
-    """Cycles of all agents at once."""
+    """Cycles of all agents at once: a snapshot of one shard of each, and an arrival for another."""
 
     def __init__(self, agents: list[LoneAgent], shards: int) -> None:
         self._agents, self._shards, self._next = agents, shards, 0
-        self._held = [{shard: agent.snapshot(-1 - shard, shard)[1] for shard in range(shards)} for agent in agents]
+        self._held = [[agent.snapshot(-1 - shard, shard)[1] for shard in range(shards)] for agent in agents]
 
-    def cycle(self) -> None:
-        """A snapshot of one shard of each, and an arrival for another."""
+    def exchange(self, seconds: float) -> int:
+        """One cycle after the other for so long; how many."""
+        until, first = time.monotonic() + seconds, self._next
+        while time.monotonic() < until:
+            self._cycle()
+        return self._next - first
+
+    def _cycle(self) -> None:
         cycle, self._next = self._next, self._next + 1
         shard, ready = cycle % self._shards, (cycle - 1) % self._shards
         for agent in self._agents:
             agent.send(SnapshotRequest(cycle, shard))
         for agent, held in zip(self._agents, self._held, strict=True):
-            arrived, held[shard] = held[ready], agent.read_snapshot(cycle, shard)[1]
-            agent.offer(ready, cycle, arrived, alpha=_ALPHA)
+            agent.read_snapshot(cycle, shard, held[shard])
+            agent.offer(ready, cycle, held[ready], alpha=_ALPHA)
         for agent in self._agents:
             agent.expect(Installed)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-__all__ = ["ROWS", "SHORT_REPEATS", "Figure", "Row", "short"]
+__all__ = ["ROWS", "SHORT_REPEATS", "Figure", "Row", "on_gpu", "short"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,16 @@ ROWS = (
         "pause on a GPU",
         ("pause", "--device", "cuda", "--bf16"),
         (*_lower("lost_share"), *_higher("steps_ratio")),
-        expected_s=180.0,
+        expected_s=120.0,
+    ),
+    *(
+        Row(
+            f"pause, {agents} agents on a GPU",
+            ("pause", "--device", "cuda", "--bf16", "--model", "resnet34", "--agents", str(agents)),
+            (*_lower("lost_share"), *_higher("steps_ratio")),
+            expected_s=50.0,
+        )
+        for agents in (2, 4)
     ),
     Row(
         "data",
@@ -160,6 +169,11 @@ ROWS = (
 )
 
 SHORT_REPEATS = 2
+
+
+def on_gpu() -> tuple[Row, ...]:
+    """What a GPU and a Python with torch are enough for, once: such machines are lent by the minute."""
+    return tuple(replace(row, repeats=1) for row in ROWS if "cuda" in row.words)
 
 
 def short() -> tuple[Row, ...]:

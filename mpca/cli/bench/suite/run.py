@@ -22,14 +22,14 @@ from typing import Any
 
 from mpca.cli.bench.suite import report, yardstick
 from mpca.cli.bench.suite.comparison import FORMAT, attempts, compared, figures, lines, loaded, read
-from mpca.cli.bench.suite.rows import ROWS, Row, short
+from mpca.cli.bench.suite.rows import ROWS, Row, on_gpu, short
 from mpca.environment import child_environment
 
-__all__ = ["ALL", "FOLDER", "SHORT", "Case", "case", "ended", "main", "measure", "missing", "opened", "plan"]
+__all__ = ["ALL", "FOLDER", "GPU", "SHORT", "Case", "case", "ended", "main", "measure", "missing", "opened", "plan"]
 
 FOLDER = "benchmarks"
-#: What files of whole runs and of short ones begin with.
-ALL, SHORT = "all-", "short-"
+#: What files of whole runs, of short ones and of those on a GPU begin with.
+ALL, SHORT, GPU = "all-", "short-", "gpu-"
 _REFUSED = 2  # `mpca` ends with this when something that it needs is not there
 _TAIL_LINES = 12
 _LEAVE_S = 30.0
@@ -39,15 +39,23 @@ Case = Callable[[Row], dict[str, Any]]
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run everything, or the short form.
+    """Run everything, the short form, or what needs a GPU.
 
     Returns:
-        1 if a case failed, or a figure became worse by more than its noise; 130 if it was interrupted; else 0.
+        1 if a case failed, nothing could be measured, or a figure became worse by more than its noise; 130 if it was
+        interrupted; else 0.
     """
     parser = argparse.ArgumentParser(prog="make bench")
-    parser.add_argument("--short", action="store_true", help="the lines that end within fourteen minutes, twice each")
-    brief = parser.parse_args(words).short
-    rows, prefix, other = (short(), SHORT, ALL) if brief else (ROWS, ALL, SHORT)
+    parts = parser.add_mutually_exclusive_group()
+    parts.add_argument("--short", action="store_true", help="the lines that end within fourteen minutes, twice each")
+    parts.add_argument("--gpu", action="store_true", help="the lines that need a GPU, once each")
+    asked = parser.parse_args(words)
+    rows, prefix, other = ROWS, ALL, SHORT
+    if asked.short:
+        rows, prefix, other = short(), SHORT, ALL
+    elif asked.gpu:
+        rows, prefix, other = on_gpu(), GPU, ALL
+    brief = asked.short or asked.gpu
     root = Path(__file__).resolve().parents[4]
     path, run = opened(root / FOLDER, report.commit(root), report.machine(), report.versions(), time.time(), prefix)
     last = report.last_committed(root, FOLDER, (prefix, other))
@@ -58,7 +66,7 @@ def main(words: Sequence[str] | None = None) -> int:
         _say(f"{last and last[0]} cannot be compared with: {error}")
     for line in plan(run, rows, before):
         _say(line)
-    if brief:
+    if asked.short:
         _say(f"left out: {', '.join(row.name for row in ROWS if not row.in_short)}")
     try:
         measure(path, run, rows, case, yardstick.measure, _say)
@@ -71,6 +79,10 @@ def main(words: Sequence[str] | None = None) -> int:
         _say(f"interrupted: {what}")
         _say(f"missing: {', '.join(missing(run, rows))}")
         return 130
+    if next(attempts(run), None) is None:
+        path.unlink()
+        _say("nothing was measured")
+        return 1
     failed = [name for name, row in run["rows"].items() if "failed" in row]
     _say(f"written: {path.relative_to(root)}")
     for name in missing(run, rows):
