@@ -45,8 +45,8 @@ def photographs(count: int, height: int = 256, width: int = 341, subsampling: st
 @only_real
 @pytest.mark.parametrize(("subsampling", "mean", "most"), [("4:4:4", 0.1, 2), ("4:2:0", 2.0, 16)])
 def test_nvjpeg_gives_nearly_the_pixels_of_the_cpu_in_their_order(subsampling: str, mean: float, most: int) -> None:
-    """Equal ones on an H100, where each pixel has a colour; with a colour for four, which each library fills in its own way, 1.3
-    to 1.5 apart in the mean, and 11 at most."""
+    """On an H100 equal ones, where each pixel has a colour. With a colour for four pixels, which each library fills in its own
+    way, they were 1.3 to 1.5 apart in the mean, and 11 at most."""
     io = pytest.importorskip("torchvision.io")
     jpegs = photographs(9, subsampling=subsampling)
     views = CudaJpegs(DEVICE)(jpegs, lambda number, image: image[:, number : number + 224, :224].flip(-1))
