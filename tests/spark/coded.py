@@ -1,13 +1,14 @@
 """What a codec makes of a run, computed once more in numpy: every sum that the driver took, to the bit.
 
 From the tapes of agents (which bytes were handed over), the orders (who was in a sum, in which sequence) and the vectors that
-the driver published. A base is known but for its version: the two newest are tried. Where no executor has one, a sum
-is float32. One agent an executor.
+the driver published. A base is known but for its version: the two newest are tried. Two of them can give the same sum, which is
+rounded after all: then both are tried again. Where no executor has one, a sum is float32. One agent an executor.
 """
 
 from __future__ import annotations
 
 import zlib
+from dataclasses import dataclass, field
 from itertools import pairwise, product
 
 import numpy as np
@@ -18,6 +19,18 @@ from tests.spark.engine import Told
 from tests.spark.paper import shard_slices
 
 __all__ = ["Coded"]
+
+
+@dataclass(frozen=True)
+class _Left:
+    """What rounding left of one sum of a shard, and of the parts in it."""
+
+    cut: object = None  # executors and ranges
+    of_sums: list[np.ndarray] = field(default_factory=list)  # by range
+    of_parts: dict[str, np.ndarray] = field(default_factory=dict)  # by executor
+
+    def key(self) -> object:
+        return self.cut, *(one.tobytes() for one in (*self.of_sums, *self.of_parts.values()))
 
 
 class Coded:
@@ -53,8 +66,7 @@ class Coded:
         sent = any(one.mode == "replace" for order in told.run.orders[:20] for one in order.downloads)
         #: By shard and version, what it may be.
         self._bases: list[list[list[np.ndarray]]] = [[[start[piece]] if sent else []] for piece in self.slices]
-        self._sum_rests: dict[int, tuple[object, list[np.ndarray]]] = {}
-        self._part_rests: dict[tuple[str, int], np.ndarray] = {}
+        self._left: dict[int, list[_Left]] = {}  # by shard, what the sum before may have left
         self._ranges: dict[int, set[int]] = {}  # by cycle; an order that finds an executor gone cuts nothing
         for order in told.run.orders:
             if order.freeze is not None:
@@ -92,39 +104,37 @@ class Coded:
             self._took(shard, versions)
             return
         bases = [one for version in self._bases[shard][-2:] for one in version]
-        for base, ranges in product(bases, self._ranges[cycle]):
+        matching = []
+        for base, ranges, before in product(bases, self._ranges[cycle], self._left.get(shard, [_Left()])):
             edges = [e * n // ranges for e in range(ranges + 1)]
             parts, rests = [], {}
             for part, snapshot in zip(reduce.parts, handed, strict=True):
                 values = _difference(snapshot, base, p)
                 if self._carries:
-                    values = _plus(values, self._part_rests.get((part.executor, shard), np.zeros(n, np.float32)), p)
+                    values = _plus(values, before.of_parts.get(part.executor, np.zeros(n, np.float32)), p)
                 parts.append(self._codec.rounded(values, edges, p))
                 rests[part.executor] = _rest(values, parts[-1], p)
             mean = weighted_sum(parts, [part.weight for part in reduce.parts])
             cut = (tuple(order.executors), ranges)
-            before = self._sum_rests.get(shard, (None, []))
             pieces, left = [], []
             for chunk, (a, b) in enumerate(pairwise(edges)):
                 share = max(0, min(p, b) - a)
-                values = _plus(mean[a:b], before[1][chunk] if before[0] == cut else np.zeros(b - a, np.float32), share)
+                values = _plus(mean[a:b], before.of_sums[chunk] if before.cut == cut else np.zeros(b - a, np.float32), share)
                 pieces.append(self._codec.of_sums.decode(self._codec.of_sums.encode(values, share), b - a, share))
                 left.append(_rest(values, pieces[-1], share))
             expected = _plus(np.concatenate(pieces), base, p)
             tried.append(np.abs(expected - taken).max())
             if np.array_equal(expected, taken):
-                # it is known which one this version is
-                self._bases[shard] = [
-                    [base] if any(one is base for one in version) else version for version in self._bases[shard]
-                ]
-                break
-        else:
+                matching.append((base, _Left(cut, left, {**before.of_parts, **rests})))
+        if not matching:
             raise AssertionError(f"cycle {cycle}, shard {shard}: the sum is that of no base, off by {tried}")
         self.checked += 1
-        self._sum_rests[shard] = (cut, left)
-        for name, rest in rests.items():
-            self._part_rests[name, shard] = rest
-            self.rests[cycle, agent_on[name]] = rest
+        # It is known now which one this version is.
+        known = {id(base) for base, _ in matching}
+        self._bases[shard] = [[one for one in version if id(one) in known] or version for version in self._bases[shard]]
+        self._left[shard] = [*{left.key(): left for _, left in matching}.values()]
+        for part in reduce.parts:
+            self.rests[cycle, agent_on[part.executor]] = self._left[shard][0].of_parts[part.executor]
         self._took(shard, versions)
 
     def _took(self, shard: int, versions: list[int]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 import cloudpickle
 
 from mpca.agent.executor_end import AgentEnd
+from mpca.environment import child_environment
 from mpca.methods import Method
 from mpca.wire.messages import Finished, Start, Stop
 
@@ -34,7 +34,7 @@ class LoneAgent(AgentEnd):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            env={**os.environ, **env},
+            env=child_environment(**env),
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
