@@ -33,7 +33,7 @@ def opener(path: str, flags: int) -> int:
     return fd
 
 
-def make_folder(path: Path) -> bool:
+def make_folder(path: Path, parents: bool = True) -> bool:
     """Make a folder that only its owner may enter; returns False when it exists already, and does not change it.
 
     Missing folders above it follow the umask, but only their owner may write to them: a person who may write there could
@@ -41,9 +41,9 @@ def make_folder(path: Path) -> bool:
 
     Raises:
         FileExistsError: a file has that name.
-        OSError: no permission, or no space.
+        OSError: no permission, or no space; without `parents`, the folder above is missing.
     """
-    for parent in reversed(path.parents):
+    for parent in reversed(path.parents) if parents else ():
         if not parent.exists():
             _make(parent, 0o755)
     if path.is_dir():

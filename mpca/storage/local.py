@@ -27,6 +27,7 @@ class LocalStore:
     def __init__(self, root: str | os.PathLike[str], private: bool = False, links: bool = False) -> None:
         self.root, self._links = Path(root).absolute(), links
         self._opener = opener if private else None
+        self._seen = False  # whether the root was there
 
     def create_exclusive(self, path: str, data: bytes) -> None:
         target = self._make_room(path)
@@ -119,9 +120,13 @@ class LocalStore:
         target = self._at(path)
         if self._opener is None:
             target.parent.mkdir(parents=True, exist_ok=True)
-        elif not target.parent.is_dir():
-            for folder in reversed([one for one in target.parents if one == self.root or self.root in one.parents]):
-                make_folder(folder)
+            return target
+        if not self._seen:
+            make_folder(self.root)
+            self._seen = True
+        if not target.parent.is_dir():  # not with those above: who moves a run's folder away meanwhile gets no new one
+            for folder in reversed([one for one in target.parents if self.root in one.parents]):
+                make_folder(folder, parents=False)
         return target
 
 

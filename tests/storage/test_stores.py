@@ -103,6 +103,20 @@ def test_a_local_path_cannot_leave_its_root(tmp_path: Path) -> None:
 # ---- faults of the in-memory store -----------------------------------------------------------------------------------
 
 
+def test_a_private_folder_is_made_once_and_not_again_when_it_is_moved_away(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "deep" / "run", private=True)
+    store.write("backups/one", b"1")
+    assert (tmp_path / "deep" / "run" / "backups").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "deep" / "run").rename(tmp_path / "moved")
+    for path in ("lock", "backups/two"):
+        with pytest.raises(FileNotFoundError):
+            store.write(path, b"2")
+    assert [one.name for one in (tmp_path / "deep").iterdir()] == []
+    (tmp_path / "moved").rename(tmp_path / "deep" / "run")
+    store.write("backups/two", b"2")
+    assert store.read("backups/two") == b"2"
+
+
 def test_a_torn_write_leaves_half_and_a_dead_writer() -> None:
     store = MemoryStore({1: "torn"})
     store.write("a", b"1234")
