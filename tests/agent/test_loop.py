@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from mpca import methods
+from mpca.agent.events import Raised
 from mpca.agent.loop import PROGRESS_INTERVAL_S, AgentLoop, Laid
 from mpca.agent.metrics import Metrics
 from mpca.agent.state import AgentMachine
@@ -24,6 +25,7 @@ from mpca.wire.messages import (
     Begin,
     Cut,
     Exchange,
+    Failed,
     Finished,
     Hello,
     Install,
@@ -293,6 +295,27 @@ def test_what_is_still_copied_is_answered_before_the_last_message(start: Startin
     threading.Timer(0.1, agent.model.copies.set).start()
     agent.loop.leave(b"result")
     assert agent.said() == [Snapshot(0, 0, 1, 100.0, 100.25), Finished(b"result")]
+
+
+def test_a_copy_that_fails_at_last_is_the_end_of_the_function(start: Starting) -> None:
+    """As its own kernels would have been."""
+    agent = start(MPCA)
+    agent.join()
+    agent.ends.say(SnapshotRequest(0, 0), Stop("enough"))
+
+    def fails(shard: int, out: np.ndarray, later: Later | None = None) -> None:
+        def wait() -> None:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+        assert later is not None
+        later(wait)
+
+    agent.model.snapshot = fails  # type: ignore[method-assign]
+    agent.loop.between_batches()
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        agent.loop.leave(b"result")
+    agent.loop.tell(Raised("RuntimeError: it", "its traceback"))
+    assert agent.said() == [Failed("RuntimeError: it", "its traceback")]
 
 
 def test_progress_is_said_twice_a_second_at_most(start: Starting) -> None:
