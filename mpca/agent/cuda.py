@@ -107,7 +107,8 @@ def refused_when_full(device: torch.device, size_bytes: int) -> Iterator[None]:
 
 
 class CudaCarrier:
-    """The `Carrier` for a model on a GPU. No thread and no kernel of the training waits for a copy over the bus.
+    """The `Carrier` for a model on a GPU. The training's thread waits for no copy over the bus, and its kernels only for an
+    arrival that is still on its way when the GPU gets to them.
 
     A shard is gathered on the device, in order with the training kernels. A second stream copies it from there into the slot;
     a third one brings what arrives. The slots' memory is pinned, so that the GPU reads and writes it by itself (on an H100 at
