@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -41,15 +42,19 @@ def test_step_tells_the_ratio_and_what_noise_was_in_it() -> None:
 
 
 @pytest.mark.slow
-def test_an_agent_on_its_own_pipes_exchanges_and_is_left_alone_in_turns() -> None:
-    result = bench("pause", "--device", "cpu", "--model", "resnet20", "--batch", "2", "--turns", "1", "--bf16")
+def test_two_agents_on_their_own_pipes_exchange_and_are_left_alone_in_turns() -> None:
+    result = bench("pause", "--device", "cpu", "--agents", "2", "--model", "resnet20", "--batch", "2", "--turns", "2", "--bf16")
     (row,) = result["nets"]
     assert (row["name"], row["batch"], row["size_bytes"]) == ("resnet20", 2, 4 * 269_722)
     assert row["exchanges"] > 5
     assert min(row["steps"]) > 5
     assert 0 < row["pause_share"] == result["pause_share"] < 1
     assert result["steps_ratio"] == pytest.approx(1 / (1 + row["lost_share"] * row["exchanges"] / row["steps"][0]), rel=1e-6)
-    assert (result["device"], result["bf16"]) == ("cpu", True)
+    assert (result["device"], result["agents"], result["bf16"]) == ("cpu", 2, True)
+    exchanging, alone = row["windows_s"]
+    assert (len(exchanging), len(alone)) == (2, 2)
+    assert row["step_s"] == statistics.median(alone) == pytest.approx(row["steps_ratio"] * statistics.median(exchanging))
+    assert row["images_per_s"] == pytest.approx(2 * 2 / row["step_s"])
 
 
 @pytest.mark.slow
