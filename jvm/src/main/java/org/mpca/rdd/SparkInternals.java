@@ -141,7 +141,8 @@ public final class SparkInternals {
     /** Removes a block; blocks while somebody reads it, without a limit. For {@link Sweeper} alone. */
     static void remove(String name) {
         BlockId id = id(name);
-        if (blocks().getStatus(id).isDefined()) {
+        // Not getStatus: it looks for a file of the block's too, which takes a path and a call of the kernel for each.
+        if (blocks().blockInfoManager().get(id).isDefined()) {
             blocks().removeBlock(id, false);
         }
     }

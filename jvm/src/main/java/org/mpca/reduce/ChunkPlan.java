@@ -11,8 +11,8 @@ package org.mpca.reduce;
  */
 public final class ChunkPlan {
     /**
-     * Measured with 200 MiB and K = 4: larger chunks, of 512 KiB and 1 MiB, cost executors a tenth less CPU, and the driver's JVM,
-     * which takes sums in them, 30 to 50 % more and 0.3 models more memory.
+     * Measured with 200 MiB and K = 4: larger chunks, of 512 KiB and 1 MiB, cost executors at most a tenth less CPU, which noise
+     * may be, and the driver's JVM, which takes sums in them, 30 to 50 % more and 0.3 models more memory.
      */
     public static final int DEFAULT_BYTES = 256 << 10;
 
