@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark
 MIB = 1 << 20
 SHARDS = 3
 WARM, MEASURED = 9, 9
-#: Of a shard, in each JVM, a cycle. Seen were 0.03 on the driver and 0.07 to 0.09 on executors. By a profile a fifth of that is what
-#: Spark makes of names of blocks when it serves them, and a tenth paths, when it removes them; the rest is views of the
+#: Of a shard, in each JVM, a cycle. Seen were 0.03 on the driver and 0.07 to 0.09 on executors. By a profile a fifth of that is
+#: what Spark makes of names of blocks when it serves them, and a tenth paths, when it removes them; the rest is views of the
 #: network's buffers, and small. One copy of a sum would be 0.3 on an executor, and 1 on the driver.
 MOST = 0.15
 
