@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from mpca.agent.returned import unpack
-from mpca.wire.messages import Failed, Finished, Stop
+from mpca.wire.messages import Failed, Finished, Installed, Stop
 from tests.agent import jobs, misuses
 from tests.support.fake_executor import FakeExecutor, wait_until
 
@@ -69,8 +69,9 @@ def test_two_threads_that_step_at_once_are_refused() -> None:
         answer, state = executor.snapshot(0, 0)
         assert answer.updates == 1
         wait_until(lambda: "refused" in executor.stderr, "the second thread's step")
-        executor.install(0, 1, state)
-        executor.send(Stop("enough"))
+        executor.offer(0, 1, state)
+        executor.send(Stop("enough"))  # before the arrival is heard of: with it the function may end by itself
+        executor.expect(Installed)
         told = returned(executor)
     assert told
     assert all("two threads step attached optimizers at the same time" in one for one in told)
