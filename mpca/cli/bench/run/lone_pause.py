@@ -88,8 +88,8 @@ def _measure(device: str, name: str, batch: int, half: bool, turns: int, count: 
                 window.pause_s = _paused(agents) - paused
                 windows.append(window)
         steps = [unpack(agent.stop().returns) for agent in agents]
-    with_s = [_steps(steps, [one]) for one in windows if one.exchanging]
-    without_s = [_steps(steps, [one]) for one in windows if not one.exchanging]
+    with_s = [_steps(steps, one) for one in windows if one.exchanging]
+    without_s = [_steps(steps, one) for one in windows if not one.exchanging]
     made = sum(map(len, with_s))
     exchanges = sum(one.cycles for one in windows) * count
     exchanging_s = sum(one.end - one.start for one in windows if one.exchanging) * count
@@ -112,9 +112,9 @@ def _measure(device: str, name: str, batch: int, half: bool, turns: int, count: 
     }
 
 
-def _steps(steps: list[list[tuple[float, float]]], windows: list[Window]) -> list[float]:
-    """Seconds of all agents' steps in these windows."""
-    return [took for one in steps for took in step_times(one, windows, windows[0].exchanging)[0]]
+def _steps(steps: list[list[tuple[float, float]]], window: Window) -> list[float]:
+    """Seconds of all agents' steps in a window."""
+    return [took for one in steps for took in step_times(one, [window], window.exchanging)[0]]
 
 
 class _Ring:
