@@ -269,7 +269,7 @@ class AgentLoop:
             try:
                 if timeout_s == 0.0:
                     self._deliveries.check()
-                else:
+                else:  # while this thread waits, the lock keeps the other one from answering
                     self._deliveries.finish()
                 messages = self._link.receive(timeout_s)
             except LinkClosed:
@@ -283,7 +283,6 @@ class AgentLoop:
     def _cut_anew(self, one: CutAnew) -> None:
         assert self._lay is not None
         assert self._segment is not None
-        self._deliveries.finish()
         self._trainer = None  # a GPU may have no room for two
         self._segment.close()
         self._trainer, self._segment, self._hello = self._lay(one.shards)

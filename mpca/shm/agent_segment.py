@@ -28,8 +28,8 @@ _WIRE = np.dtype("<f4")
 
 
 class AgentSegment:
-    """Slots of one agent. Written and read between two batches by the thread that trains; and, where a GPU's copies go on after
-    that, by the GPU. Its lock then keeps `end_snapshot` in order (`agent.deliveries`)."""
+    """Slots of one agent. Written and read between two batches by the thread that trains; a GPU may go on with that afterwards,
+    and then the lock of the agent's loop keeps `end_snapshot` in order (`agent.deliveries`)."""
 
     def __init__(self, bounds: Sequence[int], agent: int, have_bytes: Callable[[], int] = available_bytes) -> None:
         """Make the segment for shards with these edges (elements of the flat vector).

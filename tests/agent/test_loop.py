@@ -17,7 +17,7 @@ from mpca import methods
 from mpca.agent.events import Raised
 from mpca.agent.loop import PROGRESS_INTERVAL_S, AgentLoop, Laid
 from mpca.agent.metrics import Metrics
-from mpca.agent.state import AgentMachine
+from mpca.agent.state import LEAVING, AgentMachine
 from mpca.agent.trainer import Later
 from mpca.clock import ManualClock
 from mpca.shm import AgentSegment
@@ -295,6 +295,19 @@ def test_what_is_still_copied_is_answered_before_the_last_message(start: Startin
     threading.Timer(0.1, agent.model.copies.set).start()
     agent.loop.leave(b"result")
     assert agent.said() == [Snapshot(0, 0, 1, 100.0, 100.25), Finished(b"result")]
+
+
+def test_one_that_comes_together_with_stop_after_the_function_has_returned_is_answered_too(start: Starting) -> None:
+    agent = start(MPCA, local=True)
+    agent.join()
+    agent.model.copies = threading.Event()
+    leaving = threading.Thread(target=agent.loop.leave, args=(b"result",))
+    leaving.start()
+    wait_until(lambda: agent.loop._machine.state is LEAVING, "local tensors may be asked for")
+    agent.ends.say(SnapshotRequest(0, 0), Stop("enough"))
+    threading.Timer(0.1, agent.model.copies.set).start()
+    leaving.join(SECONDS)
+    assert agent.said() == [Snapshot(0, 0, 0, 100.0, 100.25), Finished(b"result")]
 
 
 def test_a_copy_that_fails_at_last_is_the_end_of_the_function(start: Starting) -> None:
