@@ -42,7 +42,8 @@ class Setting:
     prepare_rate: float = 1e9 / 1.3
     """Bytes a second of the driver's merge and projection. Measured: 1.3 s a GB."""
     copy_rate: float = 6e9
-    """Bytes a second between a GPU and its host, in which the agent stands still: PCIe 3 with 16 lanes, half used."""
+    """Bytes a second between a GPU and its host: PCIe 3 with 16 lanes, half used. A plan lets an agent stand still meanwhile,
+    as one on a CPU does; on a GPU it trains on."""
 
     @property
     def port(self) -> float:
