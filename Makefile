@@ -91,9 +91,15 @@ local: setup
 test-examples: classes
 	$(PYTEST) tests/spark/all_examples.py
 
+# The machine with the GPU was not set up.
+.PHONY: bench-python
+bench-python:
+	@$(ANY_PYTHON) -c 'import click, cloudpickle, msgpack, numpy, psutil, rich, torch' || \
+	  { echo "make bench: install that for $(ANY_PYTHON), or name another Python by PYTHON=/path/to/python" >&2; exit 2; }
+
 # A second call goes on where the first was interrupted. HDFS and YARN are those of HADOOP_CONF_DIR; shaped links need root.
 .PHONY: bench
-bench: $(if $(GPU),,classes)
+bench: $(if $(GPU),bench-python,classes)
 	@$(if $(GPU),$(ANY_PYTHON),$(VENV)/bin/python) -m mpca.cli.bench.suite $(if $(SHORT),--short) $(if $(GPU),--gpu)
 
 test-hadoop: classes
