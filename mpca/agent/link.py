@@ -14,7 +14,7 @@ from collections import deque
 from mpca.errors import ConfigError
 from mpca.wire.codec import FrameReader, encode
 from mpca.wire.messages import Message
-from mpca.wire.session import AGENT, Session
+from mpca.wire.session import AGENT, CLOSED, Session
 
 __all__ = ["Link", "LinkClosed"]
 
@@ -40,6 +40,11 @@ class Link:
     def cut_off(self) -> None:
         """Let this process, a fork of the agent's, say and hear nothing."""
         self.cut = True
+
+    @property
+    def ended(self) -> bool:
+        """Whether the agent's last message was sent."""
+        return self._session.state == CLOSED
 
     def receive(self, timeout_s: float | None = 0.0) -> list[Message]:
         """All messages that have come. Waits up to `timeout_s` seconds (None: without limit) for the first.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from mpca.agent.deliveries import Deliveries
@@ -23,6 +24,7 @@ from mpca.agent.events import (
     EndGroup,
     LinkLost,
     Publish,
+    Raised,
     Release,
     ResetOptimizer,
     Returned,
@@ -249,6 +251,14 @@ class AgentLoop:
         self.tell(Returned(returns))
         while self._machine.state is LEAVING:
             self._serve(None)
+
+    def fail(self, error: str, traceback: str) -> None:
+        """Report that the user's function raised, or that the GPU failed behind its return, before the last message."""
+        with self._access:
+            self.tell(Raised(error, traceback))
+            if not self._link.ended:  # the machine had closed, to say Finished
+                with suppress(LinkClosed):
+                    self._say_failed(SayFailed(error, traceback))
 
     def say(self, message: Files) -> None:
         """Send a message that needs no decision."""

@@ -170,7 +170,6 @@ def main() -> int:
         os.environ[name] = str(start.threads)
 
     from mpca.agent.context import AgentContext, enter
-    from mpca.agent.events import Raised
     from mpca.timeouts import THREADS_END_S
 
     _say_long_folder()
@@ -180,20 +179,23 @@ def main() -> int:
     try:
         context.loop.stall.begin()
         context.gpu = _own_gpu(start.device)
-        returns = _run(start.payload, start.seed, start.threads, start.device)
-        if link.cut:
-            _end_fork(None)
-        context.check_begun()
+        try:
+            returns = _run(start.payload, start.seed, start.threads, start.device)
+        except SystemExit as end:
+            if link.cut or end.code not in (None, 0):
+                raise
+            returns = _packed(None)  # it left early, and without a complaint
+        else:
+            if link.cut:
+                _end_fork(None)
+            context.check_begun()
         sys.stdout.flush()
         context.loop.leave(returns)
     except BaseException as error:  # SystemExit too: an agent that exits early reports it
         if link.cut:
             _end_fork(error)
-        if isinstance(error, SystemExit) and error.code in (None, 0):
-            context.loop.leave(_packed(None))
-            return 0
         sys.stdout.flush()
-        context.loop.tell(Raised(_describe(error) + _advice(error), _user_traceback(error)))
+        context.loop.fail(_describe(error) + _advice(error), _user_traceback(error))
         return _EXIT_FAILED
     finally:
         last = threading.Timer(THREADS_END_S, _say_threads)

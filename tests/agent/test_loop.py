@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from mpca import methods
-from mpca.agent.events import Raised
 from mpca.agent.loop import PROGRESS_INTERVAL_S, AgentLoop, Laid
 from mpca.agent.metrics import Metrics
 from mpca.agent.state import LEAVING, AgentMachine
@@ -310,25 +309,49 @@ def test_one_that_comes_together_with_stop_after_the_function_has_returned_is_an
     assert agent.said() == [Snapshot(0, 0, 0, 100.0, 100.25), Finished(b"result")]
 
 
+def failing(shard: int, out: np.ndarray, later: Later | None = None) -> None:
+    """A snapshot whose copy does not come."""
+
+    def wait() -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    assert later is not None
+    later(wait)
+
+
 def test_a_copy_that_fails_at_last_is_the_end_of_the_function(start: Starting) -> None:
     """As its own kernels would have been."""
     agent = start(MPCA)
     agent.join()
     agent.ends.say(SnapshotRequest(0, 0), Stop("enough"))
-
-    def fails(shard: int, out: np.ndarray, later: Later | None = None) -> None:
-        def wait() -> None:
-            raise RuntimeError("CUDA error: an illegal memory access was encountered")
-
-        assert later is not None
-        later(wait)
-
-    agent.model.snapshot = fails  # type: ignore[method-assign]
+    agent.model.snapshot = failing  # type: ignore[method-assign]
     agent.loop.between_batches()
     with pytest.raises(RuntimeError, match="illegal memory access"):
         agent.loop.leave(b"result")
-    agent.loop.tell(Raised("RuntimeError: it", "its traceback"))
+    agent.loop.fail("RuntimeError: it", "its traceback")
     assert agent.said() == [Failed("RuntimeError: it", "its traceback")]
+
+
+@pytest.mark.parametrize("together", [(Stop("enough"),), ()], ids=["with Stop", "alone"])
+def test_one_that_fails_behind_the_function_is_told_once(start: Starting, together: tuple[Message, ...]) -> None:
+    agent = start(MPCA, local=True)
+    agent.join()
+    agent.model.snapshot = failing  # type: ignore[method-assign]
+    agent.ends.say(SnapshotRequest(0, 0), *together)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        agent.loop.leave(b"result")
+    agent.loop.fail("RuntimeError: it", "its traceback")
+    assert agent.said() == [Failed("RuntimeError: it", "its traceback")]
+
+
+def test_after_the_last_message_no_failure_is_told(start: Starting) -> None:
+    agent = start(MPCA)
+    agent.join()
+    agent.ends.say(Stop("enough"))
+    agent.loop.between_batches()
+    agent.loop.leave(b"result")
+    agent.loop.fail("RuntimeError: it", "its traceback")
+    assert agent.said() == [Finished(b"result")]
 
 
 def test_progress_is_said_twice_a_second_at_most(start: Starting) -> None:

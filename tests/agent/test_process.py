@@ -215,6 +215,19 @@ def test_a_function_that_returns_early_has_finished() -> None:
         assert executor.end() == 0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_function_that_exits_has_finished_if_it_does_not_complain(code: int) -> None:
+    with FakeExecutor(jobs.exits_early, SIZE, code) as executor:
+        executor.meet()
+        executor.begin()
+        if code:
+            assert executor.expect(Failed).error == "SystemExit: 3"
+        else:
+            assert unpack(executor.expect(Finished).returns) is None
+        assert executor.end() == min(code, 1)
+
+
 def test_what_is_printed_never_reaches_the_control_pipe() -> None:
     with FakeExecutor(jobs.chatter, agent=1, agents=4) as executor:
         assert unpack(executor.expect(Finished).returns) == {"agent": 1, "agents": 4, "read": 0}
