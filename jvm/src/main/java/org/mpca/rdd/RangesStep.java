@@ -28,6 +28,10 @@ import org.mpca.wire.Order;
  * <p>Every chunk was frozen by an earlier order, so none is missing and nothing is polled for. Peers are asked from the
  * next one on, so that not all begin with the same. Any failure names the peer and ends the order: all ranges of a sum
  * must have the same contributors.
+ *
+ * <p>Measured with K = 8, 30 Mbit/s, int8 and 16 MiB: asking for a quarter of a range at a time brings the first sum after
+ * 0.16 s in place of 0.29, but later requests wait in full queues, and the broadcast takes the links meanwhile: cycles became
+ * 9 % longer, also when the broadcast asked two owners at a time, or waited until all parts were here.
  */
 final class RangesStep implements OrderTask.ReduceStep {
     private static final long serialVersionUID = 1;
