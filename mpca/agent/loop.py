@@ -243,11 +243,6 @@ class AgentLoop:
         self.stall.waits()
         self._finish_saving()
         self._save_at_last()
-        with self._access:
-            try:
-                self._deliveries.finish()  # what it raises ends the function: after `Returned` nobody could be told
-            except LinkClosed:
-                self.tell(LinkLost())
         self.tell(Returned(returns))
         while self._machine.state is LEAVING:
             self._serve(None)
