@@ -323,14 +323,13 @@ class Jobs:
         self._world.after(base / 2, self._cluster.reach, "downloading", cycle)
 
     def _relay(self, names: list[str]) -> None:
-        """Executors fetch pieces from each other. For each owner only the fetch by the next one is played."""
+        """Executors push pieces to each other. For each owner only the push to the next one is played."""
         for owner, name in enumerate(names if len(names) > 1 else ()):
             node = self._cluster.nodes.get(name)
             if node is None or node.sends():
                 continue
             relay = Relay(len(names), (owner + 1) % len(names), 2 * len(names))
             relay.begin(self._world.now)
-            relay.announced(owner, 0)
             relay.damaged(owner)
             for one in relay.failed(owner, True, "a piece of a broadcast"):
                 if isinstance(one, Blame):

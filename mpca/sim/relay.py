@@ -1,4 +1,4 @@
-"""What one executor decides while it takes part in a relay: whom to ask for which pieces, and when to give an owner up. The
+"""What one executor decides while it takes part in a relay: what to ask for and to push, and when to give an owner up. The
 Python twin of ``org.mpca.rdd.Relay``; events in, instructions out, no I/O, and the time is an argument.
 
 Both run one set of scripts, ``tests/golden/relay``, so a rule that changes here must change there.
@@ -6,15 +6,13 @@ Both run one set of scripts, ``tests/golden/relay``, so a rule that changes here
 Participants: the driver, which has all pieces, and K owners, of which this executor is one. Owner i owns the pieces i, i + K,
 i + 2K, ..., in two batches. Where there are as many pieces for each owner, none sends more than the broadcast once::
 
-    own batch:      FROM_DRIVER --all pieces are here--> ANNOUNCED to the other owners
+    own batch:      FROM_DRIVER --all pieces are here--> PUSHED to the other owners
 
-    other batch:    AWAITED --announced by its owner--> ASKED of its owner
-                       |                                   |
-                       +---------- owner given up ---------+--> FROM_DRIVER
+    other batch:    AWAITED from its owner --owner given up--> FROM_DRIVER
 
-The executor gives an owner up when the owner cannot be reached, fails a fetch or sends a piece damaged twice, or when no piece
-has come for long after the executor's own pieces came. A failure of the driver ends the relay. The download is then tried
-again as a new relay, which begins with the pieces that are here.
+The executor gives an owner up when the owner cannot be reached or sends a piece damaged twice, or when no piece has come for
+long after the executor's own pieces came. A failure of the driver ends the relay. The download is then tried again as a new
+relay, which begins with the pieces that are here.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["DRIVER", "Announce", "AskDriver", "AskOwner", "Blame", "Done", "Fail", "Instruction", "Relay"]
+__all__ = ["DRIVER", "AskDriver", "Blame", "Done", "Fail", "Instruction", "Push", "Relay"]
 
 #: The number of the sender that is no owner.
 DRIVER = -1
@@ -31,7 +29,7 @@ BATCHES = 2
 #: Seconds of silence that are borne at least. When the executor's own pieces took long, the links are slow, and more is borne.
 PATIENCE_S = 3.0
 
-AWAITED, ASKED, FROM_DRIVER, ANNOUNCED = "AWAITED", "ASKED", "FROM_DRIVER", "ANNOUNCED"
+AWAITED, FROM_DRIVER, PUSHED = "AWAITED", "FROM_DRIVER", "PUSHED"
 
 
 class AskDriver(NamedTuple):
@@ -40,17 +38,9 @@ class AskDriver(NamedTuple):
     pieces: list[int]
 
 
-class AskOwner(NamedTuple):
-    """Ask an owner for pieces that it has announced, in one request."""
+class Push(NamedTuple):
+    """Store pieces where others fetch what came damaged, and push them to all other owners."""
 
-    owner: int
-    pieces: list[int]
-
-
-class Announce(NamedTuple):
-    """Store pieces where others fetch them, then tell the other owners that this batch is here."""
-
-    batch: int
     pieces: list[int]
 
 
@@ -71,15 +61,13 @@ class Fail(NamedTuple):
     why: str
 
 
-Instruction = AskDriver | AskOwner | Announce | Blame | Done | Fail
+Instruction = AskDriver | Push | Blame | Done | Fail
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Pieces that one owner announces together."""
+    """Pieces that one owner pushes together."""
 
-    owner: int
-    number: int
     pieces: list[int]
     state: str
 
@@ -106,7 +94,7 @@ class Relay:
             for number in range(BATCHES):
                 part = own[len(own) * number // BATCHES : len(own) * (number + 1) // BATCHES]
                 if part:
-                    some.append(_Batch(owner, number, list(part), FROM_DRIVER if owner == me else AWAITED))
+                    some.append(_Batch(list(part), FROM_DRIVER if owner == me else AWAITED))
             self._batches.append(some)
 
     def begin(self, now: float) -> list[Instruction]:
@@ -116,7 +104,7 @@ class Relay:
             now: seconds of any clock that does not go back, here and below.
 
         Returns:
-            AskDriver for the executor's own pieces; Announce and Done for what is here already.
+            AskDriver for the executor's own pieces; Push and Done for what is here already.
         """
         self._began = self._moved = now
         own = [piece for batch in self._batches[self._me] for piece in self._missing(batch)]
@@ -126,31 +114,13 @@ class Relay:
         """A piece is here, from any sender.
 
         Returns:
-            Announce when it completes an own batch, Done when it is the last piece.
+            Push when it completes an own batch, Done when it is the last piece.
         """
         if self._over or piece in self._here:
             return []
         self._here.add(piece)
         self._moved = now
         return self._advance(now)
-
-    def announced(self, owner: int, number: int) -> list[Instruction]:
-        """An owner has a whole batch.
-
-        Args:
-            owner: its number.
-            number: of its batch.
-
-        Returns:
-            AskOwner for the pieces of it that are not here.
-        """
-        out: list[Instruction] = []
-        for batch in self._batches[owner]:
-            if not self._over and batch.number == number and batch.state == AWAITED:
-                batch.state = ASKED
-                wanted = self._missing(batch)
-                out += [AskOwner(owner, wanted)] if wanted else []
-        return out
 
     def damaged(self, sender: int) -> None:
         """A piece of this sender came damaged; the sender is asked for it once more."""
@@ -196,9 +166,9 @@ class Relay:
         out: list[Instruction] = []
         for batch in self._batches[self._me]:
             if batch.state == FROM_DRIVER and not self._missing(batch):
-                batch.state = ANNOUNCED
-                out.append(Announce(batch.number, batch.pieces))
-        if self._own_took is None and all(one.state == ANNOUNCED for one in self._batches[self._me]):
+                batch.state = PUSHED
+                out.append(Push(batch.pieces))
+        if self._own_took is None and all(one.state == PUSHED for one in self._batches[self._me]):
             self._own_took = now - self._began
         if len(self._here) == self._pieces:
             self._over = True

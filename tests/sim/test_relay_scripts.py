@@ -21,8 +21,6 @@ def apply(relay: Relay, event: dict[str, Any]) -> list[Instruction]:
         fields["now"] = fields.pop("now_ms") / 1000
     if kind == "arrived":
         return [one for piece in fields["pieces"] for one in relay.arrived(piece, fields["now"])]
-    if kind == "announced":
-        return relay.announced(fields["owner"], fields["batch"])
     return getattr(relay, kind)(**fields) or []
 
 

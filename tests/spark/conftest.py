@@ -25,6 +25,7 @@ LASTING = (
     "mpca-verify",
     "mpca-fetch",
     "mpca-relay",
+    "mpca-push",
     "mpca-freeze",
     "mpca-snapshots",
     "mpca-exchanges",

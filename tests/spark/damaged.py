@@ -40,7 +40,7 @@ class Bench:
         known = [int(str(one).rpartition(":")[2]) for one in self._addresses()]
         self.ports = {name: next(p for p in _listening(pids[name]) if p in known) for name in self.executors}
         self.driver = next(port for port in known if port not in self.ports.values())
-        self.proxy = WireProxy(known)
+        self.proxy = WireProxy(known, {port: pids[name] for name, port in self.ports.items()})
         #: What every agent has of shard 0; x_0 to begin with.
         self.now = initial(ELEMENTS)[: ELEMENTS // 3]
         self._cycles = 0
@@ -74,9 +74,9 @@ def _listening(pid: int) -> list[int]:
 def reduced(bench: Bench, driver: HandDriver, arms: list[Arm], only: str | None = None) -> dict[str, Any]:
     """The mean of what the agents have, each with weight 1, or what that of one executor has."""
     cycle = bench.cycle()
+    bench.arm(arms)  # parts go to who sums them when they are frozen
     driver.done(driver.submit(cycle=cycle, freeze=driver.freeze(cycle)))
     names = [only] if only else bench.executors
-    bench.arm(arms)
     reduce = Reduce(cycle, 0, driver.shard_bytes(0), [Part(name, 1.0) for name in names])
     order = driver.submit(cycle=cycle, executors=names, reduce=reduce)
     ended = driver.wait((OrderDone, OrderFailed), lambda one: one.order == order, new=False)

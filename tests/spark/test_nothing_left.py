@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 WARM = 400
 EARLY, LATE = WARM + 100, WARM + 500
 #: Pools whose threads go after a minute of idleness.
-POOLS = ("mpca-fetch", "mpca-relay", "mpca-freeze", "mpca-parent")  # the last: of a run before, which ends when it is idle
+POOLS = ("mpca-fetch", "mpca-relay", "mpca-push", "mpca-freeze", "mpca-parent")  # the last: of a run before, which ends when it is idle
 
 
 class Cycles:

@@ -12,14 +12,16 @@ import struct
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+import psutil
 
 __all__ = ["FOREVER", "OUT", "TO", "WireProxy"]
 
 #: Frames of this size carry parameters, and nothing else does.
 LEAST_BYTES = 15 << 10
 FOREVER = 1 << 30
-#: What the owner of a port sends, and what is sent to it.
+#: What the owner of a port sends, also over connections that it opened itself, and what is sent to it.
 OUT, TO = "out", "to"
 _SO_ORIGINAL_DST = 80
 #: The proxy's own connections come from here, and are not redirected again.
@@ -30,9 +32,15 @@ _STREAM = 10
 
 
 class WireProxy:
-    """In front of `ports`; a context manager that undoes nothing, since the namespace goes."""
+    """In front of `ports`; a context manager that undoes nothing, since the namespace goes.
 
-    def __init__(self, ports: Iterable[int]) -> None:
+    Args:
+        ports: that are listened at.
+        owners: process ids of who listens at some of them, by port.
+    """
+
+    def __init__(self, ports: Iterable[int], owners: Mapping[int, int]) -> None:
+        self._owners = dict(owners)
         self.done: Counter[tuple[int, str]] = Counter()  # bytes that were damaged, by port and direction
         self._armed: Counter[tuple[int, str]] = Counter()
         self._lock = threading.Lock()
@@ -47,13 +55,14 @@ class WireProxy:
         with self._lock:
             self._armed[(port, direction)] = times
 
-    def take(self, port: int, direction: str) -> bool:
-        """Whether to damage this frame."""
+    def take(self, arms: Iterable[tuple[int, str]]) -> bool:
+        """Whether to damage this frame, which is of these ports and directions."""
         with self._lock:
-            if not self._armed[(port, direction)]:
+            armed = next((one for one in arms if self._armed[one]), None)
+            if armed is None:
                 return False
-            self._armed[(port, direction)] -= 1
-            self.done[(port, direction)] += 1
+            self._armed[armed] -= 1
+            self.done[armed] += 1
             return True
 
     def _accept(self) -> None:
@@ -61,9 +70,10 @@ class WireProxy:
             near, _ = self._listener.accept()
             port, address = struct.unpack_from("!2xH4s", near.getsockopt(socket.SOL_IP, _SO_ORIGINAL_DST, 16))
             far = socket.create_connection((socket.inet_ntoa(address), port), source_address=(_OWN, 0))
-            for source, sink, direction in ((near, far, TO), (far, near, OUT)):
+            opened_by = [(one, OUT) for one in self._owners if near.getpeername()[1] in _local_ports(self._owners[one])]
+            for source, sink, arms in ((near, far, [(port, TO), *opened_by]), (far, near, [(port, OUT)])):
                 source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                threading.Thread(target=self._pass, args=(source, sink, _Frames(self, port, direction)), daemon=True).start()
+                threading.Thread(target=self._pass, args=(source, sink, _Frames(self, arms)), daemon=True).start()
 
     @staticmethod
     def _pass(source: socket.socket, sink: socket.socket, frames: _Frames) -> None:
@@ -76,11 +86,15 @@ class WireProxy:
             sink.close()
 
 
+def _local_ports(pid: int) -> set[int]:
+    return {one.laddr.port for one in psutil.Process(pid).net_connections("tcp")}
+
+
 class _Frames:
     """Where one direction of one connection is in its frames. A stream lies behind its frame, which ends with its length."""
 
-    def __init__(self, proxy: WireProxy, port: int, direction: str) -> None:
-        self._proxy, self._port, self._direction = proxy, port, direction
+    def __init__(self, proxy: WireProxy, arms: list[tuple[int, str]]) -> None:
+        self._proxy, self._arms = proxy, arms
         self._head = b""
         self._left = 0  # bytes of this frame, or of this body, that have not come
         self._damage_at = -1  # ... and how many will not have, when a byte is to be changed
@@ -115,4 +129,4 @@ class _Frames:
     def _begin(self, length: int) -> None:
         self._left = length
         large = length >= LEAST_BYTES
-        self._damage_at = length // 2 if large and self._proxy.take(self._port, self._direction) else -1
+        self._damage_at = length // 2 if large and self._proxy.take(self._arms) else -1

@@ -16,14 +16,6 @@ final class ArrivingSums {
     /** By the stem of their names. */
     private static final Map<String, ArrivingSums> ATTEMPTS = new ConcurrentHashMap<>();
 
-    private static final Uploads.Sink NOWHERE = new Uploads.Sink() {
-        @Override
-        public void come(ByteBuffer bytes) {}
-
-        @Override
-        public void end() {}
-    };
-
     private final String stem;
     private final SpareArrays spare = new SpareArrays(1024);
     private final Map<Integer, Sum> orders = new ConcurrentHashMap<>();
@@ -34,15 +26,12 @@ final class ArrivingSums {
 
     /** Those of all attempts of this driver, which it takes in place of Spark. */
     static Uploads uploads() {
-        return new Uploads() {
-            @Override
-            public Sink stream(String name) {
-                if (!BlockNames.isSum(name)) {
-                    return null;
-                }
-                ArrivingSums attempt = ATTEMPTS.get(BlockNames.sumsOf(name));
-                return attempt == null ? NOWHERE : attempt.begin(name);
+        return name -> {
+            if (!BlockNames.isSum(name)) {
+                return null;
             }
+            ArrivingSums attempt = ATTEMPTS.get(BlockNames.sumsOf(name));
+            return attempt == null ? Uploads.NOWHERE : attempt.begin(name);
         };
     }
 
@@ -76,7 +65,7 @@ final class ArrivingSums {
     private Uploads.Sink begin(String name) {
         Sum sum = orders.get((int) BlockNames.numberAfter(stem, name));
         int chunk = BlockNames.number(name);
-        return sum == null || chunk < 0 || chunk >= sum.chunks() ? NOWHERE : new Arrival(name, sum, chunk);
+        return sum == null || chunk < 0 || chunk >= sum.chunks() ? Uploads.NOWHERE : new Arrival(name, sum, chunk);
     }
 
     /**

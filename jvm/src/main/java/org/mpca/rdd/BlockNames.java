@@ -9,14 +9,15 @@ import java.util.List;
  * late push of a dead attempt can never be mistaken for something current.
  *
  * <pre>
- *   mpca_RUN_TERM_y_CYCLE_ORDER_CHUNK     a chunk of an executor's frozen part      on its executor
+ *   mpca_RUN_TERM_y_CYCLE_ORDER_EXECUTOR_CHUNK  a chunk of an executor's frozen part on that executor
+ *   mpca_RUN_TERM_p_CYCLE_ORDER_BYTES_EXECUTOR  a range of such chunks              streamed to who sums it, no block there
  *   mpca_RUN_TERM_r_ORDER_CHUNK           a chunk of a sum                          streamed to the driver, no block there
  *   mpca_RUN_TERM_s_ORDER_CHUNK           the same chunk, in case it is damaged on its way on its executor
  *   mpca_RUN_TERM_b_ID_PIECE              a piece of a broadcast                    on driver and owner
  *   mpca_RUN_TERM_d_SHARD_VERSION_CRC_PIECE  a piece of a codec's base, in full     on the driver
  *   mpca_RUN_TERM_x_AGENT_INC_NUMBER      what an agent sent to the server          on its executor
  *   mpca_RUN_TERM_a_AGENT_INC_NUMBER      the server's answer to it                 on the driver
- *   mpca_RUN_TERM_m_ID_ORDER_OWNER_BATCH  "my batch of pieces is here"              a word to executors, never stored
+ *   mpca_RUN_TERM_m_ID_FIRST_STEP_NUMBER_BYTES_EXECUTOR  an owner's pieces          streamed to the other owners, no block there
  * </pre>
  * Immutable.
  */
@@ -26,7 +27,7 @@ final class BlockNames implements Serializable {
     private final String prefix;
 
     BlockNames(String run, int term) {
-        this.prefix = ofRun(run) + term + "_";
+        this.prefix = ofAttempt(run, term);
     }
 
     /** What all our names start with. */
@@ -38,8 +39,18 @@ final class BlockNames implements Serializable {
         return ALL + run.replace('_', '~') + "_";
     }
 
-    String parts(long cycle, long order) {
-        return prefix + "y_" + cycle + "_" + order + "_";
+    /** The prefix of all names of a run in one attempt of the driver. */
+    static String ofAttempt(String run, int term) {
+        return ofRun(run) + term + "_";
+    }
+
+    String parts(long cycle, long order, String executor) {
+        return prefix + "y_" + cycle + "_" + order + "_" + executor + "_";
+    }
+
+    /** So many bytes of an executor's part, checksums included. */
+    String pushedPart(long cycle, long order, int bytes, String executor) {
+        return prefix + "p_" + cycle + "_" + order + "_" + bytes + "_" + executor;
     }
 
     String sums() {
@@ -70,26 +81,9 @@ final class BlockNames implements Serializable {
         return prefix + "a_" + agent + "_" + incarnation + "_" + number;
     }
 
-    String marks() {
-        return prefix + "m_";
-    }
-
-    String marks(int broadcast) {
-        return marks() + broadcast + "_";
-    }
-
-    /** What the marks of one relay start with. */
-    String relay(int broadcast, long order) {
-        return marks(broadcast) + order + "_";
-    }
-
-    String mark(int broadcast, long order, int owner, int batch) {
-        return relay(broadcast, order) + owner + "_" + batch;
-    }
-
-    /** Whether a name is one of the marks of any run. */
-    static boolean isMark(String name) {
-        return name.startsWith("m_", kindAt(name));
+    /** So many pieces, first, first + step, ..., with their checksums, which `executor` owns. */
+    String pushedPieces(int broadcast, int first, int step, int number, int bytes, String executor) {
+        return prefix + "m_" + broadcast + "_" + first + "_" + step + "_" + number + "_" + bytes + "_" + executor;
     }
 
     /** Whether a name is that of a chunk of a sum of any run. */
@@ -103,24 +97,10 @@ final class BlockNames implements Serializable {
     }
 
     /** Where the letter is that says what something is; -1: no name of ours. */
-    private static int kindAt(String name) {
+    static int kindAt(String name) {
         int term = name.startsWith(ALL) ? name.indexOf('_', ALL.length()) + 1 : 0;
         int kind = term == 0 ? 0 : name.indexOf('_', term) + 1;
         return kind == 0 ? -1 : kind;
-    }
-
-    /** The {@link #relay} of a mark. */
-    static String relayOf(String mark) {
-        return mark.substring(0, ownerAt(mark));
-    }
-
-    /** The owner that a mark names. */
-    static int ownerOf(String mark) {
-        return Integer.parseInt(mark.substring(ownerAt(mark), mark.lastIndexOf('_')));
-    }
-
-    private static int ownerAt(String mark) {
-        return mark.lastIndexOf('_', mark.lastIndexOf('_') - 1) + 1;
     }
 
     /** Names of the numbers from `first` to before `end` under a stem of this class. */
@@ -132,12 +112,17 @@ final class BlockNames implements Serializable {
         return names;
     }
 
+    /** The {@link #ofRun} of one of our names. */
+    static String runOf(String name) {
+        return name.substring(0, name.indexOf('_', ALL.length()) + 1);
+    }
+
     /** The last number of a name: chunk, piece or batch. */
     static int number(String name) {
         return Integer.parseInt(name.substring(name.lastIndexOf('_') + 1));
     }
 
-    /** The first number after a stem of this class: the order of a sum's chunk, the broadcast of a mark. */
+    /** The first number after a stem of this class: the order of a sum's chunk. */
     static long numberAfter(String stem, String name) {
         return Long.parseLong(name.substring(stem.length(), name.indexOf('_', stem.length())));
     }

@@ -45,17 +45,18 @@ final class CheckedBlocks {
         }
     }
 
-    /** Stores a slice of a heap array by reference, as {@link SparkInternals#put} does. */
-    static void put(String name, byte[] data, int offset, int length) {
+    /** Stores a slice of a heap array by reference, as {@link SparkInternals#put} does; gives what was put behind it. */
+    static ByteBuffer put(String name, byte[] data, int offset, int length) {
         ByteBuffer slice = ByteBuffer.wrap(data, offset, length).slice();
         ByteBuffer trailer = ByteBuffer.allocate(TRAILER_BYTES);
         trailer.putInt(0, checksum(name, slice));
         SparkInternals.put(name, slice, trailer);
+        return trailer;
     }
 
-    /** Streams an array whose last four bytes are free for the checksum. */
+    /** Streams an array whose last four bytes are free for the checksum, by {@link SparkInternals#streamApart}. */
     static void stream(Peer peer, String name, byte[] block, Consumer<Throwable> done) {
-        SparkInternals.stream(peer, name, seal(name, block), done);
+        SparkInternals.streamApart(peer, name, done, seal(name, block));
     }
 
     /** Fetches as {@link SparkInternals#fetch} does; `arrived` gets what is before the checksum, and only if that is right. */

@@ -9,7 +9,8 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Whether this JVM may open as many connections as a run needs: two with each executor, one that it asked for and one that it was
- * asked for. A JVM has raised its own limit to the hard one, which is {@code ulimit -Hn} of who started it.
+ * asked for. The driver has one more with each, for sums. A JVM has raised its own limit to the hard one, which is
+ * {@code ulimit -Hn} of who started it.
  *
  * <p>Concurrency: safe from any thread.
  */
@@ -22,17 +23,19 @@ final class Descriptors {
 
     private static final String REMEDY = "raise the hard limit where this JVM is started: `ulimit -Hn`, "
             + "/etc/security/limits.conf, or LimitNOFILE of the service that starts it (YARN's NodeManager)";
+    private static final long EACH = 2;
+    private static final long EACH_OF_DRIVER = 3;
     private static final AtomicInteger looked = new AtomicInteger();
 
     private Descriptors() {}
 
-    /** Says once for each number of executors that is new and larger that the limit is too low for it. */
-    static void check(int executors) {
+    /** Says once for each number of executors that is new and larger that this JVM's limit is too low for it. */
+    static void check(int executors, boolean driver) {
         if (looked.getAndAccumulate(executors, Math::max) >= executors) {
             return;
         }
         long limit = limit();
-        String lack = limit < 0 ? null : lack(executors, limit);
+        String lack = limit < 0 ? null : lack(executors, driver, limit);
         if (lack != null) {
             LOG.warn(lack);
         }
@@ -52,11 +55,10 @@ final class Descriptors {
      * @throws IllegalStateException names the JVM, its limit, what is needed, and the remedy
      */
     static void refuse(List<Peer> executors, Peer driver) {
-        long needed = LEAST_OWN + 2L * executors.size();
         for (Peer one : executors) {
-            refuse(one, executors.size(), needed);
+            refuse(one, executors.size(), LEAST_OWN + EACH * executors.size());
         }
-        refuse(driver, executors.size(), needed);
+        refuse(driver, executors.size(), LEAST_OWN + EACH_OF_DRIVER * executors.size());
     }
 
     private static void refuse(Peer one, int executors, long needed) {
@@ -68,8 +70,8 @@ final class Descriptors {
     }
 
     /** What is wrong with this limit; null: nothing. */
-    static String lack(int executors, long limit) {
-        long needed = OWN + 2L * executors;
+    static String lack(int executors, boolean driver, long limit) {
+        long needed = OWN + (driver ? EACH_OF_DRIVER : EACH) * executors;
         if (limit >= needed) {
             return null;
         }

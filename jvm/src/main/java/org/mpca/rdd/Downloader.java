@@ -3,14 +3,14 @@ package org.mpca.rdd;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.IdentityHashMap;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
+import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -40,6 +40,44 @@ final class Downloader {
     /** Shards are of two lengths where elements do not divide evenly: one of each. */
     private static final SpareArrays WITH_RESTS = new SpareArrays(2);
 
+    /** What peers push: batches of a few broadcasts, from each other owner. */
+    private static final SpareArrays PUSHED = new SpareArrays(2048);
+
+    /** Pieces that were pushed. */
+    private static final class Pushed {
+        final PushName what;
+        final KeptArray bytes;
+
+        Pushed(PushName what, KeptArray bytes) {
+            this.what = what;
+            this.bytes = bytes;
+        }
+    }
+
+    /** Takes pieces, which are of use when all of them are here. Concurrency: one network thread. */
+    private final class PiecesSink implements Uploads.Sink {
+        private final PushName what;
+        private final KeptArray bytes;
+        private int at;
+
+        PiecesSink(PushName what) {
+            this.what = what;
+            this.bytes = KeptArray.take(PUSHED, what.length());
+        }
+
+        @Override
+        public void come(ByteBuffer some) {
+            int fit = Math.min(some.remaining(), bytes.data.length - at);
+            some.get(bytes.data, at, fit);
+            at += fit;
+        }
+
+        @Override
+        public void end() {
+            commands.add(() -> pushed(new Pushed(what, bytes)));
+        }
+    }
+
     private final String executor;
     private final Uplink uplink;
     private final Sweeper sweeper;
@@ -50,14 +88,12 @@ final class Downloader {
     private final LinkedBlockingQueue<Runnable> commands = new LinkedBlockingQueue<>();
     private final Map<String, Download> downloads = new ConcurrentHashMap<>();
     private final DownloadQueue queue = new DownloadQueue();
-    /** Marks by {@link BlockNames#relay relay}; a peer may set one before this executor has heard of the order. */
-    private final Map<String, Set<String>> marks = new HashMap<>();
+    /** Pieces by attempt and broadcast; a peer may push them before this executor has heard of the order. */
+    private final Map<String, TreeMap<Integer, List<Pushed>>> pushed = new HashMap<>();
     /** What is under way; both null between two. */
     private Download.Attempt attempt;
 
     private Fetch fetch;
-    /** What its marks start with. */
-    private String relayUnderWay;
 
     Downloader(
             String executor,
@@ -100,29 +136,38 @@ final class Downloader {
                     sweeper.remove(download.stored(), download::letGo);
                 }
             }
-            long newest = Collections.max(broadcasts);
-            // A slow peer may set one later: the next call finds it.
-            marks.keySet()
-                    .removeIf(relay -> relay.startsWith(names.marks())
-                            && BlockNames.numberAfter(names.marks(), relay) <= newest
-                            && !downloads.containsKey(key(run, term, BlockNames.numberAfter(names.marks(), relay))));
-        });
-    }
-
-    /** A peer says that pieces are there; called by network threads. */
-    void marked(String mark) {
-        commands.add(() -> {
-            String relay = BlockNames.relayOf(mark);
-            if (marks.computeIfAbsent(relay, name -> new LinkedHashSet<>()).add(mark)
-                    && fetch != null
-                    && relay.equals(relayUnderWay)) {
-                tell(mark);
+            TreeMap<Integer, List<Pushed>> early = pushed.get(BlockNames.ofAttempt(run, term));
+            if (early != null) { // a slow peer may push some later: the next call finds them
+                early.headMap((int) (long) Collections.max(broadcasts), true)
+                        .keySet()
+                        .removeIf(broadcast -> !downloads.containsKey(key(run, term, broadcast)));
             }
         });
     }
 
-    private void tell(String mark) {
-        fetch.marked(BlockNames.ownerOf(mark), BlockNames.number(mark));
+    /** Who takes pieces that a peer begins to push; called by network threads. */
+    Uploads.Sink begin(PushName what) {
+        return new PiecesSink(what);
+    }
+
+    private void pushed(Pushed one) {
+        Download due = attempt == null ? null : queue.due(nowMs());
+        boolean underWay = due != null
+                && fetch != null
+                && due.broadcast == one.what.broadcast()
+                && one.what.attempt.equals(BlockNames.ofAttempt(due.run, due.term));
+        if (underWay) {
+            hand(one);
+        } else {
+            pushed.computeIfAbsent(one.what.attempt, name -> new TreeMap<>())
+                    .computeIfAbsent(one.what.broadcast(), name -> new ArrayList<>())
+                    .add(one);
+        }
+    }
+
+    private void hand(Pushed one) {
+        fetch.pushed(one.what, one.bytes.data);
+        one.bytes.release();
     }
 
     /** Forgets a run. When the answer is complete, no more blocks of the run are stored; the caller removes them by prefix. */
@@ -136,7 +181,7 @@ final class Downloader {
                         queue.forgotten(entry.getValue());
                         return true;
                     });
-                    marks.keySet().removeIf(relay -> relay.startsWith(BlockNames.ofRun(run)));
+                    pushed.keySet().removeIf(name -> name.startsWith(BlockNames.ofRun(run)));
                     beginOrEnd();
                 },
                 commands::add);
@@ -188,9 +233,12 @@ final class Downloader {
         attempt = download.attempt;
         try {
             fetch = attempt.source.open(download, new AttemptPort(download, attempt));
-            relayUnderWay = new BlockNames(download.run, download.term).relay(download.broadcast, attempt.order);
             fetch.begin();
-            marks.getOrDefault(relayUnderWay, Collections.emptySet()).forEach(this::tell);
+            TreeMap<Integer, List<Pushed>> early = pushed.get(BlockNames.ofAttempt(download.run, download.term));
+            List<Pushed> all = early == null ? null : early.remove(download.broadcast);
+            if (all != null) {
+                all.forEach(this::hand);
+            }
         } catch (RuntimeException e) {
             failed(e);
         }

@@ -25,6 +25,7 @@ public final class ExecutorSide {
     final Sweeper sweeper = new Sweeper();
     final DriverClock clock = new DriverClock();
     final PartStore parts = new PartStore(sweeper);
+    final PushedParts pushed = new PushedParts();
     final KeptSums sums = new KeptSums(sweeper);
     final Pace pace = new Pace();
     final Downloader downloader;
@@ -58,17 +59,19 @@ public final class ExecutorSide {
     /** Called once by the plug-in, before any task. */
     public static void start(Peer self, Uplink uplink, String devices) {
         ExecutorSide side = new ExecutorSide(self, uplink, devices);
-        SparkInternals.take(new Uploads() {
-            @Override
-            public boolean word(String name) {
-                boolean mark = BlockNames.isMark(name);
-                if (mark) {
-                    side.downloader.marked(name);
-                }
-                return mark;
-            }
-        });
+        SparkInternals.take(side::pushed);
         instance = side;
+    }
+
+    private Uploads.Sink pushed(String stream) {
+        PushName name = PushName.of(stream);
+        if (name == null) {
+            return null;
+        }
+        if (pushed.isOver(name.run)) {
+            return Uploads.NOWHERE;
+        }
+        return name.isPart() ? pushed.begin(name) : downloader.begin(name);
     }
 
     /** The driver has said what its clock showed between these two moments; all are of System.nanoTime. */
@@ -119,6 +122,7 @@ public final class ExecutorSide {
         AgentRegistry.get().close(run);
         Future<?> exchangesEnd = exchanges.endRun(run); // no agent of the run asks any more
         parts.endRun(run);
+        pushed.endRun(run);
         sums.endRun(run);
         pace.endRun(run);
         try {

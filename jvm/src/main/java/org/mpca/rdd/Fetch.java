@@ -32,8 +32,8 @@ interface Fetch {
     /** A piece is here that was not before: asked for by this attempt or by an earlier one. */
     void arrived(int piece);
 
-    /** An owner of this relay has said that a batch of pieces is there. */
-    default void marked(int owner, int batch) {}
+    /** An executor has pushed pieces of the broadcast, each with its checksum behind it. */
+    default void pushed(PushName what, byte[] bytes) {}
 
     /** Looks at what no event tells, the time that has passed; called after events, and a few times a second. */
     void doWork();

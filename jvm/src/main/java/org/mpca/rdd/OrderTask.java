@@ -25,8 +25,9 @@ import org.slf4j.LoggerFactory;
  * What one executor does for one order: forget what no cycle needs any more, tell, begin and stop agents, have them save what
  * is their own, start downloads in the background, reduce one shard, freeze the yields of the cycle after and answer.
  *
- * <p>Freezing ends last, so that when the next order reduces, every chunk exists and nobody polls for one. It begins while the
- * shard is still being reduced ({@link FreezeAhead}), so that a cycle seldom waits for the present step of an agent. Each part is
+ * <p>The order ends when everything is frozen, so that when the next one reduces, every chunk exists and nobody polls for one.
+ * Freezing begins while the shard is still being reduced ({@link FreezeAhead}), so that a cycle seldom waits for the present step
+ * of an agent; what is frozen goes at once to those who will sum it ({@link PartPush}). Each part is
  * idempotent, so a re-run task or the order submitted again gives the same bytes. Every wait ends when Spark kills the
  * task or at the order's deadline, so that the executor's second core is free again.
  */
@@ -36,8 +37,11 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
 
     /** What a task does for the sum; fills times and bytes of the answer. Null for an order that sums nothing. */
     interface ReduceStep extends java.io.Serializable {
-        /** @param progress told the share of the sum that is here, from 0 to 1, as it grows */
+        /** @param progress told the share of the reduce that is done, from 0 to 1, as it grows */
         void run(Order order, OrderPlan plan, Waits waits, Answer answer, DoubleConsumer progress) throws Exception;
+
+        /** This executor has frozen a part by the order; it is valid during the call, and for who becomes a user of it. */
+        default void froze(Order order, OrderPlan plan, ChunkPlan grid, PartStore.Part part) {}
     }
 
     private final OrderPlan plan;
@@ -66,10 +70,11 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
         if (keys.isEmpty()) {
             reduce(order, waits, answer, share -> {});
         } else {
-            FreezeAhead freezing = new FreezeAhead(ExecutorSide.get().pace, order, keys, waits.deadlineNanos);
+            FreezeAhead freezing = new FreezeAhead(
+                    ExecutorSide.get().pace, order, keys, waits.deadlineNanos, all -> keep(order, keys, all, answer));
             try {
                 reduce(order, waits, answer, freezing::progress);
-                keep(order, keys, freezing.await(waits), answer);
+                freezing.await(waits);
             } finally {
                 freezing.end();
             }
@@ -83,9 +88,14 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
         AgentRegistry registry = AgentRegistry.get();
         String here = side.self().executor;
         side.exchanges.enter(order.run, order.term);
+        side.pushed.enter(order.run);
         registry.forget(order.run, order.term, order.forgetCycle);
         side.sums.forgetBefore(order.run, order.term, order.order);
         side.parts.forget(order.run, order.term, order.forgetCycle);
+        side.pushed.forget(order.run, order.term, order.forgetCycle);
+        if (order.freeze != null) {
+            side.pushed.freezing(order.run, order.term, order.freeze.cycle, order.order, order.executors);
+        }
         side.downloader.forget(order.run, order.term, order.forgetBroadcasts);
         if (order.readers != null) {
             for (Order.AgentRef agent : order.readers.agents) {
@@ -239,7 +249,13 @@ final class OrderTask implements SparkInternals.TaskBody<YieldContext> {
         } else if (order.freeze.answers()) {
             side.coding(order.run, order.term).plain(order.freeze.shard, entering);
         }
-        side.parts.put(order.run, order.term, order.freeze.cycle, order.order, part, edges);
+        PartStore.Part stored = side.parts.put(order.run, order.term, order.freeze.cycle, order.order, part, edges);
+        if (stored != null) {
+            if (step != null) {
+                step.froze(order, plan, grid, stored);
+            }
+            stored.kept.release();
+        }
         return true;
     }
 

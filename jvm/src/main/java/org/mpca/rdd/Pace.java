@@ -10,7 +10,7 @@ import java.util.Map;
  * <p>Concurrency: safe from any thread; guarded by its own lock.
  */
 final class Pace {
-    /** So many freezes are remembered: their longest is about a step and the copy of the slowest agent. */
+    /** So many freezes are remembered: their longest is about a step of the slowest agent, its copy, and what is done with it. */
     private static final int FREEZES = 8;
 
     private static final class OfRun {
@@ -26,7 +26,7 @@ final class Pace {
         of(run).reduceNanos.put(shard, nanos);
     }
 
-    /** From the question to the last agent's answer. */
+    /** From the question to the last agent's answer, and until that is kept. */
     synchronized void froze(String run, long nanos) {
         ArrayDeque<Long> last = of(run).freezeNanos;
         last.add(nanos);

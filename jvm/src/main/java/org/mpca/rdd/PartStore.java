@@ -1,5 +1,6 @@
 package org.mpca.rdd;
 
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -22,12 +23,31 @@ final class PartStore {
         final byte[] data;
         final KeptArray kept;
         private final List<String> names;
+        private final int[] edges;
+        private final List<ByteBuffer> trailers;
 
-        private Part(int order, KeptArray kept, List<String> names) {
+        private Part(int order, KeptArray kept, int[] edges, List<String> names, List<ByteBuffer> trailers) {
             this.order = order;
             this.data = kept.data;
             this.kept = kept;
+            this.edges = edges;
             this.names = names;
+            this.trailers = trailers;
+        }
+
+        /** Bytes of these {@link #chunks}. */
+        int bytes(int first, int end) {
+            return edges[end] - edges[first] + (end - first) * CheckedBlocks.TRAILER_BYTES;
+        }
+
+        /** The chunks from `first` to before `end`, each with its checksum behind it. */
+        ByteBuffer[] chunks(int first, int end) {
+            ByteBuffer[] all = new ByteBuffer[2 * (end - first)];
+            for (int chunk = first; chunk < end; chunk++) {
+                all[2 * (chunk - first)] = ByteBuffer.wrap(data, edges[chunk], edges[chunk + 1] - edges[chunk]);
+                all[2 * (chunk - first) + 1] = trailers.get(chunk).duplicate();
+            }
+            return all;
         }
     }
 
@@ -44,28 +64,37 @@ final class PartStore {
      *
      * @param part becomes the store's to release
      * @param edges byte offsets of its chunks, and its length at the end
+     * @return what is stored, of which the caller is one more user; null: what was here stays
      */
-    void put(String run, int term, int cycle, int order, KeptArray part, int[] edges) {
+    Part put(String run, int term, int cycle, int order, KeptArray part, int[] edges) {
         Map<Integer, Part> cycles = runs.computeIfAbsent(key(run, term), name -> new ConcurrentSkipListMap<>());
         Part before = cycles.get(cycle);
         if (before != null && before.order == order) {
             // A re-run task of one order: the same bytes lie under the same names, in the other's array.
             part.release();
-            return;
+            return null;
+        }
+        if (before != null && before.order > order) { // a task that was killed freezes on for a while
+            part.release();
+            return null;
         }
         byte[] data = part.data;
-        String stem = new BlockNames(run, term).parts(cycle, order);
+        String stem = new BlockNames(run, term).parts(cycle, order, SparkInternals.executorId());
         List<String> names = new ArrayList<>();
+        List<ByteBuffer> trailers = new ArrayList<>();
         for (int chunk = 0; chunk + 1 < edges.length; chunk++) {
             names.add(stem + chunk);
-            CheckedBlocks.put(stem + chunk, data, edges[chunk], edges[chunk + 1] - edges[chunk]);
+            trailers.add(CheckedBlocks.put(stem + chunk, data, edges[chunk], edges[chunk + 1] - edges[chunk]));
         }
-        before = cycles.put(cycle, new Part(order, part, names));
+        part.retain();
+        Part stored = new Part(order, part, edges, names, trailers);
+        before = cycles.put(cycle, stored);
         // If two tasks of one order came here together, blocks of either array are in use until both are forgotten: for
         // good.
         if (before != null && before.order != order) {
             drop(before);
         }
+        return stored;
     }
 
     private void drop(Part part) {

@@ -83,7 +83,7 @@ final class PeerTable implements Serializable {
             Collections.addAll(row, peer.executor, peer.host, peer.port);
             rows.add(row);
         }
-        Descriptors.check(peers.size());
+        Descriptors.check(peers.size(), true);
         if (before == null) { // who comes later, to a run that goes on, is warned alone
             Descriptors.refuse(peers, SparkInternals.self());
         }
@@ -124,7 +124,7 @@ final class PeerTable implements Serializable {
             }
             last = new Known(packed.id(), peers);
             newest = last;
-            Descriptors.check(peers.size());
+            Descriptors.check(peers.size(), false);
         }
         known = last;
     }

@@ -4,14 +4,18 @@ import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.function.DoubleConsumer;
+import org.mpca.agent.TimeOuts;
 import org.mpca.reduce.ChunkPlan;
 import org.mpca.reduce.EncodedPlan;
 import org.mpca.reduce.KeptArray;
@@ -20,22 +24,27 @@ import org.mpca.reduce.Scattered;
 import org.mpca.reduce.SpareArrays;
 import org.mpca.wire.Answer;
 import org.mpca.wire.Order;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
- * One executor's share of a reduction by ranges: it fetches its range of chunks from every other part, one request a
- * peer, adds each chunk to its sum in part order, and pushes the sum to the driver as soon as it is complete.
+ * One executor's share of a reduction by ranges: it takes its range of chunks of every other part, adds each chunk to its sum in
+ * part order, and pushes the sum to the driver as soon as it is complete.
  *
- * <p>Every chunk was frozen by an earlier order, so none is missing and nothing is polled for. Peers are asked from the
- * next one on, so that not all begin with the same. Any failure names the peer and ends the order: all ranges of a sum
- * must have the same contributors.
+ * <p>Every chunk was frozen by an earlier order, so none is missing and nothing is polled for. Ranges were pushed here when they
+ * were frozen ({@link PartPush}). It asks for them, in one request a peer, if that order had other executors, whose ranges were
+ * others, and for what is damaged or does not come. Any failure names the peer and ends the order: all ranges of a sum must have
+ * the same contributors.
  *
- * <p>Measured with K = 8, 30 Mbit/s, int8 and 16 MiB: asking for a quarter of a range at a time brings the first sum after
- * 0.16 s in place of 0.29, but later requests wait in full queues, and the broadcast takes the links meanwhile: cycles became
- * 9 % longer (12 % with 64 MiB), also when the broadcast asked two owners at a time, or waited until all parts were here.
+ * <p>Measured with K = 8, 30 Mbit/s, int8 and 16 MiB. When ranges were asked for by the order that sums, the driver's link carried
+ * nothing for the first 0.29 s of a cycle of 1.13; asking for a quarter of a range at a time made that 0.16 s, and the cycle longer.
  */
 final class RangesStep implements OrderTask.ReduceStep {
     private static final long serialVersionUID = 1;
+    private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
     private static final ExecutorService FETCHERS = Threads.pool("mpca-fetch");
+    /** A push that is silent for so long comes no more. */
+    private static final long SILENCE_NANOS = TimeUnit.MILLISECONDS.toNanos(TimeOuts.RELAY_SILENCE_MS);
     /** What is under way of the chunks of a reduce: their sums, parts that wait for their turn, and what goes to the driver. */
     private static final SpareArrays SPARE = new SpareArrays(256);
 
@@ -47,8 +56,13 @@ final class RangesStep implements OrderTask.ReduceStep {
         answer.reduceEnd = clock.now();
     }
 
+    @Override
+    public void froze(Order order, OrderPlan plan, ChunkPlan grid, PartStore.Part part) {
+        PartPush.begin(order, plan, grid, part);
+    }
+
     /** The grid was cut for the executors of the freezing order; its chunks are shared out among those of this one. */
-    private static int firstChunk(ChunkPlan grid, int executor, int executors) {
+    static int firstChunk(ChunkPlan grid, int executor, int executors) {
         return (int) ((long) grid.chunks() * executor / executors);
     }
 
@@ -105,7 +119,11 @@ final class RangesStep implements OrderTask.ReduceStep {
         private final Set<String> connecting = ConcurrentHashMap.newKeySet();
         /** Executors of which something came damaged. */
         private final Set<String> damaging = new HashSet<>();
-        /** This executor's part, which its sums are made of. */
+        /** Ranges that are still being pushed here, by part; told of by network threads. */
+        private final Map<Integer, PushedParts.Range> coming = new HashMap<>();
+        /** What was pushed, by part: sums are made of it, and it is not copied. */
+        private final Map<Integer, KeptArray> arrays = new HashMap<>();
+        /** This executor's part, the same. */
         private final List<KeptArray> own = new ArrayList<>();
 
         private long bytesIn;
@@ -150,14 +168,15 @@ final class RangesStep implements OrderTask.ReduceStep {
                 before = coding().sums.left(order.reduce.shard, order.reduce.after, cut(order.executors, grid));
             }
             Arrays.fill(missing, weights.length);
-            ask();
+            begin();
             for (int summed = 0; pushed < chunks.length; ) {
                 boolean summing = summed < chunks.length;
                 Event event = complete.isEmpty() ? events.poll(Waits.SLICE_MS, TimeUnit.MILLISECONDS) : events.poll();
                 if (event != null) {
                     event.happen();
-                    // The sum's way to the driver, which comes behind, is short beside that of the parts.
-                    progress.accept((double) arrived / (chunks.length * order.reduce.parts.size()));
+                    progress.accept((double) pushed / chunks.length);
+                } else {
+                    askSilent();
                 }
                 waits.check(
                         (summing ? "reducing cycle " : "pushing the sum of cycle ") + order.reduce.cycle,
@@ -177,6 +196,7 @@ final class RangesStep implements OrderTask.ReduceStep {
                         .keep(order.reduce.shard, order.order, order.reduce.after, cut(order.executors, grid), left);
             }
             answer.bytesIn = bytesIn;
+            arrays.values().forEach(KeptArray::release);
             own.forEach(KeptArray::release); // after a failure network threads may still add them
         }
 
@@ -199,21 +219,94 @@ final class RangesStep implements OrderTask.ReduceStep {
             return sum;
         }
 
-        /** Asks every part's executor for this range, from the part after this executor's own on. */
-        private void ask() throws ExecutorFault {
-            List<Order.Part> parts = order.reduce.parts;
+        /** Takes what was pushed here, and asks for the rest, from the part after this executor's own on. */
+        private void begin() throws ExecutorFault {
+            PushedParts pushed = ExecutorSide.get().pushed;
+            TreeMap<Integer, List<Event>> early = new TreeMap<>();
             int mine = 0;
-            for (int p = 0; p < parts.size(); p++) {
-                mine = parts.get(p).executor.equals(here) ? p : mine;
+            for (int p = 0; p < order.reduce.parts.size(); p++) {
+                mine = order.reduce.parts.get(p).executor.equals(here) ? p : mine;
             }
-            for (int step = 1; step <= parts.size(); step++) {
-                int p = (mine + step) % parts.size();
-                if (parts.get(p).executor.equals(here)) {
+            for (int step = 1; step <= order.reduce.parts.size(); step++) {
+                int p = (mine + step) % order.reduce.parts.size();
+                String executor = order.reduce.parts.get(p).executor;
+                int cycle = order.reduce.cycle;
+                int frozenBy = plan.partOrders[p];
+                if (executor.equals(here)) {
                     takeOwn(p);
+                } else if (pushed.expects(order.run, order.term, cycle, frozenBy, order.executors)) {
+                    watch(p, pushed.range(order.run, order.term, cycle, frozenBy, executor), early);
                 } else {
-                    fetch(p, plan.peers.get(parts.get(p).executor));
+                    fetch(p, first, end);
                 }
             }
+            early.values().forEach(events::addAll); // sums of the first chunks first
+        }
+
+        private void watch(int p, PushedParts.Range range, Map<Integer, List<Event>> early) {
+            int[] ends = new int[end - first];
+            for (int chunk = 0, at = 0; chunk < ends.length; chunk++) {
+                at += partLength(chunk);
+                ends[chunk] = at;
+            }
+            coming.put(p, range);
+            Thread me = Thread.currentThread();
+            range.watch(ends, chunk -> {
+                Event here = () -> takePushed(p, range, chunk, ends[chunk] - partLength(chunk));
+                if (Thread.currentThread() == me) {
+                    early.computeIfAbsent(chunk, key -> new ArrayList<>()).add(here);
+                } else {
+                    events.add(here);
+                }
+            });
+        }
+
+        /** Bytes of a chunk of the range as it travels, with its checksum. */
+        private int partLength(int chunk) {
+            return (parts == null ? grid.length(first + chunk) : parts.length(first + chunk))
+                    + CheckedBlocks.TRAILER_BYTES;
+        }
+
+        private void takePushed(int p, PushedParts.Range range, int chunk, int at) {
+            KeptArray array = arrays.computeIfAbsent(p, key -> range.use());
+            String name = partNames(p) + (first + chunk);
+            if (CheckedBlocks.open(name, ByteBuffer.wrap(array.data, at, partLength(chunk))) == null) {
+                Peer peer = peer(p);
+                LOG.warn("damaged on its way, and fetched: block={} from={}", name, peer);
+                damaging.add(peer.executor);
+                Receiver receiver = new Receiver(p, peer, chunks.clone());
+                ask(peer, () -> CheckedBlocks.fetchOnce(peer, name, receiver));
+            } else if (chunks[chunk].takeKept(p, array.data, at)) {
+                bytesIn += partLength(chunk) - CheckedBlocks.TRAILER_BYTES;
+                arrived(chunk);
+            }
+        }
+
+        /** Asks for what was to be pushed, and of which nothing comes any more. */
+        private void askSilent() {
+            long now = System.nanoTime();
+            coming.values().removeIf(PushedParts.Range::isTold);
+            for (int p : new ArrayList<>(coming.keySet())) {
+                if (coming.get(p).silentNanos(now) > SILENCE_NANOS) {
+                    int next = first + coming.remove(p).unwatch();
+                    LOG.warn(
+                            "not pushed, and asked for: cycle={} chunks={}..{} from={}",
+                            order.reduce.cycle,
+                            next,
+                            end - 1,
+                            peer(p));
+                    fetch(p, next, end);
+                }
+            }
+        }
+
+        private Peer peer(int p) {
+            return plan.peers.get(order.reduce.parts.get(p).executor);
+        }
+
+        /** What names of the chunks of a part begin with. */
+        private String partNames(int p) {
+            return names.parts(order.reduce.cycle, plan.partOrders[p], order.reduce.parts.get(p).executor);
         }
 
         private void takeOwn(int p) throws ExecutorFault {
@@ -227,14 +320,20 @@ final class RangesStep implements OrderTask.ReduceStep {
             }
         }
 
-        private void fetch(int p, Peer peer) {
-            List<String> wanted = BlockNames.numbered(names.parts(order.reduce.cycle, plan.partOrders[p]), first, end);
-            // Connecting may block for as long as the network's time-out: not in the task's thread.
-            Receiver receiver = new Receiver(p, peer, chunks.clone());
+        private void fetch(int p, int from, int end) {
+            if (from < end) {
+                List<String> wanted = BlockNames.numbered(partNames(p), from, end);
+                Receiver receiver = new Receiver(p, peer(p), chunks.clone());
+                ask(peer(p), () -> CheckedBlocks.fetch(peer(p), wanted, receiver));
+            }
+        }
+
+        /** Connecting may block for as long as the network's time-out: not in the task's thread. */
+        private void ask(Peer peer, Runnable question) {
             connecting.add(peer.executor);
             FETCHERS.execute(() -> {
                 try {
-                    CheckedBlocks.fetch(peer, wanted, receiver);
+                    question.run();
                 } catch (RuntimeException e) {
                     failed(new ExecutorFault(peer.executor, peer + " could not be asked: " + e));
                 } finally {

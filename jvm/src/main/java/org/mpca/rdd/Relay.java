@@ -8,7 +8,7 @@ import java.util.Set;
 import org.mpca.agent.TimeOuts;
 
 /**
- * What one executor decides while it takes part in a relay: whom to ask for which pieces, and when to give an owner up. Events
+ * What one executor decides while it takes part in a relay: which pieces to ask for, to push, and when to give an owner up. Events
  * in, instructions out; no I/O, no thread, and the time is an argument. Its Python twin is {@code mpca/sim/relay.py}; one set of
  * scripts, in {@code tests/golden/relay}, is run on both.
  *
@@ -17,16 +17,14 @@ import org.mpca.agent.TimeOuts;
  * than the broadcast once.
  *
  * <pre>
- *   own batch:      FROM_DRIVER --all pieces are here--&gt; ANNOUNCED to the other owners
+ *   own batch:      FROM_DRIVER --all pieces are here--&gt; PUSHED to the other owners
  *
- *   other batch:    AWAITED --announced by its owner--&gt; ASKED of its owner
- *                      |                                   |
- *                      +---------- owner given up ---------+--&gt; FROM_DRIVER
+ *   other batch:    AWAITED from its owner --owner given up--&gt; FROM_DRIVER
  * </pre>
  *
- * An owner is given up when it cannot be reached, fails a fetch, sends a piece that is damaged twice, or when nothing has come
- * for long after the own pieces came. A failure of the driver ends the relay: it is tried again as a new one, which begins with
- * the pieces that are here.
+ * An owner is given up when it cannot be reached, sends a piece that is damaged twice, or when nothing has come for long after
+ * the own pieces came. A failure of the driver ends the relay: it is tried again as a new one, which begins with the pieces that
+ * are here.
  *
  * <p>Concurrency: owned by one thread, mpca-download.
  */
@@ -46,11 +44,8 @@ final class Relay {
         /** Ask the driver for pieces, in one request. */
         void askDriver(List<Integer> pieces);
 
-        /** Ask an owner for pieces that it has announced, in one request. */
-        void askOwner(int owner, List<Integer> pieces);
-
-        /** Store pieces where others fetch them, then tell the other owners that this batch is here. */
-        void announce(int batch, List<Integer> pieces);
+        /** Store pieces where others fetch what came damaged, and push them to all other owners. */
+        void push(List<Integer> pieces);
 
         /** Tell the driver that this owner damages what it sends or, if it is this executor, what it receives. */
         void blame(int owner, String why);
@@ -64,21 +59,16 @@ final class Relay {
 
     private enum State {
         AWAITED,
-        ASKED,
         FROM_DRIVER,
-        ANNOUNCED
+        PUSHED
     }
 
-    /** Pieces that one owner announces together. */
-    static final class Batch {
-        final int owner;
-        final int number;
-        private final List<Integer> pieces = new ArrayList<>();
-        private State state;
+    /** Pieces that one owner pushes together. */
+    private static final class Batch {
+        final List<Integer> pieces = new ArrayList<>();
+        State state;
 
-        private Batch(int owner, int number, State state) {
-            this.owner = owner;
-            this.number = number;
+        Batch(State state) {
             this.state = state;
         }
     }
@@ -113,7 +103,7 @@ final class Relay {
             List<Batch> some = new ArrayList<>(BATCHES);
             int own = owner >= pieces ? 0 : (pieces - owner + owners - 1) / owners;
             for (int number = 0; number < BATCHES; number++) {
-                Batch batch = new Batch(owner, number, owner == me ? State.FROM_DRIVER : State.AWAITED);
+                Batch batch = new Batch(owner == me ? State.FROM_DRIVER : State.AWAITED);
                 for (int i = own * number / BATCHES; i < own * (number + 1) / BATCHES; i++) {
                     batch.pieces.add(owner + i * owners);
                 }
@@ -144,21 +134,6 @@ final class Relay {
             arrived++;
             moved = nowMs;
             advance(nowMs, out);
-        }
-        return out;
-    }
-
-    /** An owner has a batch whole. */
-    List<Instruction> announced(int owner, int number) {
-        List<Instruction> out = new ArrayList<>();
-        for (Batch batch : batches.get(owner)) {
-            if (!over && batch.number == number && batch.state == State.AWAITED) {
-                batch.state = State.ASKED;
-                List<Integer> wanted = missing(batch);
-                if (!wanted.isEmpty()) {
-                    out.add(performer -> performer.askOwner(owner, wanted));
-                }
-            }
         }
         return out;
     }
@@ -214,8 +189,8 @@ final class Relay {
         for (Batch batch : batches.get(me)) {
             if (batch.state == State.FROM_DRIVER) {
                 if (missing(batch).isEmpty()) {
-                    batch.state = State.ANNOUNCED;
-                    out.add(performer -> performer.announce(batch.number, batch.pieces));
+                    batch.state = State.PUSHED;
+                    out.add(performer -> performer.push(batch.pieces));
                 } else {
                     all = false;
                 }

@@ -1,28 +1,39 @@
 package org.mpca.rdd;
 
 import java.io.IOException;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import org.mpca.reduce.KeptArray;
 import org.mpca.reduce.Scattered;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
- * Carries out what a {@link Relay} decides: asks peers for pieces, stores own ones, and tells the other owners of them with a
- * mark, a word that wakes their download threads and that the driver never hears. When it comes, the batch exists for sure.
+ * Carries out what a {@link Relay} decides: asks the driver for pieces, stores own ones, and pushes them to the other owners.
  *
  * <p>Concurrency: owned by one thread, mpca-download. Peers are called in threads of {@link Calls}, since connecting may block;
  * network threads copy pieces into the download's array and report to the port.
  */
 final class RelayFetch implements Fetch, Relay.Performer {
+    private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
     private static final Calls CALLS = new Calls("mpca-relay");
 
     private final RelayBroadcast.Source source;
     private final Download download;
     private final Port port;
     private final List<Peer> owners;
+    /** Of the owners, by executor. */
+    private final Map<String, Integer> positions = new HashMap<>();
+
     private final int me;
     private final Relay relay;
 
@@ -31,7 +42,10 @@ final class RelayFetch implements Fetch, Relay.Performer {
         this.download = download;
         this.port = port;
         this.owners = source.owners();
-        this.me = indexOf(owners, ExecutorSide.get().self().executor);
+        for (int i = 0; i < owners.size(); i++) {
+            positions.put(owners.get(i).executor, i);
+        }
+        this.me = positions.get(ExecutorSide.get().self().executor);
         int pieces = RelayBroadcast.pieces(download.length, source.pieceBytes);
         this.relay = new Relay(owners.size(), me, pieces, download.here());
     }
@@ -50,8 +64,31 @@ final class RelayFetch implements Fetch, Relay.Performer {
     }
 
     @Override
-    public void marked(int owner, int batch) {
-        perform(relay.announced(owner, batch));
+    public void pushed(PushName what, byte[] bytes) {
+        int owner = positions.getOrDefault(what.executor, Relay.DRIVER);
+        int at = 0;
+        for (int piece : what.pieces()) {
+            if (owner == Relay.DRIVER || piece < 0 || (long) piece * source.pieceBytes >= download.length) {
+                return; // of another order, whose owners were others; or the name is damaged
+            }
+            int length = size(piece) + CheckedBlocks.TRAILER_BYTES;
+            boolean right = at + length <= bytes.length
+                    && CheckedBlocks.open(name(piece), ByteBuffer.wrap(bytes, at, length)) != null;
+            if (right) {
+                System.arraycopy(bytes, at, download.data().data, piece * source.pieceBytes, size(piece));
+                port.arrived(piece, size(piece), false);
+            } else {
+                fetchAgain(owner, piece);
+            }
+            at += length;
+        }
+    }
+
+    private void fetchAgain(int owner, int piece) {
+        LOG.warn("damaged on its way, and fetched: block={} from={}", name(piece), owners.get(owner));
+        relay.damaged(owner);
+        Receiver receiver = new Receiver(owner, download.data(), Collections.singletonList(piece));
+        call(owner, () -> CheckedBlocks.fetchOnce(owners.get(owner), name(piece), receiver));
     }
 
     @Override
@@ -81,21 +118,37 @@ final class RelayFetch implements Fetch, Relay.Performer {
     }
 
     @Override
-    public void askOwner(int owner, List<Integer> pieces) {
-        fetch(owner, owners.get(owner), pieces);
-    }
-
-    @Override
-    public void announce(int batch, List<Integer> pieces) {
-        for (int piece : pieces) {
+    public void push(List<Integer> pieces) {
+        KeptArray data = download.data();
+        ByteBuffer[] parts = new ByteBuffer[2 * pieces.size()];
+        int bytes = 0;
+        for (int i = 0; i < pieces.size(); i++) {
+            int piece = pieces.get(i);
+            int at = piece * source.pieceBytes;
             download.stored(name(piece));
-            CheckedBlocks.put(name(piece), download.data().data, piece * source.pieceBytes, size(piece));
+            parts[2 * i] = ByteBuffer.wrap(data.data, at, size(piece));
+            parts[2 * i + 1] = CheckedBlocks.put(name(piece), data.data, at, size(piece));
+            bytes += size(piece) + CheckedBlocks.TRAILER_BYTES;
         }
-        String mark = source.names.mark(download.broadcast, source.order, me, batch);
+        String name = source.names.pushedPieces(
+                download.broadcast, pieces.get(0), owners.size(), pieces.size(), bytes, owners.get(me).executor);
         // From the next one on, so that not all begin with the same.
         for (int step = 1; step < owners.size(); step++) {
-            setMark((me + step) % owners.size(), mark);
+            push((me + step) % owners.size(), name, data, parts);
         }
+    }
+
+    private void push(int owner, String name, KeptArray data, ByteBuffer[] parts) {
+        data.retain();
+        ByteBuffer[] own = Arrays.stream(parts).map(ByteBuffer::duplicate).toArray(ByteBuffer[]::new);
+        Consumer<Throwable> done = failure -> {
+            if (failure == null) {
+                data.release();
+            } else { // and nobody knows whether the network still reads the array
+                failed(owner, failure);
+            }
+        };
+        call(owner, () -> SparkInternals.stream(owners.get(owner), name, done, own));
     }
 
     @Override
@@ -127,16 +180,6 @@ final class RelayFetch implements Fetch, Relay.Performer {
         pieces.forEach(piece -> names.add(name(piece)));
         Receiver receiver = new Receiver(sender, download.data(), pieces);
         call(sender, () -> CheckedBlocks.fetch(peer, names, receiver));
-    }
-
-    private void setMark(int owner, String mark) {
-        call(
-                owner,
-                () -> SparkInternals.say(owners.get(owner), mark, failure -> {
-                    if (failure != null) {
-                        failed(owner, failure);
-                    }
-                }));
     }
 
     private void call(int peer, Runnable call) {
@@ -203,14 +246,5 @@ final class RelayFetch implements Fetch, Relay.Performer {
 
     private int size(int piece) {
         return Math.min(source.pieceBytes, download.length - piece * source.pieceBytes);
-    }
-
-    private static int indexOf(List<Peer> owners, String executor) {
-        for (int i = 0; i < owners.size(); i++) {
-            if (owners.get(i).executor.equals(executor)) {
-                return i;
-            }
-        }
-        throw new IllegalArgumentException("executor " + executor + " is not among the owners " + owners);
     }
 }

@@ -1,13 +1,16 @@
 package org.mpca.rdd;
 
 import io.netty.buffer.ByteBuf;
+import io.netty.buffer.Unpooled;
 import io.netty.util.ReferenceCountUtil;
 import java.io.IOException;
 import java.io.Serializable;
 import java.lang.reflect.Field;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BiConsumer;
@@ -21,8 +24,10 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.deploy.SparkHadoopUtil;
 import org.apache.spark.network.buffer.ManagedBuffer;
+import org.apache.spark.network.buffer.NettyManagedBuffer;
 import org.apache.spark.network.buffer.NioManagedBuffer;
 import org.apache.spark.network.client.RpcResponseCallback;
+import org.apache.spark.network.client.TransportClient;
 import org.apache.spark.network.client.TransportClientFactory;
 import org.apache.spark.network.server.RpcHandler;
 import org.apache.spark.network.server.TransportServer;
@@ -78,7 +83,7 @@ import scala.util.Try;
  *     one port that each listens at, with its authentication and encryption ({@link #take}).
  * <li>{@link #remove} waits without limit for readers: only {@link Sweeper} calls it.
  * </ul>
- * Stateless; safe from any thread.
+ * Safe from any thread; of the network's connections it keeps those to itself that streams have apart.
  */
 @SuppressWarnings("deprecation") // JavaConverters, since 2.13
 public final class SparkInternals {
@@ -260,49 +265,59 @@ public final class SparkInternals {
     }
 
     /**
-     * Says a word to a peer that takes it ({@link Uploads#word}); `done` gets null or the failure. Connecting may block for as
-     * long as the network's time-out.
-     */
-    static void say(Peer peer, String word, Consumer<Throwable> done) {
-        send(
-                () -> blocks().blockTransferService()
-                        .uploadBlock(
-                                peer.host,
-                                peer.port,
-                                peer.executor,
-                                id(word),
-                                new NioManagedBuffer(ByteBuffer.wrap(new byte[1])),
-                                StorageLevel.MEMORY_AND_DISK_SER(),
-                                BYTES)
-                        .onComplete(new OnTry<BoxedUnit>((nothing, failure) -> done.accept(failure)), HERE),
-                done);
-    }
-
-    /**
-     * Streams bytes from where they lie to a peer that takes them ({@link Uploads#stream}); `done` gets null or the failure. They
-     * must not change before that, and if it is a failure, never. Connecting may block for as long as the network's time-out.
+     * Streams bytes from where they lie, one buffer behind the other, to a peer that takes them ({@link Uploads#stream}); `done`
+     * gets null or the failure. They must not change before that, and if it is a failure, never. Connecting may block for as long
+     * as the network's time-out.
      *
      * <p>Spark's own upload would copy them into a message. It streams from a size on that is a setting of the whole application.
      */
-    static void stream(Peer peer, String name, ByteBuffer data, Consumer<Throwable> done) {
-        TransportClientFactory clients = (TransportClientFactory)
-                held(blocks().blockTransferService(), Object.class, TransportClientFactory.class);
-        ByteBuffer header = new UploadBlockStream(PREFIX + name, new byte[0]).toByteBuffer();
-        send(
-                () -> clients.createClient(peer.host, peer.port)
-                        .uploadStream(
-                                new NioManagedBuffer(header), new NioManagedBuffer(data), new RpcResponseCallback() {
-                                    @Override
-                                    public void onSuccess(ByteBuffer response) {
-                                        done.accept(null);
-                                    }
+    static void stream(Peer peer, String name, Consumer<Throwable> done, ByteBuffer... data) {
+        send(() -> stream(clients().createClient(peer.host, peer.port), name, done, data), done);
+    }
 
-                                    @Override
-                                    public void onFailure(Throwable cause) {
-                                        done.accept(cause);
-                                    }
-                                }),
-                done);
+    /**
+     * The same over a connection that only such streams use. On the one that is used for everything else, a question to the peer
+     * would wait until they have left: sums fill the driver's link for nearly a whole cycle, and the pieces of the broadcast
+     * would begin to come behind them.
+     */
+    static void streamApart(Peer peer, String name, Consumer<Throwable> done, ByteBuffer... data) {
+        send(() -> stream(apart(peer), name, done, data), done);
+    }
+
+    private static void stream(TransportClient client, String name, Consumer<Throwable> done, ByteBuffer[] data) {
+        ByteBuffer header = new UploadBlockStream(PREFIX + name, new byte[0]).toByteBuffer();
+        ByteBuf whole = Unpooled.wrappedBuffer(data.length, data); // with room for fewer they would be copied into one
+        client.uploadStream(new NioManagedBuffer(header), new NettyManagedBuffer(whole), new RpcResponseCallback() {
+            @Override
+            public void onSuccess(ByteBuffer response) {
+                done.accept(null);
+            }
+
+            @Override
+            public void onFailure(Throwable cause) {
+                done.accept(cause);
+            }
+        });
+    }
+
+    /** By host and port. */
+    private static final Map<String, TransportClient> APART = new HashMap<>();
+
+    private static TransportClient apart(Peer peer) throws Exception {
+        synchronized (APART) {
+            String address = peer.host + ":" + peer.port;
+            TransportClient held = APART.get(address);
+            if (held == null || !held.isActive()) {
+                held = clients().createUnmanagedClient(peer.host, peer.port);
+                APART.put(address, held);
+            }
+            return held;
+        }
+    }
+
+    private static TransportClientFactory clients() {
+        return (TransportClientFactory)
+                held(blocks().blockTransferService(), Object.class, TransportClientFactory.class);
     }
 
     /** The value of the one field of this type that the class of an object, or one below `top`, declares. */

@@ -7,7 +7,6 @@ import org.apache.spark.network.client.TransportClient;
 import org.apache.spark.network.server.RpcHandler;
 import org.apache.spark.network.server.StreamManager;
 import org.apache.spark.network.shuffle.protocol.BlockTransferMessage;
-import org.apache.spark.network.shuffle.protocol.UploadBlock;
 import org.apache.spark.network.shuffle.protocol.UploadBlockStream;
 
 /**
@@ -17,10 +16,6 @@ import org.apache.spark.network.shuffle.protocol.UploadBlockStream;
  * <p>Concurrency: called by network threads; immutable.
  */
 final class UploadHandler extends RpcHandler {
-    /** A word's upload is a name and one byte; Spark's own are larger, or of another type. */
-    private static final int MOST_BYTES = 4096;
-
-    private static final byte UPLOAD = 1;
     private static final byte UPLOAD_STREAM = 6;
 
     private final RpcHandler blocks;
@@ -35,13 +30,6 @@ final class UploadHandler extends RpcHandler {
 
     @Override
     public void receive(TransportClient client, ByteBuffer message, RpcResponseCallback callback) {
-        if (message.remaining() <= MOST_BYTES && begins(message, UPLOAD)) {
-            String name = name(((UploadBlock) decoded(message)).blockId);
-            if (name != null && ours.word(name)) {
-                callback.onSuccess(ByteBuffer.allocate(0));
-                return;
-            }
-        }
         blocks.receive(client, message, callback);
     }
 

@@ -7,15 +7,17 @@ import java.nio.ByteBuffer;
  * way, and are reported to the driver, as their removal is. Called by network threads, which must not be held up.
  */
 interface Uploads {
-    /** Takes what was {@link SparkInternals#say said}; false: it is none of ours. */
-    default boolean word(String name) {
-        return false;
-    }
+    /** Takes what nobody needs. */
+    Sink NOWHERE = new Sink() {
+        @Override
+        public void come(ByteBuffer bytes) {}
+
+        @Override
+        public void end() {}
+    };
 
     /** Who takes the bytes of what is {@link SparkInternals#stream streamed} under a name; null: it is none of ours. */
-    default Sink stream(String name) {
-        return null;
-    }
+    Sink stream(String name);
 
     /** Takes the bytes of one stream, in their order. Concurrency: one network thread. */
     interface Sink {

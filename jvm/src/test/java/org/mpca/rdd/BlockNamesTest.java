@@ -15,8 +15,7 @@ class BlockNamesTest {
     void shouldReadNumbersBackFromNames() {
         assertEquals(17, BlockNames.number(names.sum(4) + 17));
         assertEquals(4, BlockNames.numberAfter(names.sums(), names.sum(4) + 17));
-        assertEquals(9, BlockNames.numberAfter(names.marks(), names.mark(9, 12, 3, 1)));
-        assertEquals(5, BlockNames.number(names.parts(-3, 2) + 5));
+        assertEquals(5, BlockNames.number(names.parts(-3, 2, "17") + 5));
     }
 
     @Test
@@ -31,25 +30,11 @@ class BlockNamesTest {
         assertTrue(BlockNames.isSum(names.sum(12) + 7));
         assertEquals(names.sums(), BlockNames.sumsOf(names.sum(12) + 7));
         assertTrue(BlockNames.isSum(new BlockNames("r_", 0).sum(1) + 0));
-        assertFalse(BlockNames.isSum(new BlockNames("r_", 0).parts(1, 1) + 0));
+        assertFalse(BlockNames.isSum(new BlockNames("r_", 0).parts(1, 1, "1") + 0));
         assertFalse(BlockNames.isSum(names.kept(12) + 7));
-        assertFalse(BlockNames.isSum(names.mark(9, 12, 33, 1)));
+        assertFalse(BlockNames.isSum(names.pushedPieces(9, 1, 2, 3, 4, "5")));
         assertFalse(BlockNames.isSum("broadcast_1_r_2"));
         assertFalse(BlockNames.isSum("mpca_r"));
-    }
-
-    @Test
-    void shouldTellMarksFromBlocks() {
-        String mark = names.mark(9, 12, 33, 1);
-        assertTrue(BlockNames.isMark(mark));
-        assertEquals(names.relay(9, 12), BlockNames.relayOf(mark));
-        assertEquals(33, BlockNames.ownerOf(mark));
-        assertEquals(1, BlockNames.number(mark));
-        assertTrue(BlockNames.isMark(new BlockNames("m_", 0).mark(1, 2, 0, 0)));
-        assertFalse(BlockNames.isMark(new BlockNames("m_", 0).sum(1) + 0));
-        assertFalse(BlockNames.isMark(names.pieces(1) + 0));
-        assertFalse(BlockNames.isMark("broadcast_1_m_2"));
-        assertFalse(BlockNames.isMark("mpca_m"));
     }
 
     @Test

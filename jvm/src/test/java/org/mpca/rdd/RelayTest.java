@@ -54,9 +54,6 @@ class RelayTest {
             case "arrived":
                 event.get("pieces").forEach(piece -> out.addAll(relay.arrived(piece.asInt(), nowMs)));
                 return out;
-            case "announced":
-                return relay.announced(
-                        event.get("owner").asInt(), event.get("batch").asInt());
             case "damaged":
                 relay.damaged(sender);
                 return out;
@@ -102,13 +99,8 @@ class RelayTest {
         }
 
         @Override
-        public void askOwner(int owner, List<Integer> pieces) {
-            note("do", "ask_owner", "owner", owner, "pieces", pieces);
-        }
-
-        @Override
-        public void announce(int batch, List<Integer> pieces) {
-            note("do", "announce", "batch", batch, "pieces", pieces);
+        public void push(List<Integer> pieces) {
+            note("do", "push", "pieces", pieces);
         }
 
         @Override

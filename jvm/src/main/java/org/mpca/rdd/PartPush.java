@@ -1,0 +1,68 @@
+package org.mpca.rdd;
+
+import org.mpca.reduce.ChunkPlan;
+import org.mpca.wire.Order;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Pushes a part to those who are going to sum it, as soon as it is frozen: {@link PushedParts} is the other end. So a sum begins
+ * when its order comes, and nobody has to ask: on links that are full, a question and its answer wait in queues, and a block of
+ * Spark's takes two of both.
+ *
+ * <p>Concurrency: safe from any thread; stateless. Connecting may block for as long as the network's time-out: in threads of its
+ * own.
+ */
+final class PartPush {
+    private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
+    private static final Calls CALLS = new Calls("mpca-push");
+
+    private PartPush() {}
+
+    /**
+     * To each of the order's other executors the range that it sums if the next order has the same ones. From the next one on, so
+     * that not all begin with the same.
+     *
+     * @param grid of the shard
+     * @param part frozen by the order; each push is one more user until it has arrived
+     */
+    static void begin(Order order, OrderPlan plan, ChunkPlan grid, PartStore.Part part) {
+        BlockNames names = new BlockNames(order.run, order.term);
+        String here = ExecutorSide.get().self().executor;
+        int executors = order.executors.size();
+        int me = order.executors.indexOf(here);
+        for (int step = 1; step < executors; step++) {
+            int to = (me + step) % executors;
+            int first = RangesStep.firstChunk(grid, to, executors);
+            int end = RangesStep.firstChunk(grid, to + 1, executors);
+            if (first < end) {
+                Peer peer = plan.peers.get(order.executors.get(to));
+                String name = names.pushedPart(order.freeze.cycle, order.order, part.bytes(first, end), here);
+                part.kept.retain();
+                CALLS.add(() -> push(peer, name, part, first, end));
+            }
+        }
+    }
+
+    private static void push(Peer peer, String name, PartStore.Part part, int first, int end) {
+        try {
+            SparkInternals.stream(
+                    peer,
+                    name,
+                    failure -> {
+                        if (failure == null) {
+                            part.kept.release();
+                        } else { // and nobody knows whether the network still reads the array
+                            failed(peer, name, failure);
+                        }
+                    },
+                    part.chunks(first, end));
+        } catch (RuntimeException e) {
+            failed(peer, name, e);
+        }
+    }
+
+    private static void failed(Peer peer, String name, Throwable cause) {
+        LOG.warn("not pushed, so it is asked for if it is needed: {} to={} cause={}", name, peer, cause.toString());
+    }
+}
