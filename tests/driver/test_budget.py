@@ -22,8 +22,8 @@ def test_a_heap_that_is_too_small_is_refused_with_what_it_needs(executor: int, d
     elements = 100 * MIB // 4
     with pytest.raises(ConfigError, match=named) as refusal:
         check_heaps([0, elements, 2 * elements, 3 * elements], 1, executor * MIB, driver * MIB)
-    # five shards of 100 MiB in 60 % of the heap above 300 MiB; the driver four and the whole model
-    need = 300 + 500 / 0.6 if named == "executor_memory" else 300 + 700 / 0.6
+    # seven shards of 100 MiB in 60 % of the heap above 300 MiB; the driver four and the whole model
+    need = 300 + 700 / 0.6 if named == "executor_memory" else 300 + 700 / 0.6
     assert f"needs {format_size(int(need * MIB))}" in str(refusal.value)
 
 
@@ -53,7 +53,7 @@ def test_a_heap_that_is_too_small_with_a_codec_is_refused_with_both_remedies(exe
     assert "model 300.0 MiB" in check_heaps(bounds, 1, executor * MIB, driver * MIB)
     with pytest.raises(ConfigError, match=named) as refusal:
         check_heaps(bounds, 1, executor * MIB, driver * MIB, codec=True)
-    need = 300 + (500 + 5 * 300) / 0.6 if named == "executor_memory" else 300 + (700 + 2 * 300) / 0.6
+    need = 300 + (700 + 5 * 300) / 0.6 if named == "executor_memory" else 300 + (700 + 2 * 300) / 0.6
     assert f"needs {format_size(int(need * MIB))}; raise it, or method.shards" in str(refusal.value)
     assert str(refusal.value).endswith('or leave cluster.codec = "none"')
     assert "codec" not in _refused(bounds)

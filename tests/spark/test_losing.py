@@ -132,9 +132,15 @@ def test_a_stopped_executor_holds_an_order_until_its_deadline_at_most(drive, wor
     os.kill(stopped, signal.SIGSTOP)
     try:
         began = time.monotonic()
-        failed = driver.failed(driver.submit(reduce=driver.reduce(0, answers), deadline_s=2))
+        reduce = driver.reduce(0, answers)
+        # ranges of two are others than those of three, which it has pushed
+        failed = driver.failed(driver.submit(reduce=reduce, deadline_s=2, executors=executors[:2]))
         assert time.monotonic() - began < 4
         assert failed.executor == executors[2]
+        order = driver.submit(reduce=reduce, deadline_s=2)  # nobody but the driver waits for it
+        time.sleep(2)
+        driver.cluster.cancel(order, "no answer")
+        assert driver.failed(order).unfinished == [executors[2]]
         del driver.places[2]
         living = [answer for answer in answers if answer.executor != executors[2]]
         order = driver.submit(reduce=driver.reduce(0, living))

@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 #: A JVM that has just started touches its heap for the first time: 6 % in four hundred cycles, and none after that.
 WARM = 400
 EARLY, LATE = WARM + 100, WARM + 500
-#: Pools whose threads go after a minute of idleness.
-POOLS = ("mpca-fetch", "mpca-relay", "mpca-push", "mpca-freeze", "mpca-parent")  # the last: of a run before, which ends when it is idle
+#: Pools whose threads go after a minute of idleness. The last: of a run before, which ends when it is idle.
+POOLS = ("mpca-fetch", "mpca-relay", "mpca-push", "mpca-freeze", "mpca-parent")
 
 
 class Cycles:

@@ -27,6 +27,8 @@ final class PushedParts {
     /** What is known of one run and term. */
     private static final class Attempt {
         int forgotten = -1;
+        /** Executors of which nothing is expected. */
+        final Set<String> silent = new HashSet<>();
         /** Executors of orders, by the cycle of which they froze parts. */
         final TreeMap<Integer, Map<Integer, List<String>>> frozenBy = new TreeMap<>();
         /** By cycle; then by order and executor. */
@@ -61,11 +63,19 @@ final class PushedParts {
         }
     }
 
-    /** Whether executors push here the ranges of what this order froze, if `executors` share them out. */
-    synchronized boolean expects(String run, int term, int cycle, int order, List<String> executors) {
+    /** Whether an executor pushes here the range of what it froze by this order, if `executors` share the sum out. */
+    synchronized boolean expects(
+            String run, int term, int cycle, int order, String executor, List<String> executors) {
         Attempt attempt = attempts.get(BlockNames.ofAttempt(run, term));
         Map<Integer, List<String>> orders = attempt == null ? null : attempt.frozenBy.get(cycle);
-        return orders != null && executors.equals(orders.get(order));
+        return orders != null && executors.equals(orders.get(order)) && !attempt.silent.contains(executor);
+    }
+
+    /** Nothing comes from this executor, though it may be asked: nothing is expected of it until something comes. */
+    synchronized void giveUp(String run, int term, String executor) {
+        attempts.computeIfAbsent(BlockNames.ofAttempt(run, term), name -> new Attempt())
+                .silent
+                .add(executor);
     }
 
     /** What an executor pushes of the part that this order froze. */
@@ -77,6 +87,7 @@ final class PushedParts {
     /** Who takes a range that begins to come. */
     synchronized Uploads.Sink begin(PushName name) {
         Attempt attempt = attempts.computeIfAbsent(name.attempt, key -> new Attempt());
+        attempt.silent.remove(name.executor);
         if (name.cycle() <= attempt.forgotten) {
             return Uploads.NOWHERE;
         }

@@ -234,7 +234,7 @@ final class RangesStep implements OrderTask.ReduceStep {
                 int frozenBy = plan.partOrders[p];
                 if (executor.equals(here)) {
                     takeOwn(p);
-                } else if (pushed.expects(order.run, order.term, cycle, frozenBy, order.executors)) {
+                } else if (pushed.expects(order.run, order.term, cycle, frozenBy, executor, order.executors)) {
                     watch(p, pushed.range(order.run, order.term, cycle, frozenBy, executor), early);
                 } else {
                     fetch(p, first, end);
@@ -289,6 +289,7 @@ final class RangesStep implements OrderTask.ReduceStep {
             for (int p : new ArrayList<>(coming.keySet())) {
                 if (coming.get(p).silentNanos(now) > SILENCE_NANOS) {
                     int next = first + coming.remove(p).unwatch();
+                    ExecutorSide.get().pushed.giveUp(order.run, order.term, peer(p).executor);
                     LOG.warn(
                             "not pushed, and asked for: cycle={} chunks={}..{} from={}",
                             order.reduce.cycle,

@@ -131,14 +131,27 @@ class PushedPartsTest {
     @Test
     void shouldExpectRangesOfTheExecutorsThatFrozeThem() {
         List<String> executors = Arrays.asList("0", "1", "2");
-        assertFalse(parts.expects(RUN, TERM, CYCLE, ORDER, executors));
+        assertFalse(parts.expects(RUN, TERM, CYCLE, ORDER, "1", executors));
         parts.freezing(RUN, TERM, CYCLE, ORDER, executors);
-        assertTrue(parts.expects(RUN, TERM, CYCLE, ORDER, new ArrayList<>(executors)));
-        assertFalse(parts.expects(RUN, TERM, CYCLE, ORDER, Arrays.asList("0", "1")), "they have other ranges");
-        assertFalse(parts.expects(RUN, TERM, CYCLE, ORDER + 1, executors));
-        assertFalse(parts.expects(RUN, TERM + 1, CYCLE, ORDER, executors));
+        assertTrue(parts.expects(RUN, TERM, CYCLE, ORDER, "1", new ArrayList<>(executors)));
+        assertFalse(parts.expects(RUN, TERM, CYCLE, ORDER, "1", Arrays.asList("0", "1")), "they have other ranges");
+        assertFalse(parts.expects(RUN, TERM, CYCLE, ORDER + 1, "1", executors));
+        assertFalse(parts.expects(RUN, TERM + 1, CYCLE, ORDER, "1", executors));
         parts.forget(RUN, TERM, CYCLE);
-        assertFalse(parts.expects(RUN, TERM, CYCLE, ORDER, executors));
+        assertFalse(parts.expects(RUN, TERM, CYCLE, ORDER, "1", executors));
+    }
+
+    @Test
+    void shouldExpectNothingOfASilentExecutorUntilSomethingComes() {
+        List<String> executors = Arrays.asList("0", "1", "2");
+        parts.freezing(RUN, TERM, CYCLE, ORDER, executors);
+        parts.giveUp(RUN, TERM, "1");
+        assertFalse(parts.expects(RUN, TERM, CYCLE, ORDER, "1", executors));
+        assertTrue(parts.expects(RUN, TERM, CYCLE, ORDER, "2", executors));
+        begin(CYCLE, 9, "2");
+        assertFalse(parts.expects(RUN, TERM, CYCLE, ORDER, "1", executors));
+        begin(CYCLE, 9, "1");
+        assertTrue(parts.expects(RUN, TERM, CYCLE, ORDER, "1", executors));
     }
 
     @Test
@@ -164,7 +177,7 @@ class PushedPartsTest {
         parts.endRun(RUN);
         assertTrue(parts.isOver(BlockNames.ofRun(RUN)));
         assertFalse(parts.isOver(BlockNames.ofRun("run")));
-        assertFalse(parts.expects(RUN, TERM, CYCLE, ORDER, Arrays.asList("0", "1")));
+        assertFalse(parts.expects(RUN, TERM, CYCLE, ORDER, "1", Arrays.asList("0", "1")));
         parts.enter(RUN); // once more, of the same name
         assertFalse(parts.isOver(BlockNames.ofRun(RUN)));
     }
