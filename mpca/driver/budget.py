@@ -1,8 +1,8 @@
 """How much of a JVM's heap an exchange needs, computed before the run needs it: an evicted block fails its cycle.
 
 Spark gives blocks 0.6 of the heap less 300 MiB (spark.memory.fraction). Measured with the prototype of this engine: an
-executor holds its frozen parts of two cycles, what others push to it for the sums of both, and the pieces of a broadcast or two;
-the driver the chunks of a sum and its broadcasts. The parameters themselves lie with the agents, outside the heap.
+executor holds its frozen parts of two cycles, what others push to it for the sums of both, and the pieces of a broadcast or
+two; the driver the chunks of a sum and its broadcasts. The parameters themselves lie with the agents, outside the heap.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["check_heaps", "driver_heap", "executor_heap"]
 
 _RESERVED = 300 << 20
 _FRACTION = 0.6
-# In shards: an executor's parts of this cycle and the next, others' ranges of the same two, one broadcast that arrives, one that
-# is superseded, and one that is kept for an agent that is late with it.
+# In shards: an executor's parts of this cycle and the next, others' ranges of the same two, one broadcast that arrives, one
+# that is superseded, and one that is kept for an agent that is late with it.
 _EXECUTOR_SHARDS = 7
 # In shards, beside the joint model for joiners: a sum, broadcasts of this cycle and the next, and one that an agent is late
 # with.

@@ -22,9 +22,8 @@ def test_a_heap_that_is_too_small_is_refused_with_what_it_needs(executor: int, d
     elements = 100 * MIB // 4
     with pytest.raises(ConfigError, match=named) as refusal:
         check_heaps([0, elements, 2 * elements, 3 * elements], 1, executor * MIB, driver * MIB)
-    # seven shards of 100 MiB in 60 % of the heap above 300 MiB; the driver four and the whole model
-    need = 300 + 700 / 0.6 if named == "executor_memory" else 300 + 700 / 0.6
-    assert f"needs {format_size(int(need * MIB))}" in str(refusal.value)
+    # seven shards of 100 MiB in 60 % of the heap above 300 MiB; the driver four and the whole model, which is three
+    assert f"needs {format_size(int((300 + 700 / 0.6) * MIB))}" in str(refusal.value)
 
 
 def test_several_agents_of_an_executor_need_room_for_their_own_yields() -> None:

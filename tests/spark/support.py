@@ -32,6 +32,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PLAIN_AGENT = ("-m", "tests.spark.plain_agent")
 
 
+#: An order whose executor is lost mostly fails by itself, within a second.
+LOSS_S = 5.0
+
+
 class HandDriver:
     """Submits orders and waits for what comes of them; everything that came stays in `events`."""
 
@@ -64,7 +68,7 @@ class HandDriver:
             seen = len(self.events)
             if time.monotonic() > until:
                 kinds = [type(event).__name__ for event in self.events]
-                raise TimeoutError(f"no {kind.__name__} within {timeout_s} s; events={kinds}, last={self.events[-3:]}")
+                raise TimeoutError(f"no {kind} within {timeout_s} s; events={kinds}, last={self.events[-3:]}")
             self.events += self.cluster.poll(0.1)
 
     def rediscover(self, executors: list[str]) -> dict[str, list[Rediscovered]]:
@@ -164,6 +168,13 @@ class HandDriver:
         return event
 
     def failed(self, order: int, timeout_s: float = 60.0) -> OrderFailed:
+        """How an order failed. Spark may have lost an executor before it began the order's task there: the task waits for that
+        executor, and the order for the task, until it is cancelled, as the run's machine does when it hears of the loss."""
+        try:
+            self.wait((OrderDone, OrderFailed), lambda one: one.order == order, timeout_s=LOSS_S, new=False)
+        except TimeoutError:
+            for lost in self.of(ExecutorLost):
+                self.cluster.cancel(order, f"executor {lost.executor} lost")
         event = self.wait((OrderDone, OrderFailed), lambda one: one.order == order, timeout_s=timeout_s, new=False)
         assert isinstance(event, OrderFailed), event
         return event

@@ -64,8 +64,7 @@ final class PushedParts {
     }
 
     /** Whether an executor pushes here the range of what it froze by this order, if `executors` share the sum out. */
-    synchronized boolean expects(
-            String run, int term, int cycle, int order, String executor, List<String> executors) {
+    synchronized boolean expects(String run, int term, int cycle, int order, String executor, List<String> executors) {
         Attempt attempt = attempts.get(BlockNames.ofAttempt(run, term));
         Map<Integer, List<String>> orders = attempt == null ? null : attempt.frozenBy.get(cycle);
         return orders != null && executors.equals(orders.get(order)) && !attempt.silent.contains(executor);
