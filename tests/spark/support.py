@@ -32,10 +32,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PLAIN_AGENT = ("-m", "tests.spark.plain_agent")
 
 
-#: An order whose executor is lost mostly fails by itself, within a second.
-LOSS_S = 5.0
-
-
 class HandDriver:
     """Submits orders and waits for what comes of them; everything that came stays in `events`."""
 
@@ -46,6 +42,7 @@ class HandDriver:
         self.places: dict[int, AgentRef] = {}  # by agent
         self.pids: dict[int, int] = {}
         self.orders = 0
+        self.asked: dict[int, list[str]] = {}  # executors of each order
 
     def __enter__(self) -> HandDriver:
         return self
@@ -148,6 +145,7 @@ class HandDriver:
         self.orders += 1
         if executors is None:
             executors = list(dict.fromkeys(who.executor for who in self.places.values()))
+        self.asked[self.orders] = executors
         self.cluster.submit(
             Order(
                 order=self.orders,
@@ -168,13 +166,15 @@ class HandDriver:
         return event
 
     def failed(self, order: int, timeout_s: float = 60.0) -> OrderFailed:
-        """How an order failed. Spark may have lost an executor before it began the order's task there: the task waits for that
-        executor, and the order for the task, until it is cancelled, as the run's machine does when it hears of the loss."""
-        try:
-            self.wait((OrderDone, OrderFailed), lambda one: one.order == order, timeout_s=LOSS_S, new=False)
-        except TimeoutError:
-            for lost in self.of(ExecutorLost):
-                self.cluster.cancel(order, f"executor {lost.executor} lost")
+        """How an order failed. If one of its executors is lost it is cancelled, as the run's machine does: Spark may have lost it
+        before the order's task began there, and the task then waits for it."""
+
+        def matters(one: ClusterEvent) -> bool:
+            return one.executor in self.asked[order] if isinstance(one, ExecutorLost) else one.order == order
+
+        first = self.wait((OrderDone, OrderFailed, ExecutorLost), matters, timeout_s=timeout_s, new=False)
+        if isinstance(first, ExecutorLost):
+            self.cluster.cancel(order, f"executor {first.executor} lost")
         event = self.wait((OrderDone, OrderFailed), lambda one: one.order == order, timeout_s=timeout_s, new=False)
         assert isinstance(event, OrderFailed), event
         return event

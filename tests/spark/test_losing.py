@@ -33,7 +33,7 @@ def test_an_executor_killed_between_freezing_and_summing(drive, work_dir) -> Non
     killed = time.monotonic()
     failed = driver.failed(driver.submit(reduce=driver.reduce(0, answers), freeze=driver.freeze(1)))
     assert time.monotonic() - killed < SOON_S
-    assert failed.executor == lost
+    assert lost in (failed.executor, *failed.unfinished)
     driver.wait(ExecutorLost, lambda event: event.executor == lost, new=False)
 
     del driver.places[1]
@@ -71,7 +71,7 @@ def test_an_executor_killed_while_its_agent_is_awaited(drive, work_dir) -> None:
     killed = time.monotonic()
     failed = driver.failed(order)
     assert time.monotonic() - killed < SOON_S
-    assert failed.executor == executors[2]
+    assert executors[2] in (failed.executor, *failed.unfinished)
     del driver.places[2]
     # The survivors' tasks of the failed order have let go of their cores, and what they froze is what they froze.
     again = driver.done(driver.submit(freeze=driver.freeze(0)))

@@ -22,7 +22,7 @@ __all__ = ["check_connections", "check_limits"]
 
 _FILES, _FILES_AN_EXECUTOR = 464, 24
 #: No driver of a cluster goes with less. Executors say themselves what they may open: org.mpca.rdd.Descriptors.
-_LEAST_FILES, _CONNECTIONS = 272, 2
+_LEAST_FILES, _CONNECTIONS = 272, 3
 _THREADS, _THREADS_AN_EXECUTOR, _THREADS_AN_AGENT = 160, 64, 16
 
 

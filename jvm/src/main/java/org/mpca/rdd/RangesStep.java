@@ -115,7 +115,7 @@ final class RangesStep implements OrderTask.ReduceStep {
         private final LinkedBlockingQueue<Event> events = new LinkedBlockingQueue<>();
         /** Chunks of which every part is here, and which are not summed yet. */
         private final ArrayDeque<Integer> complete = new ArrayDeque<>();
-        /** Executors that were not asked yet, because there is no connection to them. */
+        /** Executors that are to be asked, to which there is no connection. */
         private final Set<String> connecting = ConcurrentHashMap.newKeySet();
         /** Executors of which something came damaged. */
         private final Set<String> damaging = new HashSet<>();
@@ -333,12 +333,13 @@ final class RangesStep implements OrderTask.ReduceStep {
         private void ask(Peer peer, Runnable question) {
             connecting.add(peer.executor);
             FETCHERS.execute(() -> {
+                if (SparkInternals.connects(peer)) {
+                    connecting.remove(peer.executor);
+                }
                 try {
                     question.run();
                 } catch (RuntimeException e) {
                     failed(new ExecutorFault(peer.executor, peer + " could not be asked: " + e));
-                } finally {
-                    connecting.remove(peer.executor);
                 }
             });
         }
@@ -359,6 +360,7 @@ final class RangesStep implements OrderTask.ReduceStep {
             public void arrived(String name, Scattered bytes) {
                 int chunk = BlockNames.number(name) - first;
                 int length = bytes.length();
+                connecting.remove(peer.executor);
                 if (length != sums[chunk].length()) {
                     Range.this.failed(new ExecutorFault(
                             peer.executor,

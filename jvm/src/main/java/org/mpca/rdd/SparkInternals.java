@@ -300,6 +300,16 @@ public final class SparkInternals {
         });
     }
 
+    /**
+     * Waits for the connection that {@link #fetch} uses, for as long as the network's time-out at most; false: there is none. A
+     * fetch alone does not say: where one has just failed, it tries again later.
+     */
+    static boolean connects(Peer peer) {
+        List<Throwable> failures = new ArrayList<>();
+        send(() -> clients().createClient(peer.host, peer.port), failures::add);
+        return failures.isEmpty();
+    }
+
     /** By host and port. */
     private static final Map<String, TransportClient> APART = new HashMap<>();
 
