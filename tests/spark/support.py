@@ -166,7 +166,7 @@ class HandDriver:
         return event
 
     def failed(self, order: int, timeout_s: float = 60.0) -> OrderFailed:
-        """How an order failed. If one of its executors is lost it is cancelled, as the run's machine does: Spark may have lost it
+        """How an order failed. If one of its executors is lost it is cancelled, as by the run's machine: Spark may have lost it
         before the order's task began there, and the task then waits for it."""
 
         def matters(one: ClusterEvent) -> bool:

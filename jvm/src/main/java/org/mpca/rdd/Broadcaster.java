@@ -15,7 +15,7 @@ interface Broadcaster {
      * Where the executors of one order get a broadcast from; {@code owners}: those that download it, in the order's sequence,
      * all of them in {@code table}.
      */
-    BroadcastSource source(int broadcast, int order, List<String> owners, PeerTable table, Peer driver);
+    BroadcastSource source(int broadcast, List<String> owners, PeerTable table, Peer driver);
 
     /** Frees a broadcast on the driver. */
     void withdraw(int broadcast);

@@ -74,12 +74,12 @@ final class RelayBroadcast implements Broadcaster {
     }
 
     @Override
-    public BroadcastSource source(int broadcast, int order, List<String> owners, PeerTable table, Peer driver) {
+    public BroadcastSource source(int broadcast, List<String> owners, PeerTable table, Peer driver) {
         Cut cut = cuts.get(broadcast);
         if (cut == null) {
             throw new IllegalArgumentException("no such broadcast, or withdrawn: broadcast=" + broadcast);
         }
-        return new Source(names, order, table, table.pack(owners), driver, cut.pieceBytes);
+        return new Source(names, table, table.pack(owners), driver, cut.pieceBytes);
     }
 
     @Override
@@ -101,15 +101,13 @@ final class RelayBroadcast implements Broadcaster {
         private static final long serialVersionUID = 1;
 
         final BlockNames names;
-        final int order;
         private final PeerTable table;
         private final int[] runs;
         final Peer driver;
         final int pieceBytes;
 
-        Source(BlockNames names, int order, PeerTable table, List<Long> owners, Peer driver, int pieceBytes) {
+        Source(BlockNames names, PeerTable table, List<Long> owners, Peer driver, int pieceBytes) {
             this.names = names;
-            this.order = order;
             this.table = table;
             this.runs = owners.stream().mapToInt(Long::intValue).toArray();
             this.driver = driver;

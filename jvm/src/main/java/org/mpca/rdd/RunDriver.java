@@ -278,7 +278,7 @@ public final class RunDriver {
                     owners.add(executor);
                 }
             }
-            sources[d] = broadcaster.source((int) download.broadcast, order.order, owners, table, driver);
+            sources[d] = broadcaster.source((int) download.broadcast, owners, table, driver);
         }
         return new OrderPlan(
                 order, packed, peers, table, driver, partOrders, reduceRanges, freezeRanges, chunkBytes, sources);

@@ -42,7 +42,7 @@ final class TorrentBroadcast implements Broadcaster {
     }
 
     @Override
-    public BroadcastSource source(int broadcast, int order, List<String> owners, PeerTable table, Peer driver) {
+    public BroadcastSource source(int broadcast, List<String> owners, PeerTable table, Peer driver) {
         Broadcast<byte[]> handle = broadcasts.get(broadcast);
         if (handle == null) {
             throw new IllegalArgumentException("no such broadcast, or withdrawn: broadcast=" + broadcast);
