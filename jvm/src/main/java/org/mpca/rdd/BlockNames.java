@@ -117,7 +117,7 @@ final class BlockNames implements Serializable {
         return name.substring(0, name.indexOf('_', ALL.length()) + 1);
     }
 
-    /** The last number of a name: chunk, piece or batch. */
+    /** The last number of a name: chunk or piece. */
     static int number(String name) {
         return Integer.parseInt(name.substring(name.lastIndexOf('_') + 1));
     }

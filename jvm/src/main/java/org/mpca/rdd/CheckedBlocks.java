@@ -45,7 +45,7 @@ final class CheckedBlocks {
         }
     }
 
-    /** Stores a slice of a heap array by reference, as {@link SparkInternals#put} does; gives what was put behind it. */
+    /** Stores a slice of a heap array by reference, as {@link SparkInternals#put} does; returns the checksum behind it. */
     static ByteBuffer put(String name, byte[] data, int offset, int length) {
         ByteBuffer slice = ByteBuffer.wrap(data, offset, length).slice();
         ByteBuffer trailer = ByteBuffer.allocate(TRAILER_BYTES);
