@@ -122,23 +122,37 @@ def test_a_stopped_agent_is_late_and_comes_back(drive) -> None:
     assert [list(answer.late) for answer in answers] == [[], [], []]
 
 
-def test_a_stopped_executor_holds_an_order_until_its_deadline_at_most(drive, work_dir) -> None:
+def until_tasks_end(spark, count: int, of: int) -> None:
+    """Until so many tasks of a stage of `of` have ended."""
+    tracker, until = spark.sparkContext.statusTracker(), time.monotonic() + 30
+    while time.monotonic() < until:
+        stages = [tracker.getStageInfo(one) for one in tracker.getActiveStageIds()]
+        if any(one and (one.numTasks, one.numCompletedTasks) == (of, count) for one in stages):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"not {count} of {of} tasks: {stages}")
+
+
+def test_a_stopped_executor_holds_an_order_until_its_deadline_at_most(drive, spark, work_dir) -> None:
     driver = drive()
     executors = driver.executors(3)
     driver.start_agents(executors)
     driver.done(driver.submit(begin=driver.everyone()))
     answers = driver.done(driver.submit(freeze=driver.freeze(0))).answers
+    reduce = driver.reduce(0, answers)
+    order = driver.submit(reduce=reduce)  # then all have what it pushes of its part
+    driver.done(order)
+    driver.cluster.take_sum(order, driver.shard_bytes(0))
     stopped = java_pids(work_dir)[executors[2]]
     os.kill(stopped, signal.SIGSTOP)
     try:
         began = time.monotonic()
-        reduce = driver.reduce(0, answers)
         # ranges of two are others than those of three, which it has pushed
         failed = driver.failed(driver.submit(reduce=reduce, deadline_s=2, executors=executors[:2]))
         assert time.monotonic() - began < 4
         assert failed.executor == executors[2]
-        order = driver.submit(reduce=reduce, deadline_s=2)  # nobody but the driver waits for it
-        time.sleep(2)
+        order = driver.submit(reduce=reduce, deadline_s=2)
+        until_tasks_end(spark, 2, of=3)  # they have its part, and only the driver waits for it
         driver.cluster.cancel(order, "no answer")
         assert driver.failed(order).unfinished == [executors[2]]
         del driver.places[2]
