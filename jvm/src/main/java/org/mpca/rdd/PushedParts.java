@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.TimeUnit;
 import org.mpca.reduce.KeptArray;
 import org.mpca.reduce.SpareArrays;
 
@@ -197,9 +198,9 @@ final class PushedParts {
             return data;
         }
 
-        /** How long nothing has come since it is watched. */
-        synchronized long silentNanos(long now) {
-            return now - movedNanos;
+        /** How long nothing has come since it is watched, at this reading of {@link System#nanoTime}. */
+        synchronized long silentMillis(long now) {
+            return TimeUnit.NANOSECONDS.toMillis(now - movedNanos);
         }
 
         /** An array that is still being written to is never used again. */

@@ -43,8 +43,6 @@ final class RangesStep implements OrderTask.ReduceStep {
     private static final long serialVersionUID = 1;
     private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
     private static final ExecutorService FETCHERS = Threads.pool("mpca-fetch");
-    /** A push that is silent for so long comes no more. */
-    private static final long SILENCE_NANOS = TimeUnit.MILLISECONDS.toNanos(TimeOuts.RELAY_SILENCE_MS);
     /** What is under way of the chunks of a reduce: their sums, parts that wait for their turn, and what goes to the driver. */
     private static final SpareArrays SPARE = new SpareArrays(256);
 
@@ -287,7 +285,7 @@ final class RangesStep implements OrderTask.ReduceStep {
             long now = System.nanoTime();
             coming.values().removeIf(PushedParts.Range::isTold);
             for (int p : new ArrayList<>(coming.keySet())) {
-                if (coming.get(p).silentNanos(now) > SILENCE_NANOS) {
+                if (coming.get(p).silentMillis(now) > TimeOuts.RELAY_SILENCE_MS) {
                     int next = first + coming.remove(p).unwatch();
                     ExecutorSide.get().pushed.giveUp(order.run, order.term, peer(p).executor);
                     LOG.warn(
