@@ -10,12 +10,10 @@ import org.slf4j.LoggerFactory;
  * when its order comes, and nobody has to ask: on links that are full, a question and its answer wait in queues, and a block of
  * Spark's takes two of both.
  *
- * <p>Concurrency: safe from any thread; stateless. Connecting may block for as long as the network's time-out: in threads of its
- * own.
+ * <p>Concurrency: safe from any thread; stateless.
  */
 final class PartPush {
     private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
-    private static final Calls CALLS = new Calls("mpca-push");
 
     private PartPush() {}
 
@@ -24,7 +22,7 @@ final class PartPush {
      * that not all begin with the same.
      *
      * @param grid of the shard
-     * @param part frozen by the order; each push is one more user until it has arrived
+     * @param part frozen by the order
      */
     static void begin(Order order, OrderPlan plan, ChunkPlan grid, PartStore.Part part) {
         BlockNames names = new BlockNames(order.run, order.term);
@@ -38,27 +36,8 @@ final class PartPush {
             if (first < end) {
                 Peer peer = plan.peers.get(order.executors.get(to));
                 String name = names.pushedPart(order.freeze.cycle, order.order, part.bytes(first, end), here);
-                part.kept.retain();
-                CALLS.add(() -> push(peer, name, part, first, end));
+                Pushes.begin(peer, name, part.kept, cause -> failed(peer, name, cause), part.chunks(first, end));
             }
-        }
-    }
-
-    private static void push(Peer peer, String name, PartStore.Part part, int first, int end) {
-        try {
-            SparkInternals.stream(
-                    peer,
-                    name,
-                    failure -> {
-                        if (failure == null) {
-                            part.kept.release();
-                        } else { // and nobody knows whether the network still reads the array
-                            failed(peer, name, failure);
-                        }
-                    },
-                    part.chunks(first, end));
-        } catch (RuntimeException e) {
-            failed(peer, name, e);
         }
     }
 

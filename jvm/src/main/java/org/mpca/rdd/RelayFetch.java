@@ -11,7 +11,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
-import java.util.function.Consumer;
 import org.mpca.reduce.KeptArray;
 import org.mpca.reduce.Scattered;
 import org.slf4j.Logger;
@@ -134,21 +133,10 @@ final class RelayFetch implements Fetch, Relay.Performer {
                 download.broadcast, pieces.get(0), owners.size(), pieces.size(), bytes, owners.get(me).executor);
         // From the next one on, so that not all begin with the same.
         for (int step = 1; step < owners.size(); step++) {
-            push((me + step) % owners.size(), name, data, parts);
+            int owner = (me + step) % owners.size();
+            ByteBuffer[] own = Arrays.stream(parts).map(ByteBuffer::duplicate).toArray(ByteBuffer[]::new);
+            Pushes.begin(owners.get(owner), name, data, cause -> failed(owner, cause), own);
         }
-    }
-
-    private void push(int owner, String name, KeptArray data, ByteBuffer[] parts) {
-        data.retain();
-        ByteBuffer[] own = Arrays.stream(parts).map(ByteBuffer::duplicate).toArray(ByteBuffer[]::new);
-        Consumer<Throwable> done = failure -> {
-            if (failure == null) {
-                data.release();
-            } else { // and nobody knows whether the network still reads the array
-                failed(owner, failure);
-            }
-        };
-        call(owner, () -> SparkInternals.stream(owners.get(owner), name, done, own));
     }
 
     @Override

@@ -1,8 +1,17 @@
 package org.mpca.rdd;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
 
+import java.util.Collections;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+import org.mpca.Golden;
+import org.mpca.agent.YieldKey;
+import org.mpca.wire.Order;
 
 /** When the yields of the next cycle are asked for: what is expected of the reduce that is under way. */
 class FreezeAheadTest {
@@ -53,5 +62,28 @@ class FreezeAheadTest {
         assertEquals(1000, pace.freeze("a"));
         pace.froze("a", 10);
         assertEquals(10, pace.freeze("a"));
+    }
+
+    @Test
+    void aTaskThatIsKilledDoesNotInterruptWhatKeeps() throws Exception {
+        Order order = Order.unpack(
+                Golden.hex(Golden.read("wire/orders.json").get(0).get("bytes").asText()));
+        assertNull(order.reduce, "so that it asks at once");
+        YieldKey ofNoRun = new YieldKey("no run of this JVM", 0, 3, 0, 0, 0);
+        CountDownLatch keeping = new CountDownLatch(1);
+        CountDownLatch killed = new CountDownLatch(1);
+        CompletableFuture<Boolean> interrupted = new CompletableFuture<>();
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        FreezeAhead freezing = new FreezeAhead(new Pace(), order, Collections.singletonList(ofNoRun), deadline, all -> {
+            keeping.countDown();
+            killed.await();
+            interrupted.complete(Thread.currentThread().isInterrupted());
+        });
+        keeping.await();
+
+        freezing.end();
+        killed.countDown();
+
+        assertFalse(interrupted.get(10, TimeUnit.SECONDS));
     }
 }
