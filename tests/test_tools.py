@@ -83,6 +83,17 @@ def test_a_failed_test_is_told_with_its_last_words(counting: ModuleType) -> None
     assert "first words" not in said
 
 
+def test_how_long_a_file_and_the_slowest_modules_took_is_told(counting: ModuleType) -> None:
+    case = '<testcase classname="tests.{}" name="{}" time="{}"/>'
+    cases = [case.format("test_a", "x", 1.5), case.format("test_a", "y", 2.25), case.format("test_b", "x", 0.5)]
+    junit = f'<testsuites><testsuite time="6.5">{"".join(cases)}</testsuite></testsuites>'
+    assert counting.seconds(junit) == 6.5
+    assert counting.slowest(junit, _junit(one=False))[:2] == [("tests.test_a", 3.75), ("tests.test_b", 0.5)]
+    many = "".join(case.format(f"test_{number}", "x", number) for number in range(20))
+    slow = counting.slowest(f"<testsuite>{many}</testsuite>")
+    assert (len(slow), slow[0], slow[-1]) == (10, ("tests.test_19", 19.0), ("tests.test_10", 10.0))
+
+
 @pytest.fixture
 def two_folders(counting: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "FOLDERS", ("tests", "tests/spark"))

@@ -1,8 +1,9 @@
 """What became of the tests, by folder, from pytest's JUnit files; for `.ci/run`.
 
-Prints passed, failed and skipped tests of every folder and the last words of those that failed, and exits with 1 when a test
-on a real cluster was skipped: such a test counts only when it ran; when any is missing; and when a folder has none, whoever
-took it away. Needs the files' paths and the ids that pytest collects (on stdin, as ``pytest --collect-only -q`` prints them).
+Prints passed, failed and skipped tests of every folder, how long each file's tests took, the slowest modules, and the last words
+of tests that failed. Exits with 1 when a test on a real cluster was skipped: such a test counts only when it ran; when any is
+missing; and when a folder has none, whoever took it away. Needs the files' paths and the ids that pytest collects (on stdin, as
+``pytest --collect-only -q`` prints them).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
-__all__ = ["FOLDERS", "REAL", "count", "failures", "main", "missing"]
+__all__ = ["FOLDERS", "REAL", "count", "failures", "main", "missing", "seconds", "slowest"]
 
 #: Where there are tests. A folder that goes away, or comes, is written here by whoever does it.
 FOLDERS = (
@@ -49,6 +50,7 @@ FOLDERS = (
 REAL = ("tests/spark", "tests/hadoop", "tests/docker", "tests/browser")
 #: Of what a failed test said; a log that is cut in the middle still has its end.
 _LAST_CHARACTERS = 600
+_SLOWEST = 10
 _OUTCOMES = {"failure": "failed", "error": "failed", "skipped": "skipped"}
 
 
@@ -76,6 +78,20 @@ def failures(*junits: str) -> list[str]:
     ]
 
 
+def seconds(junit: str) -> float:
+    """From the first test of a file to the end of its last one."""
+    return sum(float(suite.get("time", "0")) for suite in ElementTree.fromstring(junit).iter("testsuite"))
+
+
+def slowest(*junits: str) -> list[tuple[str, float]]:
+    """Modules and seconds of their tests, fixtures included, the slowest first."""
+    took: dict[str, float] = {}
+    for case in (case for junit in junits for case in ElementTree.fromstring(junit).iter("testcase")):
+        module = case.get("classname", "")
+        took[module] = took.get(module, 0.0) + float(case.get("time", "0"))
+    return sorted(took.items(), key=lambda one: one[1], reverse=True)[:_SLOWEST]
+
+
 def missing(counts: dict[str, Counter[str]], collected: Iterable[str]) -> list[str]:
     """What keeps these tests from counting."""
     wanted = Counter(str(PurePosixPath(line.split("::")[0]).parent) for line in collected if "::" in line)
@@ -91,12 +107,14 @@ def missing(counts: dict[str, Counter[str]], collected: Iterable[str]) -> list[s
 
 
 def main(junits: Iterable[Path], collected: Iterable[str]) -> int:
-    texts = [one.read_text(encoding="utf-8") for one in junits]
-    counts = count(*texts)
+    texts = {one.stem: one.read_text(encoding="utf-8") for one in junits}
+    counts = count(*texts.values())
     for folder, ends in sorted(counts.items()):
         print(f"{folder:<20} " + ", ".join(f"{ends[name]} {name}" for name in ("passed", "failed", "skipped")))
     wrong = missing(counts, collected)
-    print("\n".join([*failures(*texts), *wrong]))
+    print("seconds: " + ", ".join(f"{name} {seconds(text):.0f}" for name, text in texts.items()))
+    print("slowest: " + ", ".join(f"{module} {took:.0f}" for module, took in slowest(*texts.values())))
+    print("\n".join([*failures(*texts.values()), *wrong]))
     return 1 if wrong else 0
 
 

@@ -44,7 +44,7 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """The process ended, or could not be started."""
+    """The process ended, or could not be started or asked."""
 
     reason: str
     cycle: int | None  # cycle of the request that is lost with the process
@@ -53,8 +53,8 @@ class Died:
 class EvaluatorProcess:
     """One evaluator. For one thread; a context manager.
 
-    After a death, which `poll` reports once, the next `submit` starts the process again. After its first answer the process has
-    low priority.
+    The first `submit` starts the process: before it, agents start, which may be on this machine. After a death, which `poll`
+    reports once, the next `submit` starts it again. After its first answer the process has low priority.
 
     Args:
         evaluate: takes a state_dict of CPU tensors, and returns numbers by name; shipped like a train function.
@@ -76,10 +76,6 @@ class EvaluatorProcess:
         self._copies: list[_Copy] = []  # of states that were not sent yet
         self._process: subprocess.Popen[bytes] | None = None
         self._deaths: list[Died] = []  # not yet reported by `poll`
-        try:
-            self._start()
-        except OSError as error:
-            self._lose(f"it could not be started: {error}")
 
     @property
     def busy(self) -> bool:
