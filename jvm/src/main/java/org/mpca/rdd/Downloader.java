@@ -94,6 +94,8 @@ final class Downloader {
     private Download.Attempt attempt;
 
     private Fetch fetch;
+    /** What waits until peers have their pieces ({@link #afterSending}). */
+    private final List<Runnable> after = new ArrayList<>();
 
     Downloader(
             String executor,
@@ -143,6 +145,11 @@ final class Downloader {
                         .removeIf(broadcast -> !downloads.containsKey(key(run, term, broadcast)));
             }
         });
+    }
+
+    /** Runs something once peers have what this executor owes them of the broadcast under way, or that is here; else at once. */
+    void afterSending(Runnable what) {
+        commands.add(() -> after.add(what));
     }
 
     /** Who takes pieces that a peer begins to push; called by network threads. */
@@ -200,6 +207,11 @@ final class Downloader {
                 beginOrEnd(); // a pause may be over
                 if (fetch != null) {
                     fetch.doWork();
+                }
+                if (fetch == null || fetch.hasSent()) {
+                    List<Runnable> due = new ArrayList<>(after);
+                    after.clear();
+                    due.forEach(Runnable::run);
                 }
             } catch (InterruptedException e) {
                 return;

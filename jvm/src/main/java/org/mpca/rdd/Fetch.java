@@ -35,6 +35,11 @@ interface Fetch {
     /** An executor has pushed pieces of the broadcast, each with its checksum behind it. */
     default void pushed(PushName what, byte[] bytes) {}
 
+    /** Whether peers have all that this executor owes them of the broadcast. */
+    default boolean hasSent() {
+        return true;
+    }
+
     /** Looks at what no event tells, the time that has passed; called after events, and a few times a second. */
     void doWork();
 

@@ -20,9 +20,9 @@ final class Pushes {
      * arrived. If it fails, it is one for good: nobody knows whether the network still reads there.
      *
      * @param kept what the bytes lie in, but for checksums
-     * @param failed gets the cause, in a thread that must not be held up
+     * @param done gets null or the cause of the failure, in a thread that must not be held up
      */
-    static void begin(Peer peer, String name, KeptArray kept, Consumer<Throwable> failed, ByteBuffer... bytes) {
+    static void begin(Peer peer, String name, KeptArray kept, Consumer<Throwable> done, ByteBuffer... bytes) {
         kept.retain();
         CALLS.add(() -> SparkInternals.stream(
                 peer,
@@ -30,9 +30,8 @@ final class Pushes {
                 failure -> {
                     if (failure == null) {
                         kept.release();
-                    } else {
-                        failed.accept(failure);
                     }
+                    done.accept(failure);
                 },
                 bytes));
     }

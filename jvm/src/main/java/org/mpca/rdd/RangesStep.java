@@ -56,7 +56,7 @@ final class RangesStep implements OrderTask.ReduceStep {
 
     @Override
     public void froze(Order order, OrderPlan plan, ChunkPlan grid, PartStore.Part part) {
-        PartPush.begin(order, plan, grid, part);
+        PartPush.beginLater(order, plan, grid, part);
     }
 
     /** The grid was cut for the executors of the freezing order; its chunks are shared out among those of this one. */

@@ -179,6 +179,11 @@ final class Relay {
         return out;
     }
 
+    /** Whether all own pieces were pushed. */
+    boolean hasPushed() {
+        return batches.get(me).stream().allMatch(batch -> batch.state == State.PUSHED);
+    }
+
     /** Ends the relay. Damage in what is still under way is reported all the same. */
     void abandon() {
         over = true;

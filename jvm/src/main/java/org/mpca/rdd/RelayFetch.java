@@ -35,6 +35,8 @@ final class RelayFetch implements Fetch, Relay.Performer {
 
     private final int me;
     private final Relay relay;
+    /** Pushes that have not arrived. */
+    private int underWay;
 
     RelayFetch(RelayBroadcast.Source source, Download download, Port port) {
         this.source = source;
@@ -135,8 +137,21 @@ final class RelayFetch implements Fetch, Relay.Performer {
         for (int step = 1; step < owners.size(); step++) {
             int owner = (me + step) % owners.size();
             ByteBuffer[] own = Arrays.stream(parts).map(ByteBuffer::duplicate).toArray(ByteBuffer[]::new);
-            Pushes.begin(owners.get(owner), name, data, cause -> failed(owner, cause), own);
+            underWay++;
+            Pushes.begin(owners.get(owner), name, data, cause -> port.happened(() -> sent(owner, cause)), own);
         }
+    }
+
+    private void sent(int owner, Throwable cause) {
+        underWay--;
+        if (cause != null) {
+            failed(owner, cause);
+        }
+    }
+
+    @Override
+    public boolean hasSent() {
+        return underWay == 0 && relay.hasPushed();
     }
 
     @Override

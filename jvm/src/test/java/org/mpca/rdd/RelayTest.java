@@ -1,6 +1,7 @@
 package org.mpca.rdd;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
@@ -13,6 +14,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 import org.mpca.Golden;
 import org.mpca.rdd.Relay.Instruction;
@@ -25,6 +27,21 @@ class RelayTest {
         assertTrue(files != null && files.length >= 15, "golden scripts are missing");
         Arrays.sort(files);
         return Arrays.stream(files).map(file -> DynamicTest.dynamicTest(file.getName(), () -> run(Golden.read(file))));
+    }
+
+    @Test
+    void shouldHavePushedOnceItsOwnPiecesWereHere() {
+        Relay relay = new Relay(3, 1, 12, new BitSet());
+        relay.begin(0);
+        for (int piece : new int[] {1, 4, 7, 0, 2, 3}) {
+            relay.arrived(piece, 10);
+        }
+        assertFalse(relay.hasPushed(), "piece 10 is missing");
+
+        relay.arrived(10, 20);
+
+        assertTrue(relay.hasPushed());
+        assertTrue(new Relay(3, 2, 1, new BitSet()).hasPushed(), "who owns nothing owes nothing");
     }
 
     private static void run(JsonNode script) {
