@@ -1,6 +1,6 @@
 """What became of the tests, by folder, from pytest's JUnit files; for `.ci/run`.
 
-Prints passed, failed and skipped tests of every folder, how long each file's tests took, the slowest modules, and the last
+Prints passed, failed and skipped tests of every folder, how long each file of results took, the slowest modules, and the last
 words of tests that failed. Exits with 1 when a test on a real cluster was skipped: such a test counts only when it ran; when
 any is missing; and when a folder has none, whoever took it away. Needs the files' paths and the ids that pytest collects (on
 stdin, as ``pytest --collect-only -q`` prints them).

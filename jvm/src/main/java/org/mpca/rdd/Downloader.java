@@ -208,7 +208,7 @@ final class Downloader {
                 if (fetch != null) {
                     fetch.doWork();
                 }
-                if (fetch == null || fetch.hasSent()) {
+                if (!after.isEmpty() && (fetch == null || fetch.hasSent())) {
                     List<Runnable> due = new ArrayList<>(after);
                     after.clear();
                     due.forEach(Runnable::run);

@@ -3,6 +3,7 @@ package org.mpca.rdd;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.Collections;
 import java.util.concurrent.CompletableFuture;
@@ -79,7 +80,7 @@ class FreezeAheadTest {
             killed.await();
             interrupted.complete(Thread.currentThread().isInterrupted());
         });
-        keeping.await();
+        assertTrue(keeping.await(10, TimeUnit.SECONDS));
 
         freezing.end();
         killed.countDown();
