@@ -20,8 +20,8 @@ _Array = npt.NDArray[np.float32]
 class Carrier(Protocol):
     """Moves one shard at a time. Snapshot: `outgoing`, fill it, `deliver`. Install: `incoming`, use it, `taken`."""
 
-    def outgoing(self, out: _Array) -> Tensor:
-        """A flat device tensor, into which the caller gathers the shard."""
+    def outgoing(self, out: _Array, sizes: tuple[int, ...]) -> list[Tensor]:
+        """Flat device tensors of these sizes, one behind the other, into which the caller gathers the shard."""
         ...
 
     def deliver(self, out: _Array) -> Wait | None:
@@ -41,8 +41,8 @@ class Carrier(Protocol):
 class HostCarrier:
     """For a model in host memory: the slot itself is the tensor."""
 
-    def outgoing(self, out: _Array) -> Tensor:
-        return torch.from_numpy(out)
+    def outgoing(self, out: _Array, sizes: tuple[int, ...]) -> list[Tensor]:
+        return list(torch.from_numpy(out).split(sizes))
 
     def deliver(self, out: _Array) -> Wait | None:
         return None

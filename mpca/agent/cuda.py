@@ -121,14 +121,17 @@ class CudaCarrier:
         self._down, self._up = torch.cuda.Stream(device), torch.cuda.Stream(device)
         self._out = torch.empty(elements, device=device)
         self._in = torch.empty(elements, device=device)
+        self._pieces: dict[tuple[int, ...], list[Tensor]] = {}  # of _out: to cut it takes 0.3 ms for a third of a ResNet-152
         self._delivered = torch.cuda.Event()  # stream down: the newest shard has left _out
         self._used = torch.cuda.Event()  # training stream: the newest shard in _in was used
         if slots is not None:
             _pin(slots, device, self)
 
-    def outgoing(self, out: _Array) -> Tensor:
+    def outgoing(self, out: _Array, sizes: tuple[int, ...]) -> list[Tensor]:
         torch.cuda.current_stream(self._device).wait_event(self._delivered)
-        return self._out[: out.size]
+        if sizes not in self._pieces:
+            self._pieces[sizes] = list(self._out[: out.size].split(sizes))
+        return self._pieces[sizes]
 
     def deliver(self, out: _Array) -> Wait | None:
         gathered, self._delivered = torch.cuda.Event(), torch.cuda.Event(blocking=True)

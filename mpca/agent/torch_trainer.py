@@ -59,6 +59,7 @@ class TorchTrainer:
         self._entries = layout.entries
         self._weights = [entry.tensor for entry in self._entries if entry.kind == "parameter"]
         self._cuts = [self._cut(shard) for shard in range(plan.shards)]
+        self._sizes = [tuple(cut.end - cut.start for cut in cuts) for cuts in self._cuts]
         self._carrier = carrier_for(layout.device, max(plan.sizes), slots)
         #: x* for the pull; for the correction y, the state that the next arrived shard answers.
         kept = torch.zeros(_kept_elements(layout, how), device=layout.device)
@@ -112,8 +113,7 @@ class TorchTrainer:
         pieces = self._pieces(shard)
         if not pieces:
             return
-        wire = self._carrier.outgoing(out)
-        torch._foreach_copy_(_split_like(wire, pieces), pieces)
+        torch._foreach_copy_(self._carrier.outgoing(out, self._sizes[shard]), pieces)
         wait = self._carrier.deliver(out)
         if self._how is How.CORRECT:
             self._answer(shard)
@@ -135,8 +135,7 @@ class TorchTrainer:
             case How.PULL | How.MIX | How.TILT | How.EAGER:  # moves nothing yet: `pull` does, or `tilt`, or `agent.eager`
                 pass
             case How.REPLACE:
-                pieces = self._pieces(shard)
-                torch._foreach_copy_(pieces, _split_like(wire, pieces))
+                torch._foreach_copy_(self._pieces(shard), list(wire.split(self._sizes[shard])))
             case How.CORRECT:  # x += x* - y; y is now x*, until the next snapshot
                 torch.sub(state, kept, out=kept)
                 if self._views[shard]:

@@ -3,7 +3,7 @@
 Not for moving bytes, nor for the order of transfers.
 
 The flat vector is all trainable parameters (a tied one once) and then all floating-point buffers. A cut may fall inside
-a tensor, so that shards are equal to the byte: with cuts at layer edges only, VGG-A, whose largest tensor is 77 % of
+a tensor, so that shards are equal in bytes: with cuts at layer edges only, VGG-A, whose largest tensor is 77 % of
 the model, exchanges 1.55 times slower. Layer-aligned cuts remain an option, since the paper's misalignment argument
 (section 4.4, figure 10b) speaks for them on models without such a tensor.
 """
@@ -22,6 +22,8 @@ from mpca.units import format_size
 __all__ = ["AGE_COUNTS", "ELEMENT_BYTES", "LEAST_SHARDS", "MOST_SHARDS", "SHARD_LIMIT_BYTES", "ShardPlan", "shards_for"]
 
 ELEMENT_BYTES = 4  # float32
+#: Edges of shards are multiples of it, so that what lies behind an edge begins where a GPU's and a processor's vectors do.
+EDGE_ELEMENTS = 64
 #: A shard travels as one Java byte array, whose length is an int; a page is left for headers.
 SHARD_LIMIT_BYTES = (1 << 31) - 4096
 #: Of `shards_for`: a number of shards lies between these, and the age of what arrives counts so many times as the period.
@@ -61,9 +63,9 @@ class ShardPlan:
 
     @classmethod
     def equal(cls, total: int, parameters: int, shards: int) -> ShardPlan:
-        r"""Shards equal in bytes, to one element.
+        r"""Shards equal in bytes, to E = `EDGE_ELEMENTS` elements, or to one where E would be more than 1.6 % of a shard.
 
-        .. math:: \text{bounds}_j = \lfloor j N / S \rfloor, \quad j = 0 \dots S
+        .. math:: \text{bounds}_j = E \lfloor j \lceil N / E \rceil / S \rfloor, \quad j < S, \qquad \text{bounds}_S = N
 
         Raises:
             ConfigError: a shard would be over 2 GiB, or there are no shards.
@@ -72,7 +74,8 @@ class ShardPlan:
             >>> ShardPlan.equal(total=10, parameters=8, shards=3).bounds
             (0, 3, 6, 10)
         """
-        return cls(total, parameters, shards, tuple(j * total // max(shards, 1) for j in range(max(shards, 0) + 1)))
+        edge = EDGE_ELEMENTS if total >= shards * EDGE_ELEMENTS**2 else 1
+        return cls(total, parameters, shards, (*(edge * (j * -(-total // edge) // shards) for j in range(shards)), total))
 
     @classmethod
     def layer_aligned(cls, sizes: Sequence[int], parameters: int, shards: int) -> ShardPlan:

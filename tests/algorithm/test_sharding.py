@@ -9,18 +9,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpca.algorithm import ShardPlan, shards_for
-from mpca.algorithm.sharding import AGE_COUNTS, LEAST_SHARDS, MOST_SHARDS
+from mpca.algorithm.sharding import AGE_COUNTS, EDGE_ELEMENTS, ELEMENT_BYTES, LEAST_SHARDS, MOST_SHARDS, SHARD_LIMIT_BYTES
 from mpca.errors import ConfigError
 
 
 @given(st.integers(0, 10**10), st.integers(1, 40))
-def test_equal_shards_differ_by_one_element_and_cover_everything(total: int, shards: int) -> None:
+def test_equal_shards_differ_by_an_edge_and_cover_everything(total: int, shards: int) -> None:
     if total * 4 // shards > 2**31 - 8192:
         total %= 10**8
     plan = ShardPlan.equal(total, total, shards)
-    assert max(plan.sizes) - min(plan.sizes) <= 1
     assert sum(plan.sizes) == total
-    assert [plan.bounds[j] for j in range(shards + 1)] == [j * total // shards for j in range(shards + 1)]
+    if total < shards * EDGE_ELEMENTS**2:
+        assert max(plan.sizes) - min(plan.sizes) <= 1
+        assert list(plan.bounds) == [j * total // shards for j in range(shards + 1)]
+    else:
+        assert not any(edge % EDGE_ELEMENTS for edge in plan.bounds[:-1])
+        assert max(plan.sizes) - min(plan.sizes) < 2 * EDGE_ELEMENTS
+        assert max(plan.sizes) < total / shards * 1.016
+        assert max(plan.sizes) <= -(-total // (shards * EDGE_ELEMENTS)) * EDGE_ELEMENTS
+
+
+def test_as_many_shards_as_an_error_asks_for_are_enough() -> None:
+    limit = SHARD_LIMIT_BYTES // ELEMENT_BYTES
+    for total in (3 * limit, 3 * limit - 1, 3 * limit - EDGE_ELEMENTS, 2 * limit + 1):
+        with pytest.raises(ConfigError, match=r"set method\.shards to 3 or more"):
+            ShardPlan.equal(total, total, 2)
+        assert max(ShardPlan.equal(total, total, 3).sizes) <= limit
 
 
 @given(st.lists(st.integers(0, 50), max_size=7), st.integers(1, 4))

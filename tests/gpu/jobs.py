@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -91,3 +92,32 @@ def out_of_memory(elements: int) -> None:
     except mpca.MpcaError as error:
         print(f"attach: {error}")
     torch.empty(elements, device=device)
+
+
+def classify(folder: str, name: str, batch: int) -> dict[str, Any]:
+    """Classify noise with a model of the table, in bfloat16, until the run ends. Leaves the process's number in `folder`."""
+    from mpca.models import INPUTS, create
+
+    device = mpca.device()
+    torch.manual_seed(mpca.rank())
+    images, labels = torch.randn(batch, *INPUTS[name], device=device), torch.randint(10, (batch,), device=device)
+    model = create(name).to(device, memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    mpca.attach(model, optimizer)
+    Path(folder, f"agent-{mpca.rank()}").write_text(str(os.getpid()))
+    steps = 0
+    while not mpca.stopping():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(device.type, torch.bfloat16):
+            loss = torch.nn.functional.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        mpca.log(loss=loss.detach())
+        steps += 1
+    return {
+        "pid": os.getpid(),
+        "device": str(next(model.parameters()).device),
+        "visible": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+        "steps": steps,
+        "loss": float(loss.detach()),
+    }

@@ -44,7 +44,7 @@ def test_a_shard_is_copied_as_it_was_while_training_goes_on(gpu: Gpu, segment: A
     expected = np.arange(ELEMENTS, dtype=np.float32)
     model += 0  # the first launch of a kernel loads it, and may wait for the GPU
     keep_busy(gpu)
-    carrier.outgoing(out).copy_(model)
+    carrier.outgoing(out, (out.size,))[0].copy_(model)
     delivered = carrier.deliver(out)
     model += 100
     assert delivered is not None
@@ -52,9 +52,9 @@ def test_a_shard_is_copied_as_it_was_while_training_goes_on(gpu: Gpu, segment: A
     delivered()
     np.testing.assert_array_equal(out, expected)
     keep_busy(gpu)
-    carrier.outgoing(out).copy_(model)
+    carrier.outgoing(out, (out.size,))[0].copy_(model)
     delivered = carrier.deliver(out)
-    carrier.outgoing(out).zero_()  # only when what lies there has left
+    carrier.outgoing(out, (out.size,))[0].zero_()  # only when what lies there has left
     assert delivered is not None
     delivered()
     np.testing.assert_array_equal(out, expected + 100)
@@ -94,7 +94,7 @@ def test_slots_are_pinned_for_one_carrier_after_the_other(
     torch.add(model, 0, out=model)  # no kernel of the user's is told of the error
     out, data = segment.begin_snapshot(0, 0, 0), segment.shard_view(0, slot=1)
     keep_busy(gpu)
-    third.outgoing(out).copy_(model)
+    third.outgoing(out, (out.size,))[0].copy_(model)
     delivered = third.deliver(out)
     data.fill(7)
     arrived, uploaded = third.incoming(data)

@@ -96,9 +96,9 @@ ROWS = (
     ),
     Row(
         "pause on a GPU",
-        ("pause", "--device", "cuda", "--bf16", "--turns", "3"),
-        (*_lower("lost_share"), *_higher("steps_ratio")),
-        expected_s=120.0,
+        ("pause", "--device", "cuda", "--bf16", "--turns", "8"),
+        _lower("nets.0.lost_share", "nets.1.felt_share", "nets.2.lost_share"),
+        expected_s=190.0,
     ),
     *(
         Row(
