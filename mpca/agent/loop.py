@@ -118,11 +118,6 @@ class AgentLoop:
         }
 
     @property
-    def pause_s(self) -> float:
-        """Seconds that the thread which trains has spent on exchanges so far."""
-        return self._pause_s
-
-    @property
     def stopping(self) -> bool:
         """Whether Stop has come. Looks into the pipe, and leaves all other messages there until the end of the batch.
 

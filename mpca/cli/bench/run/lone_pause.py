@@ -7,8 +7,8 @@ agents on one device all do so at once.
 `pause_share` is what the agent's thread spends on exchanges. On a GPU that is not what the training loses, which goes on there
 meanwhile: that is `lost_share`, how much longer the steps with exchanges took, for each exchange, over a step. It is a median
 of turns, each a window with exchanges and one without; `lost_chance` is the standard error of their mean. Where the steps of a
-net wait for Python, which launches their kernels, windows differ by more than what is looked for. There `felt_share` says it:
-how much longer a step with an exchange in it took than one of the same windows without, in the median.
+net wait for Python, which launches their kernels, windows differ by far more, and what the agent's thread spends
+on them is lost: `pause_share`, which is for all exchanges of the time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mpca.agent.gpus import DEVICES, candidates
 from mpca.agent.returned import unpack
 from mpca.cli.bench.run.pipes import LoneAgent
 from mpca.cli.bench.run.training import train_alone
-from mpca.cli.bench.run.windows import LEAST_STEPS, Window, step_times, steps_in
+from mpca.cli.bench.run.windows import LEAST_STEPS, Window, step_times
 from mpca.methods import MPCA, Method
 from mpca.models.bench import shape_of
 from mpca.wire.messages import Installed, SnapshotRequest
@@ -100,9 +100,6 @@ def _measure(device: str, name: str, batch: int, half: bool, turns: int, count: 
     step_s = statistics.median(statistics.fmean(one) for one in without_s)
     ratios = [statistics.fmean(these) / statistics.fmean(those) for these, those in zip(with_s, without_s, strict=True)]
     ratio = statistics.median(ratios)
-    on = [one for one in windows if one.exchanging]
-    felt = [(pause_s > 0, took) for one in steps for took, _, pause_s in steps_in(one, on)]
-    felt_s, other_s = ([took for paused, took in felt if paused is which] for which in (True, False))
     images = shape_of(name, batch).batch[0]
     return {
         "name": name,
@@ -114,7 +111,6 @@ def _measure(device: str, name: str, batch: int, half: bool, turns: int, count: 
         "steps_ratio": 1 / ratio,
         "lost_share": (ratio - 1) * made / exchanges,
         "lost_chance": statistics.stdev(ratios) / math.sqrt(turns) * made / exchanges if turns > 1 else None,
-        "felt_share": statistics.median(felt_s) / statistics.median(other_s) - 1 if felt_s and other_s else None,
         "steps": [made, sum(map(len, without_s))],
         "exchanges": exchanges,
         "exchanges_per_step": exchanges / made,
@@ -122,7 +118,7 @@ def _measure(device: str, name: str, batch: int, half: bool, turns: int, count: 
     }
 
 
-def _steps(steps: list[list[tuple[float, float, float]]], window: Window) -> list[float]:
+def _steps(steps: list[list[tuple[float, float]]], window: Window) -> list[float]:
     """Seconds of all agents' steps in a window."""
     return [took for one in steps for took in step_times(one, [window], window.exchanging)[0]]
 

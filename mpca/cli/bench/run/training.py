@@ -41,13 +41,8 @@ def train_one(shape_name: str) -> list[tuple[float, float]]:
     return steps
 
 
-def train_alone(net: str, batch: int, half: bool) -> list[tuple[float, float, float]]:
-    """Train a model of the table, or a shape of the benches, on this agent's device until the run ends.
-
-    Returns:
-        As `train_one`, and seconds so far that this thread spent on exchanges.
-    """
-    from mpca.agent.context import current
+def train_alone(net: str, batch: int, half: bool) -> list[tuple[float, float]]:
+    """Train a model of the table, or a shape of the benches, on this agent's device until the run ends; as `train_one`."""
     from mpca.models.bench import shape_of
     from mpca.models.training import create_optimizer, train_step
 
@@ -57,10 +52,8 @@ def train_alone(net: str, batch: int, half: bool) -> list[tuple[float, float, fl
     optimizer = create_optimizer(model, "adam", lr=1e-5)
     images, labels = (one.to(device) for one in shape.inputs())
     mpca.attach(model, optimizer)
-    context = current()
-    assert context is not None
     steps = []
     while not mpca.stopping():
         train_step(model, optimizer, images, labels, half)
-        steps.append((time.time(), time.process_time(), context.loop.pause_s))
+        steps.append((time.time(), time.process_time()))
     return steps

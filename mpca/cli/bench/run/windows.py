@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from mpca.errors import MpcaError
 
-__all__ = ["LEAST_STEPS", "LEAST_WINDOW_S", "Window", "step_times", "steps_in"]
+__all__ = ["LEAST_STEPS", "LEAST_WINDOW_S", "Window", "step_times"]
 
 LEAST_STEPS = 5  # of a window
 LEAST_WINDOW_S = 4.0
@@ -27,19 +27,14 @@ class Window:
 
 
 def step_times(
-    steps: Sequence[tuple[float, ...]], windows: Sequence[Window], exchanging: bool
+    steps: Sequence[tuple[float, float]], windows: Sequence[Window], exchanging: bool
 ) -> tuple[list[float], list[float]]:
     """Wall clock and CPU seconds of each step that lies wholly in a window of this sort."""
-    inside = steps_in(steps, [one for one in windows if one.exchanging == exchanging])
+    inside = [
+        (end[0] - start[0], end[1] - start[1])
+        for start, end in pairwise(steps)
+        if any(one.exchanging == exchanging and one.start <= start[0] and end[0] <= one.end for one in windows)
+    ]
     if not inside:
         raise MpcaError(f"no step lies in a window as a whole: steps={len(steps)}, exchanging={exchanging}")
-    return [one[0] for one in inside], [one[1] for one in inside]
-
-
-def steps_in(steps: Sequence[tuple[float, ...]], windows: Sequence[Window]) -> list[tuple[float, ...]]:
-    """What each step that lies wholly in one of these windows added to what is counted; the first is wall clock."""
-    return [
-        tuple(after - before for before, after in zip(start, end, strict=True))
-        for start, end in pairwise(steps)
-        if any(one.start <= start[0] and end[0] <= one.end for one in windows)
-    ]
+    return [wall for wall, _ in inside], [cpu for _, cpu in inside]

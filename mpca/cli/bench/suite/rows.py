@@ -97,7 +97,7 @@ ROWS = (
     Row(
         "pause on a GPU",
         ("pause", "--device", "cuda", "--bf16", "--turns", "8"),
-        _lower("nets.0.lost_share", "nets.1.felt_share", "nets.2.lost_share"),
+        _lower("nets.0.lost_share", "nets.1.pause_share", "nets.2.lost_share"),
         expected_s=190.0,
     ),
     *(
