@@ -3,9 +3,11 @@ package org.mpca.rdd;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Collections;
+import java.util.Deque;
 import java.util.HashMap;
 import java.util.IdentityHashMap;
 import java.util.List;
@@ -95,7 +97,7 @@ final class Downloader {
 
     private Fetch fetch;
     /** What waits until peers have their pieces ({@link #afterSending}). */
-    private final List<Runnable> after = new ArrayList<>();
+    private final Deque<Runnable> after = new ArrayDeque<>();
 
     Downloader(
             String executor,
@@ -208,10 +210,8 @@ final class Downloader {
                 if (fetch != null) {
                     fetch.doWork();
                 }
-                if (!after.isEmpty() && (fetch == null || fetch.hasSent())) {
-                    List<Runnable> due = new ArrayList<>(after);
-                    after.clear();
-                    due.forEach(Runnable::run);
+                while (!after.isEmpty() && (fetch == null || fetch.hasSent())) {
+                    after.remove().run(); // if it throws, the next turn has the others
                 }
             } catch (InterruptedException e) {
                 return;

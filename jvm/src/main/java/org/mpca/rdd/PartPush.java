@@ -25,8 +25,11 @@ final class PartPush {
     static void beginLater(Order order, OrderPlan plan, ChunkPlan grid, PartStore.Part part) {
         part.kept.retain();
         ExecutorSide.get().downloader.afterSending(() -> {
-            begin(order, plan, grid, part);
-            part.kept.release();
+            try {
+                begin(order, plan, grid, part);
+            } finally {
+                part.kept.release();
+            }
         });
     }
 
