@@ -245,6 +245,16 @@ def test_parameter_of_another_shape_after_attach_is_an_error() -> None:
         trainer.pull(((0, 0.5),))
 
 
+def test_a_buffer_of_another_size_is_an_error_and_no_value_is_spread_over_it() -> None:
+    model, trainer = make(shards=1)
+    before = whole(trainer)
+    model.average = torch.full((1,), 7.0)
+    with pytest.raises(ConfigError, match=r"a tensor changed after attach: buffer=average, shape=\[1\].*it was \[2\]"):
+        whole(trainer)
+    with pytest.raises(ConfigError, match=r"buffer=average"):
+        trainer.install(0, before, 1, "replace")
+
+
 @pytest.mark.parametrize("change", [lambda m: m.to(torch.float64), lambda m: m.to(memory_format=torch.channels_last)])
 def test_another_type_or_order_after_attach_is_an_error(change) -> None:
     model = nn.Conv2d(3, 4, 3)
