@@ -64,9 +64,11 @@ class ShardPlan:
 
     @classmethod
     def equal(cls, total: int, parameters: int, shards: int) -> ShardPlan:
-        r"""Shards equal in bytes, to E = `EDGE_ELEMENTS` elements, or to one where E would be more than 1.6 % of a shard.
+        r"""Shards equal in bytes, but for the last, which is smaller by at most 1.6 %; of a small model, to one element.
 
-        .. math:: \text{bounds}_j = E \lfloor j \lceil N / E \rceil / S \rfloor, \quad j < S, \qquad \text{bounds}_S = N
+        .. math:: \text{bounds}_j = j\, E \lceil N / (S E) \rceil, \quad j < S, \qquad \text{bounds}_S = N
+
+        with E = `EDGE_ELEMENTS`, if N is at least :math:`(S E)^2`, and else :math:`\text{bounds}_j = \lfloor j N / S \rfloor`.
 
         Raises:
             ConfigError: a shard would be over 2 GiB, or there are no shards.
@@ -75,8 +77,10 @@ class ShardPlan:
             >>> ShardPlan.equal(total=10, parameters=8, shards=3).bounds
             (0, 3, 6, 10)
         """
-        edge = EDGE_ELEMENTS if total >= shards * EDGE_ELEMENTS**2 else 1
-        return cls(total, parameters, shards, (*(edge * (j * -(-total // edge) // shards) for j in range(shards)), total))
+        if shards < 1 or total < (shards * EDGE_ELEMENTS) ** 2:
+            return cls(total, parameters, shards, tuple(j * total // max(shards, 1) for j in range(max(shards, 0) + 1)))
+        size = -(-total // (shards * EDGE_ELEMENTS)) * EDGE_ELEMENTS
+        return cls(total, parameters, shards, (*(j * size for j in range(shards)), total))
 
     @classmethod
     def layer_aligned(cls, sizes: Sequence[int], parameters: int, shards: int) -> ShardPlan:

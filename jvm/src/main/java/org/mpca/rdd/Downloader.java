@@ -211,13 +211,21 @@ final class Downloader {
                     fetch.doWork();
                 }
                 while (!after.isEmpty() && (fetch == null || fetch.hasSent())) {
-                    after.remove().run(); // if it throws, the next turn has the others
+                    runAfter(after.remove());
                 }
             } catch (InterruptedException e) {
                 return;
             } catch (RuntimeException e) {
                 failed(e);
             }
+        }
+    }
+
+    private static void runAfter(Runnable what) {
+        try {
+            what.run();
+        } catch (RuntimeException e) { // nothing of a download's, and nothing that others wait for
+            LOG.error("what waited until peers had their pieces failed", e);
         }
     }
 

@@ -7,8 +7,8 @@ package org.mpca.reduce;
  * <p>Concurrency: safe from any thread.
  */
 public final class KeptArray {
-    private static final int ROOM = 64;
-    private static final int MOST = Integer.MAX_VALUE - 8; // bytes that Java allows in an array
+    /** More than two shards differ by (`ShardPlan.equal` of {@code mpca/algorithm/sharding.py}), of up to 32 shards. */
+    private static final int ROOM = 8192;
 
     public final byte[] data;
     /** So many of the array's bytes, from its start on, are the shard's: all, but for {@link #takeRoomy}. */
@@ -29,12 +29,11 @@ public final class KeptArray {
     }
 
     /**
-     * The same, with some bytes behind that are nobody's: one array then serves all shards in turn, which are of two lengths where
-     * elements do not divide evenly.
+     * The same, with some bytes behind that are nobody's: one array then serves all shards in turn, of which the last is a little
+     * smaller.
      */
     public static KeptArray takeRoomy(SpareArrays from, int length) {
-        long roomy = ((long) length + ROOM - 1) / ROOM * ROOM;
-        return new KeptArray(from.take((int) Math.min(roomy, MOST)), length, from);
+        return new KeptArray(from.take(length, ROOM), length, from);
     }
 
     /** One that is never used again. */

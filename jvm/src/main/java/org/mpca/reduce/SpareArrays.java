@@ -12,6 +12,8 @@ import java.util.function.Predicate;
  * <p>Concurrency: safe from any thread.
  */
 public final class SpareArrays {
+    private static final int MOST = Integer.MAX_VALUE - 8; // bytes that Java allows in an array
+
     private final int most;
     /** The newest first. Softly: before memory is short, they are garbage. */
     private final ArrayDeque<SoftReference<Object>> idle = new ArrayDeque<>();
@@ -25,6 +27,13 @@ public final class SpareArrays {
     public byte[] take(int length) {
         byte[] found = (byte[]) poll(one -> one instanceof byte[] && ((byte[]) one).length == length);
         return found == null ? new byte[length] : found;
+    }
+
+    /** An array of at least this length, with anything in it; it serves for lengths that differ by up to `room`, too. */
+    byte[] take(int length, int room) {
+        byte[] found = (byte[]) poll(one ->
+                one instanceof byte[] && ((byte[]) one).length >= length && ((byte[]) one).length - length <= 2 * room);
+        return found == null ? new byte[(int) Math.min((long) length + room, MOST)] : found;
     }
 
     public void give(byte[] array) {

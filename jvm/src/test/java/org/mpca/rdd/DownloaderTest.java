@@ -23,6 +23,7 @@ class DownloaderTest {
     /** A fetch that never ends, and owes its peers pieces until it is told otherwise. */
     private static final class Owing implements Fetch {
         volatile boolean sent;
+        volatile int abandoned;
         final CountDownLatch turns = new CountDownLatch(TURNS);
 
         @Override
@@ -42,7 +43,9 @@ class DownloaderTest {
         }
 
         @Override
-        public void abandon() {}
+        public void abandon() {
+            abandoned++;
+        }
     }
 
     private CountDownLatch after(String name) {
@@ -87,10 +90,18 @@ class DownloaderTest {
 
     @Test
     void whatThrowsKeepsNothingBack() throws Exception {
+        Owing fetch = new Owing();
+        begin(fetch);
         downloader.afterSending(() -> {
             throw new IllegalStateException("not pushed");
         });
-        await(after("behind"));
+        CountDownLatch behind = after("behind");
+        await(fetch.turns);
+
+        fetch.sent = true;
+
+        await(behind);
+        assertEquals(0, fetch.abandoned, "the download goes on");
     }
 
     @Test

@@ -12,14 +12,30 @@ import org.junit.jupiter.api.Test;
 class KeptArrayTest {
     @Test
     void shouldUseOneArrayForShardsOfTwoLengths() {
+        int longer = 1 << 20;
+        int shorter = longer - 32 * 4 * 64; // the last of 32 shards, whose edges are multiples of 64 elements
+        for (int[] lengths : new int[][] {{longer, shorter, longer}, {shorter, longer, shorter}}) {
+            SpareArrays spare = new SpareArrays(1);
+            byte[] array = null;
+            for (int length : lengths) {
+                KeptArray one = KeptArray.takeRoomy(spare, length);
+                assertEquals(length, one.length);
+                assertTrue(one.data.length >= length);
+                if (array != null) {
+                    assertSame(array, one.data);
+                }
+                array = one.data;
+                one.release();
+            }
+        }
+    }
+
+    @Test
+    void shouldNotTakeAMuchLongerArrayForAShardOfAnotherModel() {
         SpareArrays spare = new SpareArrays(1);
-        KeptArray longer = KeptArray.takeRoomy(spare, 4004);
-        byte[] array = longer.data;
-        longer.release();
-        KeptArray shorter = KeptArray.takeRoomy(spare, 4000);
-        assertSame(array, shorter.data);
-        assertEquals(4000, shorter.length);
-        assertTrue(array.length >= 4004);
+        KeptArray whole = KeptArray.takeRoomy(spare, 1 << 20);
+        whole.release();
+        assertNotSame(whole.data, KeptArray.takeRoomy(spare, 1 << 19).data);
     }
 
     @Test
