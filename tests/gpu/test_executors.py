@@ -16,12 +16,14 @@ from tests.gpu import jobs
 from tests.gpu.conftest import Gpu
 
 pytestmark = pytest.mark.slow
+#: What a run on executors imports, beside what `make test-gpu` needs.
+PACKAGES = ("click", "hdfs", "psutil", "py4j", "pyspark", "requests", "rich", "safetensors", "tomli_w")
 
 
 def missing() -> str:
     """What keeps executors from running here; nothing, when they can."""
-    if find_spec("pyspark") is None:
-        return "pyspark"
+    if lacking := [name for name in PACKAGES if find_spec(name) is None]:
+        return ", ".join(lacking)
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         return "Java"
     from mpca.spark.jvm.jar import own_line
