@@ -31,11 +31,13 @@ class PartStoreTest {
     static void begin() throws Exception {
         order = Order.unpack(
                 Golden.hex(Golden.read("wire/orders.json").get(1).get("bytes").asText()));
-        SparkConf conf =
-                new SparkConf().setMaster("local[1]").setAppName("parts").set("spark.ui.enabled", "false");
-        spark = new JavaSparkContext(conf.set("spark.driver.bindAddress", "127.0.0.1")
-                .set("spark.driver.host", "127.0.0.1")
-                .set("spark.testing.memory", String.valueOf(1L << 30)));
+        SparkConf conf = new SparkConf()
+                .setMaster("local[1]")
+                .setAppName("parts")
+                .set("spark.ui.enabled", "false")
+                .set("spark.driver.bindAddress", "127.0.0.1")
+                .set("spark.driver.host", "127.0.0.1");
+        spark = new JavaSparkContext(conf);
     }
 
     @AfterAll
