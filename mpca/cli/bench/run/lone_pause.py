@@ -7,8 +7,8 @@ agents on one device all do so at once.
 `pause_share` is what the agent's thread spends on exchanges. On a GPU that is not what the training loses, which goes on there
 meanwhile: that is `lost_share`, how much longer the steps with exchanges took, for each exchange, over a step. It is a median
 of turns, each a window with exchanges and one without; `lost_chance` is the standard error of their mean. Where the steps of a
-net wait for Python, which launches their kernels, windows differ by far more, and what the agent's thread spends
-on them is lost: `pause_share`, which is for all exchanges of the time.
+net wait for Python, which launches their kernels, windows differ by far more than exchanges cost. There what the agent's thread
+spends on exchanges is lost at least, and that is `pause_share`, of all exchanges in the time.
 """
 
 from __future__ import annotations
