@@ -69,12 +69,9 @@ final class PartStore {
     Part put(String run, int term, int cycle, int order, KeptArray part, int[] edges) {
         Map<Integer, Part> cycles = runs.computeIfAbsent(key(run, term), name -> new ConcurrentSkipListMap<>());
         Part before = cycles.get(cycle);
-        if (before != null && before.order == order) {
-            // A re-run task of one order: the same bytes lie under the same names, in the other's array.
-            part.release();
-            return null;
-        }
-        if (before != null && before.order > order) { // a task that was killed freezes on for a while
+        if (before != null && before.order >= order) {
+            // A re-run task of one order: the same bytes lie under the same names, in the other's array. Or a task that was
+            // killed, which freezes on for a while.
             part.release();
             return null;
         }
