@@ -43,7 +43,7 @@ public enum Codec {
 
     /** The codec of a sum of what this one wrote. */
     public Codec ofSums() {
-        return this == INT4 ? INT8 : BF16;
+        return this == BF16 ? BF16 : INT8;
     }
 
     /**

@@ -58,7 +58,7 @@ class CodecTest {
     @Test
     void shouldNameEachCodecAndThatOfItsSums() {
         assertSame(Codec.BF16, Codec.named("bf16").ofSums());
-        assertSame(Codec.BF16, Codec.named("int8").ofSums());
+        assertSame(Codec.INT8, Codec.named("int8").ofSums());
         assertSame(Codec.INT8, Codec.named("int4").ofSums());
         assertThrows(IllegalArgumentException.class, () -> Codec.named("int2"));
     }
