@@ -42,7 +42,7 @@ help:
 	@echo "make quick    the tests that start no Spark and no Hadoop, but for the long ones: two minutes"
 	@echo "make lint     ruff, mypy, the format of the Java, and the rules of this project"
 	@echo "make test-examples    each script of examples/ on executors of this machine, which CI leaves out: ten minutes"
-	@echo "make bench    all benches into one JSON below benchmarks/, beside the last committed one: two hours on a quiet machine;"
+	@echo "make bench    all benches into one JSON below benchmarks/, beside the last committed one: 75 minutes on a quiet machine;"
 	@echo "              make bench SHORT=1 leaves most of them out and ends in fourteen minutes;"
 	@echo "              make bench GPU=1 has those on a GPU, in a Python with torch, click, rich and psutil, without \`make setup\`"
 	@echo "make soak HOURS=2     a run on the cluster of containers with a fault every two minutes, and what grows; SEED=7 repeats one"

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -135,11 +134,3 @@ def test_the_best_rate_of_the_tuning_seed_runs_on_the_seeds_that_are_reported(mi
     ]
     assert (row["lr"], row["edge"], row["missed"]) == (0.004, True, 0 if missed is None else 1)
     assert row["median_s"] == (pytest.approx(1.1) if missed is None else None), "not reached under one seed is not reached"
-
-
-def test_a_single_rate_is_not_tried_first() -> None:
-    driver: Any = Answers(None)
-    nodes: Any = SimpleNamespace(net=SimpleNamespace(ports=driver.ports), workers=["w0", "w1"])
-    row = _Trials(driver, nodes, replace(PLAN, rates=(0.002,)), ports_every_s=0.0005).of_peer(TRIAL)
-    assert [(one["rate"], one["seed"]) for one in driver.trials] == [(0.002, seed) for seed in range(3)]
-    assert (row["lr"], row["missed"]) == (0.002, 0)

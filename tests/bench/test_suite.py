@@ -120,6 +120,16 @@ def test_a_measurement_says_what_else_the_machine_did(tmp_path: Path) -> None:
     assert not loaded({})  # of a run from before
 
 
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [("", ""), ("loopback", ""), ("the machine had no idle CPU", ", which does not count: the machine had no idle CPU")],
+)
+def test_a_measurement_that_does_not_count_is_told_with_the_reason(tmp_path: Path, reason: str, told: str) -> None:
+    path, kept = run.opened(tmp_path, "a", MACHINE, {}, 0.0)
+    said = measured(path, kept, lambda row: {"result": {"share": 1.0, "reason": reason}}, (OTHER,))
+    assert said == [f"other: {number} of 2, 0 s{told}" for number in (1, 2)]
+
+
 def test_the_machine_at_rest_is_what_the_kernel_counts() -> None:
     found = report.at_rest()
     assert 0 <= found["idle"] <= 1

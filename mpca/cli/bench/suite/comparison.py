@@ -24,6 +24,7 @@ __all__ = [
     "attempts",
     "changes",
     "compared",
+    "counts",
     "figures",
     "lines",
     "loaded",
@@ -81,7 +82,7 @@ def figures(row: Row, attempts: Sequence[Mapping[str, Any]]) -> dict[str, dict[s
         values = [
             _scaled(figure, value, seconds(one["yardstick"]))
             for one in attempts
-            if _counts(one) and isinstance(value := _at(one["result"], figure.key), int | float)
+            if counts(one) and isinstance(value := _at(one["result"], figure.key), int | float)
         ]
         if values:
             found[figure.key] = {
@@ -106,7 +107,8 @@ def attempts(run: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield from row["attempts"]
 
 
-def _counts(attempt: Mapping[str, Any]) -> bool:
+def counts(attempt: Mapping[str, Any]) -> bool:
+    """Whether a measurement was valid, or had no network and so says nothing of one."""
     return (attempt["result"].get("reason") or "") in _COUNTS
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from mpca.cli.bench.suite import report, yardstick
-from mpca.cli.bench.suite.comparison import FORMAT, attempts, compared, figures, lines, loaded, read
+from mpca.cli.bench.suite.comparison import FORMAT, attempts, compared, counts, figures, lines, loaded, read
 from mpca.cli.bench.suite.rows import ROWS, Row, on_gpu, short
 from mpca.environment import child_environment
 
@@ -178,9 +178,8 @@ def measure(
                 break
             measured.append({"yardstick": yard, "at_rest": rest, "seconds": seconds, **end})
             entry["figures"] = figures(row, measured)
-            reason = end["result"].get("reason")
             busy = ", on a busy machine" if loaded(measured[-1]) else ""
-            why = f", which does not count: {reason}" if reason else ""
+            why = "" if counts(end) else f", which does not count: {end['result']['reason']}"
             say(f"{row.name}: {len(measured)} of {row.repeats}, {seconds:.0f} s{busy}{why}")
             report.write(path, run)
         report.write(path, run)
