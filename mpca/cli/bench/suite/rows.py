@@ -1,8 +1,8 @@
 """What `make bench` runs: a line of `mpca bench` each, and the figures of its result that are compared.
 
 Sizes and turns are such that everything ends in an hour and a quarter; what takes minutes is measured twice. The short form has
-lines that end within fourteen minutes together, twice each. A case that needs root, HDFS or YARN says so itself where it has
-none.
+lines that end within fourteen minutes together, twice each. A case that needs root, HDFS or YARN refuses without it, in its own
+words.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ ROWS = (
         expected_s=28.0,
         in_short=True,
     ),
-    Row(  # one measurement: equal code gives equal figures
+    Row(  # one measurement: equal code and torch give equal figures
         "codec",
         ("codec",),
         _lower("bf16_updates_ratio", "int8_updates_ratio", "int4_updates_ratio"),

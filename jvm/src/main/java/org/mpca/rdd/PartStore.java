@@ -70,9 +70,8 @@ final class PartStore {
         Map<Integer, Part> cycles = runs.computeIfAbsent(key(run, term), name -> new ConcurrentSkipListMap<>());
         Part before = cycles.get(cycle);
         if (before != null && before.order >= order) {
-            // A re-run task of one order: the same bytes lie under the same names, in the other's array. Or a task that
-            // was
-            // killed, which freezes on for a while.
+            // A re-run task of one order: the same bytes lie under the same names, in the other's array.
+            // Or a task that was killed, which freezes on for a while.
             part.release();
             return null;
         }
