@@ -16,6 +16,9 @@ final class ArrivingSums {
     /** By the stem of their names. */
     private static final Map<String, ArrivingSums> ATTEMPTS = new ConcurrentHashMap<>();
 
+    /** More than chunks of two shards differ by, of which the last is a little smaller: one array serves both. */
+    private static final int ROOM = 1024;
+
     private final String stem;
     private final SpareArrays spare = new SpareArrays(1024);
     private final Map<Integer, Sum> orders = new ConcurrentHashMap<>();
@@ -131,6 +134,9 @@ final class ArrivingSums {
         private final Sum sum;
         private final int chunk;
         private final byte[] array;
+        /** So many of the array's bytes are the chunk's and its checksum's. */
+        private final int length;
+
         private int at;
         private boolean tooLong;
 
@@ -138,12 +144,13 @@ final class ArrivingSums {
             this.name = name;
             this.sum = sum;
             this.chunk = chunk;
-            this.array = sum.spare.take(sum.lengths[chunk] + CheckedBlocks.TRAILER_BYTES);
+            this.length = sum.lengths[chunk] + CheckedBlocks.TRAILER_BYTES;
+            this.array = sum.spare.take(length, ROOM);
         }
 
         @Override
         public void come(ByteBuffer bytes) {
-            int fit = Math.min(bytes.remaining(), array.length - at);
+            int fit = Math.min(bytes.remaining(), length - at);
             tooLong |= fit < bytes.remaining();
             bytes.get(array, at, fit);
             at += fit;
@@ -151,7 +158,8 @@ final class ArrivingSums {
 
         @Override
         public void end() {
-            boolean right = !tooLong && at == array.length && CheckedBlocks.open(name, ByteBuffer.wrap(array)) != null;
+            boolean right =
+                    !tooLong && at == length && CheckedBlocks.open(name, ByteBuffer.wrap(array, 0, length)) != null;
             if (!right) {
                 sum.damaged(chunk);
             }

@@ -30,7 +30,7 @@ public final class SpareArrays {
     }
 
     /** An array of at least this length, with anything in it; it serves for lengths that differ by up to `room`, too. */
-    byte[] take(int length, int room) {
+    public byte[] take(int length, int room) {
         byte[] found = (byte[]) poll(one ->
                 one instanceof byte[] && ((byte[]) one).length >= length && ((byte[]) one).length - length <= 2 * room);
         return found == null ? new byte[(int) Math.min((long) length + room, MOST)] : found;

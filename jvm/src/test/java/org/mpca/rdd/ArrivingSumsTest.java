@@ -127,6 +127,22 @@ class ArrivingSumsTest {
         assertEquals(array, sums.of(ORDER).get(0).array(), "and is used again");
     }
 
+    /** Shards are of two lengths, and so are their chunks. */
+    @Test
+    void shouldUseOneArrayForChunksOfTwoLengths() {
+        byte[] array = null;
+        for (int length : new int[] {40_016, 40_000, 40_016}) {
+            sums.expect(ORDER, new int[] {length});
+            byte[] data = some(length);
+            stream(0, sealed(0, data));
+            ArrivingSums.Sum sum = sums.take(ORDER);
+            assertEquals(ByteBuffer.wrap(data), ByteBuffer.wrap(read(sum, 0)));
+            assertTrue(array == null || array == sum.get(0).array());
+            array = sum.get(0).array();
+            sum.free();
+        }
+    }
+
     @Test
     void shouldPassOverWhatNobodyExpects() {
         sums.expect(ORDER, new int[] {8});
