@@ -20,7 +20,7 @@ final class ArrivingSums {
     private static final int ROOM = 1024;
 
     private final String stem;
-    private final SpareArrays spare = new SpareArrays(1024);
+    private final SpareArrays spare = new SpareArrays(0);
     private final Map<Integer, Sum> orders = new ConcurrentHashMap<>();
 
     private ArrivingSums(String stem) {
@@ -50,8 +50,12 @@ final class ArrivingSums {
         orders.clear();
     }
 
-    /** The chunks of an order's sum will come, of so many bytes each. */
+    /**
+     * The chunks of an order's sum will come, of so many bytes each. What lies idle is at most one sum: before a codec begins, chunks
+     * are longer, and nobody takes their arrays again.
+     */
     void expect(int order, int[] lengths) {
+        spare.limit(lengths.length);
         orders.put(order, new Sum(lengths, spare));
     }
 

@@ -3,6 +3,7 @@ package org.mpca.rdd;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -141,6 +142,22 @@ class ArrivingSumsTest {
             array = sum.get(0).array();
             sum.free();
         }
+    }
+
+    /** The first sums are of float32, and those behind them of a codec, for the rest of the run. */
+    @Test
+    void shouldNotKeepArraysOfALengthThatIsOver() {
+        sums.expect(ORDER, new int[] {4000});
+        stream(0, sealed(0, some(4000)));
+        ArrivingSums.Sum plain = sums.take(ORDER);
+        byte[] array = plain.get(0).array();
+        plain.free();
+        sums.expect(ORDER, new int[] {1000});
+        stream(0, sealed(0, some(1000)));
+        sums.take(ORDER).free();
+        sums.expect(ORDER, new int[] {4000});
+        stream(0, sealed(0, some(4000)));
+        assertNotSame(array, sums.take(ORDER).get(0).array());
     }
 
     @Test
