@@ -16,11 +16,13 @@ final class ArrivingSums {
     /** By the stem of their names. */
     private static final Map<String, ArrivingSums> ATTEMPTS = new ConcurrentHashMap<>();
 
+    private static final int KEPT = 1024;
     /** More than chunks of two shards differ by, of which the last is a little smaller: one array serves both. */
     private static final int ROOM = 1024;
 
     private final String stem;
-    private final SpareArrays spare = new SpareArrays(0);
+    private volatile SpareArrays spare = new SpareArrays(KEPT);
+    private boolean encoded;
     private final Map<Integer, Sum> orders = new ConcurrentHashMap<>();
 
     private ArrivingSums(String stem) {
@@ -50,12 +52,16 @@ final class ArrivingSums {
         orders.clear();
     }
 
-    /**
-     * The chunks of an order's sum will come, of so many bytes each. What lies idle is at most one sum: before a codec begins, chunks
-     * are longer, and nobody takes their arrays again.
-     */
+    /** From now on sums are encoded: arrays of those before, which were longer, would lie idle for the rest of the run. */
+    synchronized void areEncoded() {
+        if (!encoded) {
+            encoded = true;
+            spare = new SpareArrays(KEPT);
+        }
+    }
+
+    /** The chunks of an order's sum will come, of so many bytes each. */
     void expect(int order, int[] lengths) {
-        spare.limit(lengths.length);
         orders.put(order, new Sum(lengths, spare));
     }
 

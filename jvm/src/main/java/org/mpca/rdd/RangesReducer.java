@@ -50,6 +50,7 @@ final class RangesReducer implements Reducer {
                 DriverCoding.Sum sum = coding.sum(reduce, grid);
                 coded.put(job.order.order, sum);
                 encoded = sum.plan;
+                arriving.areEncoded();
             }
             int[] lengths = new int[grid.chunks()];
             for (int chunk = 0; chunk < lengths.length; chunk++) {

@@ -14,19 +14,13 @@ import java.util.function.Predicate;
 public final class SpareArrays {
     private static final int MOST = Integer.MAX_VALUE - 8; // bytes that Java allows in an array
 
-    private int most;
+    private final int most;
     /** The newest first. Softly: before memory is short, they are garbage. */
     private final ArrayDeque<SoftReference<Object>> idle = new ArrayDeque<>();
 
     /** @param most how many lie here unused; beyond that the oldest is dropped */
     public SpareArrays(int most) {
         this.most = most;
-    }
-
-    /** From now on no more than so many lie here unused: the oldest, which may be of a length that nobody takes, are dropped. */
-    public synchronized void limit(int most) {
-        this.most = most;
-        dropOldest();
     }
 
     /** An array of this length, with anything in it. */
@@ -71,11 +65,7 @@ public final class SpareArrays {
 
     private synchronized void push(Object array) {
         idle.addFirst(new SoftReference<>(array));
-        dropOldest();
-    }
-
-    private void dropOldest() {
-        while (idle.size() > most) {
+        if (idle.size() > most) {
             idle.removeLast();
         }
     }
