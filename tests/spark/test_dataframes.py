@@ -196,7 +196,7 @@ def test_one_that_was_broken_off_goes_on_and_gives_the_same_bytes(spark, tmp_pat
     """Dozens of shards, cancelled when two of them are there."""
     rng, paths = np.random.default_rng(5), []
     for number in range(40):
-        path = tmp_path / f"{number}.jpg"  # decoded at an eighth, it needs no scaling, and a dozen processes no torch
+        path = tmp_path / f"{number}.jpg"  # libjpeg decodes it at an eighth: to scale it, a dozen processes would load torch
         path.write_bytes(simplejpeg.encode_jpeg(rng.integers(0, 256, (512, 512, 3), dtype=np.uint8), colorspace="RGB"))
         paths.append(path)
     df = table(spark, [(str(path), number % 2) for number, path in enumerate(paths)], StringType())
