@@ -27,7 +27,8 @@ final class PushedParts {
 
     /** What is known of one run and term. */
     private static final class Attempt {
-        int forgotten = -1;
+        /** Up to this cycle; those in which x_0 is read have negative numbers. */
+        int forgotten = Integer.MIN_VALUE;
         /** Executors of which nothing is expected. */
         final Set<String> silent = new HashSet<>();
         /** Executors of orders, by the cycle of which they froze parts. */

@@ -5,7 +5,7 @@ package org.mpca.reduce;
  *
  * <p>For K executors there are K ranges, of the elements floor(e n / K) .. floor((e + 1) n / K); a range is cut into chunks
  * of equal size but for its last. A chunk is what travels and what is summed at a time: small enough that sums start
- * early (at least eight a range where the shard allows), large enough that the calls do not count.
+ * early (eight a range or more where the shard allows), large enough that the calls do not count.
  *
  * <p>Concurrency: immutable.
  */
@@ -65,9 +65,14 @@ public final class ChunkPlan {
     }
 
     private static int chunkBytes(int length, int executors, int wanted) {
-        int eighth = length / executors / CHUNKS_A_RANGE / ELEMENT * ELEMENT;
+        // Of the longest range, and upwards: less would leave a ninth chunk, of a few elements.
+        int eighth = upwards(upwards(length / ELEMENT, executors), CHUNKS_A_RANGE) * ELEMENT;
         int most = Math.max(MIN_BYTES, Math.min(MAX_BYTES, wanted / ELEMENT * ELEMENT));
         return Math.max(MIN_BYTES, Math.min(most, eighth));
+    }
+
+    private static int upwards(int all, int parts) {
+        return all / parts + (all % parts == 0 ? 0 : 1);
     }
 
     /** Byte offset of an executor's range. */

@@ -173,6 +173,16 @@ class PushedPartsTest {
     }
 
     @Test
+    void shouldTakeWhatIsReadBeforeTheFirstCycle() {
+        List<String> executors = Arrays.asList("0", "1");
+        parts.freezing(RUN, TERM, -3, ORDER, executors);
+        assertTrue(parts.expects(RUN, TERM, -3, ORDER, "1", executors), "x_0 is read in negative cycles");
+        parts.range(RUN, TERM, -3, ORDER, "1").watch(ENDS, told::add);
+        come(begin(-3, 9, "1"), 0, 9);
+        told(0, 1, 2);
+    }
+
+    @Test
     void shouldTakeNothingOfARunThatIsOver() {
         parts.enter(RUN);
         parts.freezing(RUN, TERM, CYCLE, ORDER, Arrays.asList("0", "1"));

@@ -34,7 +34,7 @@ class ChunkPlanTest {
     }
 
     @Test
-    void shouldCutAtLeastEightChunksARangeWhereTheShardAllows() {
+    void shouldCutEightChunksARangeOrMoreWhereTheShardAllows() {
         ChunkPlan large = ChunkPlan.of(16 << 20, 8);
         assertEquals(256 << 10, large.length(0));
         assertEquals(2 << 20, large.offset(8)); // a range of eight
@@ -42,6 +42,9 @@ class ChunkPlanTest {
         ChunkPlan middle = ChunkPlan.of(4 << 20, 8);
         assertEquals(64 << 10, middle.length(0));
         assertEquals(64, middle.chunks());
+
+        ChunkPlan uneven = ChunkPlan.of((4 << 20) + 12, 3);
+        assertEquals(24, uneven.chunks()); // and none has a ninth of what division left
 
         ChunkPlan small = ChunkPlan.of(30 << 10, 4);
         assertEquals(4, small.chunks()); // a range is below the least chunk
