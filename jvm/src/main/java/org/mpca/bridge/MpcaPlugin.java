@@ -114,7 +114,7 @@ public final class MpcaPlugin implements SparkPlugin {
         /** Called when the driver's server of blocks is there, and before any executor can have connected to it. */
         @Override
         public void registerMetrics(String application, PluginContext plugin) {
-            RunDriver.takeSums();
+            RunDriver.takeOver();
         }
 
         @Override

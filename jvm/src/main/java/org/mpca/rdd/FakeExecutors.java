@@ -190,6 +190,11 @@ public final class FakeExecutors {
     }
 
     private byte[] closure(Peer here, Broadcast<?> closure) {
+        if (closure instanceof CarriedClosures.Carried) {
+            byte[] bytes = (byte[]) closure.value();
+            closureBytes.addAndGet(bytes.length);
+            return bytes;
+        }
         boolean[] first = new boolean[1];
         byte[] bytes = closures.computeIfAbsent(closure.id(), id -> {
             first[0] = true;

@@ -1,5 +1,7 @@
 package org.mpca.rdd;
 
+import java.io.IOException;
+import java.io.ObjectOutputStream;
 import java.util.Collections;
 import java.util.List;
 import org.apache.spark.Partition;
@@ -66,6 +68,11 @@ abstract class PinnedRDD<T> extends RDD<T> {
         } catch (WrongExecutor e) {
             throw SparkInternals.unchecked(e);
         }
+    }
+
+    private void writeObject(ObjectOutputStream out) throws IOException {
+        out.defaultWriteObject();
+        CarriedClosures.serialised(peers.length);
     }
 
     /** What a partition brings to its executor. */

@@ -109,9 +109,10 @@ public final class RunDriver {
                 () -> new TorrentBroadcast(context));
     }
 
-    /** Takes what executors stream to this driver, for all runs. Called once by the plug-in. */
-    public static void takeSums() {
+    /** What this driver takes over from Spark, for all runs: streams from executors, and closures. Called once by the plug-in. */
+    public static void takeOver() {
         SparkInternals.take(ArrivingSums.uploads());
+        SparkInternals.carryClosures();
     }
 
     private static <T> T choose(

@@ -22,6 +22,8 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext;
 import org.apache.spark.broadcast.Broadcast;
+import org.apache.spark.broadcast.BroadcastFactory;
+import org.apache.spark.broadcast.BroadcastManager;
 import org.apache.spark.deploy.SparkHadoopUtil;
 import org.apache.spark.network.buffer.ManagedBuffer;
 import org.apache.spark.network.buffer.NettyManagedBuffer;
@@ -261,6 +263,17 @@ public final class SparkInternals {
             field(server, Object.class, RpcHandler.class).set(server, new UploadHandler(blocks, PREFIX, ours));
         } catch (IllegalAccessException e) {
             throw new IllegalStateException("uploads cannot be taken from Spark", e);
+        }
+    }
+
+    /** Lets closures of our jobs travel inside their tasks, from now on: {@link CarriedClosures}. On the driver. */
+    static void carryClosures() {
+        BroadcastManager broadcasts = SparkEnv.get().broadcastManager();
+        Field factory = field(broadcasts, Object.class, BroadcastFactory.class);
+        try {
+            factory.set(broadcasts, CarriedClosures.before((BroadcastFactory) factory.get(broadcasts)));
+        } catch (IllegalAccessException e) {
+            throw new IllegalStateException("broadcasts cannot be taken from Spark", e);
         }
     }
 
