@@ -6,13 +6,14 @@ Both run one set of scripts, ``tests/golden/relay``, so a rule that changes here
 Participants: the driver, which has all pieces, and K owners, of which this executor is one. Owner i owns the pieces i, i + K,
 i + 2K, ..., in two batches. Where there are as many pieces for each owner, none sends more than the broadcast once::
 
-    own batch:      FROM_DRIVER --all pieces are here--> PUSHED to the other owners
+    own batch:      FROM_DRIVER, which brings them or is asked --all pieces are here--> PUSHED to the other owners
 
     other batch:    AWAITED from its owner --owner given up--> FROM_DRIVER
 
 The executor gives an owner up when the owner cannot be reached or sends a piece damaged twice, or when no piece has come for
-long after the executor's own pieces came. A failure of the driver ends the relay. The download is then tried again as a new
-relay, which begins with the pieces that are here.
+long after the executor's own pieces came. A driver that was to bring the own pieces is asked for them when nothing has come of
+them for as long. A failure of the driver ends the relay. The download is then tried again as a new relay, which begins with the
+pieces that are here.
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ class Relay:
         self._me, self._pieces, self._here = me, pieces, set(present)
         self._damaging: set[int] = set()  # senders of pieces that came damaged
         self._began = self._moved = 0.0  # when the relay began; when the newest piece came
+        self._bringing = False  # the driver pushes the executor's own pieces, and has not been asked for them
         self._own_took: float | None = None  # seconds that the executor's own pieces took; None: some are missing
         self._over = False
         self._batches: list[list[_Batch]] = []  # one or two of each owner; none of one that has no piece
@@ -97,18 +99,22 @@ class Relay:
                     some.append(_Batch(list(part), FROM_DRIVER if owner == me else AWAITED))
             self._batches.append(some)
 
-    def begin(self, now: float) -> list[Instruction]:
+    def begin(self, now: float, bringing: bool = False) -> list[Instruction]:
         """The relay begins.
 
         Args:
             now: seconds of any clock that does not go back, here and below.
+            bringing: the driver pushes the executor's own pieces.
 
         Returns:
-            AskDriver for the executor's own pieces; Push and Done for what is here already.
+            AskDriver for the executor's own pieces, unless the driver brings them; Push and Done for what is here already.
         """
         self._began = self._moved = now
-        own = [piece for batch in self._batches[self._me] for piece in self._missing(batch)]
-        return [*self._ask_driver(own), *self._advance(now)]
+        self._bringing = bringing
+        return [*([] if bringing else self._ask_driver(self._own())), *self._advance(now)]
+
+    def _own(self) -> list[int]:
+        return [piece for batch in self._batches[self._me] for piece in self._missing(batch)]
 
     def arrived(self, piece: int, now: float) -> list[Instruction]:
         """A piece is here, from any sender.
@@ -148,12 +154,20 @@ class Relay:
             return [*out, Fail(why)]
         return [*out, *self._give_up(sender)]
 
-    def tick(self, now: float) -> list[Instruction]:
-        """Time has passed: owners that are silent for too long are given up.
+    def tick(self, now: float, heard: float = 0.0) -> list[Instruction]:
+        """Time has passed: owners that are silent for too long are given up, and a driver that brings nothing is asked.
+
+        Args:
+            now: as for `begin`.
+            heard: when bytes that the driver pushes last came.
 
         Returns:
-            AskDriver for their pieces.
+            AskDriver for their pieces, or for the executor's own.
         """
+        silent = self._bringing and self._own_took is None and now - max(self._moved, heard) > PATIENCE_S
+        if silent and not self._over:
+            self._bringing = False
+            return self._ask_driver(self._own())
         if self._over or self._own_took is None or now - self._moved <= max(PATIENCE_S, 3 * self._own_took):
             return []
         return [one for owner in range(len(self._batches)) if owner != self._me for one in self._give_up(owner)]

@@ -17,8 +17,9 @@ SCRIPTS = sorted((Path(__file__).parents[1] / "golden" / "relay").glob("*.json")
 def apply(relay: Relay, event: dict[str, Any]) -> list[Instruction]:
     fields = dict(event)
     kind = fields.pop("kind")
-    if "now_ms" in fields:
-        fields["now"] = fields.pop("now_ms") / 1000
+    for name in ("now", "heard"):
+        if f"{name}_ms" in fields:
+            fields[name] = fields.pop(f"{name}_ms") / 1000
     if kind == "arrived":
         return [one for piece in fields["pieces"] for one in relay.arrived(piece, fields["now"])]
     return getattr(relay, kind)(**fields) or []

@@ -17,6 +17,9 @@ interface Broadcaster {
      */
     BroadcastSource source(int broadcast, List<String> owners, PeerTable table, Peer driver);
 
+    /** An executor has been sent the task of an order that names the broadcast: it may have what it needs of it. */
+    default void launched(int broadcast, BroadcastSource source, String executor) {}
+
     /** Frees a broadcast on the driver. */
     void withdraw(int broadcast);
 

@@ -63,7 +63,7 @@ final class Descriptors {
 
     private static void refuse(Peer one, int executors, long needed) {
         if (one.files >= 0 && one.files < needed) {
-            String who = one.executor.equals("driver") ? "the driver at " + one.host : one.toString();
+            String who = one.executor.equals(SparkInternals.DRIVER) ? "the driver at " + one.host : one.toString();
             throw new IllegalStateException("too few open files for " + executors + " executors: " + who + ", limit="
                     + one.files + ", needed=" + needed + "; " + REMEDY + ", or use fewer executors");
         }

@@ -58,6 +58,8 @@ final class Download {
     Attempt attempt;
     /** When its first attempt began, in seconds of the driver's clock; null: not yet. */
     Double start;
+    /** The source of which a fetch was made last. */
+    BroadcastSource opened;
     /** Spark's own broadcast is being read, by this attempt or an earlier one. */
     boolean reading;
 

@@ -69,6 +69,9 @@ final class Downloader {
 
         @Override
         public void come(ByteBuffer some) {
+            if (what.isFromDriver()) {
+                heardMs = nowMs();
+            }
             int fit = Math.min(some.remaining(), bytes.data.length - at);
             some.get(bytes.data, at, fit);
             at += fit;
@@ -96,6 +99,8 @@ final class Downloader {
     private Download.Attempt attempt;
 
     private Fetch fetch;
+    /** When bytes of a push of the driver's last came; network threads say so. */
+    private volatile long heardMs = nowMs();
     /** What waits until peers have their pieces ({@link #afterSending}). */
     private final Deque<Runnable> after = new ArrayDeque<>();
 
@@ -208,7 +213,7 @@ final class Downloader {
                 }
                 beginOrEnd(); // a pause may be over
                 if (fetch != null) {
-                    fetch.doWork();
+                    fetch.doWork(heardMs);
                 }
                 while (!after.isEmpty() && (fetch == null || fetch.hasSent())) {
                     runAfter(after.remove());

@@ -76,6 +76,9 @@ public final class FakeExecutors {
     private final int elements;
     private final int shards;
     private final Map<Integer, Agent> agents = new ConcurrentHashMap<>();
+    /** By run, broadcast and first piece. */
+    private final Map<String, Arriving> arriving = new ConcurrentHashMap<>();
+
     private final Map<Long, byte[]> closures = new ConcurrentHashMap<>();
     private final ExecutorService threads = Executors.newFixedThreadPool(THREADS, work -> Threads.daemon("fake", work));
     private final ScheduledExecutorService clock =
@@ -100,11 +103,13 @@ public final class FakeExecutors {
 
     /** Registers them, and says hello for each. */
     public void start() throws Exception {
+        Peer self = SparkInternals.self();
+        SparkInternals.take(this::pushed);
         for (int i = 1; i <= count; i++) {
             String executor = Integer.toString(i);
             Peer peer = new Peer(executor, "host-" + i, 7000);
             wire.register(peer, CORES, data -> threads.execute(() -> run(peer, data)));
-            wire.plugin(plugin.hello(peer));
+            wire.plugin(plugin.hello(new Peer(executor, self.host, self.port))); // where the driver pushes to
         }
         clock.scheduleAtFixedRate(this::progress, PROGRESS_EVERY, PROGRESS_EVERY, TimeUnit.MILLISECONDS);
     }
@@ -259,6 +264,15 @@ public final class FakeExecutors {
             said.run();
             return;
         }
+        if (((RelayBroadcast.Source) source).brings) {
+            int first = BlockNames.number(own.get(0));
+            String key = BlockNames.ofRun(order.run) + what.broadcast + "/" + first;
+            arriving(key).whole(own.size(), () -> {
+                arriving.remove(key);
+                threads.execute(said);
+            });
+            return;
+        }
         AtomicLong missing = new AtomicLong(own.size());
         CheckedBlocks.fetch(((RelayBroadcast.Source) source).driver, own, new SparkInternals.FetchListener() {
             @Override
@@ -273,6 +287,54 @@ public final class FakeExecutors {
                 cause.printStackTrace();
             }
         });
+    }
+
+    /** Pieces that the driver pushes for one of the executors, by its key. */
+    private Arriving arriving(String key) {
+        return arriving.computeIfAbsent(key, name -> new Arriving());
+    }
+
+    /** All executors are reached at one address: the first piece says for whom a push is. */
+    private Uploads.Sink pushed(String stream) {
+        PushName name = PushName.of(stream);
+        return name == null
+                ? null
+                : new Uploads.Sink() {
+                    @Override
+                    public void come(ByteBuffer bytes) {}
+
+                    @Override
+                    public void end() {
+                        int owner = name.pieces().get(0) % name.step();
+                        arriving(name.run + name.broadcast() + "/" + owner)
+                                .come(name.pieces().size());
+                    }
+                };
+    }
+
+    /** Counts pieces, in any order with the task that says how many there are. */
+    private static final class Arriving {
+        private int here;
+        private int pieces;
+        private Runnable then;
+
+        synchronized void come(int more) {
+            here += more;
+            tell();
+        }
+
+        synchronized void whole(int number, Runnable next) {
+            pieces = number;
+            then = next;
+            tell();
+        }
+
+        private void tell() {
+            if (then != null && here >= pieces) {
+                then.run();
+                then = null;
+            }
+        }
     }
 
     /** Pushes zeros for this executor's range of the sum, as {@link RangesStep} does; how many bytes. */

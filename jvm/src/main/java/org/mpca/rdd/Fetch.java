@@ -40,8 +40,12 @@ interface Fetch {
         return true;
     }
 
-    /** Looks at what no event tells, the time that has passed; called after events, and a few times a second. */
-    void doWork();
+    /**
+     * Looks at what no event tells, the time that has passed; called after events, and a few times a second.
+     *
+     * @param heardMs when bytes last came that the driver pushes, in milliseconds of System.nanoTime
+     */
+    void doWork(long heardMs);
 
     /** Ends the attempt: the broadcast was forgotten, or a newer order names other peers. */
     void abandon();

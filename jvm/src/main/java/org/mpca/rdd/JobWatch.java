@@ -4,6 +4,7 @@ import java.util.Collections;
 import java.util.Map;
 import java.util.WeakHashMap;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Consumer;
 import org.apache.spark.ExceptionFailure;
 import org.apache.spark.ExecutorLostFailure;
 import org.apache.spark.FetchFailed;
@@ -17,6 +18,7 @@ import org.apache.spark.scheduler.SparkListenerExecutorRemoved;
 import org.apache.spark.scheduler.SparkListenerJobEnd;
 import org.apache.spark.scheduler.SparkListenerJobStart;
 import org.apache.spark.scheduler.SparkListenerTaskEnd;
+import org.apache.spark.scheduler.SparkListenerTaskStart;
 
 /**
  * Listens to Spark's scheduler: cancels a job of ours at its first failed task, and reports executors.
@@ -75,6 +77,8 @@ public final class JobWatch extends SparkListener {
     private final ExecutorListener listener;
     private final Map<Integer, Job> strictByStage = new ConcurrentHashMap<>();
     private final Map<String, Failure> failures = new ConcurrentHashMap<>();
+    /** Who hears on which executors tasks of a job begin, by token. */
+    private final Map<String, Consumer<String>> launches = new ConcurrentHashMap<>();
 
     private JobWatch(SparkContext context, ExecutorListener listener) {
         this.context = context;
@@ -97,6 +101,11 @@ public final class JobWatch extends SparkListener {
         return watch;
     }
 
+    /** Tells `launched` of each executor that is sent a task of this job, which is strict and is not submitted yet. */
+    void tellLaunches(String token, Consumer<String> launched) {
+        launches.put(token, launched);
+    }
+
     /** The first failure of a job that has ended, once. */
     Failure takeFailure(String token) {
         return failures.remove(token);
@@ -109,6 +118,15 @@ public final class JobWatch extends SparkListener {
         }
         Job job = new Job(start.jobId(), start.properties().getProperty(TOKEN));
         SparkInternals.stages(start).forEach(stage -> strictByStage.put(stage, job));
+    }
+
+    @Override
+    public void onTaskStart(SparkListenerTaskStart start) {
+        Job job = strictByStage.get(start.stageId());
+        Consumer<String> launched = job == null ? null : launches.get(job.token);
+        if (launched != null) {
+            launched.accept(start.taskInfo().executorId());
+        }
     }
 
     @Override
@@ -131,6 +149,7 @@ public final class JobWatch extends SparkListener {
             // interest.
             if (job.id == end.jobId()) {
                 failures.remove(job.token);
+                launches.remove(job.token); // not before: a job may have ended when its first event is heard
             }
             return job.id == end.jobId();
         });

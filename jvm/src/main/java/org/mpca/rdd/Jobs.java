@@ -6,6 +6,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.function.BiConsumer;
+import java.util.function.Consumer;
 import org.apache.spark.SparkContext;
 import org.apache.spark.rdd.RDD;
 
@@ -41,6 +42,11 @@ final class Jobs {
             Thread.currentThread().interrupt();
             throw new IllegalStateException("interrupted while submitting", e);
         }
+    }
+
+    /** Tells `launched` of each executor to which a task of a strict job is sent; before the job is submitted. */
+    void tellLaunches(String token, Consumer<String> launched) {
+        JobWatch.get(context).tellLaunches(run + "/" + token, launched);
     }
 
     /**

@@ -62,6 +62,10 @@ final class PushName {
         return numbers[numbers.length - 1];
     }
 
+    boolean isFromDriver() {
+        return executor.equals(SparkInternals.DRIVER);
+    }
+
     // ---- of a part
     // --------------------------------------------------------------------------------------------------------
 
@@ -81,11 +85,16 @@ final class PushName {
         return numbers[0];
     }
 
+    /** How many numbers there are from one piece to the next. */
+    int step() {
+        return numbers[2];
+    }
+
     /** Which pieces, in the sequence in which they lie in the stream. */
     List<Integer> pieces() {
         List<Integer> all = new ArrayList<>();
         for (int i = 0; i < numbers[3]; i++) {
-            all.add(numbers[1] + i * numbers[2]);
+            all.add(numbers[1] + i * step());
         }
         return all;
     }

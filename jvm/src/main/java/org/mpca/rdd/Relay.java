@@ -17,14 +17,14 @@ import org.mpca.agent.TimeOuts;
  * than the broadcast once.
  *
  * <pre>
- *   own batch:      FROM_DRIVER --all pieces are here--&gt; PUSHED to the other owners
+ *   own batch:      FROM_DRIVER, which brings them or is asked --all pieces are here--&gt; PUSHED to the other owners
  *
  *   other batch:    AWAITED from its owner --owner given up--&gt; FROM_DRIVER
  * </pre>
  *
  * An owner is given up when it cannot be reached, sends a piece that is damaged twice, or when nothing has come for long after
- * the own pieces came. A failure of the driver ends the relay: it is tried again as a new one, which begins with the pieces that
- * are here.
+ * the own pieces came. A driver that was to bring the own pieces is asked for them when nothing has come of them for as long. A
+ * failure of the driver ends the relay: it is tried again as a new one, which begins with the pieces that are here.
  *
  * <p>Concurrency: owned by one thread, mpca-download.
  */
@@ -65,10 +65,11 @@ final class Relay {
 
     /** Pieces that one owner pushes together. */
     private static final class Batch {
-        final List<Integer> pieces = new ArrayList<>();
+        final List<Integer> pieces;
         State state;
 
-        Batch(State state) {
+        Batch(List<Integer> pieces, State state) {
+            this.pieces = pieces;
             this.state = state;
         }
     }
@@ -80,6 +81,9 @@ final class Relay {
     private final List<List<Batch>> batches = new ArrayList<>();
     /** Senders of something that came damaged. */
     private final Set<Integer> damaging = new HashSet<>();
+
+    /** Own pieces that the driver brings: nobody has asked for them. */
+    private boolean brought;
 
     private long began;
     /** When the newest piece came. */
@@ -101,29 +105,46 @@ final class Relay {
         this.arrived = here.cardinality();
         for (int owner = 0; owner < owners; owner++) {
             List<Batch> some = new ArrayList<>(BATCHES);
-            int own = owner >= pieces ? 0 : (pieces - owner + owners - 1) / owners;
-            for (int number = 0; number < BATCHES; number++) {
-                Batch batch = new Batch(owner == me ? State.FROM_DRIVER : State.AWAITED);
-                for (int i = own * number / BATCHES; i < own * (number + 1) / BATCHES; i++) {
-                    batch.pieces.add(owner + i * owners);
-                }
-                if (!batch.pieces.isEmpty()) {
-                    some.add(batch);
-                }
+            for (List<Integer> batch : batches(owner, owners, pieces)) {
+                some.add(new Batch(batch, owner == me ? State.FROM_DRIVER : State.AWAITED));
             }
             batches.add(some);
         }
     }
 
-    List<Instruction> begin(long nowMs) {
+    /** Pieces of an owner, those that travel together in a list. */
+    static List<List<Integer>> batches(int owner, int owners, int pieces) {
+        List<List<Integer>> some = new ArrayList<>(BATCHES);
+        int own = owner >= pieces ? 0 : (pieces - owner + owners - 1) / owners;
+        for (int number = 0; number < BATCHES; number++) {
+            List<Integer> batch = new ArrayList<>();
+            for (int i = own * number / BATCHES; i < own * (number + 1) / BATCHES; i++) {
+                batch.add(owner + i * owners);
+            }
+            if (!batch.isEmpty()) {
+                some.add(batch);
+            }
+        }
+        return some;
+    }
+
+    /** @param bringing the driver pushes the own pieces here */
+    List<Instruction> begin(boolean bringing, long nowMs) {
         List<Instruction> out = new ArrayList<>();
         began = nowMs;
         moved = nowMs;
-        List<Integer> own = new ArrayList<>();
-        batches.get(me).forEach(batch -> own.addAll(missing(batch)));
-        askDriver(own, out);
+        brought = bringing;
+        if (!brought) {
+            askDriver(own(), out);
+        }
         advance(nowMs, out);
         return out;
+    }
+
+    private List<Integer> own() {
+        List<Integer> own = new ArrayList<>();
+        batches.get(me).forEach(batch -> own.addAll(missing(batch)));
+        return own;
     }
 
     /** A piece is here; any sender may have sent it. */
@@ -166,9 +187,17 @@ final class Relay {
         return out;
     }
 
-    /** Time has passed. */
-    List<Instruction> tick(long nowMs) {
+    /**
+     * Time has passed.
+     *
+     * @param heardMs when bytes of the driver's last came
+     */
+    List<Instruction> tick(long heardMs, long nowMs) {
         List<Instruction> out = new ArrayList<>();
+        if (!over && brought && ownTook < 0 && nowMs - Math.max(moved, heardMs) > TimeOuts.RELAY_SILENCE_MS) {
+            brought = false;
+            askDriver(own(), out);
+        }
         if (!over && ownTook >= 0 && nowMs - moved > Math.max(TimeOuts.RELAY_SILENCE_MS, 3 * ownTook)) {
             for (int owner = 0; owner < batches.size(); owner++) {
                 if (owner != me) {

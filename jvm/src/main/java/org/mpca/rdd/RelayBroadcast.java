@@ -1,23 +1,28 @@
 package org.mpca.rdd;
 
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.Collectors;
 import org.mpca.reduce.ChunkPlan;
 import org.mpca.reduce.KeptArray;
 import org.mpca.reduce.SpareArrays;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
- * Broadcast by relay: of K executors, number i takes pieces i mod K from the driver and the others from their owners. So
+ * Broadcast by relay: of K executors, number i gets pieces i mod K from the driver and the others from their owners. So
  * each piece leaves the driver once, where Spark's torrent sends it three or four times. An owner of m pieces sends them K - 1
  * times: all are of one size, and of one number for each of K owners, so that none sends more than the broadcast once.
  *
  * <p>Concurrency: safe from any thread; one call a broadcast at a time. Removals happen in the sweeper.
  */
 final class RelayBroadcast implements Broadcaster {
+    private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
     private static final int PIECES = 8;
 
     private final BlockNames names;
@@ -37,10 +42,19 @@ final class RelayBroadcast implements Broadcaster {
     private static final class Cut {
         final KeptArray data;
         final int pieceBytes;
+        /** Checksums of pieces. */
+        final ByteBuffer[] trailers;
+        /** Whether an order has named it: its executors are brought what they own. */
+        final AtomicBoolean named = new AtomicBoolean();
 
         Cut(KeptArray data, int pieceBytes) {
             this.data = data;
             this.pieceBytes = pieceBytes;
+            this.trailers = new ByteBuffer[pieces(data.length, pieceBytes)];
+        }
+
+        int bytes(int piece) {
+            return Math.min(pieceBytes, data.length - piece * pieceBytes);
         }
     }
 
@@ -65,12 +79,12 @@ final class RelayBroadcast implements Broadcaster {
 
     @Override
     public void publish(int broadcast, KeptArray kept, int owners) {
-        int piece = pieceBytes(kept.length, owners, mostBytes);
-        for (int p = 0; p < pieces(kept.length, piece); p++) {
-            int at = p * piece;
-            CheckedBlocks.put(names.pieces(broadcast) + p, kept.data, at, Math.min(piece, kept.length - at));
+        Cut cut = new Cut(kept, pieceBytes(kept.length, owners, mostBytes));
+        for (int p = 0; p < cut.trailers.length; p++) {
+            cut.trailers[p] =
+                    CheckedBlocks.put(names.pieces(broadcast) + p, kept.data, p * cut.pieceBytes, cut.bytes(p));
         }
-        cuts.put(broadcast, new Cut(kept, piece));
+        cuts.put(broadcast, cut);
     }
 
     @Override
@@ -79,7 +93,43 @@ final class RelayBroadcast implements Broadcaster {
         if (cut == null) {
             throw new IllegalArgumentException("no such broadcast, or withdrawn: broadcast=" + broadcast);
         }
-        return new Source(names, table, table.pack(owners), driver, cut.pieceBytes);
+        boolean brings = cut.named.compareAndSet(false, true);
+        return new Source(names, table, owners, driver, cut.pieceBytes, brings);
+    }
+
+    /**
+     * Brings an executor the pieces that it owns, in the batches in which it pushes them to others, if the order is the first one
+     * that names the broadcast. Later ones name it for executors that have most of it, and ask.
+     */
+    @Override
+    public void launched(int broadcast, BroadcastSource source, String executor) {
+        Source from = (Source) source;
+        Cut cut = cuts.get(broadcast);
+        int owner = from.positions.indexOf(executor);
+        if (!from.brings || cut == null || owner < 0) {
+            return;
+        }
+        Peer peer = from.owners().get(owner);
+        int owners = from.positions.size();
+        for (List<Integer> batch : Relay.batches(owner, owners, cut.trailers.length)) {
+            ByteBuffer[] parts = new ByteBuffer[2 * batch.size()];
+            int bytes = 0;
+            for (int i = 0; i < batch.size(); i++) {
+                int piece = batch.get(i);
+                parts[2 * i] = ByteBuffer.wrap(cut.data.data, piece * cut.pieceBytes, cut.bytes(piece));
+                parts[2 * i + 1] = cut.trailers[piece].duplicate();
+                bytes += cut.bytes(piece) + CheckedBlocks.TRAILER_BYTES;
+            }
+            String name =
+                    names.pushedPieces(broadcast, batch.get(0), owners, batch.size(), bytes, SparkInternals.DRIVER);
+            Pushes.begin(peer, name, cut.data, cause -> told(peer, name, cause), parts);
+        }
+    }
+
+    private static void told(Peer peer, String name, Throwable cause) {
+        if (cause != null) {
+            LOG.warn("not pushed, so it is asked for: {} to={} cause={}", name, peer, cause.toString());
+        }
     }
 
     @Override
@@ -105,13 +155,19 @@ final class RelayBroadcast implements Broadcaster {
         private final int[] runs;
         final Peer driver;
         final int pieceBytes;
+        /** Whether the driver pushes each owner its pieces, unasked. */
+        final boolean brings;
+        /** The owners, where it was made. */
+        private final transient List<String> positions;
 
-        Source(BlockNames names, PeerTable table, List<Long> owners, Peer driver, int pieceBytes) {
+        Source(BlockNames names, PeerTable table, List<String> owners, Peer driver, int pieceBytes, boolean brings) {
             this.names = names;
             this.table = table;
-            this.runs = owners.stream().mapToInt(Long::intValue).toArray();
+            this.positions = owners;
+            this.runs = table.pack(owners).stream().mapToInt(Long::intValue).toArray();
             this.driver = driver;
             this.pieceBytes = pieceBytes;
+            this.brings = brings;
         }
 
         /** In the order's sequence; on an executor, whose task has read the table. */

@@ -17,7 +17,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Carries out what a {@link Relay} decides: asks the driver for pieces, stores own ones, and pushes them to the other owners.
+ * Carries out what a {@link Relay} decides: takes pieces from the driver, stores own ones, and pushes them to the other owners.
  *
  * <p>Concurrency: owned by one thread, mpca-download. Peers are called in threads of {@link Calls}, since connecting may block;
  * network threads copy pieces into the download's array and report to the port.
@@ -35,6 +35,8 @@ final class RelayFetch implements Fetch, Relay.Performer {
 
     private final int me;
     private final Relay relay;
+    /** Whether the driver pushes own pieces here; it does so once. */
+    private final boolean bringing;
     /** Pushes that have not arrived. */
     private int underWay;
 
@@ -47,6 +49,8 @@ final class RelayFetch implements Fetch, Relay.Performer {
             positions.put(owners.get(i).executor, i);
         }
         this.me = positions.get(ExecutorSide.get().self().executor);
+        this.bringing = source.brings && download.opened != source;
+        download.opened = source;
         int pieces = RelayBroadcast.pieces(download.length, source.pieceBytes);
         this.relay = new Relay(owners.size(), me, pieces, download.here());
     }
@@ -56,7 +60,7 @@ final class RelayFetch implements Fetch, Relay.Performer {
 
     @Override
     public void begin() {
-        perform(relay.begin(nowMs()));
+        perform(relay.begin(bringing, nowMs()));
     }
 
     @Override
@@ -66,35 +70,39 @@ final class RelayFetch implements Fetch, Relay.Performer {
 
     @Override
     public void pushed(PushName what, byte[] bytes) {
-        int owner = positions.getOrDefault(what.executor, Relay.DRIVER);
+        int sender = positions.getOrDefault(what.executor, Relay.DRIVER);
+        if (sender == Relay.DRIVER && !what.isFromDriver()) {
+            return; // of another order, whose owners were others
+        }
         int at = 0;
         for (int piece : what.pieces()) {
-            if (owner == Relay.DRIVER || piece < 0 || (long) piece * source.pieceBytes >= download.length) {
-                return; // of another order, whose owners were others; or the name is damaged
+            if (piece < 0 || (long) piece * source.pieceBytes >= download.length) {
+                return; // the name is damaged
             }
             int length = size(piece) + CheckedBlocks.TRAILER_BYTES;
             boolean right = at + length <= bytes.length
                     && CheckedBlocks.open(name(piece), ByteBuffer.wrap(bytes, at, length)) != null;
             if (right) {
                 System.arraycopy(bytes, at, download.data().data, piece * source.pieceBytes, size(piece));
-                port.arrived(piece, size(piece), false);
+                port.arrived(piece, size(piece), sender == Relay.DRIVER);
             } else {
-                fetchAgain(owner, piece);
+                fetchAgain(sender, piece);
             }
             at += length;
         }
     }
 
-    private void fetchAgain(int owner, int piece) {
-        LOG.warn("damaged on its way, and fetched: block={} from={}", name(piece), owners.get(owner));
-        relay.damaged(owner);
-        Receiver receiver = new Receiver(owner, download.data(), Collections.singletonList(piece));
-        call(owner, () -> CheckedBlocks.fetchOnce(owners.get(owner), name(piece), receiver));
+    private void fetchAgain(int sender, int piece) {
+        Peer peer = sender == Relay.DRIVER ? source.driver : owners.get(sender);
+        LOG.warn("damaged on its way, and fetched: block={} from={}", name(piece), peer);
+        relay.damaged(sender);
+        Receiver receiver = new Receiver(sender, download.data(), Collections.singletonList(piece));
+        call(sender, () -> CheckedBlocks.fetchOnce(peer, name(piece), receiver));
     }
 
     @Override
-    public void doWork() {
-        perform(relay.tick(nowMs()));
+    public void doWork(long heardMs) {
+        perform(relay.tick(heardMs, nowMs()));
     }
 
     @Override

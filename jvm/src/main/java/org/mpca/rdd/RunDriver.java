@@ -222,7 +222,18 @@ public final class RunDriver {
                 orderFailed(order.order, cause, unfinished);
             }
         });
+        if (!order.downloads.isEmpty()) {
+            // Not at once: bytes would fill the link before the tasks are sent, which then wait behind them.
+            jobs.tellLaunches(OrderJob.token(order.order), executor -> launched(plan, executor));
+        }
         jobs.inSubmitter(() -> reducer.run(job));
+    }
+
+    private void launched(OrderPlan plan, String executor) {
+        List<Order.Download> downloads = plan.order().downloads;
+        for (int d = 0; d < downloads.size(); d++) {
+            broadcaster.launched((int) downloads.get(d).broadcast, plan.sources[d], executor);
+        }
     }
 
     public void cancel(int order, String reason) {

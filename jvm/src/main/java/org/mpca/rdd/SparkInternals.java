@@ -89,6 +89,9 @@ import scala.util.Try;
  */
 @SuppressWarnings("deprecation") // JavaConverters, since 2.13
 public final class SparkInternals {
+    /** What Spark calls the driver where it names an executor. */
+    static final String DRIVER = "driver";
+
     private static final String PREFIX = "test_";
     private static final ClassTag<byte[]> BYTES = ClassTag$.MODULE$.apply(byte[].class);
     private static final ExecutionContext HERE = ExecutionContext$.MODULE$.fromExecutor((Executor) Runnable::run);

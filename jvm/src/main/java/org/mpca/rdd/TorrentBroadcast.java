@@ -107,11 +107,11 @@ final class TorrentBroadcast implements Broadcaster {
 
         @Override
         public void begin() {
-            doWork();
+            doWork(0);
         }
 
         @Override
-        public void doWork() {
+        public void doWork(long heardMs) {
             if (download.isWhole()) {
                 port.done();
             } else if (!download.reading) {

@@ -38,7 +38,7 @@ class DownloaderTest {
         }
 
         @Override
-        public void doWork() {
+        public void doWork(long heardMs) {
             turns.countDown();
         }
 

@@ -32,7 +32,7 @@ class ExecutorSideTest {
             public void arrived(int piece) {}
 
             @Override
-            public void doWork() {}
+            public void doWork(long heardMs) {}
 
             @Override
             public void abandon() {}

@@ -32,7 +32,7 @@ class RelayTest {
     @Test
     void shouldHavePushedOnceItsOwnPiecesWereHere() {
         Relay relay = new Relay(3, 1, 12, new BitSet());
-        relay.begin(0);
+        relay.begin(false, 0);
         for (int piece : new int[] {1, 4, 7, 0, 2, 3}) {
             relay.arrived(piece, 10);
         }
@@ -67,7 +67,7 @@ class RelayTest {
         int sender = event.path("sender").asInt();
         switch (event.get("kind").asText()) {
             case "begin":
-                return relay.begin(nowMs);
+                return relay.begin(event.path("bringing").asBoolean(), nowMs);
             case "arrived":
                 event.get("pieces").forEach(piece -> out.addAll(relay.arrived(piece.asInt(), nowMs)));
                 return out;
@@ -80,7 +80,7 @@ class RelayTest {
                         event.get("damage").asBoolean(),
                         event.get("why").asText());
             case "tick":
-                return relay.tick(nowMs);
+                return relay.tick(event.path("heard_ms").asLong(), nowMs);
             case "abandon":
                 relay.abandon();
                 return out;
