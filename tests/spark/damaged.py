@@ -40,7 +40,9 @@ class Bench:
         known = [int(str(one).rpartition(":")[2]) for one in self._addresses()]
         self.ports = {name: next(p for p in _listening(pids[name]) if p in known) for name in self.executors}
         self.driver = next(port for port in known if port not in self.ports.values())
-        self.proxy = WireProxy(known, {port: pids[name] for name, port in self.ports.items()})
+        owners = {port: pids[name] for name, port in self.ports.items()}
+        owners[self.driver] = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+        self.proxy = WireProxy(known, owners)
         #: What every agent has of shard 0; x_0 to begin with.
         self.now = initial(ELEMENTS)[: ELEMENTS // 3]
         self._cycles = 0
