@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import median
 
 import pytest
 
 from mpca import data
 from mpca.records import AgentRecord, BeginRecord, CycleRecord, Record, RunRecord, read_records
+from mpca.sim.relay import PATIENCE_S
 from tests.spark.jobs import skewed
 from tests.spark.overlapped import BYTES_A_SECOND, overlapped_run
 
@@ -36,6 +38,10 @@ def test_digits_on_loopback_are_cut_as_the_record_says(engine) -> None:
     assert begin.period_s == pytest.approx(begin.shards * begin.fixed_s + begin.wire_s)
     assert all(one.cut is None for one in told.run.orders) == (begin.shards == 3)
     assert {one.shard for one in told.cycles} == set(range(begin.shards))
+    took = [
+        one.stages["broadcast"]["end"] - one.stages["broadcast"]["start"] for one in told.cycles if "broadcast" in one.stages
+    ]
+    assert median(took) < PATIENCE_S, "what the driver brings came by itself: nobody has waited until it asks"
 
 
 @pytest.mark.root

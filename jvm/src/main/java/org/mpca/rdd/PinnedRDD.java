@@ -72,7 +72,7 @@ abstract class PinnedRDD<T> extends RDD<T> {
 
     private void writeObject(ObjectOutputStream out) throws IOException {
         out.defaultWriteObject();
-        CarriedClosures.serialised(peers.length);
+        CarriedClosures.serialised(peers.length); // Spark makes a broadcast of what it is written into next
     }
 
     /** What a partition brings to its executor. */

@@ -82,8 +82,8 @@ final class Relay {
     /** Senders of something that came damaged. */
     private final Set<Integer> damaging = new HashSet<>();
 
-    /** Own pieces that the driver brings: nobody has asked for them. */
-    private boolean brought;
+    /** The driver pushes own pieces here, and has not been asked for them. */
+    private boolean bringing;
 
     private long began;
     /** When the newest piece came. */
@@ -128,13 +128,13 @@ final class Relay {
         return some;
     }
 
-    /** @param bringing the driver pushes the own pieces here */
-    List<Instruction> begin(boolean bringing, long nowMs) {
+    /** @param brings whether the driver pushes the own pieces here */
+    List<Instruction> begin(boolean brings, long nowMs) {
         List<Instruction> out = new ArrayList<>();
         began = nowMs;
         moved = nowMs;
-        brought = bringing;
-        if (!brought) {
+        bringing = brings;
+        if (!bringing) {
             askDriver(own(), out);
         }
         advance(nowMs, out);
@@ -194,8 +194,8 @@ final class Relay {
      */
     List<Instruction> tick(long heardMs, long nowMs) {
         List<Instruction> out = new ArrayList<>();
-        if (!over && brought && ownTook < 0 && nowMs - Math.max(moved, heardMs) > TimeOuts.RELAY_SILENCE_MS) {
-            brought = false;
+        if (!over && bringing && ownTook < 0 && nowMs - Math.max(moved, heardMs) > TimeOuts.RELAY_SILENCE_MS) {
+            bringing = false;
             askDriver(own(), out);
         }
         if (!over && ownTook >= 0 && nowMs - moved > Math.max(TimeOuts.RELAY_SILENCE_MS, 3 * ownTook)) {

@@ -3,6 +3,7 @@ package org.mpca.rdd;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -105,12 +106,20 @@ final class RelayBroadcast implements Broadcaster {
     public void launched(int broadcast, BroadcastSource source, String executor) {
         Source from = (Source) source;
         Cut cut = cuts.get(broadcast);
-        int owner = from.positions.indexOf(executor);
-        if (!from.brings || cut == null || owner < 0) {
+        Integer owner = from.brings ? from.positions.get(executor) : null;
+        if (owner == null || cut == null || !cut.data.retain()) { // withdrawn meanwhile
             return;
         }
-        Peer peer = from.owners().get(owner);
-        int owners = from.positions.size();
+        try {
+            push(broadcast, cut, from, owner);
+        } finally {
+            cut.data.release();
+        }
+    }
+
+    private void push(int broadcast, Cut cut, Source from, int owner) {
+        Peer peer = from.peers.get(owner);
+        int owners = from.peers.size();
         for (List<Integer> batch : Relay.batches(owner, owners, cut.trailers.length)) {
             ByteBuffer[] parts = new ByteBuffer[2 * batch.size()];
             int bytes = 0;
@@ -157,14 +166,20 @@ final class RelayBroadcast implements Broadcaster {
         final int pieceBytes;
         /** Whether the driver pushes each owner its pieces, unasked. */
         final boolean brings;
-        /** The owners, where it was made. */
-        private final transient List<String> positions;
+        /** The owners and their positions, where it was made. */
+        private final transient List<Peer> peers;
+
+        private final transient Map<String, Integer> positions = new HashMap<>();
 
         Source(BlockNames names, PeerTable table, List<String> owners, Peer driver, int pieceBytes, boolean brings) {
             this.names = names;
             this.table = table;
-            this.positions = owners;
-            this.runs = table.pack(owners).stream().mapToInt(Long::intValue).toArray();
+            List<Long> packed = table.pack(owners);
+            this.runs = packed.stream().mapToInt(Long::intValue).toArray();
+            this.peers = table.unpack(packed);
+            for (int i = 0; i < owners.size(); i++) {
+                positions.put(owners.get(i), i);
+            }
             this.driver = driver;
             this.pieceBytes = pieceBytes;
             this.brings = brings;
