@@ -47,11 +47,12 @@ def test_scale_counts_what_a_few_executors_say() -> None:
     few, more = result["sizes"]
     for row in (few, more):
         assert row["tasks"] == row["agents"]  # an order is one job
-        # The rest is the news that the closure of an older job is gone, which comes whenever the driver's JVM has collected
-        # garbage: of those of all 8 cycles, and of one for each agent that was started, within the 4 cycles that count.
-        news = row["messages_from_driver"] - row["tasks"]
-        assert 0 <= news <= row["agents"] * (8 + row["agents"] + 3) / 4
-        assert row["messages_to_driver"] >= 5 * row["agents"] - 2  # who reads a closure first says less
+        # Closures travel in tasks: nobody asks for one, says that it has one, or is told that one is gone.
+        assert row["messages_from_driver"] == row["tasks"]
+        # A task runs, it has finished, an agent has its download; and progress, each half second. The 4 cycles that count may
+        # begin or end amid the words of one download.
+        more_words = row["messages_to_driver"] / row["agents"] - 3
+        assert -1 / 4 <= more_words <= 2 / 4 + 2 * row["cycle_s"]
         assert 0 < row["cpu_s"] < 10
     # What the closure of an order has of an executor is the weight of its part.
     assert more["closure_bytes"] / 6 <= few["closure_bytes"] / 3 + 100
