@@ -49,7 +49,7 @@ STOP_GRACE_S = 4.0
 STOP_AGAIN_S = 1.0
 #: Threads of a train function that has returned are named by its agent when they go on for so long.
 THREADS_END_S = 1.0
-#: The evaluation of the last joint model may take so long.
+#: The evaluation of the last joint model may take so long when the run was interrupted or failed; else cluster.finish_timeout.
 LAST_EVALUATION_S = 3.0
 #: The backup of the last joint model may take so long.
 LAST_BACKUP_S = 5.0

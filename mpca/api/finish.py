@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mpca.driver.backups import BackupWriter
@@ -16,6 +16,7 @@ from mpca.errors import AgentFailed, BackupError, BadRecords, ConfigError, Envir
 from mpca.records import Summary
 from mpca.storage import model_file
 from mpca.timeouts import LAST_BACKUP_S, LAST_EVALUATION_S
+from mpca.units import format_duration
 
 __all__ = ["evaluate_last", "exit_code", "is_final", "save_last", "summarise"]
 
@@ -41,14 +42,27 @@ def exit_code(end: End, signal_number: int | None) -> int:
     return _EXIT_CODES[end.status] or int(any(one.work_lost for one in end.cut_off))
 
 
-def evaluate_last(runner: Runner) -> Mapping[str, float] | None:
-    """What the evaluation of the last joint model returns; None when there is no such model, or no answer in time."""
+def evaluate_last(runner: Runner, patience_s: float, hurried: Callable[[], bool]) -> Mapping[str, float] | None:
+    """What the evaluation of the last joint model returns; None when there is no such model, or no answer in time.
+
+    Args:
+        runner: of a run that has ended.
+        patience_s: the answer may take so long, or `LAST_EVALUATION_S` if that is longer. That includes the start of the
+            evaluator's process, and an evaluation that goes on already.
+        hurried: whether the run was interrupted or has failed; asked again and again. From then on: `LAST_EVALUATION_S`.
+
+    Raises:
+        AgentFailed: the user's evaluation raised.
+        ConfigError: it does not return a number that a goal looks at.
+    """
     joint, evaluator = runner.joint, runner.evaluations.evaluator
     if evaluator is None or joint is None or not joint.complete or not any(joint.versions()):
         return None
-    deadline = time.monotonic() + LAST_EVALUATION_S
-    asked = False
-    while time.monotonic() < deadline:
+    began = now = time.monotonic()
+    until, in_a_hurry, asked = began + max(patience_s, LAST_EVALUATION_S), False, False
+    while now < until:
+        if not in_a_hurry and hurried():
+            until, in_a_hurry = min(until, now + LAST_EVALUATION_S), True
         for done in evaluator.poll():
             if isinstance(done, EvaluatorDied):
                 log.warning("the last joint model was not evaluated: %s", done.reason)
@@ -60,7 +74,8 @@ def evaluate_last(runner: Runner) -> Mapping[str, float] | None:
             runner.evaluations.submit(runner.machine.cycle, joint)
             asked = True
         time.sleep(0.005)
-    log.warning("the last joint model was not evaluated: no answer within %.0f s", LAST_EVALUATION_S)
+        now = time.monotonic()
+    log.warning("the last joint model was not evaluated: no answer within %s", format_duration(round(now - began, 1)))
     return None
 
 

@@ -40,6 +40,7 @@ from mpca.driver.backups import BackupWriter
 from mpca.driver.budget import check_heaps
 from mpca.driver.cluster import Cluster
 from mpca.driver.coding import Coding
+from mpca.driver.finishing import HURRIED
 from mpca.driver.instructions import End
 from mpca.driver.runner import Runner
 from mpca.driver.server import machine_for
@@ -307,12 +308,18 @@ class _Launch:
 
     def _finish(self, runner: Runner, end: End, backups: BackupWriter, files: RunFiles, resumed: Resumed | None) -> Ended:
         tell = self._listeners.on_stage
-        tell("saving the joint model")
         final = None
+
+        def hurried() -> bool:
+            return end.status in HURRIED or self._signals.caught is not None
+
         try:
-            final = evaluate_last(runner) if runner.reached is None else None
+            if runner.reached is None and runner.evaluations.evaluator is not None:
+                tell("evaluating the joint model")
+                final = evaluate_last(runner, self._job.config.cluster.finish_timeout, hurried)
         except MpcaError as failure:
             log.warning("the last joint model was not evaluated: %s", failure)
+        tell("saving the joint model")
         model, state, kept = save_last(runner, backups)
         final = kept or final
         if runner.tally.first_step is not None:  # of the fastest agent, whichever agent reported first

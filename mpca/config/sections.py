@@ -177,7 +177,7 @@ class ClusterConfig:
     start_timeout: float = _duration(180.0)
     """Seconds from the start of the run to the first step."""
     finish_timeout: float = _duration(300.0)
-    """Seconds that train functions have, after the run's end, for the code after their loop; at least 4."""
+    """Seconds after the run's end for the code after train functions' loops (at least 4), and then for the last evaluation."""
     norm_limit: float = 10.0
     """A contribution that moved further than this many times the others' median is left out; 0: no limit."""
     device: str = "cpu"
