@@ -1,4 +1,4 @@
-"""The evaluator of a real run is killed while it evaluates: the run goes on, with evaluations and then without them."""
+"""The evaluator is slow, or killed while it evaluates: the run goes on, with evaluations and then without them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from safetensors.numpy import load_file
 
 from mpca.driver.objectives import Evaluate
 from mpca.records import EvaluationRecord, EvaluatorRecord
+from mpca.timeouts import LAST_EVALUATION_S
 from tests.spark.engine import Observed, Told
 from tests.spark.jobs import evaluated, quadratic
 
@@ -86,6 +88,23 @@ def test_after_three_the_run_goes_on_without_evaluations(engine, tmp_path: Path,
     assert [one.event for one in events(told)] == ["restarted", "restarted", "stopped"]
     assert "nothing is evaluated any more: the evaluator ended 3 times in 10 minutes" in caplog.text
     assert told.ended.summary["final_error"] is None
+
+
+def test_a_run_that_came_to_its_end_waits_for_its_last_evaluation(engine, tmp_path: Path) -> None:
+    """The evaluator is busy with an older model for longer than a run that was interrupted would wait."""
+    later = threading.Timer(LAST_EVALUATION_S + 1, (tmp_path / "go").touch)
+
+    def story(run: Observed):
+        yield lambda: (tmp_path / "evaluating").exists() and run.reducing(3)
+        later.start()
+        run.end()
+
+    told = engine(quadratic, story=story, evaluate=Evaluate(partial(evaluated, str(tmp_path)), every="100ms"), tape=False)
+    later.join()
+    assert told.ended.exit_code == 0, told.ended.reason
+    assert told.ended.summary["final_error"] == 0.5
+    last = [one for one in told.records if isinstance(one, EvaluationRecord)][-1]
+    assert last.cycle >= 3, "the last model's, not the one's that the evaluator was busy with"
 
 
 def test_a_run_that_nothing_else_would_end_fails_with_its_model_saved(engine, tmp_path: Path) -> None:
