@@ -49,7 +49,8 @@ def evaluate_last(runner: Runner, patience_s: float, hurried: Callable[[], bool]
         runner: of a run that has ended.
         patience_s: the answer may take so long, or `LAST_EVALUATION_S` if that is longer. That includes the start of the
             evaluator's process, and an evaluation that goes on already.
-        hurried: whether the run was interrupted or has failed; asked again and again. From then on: `LAST_EVALUATION_S`.
+        hurried: whether the run was interrupted or has failed, or cannot wait; asked again and again. From then on:
+            `LAST_EVALUATION_S`.
 
     Raises:
         AgentFailed: the user's evaluation raised.

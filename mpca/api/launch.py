@@ -297,21 +297,24 @@ class _Launch:
                 runner.stop("interrupted", signal.Signals(self._signals.caught).name)
             runner.once()
             came = came or bool(machine.executors)
-            for lost in (self._location.lost, self._tokens.lost if self._tokens is not None else None):
-                if lost is not None:
-                    raise lost
+            if (lost := self._lost()) is not None:
+                raise lost
             capacity = machine.executors * job.config.cluster.agents_per_executor
             if "executors" not in self._seconds and capacity >= job.agents:
                 self._stage("executors")
             if "agents" not in self._seconds and machine.state != RunState.STARTING:
                 self._stage("agents")
 
+    def _lost(self) -> MpcaError | None:
+        """What ends the run at any time: its folder is another attempt's, or its tokens end soon."""
+        return self._location.lost or (self._tokens.lost if self._tokens is not None else None)
+
     def _finish(self, runner: Runner, end: End, backups: BackupWriter, files: RunFiles, resumed: Resumed | None) -> Ended:
         tell = self._listeners.on_stage
         final = None
 
         def hurried() -> bool:
-            return end.status in HURRIED or self._signals.caught is not None
+            return end.status in HURRIED or self._signals.caught is not None or self._lost() is not None
 
         try:
             if runner.reached is None and runner.evaluations.evaluator is not None:
