@@ -1,4 +1,4 @@
-"""The end of every run: the driver evaluates, backs up and saves the joint model, and writes the summary and the report."""
+"""The end of every run: the driver backs up, evaluates and saves the joint model, and writes the summary and the report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mpca.storage import model_file
 from mpca.timeouts import LAST_BACKUP_S, LAST_EVALUATION_S
 from mpca.units import format_duration
 
-__all__ = ["evaluate_last", "exit_code", "is_final", "save_last", "summarise"]
+__all__ = ["back_up_last", "evaluate_last", "exit_code", "is_final", "result_of", "summarise"]
 
 log = logging.getLogger("mpca.run")
 
@@ -80,25 +80,29 @@ def evaluate_last(runner: Runner, patience_s: float, hurried: Callable[[], bool]
     return None
 
 
-def save_last(runner: Runner, backups: BackupWriter | None) -> tuple[bytes | None, dict[str, Any], Mapping[str, float] | None]:
-    """Write a last backup, and make the result of the run.
+def back_up_last(runner: Runner, backups: BackupWriter | None) -> None:
+    """Write a last backup, of the joint model as it is: what it says of cycles, time and data is true of no other.
 
-    The backup is of the joint model as it is: what it says of cycles, time and data is true of no other. The result is the
-    model that was the best by `KeepBest`, or else the one that reached a target, or else the last one. x_0 is no run's result.
-    It is backed up all the same, so that a later attempt has the same x_0.
+    It comes before the last evaluation, which may take minutes: a driver that is killed meanwhile goes on from here. x_0 is
+    backed up too, so that a later attempt has the same x_0.
+    """
+    if backups is None or runner.joint is None or not runner.joint.complete:
+        return
+    runner.back_up_last()
+    backups.close(LAST_BACKUP_S)
+    runner.take_backups()
+
+
+def result_of(runner: Runner) -> tuple[bytes | None, dict[str, Any], Mapping[str, float] | None]:
+    """The result of the run: the best model by `KeepBest`, or else the one that reached a target, or else the last one.
 
     Returns:
-        ``model.safetensors``, and the model as arrays by its own names; None and nothing when there is no model. Then what the
-        evaluation of the best model, or of the one that reached a target, returned; None: the result is neither.
+        ``model.safetensors``, and the model as arrays by its own names; None and nothing when there is no model, since x_0 is
+        no run's result. Then what the evaluation of the best model, or of the one that reached a target, returned; None: the
+        result is neither.
     """
     joint, kept = runner.joint, runner.evaluations.best_model or runner.reached
-    if joint is None or not joint.complete:
-        return None, {}, None
-    if backups is not None:
-        runner.back_up_last()
-        backups.close(LAST_BACKUP_S)
-        runner.take_backups()
-    if not any(joint.versions()):
+    if joint is None or not joint.complete or not any(joint.versions()):
         return None, {}, None
     if kept is not None:
         joint.states, joint.layout = kept.states, kept.layout

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpca.agent.returned import unpack
 from mpca.api.evaluation import JointEvaluator
-from mpca.api.finish import evaluate_last, exit_code, is_final, save_last, summarise
+from mpca.api.finish import back_up_last, evaluate_last, exit_code, is_final, result_of, summarise
 from mpca.api.job import Ended, Job, Listeners, resolve
 from mpca.api.location import choose_location
 from mpca.api.parts import (
@@ -316,14 +316,15 @@ class _Launch:
         def hurried() -> bool:
             return end.status in HURRIED or self._signals.caught is not None or self._lost() is not None
 
+        tell("saving the joint model")
+        back_up_last(runner, backups)
         try:
             if runner.reached is None and runner.evaluations.evaluator is not None:
                 tell("evaluating the joint model")
                 final = evaluate_last(runner, self._job.config.cluster.finish_timeout, hurried)
         except MpcaError as failure:
             log.warning("the last joint model was not evaluated: %s", failure)
-        tell("saving the joint model")
-        model, state, kept = save_last(runner, backups)
+        model, state, kept = result_of(runner)
         final = kept or final
         if runner.tally.first_step is not None:  # of the fastest agent, whichever agent reported first
             self._seconds["first_step"] = self._before + runner.tally.first_step - self._began

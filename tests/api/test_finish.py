@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from mpca.api import finish
-from mpca.api.finish import evaluate_last, save_last
+from mpca.api.finish import evaluate_last, result_of
 from tests.driver.test_joint import X, model
 
 
@@ -31,7 +31,7 @@ def test_x0_is_nobodys_result(exchanges: list[int]) -> None:
         machine=SimpleNamespace(cycle=3),
     )
     assert evaluate_last(runner, 60.0, lambda: False) == ({"error": 0.25} if committed else None)  # type: ignore[arg-type]
-    data, state, _ = save_last(runner, None)  # type: ignore[arg-type]
+    data, state, _ = result_of(runner)  # type: ignore[arg-type]
     assert (data is not None, bool(state)) == (committed, committed)
 
 

@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import load
 
 from mpca import methods
-from mpca.api.finish import save_last, summarise
+from mpca.api.finish import back_up_last, result_of, summarise
 from mpca.clock import ManualClock
 from mpca.driver.cluster import AgentSpec, Outgoing
 from mpca.driver.events import AgentDied, AgentHello, ClusterEvent, ExecutorReady, ReadLocal
@@ -411,7 +411,7 @@ def kept_best() -> tuple[Run, list[float], list[float]]:
 
 def test_the_best_model_is_kept_and_becomes_the_result() -> None:
     run, best, _ = kept_best()
-    data, state, values = save_last(run.runner, None)
+    data, state, values = result_of(run.runner)
     assert values == {"error": pytest.approx(0.3), "f1": 0.7}
     assert np.concatenate([part.ravel() for part in state.values()]).tolist() == best
     assert data is not None
@@ -422,7 +422,7 @@ def test_the_last_backup_is_of_the_newest_model_whatever_the_result_is() -> None
     """A run that was interrupted goes on from there. From the best, all training since would be lost."""
     run, best, newest = kept_best()
     run.runner.stop("interrupted", "SIGINT")
-    save_last(run.runner, run.writer)  # type: ignore[arg-type]
+    back_up_last(run.runner, run.writer)  # type: ignore[arg-type]
     assert newest != best
     assert run.writer.asked == [(run.hand.machine.cycle, newest, 0)]
 

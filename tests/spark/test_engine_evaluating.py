@@ -16,7 +16,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from mpca.driver.objectives import Evaluate
-from mpca.records import EvaluationRecord, EvaluatorRecord
+from mpca.records import BackupRecord, EvaluationRecord, EvaluatorRecord
 from mpca.timeouts import LAST_EVALUATION_S
 from tests.spark.engine import Observed, Told
 from tests.spark.jobs import evaluated, quadratic
@@ -105,6 +105,9 @@ def test_a_run_that_came_to_its_end_waits_for_its_last_evaluation(engine, tmp_pa
     assert told.ended.summary["final_error"] == 0.5
     last = [one for one in told.records if isinstance(one, EvaluationRecord)][-1]
     assert last.cycle >= 3, "the last model's, not the one's that the evaluator was busy with"
+    (backup,) = (one for one in told.records if isinstance(one, BackupRecord))
+    assert backup.ok
+    assert told.records.index(backup) < told.records.index(last), "nothing is lost if the driver dies meanwhile"
 
 
 def test_a_run_that_nothing_else_would_end_fails_with_its_model_saved(engine, tmp_path: Path) -> None:
