@@ -66,6 +66,8 @@ def evaluate_last(runner: Runner, patience_s: float, hurried: Callable[[], bool]
             until, in_a_hurry = min(until, now + LAST_EVALUATION_S), True
         for done in evaluator.poll():
             if isinstance(done, EvaluatorDied):
+                if not asked:
+                    continue  # with an older model; to ask for this one starts it again
                 log.warning("the last joint model was not evaluated: %s", done.reason)
                 return None
             runner.evaluations.take(done)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from math import inf
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import pytest
 
 from mpca.api import finish
 from mpca.api.finish import evaluate_last, result_of
+from mpca.driver.evaluating import EvaluatorDied
 from tests.driver.test_joint import X, model
 
 
@@ -76,7 +78,27 @@ def test_a_signal_while_the_last_model_is_evaluated_ends_the_wait(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(finish, "LAST_EVALUATION_S", 0.1)
-    evaluator = Slow(inf)
-    assert evaluate_last(run_of(evaluator), 60.0, lambda: evaluator.submitted) is None  # type: ignore[arg-type]
+    looks = count()
+    assert evaluate_last(run_of(Slow(inf)), 60.0, lambda: next(looks) == 3) is None  # type: ignore[arg-type]
+    assert next(looks) == 4, "nobody looks again once it has come"
+    (told,) = caplog.messages
+    assert told.endswith("ms"), "a part of a second of the minute"
     slow = Slow(5)
     assert evaluate_last(run_of(slow), 60.0, lambda: slow.submitted) == {"error": 0.25}  # type: ignore[arg-type]
+
+
+def test_an_evaluator_that_dies_with_an_older_model_is_asked_for_the_last_one(caplog: pytest.LogCaptureFixture) -> None:
+    class Dies(Slow):
+        def poll(self) -> list[SimpleNamespace]:
+            done = super().poll()
+            return [EvaluatorDied("killed", 2)] if done and not self.submitted else done  # type: ignore[list-item]
+
+    assert evaluate_last(run_of(Dies(3)), 60.0, lambda: False) == {"error": 0.25}  # type: ignore[arg-type]
+    assert not caplog.messages
+
+    class DiesAgain(Slow):
+        def poll(self) -> list[SimpleNamespace]:
+            return [EvaluatorDied("killed", 3)] if super().poll() else []  # type: ignore[list-item]
+
+    assert evaluate_last(run_of(DiesAgain(3)), 60.0, lambda: False) is None  # type: ignore[arg-type]
+    assert caplog.messages == ["the last joint model was not evaluated: killed"]
