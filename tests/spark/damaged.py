@@ -1,12 +1,13 @@
-"""Exchanges over a wire that damages bytes, in a namespace of their own: ``python -m tests.spark.damaged WORK_DIR``.
+"""Exchanges over a wire that damages bytes or keeps them back: ``python -m tests.spark.damaged WORK_DIR``.
 
-One session of three executors; each case is an exchange of its own, and prints a line of JSON.
+Runs in a network namespace. One session of three executors; each case is an exchange of its own, and prints a line of JSON.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,19 @@ def reduced(bench: Bench, driver: HandDriver, arms: list[Arm], only: str | None 
     return {"right": bool(np.allclose(got, bench.now, rtol=1e-6, atol=0))}
 
 
+def not_pushed(bench: Bench, driver: HandDriver, arms: list[Arm]) -> dict[str, Any]:
+    """Three sums: what one executor pushes of its parts comes to none of the others in the first two."""
+    ((opener, _, _),) = arms
+    others = [port for port in bench.ports.values() if port != opener]
+    right, took = [], []
+    for ways in (others, others, []):
+        bench.proxy.keep_back(opener, ways)
+        begun = time.monotonic()
+        right.append(reduced(bench, driver, [])["right"])
+        took.append(time.monotonic() - begun)
+    return {"right": right, "took": took}
+
+
 def downloaded(bench: Bench, driver: HandDriver, arms: list[Arm]) -> dict[str, Any]:
     """A vector goes out to all, and is read back from each."""
     bench.now = sent = np.random.default_rng(bench.cycle()).standard_normal(driver.shard_bytes(0) // 4, dtype=np.float32)
@@ -143,6 +157,7 @@ def main(work_dir: str) -> None:
             bench.say("sum once", driver, [(driver_port, TO, 1)], reduced)
             both = [(driver_port, TO, FOREVER), (port, OUT, FOREVER)]
             bench.say("sum always", driver, both, partial(reduced, only=bad))
+            bench.say("not pushed", driver, [(port, OUT, 0)], not_pushed)
             bench.say("piece once", driver, [(port, OUT, 1)], downloaded)
             bench.say("piece of the driver once", driver, [(driver_port, OUT, 1)], downloaded)
             bench.say("piece always", driver, [(port, OUT, FOREVER)], downloaded)

@@ -1,4 +1,7 @@
-"""A byte that is changed on the wire, under TCP's checksum, never comes into a sum or an agent."""
+"""A byte that is changed on the wire, under TCP's checksum, never comes into a sum or an agent.
+
+What is kept back there is asked for.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,15 @@ def test_an_order_fails_by_the_executor_whose_bytes_are_damaged_twice(cases, cas
     assert said["fired"] >= 2
     assert (said["failed"], said["damages"]) == (bad, True)
     assert said["reason"].startswith(f"executor {bad} damages bytes: {what}")
+
+
+def test_parts_that_an_executor_cannot_push_are_asked_for_and_are_not_waited_for_again(cases) -> None:
+    said = cases["not pushed"]
+    assert said["fired"] >= 2, "to each of the others"
+    assert said["right"] == [True, True, True]
+    waited, remembered, let_through = said["took"]
+    assert remembered < waited / 2
+    assert let_through < waited / 2
 
 
 @pytest.mark.parametrize("case", ["piece once", "piece of the driver once", "torrent once"])

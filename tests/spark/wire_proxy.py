@@ -1,4 +1,5 @@
-"""A proxy on the wire of a network namespace: it stands between block managers, and damages a byte of a frame when told to.
+"""A proxy on the wire of a network namespace: it stands between block managers. When told to, it
+damages a byte of a frame, or keeps back what one of them sends to others.
 
 The kernel redirects every new connection to the ports given (``iptables``, in this namespace) to the proxy, which goes on
 to where it was meant to go. Bytes pass as they are, but that a byte in the middle of a large frame of Spark's is changed:
@@ -44,6 +45,8 @@ class WireProxy:
         self.done: Counter[tuple[int, str]] = Counter()  # bytes that were damaged, by port and direction
         self._armed: Counter[tuple[int, str]] = Counter()
         self._lock = threading.Lock()
+        self._kept_back: set[tuple[int, int]] = set()  # the port of who opened a connection, and which it is to
+        self._let_go = threading.Condition(self._lock)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         rule = ["-p", "tcp", "-m", "multiport", "--dports", ",".join(map(str, ports)), "!", "-s", _OWN]
         to = ["-j", "REDIRECT", "--to-ports", str(self._listener.getsockname()[1])]
@@ -65,20 +68,37 @@ class WireProxy:
             self.done[armed] += 1
             return True
 
+    def keep_back(self, opener: int, ports: Iterable[int]) -> None:
+        """What the owner of `opener` sends to these ports over connections that it opened does not pass. No ports: it does."""
+        with self._let_go:
+            self._kept_back = {(opener, port) for port in ports}
+            self._let_go.notify_all()
+
+    def wait(self, ways: Iterable[tuple[int, int]]) -> None:
+        """Until what goes these ways, from a port's owner to a port, is not kept back."""
+        with self._let_go:
+            for way in self._kept_back.intersection(ways):
+                self.done[(way[0], "kept back")] += 1
+            self._let_go.wait_for(lambda: self._kept_back.isdisjoint(ways))
+
     def _accept(self) -> None:
         while True:
             near, _ = self._listener.accept()
             port, address = struct.unpack_from("!2xH4s", near.getsockopt(socket.SOL_IP, _SO_ORIGINAL_DST, 16))
             far = socket.create_connection((socket.inet_ntoa(address), port), source_address=(_OWN, 0))
             opened_by = [(one, OUT) for one in self._owners if near.getpeername()[1] in _local_ports(self._owners[one])]
-            for source, sink, arms in ((near, far, [(port, TO), *opened_by]), (far, near, [(port, OUT)])):
+            ways = [(one, port) for one, _ in opened_by]
+            for source, sink, arms, going in (
+                (near, far, [(port, TO), *opened_by], ways),
+                (far, near, [(port, OUT)], []),
+            ):
                 source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                threading.Thread(target=self._pass, args=(source, sink, _Frames(self, arms)), daemon=True).start()
+                threading.Thread(target=self._pass, args=(source, sink, _Frames(self, arms), going), daemon=True).start()
 
-    @staticmethod
-    def _pass(source: socket.socket, sink: socket.socket, frames: _Frames) -> None:
+    def _pass(self, source: socket.socket, sink: socket.socket, frames: _Frames, ways: list[tuple[int, int]]) -> None:
         try:
             while data := source.recv(1 << 18):
+                self.wait(ways)
                 sink.sendall(frames.passed(bytearray(data)))
             sink.shutdown(socket.SHUT_WR)
         except OSError:

@@ -97,9 +97,9 @@ class Standalone:
                 process.wait()
 
     def executor_log(self) -> str:
-        """Last lines of what executors said: for the message of a bench that failed."""
+        """Newest warnings, and last lines, of what executors said: for the message of a bench that failed."""
         logs = sorted(self._folder.glob("*-work/*/*/stderr"))
-        return "\n".join(f"{log}: {line}" for log in logs for line in _tail(log))
+        return "\n".join(f"{log}: {line}" for log in logs for line in [*_warnings(log), *_tail(log)])
 
     def _start(self, node: str, daemon: str, options: list[str]) -> None:
         spec = find_spec("pyspark")
@@ -137,3 +137,9 @@ class Standalone:
 
 def _tail(path: Path) -> list[str]:
     return path.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+
+
+def _warnings(path: Path) -> list[str]:
+    """The newest, but for those in its tail."""
+    lines = path.read_text(errors="replace").splitlines()[:-_TAIL_LINES]
+    return [line for line in lines if " WARN " in line or " ERROR " in line][-_TAIL_LINES:]

@@ -21,7 +21,7 @@ from mpca.driver.cycle import CycleMachine
 from mpca.driver.objectives import Goals
 from mpca.driver.run_shape import RunShape
 from mpca.driver.runner import Runner
-from mpca.driver.states import RunState
+from mpca.driver.states import AgentState, RunState
 from mpca.errors import MpcaError
 from mpca.methods import MPCA
 from mpca.records import Record, Sink, to_json
@@ -118,7 +118,9 @@ class Opened:
         while machine.ended is None:
             self.runner.once()
             if machine.state == RunState.PAUSED:
-                self.runner.stop("failed", "an agent was lost or late; the cycle's reasons are in the log above")
+                missing = [one for one in self.table.agents if one.state != AgentState.ACTIVE]
+                why = "; ".join(f"agent {one.index} is {one.state}: {one.why}" for one in missing)
+                self.runner.stop("failed", f"an agent was lost or late: {why}")
         end = machine.ended
         if end.status == "failed":
             raise MpcaError(f"bench run failed: {end.reason}")

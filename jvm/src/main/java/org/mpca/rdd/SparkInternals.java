@@ -1,7 +1,6 @@
 package org.mpca.rdd;
 
 import io.netty.buffer.ByteBuf;
-import io.netty.buffer.Unpooled;
 import io.netty.util.ReferenceCountUtil;
 import java.io.IOException;
 import java.io.Serializable;
@@ -26,7 +25,6 @@ import org.apache.spark.broadcast.BroadcastFactory;
 import org.apache.spark.broadcast.BroadcastManager;
 import org.apache.spark.deploy.SparkHadoopUtil;
 import org.apache.spark.network.buffer.ManagedBuffer;
-import org.apache.spark.network.buffer.NettyManagedBuffer;
 import org.apache.spark.network.buffer.NioManagedBuffer;
 import org.apache.spark.network.client.RpcResponseCallback;
 import org.apache.spark.network.client.TransportClient;
@@ -300,10 +298,10 @@ public final class SparkInternals {
         send(() -> stream(apart(peer), name, done, data), done);
     }
 
-    private static void stream(TransportClient client, String name, Consumer<Throwable> done, ByteBuffer[] data) {
+    static void stream(TransportClient client, String name, Consumer<Throwable> done, ByteBuffer... data) {
         ByteBuffer header = new UploadBlockStream(PREFIX + name, new byte[0]).toByteBuffer();
-        ByteBuf whole = Unpooled.wrappedBuffer(data.length, data); // with room for fewer they would be copied into one
-        client.uploadStream(new NioManagedBuffer(header), new NettyManagedBuffer(whole), new RpcResponseCallback() {
+        StreamedBytes whole = new StreamedBytes(client.getHandler()::updateTimeOfLastRequest, data);
+        client.uploadStream(new NioManagedBuffer(header), whole, new RpcResponseCallback() {
             @Override
             public void onSuccess(ByteBuffer response) {
                 done.accept(null);
