@@ -27,7 +27,7 @@ BESIDE = {
 ORDER = {
     "Training": ["coming-from", "several-models", "trainers", "pipelines", "dataframes", "imagenet", "computed-data"],
     "Running": ["administrators", "databricks", "report", "trackers", "what-goes-wrong"],
-    "Choosing": ["planning", "compare", "deviations"],
+    "Choosing": ["planning", "compare", "speed", "deviations"],
 }
 
 
