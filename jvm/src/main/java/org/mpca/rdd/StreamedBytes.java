@@ -1,5 +1,6 @@
 package org.mpca.rdd;
 
+import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -14,20 +15,24 @@ import org.apache.spark.network.util.AbstractFileRegion;
  * says, while an answer is awaited. A stream is finished at its end: of eight executors that pushed each other 8 MiB over links
  * of 30 Mbit/s, connections were closed in the middle, and everything travelled twice.
  *
- * <p>Concurrency: the thread of the connection reads. Immutable; the bytes must not change before they have arrived.
+ * <p>Concurrency: the thread of the connection reads; the bytes must not change before they have arrived.
  */
 final class StreamedBytes extends NettyManagedBuffer {
-    /** What a socket gets at once: bytes of the heap are copied into a buffer of as many, of which each thread keeps one. */
+    /** What a socket gets at once, as from Spark: what it does not take of more would be copied out of the heap in vain. */
     private static final int AT_ONCE = 256 << 10;
 
+    private final ByteBuf whole;
     private final Runnable left;
-    private final ByteBuffer[] data;
 
     /** @param left is called in the thread of the connection: keep it short */
     StreamedBytes(Runnable left, ByteBuffer... data) {
-        super(Unpooled.wrappedBuffer(data.length, data)); // with room for fewer they would be copied into one
+        this(left, Unpooled.wrappedBuffer(data.length, data)); // with room for fewer they would be copied into one
+    }
+
+    private StreamedBytes(Runnable left, ByteBuf whole) {
+        super(whole);
+        this.whole = whole;
         this.left = left;
-        this.data = data;
     }
 
     @Override
@@ -36,10 +41,6 @@ final class StreamedBytes extends NettyManagedBuffer {
     }
 
     private final class Region extends AbstractFileRegion {
-        private int buffer;
-        /** Where the buffer began in the whole. */
-        private long before;
-
         private long transferred;
 
         @Override
@@ -59,32 +60,18 @@ final class StreamedBytes extends NettyManagedBuffer {
 
         @Override
         public long transferTo(WritableByteChannel target, long position) throws IOException {
-            if (position != transferred) {
-                throw new IllegalArgumentException("bytes leave in turn: " + position + " after " + transferred);
-            }
-            long sent = 0;
-            while (buffer < data.length) {
-                ByteBuffer some = data[buffer].duplicate();
-                int at = (int) (transferred - before);
-                int length = Math.min(AT_ONCE, some.remaining() - at);
-                if (length == 0) {
-                    before += some.remaining();
-                    buffer++;
-                    continue;
-                }
-                some.position(some.position() + at);
-                some.limit(some.position() + length);
-                int written = target.write(some);
-                transferred += written;
-                sent += written;
-                if (written < length || sent >= AT_ONCE) {
+            long before = transferred;
+            int length = (int) Math.min(AT_ONCE, count() - position);
+            for (ByteBuffer some : whole.nioBuffers((int) position, length)) {
+                transferred += target.write(some);
+                if (some.hasRemaining()) {
                     break;
                 }
             }
-            if (sent > 0) {
+            if (transferred > before) {
                 left.run();
             }
-            return sent;
+            return transferred - before;
         }
 
         @Override

@@ -2,11 +2,13 @@ package org.mpca.rdd;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.netty.channel.FileRegion;
 import java.io.ByteArrayOutputStream;
+import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.WritableByteChannel;
 import java.util.Arrays;
@@ -14,6 +16,7 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.Random;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.spark.network.TransportContext;
@@ -94,9 +97,16 @@ class StreamedBytesTest {
         }
     }
 
-    /** Reads slowly, and answers at the end of a stream. */
-    private static final class SlowReader extends RpcHandler {
+    /** Answers at the end of a stream. */
+    private static final class Reader extends RpcHandler {
         final ByteArrayOutputStream came = new ByteArrayOutputStream();
+        final CountDownLatch goesOn = new CountDownLatch(1);
+        private final int stopsAfter;
+
+        /** Reads 1 MB/s; after so many bytes nothing until it {@link #goesOn}. */
+        Reader(int stopsAfter) {
+            this.stopsAfter = stopsAfter;
+        }
 
         @Override
         public void receive(TransportClient client, ByteBuffer message, RpcResponseCallback callback) {}
@@ -113,7 +123,10 @@ class StreamedBytesTest {
                 @Override
                 public void onData(String id, ByteBuffer bytes) {
                     try {
-                        Thread.sleep(1 + bytes.remaining() / 1000); // 1 MB/s
+                        if (came.size() >= stopsAfter) {
+                            goesOn.await();
+                        }
+                        Thread.sleep(1 + bytes.remaining() / 1000); // a link of 1 MB/s
                     } catch (InterruptedException e) {
                         Thread.currentThread().interrupt();
                     }
@@ -138,26 +151,38 @@ class StreamedBytesTest {
         }
     }
 
-    @Test
-    void shouldKeepTheConnectionOfAStreamThatTakesLongerThanItMayBeQuiet() throws Exception {
+    /** Streams by Spark's own network, where a connection may be quiet for a second; what became of it. */
+    private static Throwable stream(byte[] bytes, Reader reader) throws Exception {
         Map<String, String> settings = new HashMap<>();
         settings.put("spark.shuffle.io.connectionTimeout", "1s");
         settings.put(
                 "spark.shuffle.io.receiveBuffer", "32768"); // what lies in the kernel says nothing of the other end
         settings.put("spark.shuffle.io.sendBuffer", "32768");
-        SlowReader reader = new SlowReader();
-        byte[] bytes = random(4_000_000);
-        CompletableFuture<Throwable> done = new CompletableFuture<>();
         TransportConf conf = new TransportConf("shuffle", new MapConfigProvider(settings));
+        CompletableFuture<Throwable> done = new CompletableFuture<>();
         try (TransportContext context = new TransportContext(conf, reader);
                 TransportServer server = context.createServer("127.0.0.1", 0, Arrays.asList());
                 TransportClientFactory clients = context.createClientFactory()) {
             TransportClient client = clients.createClient("127.0.0.1", server.getPort());
-            long begun = System.nanoTime();
             SparkInternals.stream(client, "slow", done::complete, ByteBuffer.wrap(bytes));
-            assertNull(done.get(60, TimeUnit.SECONDS));
-            assertTrue(System.nanoTime() - begun > TimeUnit.SECONDS.toNanos(2), "it was no slow stream");
+            return done.get(60, TimeUnit.SECONDS);
+        } finally {
+            reader.goesOn.countDown();
         }
+    }
+
+    @Test
+    void shouldKeepTheConnectionOfAStreamThatTakesLongerThanItMayBeQuiet() throws Exception {
+        Reader reader = new Reader(Integer.MAX_VALUE);
+        byte[] bytes = random(4_000_000);
+        long begun = System.nanoTime();
+        assertNull(stream(bytes, reader));
+        assertTrue(System.nanoTime() - begun > TimeUnit.SECONDS.toNanos(2), "it was no slow stream");
         assertArrayEquals(bytes, reader.came.toByteArray());
+    }
+
+    @Test
+    void shouldCloseTheConnectionOfAPeerThatReadsNoMore() throws Exception {
+        assertInstanceOf(IOException.class, stream(random(4_000_000), new Reader(1_000_000)));
     }
 }
