@@ -119,7 +119,7 @@ class Opened:
             self.runner.once()
             if machine.state == RunState.PAUSED:
                 missing = [one for one in self.table.agents if one.state != AgentState.ACTIVE]
-                why = "; ".join(f"agent {one.index} is {one.state}: {one.why}" for one in missing)
+                why = "; ".join(f"agent {one.index} is {one.state}: {one.lost or one.why}" for one in missing)
                 self.runner.stop("failed", f"an agent was lost or late: {why}")
         end = machine.ended
         if end.status == "failed":
