@@ -53,7 +53,7 @@ def test_an_order_fails_by_the_executor_whose_bytes_are_damaged_twice(cases, cas
 
 def test_parts_that_an_executor_cannot_push_are_asked_for_and_are_not_waited_for_again(cases) -> None:
     said = cases["not pushed"]
-    assert said["fired"] >= 2, "to each of the others"
+    assert said["fired"] == 2, "the connections to both of the others were kept back"
     assert said["right"] == [True, True, True]
     waited, remembered, let_through = said["took"]
     assert remembered < waited / 2

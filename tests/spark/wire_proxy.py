@@ -1,5 +1,4 @@
-"""A proxy on the wire of a network namespace: it stands between block managers. When told to, it
-damages a byte of a frame, or keeps back what one of them sends to others.
+"""A proxy between block managers, on the wire of a network namespace: it damages a byte or keeps back what is sent.
 
 The kernel redirects every new connection to the ports given (``iptables``, in this namespace) to the proxy, which goes on
 to where it was meant to go. Bytes pass as they are, but that a byte in the middle of a large frame of Spark's is changed:
@@ -42,7 +41,7 @@ class WireProxy:
 
     def __init__(self, ports: Iterable[int], owners: Mapping[int, int]) -> None:
         self._owners = dict(owners)
-        self.done: Counter[tuple[int, str]] = Counter()  # bytes that were damaged, by port and direction
+        self.done: Counter[tuple[int, str]] = Counter()  # bytes that were damaged, connections that were kept back
         self._armed: Counter[tuple[int, str]] = Counter()
         self._lock = threading.Lock()
         self._kept_back: set[tuple[int, int]] = set()  # the port of who opened a connection, and which it is to
