@@ -2,7 +2,8 @@
 
 At the start the driver reads x_0 from one agent, shard by shard; agents whose x_0 has the same hash need nothing. All others
 (another x_0, a replacement, a resumed run, parameters that were not finite) take the joint model as their own. The driver
-publishes it once for all who wait, and a later joiner gets a newer one.
+publishes it once for all who wait, and a later joiner gets a newer one. The whole model may take longer than
+`cluster.cycle_deadline`: that is for one shard, and counts anew with each that has arrived somewhere.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ __all__ = ["Joining"]
 class Joining:
     """Hellos, the reading of x_0, and the joint model on its way to those who join."""
 
-    def __init__(self, table: AgentTable) -> None:
+    def __init__(self, table: AgentTable, deadline_s: float) -> None:
+        """`deadline_s`: how long the next shard of the joint model may take."""
         self.hello: Hello | None = None  # the first one: it says what is trained
         self.source: Agent | None = None  # the agent whose x_0 is read
         self.read = 0  # shards of x_0 that the shell holds
@@ -31,7 +33,7 @@ class Joining:
         self._for: set[AgentId] = set()  # processes that take this joint model
         self._hashes: dict[int, str] = {}
         self._x0_hash = ""  # of the x_0 that was read
-        self._table = table
+        self._table, self._deadline_s = table, deadline_s
 
     def greet(self, hello: Hello) -> str:
         """Remember a Hello.
@@ -129,6 +131,8 @@ class Joining:
         key = event.id
         for one in self.joint:
             if one.broadcast == event.broadcast:
+                if self._waits_for(key, one):
+                    self.deadline = max(self.deadline, now + self._deadline_s)
                 one.acked.add(key)
         found = self._table.find(key)
         if found is None or found.state != AgentState.JOINING or key not in self._for or not self.joint:

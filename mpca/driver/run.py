@@ -57,7 +57,7 @@ class Run:
         self.decided: dict[str, Any] = {}  # the number of shards and what it was decided by, for the record of kind `begin`
         self.reader_tracker = ReaderTracker(len(table.agents), shape.data, shape.shard_hosts)
         self.orders = OrderDispatcher(shape, table, self.reader_tracker)
-        self.joining = Joining(table)
+        self.joining = Joining(table, shape.deadline_s)
         self.local = LocalReads(table, shape.shards)
         self.saves = Saves(shape.term, shape.saves_to)
         self.late = LateAgents(table)

@@ -159,6 +159,36 @@ def test_a_joint_model_that_does_not_come_within_the_deadline_is_sent_anew_and_a
     assert "agents=[1] have not received the joint model within cluster.cycle_deadline=5s" in warning.getMessage()
 
 
+def test_a_joint_model_of_which_a_shard_arrives_within_each_deadline_is_not_sent_anew(caplog: pytest.LogCaptureFixture) -> None:
+    """A model of hundreds of MB over a slow link takes longer than `cluster.cycle_deadline`, and would never be there."""
+    machine = Machine()
+    out = reducing(machine)
+    machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
+    machine.run(hello(1, incarnation=1))
+    order = order_of(machine.run(machine.done(order_of(out))))
+    machine.run(machine.done(order))
+    first, second, last = machine.acks(order)
+    assert machine.tell(first, at=4.0) == []
+    assert machine.tell(Tick(), at=8.9) == []
+    assert machine.tell(second, at=8.9) == []
+    assert "Withdraw" not in kinds(machine.tell(Tick(), at=13.8))
+    assert len(written(machine.tell(last, at=13.8))) == 1
+    assert not caplog.records
+
+
+def test_a_shard_that_is_acknowledged_again_is_no_progress_of_who_joins() -> None:
+    machine = Machine()
+    out = reducing(machine)
+    machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
+    machine.run(hello(1, incarnation=1))
+    order = order_of(machine.run(machine.done(order_of(out))))
+    machine.run(machine.done(order))
+    first = machine.acks(order)[0]
+    assert machine.tell(first, at=4.0) == []
+    assert machine.tell(first, at=8.9) == []
+    assert "PublishJoint" in kinds(machine.tell(Tick(), at=9.1))
+
+
 def test_a_late_agent_is_left_out_until_it_answers() -> None:
     machine = Machine()
     out = reducing(machine)

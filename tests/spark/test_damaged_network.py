@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -19,9 +17,8 @@ import pytest
 
 from mpca.cli.bench.net.standalone import Standalone
 from mpca.cli.bench.run.place import Place
-from mpca.records import AgentRecord, CycleRecord, Record, read_records
 from tests.bench.support import needs_namespaces
-from tests.spark.node_driver import ready_driver
+from tests.spark.node_driver import Run, ready_driver
 from tests.spark.paper import read_tape, recompute
 from tests.support.wires import Damage, DamagedNetwork
 
@@ -34,40 +31,6 @@ ELEMENTS, BUFFERS = 300, 7
 SLOW = Damage(delay_s=0.05, loss=0.01, jump=0.02, twice=0.01)
 WORKERS = [f"w{number}" for number in range(AGENTS)]
 ENGINE = frozenset({"driver", *WORKERS})  # Spark's own master is not what is tried here
-
-
-class Run:
-    """What the test sees of a run in another process: its records, as they are written."""
-
-    def __init__(self, path: Path, process: subprocess.Popen[str]) -> None:
-        self._path, self._process = path, process
-
-    def records(self) -> list[Record]:
-        return read_records(self._path).records if self._path.exists() else []
-
-    def cycles(self, after: int = -1) -> list[CycleRecord]:
-        return [one for one in self.records() if isinstance(one, CycleRecord) and one.cycle > after]
-
-    def agents(self, event: str) -> list[AgentRecord]:
-        return [one for one in self.records() if isinstance(one, AgentRecord) and one.event == event]
-
-    def cycle(self) -> int:
-        """The newest that has ended."""
-        return self.cycles()[-1].cycle
-
-    def until(self, condition: Callable[[], bool], what: str, seconds: float = 90.0) -> float:
-        """Seconds that it took."""
-        began = time.monotonic()
-        while not condition():
-            assert self._process.poll() is None, f"the run has ended: {what}"
-            assert time.monotonic() - began < seconds, f"not within {seconds} s: {what}; {self.records()[-3:]}"
-            time.sleep(0.1)
-        return time.monotonic() - began
-
-    def until_whole(self, count: int, what: str) -> float:
-        """So many cycles more with everyone."""
-        at = self.cycle()
-        return self.until(lambda: sum(len(one.contributors) == AGENTS for one in self.cycles(at)) >= count, what)
 
 
 def places(run: Run, net: DamagedNetwork) -> dict[int, str]:
@@ -124,7 +87,7 @@ def started(tmp_path: Path, damage: Damage) -> Iterator[tuple[Run, DamagedNetwor
             driver.stdin.write("go\n")
             driver.stdin.flush()
             try:
-                yield Run(run_dir / "records.jsonl", driver), net, log
+                yield Run(run_dir, driver, AGENTS), net, log
             except BaseException:
                 print(log.read_text(), daemons.executor_log(), dict(net.done))
                 driver.kill()

@@ -16,23 +16,26 @@ final class Pushes {
     private Pushes() {}
 
     /**
-     * Pushes bytes to a peer that takes them ({@link Uploads#stream}). The push is one more user of the array until they have
-     * arrived. If it fails, it is one for good: nobody knows whether the network still reads there.
+     * Pushes bytes to a peer that takes them ({@link Uploads#stream}), behind what was pushed to it before. The push is one more
+     * user of the array until they have arrived. If it fails, it is one for good: nobody knows whether the network still reads
+     * there.
      *
      * @param kept what the bytes lie in, but for checksums
      * @param done gets null or the cause of the failure, in a thread that must not be held up
      */
     static void begin(Peer peer, String name, KeptArray kept, Consumer<Throwable> done, ByteBuffer... bytes) {
         kept.retain();
-        CALLS.add(() -> SparkInternals.stream(
+        CALLS.add(
                 peer,
-                name,
-                failure -> {
-                    if (failure == null) {
-                        kept.release();
-                    }
-                    done.accept(failure);
-                },
-                bytes));
+                () -> SparkInternals.stream(
+                        peer,
+                        name,
+                        failure -> {
+                            if (failure == null) {
+                                kept.release();
+                            }
+                            done.accept(failure);
+                        },
+                        bytes));
     }
 }

@@ -97,7 +97,7 @@ final class RelayFetch implements Fetch, Relay.Performer {
         LOG.warn("damaged on its way, and fetched: block={} from={}", name(piece), peer);
         relay.damaged(sender);
         Receiver receiver = new Receiver(sender, download.data(), Collections.singletonList(piece));
-        call(sender, () -> CheckedBlocks.fetchOnce(peer, name(piece), receiver));
+        call(sender, peer, () -> CheckedBlocks.fetchOnce(peer, name(piece), receiver));
     }
 
     @Override
@@ -190,15 +190,15 @@ final class RelayFetch implements Fetch, Relay.Performer {
         List<String> names = new ArrayList<>(pieces.size());
         pieces.forEach(piece -> names.add(name(piece)));
         Receiver receiver = new Receiver(sender, download.data(), pieces);
-        call(sender, () -> CheckedBlocks.fetch(peer, names, receiver));
+        call(sender, peer, () -> CheckedBlocks.fetch(peer, names, receiver));
     }
 
-    private void call(int peer, Runnable call) {
-        CALLS.add(() -> {
+    private void call(int sender, Peer peer, Runnable call) {
+        CALLS.add(peer, () -> {
             try {
                 call.run();
             } catch (RuntimeException e) {
-                failed(peer, e);
+                failed(sender, e);
             }
         });
     }
