@@ -7,6 +7,7 @@ of bases into orders on their way, and learns from events who holds which. The b
                      out everywhere is the newest base
     a freeze         names the newest base that all expected executors have acknowledged (`driver.bases`), and the same one when
                      a cycle is frozen again
+    agents that join get the joint model as a difference too, which is no base; an executor without its base fetches that first
     an executor      that has no base of a shard is told once to fetch one that others have in full, unless it downloads it now
 
 x_0, local tensors and what agents ask for by themselves are never encoded.
@@ -34,10 +35,11 @@ _REMEMBERED = 8
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A broadcast that is a base from now on: what it is a difference from, and which base comes out of it."""
+    """A broadcast that is encoded, or is a base from now on."""
 
-    old: Base | None  # None: it travels as float32
-    new: Base
+    old: Base | None  # what it is a difference from; None: it travels as float32
+    result: Base  # what comes out of it
+    held: Base  # the base that an executor has that acknowledges it
 
 
 class Coding:
@@ -68,16 +70,22 @@ class Coding:
 
     # ---- broadcasts ----------------------------------------------------------------------------------------------------
 
-    def makes_base(self, joint: Outgoing) -> bool:
-        """Whether a joint state that goes out is a base from now on. A shard of buffers alone never has one."""
-        return not self._off and joint.parameters > 0 and not (joint.replaces and self._bases.named(joint.shard, ()))
+    def knows(self, joint: Outgoing) -> bool:
+        """Whether a joint state that goes out is encoded, or is a base from now on. A shard of buffers alone never is.
+
+        What agents join at is one only if there is none and nobody trains: else some would have it, and those who train not.
+        """
+        if self._off or joint.parameters == 0:
+            return False
+        in_mid_run = self._asked or self._bases.named(joint.shard, ())
+        return not (joint.replaces and in_mid_run) or self.base_for(joint) is not None
 
     def base_for(self, joint: Outgoing) -> Base | None:
-        """What a joint state that becomes a base is encoded against; None: no executor holds a base of its shard."""
+        """What a joint state is encoded against; None: no executor holds a base of its shard."""
         return self._held(joint.shard)
 
     def sent(self, broadcast: int, joint: Outgoing, length: int, old: Base | None, crc: int) -> None:
-        """A joint state was published that is a base from now on.
+        """A joint state was published that is encoded, or is a base from now on.
 
         Args:
             broadcast: its number.
@@ -86,10 +94,13 @@ class Coding:
             old: what it was encoded against; None: nothing.
             crc: CRC-32 of what comes out.
         """
-        new = Base(self._term, joint.shard, joint.version, crc)
-        self._bases.made(new)
+        result = Base(self._term, joint.shard, joint.version, crc)
+        if joint.replaces and old is not None:
+            self._sent[broadcast] = _Sent(old, result, old)
+            return
+        self._bases.made(result)
         self._parameters[joint.shard], self._lengths[joint.shard] = joint.parameters, length
-        self._sent[broadcast] = _Sent(old, new)
+        self._sent[broadcast] = _Sent(old, result, result)
 
     def withdrawn(self, broadcast: int) -> None:
         """Nobody downloads this broadcast any more."""
@@ -145,10 +156,10 @@ class Coding:
         sent = self._sent.get(one.broadcast)
         if sent is None:
             return one
-        return replace(one, coded=self._coded(sent.old), result=sent.new.crc)
+        return replace(one, coded=self._coded(sent.old), result=sent.result.crc)
 
     def _in_full(self, order: Order) -> list[BaseInFull]:
-        """Bases of shards of which an executor has none. One that downloads such a base now has it soon.
+        """Bases of shards of which an executor has none. One that downloads such a base now, or what needs one, has it soon.
 
         A base that nobody holds is left out: all get it by its broadcast, or the next joint state goes out as it is.
         """
@@ -198,6 +209,6 @@ class Coding:
             if isinstance(event, Acknowledged):
                 sent = self._sent.get(event.broadcast)
                 if sent is not None:
-                    self._bases.acknowledged(event.executor, sent.new)
+                    self._bases.acknowledged(event.executor, sent.held)
             elif isinstance(event, ExecutorLost):
                 self._bases.lost(event.executor)

@@ -117,15 +117,16 @@ class Checker:
         self.joint = JointCheck(method, self.broken)
         self.server = ServerCheck(method, agents, self.joint, self.broken)
         self.last_contributors: set[int] = set()
-        self._coded = False
+        self._rounded: Callable[[int, int], np.ndarray] | None = None
 
-    def coded(self, rested: Callable[[int], np.ndarray]) -> None:
+    def coded(self, rested: Callable[[int], np.ndarray], rounded: Callable[[int, int], np.ndarray]) -> None:
         """What travels is encoded: sums conserve only with what senders keep.
 
         Args:
             rested: by how much all rests have grown by the sum of a cycle, float64; it is asked once.
+            rounded: by shard and version, what rounding adds to a joint state that agents join at, float64.
         """
-        self._coded, self.joint.rested = True, rested
+        self._rounded, self.joint.rested = rounded, rested
 
     # ---- what happens ------------------------------------------------------------------------------------------------
 
@@ -309,8 +310,10 @@ class Checker:
         expected = state.x.astype(np.float64)
         if mode == "install" and version > 0 and self.joint.delta is not None:
             expected[: state.v.size] += self._method.gamma_at(version - 1) * state.v.astype(np.float64)
+        if mode == "replace" and self._rounded is not None:
+            expected += self._rounded(shard, version)
         # a rounded one is off by less than what the shard has moved; `coded` checks that all have the same bytes
-        if not close_to(data, expected) and not (self._coded and mode == "install"):
+        if not close_to(data, expected) and not (self._rounded is not None and mode == "install"):
             self.broken("I10", f"agent {who.agent} gets other numbers than version {version} of shard {shard} ({mode})")
         self._offered.setdefault(who, {})[shard] = version
 

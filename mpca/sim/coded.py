@@ -7,10 +7,11 @@ go from one to the other. `jobs`, `nodes` and `cluster` call it where bytes are 
                  the name of its base, and asks no agent of an executor that has not acknowledged it: that one gets it in full
     part         an executor's mean becomes Q(mean - base), at its freeze; frozen again, it has the same bytes
     total        owners add decoded parts, and round the sum
-    downloaded   an executor decodes a broadcast with the base that it holds, or takes the decoded result in full
+    downloaded   an executor decodes a broadcast with the base that it holds, or takes the decoded result in full; of the joint
+                 model for agents that join, which is no base, it takes the base in full first
     arrival      a delay-corrected agent gets it with what rounding left of its snapshot
 
-The joint model that agents join, resume and end with is never encoded. Buffers, x_0 and local tensors neither.
+The joint model that agents resume and end with is never encoded. Buffers, x_0 and local tensors neither.
 
 Simplified: a shard is one chunk, since a range of these models is smaller than a block; durations are those without a codec. An
 executor without a base is left out of the order's freeze here, and not by the driver's machine, so a record calls it lost.
@@ -83,8 +84,13 @@ class _Coded:
     """A broadcast."""
 
     old: Base
-    new: Base
+    new: Base | None  # None: what comes out is no base
     data: bytes
+
+    @property
+    def held(self) -> Base:
+        """What an executor holds that has it."""
+        return self.new or self.old
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +135,7 @@ class Coding:
         self._bases, self._driver, self._owners = Bases(), HeldBases(), Rests(self._sums)
         self._named: dict[int, Base] = {}  # by cycle
         self._coded: dict[int, _Coded] = {}  # by broadcast
+        self._joint: dict[tuple[int, int], np.ndarray] = {}  # as `rounded`, by shard and version
         self._on_way: set[tuple[str, Base]] = set()
         self._totals: dict[int, _Total] = {}  # by order
         self._taken: dict[int, int] = {}  # by shard: the newest cycle whose sum the driver took
@@ -149,7 +156,7 @@ class Coding:
             The order, without the agents whose executors wait for a base.
         """
         for one in order.downloads:
-            if one.mode == "install" and one.broadcast not in self._coded and one.broadcast in broadcasts:
+            if one.broadcast not in self._coded and one.broadcast in broadcasts:
                 self._encode(order.term, one, broadcasts)
         freeze = order.freeze
         if freeze is None or freeze.cycle < 0:
@@ -183,18 +190,29 @@ class Coding:
                 self._bases.acknowledged(name, base)
 
     def _encode(self, term: int, one: Download, broadcasts: dict[int, Floats]) -> None:
-        vector, p = broadcasts[one.broadcast], self._parameters(one.shard)
+        joins = one.mode == "replace"
         old = self._bases.named(one.shard, {who.executor for who in one.agents})
+        if joins and (old is None or not self._bases.held(old)):
+            return
         assert old is not None, f"a broadcast of shard {one.shard} before any freeze"
-        base = self._driver.get(old)
+        vector, base, p = broadcasts[one.broadcast], self._driver.get(old), self._parameters(one.shard)
         assert base is not None
         data = self._parts.encode(_difference(vector, base, p), p)
-        decoded = _added(self._parts.decode(data, vector.size, p), base, p)
-        new = Base.of(term, one.shard, one.version, decoded)
-        self._driver.hold(new, decoded)
-        self._bases.made(new)
+        decoded = broadcasts[one.broadcast] = _added(self._parts.decode(data, vector.size, p), base, p)
+        new = None
+        if joins:
+            self._joint[one.shard, one.version] = off = decoded.astype(np.float64) - vector
+            if np.abs(off).max() > np.abs(vector - base).max():
+                self._broken("base", f"shard {one.shard}, version {one.version} is off by more than it differs from {old}")
+        else:
+            new = Base.of(term, one.shard, one.version, decoded)
+            self._driver.hold(new, decoded)
+            self._bases.made(new)
         self._coded[one.broadcast] = _Coded(old, new, data)
-        broadcasts[one.broadcast] = decoded
+
+    def rounded(self, shard: int, version: int) -> np.ndarray:
+        """What rounding added to a joint state that agents join at, float64; 0 when it travelled as it is."""
+        return self._joint.get((shard, version), np.zeros(1))
 
     def _send_in_full(self, name: str, base: Base) -> None:
         vector = self._driver.get(base)
@@ -213,7 +231,7 @@ class Coding:
         """The driver hears these events."""
         for event in events:
             if isinstance(event, Acknowledged) and event.broadcast in self._coded:
-                self._bases.acknowledged(event.executor, self._coded[event.broadcast].new)
+                self._bases.acknowledged(event.executor, self._coded[event.broadcast].held)
             elif isinstance(event, ExecutorLost):
                 self._bases.lost(event.executor)
 
@@ -306,18 +324,18 @@ class Coding:
         return _added(self._sums.decode(data, n, p), base, p)
 
     def downloaded(self, name: str, one: Download) -> None:
-        """An executor has a broadcast: it is the newest base from now on."""
+        """An executor has a broadcast: it is the newest base from now on, unless agents are to join at it."""
         coded = self._coded[one.broadcast]
         held, p = self._executor(name).bases, self._parameters(one.shard)
-        new, old = self._driver.get(coded.new), held.get(coded.old)
-        if old is not None:
+        new, old = self._driver.get(coded.held), held.get(coded.old)
+        if old is not None and coded.new is not None:
             mine = _added(self._parts.decode(coded.data, old.size, p), old, p)
             if Base.of(*coded.new[:3], mine) != coded.new:
                 self._broken("base", f"executor {name} decodes {coded.new} to other bytes than the driver")
             held.hold(coded.new, mine)
-        elif new is not None:
+        elif old is None and new is not None:
             self.in_full += 1
-            held.hold(coded.new, new)
+            held.hold(coded.held, new)
 
     def arrival(self, name: str, who: AgentId, shard: int, mode: str, vector: Floats) -> Floats:
         """What an executor writes into an agent's slot.

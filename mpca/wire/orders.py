@@ -161,8 +161,10 @@ class Download:
     length: int  # bytes
     agents: list[AgentRef]
     alpha: float = 0.0  # for Install: strength of the pull towards it
-    coded: Coded | None = None  # an executor without this base fetches the result in full
-    #: CRC-32 of the vector that agents get, if it is the base (version, crc) from now on; 0: it is none.
+    #: An executor without this base fetches the result in full; of what is to replace a model, the base.
+    coded: Coded | None = None
+    #: CRC-32 of the vector that agents get: the base (version, crc) from now on, unless a difference is to replace a model; 0:
+    #: it is no base.
     result: int = 0
 
 

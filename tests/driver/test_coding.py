@@ -62,7 +62,7 @@ class Driver:
             freeze=None if freeze is None else Freeze(freeze, freeze % self.shards, agents),
             reduce=None if reduce is None else Reduce(reduce, reduce % self.shards, LENGTH, some),
             downloads=[
-                Download(one, joint.shard, joint.version, "install", LENGTH, targets)
+                Download(one, joint.shard, joint.version, "replace" if joint.replaces else "install", LENGTH, targets)
                 for one, joint in ((one, self.outgoing[one]) for one in downloads)
             ],
             cut=Cut(self.shards, []) if cut else None,
@@ -74,7 +74,7 @@ class Driver:
         self._broadcasts += 1
         joint = Outgoing(shard, version, parameters, replaces)
         self.outgoing[self._broadcasts] = joint
-        if self.coding.makes_base(joint):
+        if self.coding.knows(joint):
             old = self.coding.base_for(joint)
             self.coding.sent(self._broadcasts, joint, LENGTH, old, crc(self._broadcasts))
         return self._broadcasts
@@ -357,16 +357,59 @@ def test_an_acknowledgement_of_what_was_withdrawn_is_not_heard() -> None:
     assert (download.coded, download.result) == (None, 0)
 
 
-def test_a_joint_state_for_joiners_in_mid_run_is_no_base() -> None:
+def test_a_joint_state_for_joiners_in_mid_run_is_a_difference_and_no_base() -> None:
     driver = Driver()
+    driver.submit(freeze=0)
     first = driver.everywhere(4)
     joint = driver.publish(4, replaces=True)
-    assert not driver.coding.makes_base(driver.outgoing[joint])
+    order = driver.submit([*ALL, "e3"], downloads=[joint], to=["e1", "e3"])
+    assert [(one.coded, one.result) for one in order.downloads] == [(coded(driver.base(first)), crc(joint))]
+    assert order.bases == []  # e3 fetches the base before it decodes
+    second = driver.publish(5)
+    driver.heard(second, ["e0", "e1"])
+    assert frozen(driver.submit([*ALL, "e3"], freeze=1)) == coded(driver.base(first))
+    driver.heard(second, ["e2"])
+    assert frozen(driver.submit([*ALL, "e3"], freeze=2)) == coded(driver.base(second))
+
+
+def test_who_has_joined_holds_the_base_that_the_joint_state_was_a_difference_from() -> None:
+    driver = Driver()
+    driver.submit(freeze=0)
+    first = driver.everywhere(4)
+    joint = driver.publish(4, replaces=True)
+    driver.submit([*ALL, "e3"], downloads=[joint], to=["e3"])
+    driver.heard(joint, ["e3"])
+    second = driver.publish(5)
+    driver.heard(second, ["e0", "e1", "e2"])  # e3 has one of the two, so it is waited for
+    assert frozen(driver.submit([*ALL, "e3"], freeze=1)) == coded(driver.base(first))
+
+
+def test_a_joint_state_for_joiners_travels_as_it_is_when_nobody_holds_a_base_and_is_none_in_mid_run() -> None:
+    driver = Driver()
+    driver.submit(freeze=0)
+    joint = driver.publish(0, replaces=True)  # in the first cycles shards have none
     order = driver.submit([*ALL, "e3"], downloads=[joint], to=["e3"])
     assert [(one.coded, one.result) for one in order.downloads] == [(None, 0)]
-    assert full(order) == [driver.base(first)]  # what e3 downloads does not bring it a base
     driver.heard(joint, ["e3"])
-    assert frozen(driver.submit([*ALL, "e3"], freeze=1)) == coded(driver.base(first))
+    assert frozen(driver.submit([*ALL, "e3"], freeze=1)) is None
+
+    driver.everywhere(4)
+    driver.coding.heard([ExecutorLost(name, "killed") for name in ALL])
+    joint = driver.publish(4, replaces=True)
+    order = driver.submit(["e3"], downloads=[joint])
+    assert [(one.coded, one.result) for one in order.downloads] == [(None, 0)]
+    assert order.bases == []
+
+
+def test_a_later_joiner_at_the_start_of_a_resumed_run_gets_the_joint_state_as_it_is() -> None:
+    driver = Driver()
+    joint = driver.publish(41, replaces=True)
+    driver.submit(downloads=[joint])
+    driver.heard(joint)
+    again = driver.publish(41, replaces=True)
+    order = driver.submit([*ALL, "e3"], downloads=[again], to=["e3"])
+    assert [(one.coded, one.result) for one in order.downloads] == [(None, 0)]
+    assert full(order) == [driver.base(joint)]
 
 
 def test_the_joint_state_at_which_a_resumed_run_begins_is_the_first_base() -> None:
@@ -494,7 +537,7 @@ def test_a_cut_of_the_model_forgets_all_bases() -> None:
     assert frozen(driver.submit(freeze=0)) is None
     driver.heard(first)  # of the old cut, and late
     assert frozen(driver.submit(freeze=1)) is None
-    again = driver.publish(0, replaces=True)  # the same version of another shard 0
+    again = driver.publish(0)  # the same version of another shard 0
     assert [one.coded for one in driver.submit(downloads=[again]).downloads] == [None]
     driver.heard(again)
     assert frozen(driver.submit(freeze=2)) == coded(driver.base(again))
@@ -522,6 +565,7 @@ class AnyRun(RuleBasedStateMachine):
         self.living = [*ALL]
         self.made: list[Made] = []  # newest first
         self.open: list[int] = []  # broadcasts that are not withdrawn, oldest first
+        self.joint: dict[int, Base] = {}  # what agents join at, by broadcast: the base that it is a difference from
         self.told: set[tuple[str, Base]] = set()
         self.named: dict[int, Base | None] = {}
         self.cycle, self.version, self.executors = 0, 0, len(ALL)
@@ -591,6 +635,24 @@ class AnyRun(RuleBasedStateMachine):
         broadcast = data.draw(st.sampled_from(self.open))
         self.open.remove(broadcast)
         self.driver.coding.withdrawn(broadcast)
+
+    @precondition(lambda self: self.made and self.asked)
+    @rule()
+    def publish_for_joiners(self) -> None:
+        best = self.best(self.asked)
+        broadcast = self.driver.publish(self.version, replaces=True)
+        [download] = self.driver.submit(self.living[:1], downloads=[broadcast], to=self.living[:1]).downloads
+        assert (download.coded, download.result) == (best, 0 if best is None else crc(broadcast))
+        if best is not None:
+            self.joint[broadcast] = next(one.base for one in self.kept if coded(one.base) == best)
+
+    @precondition(lambda self: self.joint)
+    @rule(data=st.data())
+    def joined(self, data: st.DataObject) -> None:
+        """Whoever can decode it holds the base, if it is one of two still."""
+        broadcast, name = data.draw(st.sampled_from([*self.joint])), data.draw(st.sampled_from(self.living))
+        self.driver.heard(broadcast, [name])
+        next(one for one in self.made if one.base == self.joint[broadcast]).acknowledged.add(name)
 
     @rule(again=st.booleans(), data=st.data())
     def freeze(self, again: bool, data: st.DataObject) -> None:

@@ -21,7 +21,16 @@ from mpca.api.launch import Ended, Job, launch, resolve
 from mpca.api.shipping import ship
 from mpca.driver.callbacks import Callback
 from mpca.driver.cluster import AgentSpec, Cluster, Outgoing
-from mpca.driver.events import AgentFinished, AgentHello, AgentProgress, ClusterEvent, ExchangeArrived, ExecutorReady, OrderDone
+from mpca.driver.events import (
+    Acknowledged,
+    AgentFinished,
+    AgentHello,
+    AgentProgress,
+    ClusterEvent,
+    ExchangeArrived,
+    ExecutorReady,
+    OrderDone,
+)
 from mpca.driver.objectives import Evaluate
 from mpca.driver.status import RunStatus
 from mpca.records import AgentRecord, CycleRecord, ExchangeRecord, PauseRecord, Record, read_records
@@ -65,6 +74,7 @@ class Observed:
         self.exchanges: list[ExchangeArrived] = []  # that agents asked for
         self.sent: dict[tuple[AgentId, int], np.ndarray] = {}  # in those, by process and number
         self.published: dict[int, np.ndarray] = {}
+        self.arrived: list[Acknowledged] = []
         self.sums: dict[int, np.ndarray] = {}  # that the driver took, by order
         self.cluster: Any = None
         self._work_dir = work_dir
@@ -151,6 +161,8 @@ class Observed:
             self.finished.add(event.agent)
         elif isinstance(event, ExchangeArrived):
             self.exchanges.append(event)
+        elif isinstance(event, Acknowledged) and self._remember:
+            self.arrived.append(event)
         elif isinstance(event, AgentProgress) and event.data:
             self.data[event.id] = event.data
         elif isinstance(event, OrderDone) and self._remember:

@@ -121,6 +121,31 @@ def test_an_executor_killed_between_freezing_and_summing_changes_no_byte_of_the_
 
 @pytest.mark.slow
 @pytest.mark.long
+def test_who_joins_in_mid_run_gets_the_joint_model_as_a_difference_from_a_base_that_its_executor_has_or_fetches(engine) -> None:
+    def story(run):
+        yield lambda: run.reducing(24)
+        run.kill_agent(1)
+        yield lambda: run.takes_part(1, incarnation=1, times=6)
+        run.kill_executor(2)
+        yield lambda: run.takes_part(2, incarnation=1, times=6)
+        run.end()
+
+    told = engine(quadratic, story=story, sets=("cluster.codec=int8",))
+    assert told.ended.exit_code == 0, told.ended.reason
+    joint = {one.broadcast for order in told.run.orders for one in order.downloads if one.mode == "replace"}
+    came = {agent: [one for one in told.run.arrived if one.id == (agent, 1) and one.broadcast in joint] for agent in (1, 2)}
+    for agent, arrived in came.items():
+        assert len({one.broadcast for one in arrived}) == 3, f"agent {agent} has every shard"
+        assert 0 < sum(one.bytes_in for one in arrived) < 0.35 * 4 * ALL, "a byte an element, not four"
+    waited = [agent for (_, agent), why in told.run.late.items() if why == NO_BASE]
+    assert {*waited} <= {1, 2}
+    assert max(map(waited.count, (1, 2))) <= 3, "once a shard at most: before its first update two versions may go by"
+    again = recomputed(told, "int8")
+    assert again.checked + len(again.plain) == len(told.cycles)
+
+
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_stopped_agent_goes_on_with_the_bases_of_its_executor(engine) -> None:
     def story(run):
         yield lambda: run.reducing(6)

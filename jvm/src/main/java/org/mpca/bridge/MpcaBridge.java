@@ -131,10 +131,10 @@ public final class MpcaBridge {
     }
 
     /**
-     * The same, of a joint state that is a base from now on: {@link RunDriver#publish(int, java.nio.channels.FileChannel, int,
-     * long, int, String, long, long)}.
+     * The same, of a joint state that is a base from now on or is encoded: {@link RunDriver#publish(int,
+     * java.nio.channels.FileChannel, int, long, int, String, long, long, boolean)}.
      *
-     * @return msgpack [broadcast, CRC-32 of the new base]
+     * @return msgpack [broadcast, CRC-32 of what comes out of it]
      */
     public byte[] publishBase(
             String path,
@@ -144,10 +144,12 @@ public final class MpcaBridge {
             int parameters,
             String codec,
             long baseVersion,
-            long baseCrc)
+            long baseCrc,
+            boolean replaces)
             throws IOException {
         try (FileChannel from = FileChannel.open(Paths.get(path))) {
-            long[] made = driver.publish(length, from, shard, version, parameters, codec, baseVersion, baseCrc);
+            long[] made =
+                    driver.publish(length, from, shard, version, parameters, codec, baseVersion, baseCrc, replaces);
             return Msgpack.pack(Arrays.asList(made[0], made[1]));
         }
     }

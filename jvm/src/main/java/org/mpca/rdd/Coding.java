@@ -153,13 +153,13 @@ final class Coding {
     // ----------------------------------------------------------------------------------------------------------
 
     /**
-     * Decodes a broadcast, and holds what comes out as the newest base.
+     * Decodes a broadcast, and holds what comes out as the newest base if it is one.
      *
      * @param data what travelled
      * @param result the name of what must come out
      * @return one user of it is the caller; null: the base is not held, or what is held under its name is not what the driver has
      */
-    KeptArray decoded(Order.Coded coded, byte[] data, HeldBases.Name result) {
+    KeptArray decoded(Order.Coded coded, byte[] data, HeldBases.Name result, boolean makesBase) {
         KeptArray base = bases.get(name(result.shard, coded));
         if (base == null) {
             return null;
@@ -172,11 +172,13 @@ final class Coding {
             base.release();
         }
         if (!HeldBases.Name.of(result.shard, result.version, vector.data).equals(result)) {
-            LOG.warn("decoded to other bytes than the driver's, so it is fetched in full: {}", result);
+            LOG.warn("decoded to other bytes than the driver's: {}", result);
             vector.release();
             return null;
         }
-        bases.hold(result, vector);
+        if (makesBase) {
+            bases.hold(result, vector);
+        }
         return vector;
     }
 

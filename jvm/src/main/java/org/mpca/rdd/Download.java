@@ -51,6 +51,8 @@ final class Download {
     final Order.Coded coded;
 
     final long result;
+    /** Whether what comes out of it is a base. */
+    final boolean makesBase;
     /** What agents get of an encoded broadcast, once it is decoded. The download is one of its users. */
     private KeptArray decoded;
 
@@ -86,6 +88,7 @@ final class Download {
         this.alpha = what.alpha;
         this.coded = what.coded;
         this.result = what.result;
+        this.makesBase = what.makesBase();
     }
 
     /** The array that pieces are copied into; each is there when {@link #here} says so. The download is one of its users. */

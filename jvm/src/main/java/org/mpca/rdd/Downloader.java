@@ -292,34 +292,47 @@ final class Downloader {
         queue.failed(nowMs());
     }
 
-    /** All that travels is here: decodes it, and sees to it that a base is held; false: the result is still to be fetched. */
+    /** All that travels is here: decodes it, and sees to it that a base is held; false: that base is still to be fetched. */
     private boolean ready(Download download, Download.Attempt own) {
         Coding coding = codings.apply(download.run, download.term);
         HeldBases.Name result = new HeldBases.Name(download.shard, download.version, download.result);
         if (download.coded == null) {
-            if (download.result != 0) {
+            if (download.makesBase) {
                 coding.bases.hold(result, download.data());
             }
             return true;
         }
         if (download.vector() == null) {
-            KeptArray full = coding.bases.get(result); // it was fetched
-            download.decoded(full != null ? full : coding.decoded(download.coded, download.data().data, result));
+            KeptArray full = download.makesBase ? coding.bases.get(result) : null; // it was fetched
+            download.decoded(
+                    full != null
+                            ? full
+                            : coding.decoded(download.coded, download.data().data, result, download.makesBase));
         }
         if (download.vector() != null) {
             return true;
         }
+        HeldBases.Name missing = download.makesBase ? result : Coding.name(download.shard, download.coded);
+        if (coding.bases.holds(missing)) {
+            failed(new IOException("what came for agents that join does not decode to what the driver has: " + result));
+            return false;
+        }
         BlockNames names = new BlockNames(download.run, download.term);
         coding.fetch(
                 names,
-                result,
+                missing,
                 download.coded.length,
                 own.driver,
                 failure -> commands.add(() -> {
-                    if (attempt == own && failure == null) {
+                    if (attempt != own) {
+                        return;
+                    }
+                    if (failure != null) {
+                        failed(new IOException(missing + " could not be fetched: " + failure, failure));
+                    } else if (!coding.bases.holds(missing)) {
+                        failed(new IOException(missing + " was fetched, and two newer ones are held by now"));
+                    } else {
                         end(download, own);
-                    } else if (attempt == own) {
-                        failed(new IOException(result + " could not be fetched: " + failure, failure));
                     }
                 }));
         return false;

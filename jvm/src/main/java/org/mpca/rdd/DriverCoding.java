@@ -56,14 +56,16 @@ final class DriverCoding {
     }
 
     /**
-     * Encodes a joint state as a difference from a base. What executors decode is the newest base.
+     * Encodes a joint state as a difference from a base.
      *
      * @param base of the same shard
-     * @param vector becomes that base; one user of it is let go
+     * @param vector becomes what executors decode; one user of it is let go
+     * @param makesBase whether that is the newest base
      * @throws IllegalArgumentException a difference is not finite
      * @throws IllegalStateException the base is not held
      */
-    Outgoing encode(HeldBases.Name base, Codec codec, int parameters, long version, KeptArray vector) {
+    Outgoing encode(
+            HeldBases.Name base, Codec codec, int parameters, long version, KeptArray vector, boolean makesBase) {
         KeptArray from = need(base);
         try {
             EncodedPlan plan = EncodedPlan.whole(codec, vector.length, parameters);
@@ -71,7 +73,9 @@ final class DriverCoding {
             plan.encode(vector.data, from.data, null, null, data.data);
             plan.decode(data.data, from.data, vector.data);
             HeldBases.Name result = HeldBases.Name.of(base.shard, version, vector);
-            hold(result, vector);
+            if (makesBase) {
+                hold(result, vector);
+            }
             return new Outgoing(data, result);
         } finally {
             from.release();

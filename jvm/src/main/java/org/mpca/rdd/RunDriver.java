@@ -387,11 +387,12 @@ public final class RunDriver {
     }
 
     /**
-     * The same of a joint state that is a base from now on.
+     * The same of a joint state that is a base from now on, unless it is encoded for agents that join.
      *
      * @param codec empty: it goes out as float32, and is the first base of its shard
      * @param base names what it is encoded against: version and CRC-32
-     * @return the broadcast, and the CRC-32 of the new base
+     * @param replaces whether it is for agents that join
+     * @return the broadcast, and the CRC-32 of what comes out of it
      */
     public long[] publish(
             int length,
@@ -401,7 +402,8 @@ public final class RunDriver {
             int parameters,
             String codec,
             long baseVersion,
-            long baseCrc)
+            long baseCrc,
+            boolean replaces)
             throws IOException {
         KeptArray vector = broadcaster.take(length);
         Channels.read(from, vector.data, length);
@@ -412,7 +414,8 @@ public final class RunDriver {
             return new long[] {broadcast, crc};
         }
         HeldBases.Name base = new HeldBases.Name(shard, baseVersion, baseCrc);
-        DriverCoding.Outgoing outgoing = coding.encode(base, Codec.named(codec), parameters, version, vector);
+        DriverCoding.Outgoing outgoing =
+                coding.encode(base, Codec.named(codec), parameters, version, vector, !replaces);
         broadcaster.publish(broadcast, outgoing.data, exchanging());
         return new long[] {broadcast, outgoing.result.crc};
     }

@@ -320,9 +320,9 @@ public final class Order {
         public final List<AgentRef> agents;
         /** Strength of the pull towards it; goes into Install. */
         public final double alpha;
-        /** Null when float32 travels. An executor without this base fetches the result in full. */
+        /** Null when float32 travels. */
         public final Coded coded;
-        /** CRC-32 of what agents get, if it is a base from now on; 0: it is none. */
+        /** CRC-32 of what agents get, if it is a base from now on ({@link #makesBase}) or was encoded; else 0. */
         public final long result;
 
         Download(Fields fields) throws ProtocolException {
@@ -335,6 +335,14 @@ public final class Order {
             alpha = fields.real("alpha");
             coded = Coded.in(fields, "Order.downloads.coded");
             result = fields.number("result");
+        }
+
+        /**
+         * Whether what comes out is a base from now on. An executor that lacks the base of an encoded one then fetches this result
+         * in full; else, since it is for agents that join, that base.
+         */
+        public boolean makesBase() {
+            return result != 0 && (coded == null || !mode.equals("replace"));
         }
     }
 

@@ -196,9 +196,21 @@ class CodingTest {
         byte[] result = new byte[LENGTH];
         PLAN.decode(data, base, result);
         HeldBases.Name newer = HeldBases.Name.of(0, 6, result);
-        KeptArray vector = coding.decoded(freeze(3, "dropped", null).freeze.coded, data, newer);
+        KeptArray vector = coding.decoded(freeze(3, "dropped", null).freeze.coded, data, newer, true);
         assertArrayEquals(result, vector.data);
         assertSame(vector, coding.bases.get(newer));
+        assertTrue(coding.bases.holds(name));
+    }
+
+    @Test
+    void shouldHoldNothingOfWhatAgentsJoinAt() {
+        byte[] data = encoded(vector(2), null, null);
+        byte[] result = new byte[LENGTH];
+        PLAN.decode(data, base, result);
+        HeldBases.Name joint = HeldBases.Name.of(0, 6, result);
+        KeptArray vector = coding.decoded(freeze(3, "dropped", null).freeze.coded, data, joint, false);
+        assertArrayEquals(result, vector.data);
+        assertFalse(coding.bases.holds(joint));
         assertTrue(coding.bases.holds(name));
     }
 
@@ -207,7 +219,7 @@ class CodingTest {
         Order.Coded coded = freeze(3, "dropped", null).freeze.coded;
         byte[] data = encoded(vector(2), null, null);
         coding.clear();
-        assertNull(coding.decoded(coded, data, new HeldBases.Name(0, 6, 9)));
+        assertNull(coding.decoded(coded, data, new HeldBases.Name(0, 6, 9), true));
         assertFalse(coding.bases.holdsAny(0));
     }
 
@@ -215,7 +227,7 @@ class CodingTest {
     void shouldNotHoldWhatComesOutWithOtherBytesThanTheDrivers() {
         HeldBases.Name newer = new HeldBases.Name(0, 6, 9);
         byte[] data = encoded(vector(2), null, null);
-        assertNull(coding.decoded(freeze(3, "dropped", null).freeze.coded, data, newer), "it is fetched in full");
+        assertNull(coding.decoded(freeze(3, "dropped", null).freeze.coded, data, newer, true), "it is fetched in full");
         assertFalse(coding.bases.holds(newer));
     }
 
