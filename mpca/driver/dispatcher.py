@@ -38,6 +38,7 @@ class Draft:
     stop: list[StopAgent] | None = None
     save: Save | None = None
     forget_cycle: int = NEVER
+    patience_s: float = 0.0  # what it may take at least, if `RunShape.deadline_s` is shorter
 
 
 @dataclass(slots=True)
@@ -92,7 +93,7 @@ class OrderDispatcher:
         Args:
             draft: what the order is to do.
             cycle: the cycle that it belongs to, or the next one.
-            now: seconds of the machine; the order's deadline is `RunShape.deadline_s` later.
+            now: seconds of the machine; the order's deadline is `RunShape.deadline_s` later, or `Draft.patience_s`.
 
         Returns:
             SubmitOrder; nothing when no executor is there.
@@ -118,7 +119,7 @@ class OrderDispatcher:
             run=self.shape.run,
             term=self.shape.term,
             cycle=cycle,
-            deadline=now + self.shape.deadline_s,
+            deadline=now + max(self.shape.deadline_s, draft.patience_s),
             executors=list(names),
             description=draft.description,
             begin=begin,

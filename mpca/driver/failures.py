@@ -18,7 +18,10 @@ __all__ = ["Failures"]
 
 log = logging.getLogger("mpca.cycle")
 
-#: The run ends after more failures in a row than it has agents and this many more, if no loss explains them.
+#: How executors begin to say that an order took too long (`Waits.java`).
+DEADLINE = "deadline passed"
+#: The run ends after more failures in a row than it has agents and this many more, if no loss explains them; after the second
+#: that x_0 takes too long.
 MOST_MORE = 3
 
 
@@ -80,15 +83,22 @@ class Failures:
         run, out = self._run, []
         culprits = [event.executor] if event.executor else event.unfinished  # a failed task ends all others
         self._in_a_row += 1
-        if not culprits or self._in_a_row > len(run.table.agents) + MOST_MORE:
-            why = f"cycle {self._exchange.cycle} failed {self._in_a_row} times: {event.reason}"
-            run.stop(StopRequested("failed", why), now)
+        slow = run.state is RunState.READING and event.reason.startswith(DEADLINE)  # each time takes as long as the start may
+        if not culprits or self._in_a_row > (1 if slow else len(run.table.agents) + MOST_MORE):
+            run.stop(StopRequested("failed", self._why(event.reason)), now)
             return []
         if event.executor and event.damages:
             run.late.bar(event.executor, now)
         for name in culprits:
             out += self._leave_out(name, event.reason, now)
         return out
+
+    def _why(self, reason: str) -> str:
+        shape, reads = self._run.shape, self._run.state is RunState.READING
+        what = "the reading of x_0" if reads else f"cycle {self._exchange.cycle}"
+        key, value = ("start_timeout", shape.start_timeout_s) if reads else ("cycle_deadline", shape.deadline_s)
+        remedy = f"; if links are slow for this model, raise cluster.{key}={value:g}s, or method.shards"
+        return f"{what} failed {self._in_a_row} times: {reason}" + remedy * reason.startswith(DEADLINE)
 
     def damaged(self, event: ExecutorDamages, now: float) -> list[Instruction]:
         """Bytes of an executor came damaged, and no order failed by that: leave the executor out, and bar it for `BARRED_S`.

@@ -120,6 +120,9 @@ class Starting:
         draft = Draft(f"read x_0 of agent {source.index}, shard {shard}", forget_cycle=cycle - 1)
         if self._held:
             draft.reduce = Reduce(cycle, shard, run.lengths[shard], [Part(source.executor or "", 1.0)])
+            # Where the number of shards is "auto", they are cut only when x_0 is known, and a third of a large model, which
+            # passes two links, may take longer than a shard will. A lost executor ends it at once.
+            draft.patience_s = run.shape.start_timeout_s
         else:
             draft.freeze = (cycle, shard, [source])
         return Step(run.orders.submit(draft, cycle, now))

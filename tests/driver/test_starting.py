@@ -8,6 +8,7 @@ import pytest
 
 from mpca.driver.events import AgentDied, AgentFinished, ExecutorReady, OrderFailed, StopRequested, Tick
 from mpca.driver.instructions import AdoptInitial, StartAgent, Write
+from mpca.driver.states import RunState
 from mpca.wire.agent_ref import AgentRef
 from mpca.wire.orders import Download, Freeze, Part, Reduce
 from tests.driver.support import E0, E1, Machine, hello, order_of, progress, reducing, written
@@ -30,6 +31,28 @@ def test_x0_is_read_from_the_first_agent_shard_by_shard_with_weight_one() -> Non
     assert reduces == [Reduce(cycle, cycle + 3, 8, [Part("e0", 1.0)]) for cycle in (-3, -2, -1)]
     assert order_of(out).begin == [E0, E1]
     assert machine.sums == 0
+
+
+def test_the_sum_of_x0_may_take_as_long_as_the_start_and_its_snapshot_as_long_as_any() -> None:
+    """A third of a large model, over two slow links one after the other."""
+    machine = Machine()
+    freeze = order_of(machine.started())
+    assert freeze.deadline == 5.0
+    assert order_of(machine.run(machine.done(freeze, tau=0))).deadline == 60.0
+
+
+def test_x0_that_takes_too_long_twice_ends_the_run_with_what_to_raise() -> None:
+    machine = Machine()
+    summing = order_of(machine.run(machine.done(order_of(machine.started()), tau=0)))
+    why = "deadline passed while pushing the sum of cycle -3"
+    machine.run(OrderFailed(summing.order, "e1", why, [], damages=False))
+    summing = order_of(machine.tell(Tick(), at=machine.now + 2.0))
+    machine.run(OrderFailed(summing.order, "e1", why, [], damages=False))
+    machine.tell(Tick(), at=machine.now + 2.0)
+    assert machine.machine.state is RunState.STOPPING
+    newest = machine.machine.run.story.lines()[-1]
+    assert f"the reading of x_0 failed 2 times: {why}; if links are slow" in newest
+    assert "raise cluster.start_timeout=60s" in newest
 
 
 def test_x0_is_of_one_agent_alone_though_the_first_source_dies_while_its_sum_is_made() -> None:

@@ -23,13 +23,15 @@ AGENTS = 3
 ELEMENTS, SHARDS, RATE, DEADLINE_S = 1 << 20, 12, "4mbit", 6
 
 
-def executor_at(address: str) -> psutil.Process:
-    (found,) = [
-        one
-        for one in psutil.process_iter(["cmdline"])
-        if "CoarseGrainedExecutorBackend" in " ".join(one.info["cmdline"] or ()) and address in one.info["cmdline"]
-    ]
-    return found
+def executor_at(address: str, files: Path) -> psutil.Process:
+    """Of the run whose files lie there: other networks on this machine have the same addresses."""
+    found = []
+    for one in psutil.process_iter(["cmdline"]):
+        words = one.info["cmdline"] or ()
+        if address in words and any("CoarseGrainedExecutorBackend" in word for word in words) and str(files) in " ".join(words):
+            found.append(one)
+    (only,) = found
+    return only
 
 
 def test_a_new_executor_gets_a_joint_model_that_takes_longer_than_the_deadline(tmp_path: Path) -> None:
@@ -51,7 +53,7 @@ def test_a_new_executor_gets_a_joint_model_that_takes_longer_than_the_deadline(t
             run = Run(run_dir, driver, AGENTS)
             try:
                 run.until(lambda: len(run.cycles()) > SHARDS, "a base of each shard")
-                executor_at(net.address(workers[1])).kill()
+                executor_at(net.address(workers[1]), tmp_path).kill()
                 run.until(lambda: bool(run.agents("replaced")), "a new executor, and an agent there")
                 at = run.cycle()
                 run.until(lambda: any(len(one.contributors) == AGENTS for one in run.cycles(at)), "everyone")
