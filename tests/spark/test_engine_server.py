@@ -27,15 +27,15 @@ OTHERS = ("async-ps", "softsync", "gradient-sharing")
 
 def check_easgd(told: Told) -> None:
     start = told.ended.returns[0]["start"]
-    x = start.astype(np.float64)
-    share = np.where(np.arange(len(x)) < PARAMETERS, 0.9, 1.0) / AGENTS
+    x, parameters = start.astype(np.float64), len(start) - BUFFERS
+    share = np.where(np.arange(len(x)) < parameters, 0.9, 1.0) / AGENTS
     for one in told.exchanges:
         assert one.share == pytest.approx(0.9 / AGENTS)
         x += share * (told.run.sent[AgentId(one.agent, one.incarnation), one.number] - x)
     state = told.ended.model_state
     got = np.concatenate([state["first"], state["second"], state["walked"]])
     np.testing.assert_allclose(got, x, rtol=1e-4, atol=1e-5)
-    assert np.abs(got[:PARAMETERS] - start[:PARAMETERS]).max() > 0.05, "it must have moved"
+    assert np.abs(got[:parameters] - start[:parameters]).max() > 0.05, "it must have moved"
 
 
 def test_easgd_moves_the_joint_model_to_each_agent_in_turn(engine: Any) -> None:
@@ -51,6 +51,17 @@ def test_easgd_moves_the_joint_model_to_each_agent_in_turn(engine: Any) -> None:
     sent = {zlib.crc32(vector.tobytes()) for vector in told.run.sent.values()}
     assert sent == {one.crc for one in told.run.exchanges[: len(sent)]}
     assert sent <= states, "what agents had, to the bit"
+    check_easgd(told)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_model_that_travels_in_several_pieces_comes_to_the_driver_and_goes_back(engine: Any) -> None:
+    """Blocks of 1 MiB, of which the last is smaller."""
+    told = engine(quadratic, 600_000, tape=False, sets=(*EASGD, "objectives.max_cycles=30"))
+    assert told.ended.exit_code == 0, told.ended.reason
+    sent = {zlib.crc32(vector.tobytes()) for vector in told.run.sent.values()}
+    assert sent == {one.crc for one in told.run.exchanges[: len(sent)]}
     check_easgd(told)
 
 

@@ -17,7 +17,7 @@ public final class TimeOuts {
     public static final long REMOVAL_MS = 10_000;
     /** A question to the server is repeated after so long without an answer: it may be lost, or wait for its turn. */
     public static final long ANSWER_MS = 60_000;
-    /** What an agent sent is fetched for so long, for each 32 MiB begun; then others have their turn, and it is asked for again. */
+    /** The next piece of what an agent sent is waited for so long; then others have their turn, and it is asked for again. */
     public static final long SENT_MS = 30_000;
     /** An access to a YieldContext that brings no deadline, such as serialisation, waits so long. */
     public static final long ACCESS_MS = 30_000;

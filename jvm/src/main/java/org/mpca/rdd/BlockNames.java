@@ -74,11 +74,11 @@ final class BlockNames implements Serializable {
     }
 
     String sent(int agent, int incarnation, int number) {
-        return prefix + "x_" + agent + "_" + incarnation + "_" + number;
+        return prefix + "x_" + agent + "_" + incarnation + "_" + number + "_";
     }
 
     String answer(int agent, int incarnation, int number) {
-        return prefix + "a_" + agent + "_" + incarnation + "_" + number;
+        return prefix + "a_" + agent + "_" + incarnation + "_" + number + "_";
     }
 
     /** So many pieces, first, first + step, ..., with their checksums, which `executor` owns. */

@@ -4,10 +4,8 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.concurrent.ExecutorService;
 import java.util.function.Consumer;
 import org.mpca.agent.YieldKey;
@@ -16,7 +14,6 @@ import org.mpca.reduce.Codec;
 import org.mpca.reduce.EncodedPlan;
 import org.mpca.reduce.KeptArray;
 import org.mpca.reduce.Rests;
-import org.mpca.reduce.Scattered;
 import org.mpca.reduce.SpareArrays;
 import org.mpca.wire.Order;
 import org.slf4j.Logger;
@@ -185,11 +182,6 @@ final class Coding {
     // ---- bases in full
     // -------------------------------------------------------------------------------------------------------
 
-    /** Pieces of a base in full. */
-    static int pieces(int length) {
-        return RelayBroadcast.pieces(length, ChunkPlan.MAX_BYTES);
-    }
-
     /**
      * Fetches a base from the driver, unless that is under way already, and holds it.
      *
@@ -206,14 +198,21 @@ final class Coding {
             fetching.put(base, new ArrayList<>(Collections.singletonList(then)));
         }
         String stem = names.base(base.shard, base.version, base.crc);
-        FETCHERS.execute(() -> {
-            try {
-                CheckedBlocks.fetch(
-                        driver, BlockNames.numbered(stem, 0, pieces(length)), new Whole(base, new byte[length]));
-            } catch (RuntimeException e) {
-                fetched(base, e);
-            }
-        });
+        FETCHERS.execute(
+                () -> Pieces.fetch(driver, stem, length, () -> {}, (vector, failure) -> came(base, vector, failure)));
+    }
+
+    private void came(HeldBases.Name base, byte[] vector, Throwable failure) {
+        if (failure != null) {
+            fetched(base, failure);
+        } else if (!HeldBases.Name.of(base.shard, base.version, vector).equals(base)) {
+            fetched(base, new IOException("fetched with other bytes: " + base));
+        } else {
+            KeptArray kept = KeptArray.of(vector);
+            bases.hold(base, kept);
+            kept.release();
+            fetched(base, null);
+        }
     }
 
     /** Fetches a base unless there is one of its shard, or a download is about to bring one. */
@@ -241,44 +240,6 @@ final class Coding {
         }
         if (waiting != null) {
             waiting.forEach(one -> one.accept(failure));
-        }
-    }
-
-    /** Collects the pieces of one base; in network threads. */
-    private final class Whole implements SparkInternals.FetchListener {
-        private final HeldBases.Name base;
-        private final byte[] vector;
-        private final Set<Integer> here = new HashSet<>();
-
-        Whole(HeldBases.Name base, byte[] vector) {
-            this.base = base;
-            this.vector = vector;
-        }
-
-        @Override
-        public synchronized void arrived(String name, Scattered bytes) {
-            int piece = BlockNames.number(name);
-            int at = piece * ChunkPlan.MAX_BYTES;
-            if (bytes.length() != Math.min(ChunkPlan.MAX_BYTES, vector.length - at)) {
-                fetched(base, new IOException("piece of another length: " + base + ", bytes=" + bytes.length()));
-                return;
-            }
-            bytes.copyTo(vector, at);
-            if (here.add(piece) && here.size() == pieces(vector.length)) {
-                boolean right =
-                        HeldBases.Name.of(base.shard, base.version, vector).equals(base);
-                if (right) {
-                    KeptArray kept = KeptArray.of(vector);
-                    bases.hold(base, kept);
-                    kept.release();
-                }
-                fetched(base, right ? null : new IOException("fetched with other bytes: " + base));
-            }
-        }
-
-        @Override
-        public void failed(String name, Throwable cause) {
-            fetched(base, cause);
         }
     }
 

@@ -34,7 +34,7 @@ final class DriverCoding {
     }
 
     private List<String> blocks(HeldBases.Name name, KeptArray vector) {
-        return BlockNames.numbered(names.base(name.shard, name.version, name.crc), 0, Coding.pieces(vector.length));
+        return Pieces.names(names.base(name.shard, name.version, name.crc), vector.length);
     }
 
     /** What goes out, and the name of what comes out of it everywhere. */
@@ -87,11 +87,7 @@ final class DriverCoding {
         if (bases.holds(name)) {
             return;
         }
-        String stem = names.base(name.shard, name.version, name.crc);
-        for (int piece = 0; piece < Coding.pieces(vector.length); piece++) {
-            int at = piece * ChunkPlan.MAX_BYTES;
-            CheckedBlocks.put(stem + piece, vector.data, at, Math.min(ChunkPlan.MAX_BYTES, vector.length - at));
-        }
+        Pieces.put(names.base(name.shard, name.version, name.crc), vector.data, vector.length);
         bases.hold(name, vector);
     }
 

@@ -3,7 +3,6 @@ package org.mpca.rdd;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
-import java.util.Collections;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -14,7 +13,6 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.mpca.agent.TimeOuts;
-import org.mpca.reduce.Scattered;
 import org.mpca.wire.Event;
 import org.mpca.wire.Msgpack;
 import org.mpca.wire.ProtocolException;
@@ -33,7 +31,6 @@ public final class ExchangeServer implements ServerQueue.Performer {
     private static final Logger LOG = LoggerFactory.getLogger("mpca.transfer");
     private static final ExecutorService FETCHERS = Threads.pool("mpca-fetch-sent");
     private static final long LOOK_MS = 500;
-    private static final int FETCH_STEP_BYTES = 32 << 20;
 
     /** A question as it came. */
     private static final class Question {
@@ -52,13 +49,15 @@ public final class ExchangeServer implements ServerQueue.Performer {
         }
     }
 
-    /** An answer: the reply that tells of it, and the bytes until they are a block. */
+    /** An answer: the reply that tells of it, and the bytes until they are blocks. */
     private static final class Answer {
         final byte[] reply;
+        final int length;
         byte[] data;
 
         Answer(byte[] reply, byte[] data) {
             this.reply = reply;
+            this.length = data.length;
             this.data = data;
         }
     }
@@ -70,13 +69,13 @@ public final class ExchangeServer implements ServerQueue.Performer {
     private final Uplink events;
     private final LinkedBlockingQueue<Runnable> commands = new LinkedBlockingQueue<>();
     private final ServerQueue queue = new ServerQueue();
-    /** What was fetched and not taken, by the name of the answer's block. Concurrent. */
+    /** What was fetched and not taken, by the stem of the answer's blocks. Concurrent. */
     private final Map<String, byte[]> sent = new ConcurrentHashMap<>();
-    /** By the name of the answer's block. */
+    /** By the stem of its blocks. */
     private final Map<String, Answer> answers = new HashMap<>();
 
     private ServerQueue.Entry fetching;
-    /** Of System.nanoTime. */
+    /** When the next piece is due, of System.nanoTime. */
     private long fetchBy;
 
     private Thread worker;
@@ -213,39 +212,24 @@ public final class ExchangeServer implements ServerQueue.Performer {
     public void fetch(ServerQueue.Entry entry) {
         Question question = (Question) entry.question;
         fetching = entry;
-        fetchBy = System.nanoTime()
-                + TimeUnit.MILLISECONDS.toNanos(TimeOuts.SENT_MS * (1 + question.length() / FETCH_STEP_BYTES));
+        came(entry);
         Peer peer = executors.now().get(entry.executor);
         if (peer == null) {
             commands.add(() -> failed(entry, new IOException("executor " + entry.executor + " is gone")));
             return;
         }
-        FETCHERS.execute(
-                () -> { // connecting may wait
-                    try {
-                        CheckedBlocks.fetch(peer, Collections.singletonList(question.block), new Arrival(entry));
-                    } catch (Exception e) { // Scala's methods throw what they do not declare
-                        commands.add(() -> failed(entry, e));
-                    }
-                });
+        FETCHERS.execute(() -> Pieces.fetch( // connecting may wait
+                peer,
+                question.block,
+                question.length(),
+                () -> commands.add(() -> came(entry)),
+                (data, failure) ->
+                        commands.add(failure == null ? () -> fetched(entry, data) : () -> failed(entry, failure))));
     }
 
-    private final class Arrival implements SparkInternals.FetchListener {
-        private final ServerQueue.Entry entry;
-
-        Arrival(ServerQueue.Entry entry) {
-            this.entry = entry;
-        }
-
-        @Override
-        public void arrived(String name, Scattered bytes) {
-            byte[] data = bytes.bytes();
-            commands.add(() -> fetched(entry, data));
-        }
-
-        @Override
-        public void failed(String name, Throwable cause) {
-            commands.add(() -> ExchangeServer.this.failed(entry, cause));
+    private void came(ServerQueue.Entry entry) {
+        if (entry == fetching) {
+            fetchBy = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TimeOuts.SENT_MS);
         }
     }
 
@@ -280,7 +264,7 @@ public final class ExchangeServer implements ServerQueue.Performer {
     public void reply(ServerQueue.Entry entry) {
         Answer answer = answers.get(name(entry));
         if (answer.data != null) {
-            CheckedBlocks.put(name(entry), answer.data, 0, answer.data.length);
+            Pieces.put(name(entry), answer.data, answer.length);
             answer.data = null;
         }
         say(entry, answer.reply);
@@ -302,8 +286,9 @@ public final class ExchangeServer implements ServerQueue.Performer {
     @Override
     public void free(ServerQueue.Entry entry) {
         sent.remove(name(entry));
-        if (answers.remove(name(entry)) != null) {
-            sweeper.remove(Collections.singletonList(name(entry)));
+        Answer answer = answers.remove(name(entry));
+        if (answer != null) {
+            sweeper.remove(Pieces.names(name(entry), answer.length));
         }
     }
 

@@ -18,7 +18,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The executor's side of the exchanges that its agents ask for: keeps what an agent sent as a block, asks the driver in
+ * The executor's side of the exchanges that its agents ask for: keeps what an agent sent as {@link Pieces}, asks the driver in
  * words, fetches the answer and hands it over. {@link ExchangeServer} is the other end.
  *
  * <p>A question waits for its turn at the driver, for as long as that takes; no thread waits for it. It is repeated when no
@@ -36,9 +36,9 @@ final class Exchanges {
         /** Runs a command after so long. */
         void later(long millis, Runnable command);
 
-        void put(String block, byte[] data);
+        void put(String stem, byte[] data);
 
-        void remove(String block);
+        void remove(String stem, int length);
 
         /** {@code done} gets the reply or the failure, in any thread. */
         void ask(String run, byte[] question, BiConsumer<byte[], Throwable> done);
@@ -46,7 +46,7 @@ final class Exchanges {
         void tell(String run, byte[] word);
 
         /** {@code done} gets all bytes or the failure, in any thread. */
-        void fetch(Peer from, String block, BiConsumer<byte[], Throwable> done);
+        void fetch(Peer from, String stem, int length, BiConsumer<byte[], Throwable> done);
 
         /** Whether there is such an agent. */
         boolean offer(String run, int agent, int incarnation, Arrival arrival);
@@ -183,6 +183,7 @@ final class Exchanges {
         port.fetch(
                 driver,
                 (String) reply.get("block"),
+                ((Number) reply.get("length")).intValue(),
                 (data, failure) -> port.execute(() -> fetched(one, reply, data, failure)));
     }
 
@@ -213,7 +214,7 @@ final class Exchanges {
     private void close(Open one) {
         if (one != null) {
             open.remove(one.key());
-            port.remove(one.block);
+            port.remove(one.block, one.sent.data.length);
         }
     }
 

@@ -1,6 +1,5 @@
 package org.mpca.rdd;
 
-import java.util.Collections;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BiConsumer;
@@ -8,7 +7,6 @@ import org.apache.spark.rpc.RpcEndpointRef;
 import org.mpca.agent.AgentRegistry;
 import org.mpca.agent.Arrival;
 import org.mpca.agent.TimeOuts;
-import org.mpca.reduce.Scattered;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -53,13 +51,13 @@ final class ExchangesPort implements Exchanges.Port {
     }
 
     @Override
-    public void put(String block, byte[] data) {
-        CheckedBlocks.put(block, data, 0, data.length);
+    public void put(String stem, byte[] data) {
+        Pieces.put(stem, data, data.length);
     }
 
     @Override
-    public void remove(String block) {
-        sweeper.remove(Collections.singletonList(block));
+    public void remove(String stem, int length) {
+        sweeper.remove(Pieces.names(stem, length));
     }
 
     @Override
@@ -82,23 +80,8 @@ final class ExchangesPort implements Exchanges.Port {
     }
 
     @Override
-    public void fetch(Peer from, String block, BiConsumer<byte[], Throwable> done) {
-        SparkInternals.FetchListener listener = new SparkInternals.FetchListener() {
-            @Override
-            public void arrived(String name, Scattered bytes) {
-                done.accept(bytes.bytes(), null);
-            }
-
-            @Override
-            public void failed(String name, Throwable cause) {
-                done.accept(null, cause);
-            }
-        };
-        try {
-            CheckedBlocks.fetch(from, Collections.singletonList(block), listener);
-        } catch (Exception e) {
-            done.accept(null, e);
-        }
+    public void fetch(Peer from, String stem, int length, BiConsumer<byte[], Throwable> done) {
+        Pieces.fetch(from, stem, length, () -> {}, done);
     }
 
     @Override

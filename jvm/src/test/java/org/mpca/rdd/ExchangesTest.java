@@ -55,7 +55,7 @@ class ExchangesTest {
         }
 
         @Override
-        public void remove(String block) {
+        public void remove(String block, int length) {
             done.add("remove " + block);
         }
 
@@ -74,7 +74,7 @@ class ExchangesTest {
         }
 
         @Override
-        public void fetch(Peer from, String block, BiConsumer<byte[], Throwable> then) {
+        public void fetch(Peer from, String block, int length, BiConsumer<byte[], Throwable> then) {
             done.add("fetch " + block + " of " + from);
             fetched = then;
         }
@@ -124,11 +124,11 @@ class ExchangesTest {
     @Test
     void shouldAskAndHandTheAnswerOver() {
         asks(1);
-        expect("put mpca_run_2_x_3_1_1", "ask run 1");
+        expect("put mpca_run_2_x_3_1_1_", "ask run 1");
         Map<String, Object> expected = new LinkedHashMap<>();
         Object[] fields = {
             "block",
-            "mpca_run_2_x_3_1_1",
+            "mpca_run_2_x_3_1_1_",
             "executor",
             "7",
             "agent",
@@ -159,7 +159,7 @@ class ExchangesTest {
         world.answer.accept(reply(), null);
         expect("fetch answer of executor driver at h:9");
         world.fetched.accept(DATA, null);
-        expect("remove mpca_run_2_x_3_1_1", "tell run done 1", "offer run 3/1");
+        expect("remove mpca_run_2_x_3_1_1_", "tell run done 1", "offer run 3/1");
         Arrival arrival = world.offered;
         assertEquals(
                 "2 15 install 0.25", arrival.shard + " " + arrival.version + " " + arrival.mode + " " + arrival.alpha);
@@ -195,7 +195,7 @@ class ExchangesTest {
         asks(1);
         world.take();
         world.answer.accept(ExchangeServer.refusal("the run is over", false), null);
-        expect("remove mpca_run_2_x_3_1_1");
+        expect("remove mpca_run_2_x_3_1_1_");
         exchanges.ended("run", 3, 1);
         expect();
     }
@@ -207,7 +207,7 @@ class ExchangesTest {
         world.take();
         exchanges.ended("run", 3, 0); // an older incarnation
         exchanges.ended("run", 3, 1);
-        expect("remove mpca_run_2_x_3_1_1", "tell run ended 1");
+        expect("remove mpca_run_2_x_3_1_1_", "tell run ended 1");
         world.later.run();
         world.answer.accept(reply(), null);
         expect();
@@ -219,7 +219,7 @@ class ExchangesTest {
         BiConsumer<byte[], Throwable> late = world.answer;
         world.take();
         asks(2);
-        expect("remove mpca_run_2_x_3_1_1", "put mpca_run_2_x_3_1_2", "ask run 2");
+        expect("remove mpca_run_2_x_3_1_1_", "put mpca_run_2_x_3_1_2_", "ask run 2");
         late.accept(reply(), null);
         expect();
         world.answer.accept(reply(), null);
