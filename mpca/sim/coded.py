@@ -128,6 +128,8 @@ class Coding:
     ) -> None:
         self.rested: dict[int, np.ndarray] = {}  # by cycle whose sum the driver took, until the checker asks
         self.in_full = 0  # bases that were sent in full
+        #: By shard and version, what rounding added to a joint state that agents join at, float64; none that was not encoded.
+        self.rounding: dict[tuple[int, int], np.ndarray] = {}
         self._parts, self._sums = StackedCodec(codec, runs), StackedCodec(codec.of_sums, runs)
         self._how, self._model, self._broken = how, model, broken
         self._after, self._full_s = after, full_s
@@ -135,7 +137,6 @@ class Coding:
         self._bases, self._driver, self._owners = Bases(), HeldBases(), Rests(self._sums)
         self._named: dict[int, Base] = {}  # by cycle
         self._coded: dict[int, _Coded] = {}  # by broadcast
-        self._joint: dict[tuple[int, int], np.ndarray] = {}  # as `rounded`, by shard and version
         self._on_way: set[tuple[str, Base]] = set()
         self._totals: dict[int, _Total] = {}  # by order
         self._taken: dict[int, int] = {}  # by shard: the newest cycle whose sum the driver took
@@ -201,7 +202,7 @@ class Coding:
         decoded = broadcasts[one.broadcast] = _added(self._parts.decode(data, vector.size, p), base, p)
         new = None
         if joins:
-            self._joint[one.shard, one.version] = off = decoded.astype(np.float64) - vector
+            self.rounding[one.shard, one.version] = off = decoded.astype(np.float64) - vector
             if np.abs(off).max() > np.abs(vector - base).max():
                 self._broken("base", f"shard {one.shard}, version {one.version} is off by more than it differs from {old}")
         else:
@@ -209,10 +210,6 @@ class Coding:
             self._driver.hold(new, decoded)
             self._bases.made(new)
         self._coded[one.broadcast] = _Coded(old, new, data)
-
-    def rounded(self, shard: int, version: int) -> np.ndarray:
-        """What rounding added to a joint state that agents join at, float64; 0 when it travelled as it is."""
-        return self._joint.get((shard, version), np.zeros(1))
 
     def _send_in_full(self, name: str, base: Base) -> None:
         vector = self._driver.get(base)

@@ -284,7 +284,7 @@ class _Simulation:
         if self._lesson is not None:
             runs, full_s = self._lesson.runs, self._lesson.costs(self._scenario.costs).download_s
         coding = Coding(codec, runs, method.agent_side.how, lambda: self._runner.joint, watch.broken, self._world.after, full_s)
-        watch.coded(coding.rested.pop, coding.rounded)
+        watch.coded(coding.rested.pop, coding.rounding)
         return coding
 
     def _turn(self) -> None:

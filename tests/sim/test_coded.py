@@ -102,6 +102,7 @@ def test_a_kill_between_freeze_and_sum(codec: str, method: str, kind: str, point
     assert outcome.faults == [fault]
     assert all(set(one.contributors) == {0, 1, 2, 3} for one in outcome.commits[-5:])
     assert coding.in_full > 0 or kind == "kill_agent"
+    assert coding.rounding, "what it joined at was encoded"
 
 
 @every
@@ -204,6 +205,18 @@ def test_a_base_that_is_not_that_of_the_sum_is_found(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(coded, "_added", shifted)
     red("I2", replace(INT4, method=METHODS["pulled"]))
+
+
+def test_who_joins_at_the_base_in_place_of_the_joint_state_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    encode = coded.Coding._encode
+
+    def forgets_the_difference(self: coded.Coding, term: int, one: Any, broadcasts: Any) -> None:
+        encode(self, term, one, broadcasts)
+        if one.mode == "replace" and one.broadcast in self._coded:
+            broadcasts[one.broadcast] = self._driver.get(self._coded[one.broadcast].old)
+
+    monkeypatch.setattr(coded.Coding, "_encode", forgets_the_difference)
+    red("I10", replace(INT4, method=METHODS["pulled"], faults=(Fault("kill_agent", 1, 6, "frozen"),)))
 
 
 def test_an_executor_that_is_asked_without_the_base_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
