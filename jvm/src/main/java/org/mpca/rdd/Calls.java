@@ -53,7 +53,7 @@ final class Calls {
             for (Runnable call = nextCall(peer); call != null; call = nextCall(peer)) {
                 try {
                     call.run();
-                } catch (RuntimeException e) {
+                } catch (Exception e) { // Scala's methods throw what they do not declare
                     LOG.error("a call of executor {} failed by our own error", peer, e);
                 }
             }

@@ -20,7 +20,11 @@ final class Pieces {
 
     /** Names of the pieces of a vector under a stem of {@link BlockNames} that ends with an underscore. */
     static List<String> names(String stem, int length) {
-        return BlockNames.numbered(stem, 0, RelayBroadcast.pieces(length, ChunkPlan.MAX_BYTES));
+        return BlockNames.numbered(stem, 0, count(length));
+    }
+
+    private static int count(int length) {
+        return RelayBroadcast.pieces(length, ChunkPlan.MAX_BYTES);
     }
 
     /** Stores the first bytes of an array by reference. */
@@ -38,11 +42,11 @@ final class Pieces {
      * @param done gets the vector or the cause of the first failure, once, in any thread
      */
     static void fetch(Peer from, String stem, int length, Runnable came, BiConsumer<byte[], Throwable> done) {
-        Whole whole = new Whole(length, came, done);
         if (length == 0) {
             done.accept(new byte[0], null);
             return;
         }
+        Whole whole = new Whole(length, came, done);
         try {
             CheckedBlocks.fetch(from, names(stem, length), whole);
         } catch (Exception e) { // Scala's methods throw what they do not declare
@@ -85,7 +89,7 @@ final class Pieces {
                     return;
                 }
                 piece.copyTo(vector, at);
-                all = here.size() == RelayBroadcast.pieces(vector.length, ChunkPlan.MAX_BYTES);
+                all = here.size() == count(vector.length);
                 over = all;
             }
             came.run();
