@@ -70,7 +70,7 @@ class Coding:
 
     # ---- broadcasts ----------------------------------------------------------------------------------------------------
 
-    def knows(self, joint: Outgoing) -> bool:
+    def concerns(self, joint: Outgoing) -> bool:
         """Whether a joint state that goes out is encoded, or is a base from now on. A shard of buffers alone never is.
 
         What agents join at is one only if there is none and nobody trains: else some would have it, and those who train not.

@@ -163,8 +163,8 @@ class Download:
     alpha: float = 0.0  # for Install: strength of the pull towards it
     #: An executor without this base fetches the result in full; of what is to replace a model, the base.
     coded: Coded | None = None
-    #: CRC-32 of the vector that agents get: the base (version, crc) from now on, unless a difference is to replace a model; 0:
-    #: it is no base.
+    #: CRC-32 of the vector that agents get. That is the base (version, crc) from now on, unless `mode` is "replace" and `coded`
+    #: is there. 0: float32 that is no base.
     result: int = 0
 
 

@@ -74,7 +74,7 @@ class Driver:
         self._broadcasts += 1
         joint = Outgoing(shard, version, parameters, replaces)
         self.outgoing[self._broadcasts] = joint
-        if self.coding.knows(joint):
+        if self.coding.concerns(joint):
             old = self.coding.base_for(joint)
             self.coding.sent(self._broadcasts, joint, LENGTH, old, crc(self._broadcasts))
         return self._broadcasts

@@ -83,7 +83,7 @@ class MpcaBridge:
         with jvm_errors("publishing a broadcast"):
             return int(self._java.publish(path, length))
 
-    def publish_base(self, path: str, length: int, joint: Outgoing, codec: str, base: Base | None) -> tuple[int, int]:
+    def publish_joint(self, path: str, length: int, joint: Outgoing, codec: str, base: Base | None) -> tuple[int, int]:
         """The same, of a joint state that executors hold as a base from now on, unless it is a difference for agents that join.
 
         Args:
@@ -98,7 +98,7 @@ class MpcaBridge:
         """
         against = ("", -1, 0) if base is None else (codec, base.version, base.crc)
         with jvm_errors("publishing a joint state"):
-            packed = self._java.publishBase(
+            packed = self._java.publishJoint(
                 path, length, joint.shard, joint.version, joint.parameters, *against, joint.replaces
             )
             broadcast, crc = msgpack.unpackb(packed)

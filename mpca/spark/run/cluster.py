@@ -98,10 +98,10 @@ class SparkCluster:
     def publish(self, vector: npt.NDArray[np.float32], joint: Outgoing | None = None) -> int:
         lying, path = self._vectors.lying(_float32(vector))
         length, coding = lying.nbytes, self._coding
-        if coding is None or joint is None or not coding.knows(joint):
+        if coding is None or joint is None or not coding.concerns(joint):
             return self._bridge.publish(path, length)
         base = coding.base_for(joint)
-        broadcast, crc = self._bridge.publish_base(path, length, joint, coding.codec, base)
+        broadcast, crc = self._bridge.publish_joint(path, length, joint, coding.codec, base)
         coding.sent(broadcast, joint, length, base, crc)
         return broadcast
 

@@ -136,7 +136,7 @@ public final class MpcaBridge {
      *
      * @return msgpack [broadcast, CRC-32 of what comes out of it]
      */
-    public byte[] publishBase(
+    public byte[] publishJoint(
             String path,
             int length,
             int shard,
