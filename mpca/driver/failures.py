@@ -14,7 +14,7 @@ from mpca.driver.run import Run
 from mpca.driver.running import Running
 from mpca.driver.states import AgentState, RunState
 
-__all__ = ["Failures"]
+__all__ = ["DEADLINE", "Failures"]
 
 log = logging.getLogger("mpca.cycle")
 

@@ -18,7 +18,7 @@ from mpca.driver.events import (
 )
 from mpca.driver.instructions import CancelOrder, StartAgent, SubmitOrder, Withdraw
 from mpca.wire.agent_ref import AgentRef
-from mpca.wire.orders import Freeze, Part, Reduce
+from mpca.wire.orders import Freeze, Order, Part, Reduce
 from tests.driver.support import E0, E1, E2, Machine, hello, kinds, order_of, progress, reducing, written
 
 
@@ -144,15 +144,21 @@ def test_a_cycle_waits_for_a_joiners_download_so_that_its_base_is_young() -> Non
     assert len(written(machine.run(last))) == 1
 
 
-def test_a_joint_model_that_does_not_come_within_the_deadline_is_sent_anew_and_a_warning_says_what_to_raise(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def joining() -> tuple[Machine, Order]:
+    """Agent 1 was started again, and the order has brought it the joint model, of which nothing is acknowledged."""
     machine = Machine()
     out = reducing(machine)
     machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
     machine.run(hello(1, incarnation=1))
     order = order_of(machine.run(machine.done(order_of(out))))
     machine.run(machine.done(order))
+    return machine, order
+
+
+def test_a_joint_model_that_does_not_come_within_the_deadline_is_sent_anew_and_a_warning_says_what_to_raise(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    machine, _order = joining()
     assert not caplog.records
     assert kinds(machine.tell(Tick(), at=5.1))[-4:] == [*["Withdraw"] * 3, "PublishJoint"]
     (warning,) = caplog.records
@@ -161,12 +167,7 @@ def test_a_joint_model_that_does_not_come_within_the_deadline_is_sent_anew_and_a
 
 def test_a_joint_model_of_which_a_shard_arrives_within_each_deadline_is_not_sent_anew(caplog: pytest.LogCaptureFixture) -> None:
     """A model of hundreds of MB over a slow link takes longer than `cluster.cycle_deadline`, and would never be there."""
-    machine = Machine()
-    out = reducing(machine)
-    machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
-    machine.run(hello(1, incarnation=1))
-    order = order_of(machine.run(machine.done(order_of(out))))
-    machine.run(machine.done(order))
+    machine, order = joining()
     first, second, last = machine.acks(order)
     assert machine.tell(first, at=4.0) == []
     assert machine.tell(Tick(), at=8.9) == []
@@ -177,12 +178,7 @@ def test_a_joint_model_of_which_a_shard_arrives_within_each_deadline_is_not_sent
 
 
 def test_a_shard_that_is_acknowledged_again_is_no_progress_of_who_joins() -> None:
-    machine = Machine()
-    out = reducing(machine)
-    machine.run(AgentDied("e1", 1, 0, 101, 137, ""))
-    machine.run(hello(1, incarnation=1))
-    order = order_of(machine.run(machine.done(order_of(out))))
-    machine.run(machine.done(order))
+    machine, order = joining()
     first = machine.acks(order)[0]
     assert machine.tell(first, at=4.0) == []
     assert machine.tell(first, at=8.9) == []

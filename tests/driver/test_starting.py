@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from mpca.driver.events import AgentDied, AgentFinished, ExecutorReady, OrderFailed, StopRequested, Tick
+from mpca.driver.failures import DEADLINE
 from mpca.driver.instructions import AdoptInitial, StartAgent, Write
 from mpca.driver.states import RunState
 from mpca.wire.agent_ref import AgentRef
@@ -53,6 +55,11 @@ def test_x0_that_takes_too_long_twice_ends_the_run_with_what_to_raise() -> None:
     newest = machine.machine.run.story.lines()[-1]
     assert f"the reading of x_0 failed 2 times: {why}; if links are slow" in newest
     assert "raise cluster.start_timeout=60s" in newest
+
+
+def test_executors_say_of_an_order_that_took_too_long_what_the_driver_looks_for() -> None:
+    waits = Path(__file__).parents[2] / "jvm" / "src" / "main" / "java" / "org" / "mpca" / "rdd" / "Waits.java"
+    assert f'"{DEADLINE} while "' in waits.read_text(encoding="utf-8")
 
 
 def test_x0_is_of_one_agent_alone_though_the_first_source_dies_while_its_sum_is_made() -> None:
