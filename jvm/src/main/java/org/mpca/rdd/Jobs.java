@@ -62,8 +62,34 @@ final class Jobs {
             int partitions,
             SparkInternals.TaskBody<T> body,
             BiConsumer<byte[][], Throwable> done) {
+        submit(token, description, strict, false, rdd, partitions, body, done);
+    }
+
+    /**
+     * As above, for tasks that wait in Spark's own code, which does not look whether they were killed: for a shuffle that
+     * is gone two minutes, and meanwhile they have the core that the next order needs.
+     */
+    <T> void submitInterruptible(
+            String token,
+            String description,
+            RDD<T> rdd,
+            int partitions,
+            SparkInternals.TaskBody<T> body,
+            BiConsumer<byte[][], Throwable> done) {
+        submit(token, description, true, true, rdd, partitions, body, done);
+    }
+
+    private <T> void submit(
+            String token,
+            String description,
+            boolean strict,
+            boolean interruptible,
+            RDD<T> rdd,
+            int partitions,
+            SparkInternals.TaskBody<T> body,
+            BiConsumer<byte[][], Throwable> done) {
         String name = run + "/" + token;
-        context.setJobGroup("mpca " + run + " " + token, description, false);
+        context.setJobGroup("mpca " + run + " " + token, description, interruptible);
         context.setLocalProperty(JobWatch.TOKEN, name);
         context.setLocalProperty(JobWatch.STRICT, strict ? "true" : null);
         try {

@@ -35,7 +35,8 @@ import scala.Tuple2;
  * <p>Spark's treeReduce adds in the order of arrival; here a group sorts its parts by position and the driver adds groups
  * in partition order, so the same contributors give the same bytes (other bytes than ranges: sums of sums round
  * otherwise). An order with a reduce becomes two jobs: the first one's map tasks begin the downloads and read the frozen
- * parts, the second freezes and answers.
+ * parts, the second freezes and answers. Tasks of the first are interrupted when it is cancelled: none of them has an open
+ * channel but Spark's.
  *
  * <p>Concurrency: safe from any thread; what is done for one order is done by one thread after the other.
  */
@@ -65,10 +66,9 @@ final class TreeReducer implements Reducer {
         double[] weights =
                 job.order.reduce.parts.stream().mapToDouble(part -> part.weight).toArray();
         job.jobs()
-                .submit(
+                .submitInterruptible(
                         token(job.order.order),
                         job.order.description + " (tree)",
-                        true,
                         shuffled.rdd(),
                         groups,
                         new GroupSum(job.order.reduce, weights),
