@@ -6,6 +6,8 @@ agent. `now` is seconds of the machine's clock.
 
 from __future__ import annotations
 
+import logging
+
 from mpca.driver.agent_table import Agent
 from mpca.driver.events import Acknowledged
 from mpca.driver.instructions import Instruction
@@ -16,6 +18,8 @@ from mpca.driver.states import AgentState
 from mpca.wire.agent_ref import AgentId
 
 __all__ = ["Downloads"]
+
+log = logging.getLogger("mpca.cycle")
 
 
 class Downloads:
@@ -69,7 +73,17 @@ class Downloads:
             A record for each that is late after the deadline.
         """
         out: list[Instruction] = []
-        for agent in self.missing(one):
+        missing = self.missing(one)
+        if missing and now > deadline:
+            log.warning(
+                "agents=%s have not received shard %d, cycle %d, within cluster.cycle_deadline=%gs, and train on without it; "
+                "if their hosts are well, raise that, or method.shards",
+                [agent.index for agent in missing],
+                one.shard,
+                one.cycle,
+                self._run.shape.deadline_s,
+            )
+        for agent in missing:
             if now > deadline:
                 out += self._run.late.left_out(agent, DOWNLOAD_LATE, now)
             elif one.overdue(now):

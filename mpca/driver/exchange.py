@@ -72,7 +72,7 @@ class Exchange(Running):
             self.state = BetweenCycles(state.made)
             return Step(self._downloads.end(state.download, now))
         if isinstance(state, Reduced) and self._run.shape.phases == 1:
-            joining.deadline = self._deadline(now)
+            joining.await_shard(now)
             self.state = Broadcasting(state.published, self._deadline(now))
             return Step(self._send_broadcast(self.state, now))
         return Step(self._end_cycle(now))
@@ -83,7 +83,7 @@ class Exchange(Running):
         run, n, state = self._run, self.cycle, self.state
         assert isinstance(state, BetweenCycles), state
         usable = self._snapshots.contributors() if self._snapshots.cycle == n else []
-        run.joining.deadline = self._deadline(now)
+        run.joining.await_shard(now)
         if run.saves.wanted and len(usable) < self._needed:
             return Step(self._come_to_rest(state, now))
         if len(usable) < self._needed:

@@ -3,7 +3,8 @@
 At the start the driver reads x_0 from one agent, shard by shard; agents whose x_0 has the same hash need nothing. All others
 (another x_0, a replacement, a resumed run, parameters that were not finite) take the joint model as their own. The driver
 publishes it once for all who wait, and a later joiner gets a newer one. The whole model may take longer than
-`cluster.cycle_deadline`: that is for one shard, and counts anew with each that has arrived somewhere.
+`cluster.cycle_deadline`: that is for one shard, and counts anew with each that has arrived somewhere. What did not come in
+time is sent anew, and may then take twice and four times as long: on a busy link it would else never be there.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from mpca.wire.agent_ref import AgentId, AgentRef
 from mpca.wire.messages import Hello
 
 __all__ = ["Joining"]
+
+#: Times `cluster.cycle_deadline`, at most. An executor that hangs is lost by Spark's own word after two minutes.
+_MOST_PATIENCE = 4
 
 
 class Joining:
@@ -34,6 +38,7 @@ class Joining:
         self._hashes: dict[int, str] = {}
         self._x0_hash = ""  # of the x_0 that was read
         self._table, self._deadline_s = table, deadline_s
+        self._patience = 1  # times that, for the joint model on its way
 
     def greet(self, hello: Hello) -> str:
         """Remember a Hello.
@@ -108,6 +113,7 @@ class Joining:
             cycle: the cycle that goes on, or is next.
         """
         self._for = {a.id for a in self._table.in_state(AgentState.JOINING)}
+        self.deadline = 0.0  # of the one before
         self.joint = [
             PublishedShard(cycle, shard, broadcast, version, length) for shard, broadcast, version, length in event.broadcasts
         ]
@@ -132,14 +138,24 @@ class Joining:
         for one in self.joint:
             if one.broadcast == event.broadcast:
                 if self._waits_for(key, one):
-                    self.deadline = max(self.deadline, now + self._deadline_s)
+                    self.await_shard(now)
                 one.acked.add(key)
         found = self._table.find(key)
         if found is None or found.state != AgentState.JOINING or key not in self._for or not self.joint:
             return
         if all(key in one.acked for one in self.joint):
+            self._patience = 1
             self._for.discard(key)  # if the agent must join again, it takes a newer joint model
             self._table.move(found, AgentState.READY, now, "it has the joint model")
+
+    @property
+    def patience_s(self) -> float:
+        """How long the next shard of the joint model on its way may take."""
+        return self._patience * self._deadline_s
+
+    def await_shard(self, now: float) -> None:
+        """From now on the next shard of the joint model has its time."""
+        self.deadline = max(self.deadline, now + self.patience_s)
 
     def waits(self) -> bool:
         """Whether an agent was told to download the joint model and has not acknowledged all of it.
@@ -159,5 +175,7 @@ class Joining:
         """
         if not self.joint or (self.targets() and not given_up):
             return []
+        if given_up:
+            self._patience = min(2 * self._patience, _MOST_PATIENCE)
         done, self.joint = self.joint, []
         return done

@@ -60,9 +60,10 @@ class Running(ABC):
         run, joining = self._run, self._run.joining
         if given_up:
             log.warning(
-                "agents=%s have not received the joint model within cluster.cycle_deadline=%gs, and it is sent anew; "
-                "if this happens again, raise that",
+                "agents=%s have not received a shard of the joint model within %gs, and it is sent anew; if this happens "
+                "again, raise cluster.cycle_deadline, which is %gs",
                 [who.agent for who in joining.targets()],
+                joining.patience_s,
                 run.shape.deadline_s,
             )
         out = run.orders.drop(joining.take_done(given_up))
@@ -82,7 +83,7 @@ class Running(ABC):
         if there < self._needed:
             out += self._pause(there, now)
             if joining.targets():
-                joining.deadline = self._deadline(now)
+                joining.await_shard(now)
                 return Step(out + self._submit(Draft("joint model for joining agents"), now))
             return Step(out, again=False)
         if run.state is RunState.PAUSED:

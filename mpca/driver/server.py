@@ -72,7 +72,7 @@ class Serving(Running):
         run = self._run
         if not run.table.count(AgentState.READY) and not run.joining.targets():
             return []
-        run.joining.deadline = self._deadline(now)
+        run.joining.await_shard(now)
         return self._submit(Draft("begin"), now)
 
     # ---- questions -------------------------------------------------------------------------------------------------------

@@ -135,7 +135,7 @@ def test_a_cycle_waits_for_the_acknowledgements_of_its_download() -> None:
     assert kinds(machine.run(second)) == ["Write", "Withdraw", "SubmitOrder", "Prepare"]
 
 
-def test_who_does_not_acknowledge_is_late_and_asked_for_again() -> None:
+def test_who_does_not_acknowledge_is_late_and_asked_for_again(caplog: pytest.LogCaptureFixture) -> None:
     machine = Machine()
     out = machine.training()
     for _ in range(3):
@@ -143,7 +143,12 @@ def test_who_does_not_acknowledge_is_late_and_asked_for_again() -> None:
     order = order_of(out)
     machine.run(machine.acks(order)[0])
     machine.run(machine.done(order))
+    assert not caplog.records
     out = machine.tell(Tick(), at=5.5)
+    assert [one.getMessage() for one in caplog.records] == [
+        "agents=[1] have not received shard 0, cycle 0, within cluster.cycle_deadline=5s, and train on without it; if their "
+        "hosts are well, raise that, or method.shards"
+    ]
     assert written(out, "agent")[0]["reason"] == "its download was not acknowledged in time"
     assert order_of(out).freeze.agents == [E0]
     assert Rediscover(["e1"]) in machine.tell(Tick(), at=10.6)
