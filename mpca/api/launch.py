@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from mpca.agent.returned import unpack
@@ -37,7 +38,7 @@ from mpca.api.stores import open_store
 from mpca.clock import SystemClock
 from mpca.driver.agent_table import AgentTable
 from mpca.driver.backups import BackupWriter
-from mpca.driver.budget import check_heaps
+from mpca.driver.budget import check_heaps, kept_for_codec
 from mpca.driver.cluster import Cluster
 from mpca.driver.coding import Coding
 from mpca.driver.finishing import HURRIED
@@ -253,8 +254,12 @@ class _Launch:
         executor, driver = (parse_size(conf.get(f"spark.{one}.memory", "1g")) for one in ("executor", "driver"))
         answers = self._job.agents if self._job.config.method.asks else 0
         check = partial(check_heaps, hello.bounds, self._job.agents_per_executor, executor, driver, answers)
+        kept = 0
+        if self._coding is not None:
+            executors = ceil(self._job.agents / self._job.agents_per_executor)
+            kept = kept_for_codec(4 * hello.bounds[-1], self._coding.rests, executors)
         try:
-            line = check(codec=self._coding is not None)
+            line = check(kept_bytes=kept)
         except ConfigError as error:
             if self._coding is None or self._job.config.origins.get("cluster.codec") != "default":
                 raise

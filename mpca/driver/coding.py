@@ -56,7 +56,7 @@ class Coding:
         self._off = False
         self._term = term
         self._carries = how in _CARRIED
-        self._rests = "carried" if self._carries else "answered" if how is How.CORRECT else "dropped"
+        self.rests = "carried" if self._carries else "answered" if how is How.CORRECT else "dropped"  # as in `Freeze.rests`
         self._bases = Bases()
         self._asked: list[str] = []  # executors of the newest freeze
         self._parameters: dict[int, int] = {}  # by shard that has a base
@@ -142,7 +142,7 @@ class Coding:
         if freeze.cycle not in self._named or not self._still_kept(self._named[freeze.cycle]):
             self._named = {cycle: one for cycle, one in self._named.items() if cycle > freeze.cycle - _REMEMBERED}
             self._named[freeze.cycle] = self._held(freeze.shard)
-        return replace(freeze, coded=self._coded(self._named[freeze.cycle]), rests=self._rests)
+        return replace(freeze, coded=self._coded(self._named[freeze.cycle]), rests=self.rests)
 
     def _held(self, shard: int) -> Base | None:
         """The base for the executors of the newest freeze; None: none of them holds any, and float32 costs less than a base."""
