@@ -43,9 +43,10 @@ class Draft:
 
 @dataclass(slots=True)
 class InFlight:
-    """An order is out; its deadline is in seconds of the machine."""
+    """An order is out; its deadline is in seconds of the machine, and came `patience_s` after it was sent."""
 
     order: Order
+    patience_s: float
     cancelled: bool = False
 
 
@@ -110,7 +111,7 @@ class OrderDispatcher:
         if not names:
             return []
         self._serial += 1
-        freeze = draft.freeze
+        freeze, patience_s = draft.freeze, max(self.shape.deadline_s, draft.patience_s)
         if freeze is not None:
             asked = {agent.index for agent in freeze[2]}
             self.unasked = {a.index: self._table.why_unasked(a) for a in self._table.agents if a.index not in asked}
@@ -119,7 +120,7 @@ class OrderDispatcher:
             run=self.shape.run,
             term=self.shape.term,
             cycle=cycle,
-            deadline=now + max(self.shape.deadline_s, draft.patience_s),
+            deadline=now + patience_s,
             executors=list(names),
             description=draft.description,
             begin=begin,
@@ -134,7 +135,7 @@ class OrderDispatcher:
             save=draft.save,
         )
         self._heard(order)
-        self._state = InFlight(order)
+        self._state = InFlight(order, patience_s)
         return [SubmitOrder(order)]
 
     def _heard(self, order: Order) -> None:
@@ -203,10 +204,12 @@ class OrderDispatcher:
         self._state.cancelled = True
         return [CancelOrder(self._state.order.order, reason)]
 
-    def overdue(self, now: float) -> bool:
-        """Whether the order in flight is `CANCEL_AFTER_S` past its deadline at `now` (seconds of the machine)."""
-        job = self.job
-        return job is not None and now > job.deadline + CANCEL_AFTER_S
+    def cancel_overdue(self, now: float) -> list[Instruction]:
+        """End the order in flight if it is `CANCEL_AFTER_S` past its deadline at `now` (seconds of the machine)."""
+        state = self._state
+        if not isinstance(state, InFlight) or now <= state.order.deadline + CANCEL_AFTER_S:
+            return []
+        return self.cancel(f"no answer within {state.patience_s:.0f}s (cluster.cycle_deadline={self.shape.deadline_s:.0f}s)")
 
     # ---- after a failure -------------------------------------------------------------------------------------------
 

@@ -1,12 +1,14 @@
 """Who has acknowledged a download, who is late with it, and the one download that outlives its cycle.
 
 An agent that is late alone (`PublishedShard.overdue`) may take its download until the deadline; the cycle ends without that
-agent. `now` is seconds of the machine's clock.
+agent. The deadline is that of the cycle, or twice the mean time that agents took for the download before: else, where a shard takes
+nearly as long as `cluster.cycle_deadline`, all would be late whenever anything happens. `now` is seconds of the machine's clock.
 """
 
 from __future__ import annotations
 
 import logging
+from statistics import fmean
 
 from mpca.driver.agent_table import Agent
 from mpca.driver.events import Acknowledged
@@ -28,6 +30,7 @@ class Downloads:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._owed: PublishedShard | None = None  # of an earlier cycle; an agent that is late alone still downloads it
+        self._may_take = run.shape.deadline_s  # seconds that a download may take at least
 
     def acknowledged(self, one: PublishedShard | None, event: Acknowledged, now: float) -> bool:
         """An executor has a broadcast for an agent.
@@ -73,21 +76,22 @@ class Downloads:
             A record for each that is late after the deadline.
         """
         out: list[Instruction] = []
-        missing = self.missing(one)
+        missing, deadline = self.missing(one), max(deadline, self._until(one))
         if missing and now > deadline:
             log.warning(
-                "agents=%s have not received shard %d, cycle %d, within cluster.cycle_deadline=%gs, and train on without it; "
-                "if their hosts are well, raise that, or method.shards",
+                "agents=%s have not received shard %d, cycle %d, within %gs, and train on without it; "
+                "if their hosts are well, raise cluster.cycle_deadline, which is %gs, or method.shards",
                 [agent.index for agent in missing],
                 one.shard,
                 one.cycle,
+                deadline - one.since,
                 self._run.shape.deadline_s,
             )
         for agent in missing:
             if now > deadline:
                 out += self._run.late.left_out(agent, DOWNLOAD_LATE, now)
             elif one.overdue(now):
-                self._run.late.late_alone(agent, one.since + self._run.shape.deadline_s, now)
+                self._run.late.late_alone(agent, self._until(one), now)
         return out
 
     def end(self, one: PublishedShard | None, now: float) -> list[Instruction]:
@@ -98,6 +102,8 @@ class Downloads:
         """
         if one is None:
             return []
+        if one.took:
+            self._may_take = max(self._run.shape.deadline_s, 2 * fmean(one.took))
         done: PublishedShard | None = one
         if self._owes(one, now):  # one at most: agents that are late with an older one are given up
             done, self._owed = self._owed, one
@@ -115,5 +121,7 @@ class Downloads:
         return self._run.orders.drop([owed])
 
     def _owes(self, one: PublishedShard, now: float) -> bool:
-        in_time = now <= one.since + self._run.shape.deadline_s
-        return in_time and any(self._run.late.owes(key) for key in one.waiting)
+        return now <= self._until(one) and any(self._run.late.owes(key) for key in one.waiting)
+
+    def _until(self, one: PublishedShard) -> float:
+        return one.since + self._may_take

@@ -52,6 +52,7 @@ class Exchange(Running):
         self._downloads = Downloads(run)
         self._snapshots = ShardSnapshots(NEVER)  # of the newest freeze
         self._record = CycleRecordBuilder()
+        self._reduce_s = 0.0  # that the last sum took
         self.restored((0,) * run.shape.shards)
 
     def restored(self, versions: tuple[int, ...]) -> None:
@@ -173,6 +174,7 @@ class Exchange(Running):
             a: {"incarnation": frozen[a].incarnation, "tau": frozen[a].tau, "crc": frozen[a].crc} for a in contributors
         }
         draft = Draft(f"cycle {n}: reduce shard {n % shards}", reduce=self._reduce(contributors), download=state.download)
+        draft.patience_s = 2 * self._reduce_s  # as in `downloads`
         if self._run.shape.phases > 1 and not self._freeze_waits(state.download) and not self._run.saves.wanted:
             draft.freeze = (n + 1, (n + 1) % shards, [*self._run.table.in_state(AgentState.ACTIVE)])
         return self._send(draft, now)
@@ -240,6 +242,7 @@ class Exchange(Running):
             starts = [a.reduce_start for a in event.answers if a.reduce_start] or [event.start]
             ends = [a.reduce_end for a in event.answers if a.reduce_end] or [event.end]
             record.stretch("reduce", reduce.shard, min(starts), max(ends))
+            self._reduce_s = max(ends) - min(starts)
         for answer in event.answers:
             record.bytes["in"] += answer.bytes_in
             record.bytes["out"] += answer.bytes_out

@@ -371,17 +371,16 @@ class RunMachine:
         return []
 
     def _on_tick(self, event: Tick, now: float) -> list[Instruction]:
-        run, shape = self.run, self.run.shape
+        run = self.run
         out = self.failures.retry(now)
         if run.state is RunState.STOPPING:
             out += self.stopping.tick(now)
-        if run.orders.overdue(now):
-            out += run.orders.cancel(f"no answer within cluster.cycle_deadline={shape.deadline_s:.0f}s")
+        out += run.orders.cancel_overdue(now)
         out += self.exchange.tick(now)
         if run.state is not RunState.STOPPING:
             out += run.silence.look(now)
         if run.trains:
-            if now - run.made_at >= shape.start_timeout_s:
+            if now - run.made_at >= run.shape.start_timeout_s:
                 out += self.exchange.count_from(now)
             out += run.table.fill(now)
             out += run.late.on_tick(now)
