@@ -51,7 +51,7 @@ STOP_AGAIN_S = 1.0
 THREADS_END_S = 1.0
 #: The evaluation of the last joint model may take so long when the run was interrupted or failed; else cluster.finish_timeout.
 LAST_EVALUATION_S = 3.0
-#: The backup of the last joint model may take so long.
+#: The backup of the last joint model may take so long when the run was interrupted; else cluster.finish_timeout.
 LAST_BACKUP_S = 5.0
 #: Executors may take so long to write agents' own states; then the backup is written without them.
 AGENTS_SAVED_S = 300.0

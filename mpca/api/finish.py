@@ -82,16 +82,35 @@ def evaluate_last(runner: Runner, patience_s: float, hurried: Callable[[], bool]
     return None
 
 
-def back_up_last(runner: Runner, backups: BackupWriter | None) -> None:
+def back_up_last(
+    runner: Runner, backups: BackupWriter | None, patience_s: float, hurried: Callable[[], bool], tell: Callable[[str], None]
+) -> None:
     """Write a last backup, of the joint model as it is: what it says of cycles, time and data is true of no other.
 
     It comes before the last evaluation, which may take minutes: a driver that is killed meanwhile goes on from here. x_0 is
     backed up too, so that a later attempt has the same x_0.
+
+    Args:
+        runner: of a run that has ended.
+        backups: the writer; None: the run has none.
+        patience_s: it may take so long, or `LAST_BACKUP_S` if that is longer.
+        hurried: whether the run was interrupted; asked again and again. From then on: `LAST_BACKUP_S`.
+        tell: told once if it takes longer than that.
     """
     if backups is None or runner.joint is None or not runner.joint.complete:
         return
     runner.back_up_last()
-    backups.close(LAST_BACKUP_S)
+    began = now = time.monotonic()
+    until, in_a_hurry, told = began + max(patience_s, LAST_BACKUP_S), False, False
+    while backups.busy and now < until:
+        if not in_a_hurry and hurried():
+            until, in_a_hurry = min(until, now + LAST_BACKUP_S), True
+        if not told and now > began + LAST_BACKUP_S:
+            told = True
+            tell(f"the last backup is being written, for at most {format_duration(round(until - now))} more")
+        time.sleep(0.005)
+        now = time.monotonic()
+    backups.close(0.0)
     runner.take_backups()
 
 

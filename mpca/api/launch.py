@@ -318,11 +318,14 @@ class _Launch:
         tell = self._listeners.on_stage
         final = None
 
+        def interrupted() -> bool:
+            return end.status == "interrupted" or self._signals.caught is not None or self._lost() is not None
+
         def hurried() -> bool:
-            return end.status in HURRIED or self._signals.caught is not None or self._lost() is not None
+            return end.status in HURRIED or interrupted()
 
         tell("saving the joint model")
-        back_up_last(runner, backups)
+        back_up_last(runner, backups, self._job.config.cluster.finish_timeout, interrupted, tell)
         try:
             if runner.reached is None and runner.evaluations.evaluator is not None:
                 tell("evaluating the joint model")

@@ -99,7 +99,7 @@ class BackupWriter:
         """Let the backups that are being written end, for `timeout_s` seconds at most in all."""
         _, left = wait(self._writing, timeout_s)
         if left:
-            log.warning("a backup was still being written after %.0f s and is abandoned", timeout_s)
+            log.warning("a backup was still being written and is abandoned")
             self._writing = [one for one in self._writing if one not in left]
         for one in left:
             one.cancel()  # it has not begun
@@ -113,6 +113,7 @@ class BackupWriter:
                     future.set_result(self._write(state))
                 except BaseException as error:  # `poll` raises it where the run is
                     future.set_exception(error)
+            del item, future, state  # two models, which would stay until the next one
 
     def _write(self, state: BackupState) -> dict[str, Any]:
         began = time.monotonic()

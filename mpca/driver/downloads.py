@@ -1,8 +1,9 @@
 """Who has acknowledged a download, who is late with it, and the one download that outlives its cycle.
 
 An agent that is late alone (`PublishedShard.overdue`) may take its download until the deadline; the cycle ends without that
-agent. The deadline is that of the cycle, or twice the mean time that agents took for the download before: else, where a shard takes
-nearly as long as `cluster.cycle_deadline`, all would be late whenever anything happens. `now` is seconds of the machine's clock.
+agent. The deadline is that of the cycle, or twice the mean time that agents took for the download before: else, where a shard
+takes nearly as long as `cluster.cycle_deadline`, all would be late whenever anything happens. `now` is seconds of the machine's
+clock.
 """
 
 from __future__ import annotations

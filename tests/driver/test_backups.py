@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -103,10 +104,22 @@ def test_one_that_hangs_is_abandoned_at_the_end_and_the_last_one_with_it(
     backups.submit(backups.state(joint(2.0), 5, {}, {}))  # as a run does that ends meanwhile
     backups.close(0.05)
     assert backups.poll() == []
-    assert "still being written after 0 s and is abandoned" in caplog.text
+    assert "still being written and is abandoned" in caplog.text
     store.open.set()
     wait_until(lambda: not backups._thread.is_alive(), "the end of the writer")
     assert Backups(store, "backups").names() == ["term-0002-cycle-00000004"], "what had not begun is not written"
+
+
+def test_the_copy_of_the_model_is_let_go_when_it_is_written(tmp_path: Path) -> None:
+    """It is twice the model, and the driver of a large one would have it until the next backup."""
+    backups = writer(LocalStore(tmp_path))
+    state = backups.state(joint(1.0), 4, {}, {})
+    copy = weakref.ref(state.vector)
+    backups.submit(state)
+    del state
+    wait_until(lambda: copy() is None, "the end of the copy")
+    assert [one["ok"] for one in backups.poll()] == [True]
+    backups.close(SECONDS)
 
 
 def test_a_process_ends_while_storage_hangs(tmp_path: Path) -> None:

@@ -422,7 +422,7 @@ def test_the_last_backup_is_of_the_newest_model_whatever_the_result_is() -> None
     """A run that was interrupted goes on from there. From the best, all training since would be lost."""
     run, best, newest = kept_best()
     run.runner.stop("interrupted", "SIGINT")
-    back_up_last(run.runner, run.writer)  # type: ignore[arg-type]
+    back_up_last(run.runner, run.writer, 0.0, lambda: True, lambda line: None)  # type: ignore[arg-type]
     assert newest != best
     assert run.writer.asked == [(run.hand.machine.cycle, newest, 0)]
 
