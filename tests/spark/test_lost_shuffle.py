@@ -106,7 +106,7 @@ def test_who_waits_for_a_part_of_a_cancelled_order_is_free_for_the_next(drive, s
         order = driver.submit(reduce=driver.reduce(0, answers))
         while not all({*folder.glob(FILES)} - old for folder, old in zip(folders, before, strict=True)):
             pass  # until each has written its part, and groups are summed
-        time.sleep(random.uniform(0.0, 0.03))
+        time.sleep(random.uniform(0.0, 0.03))  # nothing says when a part is on its way: until a try stops it there
         os.kill(stopped, signal.SIGSTOP)
         try:
             waits = not free_within(2.0)

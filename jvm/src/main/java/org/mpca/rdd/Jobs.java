@@ -53,33 +53,10 @@ final class Jobs {
      * Submits one job over all partitions; in the submitting thread only.
      *
      * @param strict cancel the job at its first failed task instead of letting Spark try again
+     * @param interruptible interrupt its tasks when it is cancelled: for those that wait in Spark's own code, which does not
+     *     look whether they were killed. For a shuffle that is gone it waits two minutes, and they have a core meanwhile.
      */
     <T> void submit(
-            String token,
-            String description,
-            boolean strict,
-            RDD<T> rdd,
-            int partitions,
-            SparkInternals.TaskBody<T> body,
-            BiConsumer<byte[][], Throwable> done) {
-        submit(token, description, strict, false, rdd, partitions, body, done);
-    }
-
-    /**
-     * As above, for tasks that wait in Spark's own code, which does not look whether they were killed: for a shuffle that
-     * is gone two minutes, and meanwhile they have the core that the next order needs.
-     */
-    <T> void submitInterruptible(
-            String token,
-            String description,
-            RDD<T> rdd,
-            int partitions,
-            SparkInternals.TaskBody<T> body,
-            BiConsumer<byte[][], Throwable> done) {
-        submit(token, description, true, true, rdd, partitions, body, done);
-    }
-
-    private <T> void submit(
             String token,
             String description,
             boolean strict,

@@ -43,6 +43,7 @@ final class OrderJob {
                 token(order.order),
                 order.description,
                 true,
+                false,
                 states,
                 order.executors.size(),
                 new OrderTask(plan, step),

@@ -66,9 +66,11 @@ final class TreeReducer implements Reducer {
         double[] weights =
                 job.order.reduce.parts.stream().mapToDouble(part -> part.weight).toArray();
         job.jobs()
-                .submitInterruptible(
+                .submit(
                         token(job.order.order),
                         job.order.description + " (tree)",
+                        true,
+                        true,
                         shuffled.rdd(),
                         groups,
                         new GroupSum(job.order.reduce, weights),
