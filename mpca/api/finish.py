@@ -42,6 +42,32 @@ def exit_code(end: End, signal_number: int | None) -> int:
     return _EXIT_CODES[end.status] or int(any(one.work_lost for one in end.cut_off))
 
 
+class _Wait:
+    """How long the end of a run waits: `patience_s`, or `short_s` if that is longer, and `short_s` from when it is hurried."""
+
+    def __init__(self, patience_s: float, short_s: float, hurried: Callable[[], bool]) -> None:
+        self._short_s, self._hurried, self._in_a_hurry = short_s, hurried, False
+        self._began = self._now = time.monotonic()
+        self._until = self._began + max(patience_s, short_s)
+
+    def goes_on(self) -> bool:
+        """Asked again and again."""
+        self._now = time.monotonic()
+        if not self._in_a_hurry and self._hurried():
+            self._until, self._in_a_hurry = min(self._until, self._now + self._short_s), True
+        return self._now < self._until
+
+    @property
+    def took_s(self) -> float:
+        """When it was last asked."""
+        return self._now - self._began
+
+    @property
+    def left_s(self) -> float:
+        """The same."""
+        return self._until - self._now
+
+
 def evaluate_last(runner: Runner, patience_s: float, hurried: Callable[[], bool]) -> Mapping[str, float] | None:
     """What the evaluation of the last joint model returns; None when there is no such model, or no answer in time.
 
@@ -59,11 +85,8 @@ def evaluate_last(runner: Runner, patience_s: float, hurried: Callable[[], bool]
     joint, evaluator = runner.joint, runner.evaluations.evaluator
     if evaluator is None or joint is None or not joint.complete or not any(joint.versions()):
         return None
-    began = now = time.monotonic()
-    until, in_a_hurry, asked = began + max(patience_s, LAST_EVALUATION_S), False, False
-    while now < until:
-        if not in_a_hurry and hurried():
-            until, in_a_hurry = min(until, now + LAST_EVALUATION_S), True
+    wait, asked = _Wait(patience_s, LAST_EVALUATION_S, hurried), False
+    while wait.goes_on():
         for done in evaluator.poll():
             if isinstance(done, EvaluatorDied):
                 if not asked:
@@ -77,8 +100,7 @@ def evaluate_last(runner: Runner, patience_s: float, hurried: Callable[[], bool]
             runner.evaluations.submit(runner.machine.cycle, joint)
             asked = True
         time.sleep(0.005)
-        now = time.monotonic()
-    log.warning("the last joint model was not evaluated: no answer within %s", format_duration(round(now - began, 1)))
+    log.warning("the last joint model was not evaluated: no answer within %s", format_duration(round(wait.took_s, 1)))
     return None
 
 
@@ -100,16 +122,12 @@ def back_up_last(
     if backups is None or runner.joint is None or not runner.joint.complete:
         return
     runner.back_up_last()
-    began = now = time.monotonic()
-    until, in_a_hurry, told = began + max(patience_s, LAST_BACKUP_S), False, False
-    while backups.busy and now < until:
-        if not in_a_hurry and hurried():
-            until, in_a_hurry = min(until, now + LAST_BACKUP_S), True
-        if not told and now > began + LAST_BACKUP_S:
+    wait, told = _Wait(patience_s, LAST_BACKUP_S, hurried), False
+    while backups.busy and wait.goes_on():
+        if not told and wait.took_s > LAST_BACKUP_S:
             told = True
-            tell(f"the last backup is being written, for at most {format_duration(round(until - now))} more")
+            tell(f"the last backup is being written, for at most {format_duration(round(wait.left_s))} more")
         time.sleep(0.005)
-        now = time.monotonic()
     backups.close(0.0)
     runner.take_backups()
 

@@ -113,7 +113,7 @@ class Joining:
             cycle: the cycle that goes on, or is next.
         """
         self._for = {a.id for a in self._table.in_state(AgentState.JOINING)}
-        self.deadline = 0.0  # of the one before
+        self.deadline = 0.0  # the one before had another
         self.joint = [
             PublishedShard(cycle, shard, broadcast, version, length) for shard, broadcast, version, length in event.broadcasts
         ]
