@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from mpca.errors import EnvironmentRefused
+from mpca.storage.blocks import Piece
 from mpca.storage.hadoop_errors import as_os_error
 from mpca.storage.locations import Location
 from mpca.timeouts import PIPES_OPEN_S
@@ -142,7 +143,7 @@ class ExecutorFiles:
     def create_exclusive(self, path: str, data: bytes) -> None:
         raise self._refused(path)
 
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, *pieces: Piece) -> None:
         raise self._refused(path)
 
     def sync(self, path: str) -> None:

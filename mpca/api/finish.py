@@ -121,13 +121,21 @@ def back_up_last(
     """
     if backups is None or runner.joint is None or not runner.joint.complete:
         return
-    runner.back_up_last()
+    runner.back_up_saved()
     wait, told = _Wait(patience_s, LAST_BACKUP_S, hurried), False
-    while backups.busy and wait.goes_on():
-        if not told and wait.took_s > LAST_BACKUP_S:
-            told = True
-            tell(f"the last backup is being written, for at most {format_duration(round(wait.left_s))} more")
-        time.sleep(0.005)
+
+    def until_written() -> bool:
+        nonlocal told
+        while backups.busy and wait.goes_on():
+            if not told and wait.took_s > LAST_BACKUP_S:
+                told = True
+                tell(f"the last backup is being written, for at most {format_duration(round(wait.left_s))} more")
+            time.sleep(0.005)
+        return not backups.busy
+
+    if until_written():  # or there were two copies of the joint model, of twice its size each
+        runner.back_up_last()
+        until_written()
     backups.close(0.0)
     runner.take_backups()
 

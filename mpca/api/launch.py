@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -49,7 +50,7 @@ from mpca.driver.states import RunState
 from mpca.driver.status import RunStatus
 from mpca.errors import BackupError, ConfigError, JvmError, MpcaError, RemoteProtocolError, RunFailed
 from mpca.extras import require
-from mpca.spark.yarn.sizing import executor_budget
+from mpca.spark.yarn.sizing import driver_budget, executor_budget
 from mpca.spark.yarn.submitted import ApplicationInfo, check_alive, settings_of
 from mpca.storage import Backups, Location, Store
 from mpca.units import parse_size
@@ -266,8 +267,13 @@ class _Launch:
             line = f'{check()}; cluster.codec = "none" in this run, since by default it would be {self._coding.codec}: {error}'
             self._coding.off()
         self._listeners.on_stage(line)
-        if self._application is not None and self._application.yarn:
-            self._listeners.on_stage(executor_budget(self._job.config, conf, 4 * hello.bounds[-1]))
+        if self._application is None or not self._application.yarn:
+            return
+        config, model = self._job.config, 4 * hello.bounds[-1]
+        self._listeners.on_stage(executor_budget(config, conf, model))
+        if self._application.cluster_mode:
+            torch, evaluates = "torch" in sys.modules, self._job.evaluate is not None
+            self._listeners.on_stage(driver_budget(config, conf, model, torch=torch, evaluates=evaluates))
 
     def _train(self, runner: Runner, session: SparkSession) -> End:
         """Run the loop. Signals, and failures beside the engine, become an orderly end."""

@@ -20,13 +20,14 @@ __all__ = ["Resumed", "check_position", "find_backup", "other_model", "refuse_we
 
 log = logging.getLogger("mpca.backup")
 
+_TAKEN = np.empty(0, np.float32)
 #: How files of weights are called.
 _WEIGHTS = (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin", ".safetensors", ".npz")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Resumed:
-    """A backup that a run goes on from."""
+    """A backup that a run goes on from. Its vectors, two models, are let go once a joint model was filled from them."""
 
     path: str
     state: BackupState
@@ -84,7 +85,7 @@ class Resumed:
         }
 
     def restore(self, joint: JointModel) -> None:
-        """Fill the joint model from the backup.
+        """Fill the joint model from the backup, once.
 
         The backup's trajectory or momentum is taken if it is that of this run's method; else it begins at 0. So it is with the
         optimisers' state that this run's method exchanges: it is taken from a backup that has the same tensors of it.
@@ -109,6 +110,7 @@ class Resumed:
         if not self._same_direction(joint.method):
             trajectory = np.zeros_like(trajectory)
         joint.restore(vector, trajectory, self.state.exchanges)
+        self.state = replace(self.state, vector=_TAKEN, trajectory=_TAKEN)
 
     def _other_updater(self, mine: ModelLayout) -> np.ndarray:
         """The backup's model, with zeros for the optimisers' state: the backup has none of it, or that of other optimisers."""

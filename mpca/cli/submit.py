@@ -207,6 +207,8 @@ def containers(config: Resolved, script: Path | None) -> tuple[Container, Contai
     driver = driver_container(
         memory_setting(spark, "spark.driver.memory") or 1 << 30,
         model,
+        config.method,
+        torch=script is not None,
         evaluates=script is None,
         asked=memory_setting(spark, "spark.driver.memoryOverhead"),
     )

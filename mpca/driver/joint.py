@@ -152,9 +152,10 @@ class JointModel:
         return [self.state(s).k for s in range(len(self.states))]
 
     def begin_again(self, other: JointModel) -> None:
-        """Hand x_0 and the local tensors over to the joint model of the same layout in other shards."""
+        """Hand x_0 and the local tensors over to the joint model of the same layout in other shards, and keep no copy."""
         other.layout = self.layout
-        other.restore(self.vector(), self.trajectory(), [0] * len(other.states))
+        vector, trajectory, self.states = self.vector(), self.trajectory(), []
+        other.restore(vector, trajectory, [0] * len(other.states))
 
     def restore(self, vector: np.ndarray, trajectory: np.ndarray, versions: list[int]) -> None:
         """Take up the states of a backup, whatever its number of agents or shards was.

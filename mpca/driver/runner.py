@@ -267,8 +267,9 @@ class Runner:
             if self.joint is None and event.hello.shards == self.method.shards:
                 self._check_model(event.hello)
                 self.joint = JointModel(self.method, event.hello, self.cluster.room)
-                if self._restore is not None:
-                    self._restore(self.joint)
+                restore, self._restore = self._restore, None  # what it restores from has two models, and stays no longer
+                if restore is not None:
+                    restore(self.joint)
                     told.append(JointRestored(tuple(self.joint.versions())))
         told.append(event)
         return told
@@ -489,11 +490,8 @@ class Runner:
             self._backups.submit(state)
         return self._files is None
 
-    def back_up_last(self) -> None:
-        """Write the joint model as it is at the end, with agents' own states if executors have written them in time."""
-        backups = self._backups
-        if backups is None or self.joint is None or not self.joint.complete:
-            return
+    def back_up_saved(self) -> None:
+        """Write the backup that waits for agents' files, if executors write them in time."""
         deadline, why = self.clock.now() + AGENTS_LAST_S, f"not written within {AGENTS_LAST_S:.0f} s"
         try:
             while not self.write_saved(self.clock.now()) and self.clock.now() < deadline:
@@ -502,8 +500,14 @@ class Runner:
             why = str(error)
         if self._files is not None:
             log.warning("the last backup is without the agents' own states: %s", why)
-        # where one with these states is whole, it is kept in place of this
-        backups.submit(backups.state(self.joint, self.machine.cycle, self.progress(), self.machine.position()))
+            self._files = None
+
+    def back_up_last(self) -> None:
+        """Write the joint model as it is at the end. Where one of this cycle with agents' own states is whole, that is kept."""
+        assert self._backups is not None
+        assert self.joint is not None
+        state = self._backups.state(self.joint, self.machine.cycle, self.progress(), self.machine.position())
+        self._backups.submit(state)
 
     def take_backups(self) -> None:
         """Write records of the backups that have ended since the last call."""

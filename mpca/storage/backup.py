@@ -29,17 +29,19 @@ import numpy as np
 
 from mpca.errors import BackupError
 from mpca.storage import manifest as form
+from mpca.storage.blocks import Piece, blocks
 from mpca.storage.layout import ModelLayout, Vector
 from mpca.storage.manifest import MANIFEST, MODEL, TRAJECTORY, UPDATER
 from mpca.storage.store import Store
-from mpca.storage.tensors import RawTensor, dump, parse
+from mpca.storage.tensors import RawTensor, dump, parse, pieces
 from mpca.units import format_size
 
 __all__ = ["BackupInfo", "BackupState", "Backups", "Found", "hidden_folder", "model_file"]
 
 #: Largest manifest. It lists the tensors of a model: ResNet-152's has 90 KB.
 _MANIFEST_BYTES = 64 << 20
-_PIECE_BYTES = 8 << 20  # are read back at a time
+_METADATA = {"format": "pt"}  # of a model's file, for who reads it with torch
+_BLOCK_BYTES = 8 << 20  # are read back at a time
 _REASON_CHARS = 300
 _TEMPORARY, _TRASH = ".tmp-", ".trash-"
 _NAME = re.compile(r"(?:\.tmp-|\.trash-)?term-(\d{4,})-cycle-\d{8,}")
@@ -106,7 +108,7 @@ def _term_of(name: str) -> int:
 
 def model_file(layout: ModelLayout, vector: Vector) -> bytes:
     """The bytes of ``model.safetensors``: the model's own ``state_dict``, loadable without mpca."""
-    return dump(layout.model_tensors(vector), {"format": "pt"})
+    return dump(layout.model_tensors(vector), _METADATA)
 
 
 class Backups:
@@ -159,13 +161,13 @@ class Backups:
             for one in state.agents.values():
                 size += self._there(temporary, one)
             files: dict[str, dict[str, Any]] = {}
-            makers: dict[str, Callable[[], bytes]] = {
-                MODEL: lambda: model_file(state.layout, state.vector),
-                TRAJECTORY: lambda: dump(state.layout.trajectory_tensors(state.trajectory)),
-                UPDATER: lambda: dump(state.layout.updater_tensors(state.vector)),
+            makers: dict[str, Callable[[], list[Piece]]] = {
+                MODEL: lambda: pieces(state.layout.model_tensors(state.vector), _METADATA),
+                TRAJECTORY: lambda: pieces(state.layout.trajectory_tensors(state.trajectory)),
+                UPDATER: lambda: pieces(state.layout.updater_tensors(state.vector)),
             }
             for file in form.files_of(state.layout):
-                files[file] = self._put(f"{temporary}/{file}", makers[file]())
+                files[file] = self._put(f"{temporary}/{file}", *makers[file]())
                 size += files[file]["bytes"]
             held = form.make({key: getattr(state, key) for key in (*form.KEYS, "agents")}, state.layout, files)
             self._put(f"{temporary}/{MANIFEST}", held)
@@ -264,25 +266,22 @@ class Backups:
 
     # ---- one step each ----
 
-    def _put(self, path: str, data: bytes) -> dict[str, Any]:
+    def _put(self, path: str, *data: Piece) -> dict[str, Any]:
         """Write a file, sync it, read it back and compare."""
-        self._store.write(path, data)
+        self._store.write(path, *data)
         self._store.sync(path)
-        self._compare(path, data)
-        return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-
-    def _compare(self, path: str, data: bytes) -> None:
-        """Read a file piece by piece: as a whole it would take memory, and new pages, for each of its bytes."""
+        size, sha256 = sum(map(len, data)), hashlib.sha256()
         held = 0
-        while piece := self._store.read_range(path, held, _PIECE_BYTES):
-            same = piece == data[held : held + len(piece)]
-            held += len(piece)
-            if not same:
-                break
-        else:
-            if held == len(data):
-                return
-        raise OSError(f"read back differs: path={path}, bytes={held} of {len(data)}")
+        # as a whole it would take memory, and new pages, for each of its bytes
+        for block in blocks(data, _BLOCK_BYTES):
+            sha256.update(block)
+            read = self._store.read_range(path, held, len(block))
+            held += len(read)
+            if read != bytes(block):  # views are compared byte by byte, which takes ten times as long
+                raise OSError(f"read back differs: path={path}, bytes={held} of {size}")
+        if more := self._store.size(path) - size:
+            raise OSError(f"read back differs: path={path}, bytes={size + more} of {size}")
+        return {"bytes": size, "sha256": sha256.hexdigest()}
 
     def _rename(self, old: str, new: str) -> None:
         try:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mpca.private import make_folder, opener
+from mpca.storage.blocks import Piece
 
 __all__ = ["LocalStore"]
 
@@ -34,9 +35,9 @@ class LocalStore:
         with open(target, "xb", opener=self._opener) as file:
             file.write(data)
 
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, *pieces: Piece) -> None:
         with open(self._make_room(path), "wb", opener=self._opener) as file:
-            file.write(data)
+            file.writelines(pieces)
 
     def sync(self, path: str) -> None:
         fd = os.open(self._at(path), os.O_RDONLY)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from mpca.storage.blocks import Piece
+
 __all__ = ["Store"]
 
 
@@ -22,8 +24,13 @@ class Store(Protocol):
         """
         ...
 
-    def write(self, path: str, data: bytes) -> None:
-        """Make or replace a file, and the folders above it. Not atomic: a reader may see a part; so may one after a crash."""
+    def write(self, path: str, *pieces: Piece) -> None:
+        """Make or replace a file, and the folders above it. Not atomic: a reader may see a part; so may one after a crash.
+
+        Args:
+            path: the file.
+            pieces: its bytes, one piece behind the other.
+        """
         ...
 
     def sync(self, path: str) -> None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mpca import strict_json
+from mpca.storage.blocks import Piece
 
 __all__ = ["DTYPES", "RawTensor", "dims", "dump", "parse", "pieces"]
 
@@ -53,7 +54,7 @@ class RawTensor:
 
     dtype: str  # numpy's and torch's name: "float32", "bfloat16", "int64", ...
     shape: tuple[int, ...]
-    data: bytes | memoryview
+    data: Piece
 
 
 def dump(tensors: Mapping[str, RawTensor], metadata: Mapping[str, str] | None = None) -> bytes:
@@ -65,7 +66,7 @@ def dump(tensors: Mapping[str, RawTensor], metadata: Mapping[str, str] | None = 
     return b"".join(pieces(tensors, metadata))
 
 
-def pieces(tensors: Mapping[str, RawTensor], metadata: Mapping[str, str] | None = None) -> list[bytes | memoryview]:
+def pieces(tensors: Mapping[str, RawTensor], metadata: Mapping[str, str] | None = None) -> list[Piece]:
     """The bytes of a file in pieces, one behind the other: those of the tensors are their own, not copied.
 
     Raises:
@@ -73,7 +74,7 @@ def pieces(tensors: Mapping[str, RawTensor], metadata: Mapping[str, str] | None 
     """
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     position = 0
-    parts: list[bytes | memoryview] = []
+    parts: list[Piece] = []
     for name, one in sorted(tensors.items(), key=lambda item: (-_DTYPES.get(item[1].dtype, ("", 0))[1], item[0])):
         if one.dtype not in _DTYPES:
             raise ValueError(f"safetensors has no such type: tensor={name}, dtype={one.dtype}")

@@ -21,7 +21,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, TypeVar
@@ -32,6 +32,7 @@ from requests.exceptions import SSLError
 
 from mpca.environment import environment
 from mpca.errors import ConfigError
+from mpca.storage.blocks import Piece, blocks
 from mpca.storage.hadoop_errors import as_os_error
 from mpca.storage.kerberos import HttpsOnly, Spnego, container_token
 from mpca.storage.locations import Location
@@ -59,6 +60,19 @@ _PLAIN = (
     "WebHDFS asks for Kerberos, and this address is plain HTTP, by which everybody could read tokens: write it as "
     "swebhdfs://HOST:9871/path"
 )
+
+
+class _Body:
+    """What a request sends: it is sent anew when a DataNode asks who we are. requests wants its length and its bytes."""
+
+    def __init__(self, *pieces: Piece) -> None:
+        self._pieces = pieces
+
+    def __len__(self) -> int:
+        return sum(map(len, self._pieces))
+
+    def __iter__(self) -> Iterator[bytes]:
+        return map(bytes, blocks(self._pieces, _CHUNK_BYTES))
 
 
 class WebHdfsStore:
@@ -95,15 +109,15 @@ class WebHdfsStore:
     def create_exclusive(self, path: str, data: bytes) -> None:
         def create(again: bool) -> None:
             try:
-                self._write(path, data, overwrite=False)
+                self._write(path, _Body(data), overwrite=False)
             except hdfs.HdfsError as error:
                 if not (again and _names(error, "FileAlreadyExistsException") and self._holds(path, data)):
                     raise
 
         self._do(path, create)
 
-    def write(self, path: str, data: bytes) -> None:
-        self._do(path, lambda again: self._write(path, data, overwrite=True))
+    def write(self, path: str, *pieces: Piece) -> None:
+        self._do(path, lambda again: self._write(path, _Body(*pieces), overwrite=True))
 
     def sync(self, path: str) -> None:
         """Do nothing: WebHDFS cannot sync (see the module's docstring)."""
@@ -180,7 +194,7 @@ class WebHdfsStore:
 
         return self._do(path, read)
 
-    def _write(self, path: str, data: bytes, overwrite: bool) -> None:
+    def _write(self, path: str, data: _Body, overwrite: bool) -> None:
         if self._private:
             self._make_folder(_clean(path).rpartition("/")[0])
         if len(self._clients) > 1:  # one that stands by refuses all but this: its DataNode would wait for the other one

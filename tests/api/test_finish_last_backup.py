@@ -26,10 +26,14 @@ class Ending:
         self.writer = writer(self.store)
         self.done: list[dict[str, Any]] = []
         self.runner: Any = SimpleNamespace(
-            joint=SimpleNamespace(complete=True), back_up_last=self._back_up, take_backups=self._take
+            joint=SimpleNamespace(complete=True),
+            back_up_saved=lambda: None,
+            back_up_last=self._back_up,
+            take_backups=self._take,
         )
 
     def _back_up(self) -> None:
+        assert not self.writer.busy, "two copies of the joint model"
         self.writer.submit(self.writer.state(joint(1.0), 4, {}, {}))
 
     def _take(self) -> None:
@@ -55,6 +59,14 @@ def test_a_large_one_is_written_to_its_end_and_a_line_says_so(ending: Ending) ->
     assert ending.back_up(patience_s=61.0) < SECONDS
     assert [one["ok"] for one in ending.done] == [True]
     assert ending.told == ["the last backup is being written, for at most 1m01s more"]
+
+
+def test_the_joint_model_is_copied_for_it_when_the_one_before_is_written(ending: Ending) -> None:
+    ending.writer.submit(ending.writer.state(joint(0.0), 3, {}, {}))
+    assert ending.store.asked.wait(SECONDS)
+    threading.Timer(SHORT_S, ending.store.open.set).start()
+    ending.back_up(patience_s=60.0)
+    assert [(one["cycle"], one["ok"]) for one in ending.done] == [(3, True), (4, True)]
 
 
 def test_one_that_is_written_at_once_is_not_spoken_of(ending: Ending) -> None:

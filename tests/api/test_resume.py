@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,9 +41,13 @@ def test_another_model_is_refused_with_the_first_difference(rows: list, words: s
 
 
 def test_the_same_model_takes_it_up() -> None:
-    joint = JointModel(MPCA(), hello(0).hello)
-    backup(["weight", [6], "parameter", 0]).restore(joint)
+    joint, taken = JointModel(MPCA(), hello(0).hello), backup(["weight", [6], "parameter", 0])
+    vectors = [weakref.ref(taken.state.vector), weakref.ref(taken.state.trajectory)]
+    taken.restore(joint)
     assert joint.versions() == [1, 1, 1]
+    gc.collect()
+    assert [one() for one in vectors] == [None, None], "they are two models, for as long as the run lasts"
+    assert (taken.path, taken.cycle) == ("hdfs://nn/b", 3)
 
 
 def test_a_backup_of_the_same_tensors_in_another_memory_order_is_turned() -> None:

@@ -17,6 +17,7 @@ from mpca import methods
 from mpca.driver.backups import BackupWriter
 from mpca.driver.joint import JointModel
 from mpca.storage import Backups, LocalStore
+from mpca.storage.blocks import Piece
 from tests.driver.support import hello
 from tests.support.fake_executor import wait_until
 
@@ -34,14 +35,14 @@ class Slow(LocalStore):
         self.open = threading.Event()
         self.asked = threading.Event()
 
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, *pieces: Piece) -> None:
         self.asked.set()
         assert self.open.wait(SLOW_S)
-        super().write(path, data)
+        super().write(path, *pieces)
 
 
 class Full(LocalStore):
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, *pieces: Piece) -> None:
         raise OSError(28, "No space left on device")
 
 

@@ -14,6 +14,7 @@ import pytest
 from mpca.driver.mirror import Mirror, beats, read_beat
 from mpca.errors import BackupError
 from mpca.storage import LocalStore, PartWriter, Store, joined
+from mpca.storage.blocks import Piece
 from tests.support.fake_executor import wait_until
 
 SOON = 0.01  # seconds between two beats, here
@@ -23,7 +24,7 @@ import threading
 from mpca.driver.mirror import Mirror
 
 class Dead:
-    def write(self, path, data):
+    def write(self, path, *pieces):
         print("asked", flush=True)
         threading.Event().wait()
 
@@ -40,11 +41,11 @@ class Failing(LocalStore):
         self.fails = threading.Event()
         self.failed = threading.Event()
 
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, *pieces: Piece) -> None:
         if self.fails.is_set():
             self.failed.set()
             raise OSError(5, "Input/output error")
-        super().write(path, data)
+        super().write(path, *pieces)
 
 
 Starting = Callable[..., Mirror]

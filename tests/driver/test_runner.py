@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,6 +16,7 @@ from mpca.driver.cluster import AgentSpec
 from mpca.driver.evaluating import EvaluatorDied
 from mpca.driver.events import AgentHello, ExecutorReady, StopRequested
 from mpca.driver.instructions import Write
+from mpca.driver.joint import JointModel
 from mpca.driver.objectives import EarlyStopping, Evaluate, Goals, KeepBest, MaxTime, Objective, Target
 from mpca.driver.runner import STATUS_EVERY_S, Runner
 from mpca.driver.status import RunStatus
@@ -38,8 +42,8 @@ def said(**versions: str) -> AgentHello:
     )
 
 
-def hears(event: AgentHello, software: dict[str, str] = OURS) -> Runner:
-    by_hand = Machine(agents=2)
+def hears(event: AgentHello, software: dict[str, str] = OURS, restore: Callable[[JointModel], None] | None = None) -> Runner:
+    by_hand = Machine(agents=2, resumed=restore is not None)
     for executor in ("e0", "e1"):
         by_hand.tell(ExecutorReady(executor, "host", 2))
     runner = Runner(
@@ -50,9 +54,26 @@ def hears(event: AgentHello, software: dict[str, str] = OURS) -> Runner:
         MemorySink(),
         ManualClock(),
         software=software,
+        restore=restore,
     )
+    del restore
     runner.step([event])
     return runner
+
+
+def test_what_a_joint_model_was_filled_from_is_let_go() -> None:
+    class Backup:
+        def restore(self, joint: JointModel) -> None:
+            joint.restore(np.arange(6, dtype=np.float32), np.zeros(6, np.float32), [2, 2, 1])
+
+    backup = Backup()
+    there = weakref.ref(backup)
+    runner = hears(said(), restore=backup.restore)
+    assert runner.joint is not None
+    assert runner.joint.versions() == [2, 2, 1]
+    del backup
+    gc.collect()
+    assert there() is None, "it has two models, and a run may last for weeks"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mpca.api.finish import back_up_last
 from mpca.driver.backups import BackupWriter
 from mpca.driver.events import AgentSaved, ClusterEvent
 from mpca.driver.objectives import DumpModel, Goals
@@ -71,9 +72,7 @@ def stopped(one: Saving, words: list[ClusterEvent], error: Exception | None = No
         return [words.pop(0)] if words else []
 
     one.run.cluster.poll = poll  # type: ignore[method-assign]
-    one.run.runner.back_up_last()
-    one.run.writer.close(10.0)
-    one.run.runner.take_backups()
+    back_up_last(one.run.runner, one.run.writer, 10.0, lambda: False, lambda line: None)
     return one.backups.manifest(one.backups.names()[0])
 
 

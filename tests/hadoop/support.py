@@ -124,7 +124,7 @@ def program(folder: Path, name: str, *words: str, sets: tuple[str, ...] = (), pr
         words=words,
         deploy_mode="client",
         executor=executor_container(config.cluster.executor_memory, 1, 0, config.method.shards),
-        driver=driver_container(512 << 20, 0, evaluates=False),
+        driver=driver_container(512 << 20, 0, config.method, torch=False, evaluates=False),
         python=sys.executable,
         jar=str(line_of(home.core_jar).jar),
         spark_jars={"spark.yarn.jars": f"local:{home.path}/jars/*"},

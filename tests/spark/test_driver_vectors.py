@@ -84,6 +84,16 @@ def test_a_much_smaller_vector_takes_no_large_file(vectors: DriverVectors) -> No
     assert address(vectors.empty(1000)) != at
 
 
+def test_files_that_fit_no_more_are_freed(vectors: DriverVectors) -> None:
+    first = [vectors.empty(1 << 20) for _ in range(3)]
+    del first
+    gc.collect()
+    with_two_that_wait = descriptors()
+    second = [vectors.empty(1 << 16) for _ in range(2)]
+    assert descriptors() == with_two_that_wait, "the model was cut anew"
+    del second
+
+
 def test_a_vector_outlives_close_and_its_file_goes_with_it() -> None:
     before = descriptors()
     vectors = DriverVectors()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,19 @@ import pytest
 from mpca.api import builtin
 from mpca.api.launch import resolve
 from mpca.errors import ConfigError, EnvironmentRefused
+from mpca.methods import from_dict
 from mpca.spark.jvm.hadoop import SparkHome
 from mpca.spark.jvm.jar import line_of
 from mpca.spark.settings import TABLE, advice, settings, table_rows
 from mpca.spark.yarn.client import Application, application_ids, exit_code, loss_reason, memory_kill
-from mpca.spark.yarn.sizing import check_containers, driver_container, executor_budget, executor_container, slots_bytes
+from mpca.spark.yarn.sizing import (
+    check_containers,
+    driver_budget,
+    driver_container,
+    executor_budget,
+    executor_container,
+    slots_bytes,
+)
 from mpca.spark.yarn.submit import Submission, check_file_systems, in_the_clear, no_way_back, not_shared, split_archive
 
 MIB = 1 << 20
@@ -32,7 +41,7 @@ def submission(*sets: str, mode: str = "client", **changes) -> Submission:
         words=["digits.toml"],
         deploy_mode=mode,
         executor=executor_container(512 * MIB, config.cluster.agents_per_executor, 10 * MIB, 3),
-        driver=driver_container(1024 * MIB, 10 * MIB, evaluates=True),
+        driver=driver_container(1024 * MIB, 10 * MIB, config.method, torch=False, evaluates=True),
         python="/opt/venv/bin/python",
         jar="/opt/mpca-spark_2.12.jar",
         spark_jars={"spark.yarn.jars": "local:/opt/spark/jars/*"},
@@ -77,8 +86,8 @@ def test_cluster_line_says_where_the_driver_finds_its_python_and_how_large_it_is
     assert said["spark.yarn.appMasterEnv.PYSPARK_PYTHON"] == "/opt/venv/bin/python"
     assert said["spark.yarn.appMasterEnv.SPARK_LOCAL_IP"] == "127.0.0.1"
     assert "spark.pyspark.driver.python" not in said
-    # 384 for the JVM, 256 + 5 models for Python, 1024 + 4 models for the evaluator
-    assert said["spark.driver.memoryOverhead"] == f"{384 + 256 + 50 + 1024 + 40}m"
+    # 384 for the JVM, 256 + 4 1/3 models for Python, 1024 + 4 models for the evaluator
+    assert said["spark.driver.memoryOverhead"] == f"{384 + 256 + 44 + 1024 + 40}m"
 
 
 def test_an_archive_brings_the_agents_python() -> None:
@@ -237,6 +246,24 @@ def test_a_session_by_hand_is_told_what_its_containers_lack() -> None:
     assert executor_budget(config, {"spark.executor.memoryOverhead": "4096"}, 100 * MIB).startswith(
         "executor container: 5.0 GiB"
     )
+
+
+def test_a_script_in_cluster_mode_is_told_what_its_drivers_container_lacks() -> None:
+    config = resolve(DIGITS, ())
+    budget = partial(driver_budget, config, {}, torch=True, evaluates=False)
+    assert budget(100 * MIB).startswith("warning: spark.driver.memoryOverhead should be 1.5 GiB, or YARN may kill the driver")
+    by_script = {"spark.driver.memoryOverhead": "1152m"}  # as `mpca submit` asks where it does not know the model
+    assert driver_budget(config, by_script, 10 * MIB, torch=True, evaluates=False).startswith("driver container: 2.1 GiB")
+    assert driver_budget(config, by_script, 10 * MIB, torch=True, evaluates=True).startswith("warning: ")
+
+
+def test_a_driver_holds_more_where_a_shard_is_the_whole_model_and_where_agents_ask() -> None:
+    def python(**method: object) -> float:
+        one = driver_container(0, 1000 * MIB, from_dict(method), torch=False, evaluates=False)
+        return (dict(one.parts)["Python"] - 256 * MIB) / (1000 * MIB)
+
+    sizes = [python(name="mpca", shards=24), python(name="mpca"), python(name="diloco"), python(name="async-ps")]
+    assert sizes == pytest.approx([4.04, 4.33, 5, 8], abs=0.01)
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import errno
 import hashlib
 import json
 import logging
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 
 from mpca.errors import BackupError
 from mpca.storage import Backups, BackupState, LocalStore, ModelLayout, model_file
+from mpca.storage.blocks import Piece
 from mpca.storage.tensors import RawTensor, dump, parse
 from tests.support.memory_store import Crash, MemoryStore
 
@@ -115,6 +117,22 @@ def test_what_is_written_is_read_to_the_bit(tmp_path: Path) -> None:
     assert found.passed_over == []
     assert info.path == str(tmp_path / "run" / "backups" / "term-0001-cycle-00000005")
     assert info.size_bytes > 2 * 4 * 2561
+
+
+def test_no_copy_of_the_model_is_made_to_write_it(tmp_path: Path) -> None:
+    elements = 12 << 20
+    layout = ModelLayout.of([["weight", [elements], "parameter", 0]], parameters=elements)
+    ones = np.ones(elements, np.float32)
+    large = state(5, layout=layout, vector=ones, trajectory=ones, bounds=[0, elements // 2, elements])
+    one = backups(LocalStore(tmp_path))
+    tracemalloc.start()
+    try:
+        info = one.write(large)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 4 * (8 << 20) < 4 * elements, "a block is read back at a time, and compared with a copy"
+    assert same(one.read(info.name), large)
 
 
 def test_the_model_opens_without_mpca_under_its_own_names(tmp_path: Path) -> None:
@@ -366,10 +384,11 @@ def test_steps_are_all_there() -> None:
     ids=["last byte", "first byte", "shorter", "pieces missing", "longer", "empty"],
 )
 def test_storage_that_lies_is_found_out_by_reading_back(lie: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mpca.storage.backup._PIECE_BYTES", 1024)
+    monkeypatch.setattr("mpca.storage.backup._BLOCK_BYTES", 1024)
 
     class Liar(MemoryStore):
-        def write(self, path: str, data: bytes) -> None:
+        def write(self, path: str, *pieces: Piece) -> None:
+            data = b"".join(pieces)
             super().write(path, lie(data) if path.endswith("trajectory.safetensors") else data)
 
     with pytest.raises(BackupError, match=r"read back differs: path=.*trajectory.safetensors"):

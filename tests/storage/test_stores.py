@@ -23,8 +23,12 @@ def test_what_is_written_is_read(store: Store) -> None:
     store.sync("a/b")
     assert store.read("a/b/c") == b"123"
     assert store.size("a/b/c") == 3
+    store.write("a/b/c", b"4", memoryview(b"56"), b"", b"7")
+    assert store.read("a/b/c") == b"4567"
     store.write("a/b/c", b"")
     assert store.read("a/b/c") == b""
+    store.write("a/b/c")
+    assert store.size("a/b/c") == 0
     assert store.names("a") == ["b"]
     assert store.exists("a/b")
     assert not store.exists("a/x")

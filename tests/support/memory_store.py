@@ -16,6 +16,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping
 
+from mpca.storage.blocks import Piece
+
 __all__ = ["Crash", "MemoryStore"]
 
 
@@ -48,8 +50,8 @@ class MemoryStore:
             raise FileExistsError(errno.EEXIST, "already there", path)
         self._put("create_exclusive", path, data)
 
-    def write(self, path: str, data: bytes) -> None:
-        self._put("write", path, data)
+    def write(self, path: str, *pieces: Piece) -> None:
+        self._put("write", path, b"".join(pieces))
 
     def sync(self, path: str) -> None:
         if self._fault("sync", path):

@@ -18,6 +18,7 @@ from mpca.errors import EnvironmentRefused
 from mpca.spark.jvm.driver_segment import DriverSegment
 from mpca.spark.jvm.errors import jvm_errors, storage_errors
 from mpca.spark.jvm.jar import own_line
+from mpca.storage.blocks import Piece, blocks
 from mpca.storage.locations import Location
 from mpca.wire.messages import Files
 
@@ -78,8 +79,8 @@ class HdfsStore:
     def create_exclusive(self, path: str, data: bytes) -> None:
         self._write(path, data, exclusive=True)
 
-    def write(self, path: str, data: bytes) -> None:
-        self._write(path, data, exclusive=False)
+    def write(self, path: str, *pieces: Piece) -> None:
+        self._write(path, *pieces, exclusive=False)
 
     def sync(self, path: str) -> None:
         """Nothing to do: files are synced when they are written, and the NameNode logs a rename before it answers."""
@@ -134,13 +135,12 @@ class HdfsStore:
 
     # ---- inside ----
 
-    def _write(self, path: str, data: bytes, exclusive: bool) -> None:
+    def _write(self, path: str, *pieces: Piece, exclusive: bool) -> None:
         with self._calling(path):
             self._java.create(self._at(path), exclusive)
             try:
-                view = memoryview(data)
-                for start in range(0, len(view), _PIECE_BYTES):
-                    self._java.append(self._segment.write(view[start : start + _PIECE_BYTES]))
+                for block in blocks(pieces, _PIECE_BYTES):
+                    self._java.append(self._segment.write(memoryview(block)))
                 self._java.finish()
             except BaseException:
                 self._java.abandon()

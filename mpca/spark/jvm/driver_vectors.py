@@ -53,6 +53,8 @@ class DriverVectors:
         size = max(1, -(-4 * elements // _STEP)) * _STEP
         file = next((one for one in self._spare if size <= len(one.memory) <= size + size // 64), None)
         if file is None:
+            if self._spare:  # vectors have another size now, and none will fit into those that waited first
+                os.close(self._spare.pop(0).fd)
             file = _made(size)
         else:
             self._spare.remove(file)

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mpca.config.resolved import Resolved
 from mpca.errors import EnvironmentRefused
 from mpca.units import format_size, parse_size
 from mpca.wire.slots import slot_offsets
 
+if TYPE_CHECKING:
+    from mpca.methods.base import Method
+
 __all__ = [
     "Container",
     "check_containers",
+    "driver_budget",
     "driver_container",
     "executor_budget",
     "executor_container",
@@ -38,8 +43,13 @@ _MODELS_STATE = 4
 _CUDA = 3072 * _MIB
 #: In models: parameters, gradients, Adam's two moments, and as much again for activations and copies.
 _MODELS_AGENT = 8
-#: The driver's interpreter. In models: the driver's vectors (5 at most), and those of the evaluator's process.
-_DRIVER_PYTHON, _MODELS_DRIVER, _MODELS_EVALUATOR = 256 * _MIB, 5, 4
+#: The driver's interpreter, measured: 52 MiB, and 540 MiB once the wheel for CUDA is imported, 700 with torchvision.
+_DRIVER, _DRIVER_TORCH = 256 * _MIB, 768 * _MIB
+#: In models: x and v, and a copy of both while a backup is written; beside that one shard, where a sum arrives and what goes
+#: out lies. Where agents ask by themselves, numpy's intermediate results too: 7.4 was measured.
+_MODELS_JOINT, _MODELS_SERVER = 4, 8
+#: In models, of the evaluator's process.
+_MODELS_EVALUATOR = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +128,22 @@ def executor_container(
     return Container("executor", heap, "spark.executor.memory", tuple(parts), asked, cores=2 * agents)
 
 
-def driver_container(heap: int, model_bytes: int, *, evaluates: bool, asked: int | None = None) -> Container:
+def driver_container(
+    heap: int, model_bytes: int, method: Method, *, torch: bool, evaluates: bool, asked: int | None = None
+) -> Container:
     """What the driver needs in a container of its own, in cluster mode.
 
     Args:
         heap: bytes of its heap.
         model_bytes: of the flat vector; 0 if the model is not known yet.
+        method: of the run.
+        torch: whether its interpreter imports torch, as scripts do.
         evaluates: whether it has an evaluator's process.
         asked: the overhead that the user demands, if any.
     """
-    parts = [("JVM", _jvm(heap)), ("Python", _DRIVER_PYTHON + _MODELS_DRIVER * model_bytes)]
+    models = _MODELS_SERVER if method.asks else _MODELS_JOINT + 1 / method.shards
+    python = (_DRIVER_TORCH if torch else _DRIVER) + int(models * model_bytes)
+    parts = [("JVM", _jvm(heap)), ("Python", python)]
     if evaluates:
         parts.append(("evaluator", _AGENT + _MODELS_EVALUATOR * model_bytes))
     return Container("driver", heap, "spark.driver.memory", tuple(parts), asked)
@@ -155,7 +171,7 @@ def check_containers(containers: Sequence[Container], largest_bytes: int, larges
 
 
 def executor_budget(config: Resolved, conf: Mapping[str, str], model_bytes: int) -> str:
-    """One line on the executors of a session, once the model is known; it begins with a warning if they lack memory.
+    """One line on the executors of a session, once the model is known; it begins with a warning where they lack memory.
 
     The run is not refused: an agent's need is an estimate, and when YARN kills a container the error says so.
 
@@ -178,6 +194,26 @@ def executor_budget(config: Resolved, conf: Mapping[str, str], model_bytes: int)
         preload=cluster.preload,
         asked=asked if asked is not None else _jvm(heap),
     )
+    return _judged(container)
+
+
+def driver_budget(config: Resolved, conf: Mapping[str, str], model_bytes: int, *, torch: bool, evaluates: bool) -> str:
+    """The same of the driver's container, in cluster mode.
+
+    Args:
+        config: of the run.
+        conf: the session's settings.
+        model_bytes: of the flat vector.
+        torch: whether the driver's interpreter has imported torch.
+        evaluates: whether it has an evaluator's process.
+    """
+    heap = parse_size(conf.get("spark.driver.memory", "1g"))
+    asked = memory_setting(conf, "spark.driver.memoryOverhead")
+    asked = asked if asked is not None else _jvm(heap)
+    return _judged(driver_container(heap, model_bytes, config.method, torch=torch, evaluates=evaluates, asked=asked))
+
+
+def _judged(container: Container) -> str:
     needed = sum(size for _, size in container.parts)
     if needed <= container.overhead + container.total // 16:  # no estimate is finer than that
         return container.line()
