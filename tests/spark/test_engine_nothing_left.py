@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from tests.spark.jobs import quadratic
+from tests.spark.support import java_pids
 from tests.spark.test_nothing_left import look
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -22,6 +23,7 @@ COMPILED_KB = 20 << 10
 def test_five_hundred_cycles_of_a_run(engine, spark, work_dir: Path) -> None:
     looks: list[dict[str, dict[str, int]]] = []
     jvms: dict[str, dict[str, int]] = {}  # by executor, and "driver"
+    maps: list[str] = []
 
     def story(run):
         for cycle in (EARLY, LATE):
@@ -29,6 +31,7 @@ def test_five_hundred_cycles_of_a_run(engine, spark, work_dir: Path) -> None:
             jvms.update(look(run, spark, work_dir))
             agents = {f"agent {agent}": held(run.pid(agent)) for agent in range(3)}
             looks.append({**jvms, **agents, "driver's Python": held(os.getpid())})
+        maps.extend(Path(f"/proc/{pid}/maps").read_text() for pid in java_pids(work_dir).values())
 
     settings = (f"objectives.max_cycles={LATE + 5}", "backup.interval=0s")
     told = engine(quadratic, elements=7_500, pause_s=0.002, tape=False, story=story, remember=False, sets=settings)
@@ -45,6 +48,8 @@ def test_five_hundred_cycles_of_a_run(engine, spark, work_dir: Path) -> None:
         compiled = COMPILED_KB if place in jvms else 0
         assert now["resident"] <= 1.05 * then["resident"] + compiled, place
     assert shared(early) == shared(late)
+    assert maps
+    assert not any("mpca-agent" in one for one in maps), "agents' slots: YARN would count them twice (sizing.py)"
 
 
 def held(pid: int) -> dict[str, int]:

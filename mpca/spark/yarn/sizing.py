@@ -2,7 +2,7 @@
 
 YARN counts the resident memory of every process in a container and kills a container that uses more than it was given. So a
 container is sized for all that runs in it: the JVM's heap and what the JVM needs beside it, the agents' processes, and their
-parameter slots. Agent and JVM both map the slots, so YARN counts them twice. `mpca.driver.budget` sizes heaps.
+parameter slots. An agent maps its slots, and the JVM reads and writes them as a file. `mpca.driver.budget` sizes heaps.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def executor_container(
     if preload:
         parts.append(("their parent", _PARENT))
     if model_bytes:
-        parts.append(("slots twice", 2 * agents * slots_bytes(model_bytes, shards)))
+        parts.append(("slots", agents * slots_bytes(model_bytes, shards)))
     if model_bytes and saves:
         parts.append(("copies to save", agents * _MODELS_STATE * model_bytes))
     return Container("executor", heap, "spark.executor.memory", tuple(parts), asked, cores=2 * agents)
