@@ -172,7 +172,10 @@ class _Following:
         reason = summary.reason.strip().splitlines() if summary is not None else []
         killed = memory_kill(ended.diagnostics)
         if killed is not None:
-            self._root_cause = f"{_ROOT_CAUSE}the driver's {killed.advice('spark.driver.memoryOverhead')}"
+            why = killed.advice("spark.driver.memoryOverhead")
+            self._root_cause = (
+                f"{_ROOT_CAUSE}the driver's {why}; `yarn logs -applicationId {application}` has what its model needs"
+            )
         elif code and reason:
             self._say(*reason[1:])
             self._root_cause = f"{_ROOT_CAUSE}{reason[0]}"

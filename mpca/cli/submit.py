@@ -208,7 +208,7 @@ def containers(config: Resolved, script: Path | None) -> tuple[Container, Contai
         memory_setting(spark, "spark.driver.memory") or 1 << 30,
         model,
         config.method,
-        torch=script is not None,
+        torch=False,
         evaluates=script is None,
         asked=memory_setting(spark, "spark.driver.memoryOverhead"),
     )

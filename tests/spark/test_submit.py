@@ -248,13 +248,13 @@ def test_a_session_by_hand_is_told_what_its_containers_lack() -> None:
     )
 
 
-def test_a_script_in_cluster_mode_is_told_what_its_drivers_container_lacks() -> None:
+def test_a_run_in_cluster_mode_is_told_what_its_drivers_container_lacks() -> None:
     config = resolve(DIGITS, ())
     budget = partial(driver_budget, config, {}, torch=True, evaluates=False)
     assert budget(100 * MIB).startswith("warning: spark.driver.memoryOverhead should be 1.5 GiB, or YARN may kill the driver")
-    by_script = {"spark.driver.memoryOverhead": "1152m"}  # as `mpca submit` asks where it does not know the model
-    assert driver_budget(config, by_script, 10 * MIB, torch=True, evaluates=False).startswith("driver container: 2.1 GiB")
-    assert driver_budget(config, by_script, 10 * MIB, torch=True, evaluates=True).startswith("warning: ")
+    unknown = {"spark.driver.memoryOverhead": "640m"}  # as `mpca submit --train` asks
+    assert driver_budget(config, unknown, 20 * MIB, torch=False, evaluates=False).startswith("driver container: 1.6 GiB")
+    assert driver_budget(config, unknown, 100 * MIB, torch=False, evaluates=False).startswith("warning: ")
 
 
 def test_a_driver_holds_more_where_a_shard_is_the_whole_model_and_where_agents_ask() -> None:

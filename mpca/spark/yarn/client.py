@@ -256,13 +256,10 @@ class MemoryKill:
     limit: str
     kind: str  # "physical" or "virtual"
 
-    def advice(self, setting: str = "spark.executor.memoryOverhead") -> str:
+    def advice(self, setting: str = "cluster.agent_memory or spark.executor.memoryOverhead") -> str:
         """Limit, peak, and the setting to change, in one sentence."""
-        if self.kind == "virtual":
-            setting, verb = "yarn.nodemanager.vmem-check-enabled=false", "set"
-        else:
-            verb = "raise cluster.agent_memory or"
-        return f"container killed for {self.kind} memory: peak {self.used}, limit {self.limit}; {verb} {setting}"
+        change = "set yarn.nodemanager.vmem-check-enabled=false" if self.kind == "virtual" else f"raise {setting}"
+        return f"container killed for {self.kind} memory: peak {self.used}, limit {self.limit}; {change}"
 
 
 def memory_kill(text: str) -> MemoryKill | None:

@@ -137,7 +137,7 @@ def driver_container(
         heap: bytes of its heap.
         model_bytes: of the flat vector; 0 if the model is not known yet.
         method: of the run.
-        torch: whether its interpreter imports torch, as scripts do.
+        torch: whether its interpreter imports torch, as programs of a user's own do.
         evaluates: whether it has an evaluator's process.
         asked: the overhead that the user demands, if any.
     """
