@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from mpca.driver.backups import BackupWriter
 from mpca.driver.evaluating import EvaluatorDied
 from mpca.driver.evaluations import numbers_of
@@ -151,10 +153,11 @@ def result_of(runner: Runner) -> tuple[bytes | None, dict[str, Any], Mapping[str
     joint, kept = runner.joint, runner.evaluations.best_model or runner.reached
     if joint is None or not joint.complete or not any(joint.versions()):
         return None, {}, None
-    if kept is not None:
-        joint.states, joint.layout = kept.states, kept.layout
-    vector = joint.vector()
-    return model_file(joint.layout, vector), joint.layout.state_dict(vector), None if kept is None else kept.values
+    if kept is None:
+        vector, layout, values = joint.vector(), joint.layout, None
+    else:
+        vector, layout, values = np.concatenate(kept.x), kept.layout, kept.values
+    return model_file(layout, vector), layout.state_dict(vector), values
 
 
 def summarise(

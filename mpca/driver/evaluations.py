@@ -10,7 +10,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from mpca.algorithm.joint import JointShard
+import numpy as np
+
 from mpca.driver.evaluating import EvaluatorDied, EvaluatorRule, FailRun, StartAgain, StopEvaluating
 from mpca.driver.joint import JointModel
 from mpca.driver.objectives import Best, Goals
@@ -31,9 +32,9 @@ class Evaluation(Protocol):
 
 
 class Kept(NamedTuple):
-    """A joint model that was evaluated: its states and its layout, with the local tensors of that moment."""
+    """A joint model that was evaluated: its flat vector in pieces, and its layout, with the local tensors of that moment."""
 
-    states: list[JointShard | None]
+    x: list[np.ndarray]
     layout: ModelLayout
     values: Mapping[str, float]
 
@@ -87,7 +88,7 @@ class Evaluations:
         self.evaluator = evaluator  # None also once evaluation has stopped
         #: {"kind": "evaluation", "t", ...}: the records.
         self.history: list[dict[str, Any]] = []
-        #: What the newest evaluation returned, and the model that it is of.
+        #: What the newest evaluation returned, and, until the goals were looked at (`looked_at`), the model that it is of.
         self.values: Mapping[str, float] = {}
         self.newest: Kept | None = None
         #: The model that was the best by `KeepBest`.
@@ -97,7 +98,7 @@ class Evaluations:
         self._keeps = None if goals.keep_best is None else Best(goals.keep_best)
         self._goals = goals.by_metric
         self._names: dict[str, None] = {}  # of all numbers that an evaluation has returned
-        self._asked: tuple[list[JointShard | None], ModelLayout] | None = None
+        self._asked: tuple[list[np.ndarray], ModelLayout] | None = None
         self._wanted, self._rule, self._write = goals.evaluate, EvaluatorRule(goals), write
         self._next = 0.0
         self._asked_cycle = -1
@@ -171,10 +172,15 @@ class Evaluations:
                 returned = ", ".join(self._names) or "nothing"
                 raise ConfigError(f"{type(goal).__name__}: the evaluation returns no {goal.metric!r}, but {returned}")
         self.newest = None if self._asked is None else Kept(*self._asked, done.values)
+        self._asked = None
         if done.cycle and self.best is not None:
             self.best.take(done.values)
         if done.cycle and self._keeps is not None and self._keeps.take(done.values):
             self.best_model = self.newest
+
+    def looked_at(self) -> None:
+        """The run goes on: its goals are not reached by the newest model, which need not be kept."""
+        self.newest = None
 
     def died(self, event: EvaluatorDied, now: float) -> list[FailRun]:
         """The evaluator's process has ended; returns as `collect` does."""

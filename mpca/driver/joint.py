@@ -1,7 +1,7 @@
 """The joint model on the driver: one state a shard, moved by the method.
 
 Beside x and v of all shards there is room for one shard more: for a sum, which becomes the new x, and then for what goes out,
-which lies in what was the old x. So a merge overwrites the state before it, unless that was lent (`lend`).
+which lies in what was the old x. So a merge overwrites the state before it, but for an x that was lent (`lend`).
 
 Other files decide where a shard's numbers come from and go to (`exchange.py`), what the equations are (`algorithm`), and how
 the flat vector maps to a model's own `state_dict` (`storage.layout`).
@@ -45,7 +45,7 @@ class JointModel:
         self._local_edges = [edge - hello.bounds[shards] for edge in hello.bounds[shards:]]
         self._local = np.zeros(self._local_edges[-1], np.float32)
         self._spare = np.empty(0, np.float32)
-        self._lent: set[int] = set()  # shards whose arrays somebody keeps
+        self._lent: set[int] = set()  # shards whose x somebody keeps
 
     @property
     def complete(self) -> bool:
@@ -86,20 +86,21 @@ class JointModel:
             mean: R of eq. 8, float32[length of the shard]; it is the joint model's from now on.
 
         Returns:
-            The new state. The x of the old one stays as it is until the next call of `outgoing` or `room`.
+            The new state. The x of the old one stays as it is until the next call of `outgoing` or `room`; its v may be
+            overwritten.
         """
         before = self.state(shard)
-        state = self.method.merge(before, mean, None if shard in self._lent else before.v)
+        state = self.method.merge(before, mean, before.v)
         if _whole(state.x) is self._spare:  # not all methods make the mean's array their own
             self._spare = np.empty(0, np.float32) if shard in self._lent else _whole(before.x)
         self._lent.discard(shard)
         self.states[shard] = state
         return state
 
-    def lend(self) -> list[JointShard | None]:
-        """The states as they are, for who keeps them: nobody writes to their arrays any more."""
+    def lend(self) -> list[np.ndarray]:
+        """The flat vector as it is, in a piece for each shard, for who keeps it: nobody writes to these arrays any more."""
         self._lent.update(range(len(self.states)))
-        return list(self.states)
+        return [self.state(shard).x for shard in range(len(self.states))]
 
     def outgoing(self, shard: int) -> np.ndarray:
         """The vector to broadcast for a shard, float32[length of the shard]; valid until the next call here."""

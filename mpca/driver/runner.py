@@ -207,6 +207,8 @@ class Runner:
             if ended is not None:
                 self.reached = self.evaluations.newest if ended[0] == "reached" else None
                 self.stop(*ended)
+            else:
+                self.evaluations.looked_at()
         self._evaluate(now)
         self._back_up(now)
         if self.bad is not None:

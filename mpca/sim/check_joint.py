@@ -33,7 +33,8 @@ class JointCheck:
     def __init__(self, method: Method, broken: Callable[[str, str], None]) -> None:
         self.outer = method.outer
         self.delta = method.delta if isinstance(method, MPCA) and self.outer is None else None
-        self.states: list[Any] = []  # by shard, as seen last
+        self.states: list[Any] = []  # by shard, as seen last; copies
+        self._seen: list[Any] = []  # the joint model's own
         self.committed: dict[tuple[int, int], Any] = {}  # (shard, version) -> state
         self.model: Callable[[], JointModel | None] = lambda: None
         #: With a codec: by how much the rests have grown by a cycle's sum, float64; None: there is no codec.
@@ -94,10 +95,12 @@ class JointCheck:
             self._x0 = None
         if not states:
             states += [None] * len(joint.states)
-        for shard, state in enumerate(joint.lend()):  # they are looked at again
-            if state is not states[shard]:
-                self._moved(shard, states[shard], state)
-                states[shard] = state
+            self._seen = list(states)
+        for shard, state in enumerate(joint.states):
+            if state is not None and state is not self._seen[shard]:
+                self._seen[shard], kept = state, state._replace(x=state.x.copy(), v=state.v.copy())
+                self._moved(shard, states[shard], kept)
+                states[shard] = kept
 
     def _moved(self, shard: int, before: Any, after: Any) -> None:
         if not np.isfinite(after.x).all():

@@ -5,6 +5,8 @@ The cluster behind its port is a few lines here: orders are answered by hand, an
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -386,10 +388,25 @@ def test_the_result_is_the_model_that_reached_the_target_and_otherwise_the_last_
     assert run.hand.machine.run.ending.status == status
     assert (run.runner.reached is not None) is kept
     if run.runner.reached is not None:
-        assert np.concatenate([state.x for state in run.runner.reached.states if state is not None]).tolist() == asked[1]
+        assert np.concatenate(run.runner.reached.x).tolist() == asked[1]
         assert run.runner.joint is not None
         assert run.runner.joint.vector().tolist() != asked[1], "training went on meanwhile"
         assert [(one.error, one.cycle) for one in run.of(EvaluationRecord)] == [(0.1, asked[0])]
+
+
+def test_a_model_that_reached_nothing_is_kept_no_longer_than_its_evaluation() -> None:
+    run = Run(Goals.of([Evaluate(lambda state: {}), Target("error", at_most=0.1)]))
+    run.cycles(3)
+    run.at(1.0)
+    assert run.runner.joint is not None
+    there = weakref.ref(run.runner.joint.state(0).x)
+    run.cycles(3)
+    gc.collect()
+    assert there() is not None, "it is being evaluated"
+    run.evaluator.done.append(Evaluation(run.evaluator.asked[0][0], {"error": 0.5}))
+    run.at(1.5)
+    gc.collect()
+    assert there() is None
 
 
 def kept_best() -> tuple[Run, list[float], list[float]]:

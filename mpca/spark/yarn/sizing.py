@@ -48,7 +48,7 @@ _DRIVER, _DRIVER_TORCH = 256 * _MIB, 768 * _MIB
 #: In models: x and v, and a copy of both while a backup is written; beside that one shard, where a sum arrives and what goes
 #: out lies. Where agents ask by themselves, numpy's intermediate results too: 7.4 was measured.
 _MODELS_JOINT, _MODELS_SERVER = 4, 8
-#: In models, of the evaluator's process.
+#: In models: two in the evaluator's process, measured; and what is evaluated and the best one, which the driver keeps.
 _MODELS_EVALUATOR = 4
 
 
