@@ -135,7 +135,7 @@ def back_up_last(
             time.sleep(0.005)
         return not backups.busy
 
-    if until_written():  # or there were two copies of the joint model, of twice its size each
+    if until_written():  # not beside it: two copies of joint state and trajectory are four models
         runner.back_up_last()
         until_written()
     backups.close(0.0)

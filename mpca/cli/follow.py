@@ -172,10 +172,8 @@ class _Following:
         reason = summary.reason.strip().splitlines() if summary is not None else []
         killed = memory_kill(ended.diagnostics)
         if killed is not None:
-            why = killed.advice("spark.driver.memoryOverhead")
-            self._root_cause = (
-                f"{_ROOT_CAUSE}the driver's {why}; `yarn logs -applicationId {application}` has what its model needs"
-            )
+            advice = killed.advice(f"spark.driver.memoryOverhead to what `yarn logs -applicationId {application}` says of it")
+            self._root_cause = f"{_ROOT_CAUSE}the driver's {advice}"
         elif code and reason:
             self._say(*reason[1:])
             self._root_cause = f"{_ROOT_CAUSE}{reason[0]}"

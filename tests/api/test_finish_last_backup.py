@@ -64,7 +64,12 @@ def test_a_large_one_is_written_to_its_end_and_a_line_says_so(ending: Ending) ->
 def test_the_joint_model_is_copied_for_it_when_the_one_before_is_written(ending: Ending) -> None:
     ending.writer.submit(ending.writer.state(joint(0.0), 3, {}, {}))
     assert ending.store.asked.wait(SECONDS)
-    threading.Timer(SHORT_S, ending.store.open.set).start()
+
+    def begins() -> None:
+        assert ending.writer.busy
+        threading.Timer(SHORT_S, ending.store.open.set).start()
+
+    ending.runner.back_up_saved = begins
     ending.back_up(patience_s=60.0)
     assert [(one["cycle"], one["ok"]) for one in ending.done] == [(3, True), (4, True)]
 

@@ -171,7 +171,7 @@ def check_containers(containers: Sequence[Container], largest_bytes: int, larges
 
 
 def executor_budget(config: Resolved, conf: Mapping[str, str], model_bytes: int) -> str:
-    """One line on the executors of a session, once the model is known; it begins with a warning where they lack memory.
+    """One line on the executors of a session, once the model is known; it begins with a warning if they lack memory.
 
     The run is not refused: an agent's need is an estimate, and when YARN kills a container the error says so.
 
@@ -181,8 +181,7 @@ def executor_budget(config: Resolved, conf: Mapping[str, str], model_bytes: int)
         model_bytes: of the flat vector.
     """
     cluster = config.cluster
-    heap = parse_size(conf.get("spark.executor.memory", "1g"))
-    asked = memory_setting(conf, "spark.executor.memoryOverhead")
+    heap, overhead = _given(conf, "executor")
     container = executor_container(
         heap,
         min(cluster.agents_per_executor, config.method.agents(cluster.agents)),
@@ -192,7 +191,7 @@ def executor_budget(config: Resolved, conf: Mapping[str, str], model_bytes: int)
         agent_memory=cluster.agent_memory,
         saves=config.backup.optimizers,
         preload=cluster.preload,
-        asked=asked if asked is not None else _jvm(heap),
+        asked=overhead,
     )
     return _judged(container)
 
@@ -207,10 +206,15 @@ def driver_budget(config: Resolved, conf: Mapping[str, str], model_bytes: int, *
         torch: whether the driver's interpreter has imported torch.
         evaluates: whether it has an evaluator's process.
     """
-    heap = parse_size(conf.get("spark.driver.memory", "1g"))
-    asked = memory_setting(conf, "spark.driver.memoryOverhead")
-    asked = asked if asked is not None else _jvm(heap)
-    return _judged(driver_container(heap, model_bytes, config.method, torch=torch, evaluates=evaluates, asked=asked))
+    heap, overhead = _given(conf, "driver")
+    return _judged(driver_container(heap, model_bytes, config.method, torch=torch, evaluates=evaluates, asked=overhead))
+
+
+def _given(conf: Mapping[str, str], what: str) -> tuple[int, int]:
+    """Heap and overhead that Spark asks YARN for."""
+    heap = parse_size(conf.get(f"spark.{what}.memory", "1g"))
+    overhead = memory_setting(conf, f"spark.{what}.memoryOverhead")
+    return heap, _jvm(heap) if overhead is None else overhead
 
 
 def _judged(container: Container) -> str:
