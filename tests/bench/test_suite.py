@@ -281,6 +281,30 @@ def test_what_became_of_a_case(program: str, limit_s: float, expected: dict[str,
     assert run.ended([sys.executable, "-c", program], limit_s) == expected
 
 
+#: Ends its child by closing what that reads; the child says how it ended.
+IN_ORDER = """
+import signal, subprocess, sys, time
+child = (
+    "import pathlib, signal, sys; said = pathlib.Path(sys.argv[1]);"
+    "signal.signal(signal.SIGTERM, lambda *_: (said.write_text('TERM'), sys.exit(1)));"
+    "print(flush=True); sys.stdin.read(); said.write_text('in order')"
+)
+one = subprocess.Popen([sys.executable, "-c", child, sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+one.stdout.readline()
+def leave(*_):
+    one.stdin.close(); one.wait(); sys.exit(143)
+signal.signal(signal.SIGTERM, leave)
+while True:
+    time.sleep(60)
+"""
+
+
+def test_a_case_that_is_interrupted_ends_its_own_processes_in_its_order(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    assert run.ended([sys.executable, "-c", IN_ORDER, str(said)], 5.0) == {"failed": "took longer than 5 s"}
+    assert said.read_text() == "in order"
+
+
 def test_every_case_has_a_line_and_every_line_is_understood() -> None:
     assert {row.words[0] for row in ROWS} == set(bench.list_commands(None))  # type: ignore[arg-type]
     assert len({row.name for row in ROWS}) == len(ROWS)

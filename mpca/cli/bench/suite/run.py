@@ -228,9 +228,8 @@ def ended(command: Sequence[str], limit_s: float) -> dict[str, Any]:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """First in order, so that executors and namespaces go; then by force."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
+    """First in order: told alone, it ends its driver, then executors and namespaces, then removes files. Then by force."""
+    process.terminate()
     try:
         process.communicate(timeout=_LEAVE_S)
     except subprocess.TimeoutExpired:
