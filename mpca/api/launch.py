@@ -50,6 +50,7 @@ from mpca.driver.states import RunState
 from mpca.driver.status import RunStatus
 from mpca.errors import BackupError, ConfigError, JvmError, MpcaError, RemoteProtocolError, RunFailed
 from mpca.extras import require
+from mpca.spark.run.machine import machine_warning
 from mpca.spark.yarn.sizing import driver_budget, executor_budget
 from mpca.spark.yarn.submitted import ApplicationInfo, check_alive, settings_of
 from mpca.storage import Backups, Location, Store
@@ -114,6 +115,7 @@ class _Launch:
         self._signals = Signals()
         self._files: RunFiles | None = None  # made when the run begins
         self._coding: Coding | None = None  # made with the cluster
+        self._warned_of_memory = False
         self._tokens: TokenWatch | None = None  # of a run with anything on HDFS, in a Kerberos realm
 
     def run(self) -> Ended:
@@ -266,10 +268,16 @@ class _Launch:
                 raise
             line = f'{check()}; cluster.codec = "none" in this run, since by default it would be {self._coding.codec}: {error}'
             self._coding.off()
+            kept = 0
         self._listeners.on_stage(line)
+        config, model = self._job.config, 4 * hello.bounds[-1]
+        if conf.get("spark.master", "").startswith("local") and not self._warned_of_memory:  # "auto" cuts a model twice
+            warning = machine_warning(config, hello.bounds, answers, kept)
+            self._warned_of_memory = bool(warning)
+            if warning:
+                self._listeners.on_stage(warning)
         if self._application is None or not self._application.yarn:
             return
-        config, model = self._job.config, 4 * hello.bounds[-1]
         self._listeners.on_stage(executor_budget(config, conf, model))
         if self._application.cluster_mode:
             torch, evaluates = "torch" in sys.modules, self._job.evaluate is not None

@@ -24,6 +24,7 @@ __all__ = [
     "check_containers",
     "driver_budget",
     "driver_container",
+    "driver_models",
     "executor_budget",
     "executor_container",
     "memory_setting",
@@ -91,6 +92,11 @@ def slots_bytes(model_bytes: int, shards: int) -> int:
     return slot_offsets([-(-model_bytes // shards)] * shards)[1]
 
 
+def driver_models(method: Method) -> float:
+    """How many times the model the driver's Python holds at most."""
+    return _MODELS_SERVER if method.asks else _MODELS_JOINT + 1 / method.shards
+
+
 def executor_container(
     heap: int,
     agents: int,
@@ -141,8 +147,7 @@ def driver_container(
         evaluates: whether it has an evaluator's process.
         asked: the overhead that the user demands, if any.
     """
-    models = _MODELS_SERVER if method.asks else _MODELS_JOINT + 1 / method.shards
-    python = (_DRIVER_TORCH if torch else _DRIVER) + int(models * model_bytes)
+    python = (_DRIVER_TORCH if torch else _DRIVER) + int(driver_models(method) * model_bytes)
     parts = [("JVM", _jvm(heap)), ("Python", python)]
     if evaluates:
         parts.append(("evaluator", _AGENT + _MODELS_EVALUATOR * model_bytes))
