@@ -372,6 +372,8 @@ def test_a_kill_for_memory_says_peak_limit_and_setting() -> None:
     assert found.advice() == said
     assert loss_reason(text) == f"{said} ({text})"
     assert loss_reason("Executor heartbeat timed out") == "Executor heartbeat timed out"
+    assert loss_reason("Command exited with code 137").startswith("Command exited with code 137: killed, by the kernel")
+    assert loss_reason("Command exited with code 1") == "Command exited with code 1"
     # YARN's own words name both memories; the one that is over is meant
     both = memory_kill("Current usage: 300.5 MB of 1 GB physical memory used; 2.2 GB of 2.1 GB virtual memory used. Killing")
     assert both is not None

@@ -14,6 +14,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 
 from mpca.checks import nearest
+from mpca.driver.events import KILLED
 from mpca.errors import EnvironmentRefused
 from mpca.spark.jvm.login import explained
 
@@ -277,7 +278,9 @@ def memory_kill(text: str) -> MemoryKill | None:
 def loss_reason(text: str) -> str:
     """Why an executor was lost, with advice if we have any; else Spark's own words."""
     killed = memory_kill(text)
-    return f"{killed.advice()} ({text})" if killed is not None else text
+    if killed is not None:
+        return f"{killed.advice()} ({text})"
+    return f"{text}: {KILLED}" if text.endswith("exited with code 137") else text  # as a Worker of Spark's own says it
 
 
 def exit_code(application: Application) -> int:
