@@ -338,7 +338,8 @@ class _Launch:
         def hurried() -> bool:
             return end.status in HURRIED or interrupted()
 
-        tell("saving the joint model")
+        if runner.joint is not None and runner.joint.complete:
+            tell("saving the joint model")
         back_up_last(runner, backups, self._job.config.cluster.finish_timeout, interrupted, tell)
         try:
             if runner.reached is None and runner.evaluations.evaluator is not None:

@@ -319,7 +319,7 @@ def run_engine(
         callbacks=callbacks,
         wrap_cluster=lambda cluster: around(observed.over(cluster)),
     )
-    ended = launch(job, on_status, on_output=lambda agent, line: print(f"[agent {agent}] {line}"))
+    ended = launch(job, on_status, on_output=lambda agent, line: print(f"[agent {agent}] {line}"), on_stage=print)
     assert observed.told, f"the story was not told to its end: {ended.reason}"
     wait_until(lambda: not any(alive(pid) for pid in observed.pids.values()), "the end of all agents", 10.0)
     return Told(ended, observed, _records(run_dir / "records.jsonl"))

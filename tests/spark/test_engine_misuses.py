@@ -55,11 +55,14 @@ def test_a_flood_of_prints_a_fork_and_a_process_that_ends_itself(engine, capfd: 
         ("small set", "fewer samples than agents: samples=2, agents=3; use a larger data set or fewer agents"),
     ],
 )
-def test_what_agents_refuse_fails_the_run_by_its_sentence(engine, how: str, says: str) -> None:
+def test_what_agents_refuse_fails_the_run_by_its_sentence(
+    engine, how: str, says: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     told = engine(refused, how)
     assert told.ended.exit_code == 1
     assert f"raised mpca.errors.ConfigError: {says}" in told.ended.reason.splitlines()[0]
     assert told.cycles == []
+    assert "saving the joint model" not in capfd.readouterr().out, "there is none yet"
 
 
 def test_a_notebooks_interrupt_ends_the_cell_and_not_the_session(spark, tmp_path: Path) -> None:
