@@ -13,7 +13,7 @@ from mpca.wire.messages import LOOP, Hello
 from mpca.wire.orders import Answer, Rediscovered
 
 __all__ = [
-    "KILLED",
+    "KILLED_BY",
     "Acknowledged",
     "AgentBack",
     "AgentDied",
@@ -47,7 +47,7 @@ __all__ = [
 
 _KILLED = 137  # 128 + SIGKILL
 #: What an exit code of 137 means, where nobody says who killed the process.
-KILLED = "killed, by the kernel if memory was short (dmesg there says so), else by somebody"
+KILLED_BY = "killed, by the kernel if memory was short (dmesg there says so), else by somebody"
 
 
 # ---- of the cluster ------------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class AgentDied(OfAgent):
         """
         how = f"exit code {self.exit_code}"
         if self.exit_code == _KILLED:
-            how += f": {KILLED}"
+            how += f": {KILLED_BY}"
         raised = self.exit_code == 1 and (
             "Traceback" in self.tail or 'File "' in self.tail
         )  # a long one has lost its first lines

@@ -10,7 +10,7 @@ import msgpack
 import pytest
 
 from mpca.driver.events import (
-    KILLED,
+    KILLED_BY,
     Acknowledged,
     AgentBack,
     AgentDied,
@@ -54,7 +54,7 @@ BAD = [["train-000000.tar:n01/é.JPEG at 512", "wrong checksum"]]
 #: In the order of the file.
 EVENTS: list[ClusterEvent] = [
     ExecutorReady("2", "node-2", 4),
-    ExecutorLost("2", f"Command exited with code 137: {KILLED}"),
+    ExecutorLost("2", f"Command exited with code 137: {KILLED_BY}"),
     AgentHello("2", "node-2", HELLO),
     AgentDied("2", 3, 1, 4194303, 139, "é\nSegmentation fault"),
     AgentFailedEvent("2", "node-2", 3, 1, "ValueError: x", "Traceback (most recent call last):\n  é"),

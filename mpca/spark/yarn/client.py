@@ -14,7 +14,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 
 from mpca.checks import nearest
-from mpca.driver.events import KILLED
+from mpca.driver.events import KILLED_BY
 from mpca.errors import EnvironmentRefused
 from mpca.spark.jvm.login import explained
 
@@ -280,7 +280,7 @@ def loss_reason(text: str) -> str:
     killed = memory_kill(text)
     if killed is not None:
         return f"{killed.advice()} ({text})"
-    return f"{text}: {KILLED}" if text.endswith("exited with code 137") else text  # as a Worker of Spark's own says it
+    return f"{text}: {KILLED_BY}" if text.endswith("exited with code 137") else text  # as a Worker of Spark's own says it
 
 
 def exit_code(application: Application) -> int:
