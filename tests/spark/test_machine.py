@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from mpca.api.job import resolve
 from mpca.spark.run.machine import machine_warning
+from tests.bench.support import needs_namespaces
 
 GIB = 1 << 30
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def bounds(gib: float, shards: int) -> list[int]:
@@ -52,3 +59,20 @@ def test_where_it_begins(needed: float, how: dict) -> None:
     """What is counted, by the two amounts of memory between which the warning goes away."""
     assert warning(1, free=needed - 0.01, **how)
     assert warning(1, free=needed + 0.01, **how) == ""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.root
+def test_a_run_says_it_and_goes_on(tmp_path: Path) -> None:
+    """On a machine whose kernel says that little memory is left: enough for the agent's slots, and too little for the model."""
+    needs_namespaces()
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text(re.sub(r"MemAvailable: +\d+", "MemAvailable: 2000", Path("/proc/meminfo").read_text()))
+    mpca = f"{sys.executable} -m mpca.cli train {ROOT / 'conf' / 'digits.toml'} --run-dir {tmp_path / 'run'}"
+    sets = "--set cluster.agents=1 --set cluster.min_agents=1 --set objectives.max_cycles=3"
+    shell = f"mount --bind {meminfo} /proc/meminfo && exec {mpca} {sets}"
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", shell], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("warning: this machine has 2.0 MiB of memory left, and a model of 229.7 KiB takes about ") == 1
+    assert "cycles, " in done.stdout

@@ -23,9 +23,9 @@ _MODELS_STEP = 2
 def machine_warning(config: Resolved, bounds: list[int], answers: int, kept_bytes: int, free: int | None = None) -> str:
     """One line that begins with "warning", or nothing if there is enough.
 
-    What is counted is what the model takes from now on: processes, and torch in each of them, are there already. Activations
-    and an optimiser's second moment are not counted, and heaps are as they are asked for. On a machine with 15.6 GiB left, one
-    agent with 2.2 GiB (here 18.6) went well with one backup, at the end, and was killed with one every 20 s.
+    What is counted is what the model takes from now on: processes, and torch in each of them, are there already. Activations,
+    an optimiser's second moment and an evaluator are not counted, and heaps are as they are asked for. On a machine with 15.6
+    GiB left, one agent with 2.2 GiB (here 18.6) went well with one backup, at the end, and was killed with one every 20 s.
 
     Args:
         config: of the run.
